@@ -28,8 +28,6 @@ def main(arguments: list[str] | None = None) -> None:
         if words in (["--version"], ["version"]):
             sys.stdout.write(f"{PROGRAM} {__version__}\n")
             return
-        if not words or words[0] in ("-h", "--help") or words == ["help"]:
-            words = ["commands"]
     try:
         if words and words[0] in _MAKES_DATA:
             settings.VAR_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -248,7 +248,6 @@ KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timede
 KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", default=timedelta(days=30))
 # Where people open the console: links in notifications start with it.
 PUBLIC_URL = read_url(os.environ, "FLEETUI_PUBLIC_URL", default="http://127.0.0.1:8000")
-WATCH_HOLDERS = read_integer(os.environ, "FLEETUI_WATCH_HOLDERS", default=2, low=1, high=1000)
 KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
 # A process reads the clusters that changed, and the whole fleet if more than so many percent did, or if it
 # holds one from before the tombstones that are kept.

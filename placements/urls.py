@@ -1,7 +1,6 @@
 """Addresses of the pages, by noun; those without a name redirect from an address of an earlier release."""
 
 from django.urls import URLPattern, path
-from django.views.generic import RedirectView
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
 from placements.services.rollouts.actions import ACTIONS, RolloutKind
@@ -118,7 +117,6 @@ urlpatterns = [
         for step in cluster_edit.STEPS
     ),
     path(f"{_CLUSTER}inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
-    path(f"{_CLUSTER}rehearse/", RedirectView.as_view(pattern_name="web:cluster-inject-fault")),
     path(f"{_CLUSTER}drain/", drains.drain_cluster, name="cluster-drain"),
     path(f"{_CLUSTER}removals/", removals.cluster_removals, name="cluster-removals"),
     path(_CONNECTION, connections.connection, name="cluster-connection"),
@@ -164,7 +162,6 @@ urlpatterns = [
     ),
     path(f"{_PLACEMENT}plan/", rollouts.plan, name="placement-plan"),
     *rollout_actions(_PLACEMENT, RolloutKind.ROLLING, "placement"),
-    path(f"{_PLACEMENT}release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
     path(f"{_PLACEMENT}staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
     path("drafts/", editor.drafts, name="drafts"),

@@ -48,8 +48,6 @@ from placements.api.preconditions import (
     revision_in,
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
-from placements.api.watching import version_before, watch_query, watch_response, watchable_page
-from placements.models import WatchedKind
 from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -360,36 +358,27 @@ def paged_list(
     query: type[Serializer[Any]] = PageQuery,
     order: str = "name",
     unique: str = "name",
-    watched: WatchedKind | None = None,
     context: Callable[[Sequence[Any]], dict[str, Any]] = lambda _: {},
     **route: Any,
 ) -> Callable[[Callable[..., QuerySet[Any]]], Any]:
     """Describe an operation that responds with one page of the rows that the method returns.
 
-    `context` looks something up for all rows of a page at once; `query` may have the order. With `watched`
-    the list can be watched. The response raises ValidationError, BadCursorError, WatchExpiredError.
+    `context` looks something up for all rows of a page at once; `query` may have the order.
+    The response raises ValidationError, BadCursorError.
     """
-    query = watch_query(query) if watched else query
 
     def decorate(find: Callable[..., QuerySet[Any]]) -> Any:
         @wraps(find)
         def respond(view: BaseViewSet, request: Request, **key: Any) -> Response:
             params = query_params(request, query)
             size, after = params["limit"], params.get("after")
-
-            def serialize(rows: list[Any]) -> list[Any]:
-                return list(row(rows, many=True, context={"request": request, **context(rows)}).data)
-
-            if watched and "watch" in params:
-                return watch_response(watched, params, find(view, params, **key), serialize)
-            more = version_before(watched, params) if watched else {}
             rows = find(view, params, **key)
             page = page_of(rows, order=params.get("order", order), size=size, after=after, unique=unique)
-            return page_response(request, serialize(page.rows), page.after, **more)
+            looked_up = {"request": request, **context(page.rows)}
+            items = row(page.rows, many=True, context=looked_up).data
+            return page_response(request, items, page.after)
 
         describe: Callable[..., Any] = documented if find.__name__ == "list" else partial(operation, **route)
-        if watched:
-            return describe(name, watchable_page(row), query=query, problems=(410,))(respond)
         return describe(name, page_serializer(row), query=query)(respond)
 
     return decorate
@@ -438,9 +427,9 @@ def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> di
     return dict(reader.validated_data)
 
 
-def page_response(request: Request, items: Iterable[Any], after: str | int | None, **more: Any) -> Response:
+def page_response(request: Request, items: Iterable[Any], after: str | int | None) -> Response:
     following = None if after is None else next_page(request, after)
-    return Response({"items": list(items), "next": following, **more})
+    return Response({"items": list(items), "next": following})
 
 
 def next_page(request: Request, after: str | int) -> str:

@@ -39,7 +39,6 @@ from placements.api.serializers import (
     HeartbeatSerializer,
     TaintSerializer,
 )
-from placements.models import WatchedKind
 from placements.services.filters import bindings_on, placements_on
 
 TAINTS = TaintSerializer(many=True)
@@ -59,7 +58,6 @@ class ClusterViewSet(BaseViewSet):
         "list_clusters",
         ClusterSerializer,
         query=ClusterQuery,
-        watched=WatchedKind.CLUSTERS,
         context=lambda rows: {
             "cordoned": cordoned_among(rows),
             "placements": placements_on(row.name for row in rows),

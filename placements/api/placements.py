@@ -35,7 +35,7 @@ from placements.api.serializers import (
     ResourceSnapshotSerializer,
 )
 from placements.explain.cluster_objects import DifferenceType
-from placements.models import DryRun, Placement, WatchedKind
+from placements.models import DryRun, Placement
 from placements.services.dry_runs import start_dry_run
 from placements.services.filters import (
     PlacementFilter,
@@ -85,7 +85,6 @@ class PlacementViewSet(FullNameViewSet):
         PlacementSerializer,
         query=PlacementQuery,
         unique="full_name",
-        watched=WatchedKind.PLACEMENTS,
         context=lambda rows: {
             "decisions": latest_decisions(rows),
             "agreements": latest_agreements([one for one in rows if one.is_mirrored]),

@@ -29,7 +29,7 @@ from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
 from placements.explain.rollouts import eta_document, result_sentences, short_result_document
-from placements.models import ClusterUpdate, Placement, Rollout, WatchedKind
+from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.rescheduling import reschedule
 from placements.services.results import get_placement
@@ -194,7 +194,6 @@ class RolloutViewSet(FullNameViewSet):
         query=RolloutQuery,
         order="-id",
         unique="id",
-        watched=WatchedKind.ROLLOUTS,
     )
     def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""

@@ -32,8 +32,7 @@ _DESCRIPTIONS = {
     404: "The object does not exist.",
     406: "The requested format is not available.",
     409: "The request conflicts with the state of the object.",
-    410: "The record was written by another version of the engine and cannot be replayed; "
-    "of a watch: the changes since `resourceVersion` are not kept, list again.",
+    410: "The record was written by another version of the engine and cannot be replayed.",
     412: "The object has changed; `changes` lists who saved what.",
     413: "The body is too large.",
     415: "The type of the body is not supported.",
@@ -55,35 +54,21 @@ _CONDITION = _header("If-Match", "The ETag of the revision that the edit is base
 _ETAG = _header("ETag", "The revision of the object.", response=(200, 201))
 _NOT_MODIFIED = _header("If-None-Match", "The ETag of the revision that the client has.")
 _CREATE_ONLY = _header("If-None-Match", "`*`: create only; fails if the object exists.", enum=["*"])
-_FORMER_OPERATIONS = {
-    ("bring-back", "GET"): "get_bring_back",
-    ("faults", "GET"): "get_cluster_faults",
-    ("faults", "PUT"): "put_cluster_faults",
-    ("forget", "POST"): "forget_cluster",
-    ("release", "POST"): "release_placement",
-}
-"""Operations by the end of their former path, which works for one release."""
 
 
 class Schema(AutoSchema):
-    """Operations have the id that `documented` gives; former paths are deprecated."""
+    """Operations have the id that `documented` gives."""
 
     def is_excluded(self) -> bool:
         # A placement may be named `preview`: only POST to that path is a preview.
         return self.path.endswith("/placements/preview") and self.method != "POST"
-
-    def _former_operation(self) -> str | None:
-        return _FORMER_OPERATIONS.get((self.path.rpartition("/")[2], self.method))
-
-    def is_deprecated(self) -> bool:
-        return self._former_operation() is not None
 
     def get_summary(self) -> str:
         return re.split(r"[.;:,(]", self.get_description(), maxsplit=1)[0].strip()
 
     def get_operation_id(self) -> str:
         view: Any = self.view
-        return self._former_operation() or str(getattr(view, view.action).operation_id)
+        return str(getattr(view, view.action).operation_id)
 
 
 def documented(

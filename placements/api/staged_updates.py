@@ -27,7 +27,7 @@ from placements.api.serializers import (
 )
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.manifests.staged_update import RunState
-from placements.models import StagedRun, StagedStrategy, WatchedKind
+from placements.models import StagedRun, StagedStrategy
 from placements.models.rollouts import INITIALISING
 from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import LONGEST_COMMENT, UnknownRunError, set_state
@@ -233,7 +233,6 @@ class StagedRunViewSet(FullNameViewSet):
         query=StagedRunQuery,
         order="-id",
         unique="id",
-        watched=WatchedKind.STAGED_RUNS,
     )
     def list(self, params: Params) -> Rows:
         """List staged update runs, the newest first."""

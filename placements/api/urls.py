@@ -73,20 +73,6 @@ router.register("notifications/channels", notifications.ChannelViewSet, "notific
 router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
 router.register("notifications/messages", notifications.MessageViewSet, "notification-message")
 
-cluster_disruption = disruption.ClusterDisruptionViewSet.as_view
-former_paths = [
-    path("clusters/<named:name>/bring-back", cluster_disruption({"get": "restore"})),
-    path(
-        "clusters/<named:name>/faults",
-        cluster_disruption({"get": "fault_injection", "put": "put_fault_injection"}),
-    ),
-    path(
-        "placements/<full_name:name>/forget",
-        disruption.PlacementDisruptionViewSet.as_view({"post": "abandon_cluster"}),
-    ),
-    path("placements/<full_name:name>/release", rollouts.RolloutActionViewSet.as_view({"post": "unpin"})),
-]
-
 strategies = staged_updates.StagedStrategyViewSet.as_view
 
 first_version: list[URLPattern | URLResolver] = [
@@ -148,7 +134,6 @@ first_version: list[URLPattern | URLResolver] = [
         strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
         name="staged-strategy",
     ),
-    *former_paths,
     *router.urls,
 ]
 

@@ -1,10 +1,9 @@
-"""The difference of two revisions as Markdown, JSON, SARIF and JUnit."""
+"""The difference of two revisions as Markdown, JSON and SARIF."""
 
 import json
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
-from xml.etree import ElementTree as ET
 
 from fleetui.apimachinery.words import first_lines, names_and_more
 from placements.explain.doctor import SARIF_LEVELS, TITLES, finding_document, labels_sarif
@@ -198,29 +197,3 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
         if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor")
     ]
     return sarif_text(results, TITLES, version=version)
-
-
-def impact_junit(gates: Sequence[Any], notes: Sequence[Any] = ()) -> str:
-    """Return one test case for each placement and gate, with the messages of all that did not pass.
-
-    What was not read is a test case that was skipped.
-    """
-    cases: dict[tuple[str, str], list[Any]] = {}
-    for one in gates:
-        cases.setdefault((one.gate, one.row.name if one.row else "all placements"), []).append(one)
-    suite = ET.Element("testsuite", {"name": "fleetui", "tests": str(len(cases) + len(notes))})
-    counts = {"failure": 0, "skipped": 0}
-    for (gate, name), several in cases.items():
-        case = ET.SubElement(suite, "testcase", {"classname": gate, "name": name})
-        for state, kind in (("broken", "failure"), ("undetermined", "skipped")):
-            if messages := [one.message for one in several if one.state == state]:
-                ET.SubElement(case, kind, {"message": "\n".join(messages)})
-                counts[kind] += 1
-                break
-    for one in notes:
-        case = ET.SubElement(suite, "testcase", {"classname": "read", "name": f"{one.file}:{one.line}"})
-        ET.SubElement(case, "skipped", {"message": one.message})
-        counts["skipped"] += 1
-    suite.attrib.update(failures=str(counts["failure"]), skipped=str(counts["skipped"]))
-    ET.indent(suite)
-    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

@@ -12,7 +12,7 @@ from clusters.fleet import Fleet
 from fleetui import __version__
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.remote import RemoteClient, RemoteError, ServerRefused, server_at
-from placements.explain.impact import impact_json, impact_junit, impact_markdown, impact_sarif
+from placements.explain.impact import impact_json, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
 from placements.services.impact.compare import compare
 from placements.services.impact.gates import GateConfig, check_gates, exit_status, parse_gates
@@ -70,8 +70,6 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
             return impact_json(impact, results), status
         case "sarif":
             return impact_sarif(impact, results, version=__version__), status
-        case "junit":
-            return impact_junit(results, impact.notes), status
         case _:
             return impact_markdown(impact, results, note=note), status
 

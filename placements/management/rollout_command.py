@@ -12,9 +12,6 @@ from fleetui.management.hub_command import HubCommand
 from fleetui.permissions import Role
 from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
 
-_OLD_NAMES = {"roll-back": ["rollback"], "unpin": ["release"], "skip-wait": ["skip"]}
-"""Names that actions had on the command line; they stay usable."""
-
 
 class RolloutCommand(HubCommand):
     """A command whose first argument is an action of one kind of rollout, or a command-specific one."""
@@ -27,9 +24,7 @@ class RolloutCommand(HubCommand):
             if kind is not self.kind:
                 continue
             words = {"name": target, "value": action.argument.upper()}
-            parser: ArgumentParser = subparsers.add_parser(
-                name, aliases=_OLD_NAMES.get(name, []), help=action.title.format(**words)
-            )
+            parser: ArgumentParser = subparsers.add_parser(name, help=action.title.format(**words))
             parser.set_defaults(name=name)
             parser.add_argument("target", metavar=target)
             if action.argument:

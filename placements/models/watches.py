@@ -1,4 +1,8 @@
-"""What changed in the collections that clients watch: a numbered list of changes for each."""
+"""Tables of the change feed, which no code uses any more.
+
+A running release before this one may still write them: the next release removes the models in a migration
+named `…_contract` (`tests/migration_rules.py`).
+"""
 
 from django.db import models
 

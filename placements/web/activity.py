@@ -150,7 +150,7 @@ def grouped(rows: Sequence[EventRow]) -> list[ActivityRow]:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
-    text = read_typed(request, _FILTERS, verb="reason")
+    text = read_typed(request, _FILTERS)
     filters = {field: request.GET.get(field, "").strip() for field in _FILTERS}
     for key, words in _CLOSED.items():
         filters[key] = filters[key] if filters[key] in words else ""

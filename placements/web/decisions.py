@@ -26,11 +26,9 @@ from placements.explain.charts.outcomes import (
     RULES,
     FunnelStage,
     funnel_chart,
-    label_keys,
-    matrix_chart,
     stages,
 )
-from placements.explain.charts.scores import build_up_chart, cloud_chart, heatmap_chart
+from placements.explain.charts.scores import build_up_chart, heatmap_chart
 from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_document import outcome_document
 from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_csv, rows_of
@@ -73,8 +71,6 @@ class View(StrEnum):
     CLUSTERS = "clusters"
     FUNNEL = "funnel"
     SCORES = "scores"
-    CLOUD = "cloud"
-    JOINT = "joint"
     INPUTS = "inputs"
 
 
@@ -82,11 +78,8 @@ _TITLES = {
     View.CLUSTERS: "All clusters",
     View.FUNNEL: "Filtering summary",
     View.SCORES: "Score heatmap",
-    View.CLOUD: "Score cloud",
-    View.JOINT: "Two labels",
     View.INPUTS: "Inputs",
 }
-_ONLY_WITH_STEPS = (View.SCORES, View.CLOUD)
 _LIST_FILTERS = ("q", "group", "reason", "outcome", "from")
 
 
@@ -257,10 +250,7 @@ class DecisionPage(DecisionView):
             "skews": self._skews,
             "funnel": lambda: funnel_chart(self.outcomes),
             "scores": lambda: heatmap_chart(value, self.outcomes, step),
-            "cloud": partial(cloud_chart, value, step),
         }
-        if name == "matrix" and len(self.keys) == 2:
-            return matrix_chart(value, *self.keys)
         if name == "build-up" and self.cluster in value.cycle.fleet.positions:
             return build_up_chart(value, self.cluster)
         return charts[name]() if name in charts else None
@@ -307,12 +297,12 @@ class DecisionPage(DecisionView):
         return [
             (str(view), title, view is self.view)
             for view, title in _TITLES.items()
-            if has_steps or view not in _ONLY_WITH_STEPS
+            if has_steps or view is not View.SCORES
         ]
 
     @cached_property
     def view_chart(self) -> Chart | None:
-        return self.chart("matrix" if self.view is View.JOINT else str(self.view))
+        return self.chart(str(self.view))
 
     @property
     def unknown(self) -> list[UnknownWord]:
@@ -326,19 +316,6 @@ class DecisionPage(DecisionView):
     @property
     def filter_stages(self) -> list[FunnelStage]:
         return stages([one for one in self.outcomes if one.outcome is Outcome.FILTERED])
-
-    @cached_property
-    def known_keys(self) -> list[str]:
-        return label_keys(self.value)
-
-    @cached_property
-    def keys(self) -> tuple[str, ...]:
-        """The two label keys of the matrix; one that the address leaves out is the first that is left."""
-        wanted = [self._request.GET.get(name, "") for name in ("key", "key2")]
-        known = [key for key in dict.fromkeys(wanted) if key in self.known_keys]
-        rest = (key for key in self.known_keys if key not in known)
-        chosen = [key if key in known else next(rest, "") for key in wanted]
-        return tuple(key for key in dict.fromkeys(chosen) if key)
 
     @property
     def bindings(self) -> str:

@@ -58,14 +58,9 @@ class FilterBar:
     unknown: list[UnknownWord]
 
 
-def read_typed(request: HttpRequest, keys: Iterable[str], **former: str) -> str:
-    """Move each `key=value` from the text of the address into its parameters; return the free text.
-
-    `former` are parameters of older addresses with those that replace them.
-    """
+def read_typed(request: HttpRequest, keys: Iterable[str]) -> str:
+    """Move each `key=value` from the text of the address into its parameters; return the free text."""
     query, words, pairs = request.GET.copy(), list[str](), list[str]()
-    for old in former.keys() & query.keys():
-        query.setlist(former[old], query.pop(old))
     for word in _WORD.findall(query.get("q", "")):
         name, is_pair, value = word.partition("=")
         key = _PARAMETERS.get(name, name)

@@ -220,7 +220,7 @@ def test_two_large_requests_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch,
 
 _COMPUTES = re.compile(
     r"/(export|report|simulate|preview|semantics|what-if|resilience|plan|advice|diff|compare|drain|reschedule"
-    r"|restore|bring-back|dry-run|draft|import|cluster-change|hub-write)s?(/|$)|[.]csv$|exact"
+    r"|restore|dry-run|draft|import|cluster-change|hub-write)s?(/|$)|[.]csv$|exact"
 )
 _LIGHT = {
     "GET /api/v1/exact/<named:name>": "the result of a search that a worker does",

@@ -140,7 +140,7 @@ def test_tries_again_what_failed(api: APIClient, world: World) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("name", ["pause", "resume", "stop", "start", "rollback", "unpin", "release"])
+@pytest.mark.parametrize("name", ["pause", "resume", "stop", "start", "rollback", "unpin"])
 def test_an_action_honors_if_match(api: APIClient, name: str) -> None:
     body = {"resourceSnapshot": 0} if name == "rollback" else None
 

@@ -114,7 +114,6 @@ BUDGET = {
 }
 REFUSED = {
     "POST /api/v1/placements/{name}/abandon-cluster": 409,
-    "POST /api/v1/placements/{name}/forget": 409,
     "POST /api/v1/clusters/{name}/connection/renew": 409,
     "POST /api/v1/hubs/{name}/writes": 409,
     "POST /api/v1/placements/{name}/rebalance-plans": 409,
@@ -147,10 +146,8 @@ BODIES = {
     "POST /api/v1/placements/preview/semantics": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/{name}/evict": {"cluster": "a"},
     "POST /api/v1/placements/{name}/abandon-cluster": {"cluster": "a"},
-    "POST /api/v1/placements/{name}/forget": {"cluster": "a"},
     "PUT /api/v1/placements/{name}/budget": BUDGET,
     "PUT /api/v1/clusters/{name}/fault-injection": [{"kind": "silent"}],
-    "PUT /api/v1/clusters/{name}/faults": [{"kind": "silent"}],
     "POST /api/v1/placements/{name}/plan": placement_document("web", pick_n_spec(2)),
     "POST /api/v1/placements/{name}/retry": {"cluster": "a"},
     "POST /api/v1/placements/{name}/reapply": {"clusters": ["a"]},
@@ -263,7 +260,6 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/placements/{name}", {"name": "web"}),
         ("/rollouts/{name}", {"name": "web", "number": "1"}),
         ("/fault-injection", {"name": "s"}),
-        ("/faults", {"name": "s"}),
         ("/connection", {"name": "real"}),
         ("/hubs/", {"name": "prod-eu", "group": "-"}),
         ("/staged-strategies", {"name": "careful"}),
@@ -415,7 +411,7 @@ def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 170
+    assert len(operations) == 165
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 
@@ -459,24 +455,8 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
                 without.add(path.removeprefix("/api/v1/"))
 
     assert without == {
-        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "faults", "removals")),
+        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "removals")),
         *("hubs/{name}/actions", "hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "doctor"),
-    }
-
-
-def test_former_paths_are_deprecated() -> None:
-    schema = generated_schema()
-    deprecated = {
-        path.removeprefix("/api/v1/")
-        for path, operations in schema["paths"].items()
-        if any(one.get("deprecated") for one in operations.values())
-    }
-
-    assert deprecated == {
-        "clusters/{name}/bring-back",
-        "clusters/{name}/faults",
-        "placements/{name}/forget",
-        "placements/{name}/release",
     }
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 import yaml
-from django.core.management import load_command_class
+from django.core.management import get_commands, load_command_class
 
 from fleetui import __version__
-from fleetui.management.command_tree import own_commands
 from fleetui.monitoring import CHECKS, FOLDER, PROBES
 from tests.deploy.image import instructions
 from tests.runtime.processes import ROOT
@@ -62,8 +61,7 @@ def workloads() -> Iterator[tuple[str, dict[str, Any], dict[str, Any]]]:
 def parsed(arguments: list[str]) -> Any:
     """Parse the arguments of the program as it does; an unknown one ends the test."""
     name, *rest = arguments
-    command = own_commands()[name]
-    assert type(command) is type(load_command_class(command.__module__.partition(".")[0], name))
+    command = load_command_class(str(get_commands()[name]), name)
     return command.create_parser("fleetui", name).parse_args(rest)
 
 

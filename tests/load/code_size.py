@@ -79,9 +79,7 @@ AREAS = {
         "fleetui/command_line.py",
         "fleetui/locations.py",
         "fleetui/logs.py",
-        "fleetui/management/command_tree.py",
         "fleetui/management/commands/c*.py",
-        "fleetui/management/commands/man.py",
         "fleetui/management/commands/prepare.py",
         "fleetui/management/server_command.py",
         "fleetui/monitoring.py",
@@ -106,11 +104,6 @@ AREAS = {
     ),
     "Foresight: assertions and doctor": ("*/assertions.py", "*/doctor*"),
     "Foresight: forecast": ("*/forecast*.py",),
-    "Foresight: change feed": (
-        "*/watches*",
-        "placements/api/watching.py",
-        "placements/management/commands/wait.py",
-    ),
 }
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -132,8 +131,6 @@ def test_what_cannot_be_read_and_may_be_ours_is_a_note(repository: Callable[...,
         if one["ruleId"] == "not-read"
     ]
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line
-    suite = ET.fromstring(run("simulate", "--diff", base, head, "-o", "junit")[0])
-    assert [one.get("name") for one in suite if one.find("skipped") is not None] == [f"odd.yaml:{line}"]
     out, errors, status = run("doctor", "-f", "odd.yaml", "-o", "json")
     assert (status, json.loads(out)["notes"], errors.count("\n")) == (0, [note], 1)
 

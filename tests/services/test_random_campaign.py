@@ -303,7 +303,7 @@ class Campaign(RuleBasedStateMachine):
     def read_one(self, name: str, cluster: str) -> None:
         self.call("get", f"placements/{name}")
         self.call("get", f"clusters/{cluster}")
-        self.call("get", f"clusters/{cluster}/bring-back")
+        self.call("get", f"clusters/{cluster}/restore")
         for run in Rollout.objects.order_by("-pk")[:1]:
             assert self.call("get", f"rollouts/{run.placement_name}/{run.number}") == 200
 

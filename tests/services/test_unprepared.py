@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 OFFLINE = {
-    *("simulate", "commands", "completion", "man"),
+    *("simulate", "completion"),
     *("up", "prepare", "backup", "restore", "end_sessions"),
 }
 """What needs no database, or is about all hubs: it prepares, copies or replaces the database."""

@@ -217,7 +217,7 @@ def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
 
     page = text_of(viewer, "/activity/?by=li")
 
-    assert 'href="/activity/?kind=cluster&amp;verb=changed"' in page
+    assert 'href="/activity/?kind=cluster&amp;reason=changed"' in page
     assert ">ClusterChanged</a></td>" in page
     assert "metadata.labels.region: <del>west</del> → <ins>north</ins>" in page
     assert page.count("<time ") == 1
@@ -234,7 +234,7 @@ def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
         ("?by=missing", 0),
         ("?q=ELI", 1),
         ("?q=o&kind=cluster", 2),
-        ("?kind=cluster&verb=joined", 3),
+        ("?kind=cluster&reason=joined", 3),
     ],
 )
 def test_filters_what_happened(viewer: Client, text_of: Fetch, query: str, count: int) -> None:

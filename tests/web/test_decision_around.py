@@ -92,20 +92,6 @@ def test_the_table_of_the_groups_leads_to_the_clusters_of_each(
 
 
 @pytest.mark.nightly
-def test_the_matrix_leads_to_those_that_lack_a_label(viewer: Client, text_of: Fetch, web: Placement) -> None:
-    joined("zebra", env="prod")
-    save_placement(placement_document("web", pick_n_spec(3)), by=None, now=NOW)
-    schedule_due(now=NOW)
-    address = f"/decisions/{web.decisions.latest('number').record.decision_id}/"
-
-    [link] = set(_links(text_of(viewer, f"{address}?view=joint&key=region&key2=env"), "no region"))
-    page = text_of(viewer, address + link.partition("#")[0])
-
-    assert _listed(page) == ["zebra"]
-    assert "<option selected>region:</option>" in page or 'value="region:"' in page
-
-
-@pytest.mark.nightly
 def test_its_snapshot_leads_to_its_line_in_the_history(
     viewer: Client, text_of: Fetch, decision_id: str
 ) -> None:

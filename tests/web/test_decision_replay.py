@@ -10,7 +10,6 @@ from django.test import Client
 
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.exact import record
-from placements.explain.vocabulary import TIMES
 from placements.models import Decision, Draft, Placement
 from placements.services.decisions import exact
 from placements.services.placements import save_placement
@@ -228,7 +227,7 @@ def test_part_of_a_name_finds_clusters(viewer: Client, text_of: Fetch) -> None:
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize(
     ("view", "chart"),
-    [("funnel", "funnel"), ("scores", "scores"), ("cloud", "cloud"), ("joint", "matrix")],
+    [("funnel", "funnel"), ("scores", "scores")],
 )
 def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, view: str, chart: str) -> None:
     page = text_of(viewer, address("web", f"?view={view}"))
@@ -256,15 +255,6 @@ def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fe
 
     assert "1\N{EN DASH}3 of 3" in east
     assert "No clusters match. 9 without this filter." in plain(none)
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("nine")
-def test_two_other_labels_can_be_crossed(viewer: Client, text_of: Fetch) -> None:
-    page = text_of(viewer, address("web", "?view=joint&key=system&key2=env"))
-
-    assert f"system {TIMES} env" in page
-    assert "<option selected>system</option>" in page
 
 
 @pytest.mark.nightly

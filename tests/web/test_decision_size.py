@@ -64,7 +64,7 @@ def address() -> str:
     [
         "",
         "?step=300&cluster=cluster-0001",
-        *(f"?view={one}" for one in ("funnel", "scores", "cloud", "joint")),
+        *(f"?view={one}" for one in ("funnel", "scores")),
     ],
 )
 def test_stays_small(viewer: Client, address: str, query: str) -> None:

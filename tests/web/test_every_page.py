@@ -99,8 +99,6 @@ READ = [
     "/decisions/{id}/?step=1&cluster=bravelion&group=region:west",
     "/decisions/{id}/?view=funnel",
     "/decisions/{id}/?view=scores",
-    "/decisions/{id}/?view=cloud",
-    "/decisions/{id}/?view=joint",
     "/decisions/{id}/?view=inputs",
     "/decisions/{id}/?table=funnel",
     "/decisions/{id}/clusters/bravelion/",

@@ -59,8 +59,6 @@ READING |= {"draft-completions", "exact", *(f"scenario-{one}" for one in ("run-a
 
 
 ALIASES = {
-    "/clusters/<str:name>/rehearse/": "redirects to inject-fault",
-    "/placements/<full_name:name>/release/": "redirects to unpin",
     "/api/v1/placements/preview": "a placement of that name, which cannot exist",
 }
 HUB_ONLY = {"hub-writes", "hub-write", "draft-hub-write"}

@@ -1,31 +1,22 @@
-"""Charts of outcomes: the filtering summary, and the combinations of two label keys."""
+"""The chart of outcomes: the filtering summary."""
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import plotly.graph_objects as go
 
-from clusters.columns import ABSENT, Bools, Ints
-from fleetui.apimachinery.words import counted, first_names, joined
-from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.decision import CycleKind, Decision
+from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.engine.scheduling.reason import ReasonCode
 from placements.explain.charts.figure import (
     HATCHED,
-    RAMP,
     Chart,
     Color,
-    GroupName,
     figure,
-    heatmap,
     row_axis,
     whole_ticks,
 )
-from placements.explain.vocabulary import TIMES
-from placements.manifests.policy import PlacementType
 
 _PLACED = (Outcome.PICKED, Outcome.KEPT)
 
@@ -136,125 +127,4 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
         ),
         columns=("Stage", "Remaining", "Removed"),
         rows=tuple((stage.name, stage.remaining, stage.removed) for stage in funnel),
-    )
-
-
-MOST = 40
-
-
-def label_keys(decision: Decision) -> list[str]:
-    """Return the label keys of the fleet, those of the policy's spread first, then by name."""
-    spread = [one.topology_key for one in decision.cycle.policy.topology_spread_constraints]
-    keys = {key for cluster in decision.cycle.fleet for key in cluster.labels}
-    return [*dict.fromkeys(key for key in spread if key in keys), *sorted(keys - set(spread))]
-
-
-def matrix_chart(decision: Decision, first: str, second: str) -> Chart:
-    """Draw how many of the candidates are placed, in every combination of the values of two keys."""
-    keys = (first, second)
-    names, (clusters, candidates, placed) = _count_combinations(decision, keys)
-    could = [
-        (f"{names[0][i]} / {names[1][j]}", int(placed[i, j]))
-        for i, j in zip(*np.nonzero(candidates), strict=True)
-    ]
-    covered = sum(1 for _, count in could if count)
-    words = f"Placed in {covered} of {counted(len(could), 'combination')} with a candidate"
-    bare = [name for name, count in could if not count]
-    if bare:
-        words += f"; none in {first_names(bare)}"
-    words += ". Each cell: placed / candidates; empty without clusters."
-    # Of many rows or columns those furthest from the mean.
-    indices = []
-    for axis in (0, 1):
-        sums = placed.sum(axis=1 - axis)
-        order = (
-            np.argsort(-np.abs(sums - sums.mean()), kind="stable") if len(sums) > MOST else range(len(sums))
-        )
-        indices.append(sorted(int(at) for at in order[:MOST]))
-    cut = [
-        f"{len(drawn):,} of {len(values):,} values of {key}"
-        for drawn, values, key in zip(indices, names, keys, strict=True)
-        if len(drawn) < len(values)
-    ]
-    if cut:
-        words += f" Shown: {joined(cut)}, furthest from the mean."
-
-    def domain(key: str, name: str) -> GroupName:
-        return GroupName.of(key, None if name == f"no {key}" else name, name)
-
-    window = np.ix_(*indices)
-    labels = [[values[at] for at in drawn] for values, drawn in zip(names, indices, strict=True)]
-    return Chart(
-        name="matrix",
-        title=f"{first} {TIMES} {second}",
-        caption=words,
-        figure=_matrix_figure(keys, labels, clusters[window], candidates[window], placed[window]),
-        columns=(first, second, "Placed", "Candidates", "Clusters"),
-        rows=tuple(
-            (
-                domain(first, name),
-                domain(second, other),
-                *(int(one[i, j]) for one in (placed, candidates, clusters)),
-            )
-            for i, name in enumerate(names[0])
-            for j, other in enumerate(names[1])
-            if clusters[i, j]
-        ),
-    )
-
-
-def _count_combinations(
-    decision: Decision, keys: tuple[str, str]
-) -> tuple[list[list[str]], tuple[Ints, Ints, Ints]]:
-    """Return the values of both keys, and of each combination its clusters, candidates and placed ones."""
-    cycle = decision.cycle
-    fleet, positions = cycle.fleet, cycle.fleet.positions
-    sides = [fleet.label(key) for key in keys]
-    names = [
-        [*side.values, *([f"no {key}"] if (side.codes == ABSENT).any() else [])]
-        for side, key in zip(sides, keys, strict=True)
-    ]
-    codes = [np.where(side.codes == ABSENT, len(side.values), side.codes) for side in sides]
-
-    def counts(mask: Bools) -> Ints:
-        table = np.zeros((len(names[0]), len(names[1])), dtype=np.int64)
-        np.add.at(table, (codes[0][mask], codes[1][mask]), 1)
-        return table
-
-    placed = np.zeros(len(fleet), dtype=np.bool_)
-    active = (binding.cluster for binding in decision.bindings_after if binding.is_active)
-    placed[[positions[name] for name in active if name in positions]] = True
-    # Candidates pass every filter but "placed already"; under PickFixed every ready cluster is one.
-    if cycle.policy.placement_type is PlacementType.PICK_FIXED or decision.kind is CycleKind.FAILED:
-        passes: Bools = cycle.fleet.is_eligible
-    else:
-        passes = (decision.candidates or candidates_of(cycle)).passes
-    every = np.ones(len(fleet), dtype=np.bool_)
-    return names, (counts(every), counts(passes | placed), counts(placed))
-
-
-def _matrix_figure(
-    keys: Sequence[str], names: Sequence[list[str]], clusters: Ints, candidates: Ints, placed: Ints
-) -> go.Figure:
-    counts = zip(clusters.tolist(), candidates.tolist(), placed.tolist(), strict=True)
-    lines = [list(zip(*line, strict=True)) for line in counts]
-    most = max(1, int(placed.max(initial=0)))
-    down, across = (
-        {"title": key, **row_axis(values), "ticklen": 0, "tickcolor": Color.NEUTRAL}
-        for key, values in zip(keys, names, strict=True)
-    )
-    return figure(
-        heatmap(
-            [[p if n else None for n, _, p in line] for line in lines],
-            text=[[f"{p:,} / {c:,}" if n else "" for n, c, p in line] for line in lines],
-            texttemplate="%{text}",
-            customdata=clusters.tolist(),
-            zmin=-most,
-            zmax=most,
-            colorscale=RAMP,
-            hovertemplate="%{text} of %{customdata:,d} clusters<extra></extra>",
-        ),
-        height=30 * len(names[0]) + 72,
-        xaxis={**across, "range": [-0.5, len(names[1]) - 0.5]},
-        yaxis=down,
     )

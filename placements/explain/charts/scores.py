@@ -1,13 +1,11 @@
-"""Charts of scores: a heatmap of clusters by score, the composition of one affinity, and a score cloud."""
+"""Charts of scores: a heatmap of clusters by score, and the composition of one affinity."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import sqrt
 from textwrap import wrap
 
-import numpy as np
 import plotly.graph_objects as go
 
 from fleetui.apimachinery.words import counted
@@ -16,7 +14,6 @@ from placements.engine.scheduling.equivalence import classes_of
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
 from placements.engine.scheduling.replay import Replay, verdict
 from placements.engine.scheduling.round import Round
-from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE
 from placements.explain.charts.figure import OUTLINED, RAMP, Cell, Chart, Color, figure, heatmap, row_axis
 from placements.explain.decision_tables import composition
 from placements.explain.vocabulary import (
@@ -319,110 +316,4 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
         ),
         columns=(sums.part.capitalize(), "Points"),
         rows=(*sums.rows, (sums.noun, sums.total)),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Bubble:
-    """The clusters with the same two scores."""
-
-    topology: float
-    affinity: float
-    count: int
-    selected: int
-
-
-def cloud_chart(decision: Decision, number: int | None = None) -> Chart | None:
-    """Draw the candidates of a step, by default the last one that selected; None without steps.
-
-    Raise IndexError for a step that does not exist.
-    """
-    if not decision.number_of_rounds or not len(decision.chosen):
-        return None
-    one = decision.round(number or min(decision.number_of_rounds, len(decision.chosen)))
-    ranked = one.ranked
-    topology = one.spread[0][ranked].tolist() if one.constraint_scores else [0] * len(ranked)
-    pairs = list(zip(topology, one.candidates.affinity[ranked].tolist(), strict=True))
-    # With a spread a step selects one cluster, else all that are wanted at once.
-    selected = (1 if len(ranked) else 0) if one.constraint_scores else len(decision.chosen)
-    counts, in_front = Counter(pairs), Counter(pairs[:selected])
-    bubbles = [_Bubble(*pair, counts[pair], in_front[pair]) for pair in sorted(counts, reverse=True)]
-    if not bubbles:
-        return None
-
-    competing = counted(sum(bubble.count for bubble in bubbles), "candidate")
-    words = [f"{competing} in step {one.number}"]
-    if forbidden := int(np.count_nonzero(one.is_left & one.is_forbidden)):
-        words.append(f"{forbidden} more ruled out by a hard limit")
-    first, last = (next(b for b in order if b.selected) for order in (bubbles, bubbles[::-1]))
-    rest = last.count - last.selected
-    if rest:
-        words.append(f"{counted(rest, 'cluster')} with the same scores as the last one selected lost by rank")
-    elif len(bubbles) == 1:
-        words.append("all selected")
-    else:
-        best = f"{score_text(first.topology)} | {score_text(first.affinity)}"
-        words.append(f"the best scores, {best}, belong to one cluster")
-    return Chart(
-        name="cloud",
-        title=f"Scores in step {one.number}",
-        caption=minus_signs("; ".join(words)) + ".",
-        figure=_cloud_figure(bubbles, last),
-        columns=("Topology spread", "Affinity", "Clusters", "Selected in this step"),
-        rows=tuple((each.topology, each.affinity, each.count, each.selected) for each in bubbles),
-    )
-
-
-def _cloud_figure(bubbles: list[_Bubble], last: _Bubble) -> go.Figure:
-    # Soft violations have a lane beside all others: −1000 would press those together.
-    normal = [one.topology for one in bubbles if one.topology > SOFT_VIOLATION_SCORE / 2]
-    lane = min(normal, default=0) - 1.5
-    places = [one.topology if one.topology > SOFT_VIOLATION_SCORE / 2 else lane for one in bubbles]
-    ticks = sorted(set(places))
-    ticks = ticks[:: max(1, len(ticks) // 8)]
-    labels = ["−1000 or less" if place == lane else minus_signs(score_text(place)) for place in ticks]
-
-    # The line through the last one selected: across the affinity where all have the same topology score.
-    if len(set(places)) == 1:
-        ends = {"xref": "paper", "x0": 0, "x1": 1, "y0": last.affinity, "y1": last.affinity}
-    else:
-        at = places[bubbles.index(last)]
-        ends = {"yref": "paper", "y0": 0, "y1": 1, "x0": at, "x1": at}
-    cut = {
-        "type": "line",
-        "layer": "below",
-        "line": {"color": Color.ATTENTION, "width": 2, "dash": "dash"},
-        **ends,
-    }
-    width = sqrt(max(one.count for one in bubbles))
-    return figure(
-        go.Scatter(
-            mode="markers+text",
-            x=places,
-            y=[one.affinity for one in bubbles],
-            text=[f"{one.count:,}" if one.count > 1 else "" for one in bubbles],
-            marker={
-                "size": [10 + 30 * sqrt(one.count) / max(width, 3) for one in bubbles],
-                "color": [Color.ACCENT if one.selected else Color.CLEAR for one in bubbles],
-                "line": {
-                    "color": [Color.ACCENT if one.selected else Color.NEUTRAL for one in bubbles],
-                    "width": 2,
-                },
-            },
-            textposition="middle right",
-            cliponaxis=False,
-            customdata=[[one.topology, one.count, one.selected] for one in bubbles],
-            hovertemplate="topology %{customdata[0]}, affinity %{y}<br>%{customdata[1]:,d} candidates,"
-            " %{customdata[2]:,d} selected<extra></extra>",
-        ),
-        height=320,
-        shapes=[cut],
-        xaxis={
-            "title": "topology spread score",
-            "tickvals": ticks,
-            "ticktext": labels,
-            "range": [min(places) - 1, max(places) + 1],
-            "zeroline": False,
-        },
-        yaxis={"title": "affinity score", "zeroline": False},
     )

@@ -39,7 +39,7 @@ FULFILLED, NOT_FULFILLED, BAD_INPUT, NOT_DETERMINED = 0, 1, 2, 3
 _LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
-_OUTPUTS, _OUTPUTS_OF_DIFF = ("table", "json", "yaml", "csv"), ("markdown", "json", "sarif", "junit")
+_OUTPUTS, _OUTPUTS_OF_DIFF = ("table", "json", "yaml", "csv"), ("markdown", "json", "sarif")
 _ONLY_WITH_DIFF = ("path", "fleet", "render", "require_render", "renames")
 _NOT_WITH_DIFF = ("clusters", "placement", "name", "snapshot", "semantics", "step", "why", "cases")
 _NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
@@ -73,7 +73,7 @@ class Command(BaseCommand):
         )
         semantics = [*map(str, SUPPORTED_SEMANTICS), ALL]
         add("--semantics", choices=semantics, help="instead of the document's; all: side by side")
-        outputs = ["table", "json", "yaml", "csv", "markdown", "sarif", "junit"]
+        outputs = ["table", "json", "yaml", "csv", "markdown", "sarif"]
         add("-o", "--output", choices=outputs, help="default: table, with --diff markdown")
         add("--step", type=int, metavar="K", help="all candidates of round K")
         add("--why", metavar="CLUSTER", help="why not this cluster, and what would have to change")

@@ -14,8 +14,8 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.charts.figure import Chart
-from placements.explain.charts.outcomes import funnel_chart, label_keys, matrix_chart, stages
-from placements.explain.charts.scores import MOST_ROWS, build_up_chart, cloud_chart, heatmap_chart
+from placements.explain.charts.outcomes import funnel_chart, stages
+from placements.explain.charts.scores import MOST_ROWS, build_up_chart, heatmap_chart
 from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.preview import spread_bars
 from placements.manifests.policy import PlacementPolicy
@@ -68,9 +68,7 @@ CHARTS: dict[str, Callable[[int], Chart | None]] = {
     "groups": lambda size: group_chart(decision(size)),
     "groups in a step": lambda size: group_chart(decision(size), 2),
     "funnel": lambda size: funnel_chart(outcomes(size)),
-    "matrix": lambda size: matrix_chart(decision(size), "region", "env"),
     "scores": lambda size: heatmap_chart(decision(size), outcomes(size)),
-    "cloud": lambda size: cloud_chart(decision(size)),
     "build-up": lambda size: build_up_chart(decision(size), "c0001"),
 }
 
@@ -187,36 +185,6 @@ def test_the_funnel_of_named_clusters_has_its_rule() -> None:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_cells_of_the_matrix_add_up(size: int) -> None:
-    chart = matrix_chart(decision(size), "region", "env")
-
-    assert sum(int(row[2] or 0) for row in chart.rows) == len(decision(size).picked_names)
-    assert sum(int(row[4] or 0) for row in chart.rows) == size
-    texts = [text for line in json.loads(chart.json)["data"][0]["text"] for text in line]
-    assert sorted(filter(None, texts)) == sorted(f"{row[2]} / {row[3]}" for row in chart.rows)
-
-
-def test_an_empty_combination_is_no_zero() -> None:
-    chart = matrix_chart(
-        decide(fleet(cluster("a", x="1", y="1"), cluster("b", x="2", y="2")), pick_n(1)), "x", "y"
-    )
-
-    [heat] = json.loads(chart.json)["data"]
-    assert heat["z"] == [[0, None], [None, 1]]
-    assert heat["text"] == [["0 / 1", ""], ["", "1 / 1"]]
-    assert "Placed in 1 of 2 combinations with a candidate; none in 1 / 1." in chart.caption
-
-
-def test_too_large_a_matrix_is_cut_with_words() -> None:
-    wide = fleet(*(cluster(f"c{number:02}", slot=str(number), all="1") for number in range(50)))
-    chart = matrix_chart(decide(wide, pick_n(3)), "slot", "all")
-
-    assert "Shown: 40 of 50 values of slot, furthest from the mean." in chart.caption
-    assert len(json.loads(chart.json)["data"][0]["z"]) == 40
-    assert label_keys(decide(wide, pick_n(3, spread=[spread("slot")]))) == ["slot", "all"]
-
-
-@pytest.mark.parametrize("size", SIZES)
 def test_the_heatmap_has_a_row_for_each_cluster_or_class(size: int) -> None:
     chart = heatmap_chart(decision(size), outcomes(size))
 
@@ -243,27 +211,6 @@ def test_what_is_off_the_ramp_is_dark_or_hatched_with_words() -> None:
     assert ramp["z"][1][0] is None
     assert hatched["text"] == ["required affinity"]
     assert words["text"] == ["Selected, step 1", "Selected, step 2", "Filtered out"]
-
-
-def test_the_cloud_counts_who_competed_and_marks_the_pick() -> None:
-    chart = cloud_chart(decide(EAST_WEST, pick_n(3, spread=[spread("region", 2)])), 2)
-
-    assert chart is not None
-    assert chart.rows == ((1, 0, 2, 1), (-1, 0, 1, 0))
-    assert "1 cluster with the same scores" in chart.caption
-    assert cloud_chart(decide(EAST_WEST, pick_all())) is None
-
-
-def test_soft_violations_do_not_press_the_others_together() -> None:
-    chart = cloud_chart(
-        decide(EAST_WEST, pick_n(4, spread=[spread("region", hard=False), spread("none")])), 2
-    )
-
-    assert chart is not None
-    drawn = json.loads(chart.json)
-    assert min(drawn["data"][0]["x"]) > -10
-    assert -1000 in [row[0] for row in chart.rows]
-    assert "−1000 or less" in drawn["layout"]["xaxis"]["ticktext"]
 
 
 def test_the_terms_build_up_the_affinity() -> None:
@@ -296,7 +243,6 @@ def test_scores_are_drawn_under_every_semantics(semantics: Semantics) -> None:
 
     for chart in (
         heatmap_chart(found, tuple(Outcomes(found))),
-        cloud_chart(found),
         group_chart(found),
         funnel_chart(tuple(Outcomes(found))),
     ):

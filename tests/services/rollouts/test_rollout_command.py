@@ -51,16 +51,6 @@ def test_stops_starts_rolls_back_and_releases() -> None:
 
 
 @pytest.mark.nightly
-def test_old_names_of_actions_stay_usable() -> None:
-    world, _ = placed()
-    world.change()
-    world.work()
-
-    assert rollout("rollback", "web", "0").startswith("Rolling back web to r0 (as r2).")
-    assert rollout("release", "web").startswith("web unpinned.")
-
-
-@pytest.mark.nightly
 def test_reschedules_and_says_what_that_changes() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
@@ -114,7 +104,7 @@ def test_a_placement_without_a_run_says_so() -> None:
         (["status", "missing"], 1, "no placement is named"),
         (["stop", "web"], 1, "nothing to stop"),
         (["retry", "web", "a"], 1, "only what failed"),
-        (["rollback", "web", "four"], 2, "is not the number"),
+        (["roll-back", "web", "four"], 2, "is not the number"),
     ],
 )
 def test_refuses_what_makes_no_sense(words: list[str], code: int, message: str) -> None:

@@ -107,7 +107,7 @@ def test_lists_what_has_not_ended_of_a_placement(world: StagedWorld) -> None:
         (["approve", "one", "prod", "--as", "missing"], 2, "no user is named 'missing'"),
         (["approve", "one", "prod", "--as", "ann"], 1, "is not pending approval"),
         (["approve", "one", "prod", "--as", "ana"], 1, "only an approver"),
-        (["skip", "one", "prod"], 1, "no timed wait in progress"),
+        (["skip-wait", "one", "prod"], 1, "no timed wait in progress"),
         (["retry", "one", "c000"], 1, "only what failed can be retried"),
     ],
 )

@@ -1,1 +1,0 @@
-"""Watching a collection: what changed in it since a version, by long polling."""
