@@ -1,7 +1,7 @@
 """The greedy loop for strategies whose scores depend on which other clusters compete.
 
-The best cell is determined by the strategy's incremental ranker if it has one, otherwise by its eight
-methods, evaluated for all cells in every round. Strategies that sum scores of domains use `picker.py`.
+Every round evaluates the strategy's methods for the best cluster of each cell. Strategies that sum scores of
+domains use `picker.py`.
 """
 
 from dataclasses import replace
@@ -13,16 +13,7 @@ from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import RoundEvaluation
-from placements.engine.scheduling.spread.base import (
-    CellBest,
-    IncrementalRanker,
-    IncrementalStrategy,
-    OutOfRoomError,
-    RankerInput,
-    RoundState,
-    cells_of,
-    narrow,
-)
+from placements.engine.scheduling.spread.base import RoundState, cells_of, narrow
 
 PICKS_BETWEEN_CHECKS = 32
 """How often the time is looked at: a pick takes 10 microseconds to some milliseconds."""
@@ -30,8 +21,7 @@ PICKS_BETWEEN_CHECKS = 32
 
 def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters, one a round."""
-    cells = Cells(candidates)
-    ranker = _ranker(cells)
+    cells = _Cells(candidates)
     picks = min(wanted, len(cells.order))
     check_picks(cells=len(cells.left), picks=picks, constraints=len(candidates.constraints))
     positions: list[int] = []
@@ -39,110 +29,73 @@ def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     while len(positions) < wanted:
         if not len(positions) % PICKS_BETWEEN_CHECKS:
             check_time()
-        cell = ranker.best()
+        state = RoundState(candidates.constraints, cells.groups, cells.counts, cells.left)
+        evaluation = RoundEvaluation(candidates.strategy, state)
+        cell = cells.best(evaluation)
         if cell is None:
             break
-        scores.append(ranker.scores(cell))
+        scores.append([column[cell].item() for column in evaluation.spread])
         positions.append(int(cells.positions[cell]))
-        successor = cells.take(cell)
-        try:
-            ranker.take(cell, successor)
-        except OutOfRoomError:
-            ranker = GenericRanker(cells)
+        cells.take(cell)
     spread = tuple(np.array(column) for column in zip(*scores, strict=True))
     return Picks(np.array(positions, dtype=np.int32), spread, ran_dry=len(positions) < wanted)
 
 
-def _ranker(cells: "Cells") -> IncrementalRanker:
-    """Return the strategy's own ranker, or the generic one."""
-    strategy = cells.candidates.strategy
-    own = strategy.ranker(cells.field()) if isinstance(strategy, IncrementalStrategy) else None
-    return GenericRanker(cells) if own is None else own
-
-
-class Cells:
+class _Cells:
     """The cells of a run: the leader of each, whether one is left, and the counts of the domains."""
 
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates
         self.order = preference_order(candidates, candidates.was_here, NO_CLUSTERS)
-        cell_of, self.codes = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        cell_of, codes_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
         self.ranks = np.argsort(narrow(cell_of), kind="stable")
-        sizes = np.bincount(cell_of, minlength=self.codes.shape[1])
+        sizes = np.bincount(cell_of, minlength=codes_of_cells.shape[1])
         ends = np.cumsum(sizes)
-        self.ends, self.heads = ends.tolist(), (ends - sizes).tolist()
-        self.groups_of: list[list[int]] = self.codes.T.tolist()
+        self.ends: list[int] = ends.tolist()
+        self.heads: list[int] = (ends - sizes).tolist()
+        self.groups_of: list[list[int]] = codes_of_cells.T.tolist()
         self.positions: Ints = self.order[self.ranks[self.heads]]
+        self.preference = candidates.preference[self.positions]
+        self.was_here = candidates.was_here[self.positions]
         self.left = np.ones(len(sizes), dtype=np.bool_)
         self.counts = tuple(candidates.starting_counts())
         # A cell is in the family of any of its clusters.
         self.groups = tuple(
             replace(
-                one, codes=codes, family_of=None if one.family_of is None else one.family_of[self.positions]
+                groups,
+                codes=codes,
+                family_of=None if groups.family_of is None else groups.family_of[self.positions],
             )
-            for one, codes in zip(candidates.groups, self.codes, strict=True)
+            for groups, codes in zip(candidates.groups, codes_of_cells, strict=True)
         )
 
-    def take(self, cell: int) -> CellBest | None:
-        """Remove the leader of a cell; return its successor, None when the cell is empty now."""
+    def best(self, evaluation: RoundEvaluation) -> int | None:
+        """Return the cell whose leader ranks first, None when no cell contends."""
+        best = evaluation.contends.nonzero()[0]
+        if not len(best):
+            return None
+        strategy = self.candidates.strategy
+        columns = strategy.rank(spread=evaluation.spread, preference=self.preference, was_here=self.was_here)
+        for column in columns:
+            values = column.take(best)
+            best = best[values == values.max()]
+            if len(best) == 1:
+                return int(best[0])
+        positions = self.positions[best]
+        first = positions.argmin() if strategy.smaller_name_wins else positions.argmax()
+        return int(best[first])
+
+    def take(self, cell: int) -> None:
+        """Count the leader of a cell as picked; the next one of the cell leads from now on."""
         for counts, group in zip(self.counts, self.groups_of[cell], strict=True):
             if group != ABSENT:
                 counts[group] += 1
-        self.heads[cell] = head = self.heads[cell] + 1
+        self.heads[cell] += 1
+        head = self.heads[cell]
         if head == self.ends[cell]:
             self.left[cell] = False
-            return None
-        rank = int(self.ranks[head])
-        self.positions[cell] = position = int(self.order[rank])
-        return CellBest(position, rank, self.candidates.preference[position].item())
-
-    def field(self) -> RankerInput:
-        """Return the start of the run as a strategy reads it."""
-        return RankerInput(
-            self.candidates.constraints,
-            self.groups,
-            self.counts,
-            self.positions,
-            ranks=self.ranks[self.heads],
-            preference=self.candidates.preference[self.positions],
-            size=len(self.candidates.passes),
-            widest=float(np.abs(self.candidates.preference).max(initial=0)),
-        )
-
-
-class GenericRanker:
-    """A ranker for any strategy: it evaluates the eight methods for every cell in every round."""
-
-    def __init__(self, cells: Cells) -> None:
-        self.cells = cells
-        self.evaluation = self._evaluation()
-
-    def _evaluation(self) -> RoundEvaluation:
-        cells = self.cells
-        state = RoundState(cells.candidates.constraints, cells.groups, cells.counts, cells.left)
-        return RoundEvaluation(cells.candidates.strategy, state)
-
-    def best(self) -> int | None:
-        """Return the cell whose leader ranks first, None when no cell contends."""
-        self.evaluation = evaluation = self._evaluation()
-        contenders = np.nonzero(evaluation.contends)[0]
-        if not len(contenders):
-            return None
-        candidates, positions = self.cells.candidates, self.cells.positions[contenders]
-        columns = candidates.strategy.rank(
-            spread=tuple(column[contenders] for column in evaluation.spread),
-            preference=candidates.preference[positions],
-            was_here=candidates.was_here[positions],
-        )
-        best = np.arange(len(contenders))
-        for column in columns:
-            values = column[best]
-            best = best[values == values.max()]
-        by_name = positions[best].argmin if candidates.strategy.smaller_name_wins else positions[best].argmax
-        return int(contenders[best[by_name()]])
-
-    def scores(self, cell: int) -> list[float]:
-        return [column[cell].item() for column in self.evaluation.spread]
-
-    def take(self, _cell: int, _successor: CellBest | None) -> None:
-        """Do nothing: the next round reads the cells themselves."""
+            return
+        position = self.order[self.ranks[head]]
+        self.positions[cell] = position
+        self.preference[cell] = self.candidates.preference[position]
+        self.was_here[cell] = self.candidates.was_here[position]

@@ -93,7 +93,8 @@ class RoundEvaluation:
     @cached_property
     def spread(self) -> tuple[Scores, ...]:
         """Return every entry's topology spread score, in one column or several."""
-        return self.strategy.combine(self.state, self.scores, self.contends)
+        scores = self.scores if self.strategy.combines_scores else []
+        return self.strategy.combine(self.state, scores, self.contends)
 
 
 @dataclass(frozen=True)

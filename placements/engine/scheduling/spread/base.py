@@ -1,8 +1,6 @@
-"""The interface of spread strategies and of their incremental rankers, and the values that they return.
+"""The interface of spread strategies, and the values that they return.
 
-If scores depend on which clusters compete, every cell has to be evaluated in every round, which is slow with
-the eight methods (`design/architecture.md`); a ranker updates only what one pick changes. Filters,
-preference, the greedy loop, the record and its replay are shared by all strategies.
+Filters, preference, the greedy loop, the record and its replay are shared by all strategies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +29,11 @@ class Groups:
     """The domains of one constraint: their names, and for each cluster its domain or ABSENT.
 
     Groups of the same family are siblings, those above the smallest of which count; without `families` all
-    are. `family_of` has for each cluster the family that it is in, or would be in if it had the key.
-    `weights` are shares of the picks, where a constraint defines unequal ones.
+    are. They are in the order of their families, some of which may have no domain. `family_of` has for
+    each cluster the family that it is in, or would be in if it had the key. `weights` are shares of the
+    picks, where a constraint defines unequal ones.
+
+    What is cached here does not change from round to round.
     """
 
     values: tuple[str, ...]
@@ -41,13 +42,55 @@ class Groups:
     family_of: Ints | None = None
     weights: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def siblings(self) -> Ints:
         """Return for each domain the number of its family."""
         return np.zeros(len(self.values), dtype=np.int64) if self.families is None else self.families
 
+    @cached_property
+    def first_siblings(self) -> Ints:
+        """Return the first domain of each family that has one."""
+        return np.flatnonzero(np.diff(self.siblings, prepend=-1))
+
+    @cached_property
+    def is_present(self) -> Bools:
+        """Return which clusters are in a domain."""
+        return np.not_equal(self.codes, ABSENT)
+
+    @cached_property
+    def is_complete(self) -> bool:
+        return bool(self.is_present.all())
+
+    @cached_property
+    def places(self) -> NDArray[np.intp]:
+        """Return the codes in the width that numpy indexes with."""
+        return self.codes.astype(np.intp)
+
+    def of_siblings(self, reduction: np.ufunc, by_group: Ints) -> Ints:
+        """Return for each domain the reduction of its family's values, such as the smallest."""
+        by_family = reduction.reduceat(by_group, self.first_siblings)
+        return by_family.take(self._place_of_family)
+
+    @cached_property
+    def _place_of_family(self) -> Ints:
+        return np.repeat(np.arange(len(self.first_siblings)), np.diff(self.first_siblings, append=len(self)))
+
     def __len__(self) -> int:
         return len(self.values)
+
+    @cached_property
+    def _by_group(self) -> tuple[NDArray[np.intp], Codes, NDArray[np.intp]]:
+        """Return the clusters by domain, the domains that have any, and where each of them begins."""
+        order = np.argsort(self.codes, kind="stable")[np.count_nonzero(~self.is_present) :]
+        occupied, starts = np.unique(self.codes[order], return_index=True)
+        return order, occupied, starts
+
+    def is_reached(self, among: Bools) -> Bools:
+        """Return which of the domains have one of these clusters."""
+        order, occupied, starts = self._by_group
+        reached = np.zeros(len(self), dtype=np.bool_)
+        reached[occupied] = np.logical_or.reduceat(among.take(order), starts)
+        return reached
 
     def count(self, positions: Codes | Ints) -> Ints:
         """Count how many of the clusters at these positions are in each domain."""
@@ -136,6 +179,12 @@ class RoundState:
     def parts(self) -> Iterator[tuple[TopologySpreadConstraint, Groups, Ints]]:
         return zip(self.constraints, self.groups, self.counts, strict=True)
 
+    @cached_property
+    def smallest_siblings(self) -> list[Ints]:
+        """Return, by constraint, the smallest count of each domain's family."""
+        pairs = zip(self.groups, self.counts, strict=True)
+        return [groups.of_siblings(np.minimum, counts) for groups, counts in pairs]
+
 
 @dataclass(frozen=True, slots=True)
 class SkewProjection:
@@ -185,13 +234,15 @@ class SpreadStrategy(Protocol):
 
     `rank_names` name the columns of `rank`, the first for all columns of the spread score; a tie is
     decided by the name, larger or smaller by `smaller_name_wins`. `hard_ones_score`: hard constraints
-    score as well as forbid. A GroupStrategy is picked faster.
+    score as well as forbid. `combines_scores`: `combine` reads `scores`, which are only reported otherwise. A
+    GroupStrategy is picked faster.
     """
 
     name: str
     smaller_name_wins: bool = True
     has_score_list: bool = False
     hard_ones_score: bool = True
+    combines_scores: bool = True
     was_here_in_first_round_only: bool = False
 
     @property
@@ -271,75 +322,10 @@ def is_hard(constraint: TopologySpreadConstraint) -> bool:
 
 def at_entries(by_group: NDArray[Number], groups: Groups, *, missing_key: int) -> NDArray[Number]:
     """Return for each entry the value of its domain, and `missing_key` where it is in none."""
-    last = np.array([missing_key], dtype=by_group.dtype)
-    return np.concatenate([by_group, last]).take(groups.codes)
-
-
-FORBIDDEN = -(1 << 55)
-"""What each limit that a pick would break adds to a whole number that ranks; 60 of them fit."""
-OUT = -(1 << 54)
-"""No pick that is allowed ranks as low as this."""
-
-
-class OutOfRoomError(Exception):
-    """The numbers that rank have outgrown their bits; the eight methods have to be used."""
-
-
-class CellBest(NamedTuple):
-    """The best cluster left in a cell: its position in the fleet, its rank without the spread (0 is best)."""
-
-    position: int
-    rank: int
-    preference: float
-
-
-@dataclass(frozen=True)
-class RankerInput:
-    """A run at its start: the domains with cells for entries, counts per domain, and the leader of each cell.
-
-    The columns `positions`, `ranks` and `preference` have an entry per cell and are those of its Leader. All
-    ranks and positions of the run are below `size`, all preferences within `widest` of zero.
-    """
-
-    constraints: tuple[TopologySpreadConstraint, ...]
-    groups: tuple[Groups, ...]
-    counts: tuple[Ints, ...]
-    positions: Ints
-    ranks: Ints
-    preference: Scores
-    size: int
-    widest: float
-
-
-class IncrementalRanker(Protocol):
-    """Which cell ranks first, and with which spread score."""
-
-    def best(self) -> int | None:
-        """Evaluate the next round: return the cell whose leader ranks first, None when no cell contends."""
-
-    def scores(self, cell: int) -> list[float]:
-        """Return the columns of a cell's spread score in the round that was evaluated last."""
-
-    def take(self, cell: int, successor: CellBest | None) -> None:
-        """Count the leader of a cell as picked; its successor leads from now on. Raise OutOfRoomError."""
-
-
-@runtime_checkable
-class IncrementalStrategy(Protocol):
-    def ranker(self, field: RankerInput) -> IncrementalRanker | None:
-        """Return the ranker of a run; None where only the eight methods can be used."""
-
-
-def is_reached(codes: Codes | Ints, groups: int) -> Bools:
-    """Return which of the domains have an entry; a code outside them counts for none."""
-    reached = np.zeros(groups + 1, dtype=np.bool_)  # the last is for entries in no domain
-    reached[codes] = True
-    return reached[:-1]
-
-
-def places(codes: Codes, absent: int | Ints) -> NDArray[np.intp]:
-    """Return for each entry the place of its domain in a column by domain, `absent` where it is in none."""
-    return np.where(codes == ABSENT, absent, codes).astype(np.intp)
+    table = np.empty(len(by_group) + 1, dtype=by_group.dtype)
+    table[:-1] = by_group
+    table[-1] = missing_key
+    return table.take(groups.places)
 
 
 # Cells: the clusters that are in the same domain of every constraint.

@@ -5,36 +5,27 @@ Its formulas are those of KEP-895 and later releases (`spec/other-schedulers.md`
 
 from collections.abc import Sequence
 from functools import reduce
-from math import inf, log
-from typing import TypeVar
+from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
-from clusters.columns import ABSENT, Bools, Floats, Ints
+from clusters.columns import ABSENT, Bools, Ints
 from placements.engine.scheduling.spread.base import (
-    CellBest,
     ConstraintVerdict,
     Groups,
-    IncrementalRanker,
     MissingKeyPolicy,
-    RankerInput,
     RoundState,
     Scores,
     SkewProjection,
     SpreadInput,
     SpreadStrategy,
     at_entries,
-    cells_by_group,
     is_hard,
-    is_reached,
-    places,
 )
 from placements.manifests.policy import InclusionPolicy, TopologySpreadConstraint
 
 BEST = 100
 SPREAD_WEIGHT = 2  # of PodTopologySpread in the default profile
-_Cost = TypeVar("_Cost", float, NDArray[np.float64])
 
 
 def smallest_counted(constraint: TopologySpreadConstraint, counts: Ints) -> int:
@@ -47,164 +38,6 @@ def smallest_counted(constraint: TopologySpreadConstraint, counts: Ints) -> int:
 def is_too_many(constraint: TopologySpreadConstraint, counts: Ints) -> Bools:
     """Return the domains in which one more would exceed the smallest by more than maxSkew."""
     return counts + (1 - smallest_counted(constraint, counts)) > constraint.max_skew
-
-
-def soft_cost(constraint: TopologySpreadConstraint, count: _Cost, groups: int) -> _Cost:
-    """Return the cost of `count` clusters in a domain while clusters of `groups` domains contend."""
-    return count * log(groups + 2) + (constraint.max_skew - 1)
-
-
-def rounded(costs: Floats) -> Floats:
-    """Round half away from zero to whole numbers; costs are never negative."""
-    whole: Floats = np.floor(costs + 0.5)
-    return whole
-
-
-def normalised(costs: Floats, largest: float, smallest: float) -> Floats:
-    """Return whole costs as scores, 100 for no cost; exact below 2^53 divided by 100."""
-    score: Floats = largest + smallest - costs
-    score *= BEST
-    score /= largest
-    return np.floor(score, out=score)
-
-
-_EXACT = 1 << 52  # whole numbers below it are exact as floats
-
-
-class KubernetesRanker:
-    """One number ranks each cell: twice the spread score plus the affinity score, then the name.
-
-    The costs are added up in every round, since one pick can move the largest or smallest of them, by which
-    all are normalized; the contenders are computed again only where a limit or an empty cell may change it.
-    """
-
-    def __init__(self, field: RankerInput) -> None:
-        size = len(field.positions)
-        pairs = list(zip(field.constraints, field.groups, field.counts, strict=True))
-        self.soft = [_Soft(*each) for each in pairs if not is_hard(each[0])]
-        self.hard = [_Hard(*each) for each in pairs if is_hard(each[0])]
-        self.unit = _unit(field)
-        self.base: Floats = field.preference.astype(np.float64) * self.unit - field.positions
-        self.left = np.ones(size, dtype=np.bool_)
-        self.has_keys = np.ones(size, dtype=np.bool_)
-        for one in self.soft:
-            self.has_keys &= one.groups.codes != ABSENT
-        self.all_have_keys = bool(self.has_keys.all())
-        self.top = np.where(self.has_keys, float(BEST), 0.0)
-        self.costs, self.spare = np.zeros(size), np.zeros(size)
-        self.score: Floats = np.zeros(size)
-        self._find_contenders()
-
-    @staticmethod
-    def holds(field: RankerInput) -> bool:
-        """Return whether the numbers of a run fit into floats without loss."""
-        return (SPREAD_WEIGHT * BEST + field.widest + 1) * _unit(field) < _EXACT
-
-    def best(self) -> int | None:
-        if not len(self.base):
-            return None
-        if self.soft:
-            self.score = self._scores()
-        total = self.score * float(SPREAD_WEIGHT * self.unit)
-        total += self.base
-        if self.hard:
-            total += self.barred
-        cell = int(total.argmax())
-        return None if total[cell] == -inf else cell
-
-    def scores(self, cell: int) -> list[float]:
-        return [int(self.score[cell])]
-
-    def take(self, cell: int, successor: CellBest | None) -> None:
-        """Count the leader of a cell as picked."""
-        for one in self.soft:
-            one.add(cell)
-        for limit in self.hard:
-            limit.add(cell)
-        if successor is None:
-            self.left[cell] = False
-            self.base[cell] = -inf
-        else:
-            self.base[cell] = successor.preference * self.unit - successor.position
-        if successor is None or self.hard:
-            self._find_contenders()
-
-    def _find_contenders(self) -> None:
-        contends = self.left.copy()
-        for limit in self.hard:
-            contends &= limit.admits.take(limit.places)
-        self.barred = np.where(contends, 0.0, -inf)
-        self.uncounted = np.where(contends & self.has_keys, 0.0, inf)
-        for one in self.soft:
-            one.reach(contends)
-
-    def _scores(self) -> Floats:
-        """Return the score of every cell; those that do not contend have any number."""
-        # Add the costs in the order of the constraints, which fixes the last bit.
-        total = self.soft[0].part
-        for one in self.soft[1:]:
-            total = np.add(total, one.part, out=self.costs)
-        costs = rounded(total)
-
-        largest = np.maximum.reduce(np.subtract(costs, self.uncounted, out=self.spare))
-        if largest <= 0:
-            return self.top
-        smallest = np.minimum.reduce(np.add(costs, self.uncounted, out=self.spare))
-        score = normalised(costs, largest, smallest)
-        if not self.all_have_keys:
-            score *= self.has_keys
-        return score
-
-
-class _Soft:
-    """What one more costs in each cell for a soft constraint: nothing in a cell without a domain."""
-
-    def __init__(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> None:
-        self.constraint, self.groups = constraint, groups
-        self.counts: list[int] = counts.tolist()
-        self.places = places(groups.codes, len(groups))
-        self.place_of: list[int] = self.places.tolist()
-        self.cells_of = cells_by_group(groups.codes, len(groups))
-        self.reached = 0
-        self.part: Floats = np.zeros(len(self.places))
-
-    def reach(self, contends: Bools) -> None:
-        """Count the domains of the contenders, by which the cost of all is weighted."""
-        reached = int(np.count_nonzero(is_reached(self.places[contends], len(self.counts))))
-        if reached != self.reached:
-            self.reached = reached
-            costs = soft_cost(self.constraint, np.array(self.counts, dtype=np.float64), reached)
-            self.part = np.append(costs, 0.0)[self.places]
-
-    def add(self, cell: int) -> None:
-        group = self.place_of[cell]
-        if group < len(self.counts):
-            self.counts[group] = count = self.counts[group] + 1
-            self.part[self.cells_of[group]] = soft_cost(self.constraint, count, self.reached)
-
-
-class _Hard:
-    """Which domains of a hard constraint admit one more; its last place, for cells in no domain, does not."""
-
-    def __init__(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> None:
-        self.constraint, self.counts = constraint, counts.copy()
-        self.places = places(groups.codes, len(groups))
-        self.place_of: list[int] = self.places.tolist()
-        self.admits = np.zeros(len(groups) + 1, dtype=np.bool_)
-        self._judge()
-
-    def add(self, cell: int) -> None:
-        """Count one more in the domain of a cell, which is in one: it was admitted."""
-        self.counts[self.place_of[cell]] += 1
-        self._judge()
-
-    def _judge(self) -> None:
-        np.logical_not(is_too_many(self.constraint, self.counts), out=self.admits[:-1])
-
-
-def _unit(field: RankerInput) -> int:
-    """Return the value of one point, so that positions only break ties."""
-    return 1 << field.size.bit_length()
 
 
 class KubernetesSpread(SpreadStrategy):
@@ -250,26 +83,29 @@ class KubernetesSpread(SpreadStrategy):
 
     def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Normalize the summed costs to 0 (worst) to 100 over the contenders that have every soft key."""
-        soft = [index for index, one in enumerate(state.constraints) if not is_hard(one)]
-        size = len(state.left)
+        soft = [index for index, constraint in enumerate(state.constraints) if not is_hard(constraint)]
         if not soft:
-            return (np.zeros(size, dtype=np.int64),)
-        has_keys = np.logical_and.reduce([state.groups[index].codes != ABSENT for index in soft])
-        costs = rounded(reduce(np.add, [scores[index] for index in soft]).astype(np.float64, copy=False))
+            return (np.zeros(len(state.left), dtype=np.int64),)
+        has_keys = reduce(np.logical_and, [state.groups[index].is_present for index in soft])
+
+        # Add the costs in the order of the constraints, which fixes the last bit. Costs are never negative:
+        # half is rounded up.
+        costs = np.floor(reduce(np.add, [scores[index] for index in soft]) + 0.5)
         counted = costs[has_keys & contends]
-        largest, smallest = counted.max(initial=0), counted.min(initial=inf)
+        largest = counted.max(initial=0)
         if largest == 0:
             return (np.where(has_keys, BEST, 0),)
-        return (np.where(has_keys, normalised(costs, largest, smallest), 0).astype(np.int64),)
+
+        # Exact below 2^53 divided by 100.
+        smallest = counted.min()
+        normalized = np.floor((largest + smallest - costs) * BEST / largest)
+        return ((normalized * has_keys).astype(np.int64),)
 
     def rank(
         self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
     ) -> tuple[Scores, ...]:
         """Rank by twice the spread score plus the affinity score; *was here* plays no part."""
         return (SPREAD_WEIGHT * spread[0] + preference,)
-
-    def ranker(self, field: RankerInput) -> IncrementalRanker | None:
-        return KubernetesRanker(field) if KubernetesRanker.holds(field) else None
 
 
 def _groups(constraint: TopologySpreadConstraint, spread_input: SpreadInput) -> Groups:
@@ -293,5 +129,6 @@ def _groups(constraint: TopologySpreadConstraint, spread_input: SpreadInput) -> 
 def _cost(constraint: TopologySpreadConstraint, groups: Groups, counts: Ints, contends: Bools) -> Scores:
     if is_hard(constraint):
         return np.zeros(len(groups.codes), dtype=np.float64)
-    domains = int(np.count_nonzero(is_reached(groups.codes[contends], len(groups))))
-    return at_entries(soft_cost(constraint, counts.astype(np.float64), domains), groups, missing_key=0)
+    domains = int(np.count_nonzero(groups.is_reached(contends)))
+    costs = counts.astype(np.float64) * log(domains + 2) + (constraint.max_skew - 1)
+    return at_entries(costs, groups, missing_key=0)

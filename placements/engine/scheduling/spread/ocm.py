@@ -1,18 +1,18 @@
 """Spread strategy of the semantics `ocm`, as proposed upstream (`spec/other-schedulers.md` 2 and 6.6)."""
 
-import math
 from collections.abc import Iterable, Sequence
+from math import inf, nextafter
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clusters.columns import ABSENT, Bools, Codes, Floats, Ints, LabelColumn
 from placements.engine.scheduling.spread.base import (
     DIGITS,
     ConstraintVerdict,
     Groups,
-    IncrementalRanker,
     MissingKeyPolicy,
-    RankerInput,
     RoundState,
     Scores,
     SkewProjection,
@@ -20,27 +20,19 @@ from placements.engine.scheduling.spread.base import (
     SpreadStrategy,
     at_entries,
     is_hard,
-    is_reached,
-)
-from placements.engine.scheduling.spread.ocm_incremental import (
-    EXACT_LEVELS,
-    TOP_LEVEL,
-    GapRanker,
-    WeightedRanker,
-    level_scores,
-    stretched,
 )
 from placements.manifests.ocm_options import OcmOptions, PrioritizerMode, Unsatisfiable, UnsetPolicy
 from placements.manifests.policy import TopologySpreadConstraint
 
 UNSET = "(unset)"
-_LEVELS_IN_64_BITS = 10  # six bits a level
+_TOP_LEVEL = 63
+_EXACT_LEVELS = 8  # that a float represents, six bits each
 _KEYLESS = {
     UnsetPolicy.BUCKET: MissingKeyPolicy.OWN_GROUP,
     UnsetPolicy.EXCLUDE: MissingKeyPolicy.EXCLUDED,
     UnsetPolicy.FREE: MissingKeyPolicy.UNLIMITED,
 }
-_LOWEST = -(1 << 62)
+_FULL = 100.0
 
 
 class OcmSpread(SpreadStrategy):
@@ -52,6 +44,7 @@ class OcmSpread(SpreadStrategy):
         self.options = options
         self.is_strict = options.mode is PrioritizerMode.STRICT
         self.has_score_list = self.is_strict
+        self.combines_scores = self.is_strict
 
     @property
     def rank_names(self) -> tuple[str, ...]:
@@ -108,49 +101,47 @@ class OcmSpread(SpreadStrategy):
         return _KEYLESS[self.options.unset_policy]
 
     def project(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
-        smallest = _smallest_sibling(counts, groups)
+        smallest = groups.of_siblings(np.minimum, counts)
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
     def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
         """Forbid what would be more than maxSkew above the emptiest sibling."""
+        nothing = np.zeros(len(state.left), dtype=np.bool_)
         verdicts = []
-        for constraint, groups, counts in state.parts:
-            too_many = np.greater(self.project(constraint, groups, counts).after, constraint.max_skew)
-            forbids = at_entries(too_many & is_hard(constraint), groups, missing_key=False)
+        for (constraint, groups, counts), smallest in zip(state.parts, state.smallest_siblings, strict=True):
+            forbids = nothing
+            if is_hard(constraint):
+                too_many = np.greater(counts - smallest, constraint.max_skew - 1)
+                forbids = at_entries(too_many, groups, missing_key=False)
             verdicts.append(ConstraintVerdict(forbids, forbids))
         return verdicts
 
     def scores(self, state: RoundState, contends: Bools) -> list[Scores]:
         """Return each level's gap: how far a domain is above its emptiest sibling, negative."""
-        gaps = [(_gaps(groups, counts, contends), groups) for _, groups, counts in state.parts]
-        return [at_entries(gap, groups, missing_key=0) for gap, groups in gaps]
+        pairs = zip(_gaps(state, contends), state.groups, strict=True)
+        return [at_entries(gaps, groups, missing_key=0) for gaps, groups in pairs]
 
     def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
         """Strict: the gaps level by level. Weighted: one number, −100 to 100, from the levels' scores."""
         if self.is_strict:
             return tuple(scores)
-        if not scores:
+        if not state.groups:
             return (np.zeros(len(state.left), dtype=np.int64),)
-        width = np.int64 if len(scores) <= _LEVELS_IN_64_BITS else object
-        total: Ints = np.zeros(len(state.left), dtype=width)
-        for groups, counts in zip(state.groups, state.counts, strict=True):
-            # Scale one level's gaps to 0 (fullest) to 63 (emptiest) among siblings; all equal is 0. An
-            # entry in no domain has gap 0 and is scaled with the family that it would be in.
-            gaps = _gaps(groups, counts, contends)
-            size = int(groups.family_of.max(initial=0)) + 1 if groups.family_of is not None else 1
-            lowest, highest = np.zeros(size, dtype=np.int64), np.full(size, _LOWEST)
-            np.minimum.at(lowest, groups.siblings, gaps)
-            np.maximum.at(highest, groups.siblings, gaps)
-            family = groups.siblings if groups.family_of is None else groups.family_of
-            own = at_entries(gaps, groups, missing_key=0)
-            total = total * (TOP_LEVEL + 1) + level_scores(own, lowest[family], highest[family])
+        exact = np.float64 if len(state.groups) <= _EXACT_LEVELS else object
+        total = np.zeros(len(state.left), dtype=exact)
+        unit = 1
+        for groups, gaps in reversed(list(zip(state.groups, _gaps(state, contends), strict=True))):
+            total += _level_scores(groups, gaps, np.array(unit, dtype=exact))
+            unit *= _TOP_LEVEL + 1
 
         # Stretch the numbers of the contenders to −100 to 100; all equal, or a single one, is 0.
         counted = total[contends]
-        low, high = (int(counted.min()), int(counted.max())) if len(counted) else (0, 0)
-        even = stretched(total, low, high)
-
-        return (even if len(scores) <= EXACT_LEVELS else _made_distinct(even, total, contends),)
+        low = counted.min(initial=inf)
+        high = counted.max(initial=-inf)
+        if low >= high:
+            return (np.zeros(len(total), dtype=np.float64),)
+        even = (2 * _FULL * (total - low) / (high - low) - _FULL).astype(np.float64, copy=False)
+        return (even if exact is np.float64 else _made_distinct(even, total, contends),)
 
     def rank(
         self, *, spread: tuple[Scores, ...], preference: Scores, **_was_here: Ints
@@ -158,20 +149,12 @@ class OcmSpread(SpreadStrategy):
         """Strict: gaps, then preference. Weighted: u times spread plus preference, then each of the two."""
         if self.is_strict:
             return (*spread, preference)
-        final = np.round(self.options.u * spread[0] + preference, DIGITS)
+        final = (self.options.u * spread[0] + preference).round(DIGITS)
         return final, spread[0], preference
 
     def stops_without_candidate(self) -> bool:
         """Return whether fewer clusters are published; otherwise the cycle fails."""
         return self.options.unsatisfiable is Unsatisfiable.FEWER
-
-    def ranker(self, field: RankerInput) -> IncrementalRanker | None:
-        """Return a ranker; None with domain weights, whose gaps depend on the contenders, or many levels."""
-        if any(groups.weights for groups in field.groups):
-            return None
-        if self.is_strict:
-            return GapRanker(field)
-        return WeightedRanker(field, self) if WeightedRanker.holds(field) else None
 
 
 def _domains(
@@ -189,21 +172,15 @@ def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int
     return (distinct // width).tolist(), (distinct % width - 1).tolist(), inverse
 
 
-def _smallest_sibling(counts: Ints, groups: Groups) -> Ints:
-    """Return for each domain the smallest count of its family."""
-    siblings = groups.siblings
-    families = int(siblings.max(initial=-1)) + 1
-    if families == 1:
-        return np.full(len(counts), counts.min(), dtype=np.int64)
-    smallest = np.full(families, counts.max(initial=0))
-    np.minimum.at(smallest, siblings, counts)
-    return smallest[siblings]
+def _gaps(state: RoundState, contends: Bools) -> list[Ints]:
+    """Return, by level, the gap of each domain: 0 for the emptiest sibling, else below."""
+    return [
+        _weighed_gaps(groups, counts, contends) if groups.weights else smallest - counts
+        for groups, counts, smallest in zip(state.groups, state.counts, state.smallest_siblings, strict=True)
+    ]
 
 
-def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
-    if not groups.weights:
-        return _smallest_sibling(counts, groups) - counts
-
+def _weighed_gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     ranks = np.zeros(len(groups), dtype=np.int64)
     for members in _families(groups, contends):
         quotient = {
@@ -215,18 +192,34 @@ def _gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     return np.negative(ranks)
 
 
+def _level_scores(groups: Groups, gaps: Ints, unit: NDArray[Any]) -> NDArray[Any]:
+    """Scale gaps to 0 (fullest) to 63 units (emptiest, gap 0) among siblings; all equal is 0.
+
+    An entry in no domain has gap 0 and is scaled with the family that it would be in.
+    """
+    lowest = groups.of_siblings(np.minimum, gaps)
+    # Exact below 2^53 divided by 63, and faster than a division of integers.
+    by_group = (_TOP_LEVEL * (lowest - gaps) / np.minimum(lowest, -1)).astype(np.int64)
+    scores = at_entries(by_group * unit, groups, missing_key=0)
+    if groups.family_of is not None and not groups.is_complete:
+        is_uneven = np.zeros(int(groups.family_of.max()) + 1, dtype=np.bool_)
+        is_uneven[groups.siblings[lowest < 0]] = True
+        scores[~groups.is_present & is_uneven[groups.family_of]] = _TOP_LEVEL * unit
+    return scores
+
+
 def _families(groups: Groups, contends: Bools) -> Iterable[list[int]]:
     siblings = groups.siblings.tolist()
     families: dict[int, list[int]] = {}
-    for one in np.flatnonzero(is_reached(groups.codes[contends], len(groups))).tolist():
+    for one in np.flatnonzero(groups.is_reached(contends)).tolist():
         families.setdefault(siblings[one], []).append(one)
     return families.values()
 
 
-def _made_distinct(even: Floats, total: Ints, contends: Bools) -> Floats:
+def _made_distinct(even: Floats, total: NDArray[Any], contends: Bools) -> Floats:
     """Separate contenders whose numbers differ by less than a double represents: the better is larger."""
     exact = dict(zip(total[contends].tolist(), even[contends].tolist(), strict=True))
-    above = math.inf
+    above = inf
     for number in sorted(exact, reverse=True):
-        above = exact[number] = min(exact[number], math.nextafter(above, -math.inf))
+        above = exact[number] = min(exact[number], nextafter(above, -inf))
     return np.array([exact.get(number, value) for number, value in zip(total.tolist(), even, strict=True)])
