@@ -4,7 +4,7 @@ from django.urls import URLPattern, path
 from django.views.generic import RedirectView
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
-from placements.services.rollouts.actions import ACTIONS, RolloutKind
+from placements.services.actions import ACTIONS, ActionKind
 from placements.web import (
     access_log,
     activity,
@@ -58,7 +58,7 @@ _DECISION = "decisions/<str:prefix>/"
 _OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
 
-def rollout_actions(prefix: str, kind: RolloutKind, noun: str) -> list[URLPattern]:
+def rollout_actions(prefix: str, kind: ActionKind, noun: str) -> list[URLPattern]:
     """Return the page of each action; the number for a rollback is chosen on the page."""
     return [
         path(
@@ -163,7 +163,7 @@ urlpatterns = [
         name="placement-cluster-read",
     ),
     path(f"{_PLACEMENT}plan/", rollouts.plan, name="placement-plan"),
-    *rollout_actions(_PLACEMENT, RolloutKind.ROLLING, "placement"),
+    *rollout_actions(_PLACEMENT, ActionKind.ROLLING, "placement"),
     path(f"{_PLACEMENT}release/", RedirectView.as_view(pattern_name="web:placement-unpin")),
     path(f"{_PLACEMENT}staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
@@ -201,7 +201,7 @@ urlpatterns = [
     ),
     # /rollouts/staged/: two words after it, so that no placement and number is meant
     path("rollouts/staged/runs/<full_name:name>/", staged_updates.staged_run, name="staged-run"),
-    *rollout_actions("rollouts/staged/runs/<full_name:name>/", RolloutKind.STAGED, "staged-run"),
+    *rollout_actions("rollouts/staged/runs/<full_name:name>/", ActionKind.STAGED, "staged-run"),
     path("rollouts/staged/strategies/", staged_updates.strategies, name="staged-strategies"),
     path("rollouts/staged/new-strategy/", staged_updates.new_strategy, name="staged-strategy-new"),
     path(_STRATEGY, staged_updates.strategy, name="staged-strategy"),

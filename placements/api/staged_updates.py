@@ -29,7 +29,7 @@ from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy, WatchedKind
 from placements.models.rollouts import INITIALISING
-from placements.services.rollouts.actions import RolloutKind
+from placements.services.actions import ActionKind
 from placements.services.rollouts.staged_operations import LONGEST_COMMENT, UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
 from placements.services.rollouts.staged_runs import save_run
@@ -194,7 +194,7 @@ class StagedStrategyViewSet(FullNameViewSet):
         return Response(status=204)
 
 
-_staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edit=False)
+_staged = partial(rollout_action, ActionKind.STAGED, ProgressSerializer, is_edit=False)
 
 
 class StagedRunViewSet(FullNameViewSet):
