@@ -148,6 +148,11 @@ class MayAct(BasePermission):
         return may_change_at(request.user, self.action.labels_at, view.kwargs, self.action.role)
 
 
+def route_of(action: Action) -> dict[str, Any]:
+    """Return how the operation for an action is routed: with the permission of the action."""
+    return {"permission_classes": [partial(MayAct, action)]}
+
+
 class MayAdministerClusters(UserPermission):
     """Addresses and credentials of clusters are not for every role."""
 

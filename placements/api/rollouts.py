@@ -13,13 +13,13 @@ from fleetui.permissions import Role
 from placements.api.authentication import APPROVING, OPERATING
 from placements.api.base import (
     FullNameViewSet,
-    MayAct,
     Params,
     Rows,
     actor,
     page_response,
     paged_list,
     query_params,
+    route_of,
 )
 from placements.api.disruption import RescheduleImpactSerializer
 from placements.api.filters import ConfirmQuery, NumberedPageQuery, RolloutQuery
@@ -293,7 +293,7 @@ def rollout_action(
         method="post",
         path=path,
         scopes=APPROVING if chosen.role is Role.APPROVER else OPERATING,
-        route={"permission_classes": [partial(MayAct, chosen)]},
+        route=route_of(chosen),
         body=body,
         is_edit=is_edit,
         problems=(409,) if can_conflict else (),
