@@ -115,7 +115,8 @@ urlpatterns = [
     path(f"{_CLUSTER}edit/", cluster_edit.edit_cluster, name="cluster-edit"),
     *(
         path(f"{_CLUSTER}{step}/", cluster_edit.change_cluster, {"step": step}, name=f"cluster-{step}")
-        for step in cluster_edit.STEPS
+        for kind, step in ACTIONS
+        if kind is ActionKind.CLUSTER
     ),
     path(f"{_CLUSTER}inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
     path(f"{_CLUSTER}rehearse/", RedirectView.as_view(pattern_name="web:cluster-inject-fault")),

@@ -9,7 +9,9 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from fleetui.permissions import Labels, LabelsOf, Role, may_change
+from clusters.operations.edit import cordon, uncordon
+from clusters.operations.leave import leave
+from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState
 from placements.services.rollouts import operations, staged_operations
 from placements.services.rollouts.approvals import why_not_approve
@@ -18,15 +20,16 @@ from placements.services.teams import labels_in, labels_of_run, of_placement, of
 
 
 class ActionKind(StrEnum):
-    """What an action is about: the rolling updates of a placement, or a staged run."""
+    """What an action is about: the rolling updates of a placement, a staged run, or a cluster."""
 
     ROLLING = "rolling"
     STAGED = "staged"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action with its texts, in which {name} is the placement or run, {value} the argument.
+    """An action with its texts, in which {name} is its subject, {value} the argument.
 
     `verb` ends the sentence "You don't have permission to …"; `labels_of` are the labels of the subject, and
     `labels_at` finds them by the arguments of a path. `argument` is the keyword of the operation
@@ -45,11 +48,13 @@ class Action:
     argument: str = ""
     verb: str = field(kw_only=True)
     labels_of: Callable[[Any], Labels] = field(kw_only=True)
-    labels_at: LabelsOf = field(kw_only=True)
+    labels_at: LabelsOf | None = field(kw_only=True)
     permission: Callable[[Any, User | None], str] | None = None
     role: Role = Role.OPERATOR
     is_dangerous: bool = False
     starts_rollout: bool = False
+    takes_many: bool = False
+    """The operation takes the names of several subjects."""
 
     @property
     def denial(self) -> str:
@@ -74,7 +79,8 @@ class Action:
     ) -> str:
         """Run the operation and return the message; raise what the operation raises."""
         argument = {self.argument: value} if self.argument else {}
-        result = self.operation(name, **argument, by=by, now=now, **more)
+        subject = [name] if self.takes_many else name
+        result = self.operation(subject, **argument, by=by, now=now, **more)
         return self.message.format(name=name, value=value, result=result)
 
 
@@ -105,6 +111,14 @@ _staged = partial(
     verb="manage staged update runs",
     labels_of=labels_of_run,
     labels_at=of_run,
+)
+_cluster = partial(
+    Action,
+    ActionKind.CLUSTER,
+    verb="change clusters",
+    labels_of=lambda _cluster: FLEET,
+    labels_at=None,
+    takes_many=True,
 )
 _ACTIONS = (
     _rolling(
@@ -246,6 +260,23 @@ _ACTIONS = (
         staged_operations.retry,
         staged_operations.why_not_retry,
         argument="cluster",
+    ),
+    _cluster(
+        "cordon",
+        "Cordon {name}",
+        "Adds a NoSchedule taint. Existing placements stay; new ones need a matching toleration.",
+        "{name} cordoned.",
+        cordon,
+    ),
+    _cluster("uncordon", "Uncordon {name}", "Removes the cordon taint.", "{name} uncordoned.", uncordon),
+    _cluster(
+        "leave",
+        "Remove {name} from fleet",
+        "Removes the cluster from the fleet. Placements are rescheduled. Workloads keep running but are no"
+        " longer managed.",
+        "Removing {name} from the fleet.",
+        leave,
+        is_dangerous=True,
     ),
 )
 ACTIONS = {(action.kind, action.name): action for action in _ACTIONS}
