@@ -271,10 +271,6 @@ def for_operators(action: str, *, of: LabelsOf | None = None) -> Callable[[View]
     return for_roles(Role.OPERATOR, action=action, of=of)
 
 
-def for_approvers(action: str, *, of: LabelsOf | None = None) -> Callable[[View], View]:
-    return for_roles(Role.APPROVER, action=action, of=of)
-
-
 def for_cluster_administrators(action: str) -> Callable[[View], View]:
     return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)
 

@@ -3,7 +3,7 @@
 from django.urls import URLPattern, path
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
-from placements.services.rollouts.actions import ACTIONS, RolloutKind
+from placements.services.actions import ACTIONS, ActionKind
 from placements.web import (
     access_log,
     activity,
@@ -57,7 +57,7 @@ _DECISION = "decisions/<str:prefix>/"
 _OBJECT = "resources/<str:group>/<str:kind>/<str:namespace>/<str:name>/"
 
 
-def rollout_actions(prefix: str, kind: RolloutKind, noun: str) -> list[URLPattern]:
+def rollout_actions(prefix: str, kind: ActionKind, noun: str) -> list[URLPattern]:
     """Return the page of each action; the number for a rollback is chosen on the page."""
     return [
         path(
@@ -114,7 +114,8 @@ urlpatterns = [
     path(f"{_CLUSTER}edit/", cluster_edit.edit_cluster, name="cluster-edit"),
     *(
         path(f"{_CLUSTER}{step}/", cluster_edit.change_cluster, {"step": step}, name=f"cluster-{step}")
-        for step in cluster_edit.STEPS
+        for kind, step in ACTIONS
+        if kind is ActionKind.CLUSTER
     ),
     path(f"{_CLUSTER}inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
     path(f"{_CLUSTER}drain/", drains.drain_cluster, name="cluster-drain"),
@@ -161,7 +162,7 @@ urlpatterns = [
         name="placement-cluster-read",
     ),
     path(f"{_PLACEMENT}plan/", rollouts.plan, name="placement-plan"),
-    *rollout_actions(_PLACEMENT, RolloutKind.ROLLING, "placement"),
+    *rollout_actions(_PLACEMENT, ActionKind.ROLLING, "placement"),
     path(f"{_PLACEMENT}staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
     path("drafts/", editor.drafts, name="drafts"),
@@ -198,7 +199,7 @@ urlpatterns = [
     ),
     # /rollouts/staged/: two words after it, so that no placement and number is meant
     path("rollouts/staged/runs/<full_name:name>/", staged_updates.staged_run, name="staged-run"),
-    *rollout_actions("rollouts/staged/runs/<full_name:name>/", RolloutKind.STAGED, "staged-run"),
+    *rollout_actions("rollouts/staged/runs/<full_name:name>/", ActionKind.STAGED, "staged-run"),
     path("rollouts/staged/strategies/", staged_updates.strategies, name="staged-strategies"),
     path("rollouts/staged/new-strategy/", staged_updates.new_strategy, name="staged-strategy-new"),
     path(_STRATEGY, staged_updates.strategy, name="staged-strategy"),

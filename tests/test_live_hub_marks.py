@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from clusters.hubs.dispatch import MARK, on_live_hub
-from placements.services.rollouts.actions import ACTIONS
+from placements.services.actions import ACTIONS
 
 ENTRY_POINTS = (
     "clusters.management",

@@ -48,6 +48,7 @@ from placements.api.preconditions import (
     revision_in,
 )
 from placements.api.schema import Schema, documented, operation, page_serializer
+from placements.services.actions import Action
 from placements.services.results import read_manifest
 
 _MOST_WARNINGS, _LONGEST_WARNING = 10, 300
@@ -135,13 +136,19 @@ class MayReadOrOperate(BasePermission):
         return may_change_at(request.user, labels_of(view), view.kwargs, Role.OPERATOR)
 
 
-class MayApprove(BasePermission):
-    """An approver approves stages."""
+class MayAct(BasePermission):
+    """Everyone with the role of an action runs it, for everything or for the label of the object."""
 
-    message = "Approving requires the role approver."
+    def __init__(self, action: Action) -> None:
+        self.action, self.message = action, action.denial
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        return may_change_at(request.user, labels_of(view), view.kwargs, Role.APPROVER)
+        return may_change_at(request.user, self.action.labels_at, view.kwargs, self.action.role)
+
+
+def route_of(action: Action) -> dict[str, Any]:
+    """Return how the operation for an action is routed: with the permission of the action."""
+    return {"permission_classes": [partial(MayAct, action)]}
 
 
 class MayAdministerClusters(UserPermission):

@@ -13,17 +13,15 @@ from clusters.models import MemberCluster
 from clusters.operations.edit import (
     UnknownClusterError,
     change_labels,
-    cordon,
     set_labels,
     set_taints,
-    uncordon,
 )
 from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.operations.leave import leave
 from clusters.queries import status_of
 from fleetui.permissions import may_administer_clusters
-from placements.api.base import BaseViewSet, Params, Rows, actor, paged_list
+from placements.api.base import BaseViewSet, Params, Rows, actor, paged_list, route_of
 from placements.api.filters import ClusterQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
@@ -39,9 +37,29 @@ from placements.api.serializers import (
     HeartbeatSerializer,
     TaintSerializer,
 )
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.filters import bindings_on, placements_on
 
 TAINTS = TaintSerializer(many=True)
+
+
+def _action(name: str, operation_id: str, description: str) -> Any:
+    """Return the operation for an action that a live hub has, too."""
+    action = ACTIONS[ActionKind.CLUSTER, name]
+
+    def method(self: Any, request: Request, name: str) -> Response:
+        if is_on_live_hub():
+            written: Response = self.act_on_hub(action.name, {"name": name})
+            return written
+        action.run(name, **actor(request), expected=expected_revision(request))
+        result: Response = self.manifest_response()
+        return result
+
+    method.__name__, method.__doc__ = name, description
+    describe = operation(
+        operation_id, CLUSTER_MANIFEST, is_edit=True, has_tag=True, method="post", route=route_of(action)
+    )
+    return describe(method)
 
 
 class ClusterViewSet(BaseViewSet):
@@ -146,21 +164,8 @@ class ClusterViewSet(BaseViewSet):
             set_taints(name, taints, **actor(request), expected=expected)
         return self.taints(request, name)
 
-    @operation("cordon_cluster", CLUSTER_MANIFEST, is_edit=True, has_tag=True, method="post")
-    def cordon(self, request: Request, name: str) -> Response:
-        """Cordon a cluster; its placements stay."""
-        if is_on_live_hub():
-            return self.act_on_hub("cordon", {"name": name})
-        cordon([name], **actor(request), expected=expected_revision(request))
-        return self.manifest_response()
-
-    @operation("uncordon_cluster", CLUSTER_MANIFEST, is_edit=True, has_tag=True, method="post")
-    def uncordon(self, request: Request, name: str) -> Response:
-        """Uncordon a cluster."""
-        if is_on_live_hub():
-            return self.act_on_hub("uncordon", {"name": name})
-        uncordon([name], **actor(request), expected=expected_revision(request))
-        return self.manifest_response()
+    cordon = _action("cordon", "cordon_cluster", "Cordon a cluster; its placements stay.")
+    uncordon = _action("uncordon", "uncordon_cluster", "Uncordon a cluster.")
 
     @operation("report_heartbeat", EligibilitySerializer, body=HeartbeatSerializer, method="post")
     def heartbeat(self, request: Request, name: str) -> Response:

@@ -10,7 +10,16 @@ from rest_framework.response import Response
 
 from fleetui.access.secret_values import manifest_for
 from fleetui.apimachinery.yaml import dump_yaml
-from placements.api.base import FullNameViewSet, Params, Rows, actor, page_response, paged_list, query_params
+from placements.api.base import (
+    FullNameViewSet,
+    Params,
+    Rows,
+    actor,
+    page_response,
+    paged_list,
+    query_params,
+    route_of,
+)
 from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
 from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
@@ -36,6 +45,7 @@ from placements.api.serializers import (
 )
 from placements.explain.cluster_objects import DifferenceType
 from placements.models import DryRun, Placement
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.dry_runs import start_dry_run
 from placements.services.filters import (
     PlacementFilter,
@@ -218,6 +228,7 @@ class PlacementViewSet(FullNameViewSet):
         status=202,
         body=ReapplySerializer,
         problems=(409,),
+        route=route_of(ACTIONS[ActionKind.ROLLING, "reapply"]),
     )
     def reapply(self, request: Request, name: str) -> Response:
         """Apply the same version again on some clusters.

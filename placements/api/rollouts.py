@@ -13,14 +13,13 @@ from fleetui.permissions import Role
 from placements.api.authentication import APPROVING, OPERATING
 from placements.api.base import (
     FullNameViewSet,
-    MayApprove,
-    MayReadOrOperate,
     Params,
     Rows,
     actor,
     page_response,
     paged_list,
     query_params,
+    route_of,
 )
 from placements.api.disruption import RescheduleImpactSerializer
 from placements.api.filters import ConfirmQuery, NumberedPageQuery, RolloutQuery
@@ -30,10 +29,10 @@ from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
 from placements.explain.rollouts import eta_document, result_sentences, short_result_document
 from placements.models import ClusterUpdate, Placement, Rollout
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.rescheduling import reschedule
 from placements.services.results import get_placement
-from placements.services.rollouts.actions import ACTIONS, RolloutKind
 from placements.services.rollouts.controller import running_rollout
 from placements.services.rollouts.queries import (
     clusters_in,
@@ -153,7 +152,9 @@ class RolloutControlsSerializer(RowSerializer):
         allow_null=True,
         help_text="The resource snapshot that the placement is pinned to after a rollback.",
     )
-    can_roll_back = serializers.BooleanField(help_text="Whether there is an older resource snapshot.")
+    can_roll_back = serializers.SerializerMethodField(
+        help_text="Whether there is an older resource snapshot."
+    )
     run = serializers.SerializerMethodField(help_text="The number of the rollout in progress.")
 
     class Meta:
@@ -162,6 +163,9 @@ class RolloutControlsSerializer(RowSerializer):
             *("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "can_roll_back"),
             "run",
         )
+
+    def get_can_roll_back(self, row: Placement) -> bool:
+        return not ACTIONS[ActionKind.ROLLING, "roll-back"].why_not(row, None)
 
     def get_run(self, row: Placement) -> int | None:
         number: int | None = self.context["run"]
@@ -236,7 +240,7 @@ class RolloutViewSet(FullNameViewSet):
 
 
 def rollout_action(
-    kind: RolloutKind,
+    kind: ActionKind,
     response: type[Serializer[Any]],
     name: str,
     operation_id: str,
@@ -265,14 +269,13 @@ def rollout_action(
         return result
 
     method.__name__, method.__doc__ = path.replace("-", "_"), description
-    permission = MayApprove if chosen.permission is Role.APPROVER else MayReadOrOperate
     describe = operation(
         operation_id,
         response,
         method="post",
         path=path,
-        scopes=APPROVING if chosen.permission is Role.APPROVER else OPERATING,
-        route={"permission_classes": [permission]},
+        scopes=APPROVING if chosen.role is Role.APPROVER else OPERATING,
+        route=route_of(chosen),
         body=body,
         is_edit=is_edit,
         problems=(409,) if can_conflict else (),
@@ -281,7 +284,7 @@ def rollout_action(
     return describe(method)
 
 
-_rolling = partial(rollout_action, RolloutKind.ROLLING, RolloutControlsSerializer, has_tag=True)
+_rolling = partial(rollout_action, ActionKind.ROLLING, RolloutControlsSerializer, has_tag=True)
 
 
 class RolloutActionViewSet(FullNameViewSet):

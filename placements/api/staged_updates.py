@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import FullNameViewSet, Params, Rows, actor, paged_list
+from placements.api.base import FullNameViewSet, Params, Rows, actor, paged_list, route_of
 from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import parse_body
@@ -29,7 +29,7 @@ from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy
 from placements.models.rollouts import INITIALISING
-from placements.services.rollouts.actions import RolloutKind
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.rollouts.staged_operations import LONGEST_COMMENT, UnknownRunError, set_state
 from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
 from placements.services.rollouts.staged_runs import save_run
@@ -194,7 +194,7 @@ class StagedStrategyViewSet(FullNameViewSet):
         return Response(status=204)
 
 
-_staged = partial(rollout_action, RolloutKind.STAGED, ProgressSerializer, is_edit=False)
+_staged = partial(rollout_action, ActionKind.STAGED, ProgressSerializer, is_edit=False)
 
 
 class StagedRunViewSet(FullNameViewSet):
@@ -255,7 +255,12 @@ class StagedRunViewSet(FullNameViewSet):
 
     # One operation for the actions resume and stop: the state is a field of the manifest.
     @operation(
-        "set_staged_state", ProgressSerializer, body=RunStateInputSerializer, is_edit=True, method="post"
+        "set_staged_state",
+        ProgressSerializer,
+        body=RunStateInputSerializer,
+        is_edit=True,
+        method="post",
+        route=route_of(ACTIONS[ActionKind.STAGED, "resume"]),
     )
     def state(self, request: Request, name: str) -> Response:
         """Start, stop or resume a run."""

@@ -10,13 +10,13 @@ from django.core.management.base import CommandError
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
 from fleetui.permissions import Role
-from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
+from placements.services.actions import ACTIONS, Action, ActionKind
 
 
 class RolloutCommand(HubCommand):
     """A command whose first argument is an action of one kind of rollout, or a command-specific one."""
 
-    kind: RolloutKind
+    kind: ActionKind
 
     def add_actions(self, subparsers: Any, *, target: str) -> None:
         """Declare an action each with the name of its target and its argument."""
@@ -29,14 +29,14 @@ class RolloutCommand(HubCommand):
             parser.add_argument("target", metavar=target)
             if action.argument:
                 parser.add_argument("value", metavar=action.argument.upper())
-            if action.permission is Role.APPROVER:
+            if action.role is Role.APPROVER:
                 parser.add_argument(
                     "--as", dest="user", required=True, metavar="USER", help="approver; recorded with the run"
                 )
                 parser.add_argument("--comment", default="", metavar="TEXT", help="kept with the approval")
 
     def run_action(self, name: str, target: str, value: str = "", user: str = "", **more: str) -> str:
-        action: RolloutAction = ACTIONS[self.kind, name]
+        action: Action = ACTIONS[self.kind, name]
         by = None
         if user:
             by = User.objects.filter(username=user, is_active=True).first()

@@ -242,11 +242,16 @@ def run_change_errors(before: ClusterStagedUpdateRun, after: ClusterStagedUpdate
     """Return an error for every forbidden change of a run's manifest (lifecycle B.1.7)."""
     fields = ("placementName", "resourceSnapshotIndex", "stagedRolloutStrategyName")
     errors = list(immutable_errors(before, after, *(("spec", field) for field in fields)))
-    allowed = _MOVES[before.spec.state]
-    if after.spec.state not in allowed:
-        message = f"Forbidden: cannot change from {before.spec.state} to {after.spec.state}"
-        errors.append(FieldError("spec.state", "immutable", message, " or ".join(allowed)))
-    return errors
+    return errors + state_errors(before.spec.state, after.spec.state)
+
+
+def state_errors(before: RunState, after: RunState) -> list[FieldError]:
+    """Return an error if a run cannot go from one state to another."""
+    allowed = _MOVES[before]
+    if after in allowed:
+        return []
+    message = f"Forbidden: cannot change from {before} to {after}"
+    return [FieldError("spec.state", "immutable", message, " or ".join(allowed))]
 
 
 def approval_change_errors(before: ClusterApprovalRequest, after: ClusterApprovalRequest) -> list[FieldError]:

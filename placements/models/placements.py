@@ -170,11 +170,6 @@ class Placement(ObjectRow):
     def is_staged(self) -> bool:
         return self.strategy_type == StrategyType.EXTERNAL
 
-    @property
-    def can_roll_back(self) -> bool:  # a staged placement gets a run with an older snapshot instead
-        is_rolling = self.deleting_since is None and not self.is_staged
-        return is_rolling and self.resource_snapshots.filter(is_latest=False).exists()
-
     @cached_property
     def active_plan(self) -> models.Model | None:
         """Return the rebalance plan that is in progress or paused."""

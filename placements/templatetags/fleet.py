@@ -25,7 +25,7 @@ from placements.explain.agreements import shown_agreement
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.diff import side_by_side
 from placements.explain.vocabulary import NONE, score_text
-from placements.services.hub_writes.catalogue import ACTIONS, Action
+from placements.services.hub_writes.catalogue import ACTIONS, HubAction
 from placements.services.hub_writes.queries import refusal_of_write
 
 register = template.Library()
@@ -82,7 +82,7 @@ def _is_possible(url: str, *, is_form: bool) -> bool:
 class OfferedWrite:
     """An action on the live hub of a page; `why_not` says why its control is disabled."""
 
-    action: Action
+    action: HubAction
     url: str
     why_not: str
 

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -22,15 +21,15 @@ from clusters.hubs.dispatch import acts_through
 from clusters.importing import read_members
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
-from clusters.operations.edit import CORDON, cordon, uncordon
+from clusters.operations.edit import CORDON
 from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, put_cluster, upsert_clusters
-from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import counted
 from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators
+from fleetui.permissions import current_user, for_operators, for_roles
+from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
 from placements.web.connection_forms import row_context, typed_rows
@@ -38,18 +37,6 @@ from placements.web.request import file_or_text, next_address, number_of
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterAction:
-    """A change of one cluster without a form: its texts, its impact and its operation."""
-
-    title: str
-    consequence: str
-    button: str
-    done: str
-    impact: Callable[[MemberCluster], Impact]
-    run: Callable[[MemberCluster, User, datetime], object]
 
 
 def _cordon_impact(cluster: MemberCluster, *, is_cordoned: bool) -> Impact:
@@ -64,61 +51,42 @@ def _impact_with(changed: Cluster) -> Impact:
     return impact_of(current_fleet().fleet.with_clusters([changed]))
 
 
-STEPS = {
-    "cordon": ClusterAction(
-        "Cordon {}?",
-        "Adds a NoSchedule taint. Existing placements stay; new ones need a matching toleration.",
-        "Cordon",
-        "{} cordoned.",
-        partial(_cordon_impact, is_cordoned=True),
-        lambda cluster, by, now: cordon([cluster.name], by=by, now=now),
-    ),
-    "uncordon": ClusterAction(
-        "Uncordon {}?",
-        "Removes the cordon taint.",
-        "Uncordon",
-        "{} uncordoned.",
-        partial(_cordon_impact, is_cordoned=False),
-        lambda cluster, by, now: uncordon([cluster.name], by=by, now=now),
-    ),
-    "leave": ClusterAction(
-        "Remove {} from fleet?",
-        "Removes the cluster from the fleet. Placements are rescheduled. Workloads keep running but are no"
-        " longer managed.",
-        "Remove from fleet",
-        "Removing {} from the fleet.",
-        lambda cluster: impact_of(current_fleet().fleet, gone=[cluster.name]),
-        lambda cluster, by, now: leave([cluster.name], by=by, now=now),
-    ),
+_BUTTONS = {"cordon": "Cordon", "uncordon": "Uncordon", "leave": "Remove from fleet"}
+_IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
+    "cordon": partial(_cordon_impact, is_cordoned=True),
+    "uncordon": partial(_cordon_impact, is_cordoned=False),
+    "leave": lambda cluster: impact_of(current_fleet().fleet, gone=[cluster.name]),
 }
-
 _UNDO = {"cordon": "uncordon", "uncordon": "cordon"}
-STEP_OPERATIONS = {"cordon": cordon, "uncordon": uncordon, "leave": leave}
 
 
-@acts_through(chosen=lambda step, **_: STEP_OPERATIONS[step])
-@for_operators("change clusters")
+@acts_through(chosen=lambda step, **_: ACTIONS[ActionKind.CLUSTER, step].operation)
 @require_http_methods(["GET", "HEAD", "POST"])
-def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponse:
+def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBase:
     """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
-    cluster, change = get_object_or_404(MemberCluster, name=name), STEPS[step]
+    action = ACTIONS[ActionKind.CLUSTER, step]
+    check = for_roles(action.role, action=action.verb, of=action.labels_at)
+    return check(_change_cluster)(request, action=action, name=name)
+
+
+def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResponse:
+    cluster = get_object_or_404(MemberCluster, name=name)
     is_quick = request.POST.get("do") == "quick"
-    impact = change.impact(cluster) if is_quick or request.method != "POST" else None
+    impact = _IMPACTS[action.name](cluster) if is_quick or request.method != "POST" else None
     if request.method == "POST" and not (impact and (impact.rows or impact.not_evaluated)):
-        change.run(cluster, current_user(request), datetime.now(UTC))
+        message = action.run(name, by=current_user(request), now=datetime.now(UTC))
         back = next_address(request, reverse("web:cluster", args=[name]))
-        undo = step in _UNDO and reverse(f"web:cluster-{_UNDO[step]}", args=[name])
-        done = {"words": change.done.format(name), "url": undo, "back": back}
+        undo = action.name in _UNDO and reverse(f"web:cluster-{_UNDO[action.name]}", args=[name])
+        done = {"words": message, "url": undo, "back": back}
         messages.success(request, render_to_string("clusters/_done.html", done, request))
         return redirect(back)
     context = {
-        "title": change.title.format(name),
-        "button": change.button,
+        "title": f"{action.title.format(name=name)}?",
+        "button": _BUTTONS[action.name],
         "cluster": cluster,
-        "kind": change.button,
-        "step": change,
+        "confirmation": action.confirmation,
         "impact": impact,
-        "is_final": step == "leave",
+        "is_final": action.is_dangerous,
     }
     return render(request, "clusters/change.html", context)
 

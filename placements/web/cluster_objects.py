@@ -14,8 +14,8 @@ from fleetui.permissions import for_operators, for_readers
 from placements.explain.cluster_objects import DifferenceType, ObjectState, unavailable_words
 from placements.explain.connections import unreachable_words
 from placements.models import Binding, Placement
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.rollouts.cluster_objects import (
-    REAPPLIED,
     DifferenceFilter,
     differences_page,
     objects_on,
@@ -79,7 +79,7 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
         "unreachable": unreachable,
         "unavailable": "" if unreachable else unavailable_words(binding.unavailable_code),
         "may_read": cluster_row is not None,
-        "may_reapply": binding.phase in REAPPLIED and not binding.placement.deleting_since,
+        "may_reapply": not ACTIONS[ActionKind.ROLLING, "reapply"].why_not(binding.placement, None, cluster),
         "objects": [
             (one, badges.Badge(_STATES[one.state], one.state.words)) for one in objects[:_OBJECTS_SHOWN]
         ],

@@ -33,7 +33,7 @@ from placements.models import Draft
 from placements.services.editor.operations import discard_draft
 from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.fleet.impact import impact_of
-from placements.services.hub_writes.catalogue import ACTIONS, Action
+from placements.services.hub_writes.catalogue import ACTIONS, HubAction
 from placements.services.hub_writes.copies import copies_of
 from placements.services.hub_writes.operations import (
     AppliedWrite,
@@ -66,7 +66,7 @@ _METHODS = ["GET", "HEAD", "POST"]
 class WritePage:
     request: HttpRequest
     hub: Hub
-    action: Action
+    action: HubAction
     fields: dict[str, Any]
     address: str
     back: str

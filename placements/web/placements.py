@@ -45,6 +45,7 @@ from placements.models import (
     Rollout,
     StagedRun,
 )
+from placements.services.actions import ActionKind, Reasons
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import headroom_of, pulse
 from placements.services.decisions.records import (
@@ -353,6 +354,7 @@ def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
         **staged,
         "run": run,
         "is_running": run is not None and run.state == Rollout.State.RUNNING,
+        "why_not": Reasons(ActionKind.ROLLING, placement, stop=run),
         "run_state": badges.run_state(run) if run else None,
     }
 

@@ -24,7 +24,7 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.live import TOKEN, shared_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
-from fleetui.permissions import Role, current_user, for_approvers, for_operators, for_readers
+from fleetui.permissions import current_user, for_readers, for_roles
 from fleetui.polling import not_modified
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.diff import line_diff
@@ -44,6 +44,7 @@ from placements.explain.rollouts import (
 from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
 from placements.models import Placement, ResourceSnapshot, Rollout, StagedRun
+from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.editor.validation import PlacementDraft
@@ -52,8 +53,7 @@ from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.history.queries import revisions_of, spec_restores
 from placements.services.placements import UnschedulesEverything, roll_back_both
 from placements.services.resources.queries import selection_of
-from placements.services.rollouts.actions import ACTIONS, RolloutAction, RolloutKind
-from placements.services.rollouts.approvals import approvals_waiting, waiting_for, why_not_approve
+from placements.services.rollouts.approvals import approvals_waiting, waiting_for
 from placements.services.rollouts.lists import (
     RunListState,
     RunsPage,
@@ -80,7 +80,6 @@ from placements.services.rollouts.queries import (
 )
 from placements.services.rollouts.staged_operations import LONGEST_COMMENT
 from placements.services.run_history import run_charts
-from placements.services.teams import of_placement, of_run
 from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -256,10 +255,10 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "state": badges.run_state(run),
         "version": f"{run.progress_version}.{placement.changes if placement else 0}",
         "is_running": is_running,
+        "why_not": Reasons(ActionKind.ROLLING, placement, stop=run),
         "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
         "now": now,
-        "is_latest": latest is not None and latest.pk == run.pk,
         "has_plan": has_plan,
         "latest": latest,
         "sentence": sentence or run.ended_reason,
@@ -448,16 +447,11 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
 @acts_through(chosen=lambda kind, action, **_: ACTIONS[kind, action].operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_action(
-    request: HttpRequest, name: str, kind: RolloutKind, action: str, value: str = ""
+    request: HttpRequest, name: str, kind: ActionKind, action: str, value: str = ""
 ) -> HttpResponseBase:
     """Show the confirmation, or run an action; a refusal is shown on the same page."""
-    entry, of = ACTIONS[kind, action], of_placement if kind is RolloutKind.ROLLING else of_run
-    if entry.permission is Role.APPROVER:
-        check = for_approvers("approve stages", of=of)
-    else:
-        check = for_operators(
-            "manage rollouts" if kind is RolloutKind.ROLLING else "manage staged update runs", of=of
-        )
+    entry = ACTIONS[kind, action]
+    check = for_roles(entry.role, action=entry.verb, of=entry.labels_at)
     return check(_run_action)(request, action=entry, name=name, value=value)
 
 
@@ -492,8 +486,7 @@ def _revision_context(request: HttpRequest, placement: Placement, action: str) -
         (f"Changes by rolling back to r{one}", compare(placement, latest_key, f"s{one}").resources)
         for one in numbers
     ]
-    is_possible = placement.can_roll_back and not context.get("refusal")
-    return {**context, "snapshots": older, "chosen": chosen, "is_possible": is_possible, "diffs": diffs}
+    return {**context, "snapshots": older, "chosen": chosen, "diffs": diffs}
 
 
 def _policy_context(
@@ -524,28 +517,25 @@ def _policy_context(
 _REFUSALS = (ActionNotAllowed, InvalidManifest, PermissionDenied, RevisionConflict, UnschedulesEverything)
 
 
-def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: str) -> HttpResponse:
+def _run_action(request: HttpRequest, action: Action, name: str, value: str) -> HttpResponse:
     words = {"name": name, "value": value}
     is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
     context: dict[str, Any] = {
         "title": action.title.format(**words),
         "confirmation": action.confirmation.format(**words),
         "is_dangerous": action.is_dangerous,
-        "is_possible": True,
     }
     argument: str | int | None = value
-    if action.kind is RolloutKind.STAGED:
-        run = get_object_or_404(StagedRun.objects.select_related("placement"), full_name=name)
+    subject: Placement | StagedRun
+    if action.kind is ActionKind.STAGED:
+        subject = get_object_or_404(StagedRun.objects.select_related("placement"), full_name=name)
         back = reverse("web:staged-run", args=[name])
         crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
         if action.name == "approve":
             context["longest_comment"] = LONGEST_COMMENT
             context["more"] = {"comment": request.POST.get("comment", "").strip()}
-            context["refusal"] = capfirst(why_not_approve(run, current_user(request)))
-            if not run.approvals.filter(stage=value, approved_at=None).exists():
-                context["confirmation"] = f"Stage {value} is not pending approval."
     else:
-        placement = get_object_or_404(Placement, full_name=name)
+        placement = subject = get_object_or_404(Placement, full_name=name)
         page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
@@ -554,6 +544,8 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
     if request.method != "POST" or context.get("unaccepted"):
+        why_not = action.why_not(subject, current_user(request), *([value] if value else []))
+        context["refusal"] = context.get("refusal") or _sentence(why_not, name)
         return render(request, "rollouts/action.html", context, status=422 if request.POST else 200)
     try:
         more = context.get("more", {})
@@ -565,13 +557,17 @@ def _run_action(request: HttpRequest, action: RolloutAction, name: str, value: s
         refusal = str(error).rstrip(".")
         if isinstance(error, InvalidManifest):
             refusal = "; ".join(one.message for one in error.errors)
-        # The name of a placement or run keeps its case.
-        refusal = refusal if refusal.startswith(name) else capfirst(refusal)
+        context |= {"refusal": _sentence(refusal, name), "is_refused": True}
         status = 403 if isinstance(error, PermissionDenied) else 409
-        return render(request, "rollouts/action.html", {**context, "refusal": refusal}, status=status)
+        return render(request, "rollouts/action.html", context, status=status)
     messages.success(request, message)
     stays = action.name in ("pause", "resume") and request.POST.get("at") != "rollout"
-    if action.kind is RolloutKind.STAGED or action.starts_rollout or is_on_cluster or stays:
+    if action.kind is ActionKind.STAGED or action.starts_rollout or is_on_cluster or stays:
         return redirect(back)  # the page of a placement waits for a rollout that is about to start
     latest = latest_run(placement)
     return redirect("web:rollout", name, latest.number) if latest else redirect(back)
+
+
+def _sentence(reason: str, name: str) -> str:
+    """Begin a reason with a capital letter, but for the name of a placement or run."""
+    return reason if reason.startswith(name) else capfirst(reason)

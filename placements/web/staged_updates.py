@@ -23,18 +23,19 @@ from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
-from fleetui.permissions import by_operation, current_user, for_operators, for_readers, may_change
+from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from fleetui.polling import not_modified
 from placements.engine.rollout.staged_run import WaitReason
 from placements.explain.rollouts import NO_FORECAST, eta_sentence
 from placements.explain.staged_updates import StageWords, stage_words
 from placements.manifests.staged_update import RunState, StageSpec, parse_staged_strategy
 from placements.models import Placement, StagedRun, StagedStrategy
+from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
 from placements.services.hub_writes.queries import open_approvals
 from placements.services.rollout_state import spec_state_of
-from placements.services.rollouts.approvals import why_not_approve, with_status
+from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.staged_queries import (
     StageView,
     Window,
@@ -48,14 +49,13 @@ from placements.services.rollouts.staged_queries import (
 )
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, delete_strategy, save_strategy
-from placements.services.teams import labels_of_run, of_placement, of_strategy
+from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.request import number_of, page_from
 from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
 _EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = 15, 20, 20, 10, 2
-_OPERATOR_REQUIRED = "required role: operator"
 _STRATEGY_NAME = Cast(KT("document__spec__stagedRolloutStrategyName"), TextField())
 _TEMPLATE = """\
 apiVersion: placement.kubernetes-fleet.io/v1beta1
@@ -98,6 +98,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     waits = result.waits if result else ()
     failed = [step.name for step in result.run.steps if step.failed_at] if result else []
     is_active, spec_state = run.ended_at is None, spec_state_of(run)
+    skippable = next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), "")
     state = badges.staged_state(run)
     hub: Hub | None = getattr(request, "hub", None)
     is_paused = run.placement is not None and run.placement.paused_since is not None
@@ -118,12 +119,13 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "is_rollback": is_rollback(run),
         "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
         "stages": [_stage_row(stage, run, wanted) for stage in stages],
-        "skippable": next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""),
+        "skippable": skippable,
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
         "hub_approvals": open_approvals(hub, run.name, run.namespace) if hub and is_active else (),
-        "why_not_operate": "" if may_change(request.user, labels_of_run(run)) else _OPERATOR_REQUIRED,
-        "why_not_approve": why_not_approve(run, current_user(request)),
+        "why_not": Reasons(ActionKind.STAGED, run, current_user(request), skip_wait=skippable),
+        "why_not_again": ACTIONS[ActionKind.STAGED, "resume"].refusal(run, current_user(request)),
+        "why_not_approve": ACTIONS[ActionKind.STAGED, "approve"].refusal(run, current_user(request)),
         "events": event_rows(
             events_matching(kind="staged-run", name=run.full_name).order_by("-at", "-id")[:_EVENTS_SHOWN]
         ),

@@ -10,11 +10,11 @@ from django.core.management.base import CommandParser
 from fleetui.apimachinery.words import joined
 from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
 from placements.management.rollout_command import RolloutCommand
+from placements.services.actions import ActionKind
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.health import health_of
 from placements.services.rescheduling import reschedule
 from placements.services.results import CONFIRMATION, get_placement
-from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
 
@@ -22,7 +22,7 @@ class Command(RolloutCommand):
     """Manage a rollout."""
 
     help = "Manage the rollout of a placement: pause, resume, stop, start, unpin, roll back, retry a cluster."
-    kind = RolloutKind.ROLLING
+    kind = ActionKind.ROLLING
 
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -9,8 +9,8 @@ from django.core.management.base import CommandError, CommandParser
 from fleetui.errors import BAD_INPUT, REFUSED
 from placements.management.rollout_command import RolloutCommand, revision_number
 from placements.models import StagedRun, StagedStrategy
+from placements.services.actions import ActionKind
 from placements.services.results import get_placement
-from placements.services.rollouts.actions import RolloutKind
 from placements.services.rollouts.staged_operations import UnknownRunError
 from placements.services.rollouts.staged_queries import preview_of, progress_of, runs_matching
 from placements.services.rollouts.staged_runs import start_run
@@ -20,7 +20,7 @@ class Command(RolloutCommand):
     """Manage staged update runs."""
 
     help = "List, preview, start and manage staged update runs, approve their stages, show their progress."
-    kind = RolloutKind.STAGED
+    kind = ActionKind.STAGED
 
     def add_arguments(self, parser: CommandParser) -> None:
         subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")

@@ -21,7 +21,7 @@ from placements.services.hub_writes.staged import (
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class HubAction:
     """One row of the catalogue; `title` is the label of its button, `verb` ends "permission to …".
 
     `kind` is what it writes, without `Cluster`, and `access` the verb of RBAC that the account needs for it.
@@ -51,35 +51,35 @@ class Action:
 
 _PLACEMENT, _MEMBER, _RUN = "ResourcePlacement", "MemberCluster", "StagedUpdateRun"
 _ACTIONS = (
-    Action("save", "Save", "change objects of this hub", plan_save, _PLACEMENT),
-    Action("scale", "Scale", "scale placements", plan_scale, _PLACEMENT),
-    Action(
+    HubAction("save", "Save", "change objects of this hub", plan_save, _PLACEMENT),
+    HubAction("scale", "Scale", "scale placements", plan_scale, _PLACEMENT),
+    HubAction(
         *("delete", "Delete", "delete objects of this hub", plan_delete, _PLACEMENT, "delete"),
         is_destructive=True,
     ),
-    Action("labels", "Change labels", "label clusters", plan_labels, _MEMBER),
-    Action("taints", "Change taints", "taint clusters", plan_taints, _MEMBER),
-    Action("cordon", "Cordon", "cordon clusters", plan_cordon, _MEMBER),
-    Action("uncordon", "Uncordon", "uncordon clusters", plan_uncordon, _MEMBER),
-    Action(
+    HubAction("labels", "Change labels", "label clusters", plan_labels, _MEMBER),
+    HubAction("taints", "Change taints", "taint clusters", plan_taints, _MEMBER),
+    HubAction("cordon", "Cordon", "cordon clusters", plan_cordon, _MEMBER),
+    HubAction("uncordon", "Uncordon", "uncordon clusters", plan_uncordon, _MEMBER),
+    HubAction(
         *("evict", "Evict", "evict placements", plan_evict, "ClusterResourcePlacementEviction", "create"),
         is_destructive=True,
     ),
-    Action(
+    HubAction(
         *("start-run", "Start staged update run", "start staged update runs"),
         *(plan_start_run, _RUN, "create"),
     ),
-    Action("run-state", "Change state", "run and stop staged update runs", plan_run_state, _RUN),
-    Action(
+    HubAction("run-state", "Change state", "run and stop staged update runs", plan_run_state, _RUN),
+    HubAction(
         *("abandon-run", "Abort", "abort staged update runs", plan_abandon_run, _RUN, "delete"),
         is_destructive=True,
     ),
-    Action("approve", "Approve", "approve stages", plan_approve, "ApprovalRequest", role=Role.APPROVER),
+    HubAction("approve", "Approve", "approve stages", plan_approve, "ApprovalRequest", role=Role.APPROVER),
 )
-ACTIONS: Mapping[str, Action] = {one.name: one for one in _ACTIONS}
+ACTIONS: Mapping[str, HubAction] = {one.name: one for one in _ACTIONS}
 
 
-def action_named(name: object) -> Action:
+def action_named(name: object) -> HubAction:
     """Return an action. Raise InvalidManifest."""
     if not isinstance(name, str) or name not in ACTIONS:
         message = f"Unsupported value: {str(name)[:80]!r}"

@@ -34,7 +34,7 @@ from fleetui.apimachinery.secrets import without_secrets
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role, teams_of
-from placements.services.hub_writes.catalogue import Action
+from placements.services.hub_writes.catalogue import HubAction
 from placements.services.hub_writes.planning import (
     ConfirmationNeededError,
     Fields,
@@ -85,7 +85,7 @@ class ResultDifference:
 class WritePreview:
     """The plan of a write and the answer of the hub to a dry run of it; `token` proves that it succeeded."""
 
-    action: Action
+    action: HubAction
     plan: WritePlan
     request: WriteRequest | None = None
     answer: WriteAnswer | None = None
@@ -132,7 +132,7 @@ def shown_object(content: Manifest) -> dict[str, Any]:
     return {**document, "metadata": metadata}
 
 
-def check_role(hub: Hub, action: Action, by: User) -> None:
+def check_role(hub: Hub, action: HubAction, by: User) -> None:
     """Raise PermissionDenied unless the person has the role of an action on this hub."""
     with in_hub(hub.pk):
         if not has_role(by, action.role) and not teams_of(by, action.role):
@@ -141,13 +141,13 @@ def check_role(hub: Hub, action: Action, by: User) -> None:
 
 
 @on_live_hub(None)
-def plan_offline(hub: Hub, action: Action, fields: Fields, *, by: User, now: datetime) -> WritePlan:
+def plan_offline(hub: Hub, action: HubAction, fields: Fields, *, by: User, now: datetime) -> WritePlan:
     """Plan a write on the mirror: for copies, where nothing is sent."""
     with in_hub(hub.pk):
         return action.plan(Planner(hub, by.get_username(), now), fields)
 
 
-def plan_of(action: Action, planner: Planner, entered: Fields) -> WritePlan:
+def plan_of(action: HubAction, planner: Planner, entered: Fields) -> WritePlan:
     """Return the plan of an action; every one may name the `uid` and `resourceVersion` of its object.
 
     Raise StaleBaseError where the object is another one, or was changed.
@@ -166,7 +166,7 @@ def plan_of(action: Action, planner: Planner, entered: Fields) -> WritePlan:
 
 
 @contextmanager
-def _planner(hub: Hub, action: Action, *, by: User, now: datetime) -> Iterator[tuple[HubWriter, Planner]]:
+def _planner(hub: Hub, action: HubAction, *, by: User, now: datetime) -> Iterator[tuple[HubWriter, Planner]]:
     """Open a writer for a person who may write. Raise PermissionDenied, NotWritableError, HubRefusedError."""
     check_role(hub, action, by)
     check_writable(hub)
@@ -185,7 +185,7 @@ def _planner(hub: Hub, action: Action, *, by: User, now: datetime) -> Iterator[t
 @on_live_hub(None)
 def preview_write(
     hub: Hub,
-    action: Action,
+    action: HubAction,
     fields: Fields,
     *,
     by: User,
@@ -242,7 +242,7 @@ def without_kept(plan: WritePlan, keep: Iterable[str]) -> WritePlan:
 @on_live_hub(None)
 def apply_write(
     hub: Hub,
-    action: Action,
+    action: HubAction,
     fields: Fields,
     *,
     by: User,

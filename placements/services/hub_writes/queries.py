@@ -11,7 +11,7 @@ from clusters.hubs.writing.identity import IdentityRefusedError, Permission, acc
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.permissions import has_role, teams_of
-from placements.services.hub_writes.catalogue import Action
+from placements.services.hub_writes.catalogue import HubAction
 from placements.services.hub_writes.objects import condition_of
 from placements.services.hub_writes.planning import Fields
 from placements.services.hub_writes.staged import ACCEPTED, APPROVED, kind_of
@@ -37,7 +37,7 @@ def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval
     return approvals
 
 
-def refusal_of_write(hub: Hub, action: Action, user: User | None, fields: Fields) -> str:
+def refusal_of_write(hub: Hub, action: HubAction, user: User | None, fields: Fields) -> str:
     """Return why a person may not do an action on a hub now, and who changes that; "" where they may.
 
     Without a request and without a query but for roles: the permissions are those that the watcher reads with

@@ -24,7 +24,7 @@ from placements.services.boundary import (
     missing_for_override,
     missing_for_placement,
 )
-from placements.services.hub_writes.catalogue import Action
+from placements.services.hub_writes.catalogue import HubAction
 from placements.services.hub_writes.objects import PLACEMENTS
 from placements.services.hub_writes.planning import WritePlan
 from placements.services.teams import labels_in
@@ -51,7 +51,7 @@ class MirrorFacts(HubFacts):
         return None if manifest is None else labels_in(manifest)
 
 
-def check_plan(hub: Hub, action: Action, plan: WritePlan, *, by: User) -> None:
+def check_plan(hub: Hub, action: HubAction, plan: WritePlan, *, by: User) -> None:
     """Raise NotOfTeamError unless the user may change what the plan changes, as it is and as it will be."""
     if may_change(by, role=action.role) or plan.request is None:
         return

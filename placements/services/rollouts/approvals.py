@@ -62,7 +62,7 @@ def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
 def why_not_approve(run: StagedRun, user: User | None) -> str:
     """Return why a user may not approve a stage of a run; empty if they may."""
     if user is None or not may_change(user, labels_of_run(run), role=Role.APPROVER):
-        return "only an approver may approve a stage"
+        return f"only an approver may approve a stage; required role: {Role.APPROVER}"
     if _requires_another(run) and user.get_username() == run.started_by:
         demand = f"{run.placement_name} requires another approver than {run.started_by}"
         return f"{demand}, who started the run"

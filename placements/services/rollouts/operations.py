@@ -6,6 +6,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
+from django.db.models import QuerySet
 
 from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -34,6 +35,12 @@ _MOST_NAMES = 20
 
 class ActionNotAllowed(FleetError):
     """The action is not possible now; the message has the reason, and what is possible."""
+
+
+def check_possible(why_not: str) -> None:
+    """Raise ActionNotAllowed with a reason; an empty one refuses nothing."""
+    if why_not:
+        raise ActionNotAllowed(why_not)
 
 
 @on_live_hub(refuse_rollout)
@@ -65,11 +72,11 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 
     Raise ActionNotAllowed when no rollout is in progress.
     """
-    placement = _rolling(name, expected, by=by, removes=True)
+    placement = locked_placement(name, by=by, expected=expected, removes=True)
     run = running_rollout(placement)
-    if run is None:
-        raise ActionNotAllowed(f"{name} has no rollout in progress; nothing to stop")
-    end_run(run, Rollout.State.STOPPED, f"stopped by {actor_name(by)}", now=now)
+    check_possible(why_not_stop(placement, run))
+    if run is not None:
+        end_run(run, Rollout.State.STOPPED, f"stopped by {actor_name(by)}", now=now)
     placement.is_stopped = True
     _save(placement, "stopped", ["is_stopped"], by=by, now=now)
     return placement
@@ -79,9 +86,8 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 @transaction.atomic
 def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start a new rollout of a stopped placement. Raise ActionNotAllowed when it is not stopped."""
-    placement = _rolling(name, expected, by=by)
-    if not placement.is_stopped:
-        raise ActionNotAllowed(f"{name} is not stopped; a rollout starts automatically when one is needed")
+    placement = locked_placement(name, by=by, expected=expected)
+    check_possible(why_not_start(placement))
     placement.is_stopped = False
     trigger = _set_trigger(placement, _STARTED, by=by)
     _save(placement, _STARTED, ["is_stopped", *trigger], by=by, now=now)
@@ -92,13 +98,10 @@ def restart(name: str, *, by: User | None, now: datetime, expected: int | None =
 @transaction.atomic
 def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> list[str]:
     """Retry what failed on one cluster or on all. Raise ActionNotAllowed where nothing failed."""
-    placement = _rolling(name, None, by=by)
-    failed = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
-    failed = failed.filter(cluster_name=cluster) if cluster else failed
+    placement = locked_placement(name, by=by)
+    check_possible(why_not_retry(placement, cluster))
+    failed = _failed_bindings(placement, cluster)
     names = list(failed.order_by("cluster_name").values_list("cluster_name", flat=True))
-    if not names:
-        where = f" on {cluster}" if cluster else ""
-        raise ActionNotAllowed(f"nothing of {name} has failed{where}; only what failed can be retried")
     failed.update(retry_at=None)
     after: dict[str, Any] = {"cluster": cluster} if cluster else {"clusters": names}
     record(AuditEvent("retried", PLACEMENT, name, after=after), by=by, now=now)
@@ -114,14 +117,12 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     Raise InvalidManifest for clusters on which nothing is applied, ActionNotAllowed during a deletion.
     """
     placement = locked_placement(name, by=by)
-    if placement.deleting_since is not None:
-        raise ActionNotAllowed(f"{name} is being deleted; its resources are not applied again")
-    rows = Binding.objects.select_for_update().filter(placement=placement, phase__in=REAPPLIED)
-    rows = rows.exclude(state=BindingState.UNSCHEDULED).order_by("cluster_name")
+    check_possible(why_not_reapply(placement))
+    rows = _applied_bindings(placement).select_for_update().order_by("cluster_name")
     known = dict(rows.values_list("cluster_name", "pk"))
     allowed = names_and_more(known, _MOST_NAMES) or "none: nothing is applied yet"
     errors = [
-        FieldError(f"clusters[{at}]", "unknown-name", f"{name} is not applied on {cluster[:253]!r}", allowed)
+        FieldError(f"clusters[{at}]", "unknown-name", _not_applied_words(placement, cluster), allowed)
         for at, cluster in enumerate(clusters)
         if cluster not in known
     ]
@@ -163,19 +164,13 @@ def roll_back(
     A new snapshot with the old content is made; changes on the hub wait until the placement is unpinned.
     Raise ActionNotAllowed when there is no such snapshot, as without a number, or it is the one rolled out.
     """
-    placement = _rolling(name, expected, by=by)
-    if placement.deleting_since is not None:
-        raise ActionNotAllowed(f"{name} is being deleted; nothing to roll back to")
+    placement = locked_placement(name, by=by, expected=expected)
+    check_possible(why_not_roll_back(placement))
     rows = ResourceSnapshot.objects.filter(placement=placement)
-    latest = rows.filter(is_latest=True).first()
-    old = rows.filter(number=number).first() if number is not None else None
-    if latest is None:
-        raise ActionNotAllowed(f"{name} has no resource snapshot yet; nothing to roll back to")
-    if old is None or old == latest:
-        older = rows.exclude(pk=latest.pk).order_by("number").values_list("number", flat=True)
-        if not older:
-            raise ActionNotAllowed(f"{name} has no earlier revision to roll back to")
-        numbers = ", ".join(f"r{one}" for one in older)
+    latest, older = rows.get(is_latest=True), rows.filter(is_latest=False)
+    old = older.filter(number=number).first() if number is not None else None
+    if old is None:
+        numbers = ", ".join(f"r{one}" for one in older.order_by("number").values_list("number", flat=True))
         target = "an unknown revision" if number is None else f"r{number}"
         raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {numbers}")
     check_rollback(by, old, selected=lambda: selection_for(placement).objects)
@@ -207,8 +202,7 @@ def roll_back(
 def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Unpin a placement after a rollback. Raise ActionNotAllowed if it is not pinned."""
     placement = locked_placement(name, by=by, expected=expected)
-    if placement.pinned_snapshot is None:
-        raise ActionNotAllowed(f"{name} is not pinned: it follows the hub")
+    check_possible(why_not_unpin(placement))
     placement.pinned_snapshot = None
     placement.selection_generation += 1
     placement.generation += 1
@@ -244,15 +238,75 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     enqueue_rollout([row.pk])
 
 
-def _rolling(name: str, expected: int | None, *, by: User | None, removes: bool = False) -> Placement:
-    """Return a placement with rolling updates; a staged one has runs with other actions."""
-    placement = locked_placement(name, by=by, expected=expected, removes=removes)
-    if placement.is_staged and placement.deleting_since is None:
-        raise ActionNotAllowed(
-            f"{name} is updated by staged runs: stop, resume or retry its run, or start one with an older"
-            " resourceSnapshotIndex"
-        )
-    return placement
+def why_not_stop(placement: Placement, run: Rollout | None = None) -> str:
+    """Return why a rollout cannot be stopped; `run` is the one in progress, if it is known."""
+    refusal = _why_not_rolling(placement)
+    if refusal or run or running_rollout(placement):
+        return refusal
+    return f"{placement.full_name} has no rollout in progress; nothing to stop"
+
+
+def why_not_start(placement: Placement) -> str:
+    started = f"{placement.full_name} is not stopped; a rollout starts automatically when one is needed"
+    return _why_not_rolling(placement) or ("" if placement.is_stopped else started)
+
+
+def why_not_retry(placement: Placement, cluster: str = "") -> str:
+    refusal = _why_not_rolling(placement)
+    if refusal or _failed_bindings(placement, cluster).exists():
+        return refusal
+    where = f" on {cluster}" if cluster else ""
+    return f"nothing of {placement.full_name} has failed{where}; only what failed can be retried"
+
+
+def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
+    rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    return rows.filter(cluster_name=cluster) if cluster else rows
+
+
+def why_not_reapply(placement: Placement, cluster: str = "") -> str:
+    """Return why a placement cannot be applied again, on one cluster or on any."""
+    if placement.deleting_since is not None:
+        return f"{placement.full_name} is being deleted; its resources are not applied again"
+    if cluster and not _applied_bindings(placement).filter(cluster_name=cluster).exists():
+        return _not_applied_words(placement, cluster)
+    return ""
+
+
+def _applied_bindings(placement: Placement) -> QuerySet[Binding]:
+    rows = Binding.objects.filter(placement=placement, phase__in=REAPPLIED)
+    return rows.exclude(state=BindingState.UNSCHEDULED)
+
+
+def _not_applied_words(placement: Placement, cluster: str) -> str:
+    return f"{placement.full_name} is not applied on {cluster[:253]!r}"
+
+
+def why_not_roll_back(placement: Placement) -> str:
+    name = placement.full_name
+    if refusal := _why_not_rolling(placement):
+        return refusal
+    if placement.deleting_since is not None:
+        return f"{name} is being deleted; nothing to roll back to"
+    kept = set(placement.resource_snapshots.values_list("is_latest", flat=True))
+    if not kept:
+        return f"{name} has no resource snapshot yet; nothing to roll back to"
+    return "" if False in kept else f"{name} has no earlier revision to roll back to"
+
+
+def why_not_unpin(placement: Placement) -> str:
+    is_pinned = placement.pinned_snapshot is not None
+    return "" if is_pinned else f"{placement.full_name} is not pinned: it follows the hub"
+
+
+def _why_not_rolling(placement: Placement) -> str:
+    """Return why a placement has no rolling updates: a staged one has runs with other actions."""
+    if not placement.is_staged or placement.deleting_since is not None:
+        return ""
+    return (
+        f"{placement.full_name} is updated by staged runs: stop, resume or retry its run, or start one with"
+        " an older resourceSnapshotIndex"
+    )
 
 
 def _set_trigger(placement: Placement, trigger: str, *, by: User | None) -> list[str]:

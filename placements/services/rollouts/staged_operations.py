@@ -21,7 +21,7 @@ from placements.manifests.staged_update import approval_change_errors, parse_app
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
-from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.operations import ActionNotAllowed, check_possible
 from placements.services.rollouts.staged_runs import (
     STAGED_RUN,
     end_run,
@@ -71,13 +71,11 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
             [FieldError("comment", "too-long", message, f"at most {LONGEST_COMMENT} characters")]
         )
     run = _locked(name, by=None, removes=True)  # whether the user may approve is checked below
-    requests = run.approvals.filter(stage=stage)
-    request = requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
     why_not = why_not_approve(run, by)
-    if why_not:
+    if by is None or why_not:
         raise PermissionDenied(why_not)
-    if request is None or by is None or (run.ended_at and request.approved_at is None):
-        raise ActionNotAllowed(f"stage {stage} of {name} is not pending approval")
+    check_possible(why_not_pending(run, stage))
+    request = _request_of(run, stage)
     if request.approved_at is None:
         request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
         request.save(update_fields=["approved_at", "approved_by", "comment"])
@@ -117,10 +115,10 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
     run = _locked(name, by=by)
-    updated_at = plan_of(run).current.updated_at
-    if not _remove_wait(run, WaitReason.TIME, stage) or not updated_at:
-        raise ActionNotAllowed(f"stage {stage} of {name} has no timed wait in progress")
-    run.skipped_waits = {**run.skipped_waits, stage: updated_at.isoformat()}
+    check_possible(why_not_skip_wait(run, stage))
+    since = plan_of(run).current.updated_at
+    _remove_wait(run, WaitReason.TIME, stage)
+    run.skipped_waits = {**run.skipped_waits, stage: since.isoformat() if since else ""}
     _save(run, "wait skipped", {"stage": stage}, by=by, now=now)
     return run
 
@@ -130,10 +128,8 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
     """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
     run = _locked(name, by=by)
-    failures = [step.failures for step in plan_of(run).steps if step.name == cluster and step.failed_at]
-    if run.ended_at or not failures:
-        raise ActionNotAllowed(f"nothing of {name} has failed on {cluster}; only what failed can be retried")
-    run.retries = {**run.retries, cluster: failures[-1]}
+    check_possible(why_not_retry(run, cluster))
+    run.retries = {**run.retries, cluster: _failures_on(run, cluster)[-1]}
     _save(run, "retried", {"cluster": cluster}, by=by, now=now)
     return run
 
@@ -143,10 +139,42 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedR
 def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
     """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""
     run = _locked(name, by=by, removes=True)
-    if run.ended_at:
-        raise ActionNotAllowed(f"{name} has ended already ({run.status})")
+    check_possible(why_not_abandon(run))
     end_run(run, StagedRunOutcome.ABANDONED, by=by, now=now)
     return run
+
+
+def why_not_pending(run: StagedRun, stage: str) -> str:
+    """Return why a stage cannot be approved; one that is approved already can, which does nothing."""
+    request = _request_of(run, stage)
+    if request is None or (run.ended_at and request.approved_at is None):
+        return f"stage {stage} of {run.full_name} is not pending approval"
+    return ""
+
+
+def _request_of(run: StagedRun, stage: str) -> Any:
+    requests = run.approvals.filter(stage=stage)
+    return requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
+
+
+def why_not_skip_wait(run: StagedRun, stage: str) -> str:
+    waits = [(wait["reason"], wait["stage"]) for wait in run.sync_result.get("waits", [])]
+    is_waiting = (WaitReason.TIME, stage) in waits and plan_of(run).current.updated_at
+    return "" if is_waiting else f"stage {stage} of {run.full_name} has no timed wait in progress"
+
+
+def why_not_retry(run: StagedRun, cluster: str) -> str:
+    if run.ended_at is None and _failures_on(run, cluster):
+        return ""
+    return f"nothing of {run.full_name} has failed on {cluster}; only what failed can be retried"
+
+
+def _failures_on(run: StagedRun, cluster: str) -> list[int]:
+    return [step.failures for step in plan_of(run).steps if step.name == cluster and step.failed_at]
+
+
+def why_not_abandon(run: StagedRun) -> str:
+    return f"{run.full_name} has ended already ({run.status})" if run.ended_at else ""
 
 
 def _locked(name: str, expected: int | None = None, *, by: User | None, removes: bool = False) -> StagedRun:
@@ -160,13 +188,11 @@ def _locked(name: str, expected: int | None = None, *, by: User | None, removes:
     return run
 
 
-def _remove_wait(run: StagedRun, reason: WaitReason, stage: str) -> bool:
-    """Return whether a run waited for this, which it no longer does."""
+def _remove_wait(run: StagedRun, reason: WaitReason, stage: str) -> None:
     waits = run.sync_result.get("waits", [])
     left = [one for one in waits if (one["reason"], one["stage"]) != (reason, stage)]
     if left != waits:
         show_progress(run, RunStatus(run.status) if left else RunStatus.PROGRESSING, left)
-    return left != waits
 
 
 def _save(

@@ -37,11 +37,13 @@ from placements.manifests.staged_update import (
     RunState,
     parse_staged_run,
     run_change_errors,
+    state_errors,
 )
 from placements.manifests.strategy import StrategyType
 from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStrategy
 from placements.services.resources.queries import selection_for
 from placements.services.results import OperationResult, SaveResult, stored_document
+from placements.services.rollout_state import spec_state_of
 from placements.services.teams import check_placement_as_is, check_rollback, labels_of_run
 from placements.services.workqueue import enqueue_rollout
 
@@ -155,9 +157,7 @@ def _change_run(
 ) -> None:
     before, state = parse_staged_run(run.document), manifest.spec.state
     errors = run_change_errors(before, manifest)
-    if run.ended_at and state != before.spec.state:
-        message = f"the run has ended ({run.status})"
-        errors.append(FieldError("spec.state", "ended", message, "make a new run"))
+    errors += _ended_errors(run, state)
     if errors:
         raise InvalidManifest(errors)
     if state is RunState.RUN and run.placement is not None:
@@ -173,6 +173,18 @@ def _change_run(
     record(event, by=by, now=now)
     if run.placement_id:
         enqueue_rollout([run.placement_id])
+
+
+def _ended_errors(run: StagedRun, state: RunState) -> list[FieldError]:
+    if run.ended_at is None or state is spec_state_of(run):
+        return []
+    return [FieldError("spec.state", "ended", f"the run has ended ({run.status})", "make a new run")]
+
+
+def why_not_state(run: StagedRun, state: RunState) -> str:
+    """Return why a user may not start, stop or resume a run; the same state again changes nothing."""
+    errors = state_errors(spec_state_of(run), state) + _ended_errors(run, state)
+    return "; ".join(error.message for error in errors)
 
 
 def show_progress(run: StagedRun, status: RunStatus, waits: Sequence[Any] = ()) -> None:

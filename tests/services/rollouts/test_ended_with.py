@@ -12,7 +12,14 @@ from placements.services.dashboard.queries import counts
 from placements.services.demo.load import remove_demo
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
-from placements.services.rollouts.operations import ActionNotAllowed, pause, resume, roll_back, stop
+from placements.services.rollouts.operations import (
+    ActionNotAllowed,
+    pause,
+    resume,
+    roll_back,
+    stop,
+    why_not_roll_back,
+)
 from placements.services.rollouts.queries import Part, parts_of
 from tests.problems import found
 from tests.rows import pick_n_spec, spec
@@ -114,11 +121,11 @@ def test_a_placement_without_an_older_snapshot_cannot_roll_back() -> None:
     world = World(1)
     placement = world.place("web", spec())
     world.run(until=world.is_settled)
-    assert not placement.can_roll_back
+    assert why_not_roll_back(placement)
     with pytest.raises(ActionNotAllowed, match="has no earlier revision to roll back to"):
         roll_back("web", 0, by=None, now=world.now)
 
     world.change()
     world.work()
 
-    assert placement.can_roll_back
+    assert not why_not_roll_back(placement)

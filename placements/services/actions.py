@@ -1,7 +1,7 @@
-"""The actions of users on rollouts: one table that pages, commands and REST read."""
+"""The actions of people on placements, staged runs and clusters: one table for pages, REST and commands."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -9,48 +9,117 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from fleetui.permissions import Role
+from clusters.operations.edit import cordon, uncordon
+from clusters.operations.leave import leave
+from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState
 from placements.services.rollouts import operations, staged_operations
+from placements.services.rollouts.approvals import why_not_approve
+from placements.services.rollouts.staged_runs import why_not_state
+from placements.services.teams import labels_in, labels_of_run, of_placement, of_run
 
 
-class RolloutKind(StrEnum):
-    """What an action is about: the rolling updates of a placement, or a staged run."""
+class ActionKind(StrEnum):
+    """What an action is about: the rolling updates of a placement, a staged run, or a cluster."""
 
     ROLLING = "rolling"
     STAGED = "staged"
+    CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutAction:
-    """An action with its texts, in which {name} is the placement or run, {value} the argument.
+class Action:
+    """An action with its texts, in which {name} is its subject, {value} the argument.
 
-    `argument` is the keyword of the operation beside the name, if it has one. The message may use the result
-    of the operation as {result}.
+    `verb` ends the sentence "You don't have permission to …"; `labels_of` are the labels of the subject, and
+    `labels_at` finds them by the arguments of a path. `argument` is the keyword of the operation
+    beside the name, if it has one. The message may use the result of the operation as {result}.
+    `precondition` returns why the action is not possible now, and is what the operation checks;
+    `permission` why a user may not, if that is more than the role for the labels of the subject.
     """
 
-    kind: RolloutKind
+    kind: ActionKind
     name: str
     title: str
     confirmation: str
     message: str
     operation: Callable[..., Any]
+    precondition: Callable[..., str] | None = None
     argument: str = ""
-    permission: Role = Role.OPERATOR
+    verb: str = field(kw_only=True)
+    labels_of: Callable[[Any], Labels] = field(kw_only=True)
+    labels_at: LabelsOf | None = field(kw_only=True)
+    permission: Callable[[Any, User | None], str] | None = None
+    role: Role = Role.OPERATOR
     is_dangerous: bool = False
     starts_rollout: bool = False
+    takes_many: bool = False
+    """The operation takes the names of several subjects."""
+
+    @property
+    def denial(self) -> str:
+        return f"You don't have permission to {self.verb}. Required role: {self.role}."
+
+    def why_not(self, subject: Any, user: User | None, *about: Any) -> str:
+        """Return why a user may not do this now; empty if they may. Without a user the state decides."""
+        refusal = self.refusal(subject, user) if user else ""
+        if refusal or self.precondition is None:
+            return refusal
+        return self.precondition(subject, *about)
+
+    def refusal(self, subject: Any, user: User) -> str:
+        """Return why a user may not do this, whatever the state; empty if they may."""
+        if self.permission is not None:
+            return self.permission(subject, user)
+        is_allowed = may_change(user, self.labels_of(subject), role=self.role)
+        return "" if is_allowed else f"required role: {self.role}"
 
     def run(
         self, name: str, value: str | int | None = "", *, by: User | None, now: datetime, **more: Any
     ) -> str:
         """Run the operation and return the message; raise what the operation raises."""
         argument = {self.argument: value} if self.argument else {}
-        result = self.operation(name, **argument, by=by, now=now, **more)
+        subject = [name] if self.takes_many else name
+        result = self.operation(subject, **argument, by=by, now=now, **more)
         return self.message.format(name=name, value=value, result=result)
 
 
-_rolling = partial(RolloutAction, RolloutKind.ROLLING)
-_staged = partial(RolloutAction, RolloutKind.STAGED)
+class Reasons:
+    """Why a user may not do something now, by action, read when a template asks: `why_not.roll_back`.
+
+    `about` has what a precondition needs beside its subject, by action.
+    """
+
+    def __init__(self, kind: ActionKind, subject: Any, user: User | None = None, **about: Any) -> None:
+        self._kind, self._subject, self._user, self._about = kind, subject, user, about
+
+    def __getitem__(self, name: str) -> str:
+        about = [self._about[name]] if name in self._about else []
+        return ACTIONS[self._kind, name.replace("_", "-")].why_not(self._subject, self._user, *about)
+
+
+_rolling = partial(
+    Action,
+    ActionKind.ROLLING,
+    verb="manage rollouts",
+    labels_of=lambda placement: labels_in(placement.document),
+    labels_at=of_placement,
+)
+_staged = partial(
+    Action,
+    ActionKind.STAGED,
+    verb="manage staged update runs",
+    labels_of=labels_of_run,
+    labels_at=of_run,
+)
+_cluster = partial(
+    Action,
+    ActionKind.CLUSTER,
+    verb="change clusters",
+    labels_of=lambda _cluster: FLEET,
+    labels_at=None,
+    takes_many=True,
+)
 _ACTIONS = (
     _rolling(
         "pause",
@@ -73,6 +142,7 @@ _ACTIONS = (
         " continue.",
         "Rollout of {name} stopped.",
         operations.stop,
+        operations.why_not_stop,
         is_dangerous=True,
     ),
     _rolling(
@@ -81,6 +151,7 @@ _ACTIONS = (
         "A new rollout continues from the current state of the clusters.",
         "Rollout of {name} started.",
         operations.restart,
+        operations.why_not_start,
         starts_rollout=True,
     ),
     _rolling(
@@ -89,6 +160,7 @@ _ACTIONS = (
         "Rolls {name} forward to the current hub resources.",
         "{name} unpinned. Rolling forward to the current hub resources.",
         operations.unpin,
+        operations.why_not_unpin,
         starts_rollout=True,
     ),
     _rolling(
@@ -99,6 +171,7 @@ _ACTIONS = (
         "Rolling back {name} to r{value} (as r{result.number}). {name} is pinned to r{result.number}; hub"
         " changes are not rolled out until you unpin it.",
         operations.roll_back,
+        operations.why_not_roll_back,
         argument="number",
         is_dangerous=True,
         starts_rollout=True,
@@ -109,6 +182,7 @@ _ACTIONS = (
         "Retries the failed update on {value} immediately.",
         "Retrying {name} on {value}.",
         operations.retry,
+        operations.why_not_retry,
         argument="cluster",
     ),
     _rolling(
@@ -117,6 +191,7 @@ _ACTIONS = (
         "Retries the failed updates on all clusters immediately.",
         "Retrying {name} on its failed clusters.",
         operations.retry,
+        operations.why_not_retry,
     ),
     _rolling(
         "reapply",
@@ -126,6 +201,7 @@ _ACTIONS = (
         " affected.",
         "Applying {name} again on {value}.",
         operations.reapply_on,
+        operations.why_not_reapply,
         argument="cluster",
         is_dangerous=True,
     ),
@@ -135,6 +211,7 @@ _ACTIONS = (
         "Starts the run, or resumes it. A timed wait in progress restarts.",
         "Staged update run {name} started.",
         partial(staged_operations.set_state, state=RunState.RUN),
+        partial(why_not_state, state=RunState.RUN),
     ),
     _staged(
         "stop",
@@ -142,6 +219,7 @@ _ACTIONS = (
         "No new updates start. Running updates finish. The run can be resumed.",
         "Staged update run {name} stopped.",
         partial(staged_operations.set_state, state=RunState.STOP),
+        partial(why_not_state, state=RunState.STOP),
     ),
     _staged(
         "abandon",
@@ -150,6 +228,7 @@ _ACTIONS = (
         " retried.",
         "Staged update run {name} aborted.",
         staged_operations.abandon,
+        staged_operations.why_not_abandon,
         is_dangerous=True,
     ),
     _staged(
@@ -158,8 +237,11 @@ _ACTIONS = (
         "Approves stage {value}. Your name and the time are recorded.",
         "Stage {value} of {name} approved.",
         staged_operations.approve,
+        staged_operations.why_not_pending,
         argument="stage",
-        permission=Role.APPROVER,
+        permission=why_not_approve,
+        verb="approve stages",
+        role=Role.APPROVER,
     ),
     _staged(
         "skip-wait",
@@ -167,6 +249,7 @@ _ACTIONS = (
         "The wait after stage {value} of {name} ends now. An approval cannot be skipped.",
         "Wait skipped for stage {value} of {name}.",
         staged_operations.skip_wait,
+        staged_operations.why_not_skip_wait,
         argument="stage",
     ),
     _staged(
@@ -175,7 +258,25 @@ _ACTIONS = (
         "Retries the failed update on {value} immediately.",
         "Retrying {name} on {value}.",
         staged_operations.retry,
+        staged_operations.why_not_retry,
         argument="cluster",
+    ),
+    _cluster(
+        "cordon",
+        "Cordon {name}",
+        "Adds a NoSchedule taint. Existing placements stay; new ones need a matching toleration.",
+        "{name} cordoned.",
+        cordon,
+    ),
+    _cluster("uncordon", "Uncordon {name}", "Removes the cordon taint.", "{name} uncordoned.", uncordon),
+    _cluster(
+        "leave",
+        "Remove {name} from fleet",
+        "Removes the cluster from the fleet. Placements are rescheduled. Workloads keep running but are no"
+        " longer managed.",
+        "Removing {name} from the fleet.",
+        leave,
+        is_dangerous=True,
     ),
 )
 ACTIONS = {(action.kind, action.name): action for action in _ACTIONS}

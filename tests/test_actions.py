@@ -1,0 +1,289 @@
+"""Every action of the table by pages, REST and commands: the same role, and the same reason why not."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from html import unescape
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils.html import strip_tags
+from rest_framework.test import APIClient
+
+from clusters.models import MemberCluster
+from clusters.operations.edit import cordon
+from fleetui.permissions import Role
+from placements.engine.rollout.state import Phase
+from placements.models import Binding, Placement, StagedRun
+from placements.services.actions import ACTIONS, Action, ActionKind
+from placements.services.rollouts import operations, staged_operations
+from tests.rows import NOW, api_token, person
+from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
+from tests.services.rollouts.world import World, updating_world, world_once
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
+BY: dict[str, Any] = {"by": None, "now": NOW}
+STARTS = {
+    ActionKind.ROLLING: "placements",
+    ActionKind.STAGED: "rollouts/staged/runs",
+    ActionKind.CLUSTER: "clusters",
+}
+COMMANDS = {
+    ActionKind.ROLLING: "rollout",
+    ActionKind.STAGED: "staged",
+    ActionKind.CLUSTER: "change_clusters",
+}
+REST_NAMES = {"roll-back": "rollback", "retry-failed": "retry", "resume": "state", "stop": "state"}
+SHOWN_APART = {"pause", "resume", "retry", "retry-failed"}
+"""They have a button in rows, or one that changes its name."""
+
+
+def nothing() -> None:
+    """Leave the world as it is."""
+
+
+def stop() -> None:
+    operations.stop("web", **BY)
+
+
+def roll_back() -> None:
+    operations.roll_back("web", 0, **BY)
+
+
+def fail() -> None:
+    Binding.objects.filter(cluster_name="c000").update(phase=Phase.FAILED)
+
+
+def delete() -> None:
+    Placement.objects.update(deleting_since=NOW)
+
+
+def abandon() -> None:
+    staged_operations.abandon("one", **BY)
+
+
+def stop_run() -> None:
+    staged_operations.set_state("one", "Stop", **BY)
+
+
+def abandon_stopped() -> None:
+    stop_run()
+    abandon()
+
+
+def cordon_first() -> None:
+    cordon(["c000"], **BY)
+
+
+def fail_step() -> None:
+    run = StagedRun.objects.get()
+    plan = staged_operations.plan_of(run)
+    steps = tuple(replace(step, failed_at=NOW, failures=1) for step in plan.current.steps)
+    run.plan = plan.with_current(replace(plan.current, steps=steps)).to_plain()
+    run.save()
+
+
+def waiting_world(**tasks: Any) -> StagedWorld:
+    world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2, **tasks))
+    world.place("web", staged_spec())
+    world.begin("one")
+    world.go_on()
+    return world
+
+
+WORLDS: Mapping[str, Callable[[], World]] = {
+    "rolling": updating_world,
+    "staged": lambda: waiting_world(before=True),
+    "timed": lambda: waiting_world(wait="2h"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An action in one state of its world; the argument is a cluster, a stage or a revision."""
+
+    kind: ActionKind
+    name: str
+    world: str
+    state: Callable[[], None]
+    is_possible: bool
+    value: str = ""
+
+    @property
+    def action(self) -> Action:
+        return ACTIONS[self.kind, self.name]
+
+    @property
+    def subject(self) -> str:
+        if self.kind is ActionKind.CLUSTER:
+            return "c000"
+        return "web" if self.kind is ActionKind.ROLLING else "one"
+
+    def why_not(self) -> str:
+        if self.kind is ActionKind.CLUSTER:
+            return self.action.why_not(MemberCluster.objects.get(name="c000"), None)
+        rows: Any = Placement.objects if self.kind is ActionKind.ROLLING else StagedRun.objects
+        about = [self.value] if self.action.argument not in ("", "number") else []
+        return self.action.why_not(rows.get(), None, *about)
+
+    def page(self) -> str:
+        start = STARTS[self.kind]
+        value = f"{self.value}/" if self.action.argument not in ("", "number") else ""
+        return f"/{start}/{self.subject}/{self.name}/{value}"
+
+    def page_of_subject(self) -> str:
+        if self.name == "reapply":
+            return f"/placements/web/clusters/{self.value}/"
+        return f"/{STARTS[self.kind]}/{self.subject}/"
+
+    def rest(self, client: APIClient) -> Any:
+        if self.kind is ActionKind.CLUSTER:
+            address = "/api/v1/clusters/c000"
+            return client.delete(address) if self.name == "leave" else client.post(f"{address}/{self.name}")
+        is_rolling = self.kind is ActionKind.ROLLING
+        start = "placements/web" if is_rolling else "staged-runs/one"
+        is_state = not is_rolling and self.name in ("resume", "stop")
+        name = REST_NAMES.get(self.name, self.name) if is_state or not is_rolling else self.name
+        name = REST_NAMES[name] if name in ("roll-back", "retry-failed") else name
+        body: dict[str, Any] = {self.action.argument: self.value} if self.value else {}
+        if self.name == "roll-back":
+            body = {"resourceSnapshot": int(self.value)}
+        elif self.name == "reapply":
+            body = {"clusters": [self.value]}
+        elif is_state:
+            body = {"state": "Run" if self.name == "resume" else "Stop"}
+        return client.post(f"/api/v1/{start}/{name}", body, format="json")
+
+    def command(self, user: str) -> tuple[int, str]:
+        """Return the exit code and what the command says."""
+        words = [self.name, self.subject, *([self.value] if self.value else [])]
+        words += ["--as", user] if self.action.role is Role.APPROVER else []
+        out = StringIO()
+        try:
+            call_command(COMMANDS[self.kind], *words, stdout=out)
+        except CommandError as error:
+            return error.returncode, str(error)
+        return 0, out.getvalue()
+
+
+def rolling(name: str, yes: Callable[[], None], no: Callable[[], None] | None, value: str = "") -> list[Case]:
+    return _cases(ActionKind.ROLLING, name, ("rolling", yes), no and ("rolling", no), value)
+
+
+def staged(name: str, yes: Any, no: Any, value: str = "", *, world: str = "staged") -> list[Case]:
+    return _cases(ActionKind.STAGED, name, (world, yes), ("staged", no), value)
+
+
+def _cases(kind: ActionKind, name: str, yes: Any, no: Any, value: str) -> list[Case]:
+    cases = [Case(kind, name, yes[0], yes[1], is_possible=True, value=value)]
+    return [*cases, Case(kind, name, no[0], no[1], is_possible=False, value=value)] if no else cases
+
+
+CASES = [
+    *rolling("pause", nothing, None),
+    *rolling("resume", nothing, None),
+    *rolling("stop", nothing, stop),
+    *rolling("start", stop, nothing),
+    *rolling("unpin", roll_back, nothing),
+    *rolling("roll-back", nothing, delete, "0"),
+    *rolling("retry", fail, nothing, "c000"),
+    *rolling("retry-failed", fail, nothing),
+    *rolling("reapply", nothing, delete, "c001"),
+    *staged("stop", nothing, abandon),
+    *staged("resume", stop_run, abandon_stopped),
+    *staged("abandon", nothing, abandon),
+    *staged("approve", nothing, abandon, "prod"),
+    *staged("skip-wait", nothing, nothing, "prod", world="timed"),
+    *staged("retry", fail_step, nothing, "c000"),
+    *_cases(ActionKind.CLUSTER, "cordon", ("rolling", nothing), None, ""),
+    *_cases(ActionKind.CLUSTER, "uncordon", ("rolling", cordon_first), None, ""),
+    *_cases(ActionKind.CLUSTER, "leave", ("rolling", nothing), None, ""),
+]
+IDS = [f"{case.kind}-{case.name}-{'possible' if case.is_possible else 'not'}" for case in CASES]
+
+
+def test_the_cases_are_all_actions() -> None:
+    assert {(case.kind, case.name) for case in CASES} == set(ACTIONS)
+    always = {("rolling", "pause"), ("rolling", "resume")}
+    always |= {("cluster", "cordon"), ("cluster", "uncordon"), ("cluster", "leave")}
+    assert {(case.kind, case.name) for case in CASES if not case.is_possible} == set(ACTIONS) - always
+
+
+def state_of_all() -> str:
+    models = (Placement, StagedRun, Binding, MemberCluster)
+    return str([row for model in models for row in model.objects.values()])
+
+
+def _text(answer: Any) -> str:
+    return unescape(" ".join(strip_tags(answer.content.decode()).split())).lower()
+
+
+@pytest.mark.parametrize("role", ["viewer", "operator", "approver", "cluster-administrator"])
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_an_action_is_refused_for_the_same_reason_everywhere(case: Case, role: str) -> None:
+    world_once(f"actions {case.world}", WORLDS[case.world])
+    case.state()
+    why_not = case.why_not()
+    assert bool(why_not) is not case.is_possible
+    user = person("pia", role)
+    browser, rest = Client(), APIClient()
+    browser.force_login(user)
+    rest.credentials(HTTP_AUTHORIZATION=f"Token {api_token(user)}")
+    may_act = role == case.action.role
+    subject = browser.get(case.page_of_subject()).content.decode()
+    page = browser.get(case.page())
+
+    is_offered = f'"{case.page()}"' in subject
+    if case.name not in SHOWN_APART:
+        assert is_offered == (may_act and case.is_possible)
+    if not may_act:
+        denial = f"permission to {case.action.verb}. Required role: {case.action.role}."
+        posted, answer = browser.post(case.page()), case.rest(rest)
+        assert [page.status_code, posted.status_code, answer.status_code] == [403, 403, 403]
+        assert denial.lower() in _text(page)
+        assert denial.lower() in _text(posted)
+        if case.name != "leave":  # which deletes a document, with the permission of documents
+            assert denial in answer.json()["detail"]
+        if case.action.role is Role.APPROVER:
+            code, words = case.command(user.username)
+            assert (code, f"required role: {case.action.role}" in words) == (1, True)
+        return
+    assert why_not.lower() in _text(page)
+    if case.kind is not ActionKind.CLUSTER:
+        title = case.action.title.format(name=case.subject, value=case.value)
+        assert (f">{title}</button>" in page.content.decode()) == case.is_possible
+    if case.is_possible:
+        return
+    posted, answer = browser.post(case.page()), case.rest(rest)
+    code, words = case.command(user.username)
+    assert (posted.status_code, answer.status_code in (409, 422), code in (1, 2)) == (409, True, True)
+    assert why_not.lower() in _text(posted)
+    assert why_not in answer.content.decode()
+    assert why_not in words
+
+
+@pytest.mark.parametrize("door", ["page", "rest", "command"])
+@pytest.mark.parametrize("case", [case for case in CASES if case.is_possible], ids=lambda case: case.page())
+def test_what_is_possible_is_done_everywhere(case: Case, door: str) -> None:
+    world_once(f"actions {case.world}", WORLDS[case.world])
+    case.state()
+    user = person("pia", case.action.role)
+    before = state_of_all()
+
+    if door == "page":
+        browser = Client()
+        browser.force_login(user)
+        form = {"number": case.value} if case.name == "roll-back" else {}
+        assert browser.post(case.page(), form).status_code == 302
+    elif door == "rest":
+        rest = APIClient()
+        rest.credentials(HTTP_AUTHORIZATION=f"Token {api_token(user)}")
+        answer = case.rest(rest)
+        assert answer.status_code in (200, 202), answer.content
+    else:
+        assert case.command(user.username)[0] == 0
+
+    idle = {"resume", "retry", "retry-failed"} if case.kind is ActionKind.ROLLING else set()
+    assert state_of_all() != before or case.name in idle
