@@ -68,12 +68,14 @@ def outdate(hub: int) -> None:
     ProblemBook.objects.filter(hub=hub).update(compared_at=_LONG_AGO)
 
 
-def compare_old(hubs: Iterable[int], *, now: datetime, oldest: timedelta = OLDEST) -> None:
-    """Compare those of these hubs that were not compared for too long."""
+def compare_old(hubs: Iterable[int], *, now: datetime, oldest: timedelta = OLDEST) -> bool:
+    """Compare those of these hubs that were not compared for too long; return whether there are any."""
     current = ProblemBook.objects.filter(compared_at__gt=now - oldest).values_list("pk", flat=True)
-    for hub in set(hubs).difference(current):
+    old = set(hubs).difference(current)
+    for hub in old:
         with in_hub(hub):
             compare(now=now)
+    return bool(old)
 
 
 def _save(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> None:
