@@ -432,7 +432,8 @@ class ChangesMiddleware(Middleware):
         """Answer, and report it."""
         response = self._get_response(request)
         is_read = request.method in ("GET", "HEAD", "OPTIONS")
-        if not is_read and response.status_code < HTTPStatus.BAD_REQUEST:
+        is_draft = getattr(request, "changes_draft_only", False)
+        if not is_read and not is_draft and response.status_code < HTTPStatus.BAD_REQUEST:
             self._record_change(current_hub_id())
         return response
 

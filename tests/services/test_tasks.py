@@ -65,6 +65,7 @@ def test_hints_and_ticks_are_valid_for_a_worker_whose_clock_is_ahead(folder: Pat
     assert min(ticks) > 60
 
 
+@pytest.mark.django_db
 @pytest.mark.parametrize(
     "name", ["schedule_due", "sync_due_rollouts", "run_cluster_calls", "evaluate_scenarios"]
 )

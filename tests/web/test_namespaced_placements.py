@@ -41,8 +41,8 @@ def several(web: Placement, request: pytest.FixtureRequest) -> Placement:  # noq
 
 
 def of_ocm(name: str, in_: str) -> dict[str, Any]:
-    """Write an OCM Placement of the Namespace `shop`."""
-    return with_resources(ocm_document(name, namespace=in_), NAMESPACE)
+    """Write an OCM Placement of the namespace that it is in."""
+    return with_resources(ocm_document(name, namespace=in_), {**NAMESPACE, "name": in_})
 
 
 @pytest.mark.parametrize("several", [inside, of_ocm], indirect=True)

@@ -1,9 +1,12 @@
 """Pages and REST where a stored decision does not replay, or cannot be read by this engine."""
 
+from datetime import UTC, datetime
+
 import pytest
 from django.test import Client
 
 from placements.engine.scheduling.decision import ENGINE_VERSION
+from placements.services.problems.book import compare_all
 from placements.services.verification import verify_due
 from tests.records import OLD_ID, outdate, tamper
 from tests.rows import NOW, all_joined, decided, pick_n_spec
@@ -24,6 +27,7 @@ def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
     decided("web", pick_n_spec(2))
     row = tamper()
     verify_due(now=NOW)
+    compare_all(now=datetime.now(UTC))
 
     page = viewer.get(f"/decisions/{row.decision_id}/?view=inputs").content.decode()
 
