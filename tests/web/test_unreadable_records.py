@@ -27,7 +27,6 @@ def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
     decided("web", pick_n_spec(2))
     row = tamper()
     verify_due(now=NOW)
-    compare_all(now=datetime.now(UTC))
 
     page = viewer.get(f"/decisions/{row.decision_id}/?view=inputs").content.decode()
 
@@ -75,6 +74,7 @@ def test_the_overview_names_a_record_that_does_not_replay(viewer: Client) -> Non
     assert "Verification failed" not in viewer.get("/").content.decode()
 
     verify_due(now=NOW)
+    compare_all(now=datetime.now(UTC))
 
     page = viewer.get("/").content.decode()
     assert "gives a different result (step 1 selected b, and would select c)." in page

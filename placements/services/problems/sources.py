@@ -328,15 +328,15 @@ def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
 def of_decisions(_now: datetime) -> Iterator[ProblemFacts]:
     """Yield the decisions with another result when decided again, and those that differ from the hub's."""
     for record in reachable_records().filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]:
-        name = record.decision_id
+        name = record.decision_id[:10]
         yield ProblemFacts(
             ProblemKind.DECISION_NOT_REPRODUCIBLE,
-            f"{ProblemKind.DECISION_NOT_REPRODUCIBLE}/{name}",
+            f"{ProblemKind.DECISION_NOT_REPRODUCIBLE}/{record.decision_id}",
             Noun.DECISION,
             name,
             ProblemLevel.FAILED,
-            f"Verification failed: replaying decision {name[:10]} gives a different result ({record.fault}).",
-            page("decision", name),
+            f"Verification failed: replaying decision {name} gives a different result ({record.fault}).",
+            page("decision", record.decision_id),
         )
     if current_hub_id() == LOCAL_HUB:
         return
