@@ -151,13 +151,19 @@ def causes_of(problems: Iterable[ProblemFacts]) -> list[Cause]:
             is_merged = of_placement and problem.placement and problem.kind != "approval-pending"
             roots[f"placement/{problem.placement}" if is_merged else problem.key].append(problem)
     causes = [_cause(key, several, following) for key, several in roots.items()]
-    return sorted(causes, key=lambda one: (LEVELS.index(ProblemLevel(one.level)), one.noun != Noun.CLUSTER))
+    return sorted(causes, key=_place)
+
+
+def _place(cause: Cause) -> tuple[int, bool, str]:
+    """Return where a cause comes: the worst first, clusters first of them, then by name."""
+    return LEVELS.index(ProblemLevel(cause.level)), cause.noun != Noun.CLUSTER, cause.name
 
 
 def _cause(key: str, problems: list[ProblemFacts], following: Mapping[str, list[ProblemFacts]]) -> Cause:
     first, *others = sorted(problems, key=lambda one: LEVELS.index(one.level))
     effects = [Effect(one.message, one.path) for one in others]
     after = [one for problem in problems for one in following[problem.key]]
+    after.sort(key=lambda one: list(_FOLLOWING).index(one.noun))
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in after:
         words = _OUTDATED if one.level is ProblemLevel.OUTDATED else _FOLLOWING[one.noun]

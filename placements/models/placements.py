@@ -23,7 +23,7 @@ LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
 """Of a placement with its namespace."""
 
 
-AWAITS_DECISION = Q(scheduled="Unknown") | Q(scheduled="", observed_generation__lt=F("generation"))
+AWAITS_DECISION = Q(scheduled__in=("Unknown", ""), observed_generation__lt=F("generation"))
 """An edit has made the last decision void. A change of the fleet does not."""
 UNFULFILLED = Q(is_fulfilled=False, deleting_since=None) & ~AWAITS_DECISION
 """The last decision selected fewer clusters than are wanted. One that is being deleted wants none."""
@@ -212,7 +212,7 @@ class Placement(ObjectRow):
     @property
     def awaits_decision(self) -> bool:
         """Return whether it meets the condition `AWAITS_DECISION`."""
-        return self.scheduled == "Unknown" or (not self.scheduled and self.is_due)
+        return self.scheduled in ("Unknown", "") and self.is_due
 
     @property
     def is_unfulfilled(self) -> bool:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.db import connection
@@ -19,6 +20,7 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
 from placements.services.dashboard import causes
 from placements.services.dashboard.queries import pulse
+from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
@@ -146,6 +148,7 @@ def test_what_is_snoozed_is_hidden_from_one_person_until_it_changes(
     assert "1 snoozed" in text_of(viewer, "/")
     assert "snoozed" not in text_of(operator, "/").partition('id="attention"')[2]
     Placement.objects.filter(name="many").update(placed_count=2)
+    compare_all(now=datetime.now(UTC))
     assert [one for one, _ in _needs(text_of(viewer, "/"))] == ["many", "more"]
     assert _snoozed(viewer, "more", "8h") == (302, ["many"])
     assert _snoozed(viewer, "more", "") == (302, ["many", "more"])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
+from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.exact import record
 from placements.models import Decision, Draft, Placement
@@ -175,7 +176,7 @@ def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text
 
     draft = Draft.objects.get(placement=before)
     assert "numberOfClusters: 7" in manifests[0]
-    assert load_documents(draft.text)[0].data["spec"]["policy"]["numberOfClusters"] == 7
+    assert load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"]["numberOfClusters"] == 7
     assert (answer.status_code, answer["Location"]) == (302, f"/drafts/{draft.pk}/")
     assert Placement.objects.get(name="web").revision == before.revision
     assert Placement.objects.get(name="web").document == before.document
@@ -190,7 +191,10 @@ def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(operator: Clie
 
     answer = operator.post("/placements/web/edit/", {"manifest": second, "do": "draft"}, follow=True)
 
-    assert load_documents(Draft.objects.get().text)[0].data["spec"]["policy"]["numberOfClusters"] == 7
+    assert (
+        load_documents(plain_manifest(Draft.objects.get().text))[0].data["spec"]["policy"]["numberOfClusters"]
+        == 7
+    )
     assert "What you wanted to open is not in it" in answer.content.decode()
 
 

@@ -201,11 +201,12 @@ def of_staged_runs(_now: datetime) -> Iterator[ProblemFacts]:
         elif run.status == RunStatus.STOPPED:
             kind, level = ProblemKind.ROLLOUT_HELD, ProblemLevel.SUSPENDED
             words, names = "is stopped; no new updates start.", []
-        elif run.status == RunStatus.STUCK or late:
-            clusters = f": {counted(len(late), 'cluster')} not updated within 5m" if late else ""
-            words, names = f"is stuck{clusters}.", []
+        elif late:
+            words, names = f"is stuck: {counted(len(late), 'cluster')} not updated within 5m.", []
         elif names:
             words = f"waits for unreachable clusters: {first_names(names)}."
+        elif run.status == RunStatus.STUCK:
+            words = "is stuck."
         else:
             continue
         yield ProblemFacts(
