@@ -14,7 +14,7 @@ from placements.models import ClusterUpdate, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import controller
 from tests.load.deciding import StatementCounter
-from tests.rows import placement_document, spec
+from tests.rows import NAMESPACE, placement_document, spec
 from tests.services.rollouts.world import World
 
 
@@ -59,11 +59,13 @@ def placed(world: World) -> RolledOut:
 
 
 def placed_at_once(world: World, placements: int) -> RolledOut:
-    """Place so many placements on every cluster, all rollouts at a time."""
+    """Place so many placements on every cluster, each of its namespace, all rollouts at a time."""
+    names = [world.add_namespace(f"p{number:03}") for number in range(placements)]
 
     def begin() -> None:
-        for number in range(placements):
-            save_placement(placement_document(f"p{number:03}", spec()), by=None, now=world.now)
+        for name in names:
+            own = {**spec(), "resourceSelectors": [{**NAMESPACE, "name": name}]}
+            save_placement(placement_document(name, own), by=None, now=world.now)
 
     return _measured(world, begin)
 

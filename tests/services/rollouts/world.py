@@ -66,12 +66,17 @@ class World:
         wanted = dict(spec)
         is_alone = shares or not Placement.objects.exclude(name=name).exists()
         if not is_alone and wanted["resourceSelectors"] == [NAMESPACE]:
-            self.namespaces = [*self.namespaces, name]
-            self.apply(namespace(name), deployment("web", f"web:{self.tag}", in_=name))
-            wanted["resourceSelectors"] = [{**NAMESPACE, "name": name}]
+            wanted["resourceSelectors"] = [{**NAMESPACE, "name": self.add_namespace(name)}]
         save_placement(placement_document(name, wanted), by=None, now=self.now)
         self.work()
         return Placement.objects.get(name=name)
+
+    def add_namespace(self, name: str) -> str:
+        """Add a namespace with a Deployment that `change` changes, too; return its name."""
+        own = f"{name}-apart" if name in self.namespaces else name
+        self.namespaces = [*self.namespaces, own]
+        self.apply(namespace(own), deployment("web", f"web:{self.tag}", in_=own))
+        return own
 
     def work(self) -> None:
         """Do everything that is due at this moment."""
