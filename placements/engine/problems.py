@@ -151,12 +151,8 @@ def causes_of(problems: Iterable[ProblemFacts]) -> list[Cause]:
             is_merged = of_placement and problem.placement and problem.kind != "approval-pending"
             roots[f"placement/{problem.placement}" if is_merged else problem.key].append(problem)
     causes = [_cause(key, several, following) for key, several in roots.items()]
-    return sorted(causes, key=_place)
-
-
-def _place(cause: Cause) -> tuple[int, bool, str]:
-    """Return where a cause comes: the worst first, clusters first of them, then by name."""
-    return LEVELS.index(ProblemLevel(cause.level)), cause.noun != Noun.CLUSTER, cause.name
+    causes.sort(key=lambda one: (one.noun != Noun.CLUSTER, one.name))
+    return sorted(causes, key=lambda one: LEVELS.index(ProblemLevel(one.level)))
 
 
 def _cause(key: str, problems: list[ProblemFacts], following: Mapping[str, list[ProblemFacts]]) -> Cause:
