@@ -3,7 +3,7 @@
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -36,9 +36,21 @@ def _system_context() -> ssl.SSLContext:
     return context
 
 
+class SharedContext(ssl.SSLContext):
+    """A context from which several threads open connections at the same time.
+
+    urllib3 sets the protocols again with each connection. That frees memory which the handshake of another
+    thread may be copying: its hello then has wrong bytes, and the server ends it with "decode error".
+    """
+
+    def set_alpn_protocols(self, alpn_protocols: Iterable[str]) -> None:
+        """Change nothing: `_create` has set the protocols."""
+
+
 def _create() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = SharedContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    ssl.SSLContext.set_alpn_protocols(context, ["http/1.1"])
     return context
 
 

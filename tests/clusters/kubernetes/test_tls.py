@@ -3,6 +3,7 @@
 import os
 import ssl
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,28 @@ def test_tls_is_verified_and_new_enough() -> None:
     insecure = tls_context(Connection(SERVER, insecure_tls=True), secret)
     assert (insecure.verify_mode, insecure.check_hostname) == (ssl.CERT_NONE, False)
     assert insecure.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_a_connection_does_not_change_the_context_that_other_threads_use() -> None:
+    """urllib3 sets the protocols with each connection, while other threads copy them for their handshake."""
+    context = tls_context(Connection(SERVER, ca=authority().pem), {"token": "a"})
+
+    context.set_alpn_protocols(["h2"])
+
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pair = authority().issue("member")
+    load_certificate(server, pair.certificate, pair.key)
+    server.set_alpn_protocols(["h2", "http/1.1"])
+    assert agreed_protocol(context, server) == "http/1.1"
+
+
+def agreed_protocol(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> str | None:
+    """Return the protocol of a handshake in memory."""
+    to_server = ssl.MemoryBIO()
+    to_client = ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server, server_hostname="member.test")
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    for side in (client, server, client, server):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return client.selected_alpn_protocol()
