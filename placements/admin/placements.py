@@ -34,7 +34,8 @@ from placements.services.filters import (
     decisions_of,
     placements_matching,
 )
-from placements.services.health import health_of, healths_of, with_rollouts
+from placements.services.health import stored_healths
+from placements.services.problems.book import bring_up_to_date
 from placements.services.resources.operations import RESOURCE
 from placements.services.results import PLACEMENT
 from placements.templatetags.fleet import state_words
@@ -95,21 +96,13 @@ class PlacementAdmin(ReadOnlyAdmin):
         url = reverse("web:placement", args=[placement.full_name])
         return format_html('<a href="{}">Open in the console</a>', url)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        return with_rollouts(super().get_queryset(request))
-
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        changelist = super().get_changelist_instance(request)
-        rows = list(changelist.result_list)
-        healths = healths_of(rows, now=datetime.now(UTC))
-        for row in rows:
-            row.health = healths[row.pk]
-        changelist.result_list = rows
-        return changelist
+        bring_up_to_date(now=datetime.now(UTC))
+        return super().get_changelist_instance(request)
 
     @admin.display(description="status", ordering="is_fulfilled")
-    def state(self, placement: Any) -> SafeString:
-        health = getattr(placement, "health", None) or health_of(placement, now=datetime.now(UTC))
+    def state(self, placement: Placement) -> SafeString:
+        health = stored_healths([placement], now=datetime.now(UTC))[placement.pk]
         return badge(_SORTS.get(health.level, "off"), health.word, health.message)
 
     manifest = column("manifest", lambda row: block(dump_yaml(row.document)))
