@@ -15,6 +15,7 @@ from clusters.models import MemberCluster
 from clusters.queries import current_fleet
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
+from fleetui.polling import number_of
 from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import (
@@ -144,12 +145,17 @@ def counts_in_all() -> PlacementTotals:
 
 def count_in_all() -> dict[str, Any]:
     """Count the placements, to be stored: many conditions and subqueries are too slow for each page."""
-    counts = Placement.objects.aggregate(
+    rolling, staged = waiting_runs()
+    states = {state.value: Count("pk", filter=condition) for state, condition in _states().items()}
+    rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
+    rows = rows.annotate(
         in_all=Count("pk"),
         report=Max("resilience__report"),
-        **{state.value: Count("pk", filter=condition) for state, condition in _states().items()},
+        waiting_runs=number_of(rolling) + number_of(staged),
+        **states,
     )
-    return {**counts, "waiting_runs": sum(runs.count() for runs in waiting_runs())}
+    empty = {"report": None, **dict.fromkeys(("in_all", "waiting_runs", *states), 0)}
+    return {name: value for name, value in next(iter(rows), empty).items() if name != "one"}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

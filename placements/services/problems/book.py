@@ -1,6 +1,6 @@
 """Stored problems and statuses: brought up to date by the sweep, and by a reader that finds them too old."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from placements.engine.problems import ProblemFacts, with_causes
 from placements.engine.status import PlacementHealth
 from placements.models import Placement, Problem, ProblemBook, ProblemKind
 from placements.services.filters import count_in_all
-from placements.services.health import all_healths, stored_healths
+from placements.services.health import all_healths
 from placements.services.problems.of_placements import of_placements
 from placements.services.problems.parts import MOST
 from placements.services.problems.sources import SOURCES
@@ -54,14 +54,6 @@ def bring_up_to_date(*, now: datetime) -> bool:
     return not is_current
 
 
-def statuses_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
-    """Return the status of each of these placements by name; two queries."""
-    bring_up_to_date(now=now)
-    placements = list(Placement.objects.filter(full_name__in=names).only("full_name", "health"))
-    healths = stored_healths(placements, now=now)
-    return {placement.full_name: healths[placement.pk] for placement in placements}
-
-
 def _is_current(*, now: datetime) -> bool:
     """Return whether a reader sees each change of a user, every placement has a status, and all is young."""
     books = _current_books(oldest=now - OLDEST).filter(hub=current_hub_id())
@@ -72,15 +64,15 @@ def _current_books(*, oldest: datetime) -> QuerySet[ProblemBook]:
     return ProblemBook.objects.filter(compared_at__gt=oldest, requested_version__lte=F("observed_version"))
 
 
-def compare(*, now: datetime) -> list[ProblemFacts]:
+def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFacts]:
     """Compare problems and statuses of the hub in scope with its facts, save what has changed.
 
     Return the problems. Safe to run twice at once: an open problem has a key that exists once, and what is
     marked meanwhile is compared again. Where the database takes no writes now, the caller has the problems
-    nevertheless.
+    nevertheless. `book` is the row of the hub, if the caller has just read it.
     """
     hub = current_hub_id()
-    book = ProblemBook.objects.filter(hub=hub).first()
+    book = book or ProblemBook.objects.filter(hub=hub).first()
     healths = list(all_healths(now=now))
     found = _problems_of(healths, now=now)
     with suppress(OperationalError), transaction.atomic():
@@ -97,8 +89,13 @@ def compare_all(*, now: datetime) -> None:
 
 def compare_due(*, now: datetime) -> None:
     """Compare the hubs in which something may have changed, and those not compared for 15 seconds."""
-    books = _current_books(oldest=now - SWEPT_AFTER).filter(version__lte=F("observed_version"))
-    _compare_others((LOCAL_HUB, *live_hubs().values_list("pk", flat=True)), books, now=now)
+    books = ProblemBook.objects.in_bulk()
+    for hub in (LOCAL_HUB, *live_hubs().values_list("pk", flat=True)):
+        book = books.get(hub)
+        is_young = book is not None and book.compared_at > now - SWEPT_AFTER
+        if book is None or not is_young or book.version > book.observed_version:
+            with in_hub(hub):
+                compare(now=now, book=book)
 
 
 def outdate(hub: int, *, by_request: bool = True) -> None:
@@ -113,11 +110,8 @@ def outdate(hub: int, *, by_request: bool = True) -> None:
 
 def compare_old(hubs: Iterable[int], *, now: datetime) -> None:
     """Compare those of these hubs of which a reader would miss something."""
-    _compare_others(hubs, _current_books(oldest=now - OLDEST), now=now)
-
-
-def _compare_others(hubs: Iterable[int], current: QuerySet[ProblemBook], *, now: datetime) -> None:
-    for hub in set(hubs).difference(current.values_list("pk", flat=True)):
+    current = _current_books(oldest=now - OLDEST).values_list("pk", flat=True)
+    for hub in set(hubs).difference(current):
         with in_hub(hub):
             compare(now=now)
 
@@ -158,10 +152,11 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
             changed.append(row)
     gone = [row.pk for key, row in known.items() if key not in by_key and row.kind not in capped]
     failing = {one.name: one.message[:200] for one in found if one.kind == ProblemKind.CLUSTER_WORKLOADS}
-    members = MemberCluster.objects.exclude(workloads_problem="")
-    shown = dict(members.values_list("name", "workloads_problem"))
-    for name, _ in failing.items() ^ shown.items():
-        MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
+    if failing or any(row.kind == ProblemKind.CLUSTER_WORKLOADS for row in known.values()):
+        members = MemberCluster.objects.exclude(workloads_problem="")
+        shown = dict(members.values_list("name", "workloads_problem"))
+        for name, _ in failing.items() ^ shown.items():
+            MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
     Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
     Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
