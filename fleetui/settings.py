@@ -434,7 +434,10 @@ LOGGING: dict[str, Any] = {
         }
     },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
-    "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
+    "loggers": {
+        "django": {"handlers": ["console"], "level": "INFO"},
+        "fleetui.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
+    },
 }
 if LOG_FORMAT == "json":  # then of everything: Celery would write its own lines otherwise
     LOGGING |= {"root": {"handlers": ["console"], "level": "WARNING"}}

@@ -12,7 +12,6 @@ from celery.signals import worker_ready
 from django.db import DatabaseError
 
 from clusters.hubs.queries import live_hubs
-from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
@@ -209,11 +208,10 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains.
+    """Send hints for the work that is due, whose own may be lost; advance drains.
 
     Rebalance plans are continued here too.
     """
-    seal()
     enqueue_affected_placements()
     _repeat(advance_drains)
     due = {
