@@ -225,9 +225,8 @@ _COMPUTES = re.compile(
 _LIGHT = {
     "GET /api/v1/exact/<named:name>": "the result of a search that a worker does",
     "/dry-runs/<int:number>/": "shows saved rows",
-    "/drafts/": "lists saved rows",
     "/drafts/<int:number>/discard/": "deletes a row",
-    "/drafts/<int:number>/rebase/": "merges two texts",
+    "/drafts/<int:number>/rebase/": "writes a row",
     "/what-if/<int:number>/": "shows saved rows",
     "/placements/<full_name:name>/compare/": "redirects",
     "GET /api/v1/what-if": "lists saved rows",

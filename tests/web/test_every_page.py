@@ -60,7 +60,6 @@ READ = [
     "/what-if/{scenario}/",
     "/what-if/{scenario}/?variant=cordon",
     "/dry-runs/{dry_run}/",
-    "/drafts/",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=selected",
