@@ -185,11 +185,14 @@ def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
 def refresh_hubs(**_newer: Any) -> None:
     """Judge the clusters of live hubs again: a heartbeat that becomes too old is no event.
 
+    What a hub has placed is compared with its hard topology limits.
+
     The rows of removed hubs are deleted here, a part at a time.
     """
     for hub in list(live_hubs().values_list("pk", flat=True)):
         with in_hub(hub):
             rejudge(now=datetime.now(UTC))
+            verification.refresh_staleness(now=datetime.now(UTC))
     delete_removed_rows()
 
 
