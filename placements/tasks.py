@@ -144,7 +144,7 @@ def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
     if verification.refresh_staleness(now=datetime.now(UTC)):
-        outdate(LOCAL_HUB)
+        outdate(LOCAL_HUB, by_request=False)
 
 
 @shared_task(acks_late=True)
@@ -176,7 +176,7 @@ def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
     with in_hub(hub):
         is_more = judgements.judge_due(now=datetime.now(UTC))
-    outdate(hub)
+    outdate(hub, by_request=False)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -255,5 +255,5 @@ def _repeat(step: Callable[..., int], *, hub: int = LOCAL_HUB) -> bool:
         if not count_done:
             break
     if done:
-        outdate(hub)
+        outdate(hub, by_request=False)
     return bool(count_done)

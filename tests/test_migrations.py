@@ -120,6 +120,7 @@ CONTENT = {
     "placements/migrations/0010_changes_of_hubs.py": "a4e730d371369da0",
     "placements/migrations/0011_problems.py": "a4e7f396b795a58e",
     "placements/migrations/0012_exceeded_limits.py": "5c9d4d4c479aec9a",
+    "placements/migrations/0013_stored_status.py": "79b63a84be497ffd",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -55,9 +55,10 @@ from placements.services.filters import (
     latest_decisions,
     placements_matching,
 )
-from placements.services.health import healths_of
+from placements.services.health import stored_healths
 from placements.services.hubs.queries import latest_agreements
 from placements.services.placements import delete_placement, save_placement
+from placements.services.problems.book import bring_up_to_date
 from placements.services.results import BESIDE, UnknownPlacementError, get_placement
 from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
 from placements.services.rollouts.operations import reapply
@@ -98,11 +99,12 @@ class PlacementViewSet(FullNameViewSet):
         context=lambda rows: {
             "decisions": latest_decisions(rows),
             "agreements": latest_agreements([one for one in rows if one.is_mirrored]),
-            "healths": healths_of(rows, now=datetime.now(UTC)),
+            "healths": stored_healths(rows, now=datetime.now(UTC)),
         },
     )
     def list(self, params: Params) -> Rows:
         """List placements."""
+        bring_up_to_date(now=datetime.now(UTC))
         state = PlacementFilterState(params["state"]) if "state" in params else None
         chosen = PlacementFilter(
             params["q"],

@@ -4,8 +4,9 @@ The conditions are Scheduled, RolloutStarted, Applied and Available, as they are
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 from fleetui.apimachinery.words import counted
 from placements.engine.balance import ExceededLimit, limit_words
@@ -23,6 +24,10 @@ class HealthLevel(StrEnum):
     PROGRESS = "progress"
     SUSPENDED = "suspended"
     HEALTHY = "healthy"
+
+
+TROUBLED = (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
+WAITS_FOR_APPROVAL = "Waiting for approval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,24 @@ class PlacementHealth:
     counts: HealthCounts
     condition: str = ""
 
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> "PlacementHealth":
+        """Return the status that was stored as `values`."""
+        counts = HealthCounts(**values["counts"])
+        return cls(
+            HealthLevel(values["level"]), values["word"], values["detail"], counts, values["condition"]
+        )
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Return the status as plain data, to be stored."""
+        return asdict(self)
+
+    @property
+    def is_degraded(self) -> bool:
+        """Return whether something is wrong; what waits for an approval works as specified."""
+        return self.level in TROUBLED and self.word != WAITS_FOR_APPROVAL
+
     @property
     def message(self) -> str:
         """Return the reason: "5 of 6 available", or "Partially fulfilled (13 of 18)"."""
@@ -134,8 +157,8 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
 
 NEEDS_RUN = "needs a staged run"
 GATES: Mapping[str, tuple[HealthLevel, str, str]] = {
-    WaitReason.APPROVAL_BEFORE: (HealthLevel.ATTENTION, "Waiting for approval", "before"),
-    WaitReason.APPROVAL_AFTER: (HealthLevel.ATTENTION, "Waiting for approval", "after"),
+    WaitReason.APPROVAL_BEFORE: (HealthLevel.ATTENTION, WAITS_FOR_APPROVAL, "before"),
+    WaitReason.APPROVAL_AFTER: (HealthLevel.ATTENTION, WAITS_FOR_APPROVAL, "after"),
     WaitReason.TIME: (HealthLevel.PROGRESS, "Waiting for timer", "after"),
     WaitReason.RESUME: (HealthLevel.SUSPENDED, "Stopped", ""),
 }

@@ -47,6 +47,8 @@ class Placement(ObjectRow):
     are all conditions of a placement of a live hub, as that wrote them; `observe_rollout` is set when
     something changed there that its observed rollout depends on. `revision` of such a placement is the
     generation that the hub gives it, and `hub_changes` counts what else changed: metadata, status, verdicts.
+    `health` is the status (`PlacementHealth`) as the last comparison of problems found it, and `health_level`
+    its level, empty before the first comparison.
     """
 
     namespace = models.CharField(max_length=LONGEST_NAMESPACE, blank=True, default="")
@@ -99,6 +101,8 @@ class Placement(ObjectRow):
     conditions = models.JSONField(default=dict)
     hub_conditions = models.JSONField(default=list)
     observe_rollout = models.BooleanField(default=False)
+    health_level = models.CharField(max_length=10, default="", db_default="")
+    health = models.JSONField(null=True)
 
     class Meta:
         indexes = [
@@ -116,6 +120,7 @@ class Placement(ObjectRow):
                 | Q(rollout_requeue_at__isnull=False),
             ),
             models.Index(fields=["hub", "is_fulfilled", "full_name"], name="placement_by_fulfilment"),
+            models.Index(fields=["hub"], condition=Q(health_level=""), name="placement_without_status"),
         ]
         constraints = [
             # The name first, for lookups through other tables, which know no hub.

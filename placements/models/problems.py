@@ -118,10 +118,18 @@ class Problem(models.Model):
 
 
 class ProblemBook(models.Model):
-    """When the problems of a hub were compared with the facts last; `version` changes when they do."""
+    """When problems and statuses of a hub were compared with the facts last; `totals` counts its placements.
+
+    `version` increases when they change, and when something may have changed that they follow from. The last
+    comparison has seen everything up to `observed_version`, and a user has changed something with
+    `requested_version`.
+    """
 
     hub = models.OneToOneField(Hub, models.CASCADE, related_name="+", primary_key=True)
     version = models.PositiveBigIntegerField(default=0)
+    observed_version = models.PositiveBigIntegerField(default=0, db_default=0)
+    requested_version = models.PositiveBigIntegerField(default=0, db_default=0)
+    totals = models.JSONField(default=dict, db_default={})
     compared_at = models.DateTimeField()
 
     def __str__(self) -> str:

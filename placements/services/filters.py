@@ -1,12 +1,11 @@
 """Rows and filters of the lists of placements, decisions, resources and events."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django.db import connection
 from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Length, Replace
 
@@ -14,26 +13,22 @@ from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.queries import current_fleet
-from fleetui.hub_scope import LOCAL_HUB
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
-from fleetui.polling import ANY_TIME, PreparedQuery, number_of
 from placements.engine.envelopes import applied_identities
-from placements.engine.rollout.staged_run import RunStatus
 from placements.manifests.binding import BindingState
 from placements.models import (
     UNFULFILLED,
     Binding,
     Decision,
     Placement,
+    ProblemBook,
     Resource,
     ResourceSnapshot,
-    StagedRun,
     StalePick,
 )
-from placements.services.decisions.records import reachable_records
 from placements.services.fleet.impact import impact_of
-from placements.services.health import is_degraded, is_healthy, is_pending
-from placements.services.rollouts.approvals import approvals_waiting
+from placements.services.health import IS_DEGRADED, IS_HEALTHY
 from placements.services.rollouts.under_way import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
@@ -92,7 +87,7 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
         rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
     if wanted.survives:
         rows = rows.filter(resilience__survives__contains=f"|{wanted.survives}|")
-    return rows.filter(_STATES[wanted.state](datetime.now(UTC))) if wanted.state else rows
+    return rows.filter(_states()[wanted.state]) if wanted.state else rows
 
 
 def namespaces_of_placements() -> list[str]:
@@ -109,70 +104,52 @@ def _having(runs: Iterable[QuerySet[Any]]) -> Q:
     return Q(pk__in=rolling) | Q(pk__in=staged)
 
 
-_STATES: dict[PlacementFilterState, Callable[[datetime], Q]] = {
-    PlacementFilterState.HEALTHY: lambda now: is_healthy(now=now),
-    PlacementFilterState.FULFILLED: lambda _now: Q(is_fulfilled=True),
-    PlacementFilterState.UNFULFILLED: lambda _now: UNFULFILLED,
-    PlacementFilterState.PENDING: lambda _now: is_pending(),
-    PlacementFilterState.ROLLING: lambda _now: _having(runs_under_way()),
-    PlacementFilterState.WAITING: lambda _now: _having(waiting_runs()),
-    PlacementFilterState.STALE: lambda _now: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
-    PlacementFilterState.BROKEN: lambda _now: Q(has_assertions=True, assertion_check__broken__gt=0),
-    PlacementFilterState.INVALID: lambda _now: ~Q(selection_faults=[]),
-    PlacementFilterState.DEGRADED: lambda now: is_degraded(now=now),
-    PlacementFilterState.DELETING: lambda _now: Q(deleting_since__isnull=False),
-}
+def _states() -> dict[PlacementFilterState, Q]:
+    undecided = Q(is_fulfilled=None, deleting_since=None) & ~Q(hub=LOCAL_HUB)  # the hub says of which
+    return {
+        PlacementFilterState.HEALTHY: IS_HEALTHY,
+        PlacementFilterState.FULFILLED: Q(is_fulfilled=True),
+        PlacementFilterState.UNFULFILLED: UNFULFILLED,
+        PlacementFilterState.PENDING: Q(observed_generation__lt=F("generation")) | undecided,
+        PlacementFilterState.ROLLING: _having(runs_under_way()),
+        PlacementFilterState.WAITING: _having(waiting_runs()),
+        PlacementFilterState.STALE: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
+        PlacementFilterState.BROKEN: Q(has_assertions=True, assertion_check__broken__gt=0),
+        PlacementFilterState.INVALID: ~Q(selection_faults=[]),
+        PlacementFilterState.DEGRADED: IS_DEGRADED,
+        PlacementFilterState.DELETING: Q(deleting_since__isnull=False),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementTotals:
     """How many placements there are, in all and by filter value; a placement can match several.
 
-    The healthy ones are not counted: that reads all bindings. Beside them what pages need not read where
-    there is none: runs that wait for a user, pending approvals, staged runs in progress or failed, decisions
-    that differ when replayed; and the key of the resilience report.
+    Beside them how many runs wait for a user, and the key of the resilience report.
     """
 
     in_all: int
     by_state: dict[PlacementFilterState, int]
     report: int | None
     waiting: int
-    approvals: int
-    staged: int
-    errors: int
 
 
 def counts_in_all() -> PlacementTotals:
-    """Return the counts; one query."""
-    adapted = connection.ops.adapt_datetimefield_value
-    rows = _COUNTS.rows({adapted(ANY_TIME): adapted(datetime.now(UTC))})
-    row: tuple[Any, ...] = next(iter(rows), _NO_PLACEMENTS)
-    in_all, report, rolling, staged_waiting, approvals, staged, errors, *counts = row
-    by_state = dict(zip(_COUNTED, counts, strict=True))
-    return PlacementTotals(in_all, by_state, report, rolling + staged_waiting, approvals, staged, errors)
+    """Return the counts as the last comparison of the hub in scope stored them; one query."""
+    stored = ProblemBook.objects.filter(hub=current_hub_id()).values_list("totals", flat=True).first()
+    counts = dict(stored or count_in_all())
+    in_all, report, waiting = (counts.pop(name) for name in ("in_all", "report", "waiting_runs"))
+    return PlacementTotals(in_all, {state: counts[state] for state in PlacementFilterState}, report, waiting)
 
 
-_COUNTED = [one for one in PlacementFilterState if one is not PlacementFilterState.HEALTHY]
-
-
-_NO_PLACEMENTS = (0, None, 0, 0, 0, 0, 1, *(0 for _ in _COUNTED))
-"""The row without placements: decisions of deleted ones may differ."""
-
-
-def _counts() -> QuerySet[Any, Any]:
-    placements = Placement.objects.order_by().annotate(one=Value(1)).values("one")
-    counted = {state.value: Count("pk", filter=_STATES[state](ANY_TIME)) for state in _COUNTED}
-    of_placements = placements.annotate(in_all=Count("pk"), report=Max("resilience__report"), **counted)
-    others = (
-        *waiting_runs(),
-        approvals_waiting(),
-        StagedRun.objects.filter(Q(ended_at=None) | Q(status=RunStatus.FAILED)),
-        reachable_records().filter(fault__gt=""),
+def count_in_all() -> dict[str, Any]:
+    """Count the placements, to be stored: many conditions and subqueries are too slow for each page."""
+    counts = Placement.objects.aggregate(
+        in_all=Count("pk"),
+        report=Max("resilience__report"),
+        **{state.value: Count("pk", filter=condition) for state, condition in _states().items()},
     )
-    return of_placements.values_list("in_all", "report", *map(number_of, others), *counted)
-
-
-_COUNTS = PreparedQuery(_counts)
+    return {**counts, "waiting_runs": sum(runs.count() for runs in waiting_runs())}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

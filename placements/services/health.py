@@ -1,16 +1,14 @@
 """The status of placements, from their bindings and the clusters as they are now."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import reduce
-from itertools import chain, count, islice
 from operator import or_
 from types import SimpleNamespace
 from typing import Any
 
-from django.db import connection
 from django.db.models import (
     Case,
     CharField,
@@ -29,21 +27,23 @@ from django.db.models import (
 )
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, RowNumber
-from django.db.models.lookups import Exact
 
 from clusters.drivers.registry import DRIVERS
 from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
+from fleetui.bulk import batched
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, number_of, prepared_columns
+from fleetui.polling import number_of
 from placements.engine.balance import ExceededLimit
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.engine.status import (
     GATES,
+    TROUBLED,
+    WAITS_FOR_APPROVAL,
     ClusterFacts,
     ClusterStatus,
     HealthCounts,
@@ -55,11 +55,8 @@ from placements.engine.status import (
     placement_health,
 )
 from placements.manifests.binding import BindingState
-from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import StrategyType
 from placements.models import (
-    AWAITS_DECISION,
-    UNFULFILLED,
     Binding,
     Decision,
     Placement,
@@ -70,36 +67,46 @@ from placements.models import (
 )
 
 _TRUE = "True"
-_IS_SUSPENDED = Q(paused_since__isnull=False) | Q(is_stopped=True)
-_NEEDS_SYNC = Q(rollout_observed__lt=F("rollout_generation"))
 _IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
 _LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
 _IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
 _IS_LEAVING = Q(verdict=EligibilityKind.LEAVING)
 
 
-def _is_ready(now: datetime) -> Q:
-    is_eligible = Q(verdict="", unanswered_since=None)
-    return _IS_MONITORED & is_eligible & ~not_observed(now=now) & ~unhealthy(now=now)
-
-
 def ready_clusters(*, now: datetime) -> QuerySet[MemberCluster]:
-    return MemberCluster.objects.filter(_is_ready(now))
+    is_eligible = Q(verdict="", unanswered_since=None)
+    rows = MemberCluster.objects.filter(_IS_MONITORED & is_eligible)
+    return rows.filter(~not_observed(now=now) & ~unhealthy(now=now))
 
 
 def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
     return healths_of([placement], now=now)[placement.pk]
 
 
-def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
-    """Return the status of each of these placements by name; two queries."""
-    rows = list(with_rollouts(Placement.objects.filter(full_name__in=names)))
-    healths = healths_of(rows, now=now) if rows else {}
-    return {one.full_name: healths[one.pk] for one in rows}
+def stored_healths(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
+    """Return the status of each placement as it was stored last; a new one has none, and is read."""
+    new = [placement for placement in placements if placement.health is None]
+    healths = healths_of(new, now=now) if new else {}
+    for placement in placements:
+        if placement.health is not None:
+            healths[placement.pk] = PlacementHealth.read(placement.health)
+    return healths
+
+
+def all_healths(*, now: datetime) -> Iterator[tuple[Any, PlacementHealth]]:
+    """Yield each placement of the hub in scope, without its document, with the status that it has now."""
+    placements = with_rollouts(Placement.objects.defer(*_LARGE)).order_by("full_name")
+    for part in batched(placements):
+        healths = healths_of(part, now=now)
+        for placement in part:
+            yield placement, healths[placement.pk]
+
+
+_LARGE = ("document", "label_keys_read", "property_names_read", "conditions", "hub_conditions")
 
 
 def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
-    """Return the status of each of these placements; one query for those loaded `with_rollouts`, else two."""
+    """Return the status that placements have now; one query for those loaded `with_rollouts`, else two."""
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for group in _groups(placements, now=now):
         groups[group["placement_id"]].append(group)
@@ -153,8 +160,6 @@ NAMED_UP_TO = 30
 
 
 _ALIKE = ("placement_id", "state", "phase", "started_status", "available_status", "failure")
-_FIRST_KEY = 2_000_100_000
-_NOW = ANY_TIME - timedelta(1)
 
 
 def _groups(
@@ -163,61 +168,43 @@ def _groups(
     """Return the bindings of placements, those with the same values counted, also of these columns.
 
     A cluster without a member is unreachable; `domain` is the value of the label `key`; `seen` is when the
-    first of those that are not observed was observed last.
+    first of those that are not observed was observed last. The query counts all, and those on clusters that
+    are not ready again: most are ready, and none of these is looked up.
     """
-    late = _by_lateness(placements, now=now)
-    adapted = connection.ops.adapt_datetimefield_value
-    values: dict[Any, Any] = dict(zip(count(_FIRST_KEY), chain.from_iterable(late.values()), strict=False))
-    values |= {adapted(ANY_TIME + timedelta(number)): adapted(since) for number, since in enumerate(late)}
-    values[adapted(_NOW)] = adapted(now)
-    rows = _GROUPS.rows({**values, PARAMETER: key}, columns, *map(len, late.values())) if late else ()
+    alike = (*_ALIKE, *columns)
+    rows = Binding.objects.filter(placement__in=[placement.pk for placement in placements])
+    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
+    if "domain" in columns:
+        rows = rows.annotate(domain=Subquery(members.values(value=label_of(key))[:1]))
+    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
+    elsewhere = rows.exclude(cluster_name__in=ready_clusters(now=now).values("name"))
+    elsewhere = elsewhere.annotate(
+        member=_condition_of_member(now), seen_at=Subquery(members.values("heartbeat_at")[:1])
+    )
+    is_late = _is_late(placements, now=now)
+    never = Value(None, output_field=DateTimeField())
+    both = [
+        each.order_by()
+        .values(*alike, "member")
+        .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
+        for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
+    ]
+    rows_of_both = both[0].union(both[1], all=True).values_list(*alike, "member", "count", "late", "seen")
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     seen_at: dict[tuple[Any, ...], datetime] = {}
-    for *alike, member, in_all, number, text in rows:
+    for *values, member, in_all, number, seen in rows_of_both if placements else ():
         if member == MemberCondition.NOT_OBSERVED:
-            seen = text
-            if isinstance(text, str):  # as SQLite has it, in UTC
-                seen = datetime.fromisoformat(text).replace(tzinfo=UTC)
-            seen_at.update(dict.fromkeys([(*alike, member, True), (*alike, member, False)], seen))
-        for is_late, several in ((True, number), (False, in_all - number)):
-            counts[*alike, member, is_late] += several
+            seen_at.update(dict.fromkeys([(*values, member, True), (*values, member, False)], seen))
+        for has_passed, several in ((True, number), (False, in_all - number)):
+            counts[*values, member, has_passed] += several
             if member != MemberCondition.READY:
-                counts[*alike, MemberCondition.READY, is_late] -= several
-    names = (*_ALIKE, *columns, "member", "is_late", "count", "seen")
+                counts[*values, MemberCondition.READY, has_passed] -= several
+    names = (*alike, "member", "is_late", "count", "seen")
     return [
         dict(zip(names, (*one, several, seen_at.get(one)), strict=True))
         for one, several in counts.items()
         if several
     ]
-
-
-def _write_groups(columns: tuple[str, ...], *lengths: int) -> QuerySet[Any, Any]:
-    """Return the query of the groups, with as many placements late since one time as each length.
-
-    It counts all, and those on clusters that are not ready again: most are ready, and none of these is
-    looked up.
-    """
-    keys, alike = count(_FIRST_KEY), (*_ALIKE, *columns)
-    late = {ANY_TIME + timedelta(number): list(islice(keys, length)) for number, length in enumerate(lengths)}
-    labels = MemberCluster.objects.filter(name=OuterRef("cluster_name")).values(value=label_of(PARAMETER))
-    domain = {"domain": Subquery(labels[:1])} if "domain" in columns else {}
-    rows = Binding.objects.filter(placement__in=chain.from_iterable(late.values())).annotate(**domain)
-    everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
-    members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    elsewhere = rows.exclude(cluster_name__in=_members(_is_ready(_NOW))).annotate(
-        member=_condition_of_member(_NOW), seen_at=Subquery(members.values("heartbeat_at")[:1])
-    )
-    never = Value(None, output_field=DateTimeField())
-    both = [
-        each.order_by()
-        .values(*alike, "member")
-        .annotate(count=Count("*"), late=Count("phase", filter=_is_late(late)), seen=seen)
-        for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
-    ]
-    return both[0].union(both[1], all=True).values_list(*alike, "member", "count", "late", "seen")
-
-
-_GROUPS = PreparedQuery(_write_groups)
 
 
 def _condition_of_member(now: datetime) -> Coalesce:
@@ -235,20 +222,15 @@ def _condition_of_member(now: datetime) -> Coalesce:
     return Coalesce(condition, Value(MemberCondition.UNREACHABLE), output_field=CharField())
 
 
-def _by_lateness(placements: Collection[Placement], *, now: datetime) -> dict[datetime, list[int]]:
-    """Return the keys of placements by the time since which their clusters have to be available.
+def _is_late(placements: Collection[Placement], *, now: datetime) -> Q:
+    """Return the condition of bindings of these placements that are not available for longer than allowed.
 
     The time is a value for each period: SQLite computes with times in Python.
     """
-    ids: dict[datetime, list[int]] = defaultdict(list)
-    for one in placements:
-        ids[now - one.unavailable_period].append(one.pk)
-    return ids
-
-
-def _is_late(ids: Mapping[datetime, Collection[int]]) -> Q:
-    """Return the condition of bindings of placements, by that time, that are not available for longer."""
-    late = [Q(phase_changed_at__lt=since, placement__in=several) for since, several in ids.items()]
+    ids: dict[timedelta, list[int]] = defaultdict(list)
+    for placement in placements:
+        ids[placement.unavailable_period].append(placement.pk)
+    late = [Q(phase_changed_at__lt=now - period, placement__in=several) for period, several in ids.items()]
     return Q(phase=Phase.APPLIED) & reduce(or_, late, Q(pk__in=()))
 
 
@@ -256,7 +238,7 @@ def _observed(
     rows: QuerySet[Binding], placements: Collection[Placement], *, now: datetime
 ) -> QuerySet[Any, Any]:
     """Return bindings of these placements with what the status of their clusters follows from."""
-    is_late = Case(When(_is_late(_by_lateness(placements, now=now)), then=True), default=False)
+    is_late = Case(When(_is_late(placements, now=now), then=True), default=False)
     return rows.annotate(member=_condition_of_member(now), is_late=is_late)
 
 
@@ -324,7 +306,7 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     is_waiting = Q(phase=Phase.APPLIED)
     if placement.is_rolling:  # what was applied a moment ago becomes available in time
         is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
-    is_ready = Q(cluster_name__in=_members(_is_ready(now)))
+    is_ready = Q(cluster_name__in=ready_clusters(now=now).values("name"))
     has_failed = (
         Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(failure=FailureKind.DIFFERS) | is_waiting
     )
@@ -375,51 +357,28 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     return sorted(problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count))
 
 
-@prepared_columns
-def with_rollouts() -> dict[str, Any]:
+def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:
     """Return placements with what their status needs of their rollouts."""
-    waiting = _at_gate().order_by("-pk")
-    return {
-        "is_rolling": _is_rolling("pk"),
-        "is_stalled": _is_stalled(),
-        "awaits_run": _awaits_run(),
-        "applied_older": Case(
+    rolling = Rollout.objects.filter(placement=OuterRef("pk"), state=Rollout.State.RUNNING)
+    staged = StagedRun.objects.filter(placement=OuterRef("pk"), ended_at=None, started_at__isnull=False)
+    is_idle = Q(status__in=(RunStatus.WAITING, RunStatus.STOPPED))
+    waiting = staged.filter(is_idle, sync_result__waits__0__reason__in=[*GATES]).order_by("-pk")
+    exceeded = StalenessCheck.objects.filter(
+        placement=OuterRef("pk"), decisions_made=OuterRef("decisions_made")
+    )
+    return placements.annotate(
+        is_rolling=Q(Exists(rolling)) | Q(Exists(staged)),
+        is_stalled=Q(Exists(rolling.filter(verdict=RunPhase.HALTED)))
+        | Q(Exists(staged.filter(status=RunStatus.STUCK))),
+        awaits_run=_awaits_run(),
+        applied_older=Case(
             When(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB, then=number_of(_applied_older())),
             default=0,
         ),
-        "exceeded": Subquery(_exceeded("pk").values("exceeded")[:1]),
-        "gate": Subquery(waiting.values(gate=KT("sync_result__waits__0__reason"))[:1]),
-        "gate_stage": Subquery(waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]),
-    }
-
-
-def _exceeded(placement: str) -> QuerySet[StalenessCheck]:
-    """Return the check of the current decision of a placement, if hard limits are exceeded by it."""
-    rows = StalenessCheck.objects.filter(placement=OuterRef(placement))
-    return rows.filter(decisions_made=OuterRef("decisions_made")).exclude(exceeded=[])
-
-
-def _running(placement: str) -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
-    rolling = Rollout.objects.filter(placement=OuterRef(placement), state=Rollout.State.RUNNING)
-    staged = StagedRun.objects.filter(placement=OuterRef(placement), ended_at=None, started_at__isnull=False)
-    return rolling, staged
-
-
-def _at_gate() -> QuerySet[StagedRun]:
-    """Return the runs of a placement that wait for an approval or a timer, or are stopped."""
-    is_idle = Q(status__in=(RunStatus.WAITING, RunStatus.STOPPED))
-    return _running("pk")[1].filter(is_idle, sync_result__waits__0__reason__in=[*GATES])
-
-
-def _is_rolling(placement: str) -> Q:
-    rolling, staged = _running(placement)
-    return Q(Exists(rolling)) | Q(Exists(staged))
-
-
-def _is_stalled() -> Q:
-    rolling, staged = _running("pk")
-    is_halted = Exists(rolling.filter(verdict=RunPhase.HALTED))
-    return Q(is_halted) | Q(Exists(staged.filter(status=RunStatus.STUCK)))
+        exceeded=Subquery(exceeded.values("exceeded")[:1]),
+        gate=Subquery(waiting.values(gate=KT("sync_result__waits__0__reason"))[:1]),
+        gate_stage=Subquery(waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]),
+    )
 
 
 def _awaits_run() -> Q:
@@ -441,70 +400,14 @@ def _applied_older() -> QuerySet[Binding]:
         is_newest & ~Exists(runs)
     )
     rows = Binding.objects.filter(placement=OuterRef("pk"), phase__in=(Phase.APPLIED, Phase.AVAILABLE))
-    return rows.exclude(_is_deselected()).exclude(failure=FailureKind.DIFFERS).exclude(is_wanted)
+    leaving = MemberCluster.objects.filter(_IS_LEAVING).values("name")
+    rows = rows.exclude(Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=leaving))
+    return rows.exclude(failure=FailureKind.DIFFERS).exclude(is_wanted)
 
 
-def is_pending() -> Q:
-    """Return the condition of placements that are not decided as they are now; a live hub says of which."""
-    undecided = Q(is_fulfilled=None, deleting_since=None) & ~Q(hub=LOCAL_HUB)
-    return Q(observed_generation__lt=F("generation")) | undecided
-
-
-def is_degraded(*, now: datetime) -> Q:
-    """Return the condition of placements whose status is failed, degraded or unknown (`placement_health`)."""
-    bindings = Binding.objects.exclude(_is_deselected())
-    not_monitored = bindings.filter(cluster_name__in=_members(~_IS_MONITORED))
-    others = bindings.exclude(cluster_name__in=_members(~_IS_MONITORED))
-    is_unready = ~Q(cluster_name__in=_members(_is_ready(now) | ~_IS_MONITORED))  # also without a member
-    is_applied = Q(phase=Phase.APPLIED) & ~Q(available_status=_TRUE)
-    is_late = Q(phase_changed_at__lt=Value(now) - F("placement__unavailable_period"))
-    differs = Q(phase__in=(Phase.APPLIED, Phase.AVAILABLE), failure=FailureKind.DIFFERS)
-    is_failing = Q(phase=Phase.FAILED) | differs | (is_applied & (is_late | ~_is_rolling("placement")))
-    not_removed = Binding.objects.filter(phase=Phase.REMOVE_FAILED)
-    has_others = Q(Exists(_members(~_IS_MONITORED)))  # none in most fleets: no look at their bindings
-    is_partly_monitored = has_others & _among(not_monitored) & _among(others)
-    is_applied_nowhere = has_others & _among(not_monitored) & ~_among(others)
-    is_scaled_to_zero = Q(placement_type=PlacementType.PICK_N, number_of_clusters=0)
-    is_empty = Q(Exact(Coalesce("number_of_clusters", "named_count", Value(0)), 0)) & ~_among(bindings)
-    is_empty &= ~is_scaled_to_zero
-    return _among(not_removed) | Q(deleting_since=None) & (
-        ~Q(selection_faults=[])
-        | Q(selected_count=0, pinned_snapshot=None)
-        | UNFULFILLED
-        | Q(is_fulfilled=True) & ~AWAITS_DECISION & is_empty
-        | _among(bindings.filter(is_unready | (is_failing & ~Q(cluster_name__in=_members(~_IS_MONITORED)))))
-        | is_partly_monitored
-        | Q(Exists(_exceeded("pk"))) & ~AWAITS_DECISION & ~is_applied_nowhere & _among(bindings)
-        | _is_stalled() & ~(is_applied_nowhere & ~AWAITS_DECISION) & ~_IS_SUSPENDED & ~_NEEDS_SYNC
-    )
-
-
-def is_healthy(*, now: datetime) -> Q:
-    """Return the condition of placements whose status is healthy (`placement_health`)."""
-    selected = Binding.objects.exclude(_is_deselected())
-    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, available_status=_TRUE)
-    is_started = Q(started_status__in=("", _TRUE))
-    is_not_monitored = Q(cluster_name__in=_members(~_IS_MONITORED))
-    outstanding = selected.filter(is_not_monitored | ~is_available | ~is_started)
-    removed = Q(state=BindingState.UNSCHEDULED, phase__in=EMPTY)
-    removing = Binding.objects.filter(_is_deselected()).exclude(removed)
-    is_settled = Q(deleting_since=None, is_fulfilled=True, observed_generation__gte=F("generation"))
-    is_starting = _NEEDS_SYNC & ~_IS_SUSPENDED & ~Q(strategy_type=StrategyType.EXTERNAL)
-    is_complete = ~_among(outstanding) & ~_among(removing) & ~(_awaits_run() & ~_is_rolling("pk"))
-    return is_settled & ~is_starting & ~is_degraded(now=now) & is_complete & ~Q(Exists(_at_gate()))
-
-
-def _is_deselected() -> Q:
-    return Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=_members(_IS_LEAVING))
-
-
-def _members(*conditions: Q, **lookups: str) -> QuerySet[Any, Any]:
-    return MemberCluster.objects.filter(*conditions, **lookups).values("name")
-
-
-def _among(bindings: QuerySet[Binding]) -> Q:
-    # PostgreSQL evaluates this once, but an `Exists` for each placement: 0.03 and 4 s at 5,000 clusters.
-    return Q(pk__in=bindings.values("placement"))
+IS_DEGRADED = Q(health_level__in=TROUBLED) & ~Q(health__word=WAITS_FOR_APPROVAL)
+"""The condition of placements whose stored status `is_degraded`."""
+IS_HEALTHY = Q(health_level=HealthLevel.HEALTHY)
 
 
 def _wanted(placements: Collection[Placement]) -> dict[int, int | None]:

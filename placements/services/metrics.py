@@ -33,7 +33,8 @@ from placements.models import (
     Rollout,
     StagedRun,
 )
-from placements.services.health import is_degraded
+from placements.services.health import IS_DEGRADED
+from placements.services.problems.book import bring_up_to_date
 from placements.services.workqueue import IS_DUE, channels_with_failures
 
 LOCAL = "local"
@@ -117,6 +118,7 @@ class FleetCollector(Collector):
         return max(0.0, (self._now - moment).total_seconds()) if moment else 0.0
 
     def _count_hub(self, hub: str, families: dict[str, GaugeMetricFamily]) -> None:
+        bring_up_to_date(now=self._now)
         verdicts = MemberCluster.objects.values_list("verdict", "driver")
         for verdict, driver, count in _with_counts(verdicts):
             families["clusters"].add_metric([hub, verdict or "eligible", driver or "none"], count)
@@ -127,7 +129,7 @@ class FleetCollector(Collector):
         families["clusters_unhealthy"].add_metric([hub], ill)
         rows = Placement.objects.aggregate(
             all=Count("pk"),
-            degraded=Count("pk", filter=is_degraded(now=self._now)),
+            degraded=Count("pk", filter=IS_DEGRADED),
             unfulfilled=Count("pk", filter=UNFULFILLED),
             paused=Count("pk", filter=Q(paused_since__isnull=False)),
             deleting=Count("pk", filter=Q(deleting_since__isnull=False)),

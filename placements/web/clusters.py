@@ -52,7 +52,8 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
-from placements.services.health import healths_named, statuses_on
+from placements.services.health import statuses_on
+from placements.services.problems.book import statuses_named
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
@@ -327,7 +328,7 @@ def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict
         return {"manifest": dump_yaml(manifest_of(cluster))}
     now = datetime.now(UTC)
     here = statuses_on(bindings_on(cluster.name), most=BINDINGS_SHOWN, now=now)
-    healths = healths_named([one.placement.full_name for one, _ in here], now=now)
+    healths = statuses_named([one.placement.full_name for one, _ in here], now=now)
     ill = [one for one, status in here if status.level != HealthLevel.HEALTHY]
     words = waiting_words(ill)
     messages = {one.pk: one.message or words.get(one.pk, "") for one in ill}

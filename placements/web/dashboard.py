@@ -26,7 +26,7 @@ from placements.services.dashboard.queries import PlacementHeadroom, least_headr
 from placements.services.dashboard.trend import FleetTrend, fleet_trend
 from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
-from placements.services.problems.book import compare_old
+from placements.services.problems.book import bring_up_to_date
 from placements.templatetags.fleet import address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
@@ -165,7 +165,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     is_table = "table" in request.GET
     if not is_table and (same := not_modified(request, version, queries.pulse)):
         return same
-    if compare_old([current_hub_id()], now=datetime.now(UTC)):
+    if bring_up_to_date(now=datetime.now(UTC)):
         version = queries.pulse()  # it changes with the problems
     if wants_fragment(request) and not is_table:
         if queries.is_untouched():

@@ -75,6 +75,7 @@ from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale
 from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
+from placements.services.problems.book import bring_up_to_date
 from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.results import PLACEMENT
@@ -132,10 +133,11 @@ _ORDERS = {
 
 @dataclass(frozen=True, slots=True)
 class PlacementListRow:
-    """One line of the list: the status of a placement, and its last decision."""
+    """One line of the list: the status of a placement, its last decision, and its latest staged run."""
 
     placement: Placement
     health: PlacementHealth
+    staged: Any
     limits: HeadroomRow
     decision: Decision | None
     actions: Mapping[str, str]
@@ -167,10 +169,11 @@ class PlacementListRow:
     def band(self) -> list[badges.Segment]:
         """Return the bar of the wanted clusters by their state; what is missing is empty."""
         health, counts = self.health, self.health.counts
-        placement: Any = self.placement  # loaded `with_rollouts`
-        is_waiting = placement.is_staged and (not placement.is_rolling or placement.gate in GATES)
+        run = self.staged
+        is_rolling = run is not None and run.ended_at is None and run.gate not in GATES
+        is_waiting = self.placement.is_staged and not is_rolling
         is_suspended = health.level is HealthLevel.SUSPENDED or health.condition == "No resources selected"
-        is_suspended = is_suspended or is_waiting or placement.paused_since is not None
+        is_suspended = is_suspended or is_waiting or self.placement.paused_since is not None
         away = counts.unreachable + counts.not_monitored
         rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
         parts = (
@@ -201,7 +204,14 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
     latest = latest_decisions(placements)
     actions = {one: words for one, words in _ACTIONS.items() if offered(address(f"web:placement-{one}", "-"))}
     return [
-        PlacementListRow(one.placement, one.health, headroom_row(one), latest.get(one.placement.pk), actions)
+        PlacementListRow(
+            one.placement,
+            one.health,
+            one.staged,
+            headroom_row(one),
+            latest.get(one.placement.pk),
+            actions,
+        )
         for one in headroom_of(placements)
     ]
 
@@ -213,6 +223,8 @@ def placements(request: HttpRequest) -> HttpResponse:
     version, poll = pulse(), request.GET.copy()
     if same := not_modified(request, version, pulse):
         return same
+    if bring_up_to_date(now=datetime.now(UTC)):
+        version = pulse()  # it changes with the statuses
     poll["v"] = version
     text = read_typed(request, _FILTERS)
     placement_type = word_from(request, "type", PlacementType)
@@ -228,7 +240,7 @@ def placements(request: HttpRequest) -> HttpResponse:
     namespaces = namespaces_of_placements()
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     related = ("staleness_check", "resilience__report", "doctor_check")
-    listed = with_rollouts(with_fleet_version(rows.select_related(*related)))
+    listed = with_fleet_version(rows.select_related(*related))
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all()
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
@@ -254,7 +266,7 @@ def _list_bar(
     namespaces: list[str],
     levels: Iterable[str],
 ) -> FilterBar:
-    states = [(PlacementFilterState.HEALTHY, None), *counts.by_state.items()]
+    states = counts.by_state.items()
     present = [(one, state_words(one), n) for one, n in states if n != 0 or one == wanted.state]
     survived = sorted({*levels, wanted.survives} - {""})
     facets = [

@@ -11,10 +11,10 @@ from django.test import Client
 
 from clusters.models import Hub, HubStream
 from placements.models import Binding, HubDecision, Placement, Rollout
-from placements.services.health import health_of, is_degraded, is_healthy
+from placements.services.health import IS_DEGRADED, IS_HEALTHY, health_of
 from placements.services.hubs.judgements import judge_due
 from placements.services.hubs.queries import disagreements
-from placements.services.problems.book import compare_all
+from placements.services.problems.book import compare, compare_all
 from placements.services.problems.inbox import inbox
 from tests.documents import SHARED
 from tests.hubs.hub_documents import member
@@ -55,9 +55,10 @@ def status_of(name: str) -> tuple[str, str, Any]:
     """Return word, reason and counts of a placement; the filters of lists say the same as its page."""
     placement = placement_named(name)
     health = health_of(placement, now=NOW)
+    compare(now=NOW)
     rows = Placement.objects.filter(pk=placement.pk)
-    assert rows.filter(is_healthy(now=NOW)).exists() == (health.level == "healthy")
-    assert rows.filter(is_degraded(now=NOW)).exists() == (health.level in ("failed", "attention", "unknown"))
+    assert rows.filter(IS_HEALTHY).exists() == (health.level == "healthy")
+    assert rows.filter(IS_DEGRADED).exists() == (health.level in ("failed", "attention", "unknown"))
     return health.word, health.message, health.counts
 
 

@@ -21,6 +21,7 @@ from placements.services.dashboard.queries import pulse
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
 from placements.services.metrics import metrics_registry
 from placements.services.notifications.evaluation import evaluate
+from placements.services.problems.book import compare_all
 from placements.services.rollouts.queries import placement_pulse
 from placements.services.rollouts.worker import run_cluster_calls
 from tests.rows import NOW, pick_n_spec, simulated
@@ -131,6 +132,7 @@ def test_lists_filters_and_counts_have_the_same_answer() -> None:
     counts = counts_by_state()
     assert counts[ClusterFilterState.NOT_OBSERVED] == 1
     assert counts[ClusterFilterState.READY] == 2
+    compare_all(now=datetime.now(UTC))
     for state, expected in ((PlacementFilterState.HEALTHY, 0), (PlacementFilterState.DEGRADED, 1)):
         assert placements_matching(PlacementFilter(state=state)).count() == expected
 

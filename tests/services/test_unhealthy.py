@@ -30,6 +30,7 @@ from placements.services.dashboard import causes
 from placements.services.dashboard.queries import counts, pulse
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
 from placements.services.metrics import metrics_registry
+from placements.services.problems.book import compare_all
 from placements.services.rollouts.queries import placement_pulse
 from placements.web.badges import STATE_BADGES, Badge, cluster_badge
 from tests.problems import found
@@ -90,6 +91,7 @@ def test_lists_filters_and_counts_have_the_same_answer() -> None:
     }.items():
         assert names(state) == expected
         assert counts_by_state()[state] == len(expected)
+    compare_all(now=datetime.now(UTC))
     for placement_state, number in ((PlacementFilterState.HEALTHY, 0), (PlacementFilterState.DEGRADED, 1)):
         assert placements_matching(PlacementFilter(state=placement_state)).count() == number
 

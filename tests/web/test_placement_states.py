@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
@@ -9,6 +10,7 @@ from django.test import Client
 from clusters.operations.edit import set_labels
 from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
+from placements.services.problems.book import compare_all
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
@@ -112,6 +114,7 @@ def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text
     status = viewer.get("/api/v1/placements/web").json()["status"]["health"]
     world.begin("two")
     world.run(until=lambda: world.status("two") == "succeeded")
+    compare_all(now=datetime.now(UTC))
 
     assert "Pending (needs a staged run)" in listed
     assert "needs a staged run" in overview

@@ -29,7 +29,7 @@ from placements.models import (
 )
 from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
 from placements.services.fleet.queries import Skew, skews_of
-from placements.services.health import healths_of, with_rollouts
+from placements.services.health import stored_healths
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.queries import with_failed
 from placements.services.rollouts.under_way import runs_under_way
@@ -170,16 +170,16 @@ def least_headroom() -> list[PlacementHeadroom]:
     """Return the placements with most missing clusters first, then those nearest to a limit."""
     missing = F("number_of_clusters") - F("placed_count")
     is_short = Case(When(UNFULFILLED, then=0), default=1)
-    rows = with_rollouts(Placement.objects.select_related("staleness_check")).annotate(is_short=is_short)
+    rows = Placement.objects.select_related("staleness_check").annotate(is_short=is_short)
     headroom = F("staleness_check__headroom").asc(nulls_last=True)
     rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")
     return headroom_of(list(rows[:_MOST_ROWS]))
 
 
 def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
-    """Return status, skews and rollouts of placements, loaded `with_rollouts` and with `staleness_check`.
+    """Return the stored status, skews and rollouts of placements, loaded with `staleness_check`.
 
-    Two queries; a third one for placements with staged update runs.
+    A query; a second one for placements with staged update runs.
     """
     staged: dict[int | None, StagedRun] = {}
     staged_ids = [one.pk for one in placements if one.is_staged]
@@ -196,7 +196,7 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         for run in (runs.get(one.pk), staged.get(one.pk)):
             if run:
                 run.placement = one
-    healths = healths_of(placements, now=datetime.now(UTC))
+    healths = stored_healths(placements, now=datetime.now(UTC))
     return [
         PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))
         for one in placements

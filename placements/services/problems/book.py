@@ -1,51 +1,91 @@
-"""The table of problems: brought up to date by the sweep, and by a reader that finds it too old."""
+"""Stored problems and statuses: brought up to date by the sweep, and by a reader that finds them too old."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
-from django.db import OperationalError, transaction
-from django.db.models import F
+from django.db import OperationalError, connection, transaction
+from django.db.models import Exists, F, QuerySet
 from django.urls import get_script_prefix
 
 from clusters.hubs.queries import live_hubs
 from clusters.models import MemberCluster
+from fleetui.bulk import batched
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, current_hub_id, in_hub
 from placements.engine.problems import ProblemFacts, with_causes
-from placements.models import Problem, ProblemBook, ProblemKind
+from placements.engine.status import PlacementHealth
+from placements.models import Placement, Problem, ProblemBook, ProblemKind
+from placements.services.filters import count_in_all
+from placements.services.health import all_healths, stored_healths
+from placements.services.problems.of_placements import of_placements
 from placements.services.problems.parts import MOST
 from placements.services.problems.sources import SOURCES
 
 SWEPT_AFTER = timedelta(seconds=15)
 OLDEST = timedelta(seconds=30)
 """A reader compares what was not compared for longer: without beat nothing else does."""
-_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 _COLUMNS = ("level", "message", "path", "reason", "placement", "causes", "labels")
 
 
 def find_problems(*, now: datetime) -> list[ProblemFacts]:
     """Return what is wrong with the hub in scope as its rows are now."""
+    return _problems_of(list(all_healths(now=now)), now=now)
+
+
+def _problems_of(healths: Sequence[tuple[Any, PlacementHealth]], *, now: datetime) -> list[ProblemFacts]:
     found = [problem for source in SOURCES for problem in source(now)]
-    return with_causes(found)
+    return with_causes([*found, *of_placements(healths, now=now)])
 
 
 def open_problems(*, now: datetime) -> list[ProblemFacts]:
     """Return what is wrong with the hub in scope: the rows, which are compared with the facts if too old."""
-    if not ProblemBook.objects.filter(hub=current_hub_id(), compared_at__gt=now - OLDEST).exists():
+    if not _is_current(now=now):
         return compare(now=now)
     rows = Problem.objects.filter(hub=current_hub_id(), ended_at=None).order_by("pk")
     return [row.facts for row in rows]
 
 
-def compare(*, now: datetime) -> list[ProblemFacts]:
-    """Compare the problems of the hub in scope with its facts, save what has changed, and return them.
+def bring_up_to_date(*, now: datetime) -> bool:
+    """Compare the hub in scope for a reader of its problems or statuses if needed; return whether it was."""
+    is_current = _is_current(now=now)
+    if not is_current:
+        compare(now=now)
+    return not is_current
 
-    Safe to run twice at once: an open problem has a key that exists once. Where the database takes no writes
-    now, the caller has them nevertheless.
+
+def statuses_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
+    """Return the status of each of these placements by name; two queries."""
+    bring_up_to_date(now=now)
+    placements = list(Placement.objects.filter(full_name__in=names).only("full_name", "health"))
+    healths = stored_healths(placements, now=now)
+    return {placement.full_name: healths[placement.pk] for placement in placements}
+
+
+def _is_current(*, now: datetime) -> bool:
+    """Return whether a reader sees each change of a user, every placement has a status, and all is young."""
+    books = _current_books(oldest=now - OLDEST).filter(hub=current_hub_id())
+    return books.exclude(Exists(Placement.objects.filter(health_level=""))).exists()
+
+
+def _current_books(*, oldest: datetime) -> QuerySet[ProblemBook]:
+    return ProblemBook.objects.filter(compared_at__gt=oldest, requested_version__lte=F("observed_version"))
+
+
+def compare(*, now: datetime) -> list[ProblemFacts]:
+    """Compare problems and statuses of the hub in scope with its facts, save what has changed.
+
+    Return the problems. Safe to run twice at once: an open problem has a key that exists once, and what is
+    marked meanwhile is compared again. Where the database takes no writes now, the caller has the problems
+    nevertheless.
     """
-    found = find_problems(now=now)
-    with suppress(OperationalError):
-        _save(current_hub_id(), found, now=now)
+    hub = current_hub_id()
+    book = ProblemBook.objects.filter(hub=hub).first()
+    healths = list(all_healths(now=now))
+    found = _problems_of(healths, now=now)
+    with suppress(OperationalError), transaction.atomic():
+        has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
+        _save_book(hub, book, has_changed=has_changed, now=now)
     return found
 
 
@@ -57,28 +97,54 @@ def compare_all(*, now: datetime) -> None:
 
 def compare_due(*, now: datetime) -> None:
     """Compare the hubs in which something may have changed, and those not compared for 15 seconds."""
-    compare_old((LOCAL_HUB, *live_hubs().values_list("pk", flat=True)), now=now, oldest=SWEPT_AFTER)
+    books = _current_books(oldest=now - SWEPT_AFTER).filter(version__lte=F("observed_version"))
+    _compare_others((LOCAL_HUB, *live_hubs().values_list("pk", flat=True)), books, now=now)
 
 
-def outdate(hub: int) -> None:
-    """Have the next reader, or the sweep, compare the problems of a hub: something has changed.
+def outdate(hub: int, *, by_request: bool = True) -> None:
+    """Have the problems and statuses of a hub compared: something has changed.
 
-    A lost hint costs the time until the sweep.
+    The sweep does, and after a request of a user the next reader. A lost mark costs the time until the sweep.
     """
-    ProblemBook.objects.filter(hub=hub).update(compared_at=_LONG_AGO)
+    next_version = F("version") + 1
+    values = {"version": next_version, **({"requested_version": next_version} if by_request else {})}
+    ProblemBook.objects.filter(hub=hub).update(**values)
 
 
-def compare_old(hubs: Iterable[int], *, now: datetime, oldest: timedelta = OLDEST) -> bool:
-    """Compare those of these hubs that were not compared for too long; return whether there are any."""
-    current = ProblemBook.objects.filter(compared_at__gt=now - oldest).values_list("pk", flat=True)
-    old = set(hubs).difference(current)
-    for hub in old:
+def compare_old(hubs: Iterable[int], *, now: datetime) -> None:
+    """Compare those of these hubs of which a reader would miss something."""
+    _compare_others(hubs, _current_books(oldest=now - OLDEST), now=now)
+
+
+def _compare_others(hubs: Iterable[int], current: QuerySet[ProblemBook], *, now: datetime) -> None:
+    for hub in set(hubs).difference(current.values_list("pk", flat=True)):
         with in_hub(hub):
             compare(now=now)
-    return bool(old)
 
 
-def _save(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> None:
+def _save_statuses(healths: Iterable[tuple[Any, PlacementHealth]]) -> bool:
+    """Save the statuses that have changed; return whether there are any.
+
+    Never wait for a row while others are locked: what a worker writes now is left to the next comparison.
+    """
+    changed = {}
+    for placement, health in healths:
+        values = health.values
+        if placement.health != values:
+            placement.health_level, placement.health = health.level.value, values
+            changed[placement.pk] = placement
+    for part in batched(changed):
+        can_skip = connection.features.has_select_for_update_skip_locked
+        rows = Placement.objects.select_for_update(skip_locked=can_skip, no_key=True).filter(pk__in=part)
+        free = rows.values_list("pk", flat=True)
+        Placement.objects.bulk_update(
+            [changed[pk] for pk in free], ["health_level", "health"], batch_size=100
+        )
+    return bool(changed)
+
+
+def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> bool:
+    """Save the problems that have changed; return whether there are any."""
     known = {row.key: row for row in Problem.objects.filter(hub=hub, ended_at=None)}
     by_key = {one.key[:400]: Problem.of(one, hub=hub, now=now) for one in found}
     capped = _capped(found)
@@ -94,16 +160,26 @@ def _save(hub: int, found: Sequence[ProblemFacts], *, now: datetime) -> None:
     failing = {one.name: one.message[:200] for one in found if one.kind == ProblemKind.CLUSTER_WORKLOADS}
     members = MemberCluster.objects.exclude(workloads_problem="")
     shown = dict(members.values_list("name", "workloads_problem"))
-    with transaction.atomic():
-        for name, _ in failing.items() ^ shown.items():
-            MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
-        Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
-        Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
-        Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
-        step = int(bool(new or changed or gone))
-        values = {"version": F("version") + step, "compared_at": now}
-        if not ProblemBook.objects.filter(hub=hub).update(**values):
-            ProblemBook.objects.bulk_create([ProblemBook(hub_id=hub, compared_at=now)], ignore_conflicts=True)
+    for name, _ in failing.items() ^ shown.items():
+        MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
+    Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
+    Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
+    Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
+    return bool(new or changed or gone)
+
+
+def _save_book(hub: int, book: ProblemBook | None, *, has_changed: bool, now: datetime) -> None:
+    """Write what was compared: what has been marked since `book` was read is still to be compared."""
+    totals = count_in_all()
+    values = {"compared_at": now, "totals": totals}
+    if book is None:
+        first = ProblemBook(hub_id=hub, **values)
+        ProblemBook.objects.bulk_create([first], ignore_conflicts=True)
+        return
+    step = int(has_changed or book.totals != totals)
+    ProblemBook.objects.filter(hub=hub).update(
+        version=F("version") + step, observed_version=book.version + step, **values
+    )
 
 
 def _capped(found: Iterable[ProblemFacts]) -> set[str]:

@@ -1,7 +1,7 @@
 """The placements whose status is failed, degraded or unknown: the status in full sentences."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,17 +11,16 @@ from django.db.models import Case, Q, When
 from fleetui.apimachinery.words import counted, names_and_more
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.engine.status import HealthLevel, PlacementHealth
+from placements.engine.status import PlacementHealth
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Placement, ProblemKind
 from placements.services.decisions.records import problems_of
 from placements.services.filters import latest_decisions
-from placements.services.health import healths_of, is_degraded, ready_clusters, with_rollouts
+from placements.services.health import ready_clusters
 from placements.services.problems.parts import MOST, labels_of, page
 from placements.services.rollout_state import WAITING
 
 NO_RESOURCES = "No resources selected: the selectors match no resources on the hub. Nothing is rolled out."
-_TROUBLED = (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
 _MOST_BINDINGS = 10_000
 _MOST_NAMES = 3
 _MOST_REASONS = 50
@@ -42,22 +41,21 @@ class _Where:
     reason: str = ""
 
 
-def of_placements(now: datetime) -> Iterator[ProblemFacts]:
-    """Yield a problem for each placement that is degraded; five queries."""
-    rows: Any = with_rollouts(Placement.objects.filter(is_degraded(now=now)))
-    placements = list(rows.order_by("full_name")[:MOST])
+def of_placements(healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime) -> Iterator[ProblemFacts]:
+    """Yield a problem for each placement that is degraded by its status; three queries."""
+    degraded = {placement: health for placement, health in healths if health.is_degraded}
+    placements = list(degraded)[:MOST]
     if not placements:
         return
-    problems = []
-    healths = healths_of(placements, now=now)
+    rows = Placement.objects.filter(pk__in=[placement.pk for placement in placements])
+    documents = dict(rows.values_list("pk", "document"))
     where = _where(placements, now=now)
-    short = [one for one in placements if one.is_unfulfilled]
-    decisions = latest_decisions(short[:_MOST_REASONS])
+    decisions = latest_decisions([one for one in placements if one.is_unfulfilled][:_MOST_REASONS])
+    problems = []
     for placement in placements:
-        health = healths[placement.pk]
-        if health.level in _TROUBLED:
-            problem = _of_placement(placement, health, where[placement.pk], decisions)
-            problems += [problem] if problem else []
+        placement.document = documents.get(placement.pk)
+        problem = _of_placement(placement, degraded[placement], where[placement.pk], decisions)
+        problems += [problem] if problem else []
     yield from problems
     yield from _of_workloads(problems, placements, where)
 

@@ -28,7 +28,6 @@ from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import Binding, Eviction, Placement, ProblemKind, Rollout, StagedRun, StalePick
 from placements.services.decisions.records import reachable_records
 from placements.services.hubs.queries import verdicts
-from placements.services.problems.of_placements import of_placements
 from placements.services.problems.parts import MOST, labels_of, page
 from placements.services.rollouts.approvals import approvals_waiting
 from placements.services.rollouts.removals import waiting_removals
@@ -461,7 +460,6 @@ def of_outdated(_now: datetime) -> Iterator[ProblemFacts]:
 SOURCES: tuple[Callable[[datetime], Iterator[ProblemFacts]], ...] = (
     of_clusters,
     of_approvals,
-    of_placements,
     of_rollouts,
     of_staged_runs,
     of_pauses,

@@ -24,8 +24,6 @@ from placements.services.health import (
     cluster_statuses,
     health_by_domain,
     health_of,
-    is_degraded,
-    is_healthy,
     statuses_on,
     with_rollouts,
 )
@@ -64,11 +62,10 @@ def health(world: World, name: str = "web") -> PlacementHealth:
     counts = whole.counts
     assert sum(getattr(counts, state) for state in STATES) == counts.scheduled, "disjoint, and complete"
     assert sum((Counter({one.status: one.count}) for one in selected), Counter()) == statuses
-    is_fine = Placement.objects.filter(is_healthy(now=world.now), name=name).exists()
-    assert is_fine == (whole.level is HealthLevel.HEALTHY)
-    needs_attention = whole.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN)
-    needs_attention &= whole.word != "Waiting for approval"  # it works as specified
-    assert Placement.objects.filter(is_degraded(now=world.now), name=name).exists() == needs_attention
+    compare_all(now=world.now)
+    stored = Placement.objects.get(name=name)
+    assert stored.health == whole.values
+    assert stored.health_level == whole.level
     return whole
 
 
