@@ -206,7 +206,7 @@ def test_what_is_wrong_in_placements_is_reported_with_few_queries(
     for number in range(30):
         decided(f"p{number}", pick_n_spec(2))
     Binding.objects.update(drifted_objects=[{"name": "x"}])
-    with django_assert_max_num_queries(13):
+    with django_assert_max_num_queries(14):
         unfulfilled = found("placement-not-fulfilled", now=NOW)
 
     assert len(unfulfilled) == 30
