@@ -13,6 +13,8 @@ from django.db import DatabaseError, connection, transaction
 from django.db.models import Model, QuerySet
 from django.db.models.expressions import Combinable, OrderBy
 
+from fleetui.changes import unnoticed
+
 BATCH_SIZE = 500
 
 Value = TypeVar("Value")
@@ -43,7 +45,8 @@ def claim_batch(due: QuerySet[Row], *order: str | OrderBy, size: int, **lease: A
 
 def _claim(due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping[str, Any]) -> list[int]:
     ids = list(ordered.values_list("pk", flat=True)[:size])
-    claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
+    with unnoticed():
+        claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
     if claimed == len(ids):
         return ids
     constants = {name: value for name, value in lease.items() if not isinstance(value, Combinable)}

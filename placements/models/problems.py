@@ -49,6 +49,7 @@ class Problem(models.Model):
     problems that it follows from; a root cause has none.
     """
 
+    is_shown = False
     hub = models.ForeignKey(Hub, models.CASCADE, related_name="+")
     key = models.CharField(max_length=400)
     kind = models.CharField(max_length=25, choices=ProblemKind.choices)
@@ -120,6 +121,7 @@ class Problem(models.Model):
 class ProblemBook(models.Model):
     """When the problems of a hub were compared with the facts last; `version` changes when they do."""
 
+    is_shown = False
     hub = models.OneToOneField(Hub, models.CASCADE, related_name="+", primary_key=True)
     version = models.PositiveBigIntegerField(default=0)
     compared_at = models.DateTimeField()

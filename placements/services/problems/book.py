@@ -65,7 +65,7 @@ def outdate(hub: int) -> None:
 
     A lost hint costs the time until the sweep.
     """
-    ProblemBook.objects.filter(hub=hub).update(compared_at=_LONG_AGO)
+    ProblemBook.objects.filter(hub=hub).update(compared_at=_LONG_AGO, version=F("version") + 1)
 
 
 def compare_old(hubs: Iterable[int], *, now: datetime, oldest: timedelta = OLDEST) -> bool:

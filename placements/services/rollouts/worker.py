@@ -31,6 +31,7 @@ from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
 from fleetui.bulk import claim_batch
+from fleetui.changes import unnoticed
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
@@ -386,7 +387,8 @@ def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetim
         )
         unchanged = mine.filter(Q(phase=first.phase) & reduce(or_, run_the_same))
         placements = {one.placement_id for one in bindings}
-        with transaction.atomic():
+        # Most calls at rest find the same as before.
+        with unnoticed(when=not is_news and result.objects is None), transaction.atomic():
             # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
             if is_news or connection.features.has_select_for_update:
                 locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
@@ -425,7 +427,8 @@ def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
     large = set(counts.filter(pk__count__gt=MANY_CLUSTERS).values_list("placement", flat=True))
     soon = now + PROGRESS_SYNC
     is_later = Q(rollout_requeue_at=None) | Q(rollout_requeue_at__gt=soon)
-    Placement.objects.filter(is_later, pk__in=large).update(rollout_requeue_at=soon)
+    with unnoticed():
+        Placement.objects.filter(is_later, pk__in=large).update(rollout_requeue_at=soon)
     return large
 
 
