@@ -11,9 +11,13 @@ from typing import Any, Generic, TypeVar, cast
 
 from django.db import DatabaseError, connection, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Expression, F, Field, Model, QuerySet
+from django.db.models import Count, Expression, F, Field, Model, QuerySet, Subquery
+from django.db.models import Value as Constant
 from django.db.models.expressions import Combinable, OrderBy
+from django.db.models.functions import Coalesce
 from django.db.models.sql.compiler import SQLCompiler
+
+from fleetui.changes import unnoticed
 
 BATCH_SIZE = 500
 
@@ -45,12 +49,19 @@ def claim_batch(due: QuerySet[Row], *order: str | OrderBy, size: int, **lease: A
 
 def _claim(due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping[str, Any]) -> list[int]:
     ids = list(ordered.values_list("pk", flat=True)[:size])
-    claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
+    with unnoticed():
+        claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
     if claimed == len(ids):
         return ids
     constants = {name: value for name, value in lease.items() if not isinstance(value, Combinable)}
     mine = set(due.model._default_manager.filter(pk__in=ids, **constants).values_list("pk", flat=True))
     return [pk for pk in ids if pk in mine]
+
+
+def number_of(rows: QuerySet[Any, Any]) -> Coalesce:
+    """Return the expression of how many rows there are, for a column of another query."""
+    one_group = rows.order_by().annotate(one=Constant(1)).values("one")
+    return Coalesce(Subquery(one_group.annotate(number=Count("pk")).values("number")), 0)
 
 
 class OfEachRow(Expression):

@@ -120,8 +120,6 @@ MIDDLEWARE = [
     "fleetui.monitoring.ProbesMiddleware",
     *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.monitoring.HttpMetricsMiddleware",
-    # Ahead of what most polls do not need: the session, the static files and all headers.
-    "fleetui.live.LiveMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files, which browsers keep.
@@ -131,6 +129,9 @@ MIDDLEWARE = [
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # Ahead of what most polls do not need: the session, the user and the check of forms.
+    "fleetui.polling.PollingMiddleware",
     # Ahead of the check of forms, which reads the body.
     "fleetui.middleware.RequestBudgetMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -139,7 +140,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # After the messages: a session that ends leaves one.
     "fleetui.middleware.SessionLimitsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
@@ -154,7 +154,9 @@ MIDDLEWARE = [
 ]
 
 CHANGE_RECORDER = "placements.services.problems.book.outdate"
-"""Called with the hub of each request that may have changed something."""
+"""Called with each hub that a request, task or command has changed."""
+VERSION_READER = "placements.services.hub_version.stored_version"
+"""Returns the version of a hub, which changes when pages may have changed."""
 REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"
 """Called with each request that was answered with the status 403."""
 

@@ -13,6 +13,7 @@ from django.db import DatabaseError
 
 from clusters.hubs.queries import live_hubs
 from fleetui.broker import UPDATES
+from fleetui.changes import noticed_changes
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
 from fleetui.threads import close_connections
@@ -30,7 +31,6 @@ from placements.services.hubs.projection.operations import (
 )
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
-from placements.services.problems.book import outdate
 from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
@@ -50,6 +50,7 @@ _sweeps = count()
 
 @worker_ready.connect
 @in_hub(LOCAL_HUB)
+@noticed_changes(by_request=False)
 def worker_is_ready(**_signal: Any) -> None:
     verification.reschedule_unreadable_decisions()
 
@@ -143,8 +144,7 @@ def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
-    if verification.refresh_staleness(now=datetime.now(UTC)):
-        outdate(LOCAL_HUB, by_request=False)
+    verification.refresh_staleness(now=datetime.now(UTC))
 
 
 @shared_task(acks_late=True)
@@ -166,7 +166,7 @@ def prune(**_newer: Any) -> None:
 @shared_task(acks_late=True, bind=True)
 def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     with in_hub(hub):
-        is_more = _repeat(project_changes, hub=hub)
+        is_more = _repeat(project_changes)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -176,7 +176,6 @@ def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
     with in_hub(hub):
         is_more = judgements.judge_due(now=datetime.now(UTC))
-    outdate(hub, by_request=False)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -246,14 +245,10 @@ def sweep(**_newer: Any) -> None:
     record_end("swept_at", now=datetime.now(UTC))
 
 
-def _repeat(step: Callable[..., int], *, hub: int = LOCAL_HUB) -> bool:
+def _repeat(step: Callable[..., int]) -> bool:
     """Repeat a step until nothing is due or the time is over; return whether more may be due."""
-    started, done = monotonic(), 0
+    started = monotonic()
     while monotonic() - started < LONGEST:
-        count_done = step(now=datetime.now(UTC))
-        done += count_done
-        if not count_done:
-            break
-    if done:
-        outdate(hub, by_request=False)
-    return bool(count_done)
+        if not step(now=datetime.now(UTC)):
+            return False
+    return True

@@ -184,7 +184,6 @@ def rebase(request: HttpRequest, number: int) -> HttpResponse:
 
 def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     """Apply what was typed, save it in a draft, which the first change starts, and show what follows."""
-    request.changes_draft_only = True  # type: ignore[attr-defined]  # what follows from it waits for a save
     started = request.POST.get("draft", "")
     if target.draft is None and started.isdecimal():
         target = EditTarget.of_draft(own_draft(request, int(started)))

@@ -14,8 +14,8 @@ from pytest_django import Settings
 
 from fleetui.access.models import ApiToken
 from fleetui.accounts.sessions import sessions_of
-from fleetui.live import clear_caches
 from fleetui.middleware import ACTIVE, STARTED
+from fleetui.polling import clear_caches
 from tests.accounts.conftest import PASSWORD
 from tests.rows import api_token, person
 

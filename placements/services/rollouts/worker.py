@@ -31,6 +31,7 @@ from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
 from fleetui.bulk import OfEachRow, claim_batch, update_each
+from fleetui.changes import unnoticed
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
@@ -423,7 +424,8 @@ def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetim
         kind = _ResultKind.of(binding, result, columns)
         kinds.setdefault(kind, []).append(_Written(binding, result, columns))
     for kind, rows in kinds.items():
-        with transaction.atomic():
+        # Most calls at rest find the same as before.
+        with unnoticed(when=not kind.is_news and not kind.has_objects), transaction.atomic():
             _write(kind, rows, now=now)
 
 
@@ -465,7 +467,8 @@ def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
     large = set(counts.filter(pk__count__gt=MANY_CLUSTERS).values_list("placement", flat=True))
     soon = now + PROGRESS_SYNC
     is_later = Q(rollout_requeue_at=None) | Q(rollout_requeue_at__gt=soon)
-    Placement.objects.filter(is_later, pk__in=large).update(rollout_requeue_at=soon)
+    with unnoticed():
+        Placement.objects.filter(is_later, pk__in=large).update(rollout_requeue_at=soon)
     return large
 
 
