@@ -59,9 +59,8 @@ def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        version = hub_version()
-        is_poll = request.method == "GET" and wants_fragment(request)
-        if is_poll and request.GET.get("v") == version:
+        version = hub_version() if request.method in ("GET", "HEAD") else ""
+        if version and wants_fragment(request) and request.GET.get("v") == version:
             return Answered()
         request.version = version  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)
@@ -197,8 +196,10 @@ class PollingMiddleware(Middleware):
         return HttpResponse(content, status=200 if content else 204, headers=headers)
 
 
-# What follows is left until `services/health` and `services/filters` read stored columns.
+# What follows is left until `services/health`, `filters` and `dashboard/navigation` read stored columns.
 
+ANYBODY = 2_000_000_011
+"""The placeholder of the primary key of a user."""
 PARAMETER = "\0given"
 """The placeholder of a text in a prepared query."""
 ANY_TIME = datetime(1999, 1, 1, 1, 1, 1, tzinfo=UTC)
