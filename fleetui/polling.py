@@ -54,9 +54,8 @@ def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
 
     @wraps(view)
     def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        version = hub_version()
-        is_poll = request.method == "GET" and wants_fragment(request)
-        if is_poll and request.GET.get("v") == version:
+        version = hub_version() if request.method in ("GET", "HEAD") else ""
+        if version and wants_fragment(request) and request.GET.get("v") == version:
             return Answered()
         request.version = version  # type: ignore[attr-defined]  # read by templates
         return view(request, *args, **kwargs)

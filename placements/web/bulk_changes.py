@@ -151,8 +151,8 @@ def _page(
 
 @acts_through(start_change)
 @for_readers
-@polled
 @require_safe
+@polled
 def bulk_change_result(request: HttpRequest, request_id: str) -> HttpResponseBase:
     """Show the progress of a change and the result of each cluster; the page polls until its end."""
     row = get_object_or_404(BulkChange.objects.select_related("actor"), request_id=request_id)

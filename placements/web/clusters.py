@@ -272,8 +272,8 @@ def taint_text(written: dict[str, Any]) -> str:
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
     row = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)

@@ -155,8 +155,8 @@ def _tiles(
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview, which the page polls; on an empty hub the first steps."""
     if bring_up_to_date(now=datetime.now(UTC)):

@@ -77,9 +77,9 @@ class DrainStepRow:
 
 @acts_through(start_hub_drain, has_page=True)
 @for_readers
-@polled
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
+@polled
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the impact or the progress of a drain; start, change or cancel it."""
     cluster = get_object_or_404(MemberCluster, name=name)

@@ -21,8 +21,8 @@ _MARKS = {
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def dry_run(request: HttpRequest, number: int) -> HttpResponse:
     """Show what the clusters answered; the page polls until they have."""
     row = get_object_or_404(DryRun, pk=number)

@@ -217,8 +217,8 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time; the page polls it."""
     if bring_up_to_date(now=datetime.now(UTC)):
@@ -288,8 +288,8 @@ def _list_bar(
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
     """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")

@@ -36,9 +36,9 @@ PLANS = {
 
 @acts_through(start_plan, has_page=True)
 @for_readers
-@polled
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
+@polled
 def rebalance(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the curve and the steps, or the progress; start, pause, resume or stop a plan."""
     placement = get_object_or_404(Placement, full_name=name)

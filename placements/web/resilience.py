@@ -41,9 +41,9 @@ _KEPT_SECONDS = 60
 
 @acts_through(start_report, has_page=True)
 @for_readers
-@polled
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
+@polled
 def resilience(request: HttpRequest) -> HttpResponse:
     """Show the latest report, or start one."""
     if request.method == "POST":

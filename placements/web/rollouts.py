@@ -211,8 +211,8 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") -> HttpResponse:
     """Show one tab of a rollout; while it is in progress the page polls its fragment."""
     if wants_fragment(request) and "table" not in request.GET:

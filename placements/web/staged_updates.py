@@ -79,8 +79,8 @@ spec:
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     """Show one run; until it has ended the page polls its fragment."""
     runs = StagedRun.objects.select_related("placement").prefetch_related("approvals")

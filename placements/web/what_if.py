@@ -132,8 +132,8 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
 
 
 @for_readers
-@polled
 @require_safe
+@polled
 def scenario(request: HttpRequest, number: int) -> HttpResponse:
     """Show the impact on every placement; the page polls until all are evaluated."""
     row = get_object_or_404(Scenario, pk=number)
