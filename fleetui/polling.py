@@ -63,6 +63,12 @@ def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
     return answered
 
 
+def read_version_again(request: Any) -> None:
+    """Give a page the version that its own request has moved."""
+    forget_versions()
+    request.version = hub_version()
+
+
 @dataclass(slots=True)
 class _Known:
     """What a session polls, and what the view checked before it answered."""

@@ -149,7 +149,8 @@ def count_in_all() -> dict[str, Any]:
         report=Max("resilience__report"),
         **{state.value: Count("pk", filter=condition) for state, condition in _states().items()},
     )
-    return {**counts, "waiting_runs": sum(runs.count() for runs in waiting_runs())}
+    rolling, staged = (runs.order_by().values("pk") for runs in waiting_runs())
+    return {**counts, "waiting_runs": rolling.union(staged, all=True).count()}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

@@ -92,8 +92,15 @@ def stored_healths(placements: Collection[Placement], *, now: datetime) -> dict[
     return healths
 
 
+def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
+    """Return the stored status of each of these placements by name."""
+    placements = list(Placement.objects.filter(full_name__in=names).only("full_name", "health"))
+    healths = stored_healths(placements, now=now)
+    return {placement.full_name: healths[placement.pk] for placement in placements}
+
+
 def all_healths(*, now: datetime) -> Iterator[tuple[Any, PlacementHealth]]:
-    """Yield each placement of the hub in scope, without its document, with the status that it has now."""
+    """Yield each placement of the hub in scope with the status that it has now."""
     placements = with_rollouts(Placement.objects.defer(*_LARGE)).order_by("full_name")
     for part in batched(placements):
         healths = healths_of(part, now=now)
@@ -101,7 +108,7 @@ def all_healths(*, now: datetime) -> Iterator[tuple[Any, PlacementHealth]]:
             yield placement, healths[placement.pk]
 
 
-_LARGE = ("document", "label_keys_read", "property_names_read", "conditions", "hub_conditions")
+_LARGE = ("label_keys_read", "property_names_read", "conditions", "hub_conditions")
 
 
 def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:

@@ -36,7 +36,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
-from fleetui.polling import polled
+from fleetui.polling import polled, read_version_again
 from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
@@ -51,8 +51,8 @@ from placements.services.fleet.queries import (
     stale_on,
     with_counts,
 )
-from placements.services.health import statuses_on
-from placements.services.problems.book import statuses_named
+from placements.services.health import healths_named, statuses_on
+from placements.services.problems.book import bring_up_to_date
 from placements.services.rollouts.queries import waiting_words
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import IS_DUE
@@ -276,6 +276,8 @@ def taint_text(written: dict[str, Any]) -> str:
 @polled
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
+    if bring_up_to_date(now=datetime.now(UTC)):
+        read_version_again(request)
     row = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
     context = {
@@ -324,7 +326,7 @@ def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict
         return {"manifest": dump_yaml(manifest_of(cluster))}
     now = datetime.now(UTC)
     here = statuses_on(bindings_on(cluster.name), most=BINDINGS_SHOWN, now=now)
-    healths = statuses_named([one.placement.full_name for one, _ in here], now=now)
+    healths = healths_named([one.placement.full_name for one, _ in here], now=now)
     ill = [one for one, status in here if status.level != HealthLevel.HEALTHY]
     words = waiting_words(ill)
     messages = {one.pk: one.message or words.get(one.pk, "") for one in ill}

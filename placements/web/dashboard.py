@@ -12,11 +12,10 @@ from django.views.decorators.http import require_POST, require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from fleetui.apimachinery.model import Semantics
-from fleetui.changes import forget_versions, hub_version
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import Role, current_user, for_readers, may_approve, may_operate, teams_of
-from fleetui.polling import TOKEN, polled, shared_fragment
+from fleetui.polling import TOKEN, polled, read_version_again, shared_fragment
 from placements.engine.status import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.models import Placement
@@ -160,8 +159,7 @@ def _tiles(
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview, which the page polls; on an empty hub the first steps."""
     if bring_up_to_date(now=datetime.now(UTC)):
-        forget_versions()
-        request.version = hub_version()  # type: ignore[attr-defined]  # it changes with the problems
+        read_version_again(request)
     if wants_fragment(request) and "table" not in request.GET:
         if queries.is_untouched():
             return HttpResponseClientRefresh()

@@ -42,7 +42,8 @@ from placements.explain.charts.fleet import (
 from placements.explain.connections import unreachable_words
 from placements.services.filters import bindings_on, placements_on
 from placements.services.fleet.queries import favourite_key
-from placements.services.problems.book import statuses_named
+from placements.services.health import healths_named
+from placements.services.problems.book import bring_up_to_date
 from placements.web import badges
 from placements.web.request import unknown_words
 
@@ -210,9 +211,10 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         return render_page(request, "dashboard/_map_domain.html", domain)
 
     is_cordoned, now = bool(cordoned_among([cluster])), datetime.now(UTC)
+    bring_up_to_date(now=now)
     here = bindings_on(name)
     bindings = list(here[:_BINDINGS])
-    healths = statuses_named([one.placement.full_name for one in bindings], now=now)
+    healths = healths_named([one.placement.full_name for one in bindings], now=now)
     labels = sorted((cluster.document["metadata"].get("labels") or {}).items())
     context = {
         "cluster": cluster,

@@ -19,12 +19,11 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.audit import events_since
-from fleetui.changes import forget_versions, hub_version
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
-from fleetui.polling import polled
+from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
@@ -222,8 +221,7 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time; the page polls it."""
     if bring_up_to_date(now=datetime.now(UTC)):
-        forget_versions()
-        request.version = hub_version()  # type: ignore[attr-defined]  # it changes with the statuses
+        read_version_again(request)
     poll = request.GET.copy()
     poll["v"] = request.version  # type: ignore[attr-defined]  # by `polled`
     text = read_typed(request, _FILTERS)

@@ -10,7 +10,8 @@ from django.views.decorators.http import require_safe
 from clusters.hubs.queries import hubs_with_role
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers
-from placements.services.problems.book import statuses_named
+from placements.services.health import healths_named
+from placements.services.problems.book import bring_up_to_date
 from placements.services.searching import MOST, HubResult, SearchResult, find, find_on_hubs, pair_named
 from placements.web import badges
 from placements.web.activity import resource_url
@@ -32,7 +33,10 @@ def search(request: HttpRequest) -> HttpResponse:
         only = ""
     if only:
         return redirect(only)
-    healths = statuses_named(results.placements, now=datetime.now(UTC)) if results.placements else {}
+    now = datetime.now(UTC)
+    if results.placements:
+        bring_up_to_date(now=now)
+    healths = healths_named(results.placements, now=now) if results.placements else {}
     context = {
         "text": text,
         "most": MOST,

@@ -1,6 +1,6 @@
 """Stored problems and statuses: brought up to date by the sweep, and by a reader that finds them too old."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from placements.engine.problems import ProblemFacts, with_causes
 from placements.engine.status import PlacementHealth
 from placements.models import Placement, Problem, ProblemBook, ProblemKind
 from placements.services.filters import count_in_all
-from placements.services.health import all_healths, stored_healths
+from placements.services.health import all_healths
 from placements.services.problems.of_placements import of_placements
 from placements.services.problems.parts import MOST
 from placements.services.problems.sources import SOURCES
@@ -53,14 +53,6 @@ def bring_up_to_date(*, now: datetime) -> bool:
     if not is_current:
         compare(now=now)
     return not is_current
-
-
-def statuses_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
-    """Return the status of each of these placements by name; two queries."""
-    bring_up_to_date(now=now)
-    placements = list(Placement.objects.filter(full_name__in=names).only("full_name", "health"))
-    healths = stored_healths(placements, now=now)
-    return {placement.full_name: healths[placement.pk] for placement in placements}
 
 
 def _is_current(*, now: datetime) -> bool:
@@ -159,10 +151,11 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
             changed.append(row)
     gone = [row.pk for key, row in known.items() if key not in by_key and row.kind not in capped]
     failing = {one.name: one.message[:200] for one in found if one.kind == ProblemKind.CLUSTER_WORKLOADS}
-    members = MemberCluster.objects.exclude(workloads_problem="")
-    shown = dict(members.values_list("name", "workloads_problem"))
-    for name, _ in failing.items() ^ shown.items():
-        MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
+    if failing or any(row.kind == ProblemKind.CLUSTER_WORKLOADS for row in known.values()):
+        members = MemberCluster.objects.exclude(workloads_problem="")
+        shown = dict(members.values_list("name", "workloads_problem"))
+        for name, _ in failing.items() ^ shown.items():
+            MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
     Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
     Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)

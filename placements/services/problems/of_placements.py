@@ -42,18 +42,15 @@ class _Where:
 
 
 def of_placements(healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime) -> Iterator[ProblemFacts]:
-    """Yield a problem for each placement that is degraded by its status; three queries."""
+    """Yield a problem for each placement that is degraded by its status; two queries."""
     degraded = {placement: health for placement, health in healths if health.is_degraded}
     placements = list(degraded)[:MOST]
     if not placements:
         return
-    rows = Placement.objects.filter(pk__in=[placement.pk for placement in placements])
-    documents = dict(rows.values_list("pk", "document"))
     where = _where(placements, now=now)
     decisions = latest_decisions([one for one in placements if one.is_unfulfilled][:_MOST_REASONS])
     problems = []
     for placement in placements:
-        placement.document = documents.get(placement.pk)
         problem = _of_placement(placement, degraded[placement], where[placement.pk], decisions)
         problems += [problem] if problem else []
     yield from problems

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache, partial
+from typing import Any
 
 from django.db.models import Case, Count, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.fields.json import KT
@@ -12,7 +13,6 @@ from django.db.models.functions import Coalesce
 
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
-from fleetui.polling import prepared_columns
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
@@ -40,12 +40,11 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 
-@prepared_columns
-def with_failed() -> dict[str, Case]:
+def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return rollouts or staged runs with `failed`: on how many clusters they failed, until they end."""
     failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
     count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
-    return {"failed": Case(When(ended_at=None, then=count), default=0)}
+    return rows.annotate(failed=Case(When(ended_at=None, then=count), default=0))
 
 
 def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
