@@ -8,7 +8,6 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
-from django.db import connection
 from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
 from django.db.models.functions import RowNumber
 
@@ -17,7 +16,6 @@ from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.polling import ANY_TIME, PreparedQuery
 
 
 class ClusterFilterState(StrEnum):
@@ -183,10 +181,8 @@ def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
 
 def counts_by_state() -> dict[ClusterFilterState, int]:
     """Count all clusters by filter value, in one query."""
-    adapted = connection.ops.adapt_datetimefield_value
-    rows = _COUNTS.rows({adapted(ANY_TIME): adapted(datetime.now(UTC))})
-    counts = next(iter(rows), (0,) * len(ClusterFilterState))
-    return dict(zip(_conditions(ANY_TIME), counts, strict=True))
+    counts = MemberCluster.objects.aggregate(**_counted(datetime.now(UTC)))
+    return {state: counts[state.name] for state in ClusterFilterState}
 
 
 def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, int]]:
@@ -203,15 +199,6 @@ def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, in
 
 def _counted(now: datetime) -> dict[str, Count]:
     return {state.name: Count("pk", filter=condition) for state, condition in _conditions(now).items()}
-
-
-def _counts() -> QuerySet[Any, Any]:
-    counted = _counted(ANY_TIME)
-    one_group = MemberCluster.objects.order_by().annotate(one=Value(1)).values("one")
-    return one_group.annotate(**counted).values_list(*counted)
-
-
-_COUNTS = PreparedQuery(_counts)
 
 
 def groups_of(

@@ -8,10 +8,8 @@ from django.contrib.admin.utils import get_fields_from_path
 from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from fleetui.models import Event
 from fleetui.permissions import may_read
 
 _EVENTS_SHOWN = 12
@@ -83,7 +81,3 @@ class FleetAdminSite(AdminSite):
         extra_context: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> HttpResponse:
         return redirect("account_change_password")
-
-    def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
-        latest = Event.objects.defer("before", "after").order_by("-at", "-pk")[:_EVENTS_SHOWN]
-        return super().index(request, {**(extra_context or {}), "latest_events": latest})

@@ -8,6 +8,7 @@ from celery import Celery, Task
 from celery.signals import after_setup_logger, after_setup_task_logger
 
 from fleetui import broker, tracing
+from fleetui.changes import noticed_changes
 from fleetui.environment import EnvironmentFilter
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 
@@ -22,6 +23,7 @@ class HubTask(Task[..., Any]):
         sent_with = self.request.headers or {}
         with (
             in_hub(options.get("hub", LOCAL_HUB)),
+            noticed_changes(by_request=False),
             tracing.tracing.span(self.name, kind="CONSUMER", carrier=sent_with),
         ):
             return self.run(*arguments, **options)

@@ -44,8 +44,8 @@ from django.utils.module_loading import import_string
 
 from fleetui.apimachinery.effort import EffortBounds, bounded_effort
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
+from fleetui.changes import noticed_changes
 from fleetui.errors import FleetError
-from fleetui.hub_scope import current_hub_id
 
 log = logging.getLogger(__name__)
 
@@ -422,20 +422,11 @@ def show_refusal(request: HttpRequest, error: FleetError) -> HttpResponse:
 
 
 class ChangesMiddleware(Middleware):
-    """Reports each request that may have changed something."""
-
-    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
-        super().__init__(get_response)
-        self._record_change = import_string(settings.CHANGE_RECORDER)
+    """Moves the version of the hub that a request changes."""
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        """Answer, and report it."""
-        response = self._get_response(request)
-        is_read = request.method in ("GET", "HEAD", "OPTIONS")
-        is_draft = getattr(request, "changes_draft_only", False)
-        if not is_read and not is_draft and response.status_code < HTTPStatus.BAD_REQUEST:
-            self._record_change(current_hub_id())
-        return response
+        with noticed_changes():
+            return self._get_response(request)
 
 
 class RequestBudgetMiddleware(Middleware):

@@ -16,7 +16,7 @@ from django.apps import apps
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, FilteredRelation, OuterRef, Q, QuerySet
+from django.db.models import Exists, FilteredRelation, OuterRef, Q
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django_htmx.http import HttpResponseClientRedirect
@@ -24,7 +24,6 @@ from django_htmx.http import HttpResponseClientRedirect
 from fleetui.access.grants import Labels, Team
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
-from fleetui.polling import ANYBODY, PreparedQuery
 from fleetui.role_names import Role
 
 AnyUser = AbstractBaseUser | AnonymousUser
@@ -107,26 +106,19 @@ class Grants:
     """May view the access log; read here, since every page needs it."""
 
 
-def _write_grants() -> QuerySet[Group, Any]:
+def grant_rows(user: int) -> list[tuple[Any, ...]]:
+    """Return all that decides what a user may do on the hub in scope, by the primary key."""
     hub = current_hub_id()
     grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
     of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
     of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
     views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
-    is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=ANYBODY)))
-    groups = Group.objects.filter(user=ANYBODY).annotate(
+    is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user)))
+    groups = Group.objects.filter(user=user).annotate(
         is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
     )
     columns = [f"of_team__{name}" for name in ("role", "key", "value", "namespaces", "kinds", "clusters")]
-    return groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns)
-
-
-_grants_query = PreparedQuery(_write_grants)
-
-
-def grant_rows(user: int) -> list[tuple[Any, ...]]:
-    """Return all that decides what a user may do on the hub in scope, by the primary key."""
-    return _grants_query.rows({ANYBODY: user})
+    return list(groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns))
 
 
 def _grants(user: User) -> Grants:

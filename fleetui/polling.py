@@ -1,100 +1,197 @@
-"""What polling pages are made of: 204 when nothing changed, and queries compiled once."""
+"""Pages that poll: 204 while the version of the hub is the same, and fragments that all viewers share.
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
-from typing import Any, TypeAlias
+A fragment names the version it was rendered for in the parameter `v`. Views are `polled`; for a minute after
+one has answered a poll, the middleware answers equal polls of the session. Each ten seconds it looks whether
+the session, the account, its groups and what these are granted are as the view checked them, and except for
+the last also whenever it has a fragment to give; if they are not, the view answers. A user who left a group
+learns meanwhile only that nothing changed.
+"""
 
-from django.db import connection
-from django.db.models import CharField, Count, QuerySet, Subquery, Sum, Value
-from django.db.models.expressions import RawSQL
-from django.db.models.functions import Cast, Coalesce, Concat
-from django.http import HttpRequest, HttpResponse
+import re
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import wraps
+from threading import Lock
+from time import monotonic
+from typing import Any
+from urllib.parse import unquote_plus
 
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.contrib.sessions.models import Session
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.middleware.csrf import CsrfViewMiddleware, get_token
+from django.utils.crypto import get_random_string
+
+from fleetui.accounts.second_factor import lacks_second_factor
+from fleetui.changes import forget_versions, hub_version
 from fleetui.htmx import wants_fragment
 from fleetui.hub_scope import current_hub_id
+from fleetui.middleware import Middleware
+from fleetui.permissions import grant_rows
 
-ReadVersion: TypeAlias = Callable[[], str]
-
-
-class NotModified(HttpResponse):
-    """Status 204: `read_version` still returns the version of the page."""
-
-    status_code = 204
-
-    def __init__(self, read_version: ReadVersion) -> None:
-        super().__init__()
-        self.hub, self.read_version = current_hub_id(), read_version
-
-
-def not_modified(request: HttpRequest, version: str, read_version: ReadVersion) -> NotModified | None:
-    if wants_fragment(request) and request.GET.get("v") == version:
-        return NotModified(read_version)
-    return None
+SECONDS = 10.0
+"""How long a 204 is given without a look at the session."""
+LONGEST = 60.0
+"""How long the view is not called: the precision of the limits of a session."""
+FRAGMENT_SECONDS = 2.0
+_MOST, _FRAGMENT_MOST = 5000, 200
+TOKEN = get_random_string(64)
+"""The placeholder of the token of its forms in a shared fragment."""
+_VERSION = re.compile(r"(?:^|&)v=([^&]*)")
 
 
-PARAMETER = "\0given"
-"""The placeholder of a text in a prepared query."""
-ANYBODY = 2_000_000_011
-"""The placeholder of the primary key of a user."""
-ANY_TIME = datetime(1999, 1, 1, 1, 1, 1, tzinfo=UTC)
-"""The placeholder of the time of the request."""
+class Answered(HttpResponse):
+    """What the middleware may answer instead of the view: 204, or the fragment with this key."""
+
+    def __init__(self, content: bytes = b"", *, key: Hashable = None) -> None:
+        super().__init__(content, status=200 if content else 204)
+        self.key = key
 
 
-def number_of(rows: QuerySet[Any, Any]) -> Coalesce:
-    """Return the expression of how many rows there are, for a column of another query."""
-    one_group = rows.order_by().annotate(one=Value(1)).values("one")
-    return Coalesce(Subquery(one_group.annotate(number=Count("pk")).values("number")), 0)
+def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Answer 204 to a page that has `request.version`, the version of the hub."""
+
+    @wraps(view)
+    def answered(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        version = hub_version() if request.method in ("GET", "HEAD") else ""
+        if version and wants_fragment(request) and request.GET.get("v") == version:
+            return Answered()
+        request.version = version  # type: ignore[attr-defined]  # read by templates
+        return view(request, *args, **kwargs)
+
+    return answered
 
 
-def sums_of(rows: QuerySet[Any, Any], *columns: str) -> QuerySet[Any, Any]:
-    """Return the query of how many rows there are and of the sum of their columns, for another query."""
-    total = sum((Sum(column, default=0) for column in columns[1:]), Sum(columns[0], default=0))
-    parts = Concat(Cast(Count("pk"), CharField()), Value("."), Cast(total, CharField()))
-    return rows.order_by().annotate(one=Value(1)).values("one").annotate(version=parts).values("version")
+def read_version_again(request: Any) -> None:
+    """Give a page the version that its own request has moved."""
+    forget_versions()
+    request.version = hub_version()
 
 
-class PreparedQuery:
-    """A query of the hub in scope, compiled once; `write` returns it with placeholders for what differs.
+@dataclass(slots=True)
+class _Known:
+    """What a session polls, and what the view checked before it answered."""
 
-    `shape` is what `write` takes, such as the lengths of lists.
+    user: int
+    identity: Hashable
+    grants: Hashable
+    key: Hashable
+    fresh_until: float
+    ends: float
+    headers: dict[str, str]
+
+
+class _Shared:
+    """A fragment that is being written, or is written until some moment."""
+
+    def __init__(self) -> None:
+        self.lock, self.until, self.content = Lock(), 0.0, b""
+
+
+_known: dict[Hashable, _Known] = {}
+_fragments: dict[Hashable, _Shared] = {}
+
+
+def clear_caches() -> None:
+    """Forget every response, for tests."""
+    _known.clear()
+    _fragments.clear()
+    forget_versions()
+
+
+def shared_fragment(request: Any, key: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponse:
+    """Return what `make` renders for all with this key: of this version, and at most two seconds old.
+
+    It gets the token of the session.
+    """
+    if len(_fragments) >= _FRAGMENT_MOST:
+        _fragments.clear()
+    shared = _fragments.setdefault((current_hub_id(), key, request.version), _Shared())
+    with shared.lock:
+        if monotonic() >= shared.until:
+            response: Any = make()
+            shared.content, shared.until = response.content, monotonic() + FRAGMENT_SECONDS
+        content = shared.content
+    return Answered(_with_token(content, request), key=key)
+
+
+def _with_token(content: bytes, request: HttpRequest) -> bytes:
+    mark = TOKEN.encode()
+    return content.replace(mark, get_token(request).encode()) if mark in content else content
+
+
+def _identity(session: str, user: int) -> Hashable:
+    """Return who polls: the content of the session, the account and its groups; None without them."""
+    content = Session.objects.filter(session_key=session).values_list("session_data").first()
+    account = User.objects.filter(pk=user).values_list("password", "is_active", "is_superuser", "groups")
+    accounts = tuple(sorted(account, key=repr))
+    return (content, accounts) if content and accounts else None
+
+
+def _grants(user: int) -> Hashable:
+    """Return what the groups of a user may do, and whether the user has to set up a second factor first."""
+    owners = User.objects.filter(pk=user) if settings.SECOND_FACTOR_ROLES else ()
+    return tuple(grant_rows(user)), any(map(lacks_second_factor, owners))
+
+
+class PollingMiddleware(Middleware):
+    """Answers polls instead of their view, which is called at least once a minute.
+
+    It comes before all that costs more than the version: sessions, users and forms.
     """
 
-    def __init__(self, write: Callable[..., QuerySet[Any, Any]]) -> None:
-        @lru_cache(maxsize=200)
-        def compiled(_hub: int, *shape: Hashable) -> tuple[str, Sequence[Any]]:
-            return write(*shape).query.sql_with_params()
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        super().__init__(get_response)
+        self._read_token = CsrfViewMiddleware(get_response).process_request
 
-        self._compiled = compiled
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Answer from the cache, or call the view and keep what it says."""
+        session = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+        if request.method != "GET" or not session or "HX-Request" not in request.headers:
+            return self._get_response(request)
+        query = request.META.get("QUERY_STRING", "")
+        poll = session, request.path, _VERSION.sub("", query)
+        known, identity, grants = _known.get(poll), None, None
+        if known:
+            if answer := self._answer(request, known, session, query):
+                return answer
+            # Ahead of the view, so that what changes while it runs is noticed next time.
+            identity, grants = _identity(session, known.user), _grants(known.user)
+        response = self._get_response(request)
+        if isinstance(response, Answered):
+            if len(_known) >= _MOST:
+                _known.clear()
+            key = known.key if known and response.key is None else response.key
+            now, user = monotonic(), request.user.pk or 0
+            checked = (user, identity, grants, key)
+            _known[poll] = _Known(*checked, now + SECONDS, now + LONGEST, dict(response.headers))
+        return response
 
-    def rows(self, values: Mapping[Any, Any], *shape: Hashable) -> list[tuple[Any, ...]]:
-        """Return the rows, as the database writes their values; `values` are those of the placeholders."""
-
-        def value_of(one: Any) -> Any:
-            # PostgreSQL takes the values of an `__in` as a list, which is no key.
-            return list(map(value_of, one)) if isinstance(one, list) else values.get(one, one)
-
-        sql, parameters = self._compiled(current_hub_id(), *shape)
-        with connection.cursor() as cursor:
-            cursor.execute(sql, list(map(value_of, parameters)))
-            return list(cursor.fetchall())
-
-
-def prepared_columns(write: Callable[[], Mapping[str, Any]]) -> Callable[[QuerySet[Any]], QuerySet[Any]]:
-    """Return the function that adds columns to rows; `write` returns them, once for each hub and model.
-
-    They have the table by its own name, so the rows are no subquery of another query.
-    """
-
-    @lru_cache(maxsize=200)
-    def compiled(_hub: int, model: Any) -> dict[str, RawSQL]:
-        query = model._default_manager.annotate(**write()).query
-        compiler = query.get_compiler(connection=connection)
-        parts = {name: (*compiler.compile(one), one.output_field) for name, one in query.annotations.items()}
-        return {name: RawSQL(*part) for name, part in parts.items()}  # noqa: S611 -- SQL that Django wrote
-
-    def add(rows: QuerySet[Any]) -> QuerySet[Any]:
-        model: Any = rows.model
-        return rows.annotate(**compiled(current_hub_id(), model))
-
-    return add
+    def _answer(self, request: HttpRequest, known: _Known, session: str, query: str) -> HttpResponse | None:
+        """Return 204, or a fragment that is shared now; None if the view responds."""
+        now = monotonic()
+        if now >= known.ends:
+            return None
+        version, seen = hub_version(), _VERSION.search(query)
+        is_same = seen is not None and unquote_plus(seen[1]) == version
+        shared = None if is_same else _fragments.get((current_hub_id(), known.key, version))
+        content = shared.content if shared and now < shared.until else b""
+        is_stale = now >= known.fresh_until
+        if not is_same and not content:
+            return None
+        if content or is_stale:
+            identity = _identity(session, known.user)
+            if identity is None or identity != known.identity:
+                return None
+        if is_stale:
+            if _grants(known.user) != known.grants:
+                return None
+            known.fresh_until = now + SECONDS
+        if TOKEN.encode() in content:
+            self._read_token(request)
+            if "CSRF_COOKIE" not in request.META:
+                return None
+            content = _with_token(content, request)
+        headers = known.headers | {"Content-Length": str(len(content))}
+        return HttpResponse(content, status=200 if content else 204, headers=headers)

@@ -22,7 +22,6 @@ from fleetui.encryption import (
 from fleetui.fields import ManifestField, SealedTextField
 
 _IS_SEALED = f"CAST({{column}} AS text) LIKE '%{SEALED}%'"
-_COUNT = f"SELECT count(*) FROM {{table}} WHERE {_IS_SEALED}"  # noqa: S608  # names of columns
 _PAGE = (
     "SELECT id, CAST({column} AS text) FROM {table} WHERE {condition} AND id > {after} ORDER BY id LIMIT 200"
 )
@@ -42,10 +41,6 @@ def sealed_columns(registry: Any = apps) -> Iterator[dict[str, str]]:
                 names = {"table": quote(model._meta.db_table), "column": quote(str(column.column))}
                 kind = document if isinstance(column, ManifestField) else "text"
                 yield {**names, "type": kind, "noun": model.__name__}
-
-
-def counting_statements() -> list[str]:
-    return [_COUNT.format(**names) for names in sealed_columns()]
 
 
 def check_manifests(*, reencrypt: bool = False) -> list[str]:

@@ -9,7 +9,7 @@ from django.utils.functional import SimpleLazyObject
 from kombu import Queue
 
 from fleetui import broker
-from fleetui.apimachinery.yaml import LARGEST_UPLOAD
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.env import (
     SettingRefused,
     check_hub_servers,
@@ -120,8 +120,6 @@ MIDDLEWARE = [
     "fleetui.monitoring.ProbesMiddleware",
     *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.monitoring.HttpMetricsMiddleware",
-    # Ahead of what most polls do not need: the session, the static files and all headers.
-    "fleetui.live.LiveMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     # After the static files, which browsers keep.
@@ -131,6 +129,9 @@ MIDDLEWARE = [
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # Ahead of what most polls do not need: the session, the user and the check of forms.
+    "fleetui.polling.PollingMiddleware",
     # Ahead of the check of forms, which reads the body.
     "fleetui.middleware.RequestBudgetMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -139,7 +140,6 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # After the messages: a session that ends leaves one.
     "fleetui.middleware.SessionLimitsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
@@ -154,7 +154,9 @@ MIDDLEWARE = [
 ]
 
 CHANGE_RECORDER = "placements.services.problems.book.outdate"
-"""Called with the hub of each request that may have changed something."""
+"""Called with each hub that a request, task or command has changed."""
+VERSION_READER = "placements.services.hub_version.stored_version"
+"""Returns the version of a hub, which changes when pages may have changed."""
 REFUSAL_RECORDER = "fleetui.access.audit.record_refusal"
 """Called with each request that was answered with the status 403."""
 
@@ -385,6 +387,9 @@ FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
 
 # A manifest in a text area has the same limit as a file; a form encodes a character as three at most.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 3 * LARGEST_UPLOAD
+# Never in a temporary file: an upload may hold values of Secrets. The request budget bounds the whole body.
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
+FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE + MEBIBYTE
 
 LANGUAGE_CODE = "en"
 USE_I18N = False
@@ -434,7 +439,10 @@ LOGGING: dict[str, Any] = {
         }
     },
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
-    "loggers": {"django": {"handlers": ["console"], "level": "INFO"}},
+    "loggers": {
+        "django": {"handlers": ["console"], "level": "INFO"},
+        "fleetui.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
+    },
 }
 if LOG_FORMAT == "json":  # then of everything: Celery would write its own lines otherwise
     LOGGING |= {"root": {"handlers": ["console"], "level": "WARNING"}}

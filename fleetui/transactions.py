@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 
+from fleetui.changes import unnoticed
+
 MOST_HELD = 1.5
 """Seconds that one transaction of a large operation may keep other writers waiting."""
 PAUSE = 0.15
@@ -92,7 +94,8 @@ def try_out(work: Callable[[], Value]) -> Value:
     """
 
     def rolled_back() -> Value:
-        result = work()
+        with unnoticed():
+            result = work()
         transaction.set_rollback(True)
         return result
 

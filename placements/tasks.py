@@ -12,8 +12,8 @@ from celery.signals import worker_ready
 from django.db import DatabaseError
 
 from clusters.hubs.queries import live_hubs
-from fleetui.access.audit import seal
 from fleetui.broker import UPDATES
+from fleetui.changes import noticed_changes
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
 from fleetui.threads import close_connections
@@ -31,7 +31,6 @@ from placements.services.hubs.projection.operations import (
 )
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
-from placements.services.problems.book import outdate
 from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
@@ -51,6 +50,7 @@ _sweeps = count()
 
 @worker_ready.connect
 @in_hub(LOCAL_HUB)
+@noticed_changes(by_request=False)
 def worker_is_ready(**_signal: Any) -> None:
     verification.reschedule_unreadable_decisions()
 
@@ -144,8 +144,7 @@ def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
-    if verification.refresh_staleness(now=datetime.now(UTC)):
-        outdate(LOCAL_HUB, by_request=False)
+    verification.refresh_staleness(now=datetime.now(UTC))
 
 
 @shared_task(acks_late=True)
@@ -167,7 +166,7 @@ def prune(**_newer: Any) -> None:
 @shared_task(acks_late=True, bind=True)
 def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     with in_hub(hub):
-        is_more = _repeat(project_changes, hub=hub)
+        is_more = _repeat(project_changes)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -177,7 +176,6 @@ def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
     """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
     with in_hub(hub):
         is_more = judgements.judge_due(now=datetime.now(UTC))
-    outdate(hub, by_request=False)
     if is_more:
         send_now(self.name, {"hub": hub})
 
@@ -186,11 +184,14 @@ def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
 def refresh_hubs(**_newer: Any) -> None:
     """Judge the clusters of live hubs again: a heartbeat that becomes too old is no event.
 
+    What a hub has placed is compared with its hard topology limits.
+
     The rows of removed hubs are deleted here, a part at a time.
     """
     for hub in list(live_hubs().values_list("pk", flat=True)):
         with in_hub(hub):
             rejudge(now=datetime.now(UTC))
+            verification.refresh_staleness(now=datetime.now(UTC))
     delete_removed_rows()
 
 
@@ -209,11 +210,10 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; seal the access log, advance drains.
+    """Send hints for the work that is due, whose own may be lost; advance drains.
 
     Rebalance plans are continued here too.
     """
-    seal()
     enqueue_affected_placements()
     _repeat(advance_drains)
     due = {
@@ -245,14 +245,10 @@ def sweep(**_newer: Any) -> None:
     record_end("swept_at", now=datetime.now(UTC))
 
 
-def _repeat(step: Callable[..., int], *, hub: int = LOCAL_HUB) -> bool:
+def _repeat(step: Callable[..., int]) -> bool:
     """Repeat a step until nothing is due or the time is over; return whether more may be due."""
-    started, done = monotonic(), 0
+    started = monotonic()
     while monotonic() - started < LONGEST:
-        count_done = step(now=datetime.now(UTC))
-        done += count_done
-        if not count_done:
-            break
-    if done:
-        outdate(hub, by_request=False)
-    return bool(count_done)
+        if not step(now=datetime.now(UTC)):
+            return False
+    return True

@@ -165,7 +165,6 @@ urlpatterns = [
     *rollout_actions(_PLACEMENT, ActionKind.ROLLING, "placement"),
     path(f"{_PLACEMENT}staged-run/", staged_updates.start, name="staged-run-create"),
     # /drafts/
-    path("drafts/", editor.drafts, name="drafts"),
     path("drafts/completions/", editor.complete, name="draft-completions"),
     path("drafts/<int:number>/", editor.draft, name="draft"),
     path("drafts/<int:number>/discard/", editor.discard, name="draft-discard"),

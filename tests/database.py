@@ -17,9 +17,9 @@ from clusters.kubernetes_drivers import hub_id
 from clusters.models import Hub
 from fleetui.environment import forget_problems
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.live import clear_caches
 from fleetui.middleware import forget_budgets
 from fleetui.permissions import Role
+from fleetui.polling import clear_caches
 from placements.services.decisions.records import forget_cached_records
 
 

@@ -113,7 +113,6 @@ SAMPLES = {
     "staged-strategy": "/rollouts/staged/strategies/careful/",
     "staged-strategy-edit": "/rollouts/staged/strategies/careful/edit/",
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
-    "drafts": "/drafts/",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
     "dry-run": "/dry-runs/{dry_run}/",

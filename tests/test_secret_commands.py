@@ -59,7 +59,6 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("--diff", "{secrets}", "{wrong}", "-o", "json"),
     ),
     "staged": (("list",),),
-    "verify_audit": ((),),
     "verify_decisions": ((),),
     "wait": (("web", "--for", "scheduled", "--timeout", "1s"),),
 }

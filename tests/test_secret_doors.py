@@ -37,7 +37,6 @@ COMPARING = {
     "placements/api/base.py patched": "a merge patch keeps the values",
     "placements/services/apply.py _unchanged_rows": "the same again changes nothing",
     "placements/services/editor/operations.py confirm_draft": "a draft is saved",
-    "placements/services/editor/operations.py merge_draft": "a draft is merged",
     "placements/services/editor/operations.py write_draft": "the same text again",
     "placements/services/editor/queries.py summaries_of": "the number of changes in a draft",
     "placements/services/history/compare.py _contents": "what changed, without values",

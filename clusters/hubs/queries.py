@@ -198,14 +198,6 @@ def _offset(hub: Hub) -> timedelta:
     return timedelta(seconds=hub.clock_offset_seconds or 0.0)
 
 
-def not_live(*, now: datetime) -> Q:
-    """Return the condition of live hubs whose mirror cannot be relied on; that of `state_of`."""
-    is_old = Q(lease_expires_at__lt=now - NOT_RUNNING) | Q(
-        lease_expires_at=None, created_at__lt=now - NOT_RUNNING
-    )
-    return Q(kind__in=HUB_KINDS, removed_at=None) & (~Q(state=HubState.LIVE) | is_old)
-
-
 def streams_of(hub: Hub) -> Sequence[HubStream]:
     with in_hub(hub.pk):
         order = ("-is_required", "group", "plural", "namespace", "field_selector")

@@ -328,6 +328,8 @@ class SimulatedPlacement(HubRow):
     with an empty `placement_name` says which placements own each object of the cluster.
     """
 
+    is_shown = False
+
     cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="simulated_placements")
     placement_name = models.CharField(max_length=253)
     revision = models.PositiveBigIntegerField()

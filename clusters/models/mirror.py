@@ -30,6 +30,8 @@ class HubStream(HubRow):
     removes that mark.
     """
 
+    is_shown = False
+
     group = models.CharField(max_length=253, blank=True)
     version = models.CharField(max_length=63)
     plural = models.CharField(max_length=100)
@@ -84,6 +86,8 @@ class MirroredObject(HubRow):
     two it `is_unresolved`.
     """
 
+    is_shown = False
+
     stream = models.ForeignKey(HubStream, models.CASCADE, db_index=False, related_name="+")
     group = models.CharField(max_length=253, blank=True)
     kind = models.CharField(max_length=100)
@@ -131,6 +135,8 @@ class BindingChange(HubRow):
 
     The newest row at or before a moment is the binding at that moment.
     """
+
+    is_shown = False
 
     owner = models.CharField(max_length=127)
     cluster = models.CharField(max_length=253)

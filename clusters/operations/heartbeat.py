@@ -27,6 +27,7 @@ from clusters.operations.identity import record_identities
 from clusters.operations.join import CLUSTER, READY_WORDS, readings, set_eligibility
 from clusters.queries import LONGEST_GAP
 from fleetui.audit import AuditEvent, record_all
+from fleetui.changes import unnoticed
 from fleetui.threads import close_connections
 
 USUAL_PERIOD = 60
@@ -69,7 +70,8 @@ def observe(*, now: datetime) -> ObservationResult:
     started = monotonic()
     state, _ = FleetState.objects.get_or_create()
     is_watched = state.observing_since and state.observed_at and state.observed_at >= now - LONGEST_GAP
-    FleetState.objects.update(observed_at=now, **({} if is_watched else {"observing_since": now}))
+    with unnoticed():
+        FleetState.objects.update(observed_at=now, **({} if is_watched else {"observing_since": now}))
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
     calls = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
@@ -95,7 +97,8 @@ def observe(*, now: datetime) -> ObservationResult:
         observed, silent = observed + len(observations), silent + len(unanswered)
     if rows:
         until = now + timedelta(seconds=monotonic() - started)
-        FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
+        with unnoticed():
+            FleetState.objects.filter(observed_at__lt=until).update(observed_at=until)
     return ObservationResult(observed, silent, refresh_eligibility(now=now))
 
 
@@ -103,8 +106,9 @@ def _claim(now: datetime) -> dict[int, MemberCluster]:
     """Claim due clusters by a conditional update; those with the latest heartbeat come first."""
     due = _watched().filter(observe_at__lte=now + EARLY)
     shard = due.order_by("observe_at").values("pk")[:SHARD]
-    if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
-        return {}
+    with unnoticed():
+        if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
+            return {}
     mine = _claimed(now).select_related("credential").order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
     return {row.pk: row for row in mine}
 
@@ -123,14 +127,16 @@ def observe_cluster(row: MemberCluster, now: datetime) -> Observation:
 
 def _reschedule(pks: Sequence[int], *, at: datetime, now: datetime) -> None:
     if pks:
-        _claimed(now).filter(pk__in=pks).update(observe_at=at)
+        with unnoticed():
+            _claimed(now).filter(pk__in=pks).update(observe_at=at)
 
 
 def observe_now(pks: Collection[int], *, now: datetime) -> None:
     """Observe clusters that did not answer in the next round: a call of another kind was answered."""
     if pks:
         rows = _watched().filter(pk__in=pks, unanswered_since__isnull=False)
-        rows.filter(observe_at__gt=now).update(observe_at=now)
+        with unnoticed():
+            rows.filter(observe_at__gt=now).update(observe_at=now)
 
 
 @on_live_hub(refuse_membership)
@@ -150,15 +156,17 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
         before = _set_observation(row, observation, now=now)
         row.observed_until = counts_until(now, period=timedelta(seconds=_period_of(row)))
         changed = set_eligibility(row, now=now, state=state)
-        row.save(update_fields=_SAVED)
-        log_change(
-            ChangeLogEntry(
-                f"{name}: {READY_WORDS[row.is_eligible]}" if changed else f"{name} reported",
-                property_names=readings(before, row),
-                opens=changed or before.membership != row.membership,
-            ),
-            changed=[row.pk],
-        )
+        # Amounts alone move no version: thousands of clusters report them each minute.
+        with unnoticed(when=not changed and not _differs(before, row, _HEALTH)):
+            row.save(update_fields=_SAVED)
+            log_change(
+                ChangeLogEntry(
+                    f"{name}: {READY_WORDS[row.is_eligible]}" if changed else f"{name} reported",
+                    property_names=readings(before, row),
+                    opens=changed or before.membership != row.membership,
+                ),
+                changed=[row.pk],
+            )
     return row
 
 
@@ -224,15 +232,17 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
         for row, before in rows.items():
             names |= readings(before, row)
             opens = opens or before.membership != row.membership
-        _update_alike([row for row, before in rows.items() if _differs(before, row, _HEALTH)], _HEALTH)
+        healths = [row for row, before in rows.items() if _differs(before, row, _HEALTH)]
+        _update_alike(healths, _HEALTH)
         measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
-        MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
         one = ", ".join(row.name for row in rows) if len(rows) <= _NAMED else f"{len(rows):,} clusters"
         cause = "joined" if opens else "reported new properties or usage"
-        log_change(
-            ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
-            changed=[row.pk for row in rows],
-        )
+        with unnoticed(when=not healths):
+            MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
+            log_change(
+                ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
+                changed=[row.pk for row in rows],
+            )
     identities = {row.pk: one.cluster_uid for row, one in observations if one.cluster_uid}
     if identities:
         record_identities(identities, now=now)
@@ -241,13 +251,12 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
         periods.setdefault(_period_of(row), []).append(row.pk)
     for period, pks in periods.items():
         pause = timedelta(seconds=period)
-        _claimed(now).filter(pk__in=pks).update(
-            heartbeat_at=now,
-            observe_at=now + pause,
-            observed_until=counts_until(now, period=pause),
-            unanswered_since=None,
-            unanswered_code="",
-        )
+        answering = _claimed(now).filter(pk__in=pks)
+        answering.exclude(unanswered_since=None).update(unanswered_since=None, unanswered_code="")
+        with unnoticed():
+            answering.update(
+                heartbeat_at=now, observe_at=now + pause, observed_until=counts_until(now, period=pause)
+            )
 
 
 def _period_of(row: MemberCluster) -> int:

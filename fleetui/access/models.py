@@ -1,4 +1,4 @@
-"""API tokens, service accounts, roles by label, and the access log with its chain."""
+"""API tokens, service accounts, roles by label, and the access log."""
 
 from django.conf import settings
 from django.contrib.auth.models import Group
@@ -109,8 +109,8 @@ class TeamGrant(models.Model):
 class AccessEvent(models.Model):
     """A login, a change of access, or something refused; immutable, and of no hub.
 
-    A sealed one has its place in the chain: `digest` is a hash of its content and of the digest before it.
-    The actor is no foreign key: a deleted user changes no line.
+    The actor is no foreign key: a deleted user changes no line. `sequence` and `digest` are written by the
+    release before this one only; the next one removes them.
     """
 
     at = models.DateTimeField()
@@ -143,7 +143,7 @@ class AccessEvent(models.Model):
 
 
 class AccessChain(models.Model):
-    """The one row with the ends of the chain: its head, and the anchor that pruning left."""
+    """A row of the release before this one, which may still write it; the next one removes the table."""
 
     head_sequence = models.PositiveBigIntegerField(default=0)
     head_digest = models.CharField(max_length=64, blank=True)

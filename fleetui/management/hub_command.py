@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
 
 from fleetui.apimachinery.fields import parse_duration
+from fleetui.changes import noticed_changes
 from fleetui.environment import ENVIRONMENT_ERRORS, environment_problem
 from fleetui.errors import ENVIRONMENT, REFUSED, FleetError
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, in_hub
@@ -53,7 +54,7 @@ class HubCommand(BaseCommand):
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
-            with in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))):
+            with in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))), noticed_changes():
                 return super().execute(*args, **options)
         except FleetError as error:
             lines = getattr(error, "errors", [error])

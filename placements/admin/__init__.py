@@ -1,5 +1,5 @@
-"""The admin of fleet and hub; it has the clusters too, as their actions show the impact on placements."""
+"""The admin: member clusters, users with their roles and tokens, and grants."""
 
-from placements.admin import clusters, placements, users
+from placements.admin import clusters, users
 
-__all__ = ["clusters", "placements", "users"]
+__all__ = ["clusters", "users"]

@@ -1,6 +1,5 @@
-"""What all admins share: permissions by role, read-only lists, and how values are shown."""
+"""What all admins share: permissions by role, and how values are shown."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -55,22 +54,6 @@ class RoleAdmin(admin.ModelAdmin):
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
 
-class ReadOnlyAdmin(RoleAdmin):
-    """A list and pages without a form; `large_columns` are read only on the page of an object."""
-
-    actions = None
-    large_columns: tuple[str, ...] = ()
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return False
-
-    has_change_permission = has_add_permission
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request)
-        return rows.defer(*self.large_columns)
-
-
 def list_filter(
     title: str,
     parameter: str,
@@ -119,12 +102,6 @@ def chips(links: Iterable[tuple[str, str]], *, hidden: int = 0) -> SafeString:
     """Return short texts with their links, and the number of those that are not shown."""
     visible = format_html_join(" ", '<a class="chip" href="{}">{}</a>', links)
     return format_html('{} <span class="quiet">+{}</span>', visible, hidden) if hidden else visible
-
-
-def structured(value: Any) -> SafeString:
-    if value in (None, {}, []):
-        return format_html("{}", NONE)
-    return block(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
 def block(text: str) -> SafeString:

@@ -352,7 +352,7 @@ class MemberClusterAdmin(RoleAdmin):
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         cluster = self.get_object(request, object_id)
         query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})
-        return redirect(f"{reverse('admin:fleetui_event_changelist')}?{query}")
+        return redirect(f"{reverse('web:activity')}?{query}")
 
     @admin.display(description="page")
     def page(self, cluster: MemberCluster) -> SafeString:
@@ -412,12 +412,11 @@ class MemberClusterAdmin(RoleAdmin):
 
     @admin.display(description="placements", ordering="bindings_count")
     def placements_here(self, cluster: MemberCluster) -> SafeString | str:
-        """Count the placements; the number links to their bindings."""
+        """Count the placements; the number links to the page that lists them."""
         count: int = getattr(cluster, "bindings_count", 0)
         if not count:
             return "0"
-        link = f"{reverse('admin:placements_binding_changelist')}?{urlencode({'cluster_name': cluster.name})}"
-        return chips([(link, str(count))])
+        return chips([(reverse("web:cluster", args=[cluster.name]), str(count))])
 
     driver_name = column("driver", lambda row: row.driver or "None (not monitored)")
     demo = column("demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo")

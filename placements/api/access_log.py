@@ -18,7 +18,7 @@ class MayViewAccessLog(UserPermission):
 
 
 class AccessEventSerializer(RowSerializer):
-    """A line of the access log; `sequence` and `digest` are its place in the chain, empty for a second."""
+    """A line of the access log."""
 
     actor = serializers.CharField(source="actor_name")
     verb = enum(VERBS)
@@ -26,9 +26,7 @@ class AccessEventSerializer(RowSerializer):
 
     class Meta:
         model = AccessEvent
-        fields = (
-            *("at", "actor", "verb", "subject", "address", "request_id", "details", "sequence", "digest"),
-        )
+        fields = ("at", "actor", "verb", "subject", "address", "request_id", "details")
 
 
 class AccessLogViewSet(BaseViewSet):

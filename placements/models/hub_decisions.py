@@ -47,6 +47,7 @@ class DueJudgement(HubRow):
     The row is removed when that is done; a change meanwhile sets another `due_at`, which keeps it.
     """
 
+    is_shown = False
     placement = models.OneToOneField(Placement, models.CASCADE, related_name="due_judgement")
     changed_at = models.DateTimeField()
     due_at = models.DateTimeField()

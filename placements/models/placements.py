@@ -232,6 +232,7 @@ class Draft(HubRow):
     manifest and revision when the draft was created, or last merged with a newer saved manifest.
     """
 
+    is_shown = False
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="drafts")
     text = SealedTextField()

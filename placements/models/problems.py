@@ -49,6 +49,7 @@ class Problem(models.Model):
     problems that it follows from; a root cause has none.
     """
 
+    is_shown = False
     hub = models.ForeignKey(Hub, models.CASCADE, related_name="+")
     key = models.CharField(max_length=400)
     kind = models.CharField(max_length=25, choices=ProblemKind.choices)
@@ -125,6 +126,7 @@ class ProblemBook(models.Model):
     `requested_version`.
     """
 
+    is_shown = False
     hub = models.OneToOneField(Hub, models.CASCADE, related_name="+", primary_key=True)
     version = models.PositiveBigIntegerField(default=0)
     observed_version = models.PositiveBigIntegerField(default=0, db_default=0)

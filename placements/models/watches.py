@@ -34,6 +34,7 @@ class CollectionState(HubRow):
     `oldest` are deleted. `pulse` is the version of the hub at the last comparison, at `compared_at`.
     """
 
+    is_shown = False
     kind = models.CharField(max_length=11, choices=WatchedKind.choices)
     sequence = models.PositiveBigIntegerField()
     oldest = models.PositiveBigIntegerField()
@@ -53,6 +54,7 @@ class CollectionState(HubRow):
 
 
 class CollectionChange(HubRow):
+    is_shown = False
     kind = models.CharField(max_length=11, choices=WatchedKind.choices)
     sequence = models.PositiveBigIntegerField()
     type = models.CharField(max_length=8, choices=ChangeType.choices)

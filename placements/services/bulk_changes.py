@@ -313,9 +313,3 @@ def _bulk_result(name: str, is_changed: bool) -> BulkResult:
 
 def results_of(row: BulkChange) -> list[BulkResult]:
     return [BulkResult(name, BulkOutcome(outcome), message) for name, outcome, message in row.results]
-
-
-def change_pulse(request_id: str) -> str:
-    """Return what changes while a change runs; empty without one."""
-    row = BulkChange.objects.filter(request_id=request_id).first()
-    return f"{len(row.results)}-{row.ended_at is not None}" if row else ""

@@ -277,11 +277,3 @@ def refusal_row(refusal: Refusal) -> list[str]:
 
 def answers_of(row: DryRun) -> list[DryRunAnswer]:
     return [DryRunAnswer.of(one) for one in row.results]
-
-
-def dry_run_pulse(number: int) -> str:
-    """Return what changes when a dry run ends; empty without one."""
-    row = DryRun.objects.filter(pk=number).values_list("run_at", "ended_at").first()
-    if row is None:
-        return ""
-    return "running" if row[1] is None else "ended"

@@ -13,9 +13,9 @@ from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.queries import current_fleet
+from fleetui.bulk import number_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
-from fleetui.polling import number_of
 from placements.engine.envelopes import applied_identities
 from placements.manifests.binding import BindingState
 from placements.models import (

@@ -33,9 +33,8 @@ from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
-from fleetui.bulk import batched
+from fleetui.bulk import batched, number_of
 from fleetui.hub_scope import LOCAL_HUB
-from fleetui.polling import number_of
 from placements.engine.balance import ExceededLimit
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason

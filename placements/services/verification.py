@@ -10,6 +10,7 @@ from django.db.models import F, Q, QuerySet
 
 from clusters.queries import counters, current_fleet
 from fleetui.audit import AuditEvent, record
+from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.models import DecisionRecord, Placement, StalenessCheck, StalePick
 from placements.services.decisions.records import fault_of, of_another_engine
@@ -134,5 +135,7 @@ def _staleness_due(version: int, readings: int, *, now: datetime) -> QuerySet[Pl
     has_moved = ~Q(staleness_check__fleet_version=version)
     has_moved |= ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
     was_long_ago = Q(staleness_check__checked_at__lte=now - STALENESS_EVERY)
-    decided = Placement.objects.filter(deleting_since=None, selection_faults=[], decisions_made__gt=0)
-    return decided.filter(is_new | has_moved & was_long_ago)
+    # A live hub has placed something before its first decision is judged here.
+    is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)
+    decided = Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored)
+    return decided.filter(is_new | has_moved & was_long_ago, deleting_since=None, selection_faults=[])

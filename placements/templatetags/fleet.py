@@ -268,10 +268,10 @@ def agreement(decision: Any) -> dict[str, object]:
 def link_with(context: dict[str, Any], **changes: Any) -> str:
     """Return the address of this page with changed parameters, at its first page.
 
-    `v`, the version that a fragment has, is not part of an address.
+    What a fragment has, the version `v` and the map of a `fleet`, is not part of an address.
     """
     query: QueryDict = context["request"].GET.copy()
-    for name in ("after", "at", "v", "panel"):
+    for name in ("after", "at", "v", "fleet", "panel"):
         query.pop(name, None)
     for name, value in changes.items():
         query.pop(name, None)

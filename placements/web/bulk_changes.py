@@ -1,6 +1,5 @@
 """Changes of many clusters: a form, a preview with the impact on placements, and the result of each."""
 
-from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -15,12 +14,11 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators, for_readers
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.models import BulkChange
 from placements.services.bulk_changes import (
     BulkAction,
     BulkOutcome,
-    change_pulse,
     preview_change,
     read_options,
     results_of,
@@ -154,11 +152,9 @@ def _page(
 @acts_through(start_change)
 @for_readers
 @require_safe
+@polled
 def bulk_change_result(request: HttpRequest, request_id: str) -> HttpResponseBase:
     """Show the progress of a change and the result of each cluster; the page polls until its end."""
-    version = change_pulse(request_id)
-    if same := not_modified(request, version, partial(change_pulse, request_id)):
-        return same
     row = get_object_or_404(BulkChange.objects.select_related("actor"), request_id=request_id)
     results = results_of(row)
     order = list(reversed(BulkOutcome))
@@ -167,7 +163,6 @@ def bulk_change_result(request: HttpRequest, request_id: str) -> HttpResponseBas
     context = {
         "change": row,
         "title": WORDS[BulkAction(row.action)][0],
-        "version": version,
         "done": len(results),
         "total": len(row.names),
         "counts": [(RESULTS[outcome], count) for outcome, count in counts.items() if count],

@@ -36,12 +36,11 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
-from fleetui.polling import not_modified
+from fleetui.polling import polled, read_version_again
 from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
 from placements.models import Placement
-from placements.services.dashboard.queries import pulse
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -274,17 +273,14 @@ def taint_text(written: dict[str, Any]) -> str:
 
 @for_readers
 @require_safe
+@polled
 def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpResponse:
     """Show one cluster: its status, and the view of a tab."""
-    version = pulse()
-    if same := not_modified(request, version, pulse):
-        return same
     if bring_up_to_date(now=datetime.now(UTC)):
-        version = pulse()  # it changes with the statuses
+        read_version_again(request)
     row = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
     context = {
-        "version": version,
         "cluster": row,
         "tab": tab,
         "state": badges.cluster_badge(row, is_cordoned=is_cordoned),

@@ -14,9 +14,8 @@ from django_htmx.http import HttpResponseClientRefresh
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
-from fleetui.live import TOKEN, shared_fragment
 from fleetui.permissions import Role, current_user, for_readers, may_approve, may_operate, teams_of
-from fleetui.polling import not_modified
+from fleetui.polling import TOKEN, polled, read_version_again, shared_fragment
 from placements.engine.status import HealthLevel
 from placements.explain.vocabulary import measure_word
 from placements.models import Placement
@@ -154,46 +153,44 @@ def _tiles(
     ]
 
 
-_VERSIONS_OF_FLEET, _VERSIONS_OF_DECISIONS = 4, 5
-
-
 @for_readers
 @require_safe
+@polled
 def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview, which the page polls; on an empty hub the first steps."""
-    version = queries.pulse()
-    is_table = "table" in request.GET
-    if not is_table and (same := not_modified(request, version, queries.pulse)):
-        return same
     if bring_up_to_date(now=datetime.now(UTC)):
-        version = queries.pulse()  # it changes with the problems
-    if wants_fragment(request) and not is_table:
+        read_version_again(request)
+    if wants_fragment(request) and "table" not in request.GET:
         if queries.is_untouched():
             return HttpResponseClientRefresh()
         is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
         approver = request.user.get_username() if is_approver else ""
         who = (may_operate(request.user), approver, str(_snoozes(request)))
-        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "all")), _has_fleet(request, version), *who)
-        return shared_fragment(request, key, version, lambda: _overview(request, version))
-    return _overview(request, version)
+        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "all", "fleet")), *who)
+        return shared_fragment(request, key, lambda: _overview(request))
+    return _overview(request)
 
 
-def _overview(request: HttpRequest, version: str) -> HttpResponse:
-    of_fleet = "-".join(version.split("-")[:_VERSIONS_OF_FLEET])
-    fleet = {} if _has_fleet(request, version) else kept_map_context(request, of_fleet)
+def _overview(request: HttpRequest) -> HttpResponse:
+    counts = queries.counts()
+    mark = queries.fleet_mark(counts)
+    has_map = wants_fragment(request) and request.GET.get("fleet") == mark
+    fleet = {} if has_map else kept_map_context(request, mark)
     if fleet and not (fleet["charts"] or fleet.get("domains")) and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
     table = requested_table(request, fleet.get("charts", ()))
     if table:
         return table
-    counts, under_way = queries.counts(), counts_of(request).rollouts
+    under_way = counts_of(request).rollouts
     failing = queries.failing_count() if under_way else 0
     now = datetime.now(UTC)
     items = attention(counts, current_user(request), snoozes=_snoozes(request), now=now)
     not_ready = counts.not_eligible + counts.leaving
     trend = fleet_trend(clusters=counts.clusters, not_ready=not_ready, now=now)
+    decisions = queries.last_decisions()
+    last = decisions[0].pk if decisions else 0
     context = {
-        "version": version,
+        "fleet_mark": mark,
         "is_news": wants_fragment(request),
         **fleet,
         "counts": counts,
@@ -203,9 +200,9 @@ def _overview(request: HttpRequest, version: str) -> HttpResponse:
         "is_calm": under_way == counts.of_placements.waiting and not counts.pending,
         "attention": items,
         "snooze_for": SNOOZE_FOR,
-        "decisions": queries.last_decisions(),
+        "decisions": decisions,
         "placements": [headroom_row(one) for one in least_headroom()],
-        **overview_card(counts.of_placements.report, "-".join(version.split("-")[:_VERSIONS_OF_DECISIONS])),
+        **overview_card(counts.of_placements.report, f"{mark}-{last}"),
     }
     if wants_fragment(request):
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions
@@ -237,8 +234,3 @@ def snooze(request: HttpRequest) -> HttpResponse:
 
 def _snoozes(request: HttpRequest) -> dict[str, Snooze]:
     return snoozes_from(request.session.get(_SNOOZED, {}).get(str(current_hub_id())))
-
-
-def _has_fleet(request: HttpRequest, version: str) -> bool:
-    page_versions = request.GET.get("v", "").split("-")[:_VERSIONS_OF_FLEET]
-    return wants_fragment(request) and page_versions == version.split("-")[:_VERSIONS_OF_FLEET]

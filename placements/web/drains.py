@@ -1,10 +1,8 @@
 """Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
 
-import hashlib
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,10 +19,10 @@ from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster, Membership
 from clusters.operations.edit import cordon
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators, for_readers
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
 from placements.services.disruption.hub_drains import cancel_hub_drain, start_hub_drain
@@ -81,20 +79,13 @@ class DrainStepRow:
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
+@polled
 def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the impact or the progress of a drain; start, change or cancel it."""
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method == "POST":
         return _change(request, cluster)
-    if wants_fragment(request) and (same := not_modified(request, _version(name), partial(_version, name))):
-        return same
     return _page(request, cluster)
-
-
-def _version(cluster: str) -> str:
-    """Return the version of the progress fragment of the last drain; empty without a drain."""
-    last = latest_drain(cluster)
-    return str(_progress(last)["version"]) if last else ""
 
 
 @for_operators("drain clusters")
@@ -211,19 +202,16 @@ def _page(
 
 
 def _progress(row: Drain) -> dict[str, Any]:
-    """Return the progress of a drain, and its version: a hash of everything that the fragment shows."""
     went = taken_over(row)
     rows = row.steps.select_related("drain").order_by("placement_name")
     in_order = sorted(rows, key=lambda step: _ORDER.index(DrainStep.State(step.state)))
     steps = [_step(step, went.get(step.placement_name, [])) for step in in_order]
     counts = [(state, sum(one.state is state for one in steps)) for state in _STEPS.values()]
-    looks = repr((row.state, row.deadline, row.at_once, steps))
     return {
         "state": _DRAINS[Drain.State(row.state)],
         "steps": steps,
         "counts": [(state, count) for state, count in counts if count],
         "done": sum(one.state is _STEPS[DrainStep.State.GONE] for one in steps),
-        "version": hashlib.sha256(looks.encode()).hexdigest()[:12],
         "is_changing": any(phase.kind == "progress" for one in steps for _, phase in one.went),
     }
 

@@ -1,17 +1,15 @@
 """The answers of the clusters to a dry run."""
 
-from functools import partial
-
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.explain.dry_runs import DryRunOutcome, dry_run_sentences
 from placements.models import DryRun
-from placements.services.dry_runs import answers_of, dry_run_pulse
+from placements.services.dry_runs import answers_of
 from placements.web.badges import Badge
 
 _MARKS = {
@@ -24,16 +22,13 @@ _MARKS = {
 
 @for_readers
 @require_safe
+@polled
 def dry_run(request: HttpRequest, number: int) -> HttpResponse:
     """Show what the clusters answered; the page polls until they have."""
-    version = dry_run_pulse(number)
-    if same := not_modified(request, version, partial(dry_run_pulse, number)):
-        return same
     row = get_object_or_404(DryRun, pk=number)
     answers = answers_of(row)
     context = {
         "dry_run": row,
-        "version": version,
         "sentences": dry_run_sentences(answers, not_checked=row.not_checked, left_out=row.left_out),
         "answers": [(one, _MARKS[one.outcome]) for one in answers],
         "differing": [one for one in answers if one.changes],

@@ -8,31 +8,28 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST
 from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
 
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
-from fleetui.apimachinery.yaml_edit import UneditableYaml
 from fleetui.htmx import wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import Role, by_operation, current_user, for_operators, for_readers, may_change_at
 from placements.models import Draft, Placement
 from placements.services.editor.completion import completions, cursor_at
-from placements.services.editor.merge import Side
 from placements.services.editor.operations import (
     DraftExists,
+    Side,
     discard_draft,
-    merge_draft,
+    rebase_draft,
     start_draft,
     write_draft,
 )
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import (
     drafts_of,
-    latest_drafts,
     manifest_at,
     starting_text,
     summaries_of,
@@ -53,7 +50,6 @@ from placements.web.review import conflict_context, own_draft, preview_row
 
 _METHODS = ["GET", "HEAD", "POST"]
 _LATEST_DRAFTS = 5
-_DRAFTS_SHOWN = 30
 _DRAFT_EXISTS = "You have a draft from another window. It is shown here, without your last input."
 _DRAFT_EXISTS_AND_WAITS = (
     "This is the draft that you started before. What you wanted to open is not in it: "
@@ -133,15 +129,6 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @for_readers
-@require_safe
-def drafts(request: HttpRequest) -> HttpResponse:
-    """List the latest drafts of all persons."""
-    rows = list(latest_drafts()[: _DRAFTS_SHOWN + 1])
-    context = {"drafts": summaries_of(rows[:_DRAFTS_SHOWN]), "more": len(rows) > _DRAFTS_SHOWN}
-    return render(request, "editor/drafts.html", context)
-
-
-@for_readers
 @costly
 @require_http_methods(_METHODS)
 def draft(request: HttpRequest, number: int) -> HttpResponseBase:
@@ -188,26 +175,15 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
 @for_operators("edit drafts", of=of_draft)
 @require_POST
 def rebase(request: HttpRequest, number: int) -> HttpResponse:
-    """Merge what another user saved meanwhile into a draft."""
-    keep = Side(request.POST["keep"]) if request.POST.get("keep") in list(Side) else None
-    row = own_draft(request, number)
-    context = {"draft": row, "placement": row.placement, "conflicts": (), "message": ""}
-    try:
-        result = merge_draft(number, by=current_user(request), now=datetime.now(UTC), keep=keep)
-    except (UneditableYaml, InvalidManifest) as error:
-        return render(request, "editor/conflicts.html", {**context, "message": str(error)}, status=409)
-    if result.conflicts and keep is None:
-        return render(
-            request, "editor/conflicts.html", {**context, "conflicts": result.conflicts}, status=409
-        )
-    revision = row.placement.revision if row.placement else 0
-    messages.success(request, f"Draft rebased on revision {revision}.")
+    """Base a draft on what another user saved meanwhile: with one's own text, or with theirs."""
+    keep = Side.THEIRS if request.POST.get("keep") == Side.THEIRS else Side.MINE
+    row = rebase_draft(number, keep=keep, by=current_user(request), now=datetime.now(UTC))
+    messages.success(request, f"Draft rebased on revision {row.revision}.")
     return redirect("web:draft", number)
 
 
 def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     """Apply what was typed, save it in a draft, which the first change starts, and show what follows."""
-    request.changes_draft_only = True  # type: ignore[attr-defined]  # what follows from it waits for a save
     started = request.POST.get("draft", "")
     if target.draft is None and started.isdecimal():
         target = EditTarget.of_draft(own_draft(request, int(started)))

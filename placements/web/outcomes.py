@@ -1,7 +1,7 @@
 """The clusters of a decision, and of a placement, as tables: 50 rows a page, filtered by outcome."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -18,6 +18,7 @@ from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_s
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
+from placements.services.decisions.why_not import age_words, bound_and_joined
 from placements.services.health import SelectedClusters, cluster_statuses
 from placements.services.rollouts.queries import applied_names, waiting_words
 from placements.web.badges import Badge, Segment, outcome_kind, segments
@@ -221,8 +222,9 @@ def placement_clusters(
     The placement is loaded `with_rollouts`; the decision is the one that explains who is not selected.
     """
     outcomes = summary_of(decision) if decision else {}
-    bound = dict(Binding.objects.filter(placement=placement).values_list("cluster_name", "state"))
+    bound, joined = bound_and_joined(placement, decision)
     facets = dict.fromkeys(bound, ClusterFacet.NOT_SELECTED)  # those being removed may have left the fleet
+    facets |= dict.fromkeys(joined, ClusterFacet.NOT_SELECTED)
     facets |= {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
     facets |= {one: ClusterFacet.SELECTED for one in bound if bound[one] != BindingState.UNSCHEDULED}
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
@@ -236,7 +238,8 @@ def placement_clusters(
     def order(name: str) -> tuple[int, bool, int, str]:
         if name in bound:
             return places[ClusterFacet.SELECTED], bound[name] == BindingState.UNSCHEDULED, 0, name
-        return places[facets[name]], False, outcomes[name][1], name
+        rank = outcomes[name][1] if name in outcomes else len(outcomes)
+        return places[facets[name]], False, rank, name
 
     is_outdated = chosen is ClusterFacet.OUTDATED
     names = [one for one in facets if chosen in (None, facets[one]) or (is_outdated and one in outdated)]
@@ -248,7 +251,7 @@ def placement_clusters(
     start = start - start % _ROWS if start < len(names) else 0
     page = nsmallest(start + _ROWS, names, key=order)[start:]
     return PlacementClusters(
-        rows=_cluster_rows(placement, decision, page, outdated, now=now),
+        rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
         levels=[(one, _LEVEL_WORDS[one], levels[one]) for one in HealthLevel if levels[one]],
@@ -269,7 +272,13 @@ def _keys_of(decision: Decision | None) -> list[str]:
 
 
 def _cluster_rows(
-    placement: Any, decision: Decision | None, names: Sequence[str], outdated: set[str], *, now: datetime
+    placement: Any,
+    decision: Decision | None,
+    names: Sequence[str],
+    outdated: set[str],
+    joined: Mapping[str, datetime],
+    *,
+    now: datetime,
 ) -> list[PlacementCluster]:
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
     statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}
@@ -290,6 +299,9 @@ def _cluster_rows(
             badge = Badge(outcome_kind(code), OUTCOME_WORDS[code])
             if placement.deleting_since and code in (Outcome.PICKED, Outcome.KEPT):
                 badge = Badge("suspended", "Removed")
+        why = reason_sentence(outcome.reasons[0]) if outcome else ""
+        if decision and name in joined and outcome is None:
+            why = f"Joined {age_words(joined[name], now=now)} ago, after decision {decision.number}"
         rows.append(
             PlacementCluster(
                 name,
@@ -297,7 +309,7 @@ def _cluster_rows(
                 row,
                 versions.get(row.applied_version, "") if row else "",
                 [labels.get(key, "") for key in keys],
-                reason_sentence(outcome.reasons[0]) if outcome else "",
+                why,
                 (row.message or words.get(row.pk, "")) if row and badge.kind != "healthy" else "",
                 name in outdated,
             )

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -24,7 +23,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
-from fleetui.polling import not_modified
+from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
@@ -47,7 +46,7 @@ from placements.models import (
 )
 from placements.services.actions import ActionKind, Reasons
 from placements.services.assertions import check_of
-from placements.services.dashboard.queries import headroom_of, pulse
+from placements.services.dashboard.queries import headroom_of
 from placements.services.decisions.records import (
     DecisionView,
     decision_of,
@@ -81,7 +80,7 @@ from placements.services.resilience.queries import is_outdated, levels_in, resil
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.operations import ActionNotAllowed
-from placements.services.rollouts.queries import latest_run, placement_pulse, progress_of
+from placements.services.rollouts.queries import latest_run, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import manifest_of, scheduled_condition
@@ -218,14 +217,13 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 
 @for_readers
 @require_safe
+@polled
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time; the page polls it."""
-    version, poll = pulse(), request.GET.copy()
-    if same := not_modified(request, version, pulse):
-        return same
     if bring_up_to_date(now=datetime.now(UTC)):
-        version = pulse()  # it changes with the statuses
-    poll["v"] = version
+        read_version_again(request)
+    poll = request.GET.copy()
+    poll["v"] = request.version  # type: ignore[attr-defined]  # by `polled`
     text = read_typed(request, _FILTERS)
     placement_type = word_from(request, "type", PlacementType)
     wanted = PlacementFilter(
@@ -289,14 +287,12 @@ def _list_bar(
 
 @for_readers
 @require_safe
+@polled
 def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
     """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
-    version = placement_pulse(name)
-    if version and (same := not_modified(request, version, partial(placement_pulse, name))):
-        return same
     related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
     rows = with_fleet_version(Placement.objects.select_related(*related).filter(full_name=name))
-    row = with_rollouts(rows).first() if version else None
+    row = with_rollouts(rows).first()
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
             return HttpResponseClientRedirect(reverse("web:placements"))
@@ -308,7 +304,7 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         context, health = _clusters_tab(request, row, latest, set(outdated), now=now)
     else:
         context, health = {}, health_of(row, now=now)
-    context |= {"version": version, "tab": tab, **head_context(row, latest, health, outdated, now=now)}
+    context |= {"tab": tab, **head_context(row, latest, health, outdated, now=now)}
     if tab != "clusters":
         context |= _tab_context(request, row, tab, latest, run=context["run"])
     if not wants_fragment(request):

@@ -1,7 +1,6 @@
 """The rebalance plan of a placement: what few moves repair, the steps, and the plan in progress."""
 
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -11,10 +10,10 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators, for_readers
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.explain.charts.rebalance import curve_chart
 from placements.explain.rebalance import balance_sentence, repair_sentence
 from placements.models import Placement, RebalancePlan
@@ -39,21 +38,13 @@ PLANS = {
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
+@polled
 def rebalance(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the curve and the steps, or the progress; start, pause, resume or stop a plan."""
     placement = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
         return _change(request, name=name)
-    if wants_fragment(request) and (same := not_modified(request, _version(name), partial(_version, name))):
-        return same
     return _page(request, placement)
-
-
-def _version(name: str) -> str:
-    """Return the version of the progress of the last plan; empty without one."""
-    rows = RebalancePlan.objects.filter(placement__full_name=name).order_by("-number")
-    columns = rows.values_list("number", "state", "done", "is_moving", "waits_for").first()
-    return "-".join(str(one) for one in columns).replace(" ", "_") if columns else ""
 
 
 @for_operators("rebalance placements", of=of_placement)
@@ -102,7 +93,6 @@ def _page(
         "last": last,
         "state": PLANS[RebalancePlan.State(last.state)] if last else None,
         "batches": _progress(last) if last else [],
-        "version": _version(placement.full_name),
         "errors": errors,
         "refused": refused,
         "moves": request.GET.get("moves", ""),

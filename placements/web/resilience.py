@@ -15,7 +15,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.engine.resilience import CLUSTER, LossVariant
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.resilience import MOST_LOSSES, LossLine, survival_chart
@@ -39,16 +39,11 @@ _LOSSES_SHOWN, _MOST = 10, 200
 _KEPT_SECONDS = 60
 
 
-def _version() -> str:
-    latest, running = latest_report(), report_in_progress()
-    done = f"{running.pk}.{running.done}" if running else ""
-    return f"{latest.pk if latest else 0}.{latest.completed_at if latest else ''}.{done}"
-
-
 @acts_through(start_report, has_page=True)
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
+@polled
 def resilience(request: HttpRequest) -> HttpResponse:
     """Show the latest report, or start one."""
     if request.method == "POST":
@@ -56,14 +51,11 @@ def resilience(request: HttpRequest) -> HttpResponse:
         try:
             start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
         except InvalidManifest as error:
-            return _page(request, _version(), keys=" ".join(keys), errors=error.errors, status=422)
+            return _page(request, keys=" ".join(keys), errors=error.errors, status=422)
         return redirect("web:resilience")
-    version = _version()
     if "table" in request.GET and (table := requested_table(request, _charts(*_chosen(request)))):
         return table
-    if same := not_modified(request, version, _version):
-        return same
-    return _page(request, version)
+    return _page(request)
 
 
 def _chosen(request: HttpRequest) -> tuple[ResilienceReport | None, str, str]:
@@ -95,12 +87,11 @@ def _charts(report: ResilienceReport | None, variant: str, level: str) -> list[C
     return [chart] if chart else []
 
 
-def _page(request: HttpRequest, version: str, *, status: int = 200, **more: Any) -> HttpResponse:
+def _page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpResponse:
     running = report_in_progress()
     report, variant, level = _chosen(request)
     variants = report.variants if report else list(LossVariant)
     context = {
-        "version": version,
         "report": report,
         "running": running,
         "variant": variant,

@@ -21,11 +21,10 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
-from fleetui.live import TOKEN, shared_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
 from fleetui.permissions import current_user, for_readers, for_roles
-from fleetui.polling import not_modified
+from fleetui.polling import TOKEN, polled, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
@@ -74,7 +73,6 @@ from placements.services.rollouts.queries import (
     names_later,
     parts_of,
     progress_of,
-    pulse_of,
     report_of,
     run_named,
 )
@@ -214,20 +212,15 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 
 @for_readers
 @require_safe
+@polled
 def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") -> HttpResponse:
     """Show one tab of a rollout; while it is in progress the page polls its fragment."""
-    read_pulse = partial(pulse_of, name, number)
-    version = read_pulse()
-    if not version:
-        raise Http404(f"Placement {name} has no rollout {number}.")
-    if same := not_modified(request, version, read_pulse):
-        return same
     if wants_fragment(request) and "table" not in request.GET:
         # The same role and query get the same fragment; `v` differs by how new the page is.
         query = sorted((key, value) for key, value in request.GET.items() if key != "v")
         key = (request.path, operates_here(request), str(query))
         make = partial(_rollout, request, name, number, tab)
-        return shared_fragment(request, key, version, make, read_version=read_pulse)
+        return shared_fragment(request, key, make)
     return _rollout(request, name, number, tab)
 
 
@@ -253,7 +246,6 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "run": run,
         "placement": placement,
         "state": badges.run_state(run),
-        "version": f"{run.progress_version}.{placement.changes if placement else 0}",
         "is_running": is_running,
         "why_not": Reasons(ActionKind.ROLLING, placement, stop=run),
         "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -24,7 +23,7 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.engine.rollout.staged_run import WaitReason
 from placements.explain.rollouts import NO_FORECAST, eta_sentence
 from placements.explain.staged_updates import StageWords, stage_words
@@ -42,7 +41,6 @@ from placements.services.rollouts.staged_queries import (
     free_name,
     is_rollback,
     preview_of,
-    pulse_of,
     result_in,
     sentences_of,
     stages_of,
@@ -82,15 +80,13 @@ spec:
 
 @for_readers
 @require_safe
+@polled
 def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     """Show one run; until it has ended the page polls its fragment."""
-    version = pulse_of(name)
-    if not version:
-        raise Http404(f"No staged run is named {name}.")
-    if same := not_modified(request, version, partial(pulse_of, name)):
-        return same
     runs = StagedRun.objects.select_related("placement").prefetch_related("approvals")
-    run = with_status(runs).get(full_name=name)
+    run = with_status(runs).filter(full_name=name).first()
+    if run is None:
+        raise Http404(f"No staged run is named {name}.")
     result = result_in(run)
     wanted = request.GET.get("stage", "")
     window = Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
@@ -105,7 +101,6 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     no_forecast = NO_FORECAST.get("paused" if is_paused else run.eta.get("reason", ""), "")
     eta = no_forecast if is_paused else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
     context = {
-        "version": version,
         "run": run,
         "placement": run.placement,
         "now": datetime.now(UTC),

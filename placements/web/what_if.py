@@ -1,7 +1,6 @@
 """What-if analyses of cluster loss; every role may create them, as they change nothing on the fleet."""
 
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -17,7 +16,7 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers, may_operate
-from fleetui.polling import not_modified
+from fleetui.polling import polled
 from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
 from placements.explain.what_if import VARIANT_WORDS, impacts_sentence
 from placements.models import Scenario
@@ -31,10 +30,11 @@ from placements.services.what_if.queries import (
     PlacementImpact,
     Totals,
     Variant,
+    done_count,
     impact_counts,
     outcomes_in,
-    scenario_pulse,
     totals_in,
+    waiting_before,
 )
 from placements.web.badges import Badge
 from placements.web.request import (
@@ -133,13 +133,12 @@ def scenario_action(request: HttpRequest, number: int, action: str) -> HttpRespo
 
 @for_readers
 @require_safe
+@polled
 def scenario(request: HttpRequest, number: int) -> HttpResponse:
     """Show the impact on every placement; the page polls until all are evaluated."""
     row = get_object_or_404(Scenario, pk=number)
     choice = request.GET.get("variant", "")
-    variant, version = (choice if choice in Variant.values else str(Variant.LEAVE)), scenario_pulse(number)
-    if same := not_modified(request, version, partial(scenario_pulse, number)):
-        return same
+    variant = choice if choice in Variant.values else str(Variant.LEAVE)
     rows, charts = outcomes_in(row, variant), []
     if row.is_answered:
         bars = [
@@ -167,9 +166,8 @@ def scenario(request: HttpRequest, number: int) -> HttpResponse:
         "variant": variant,
         "variants": VARIANT_WORDS,
         "unknown": unknown_words(request, variant=Variant.values, impact=PlacementImpact),
-        "version": version,
-        "done": version.split(".")[0],
-        "before": int(version.split(".")[2]),
+        "done": done_count(row),
+        "before": 0 if row.is_answered else waiting_before(row),
         "charts": charts,
         "sentence": impacts_sentence(mine),
         "other": str(other),

@@ -20,7 +20,17 @@ from fleetui.middleware import BudgetSpentError, forget_budgets, reserve, settle
 from placements import web
 from placements.models import Decision, Placement, Scenario
 from tests.addresses import costly_addresses
-from tests.rows import NOW, api_token, decided, joined, person, pick_n_spec, placement_document, saved
+from tests.rows import (
+    NOW,
+    api_token,
+    config_map,
+    decided,
+    joined,
+    person,
+    pick_n_spec,
+    placement_document,
+    saved,
+)
 
 LONGEST = 64 * 1024 * 1024
 
@@ -203,6 +213,21 @@ def test_a_body_that_is_too_large_is_not_read(address: str, size: int, status: i
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
+def test_an_upload_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django.core.files.temp.NamedTemporaryFile", None)
+    client = Client()
+    client.force_login(person("ana", "operator"))
+    file = BytesIO(json.dumps(config_map("large", data={"a": "x" * 4 * 1024 * 1024})).encode())
+    file.name = "large.json"
+
+    answer = client.post("/resources/apply/", {"file": file, "do": "preview"})
+
+    assert answer.status_code == 422
+    assert "Too large: 4.00 MiB as compact JSON" in answer.content.decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("collected_static")
 def test_two_large_requests_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch, ann: dict[str, str]) -> None:
     monkeypatch.setattr(middleware, "LARGE_PATIENCE", 0.01)
     body = json.dumps([{"a": "x" * 1024 * 1024}])
@@ -225,9 +250,8 @@ _COMPUTES = re.compile(
 _LIGHT = {
     "GET /api/v1/exact/<named:name>": "the result of a search that a worker does",
     "/dry-runs/<int:number>/": "shows saved rows",
-    "/drafts/": "lists saved rows",
     "/drafts/<int:number>/discard/": "deletes a row",
-    "/drafts/<int:number>/rebase/": "merges two texts",
+    "/drafts/<int:number>/rebase/": "writes a row",
     "/what-if/<int:number>/": "shows saved rows",
     "/placements/<full_name:name>/compare/": "redirects",
     "GET /api/v1/what-if": "lists saved rows",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from allauth.mfa.models import Authenticator
+from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
@@ -12,24 +13,13 @@ from fleetui.models import Event
 from tests.admin.pages import ADD, CLUSTERS, change_url, fields_of, text_of
 from tests.rows import decided, joined, person, pick_n_spec
 
+admin.autodiscover()
 pytestmark = pytest.mark.django_db
-LISTS = (
-    "clusters/membercluster",
-    "placements/placement",
-    "placements/resource",
-    "placements/policysnapshot",
-    "placements/resourcesnapshot",
-    "placements/binding",
-    "placements/decision",
-    "placements/drain",
-    "placements/eviction",
-    "placements/disruptionbudget",
-    "fleetui/event",
+LISTS = ("clusters/membercluster",)
+PEOPLE = sorted(
+    {f"{model._meta.app_label}/{model._meta.model_name}" for model in admin.site._registry} - {*LISTS}
 )
-PEOPLE = (
-    *("auth/user", "auth/group", "access/apitoken", "access/serviceaccount", "access/teamgrant"),
-    "mfa/authenticator",
-)
+"""Every other model of the admin: who may what."""
 MUTATING = ("add", "change")
 
 
@@ -119,14 +109,6 @@ def test_people_are_for_superusers(browser_of: Callable[[str], Client], address:
     assert browser_of("superuser").get(f"/admin/{address}/").status_code == 200
 
 
-@pytest.mark.parametrize("address", LISTS[1:])
-@pytest.mark.parametrize("role", ["operator", "superuser"])
-def test_what_is_only_looked_at_cannot_be_added(
-    browser_of: Callable[[str], Client], role: str, address: str
-) -> None:
-    assert browser_of(role).post(f"/admin/{address}/add/", {}).status_code == 403
-
-
 def test_only_a_superuser_removes_a_lost_second_factor(browser_of: Callable[[str], Client]) -> None:
     row = Authenticator.objects.create(user=person("ada"), type="totp", data={"secret": "a-planted-secret"})
     address = f"/admin/mfa/authenticator/{row.pk}"
@@ -160,4 +142,4 @@ def test_a_role_is_enough_to_log_in() -> None:
 
     assert page.redirect_chain[-1][0] == "/login/?next=/admin/"
     assert (answer.status_code, answer["Location"]) == (302, "/admin/")
-    assert "Latest events" in text_of(client.get("/admin/"))
+    assert "Member clusters" in text_of(client.get("/admin/"))

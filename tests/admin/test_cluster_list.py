@@ -35,7 +35,7 @@ def test_shows_state_labels_taints_heartbeat_and_placements(viewer: Client) -> N
     assert '<span class="state-off">Cordoned</span>' in page
     assert "Not monitored" in page
     assert '<span class="visually-hidden">Search</span></label>' in page
-    assert '<a class="chip" href="/admin/placements/binding/?cluster_name=a">1</a>' in page
+    assert '<a class="chip" href="/clusters/a/">1</a>' in page
 
 
 @pytest.mark.nightly

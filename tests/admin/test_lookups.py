@@ -14,8 +14,6 @@ from django.db.models import Model
 from django.test import Client, RequestFactory
 
 from fleetui.admin import ClosedLookups, FleetAdminSite
-from fleetui.models import Event
-from placements.models import Binding
 from tests.admin.pages import text_of
 from tests.rows import decided, joined, person, pick_n_spec
 
@@ -23,15 +21,6 @@ admin.autodiscover()
 pytestmark = pytest.mark.django_db
 LOOKUPS = ("exact", "regex", "iregex", "startswith", "contains", "gt", "isnull")
 PASSING = {
-    "placements.placement": {"placement_type", "semantics", "is_demo"},
-    "placements.resource": {"kind", "is_demo"},
-    "placements.policysnapshot": {"is_latest", "semantics"},
-    "placements.resourcesnapshot": {"is_latest"},
-    "placements.binding": {"state", "cluster_name"},
-    "placements.decision": {"is_fulfilled"},
-    "placements.drain": {"state"},
-    "placements.eviction": {"outcome"},
-    "fleetui.event": {"kind", "name"},
     "clusters.membercluster": {"verdict"},
     "auth.user": {"groups", "is_active", "is_superuser"},
     "clusters.hubgrant": {"hub", "role"},
@@ -105,7 +94,7 @@ def test_every_filter_of_a_page_and_every_sort_order_works(
             assert answer.status_code == 200, f"{address}{link}"
             followed += 1
 
-    assert followed > 80
+    assert followed > 20
 
 
 @pytest.mark.parametrize("role", ["viewer", "superuser"])
@@ -152,16 +141,16 @@ def test_an_address_of_a_cluster_is_not_guessed(browser_of: Callable[[str], Clie
     viewer = browser_of("viewer")
 
     answers = [
-        viewer.get("/admin/placements/resource/", {"content__regex": CATASTROPHIC}),
+        viewer.get("/admin/clusters/membercluster/", {"document__regex": CATASTROPHIC}),
         viewer.get("/admin/clusters/membercluster/", {"connection__server__startswith": "https://203"}),
-        viewer.get("/admin/placements/resource/", {"content__contains": "x"}),
+        viewer.get("/admin/auth/user/", {"password__contains": "x"}),
     ]
 
-    assert [one.status_code for one in answers] == [400, 400, 400]
+    assert [one.status_code for one in answers] == [400, 400, 403]
 
 
 def test_the_admin_completes_nothing(browser_of: Callable[[str], Client]) -> None:
-    query = {"app_label": "placements", "model_name": "binding", "field_name": "placement", "term": "w"}
+    query = {"app_label": "access", "model_name": "teamgrant", "field_name": "group", "term": "w"}
 
     statuses = [
         browser_of(role).get("/admin/autocomplete/", query).status_code for role in ("viewer", "superuser")
@@ -179,16 +168,12 @@ def test_links_of_other_pages_filter_lists(browser_of: Callable[[str], Client]) 
     statuses = [
         client.get(address).status_code
         for address in (
-            "/admin/placements/binding/?cluster_name=a",
-            "/admin/fleetui/event/?kind=MemberCluster&name=a",
             f"/admin/access/apitoken/?user__id__exact={user.pk}",
             "/admin/clusters/membercluster/?label=region:east",
         )
     ]
 
-    assert statuses == [200] * 4
-    assert Binding.objects.exists()
-    assert Event.objects.exists()
+    assert statuses == [200] * 2
 
 
 def test_an_admin_that_is_registered_later_is_closed_too() -> None:

@@ -10,6 +10,7 @@ from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
 from clusters.operations.heartbeat import refresh_eligibility
+from fleetui.changes import noticed_changes
 from placements.services.placements import save_placement
 from tests.rows import NOW, pick_n_spec, placement_document
 
@@ -35,6 +36,7 @@ def _later(page: Page) -> None:
     page.clock.fast_forward(16_000)
 
 
+@noticed_changes()
 def _go_silent(name: str) -> None:
     """Stop the heartbeats of a cluster until it counts as not ready."""
     later = NOW + timedelta(minutes=10)
@@ -86,7 +88,8 @@ def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open
 def test_the_button_of_a_chart_keeps_its_focus_when_the_fleet_changes(page: Page) -> None:
     page.locator("#chart-waffle").get_by_role("button", name="Table").press("Enter")
 
-    cordon(["nimblefox"], by=None, now=NOW)
+    with noticed_changes():
+        cordon(["nimblefox"], by=None, now=NOW)
     _later(page)
 
     expect(page.locator("#chart-waffle")).to_contain_text("1 cordoned")

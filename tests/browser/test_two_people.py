@@ -19,7 +19,7 @@ def _save(page: Page) -> None:
     expect(page).to_have_url(re.compile("/placements/web/$"))
 
 
-def test_the_second_to_save_sees_the_difference_and_carries_it_over(enter: Enter) -> None:
+def test_the_second_to_save_sees_the_difference_and_takes_it(enter: Enter) -> None:
     ana, li = enter("/placements/web/edit/", "operator"), enter("/placements/web/edit/", "operator")
     li.locator('[name="spec.revisionHistoryLimit"]').evaluate("one => one.closest('details').open = true")
     li.locator('[name="spec.revisionHistoryLimit"]').fill("5")
@@ -33,8 +33,11 @@ def test_the_second_to_save_sees_the_difference_and_carries_it_over(enter: Enter
     conflict = li.get_by_role("alert").filter(has_text="was changed while you edited it")
     expect(conflict).to_contain_text("spec.policy.numberOfClusters: 5 → 4")
     expect(li.get_by_role("button", name="Save web")).to_have_count(0)
-    conflict.get_by_role("button", name="Rebase draft").click()
+    conflict.get_by_role("button", name="Take theirs").click()
     expect(li.get_by_label("Number of clusters")).to_have_value("4")
+    li.locator('[name="spec.revisionHistoryLimit"]').evaluate("one => one.closest('details').open = true")
+    li.locator('[name="spec.revisionHistoryLimit"]').fill("5")
+    li.locator('[name="spec.revisionHistoryLimit"]').blur()
     _save(li)
 
     saved = Placement.objects.get(name="web").document["spec"]

@@ -84,7 +84,6 @@ def texts(client: Client) -> dict[str, str]:
     addresses = (
         *("/api/v1/placements/web", "/api/v1/placements/web/bindings", "/api/v1/events"),
         *("/api/v1/clusters/two", "/placements/web/", "/activity/", "/clusters/two/"),
-        "/admin/placements/binding/",
     )
     answers = {address: client.get(address, follow=True) for address in addresses}
     answers["rollout"] = client.get("/rollouts/web/", follow=True)

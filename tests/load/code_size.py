@@ -72,9 +72,9 @@ AREAS = {
     ),
     "Notifications": ("*/channels.py", "*/notifications*"),
     "Production": (
-        "*/backup*.py",
+        "*/backup.py",
         "*/metrics.py",
-        "clusters/management/commands/restore.py",
+        "fleetui/management/commands/restore.py",
         "fleetui/__main__.py",
         "fleetui/command_line.py",
         "fleetui/locations.py",

@@ -1,4 +1,4 @@
-"""Drafts: started once for each user and placement, merged, confirmed with what was previewed."""
+"""Drafts: started once for each user and placement, rebased, confirmed with what was previewed."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.apimachinery.yaml_edit import SetValue, edit
 from fleetui.concurrency import RevisionConflict
 from placements.models import Decision, Draft, Placement, PolicySnapshot
-from placements.services.editor.merge import Conflict, Side
 from placements.services.editor.operations import (
     DraftExists,
     ReviewedDraft,
+    Side,
     UnknownDraftError,
     confirm_draft,
     discard_draft,
-    merge_draft,
+    rebase_draft,
     start_draft,
 )
 from placements.services.editor.preview import preview_draft
@@ -219,52 +219,22 @@ def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: U
     assert not Draft.objects.exists()
 
 
-@pytest.mark.nightly
-def test_rebasing_puts_their_changes_into_the_draft(web: Placement, ana: User) -> None:
-    draft = _draft(web, ana)
-    _saved_by_li(2, note="theirs")
-
-    done = merge_draft(draft.pk, by=ana, now=NOW)
-
-    assert done.conflicts == ()
-    assert _data(draft)["metadata"]["annotations"] == {"fleetui.io/note": "theirs"}
-    assert _data(draft)["spec"]["policy"]["numberOfClusters"] == 3
-    assert plain_manifest(draft.text).startswith("# mine\n")
-    assert (draft.revision, draft.base) == (2, Placement.objects.get().document)
-    confirm_draft(draft.pk, reviewed=_reviewed(draft), by=ana, now=NOW)
-    assert Placement.objects.get().revision == 3
-
-
-def test_rebasing_says_where_both_changed_the_same_and_changes_nothing(web: Placement, ana: User) -> None:
+@pytest.mark.parametrize(("keep", "number", "note"), [(Side.MINE, 3, None), (Side.THEIRS, 1, "theirs")])
+def test_rebasing_keeps_the_text_that_is_chosen(
+    web: Placement, ana: User, keep: Side, number: int, note: str | None
+) -> None:
     draft = _draft(web, ana)
     _saved_by_li(1, note="theirs")
 
-    done = merge_draft(draft.pk, by=ana, now=NOW)
-
-    assert done.conflicts == (Conflict("spec.policy.numberOfClusters", 2, 3, 1),)
-    assert "annotations" not in _data(draft)["metadata"]
-    assert draft.revision == 1
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("keep", "number"), [(Side.MINE, 3), (Side.THEIRS, 1)])
-def test_rebasing_takes_the_side_that_is_chosen(web: Placement, ana: User, keep: Side, number: int) -> None:
-    draft = _draft(web, ana)
-    _saved_by_li(1, note="theirs")
-
-    merge_draft(draft.pk, by=ana, now=NOW, keep=keep)
+    rebase_draft(draft.pk, keep=keep, by=ana, now=NOW)
 
     assert _data(draft)["spec"]["policy"]["numberOfClusters"] == number
-    assert _data(draft)["metadata"]["annotations"] == {"fleetui.io/note": "theirs"}
-    assert draft.revision == 2
-
-
-def test_the_same_change_on_both_sides_is_no_overlap(web: Placement, ana: User) -> None:
-    draft = _draft(web, ana)
-    _saved_by_li(3)
-
-    assert merge_draft(draft.pk, by=ana, now=NOW).conflicts == ()
-    assert _data(draft) == Placement.objects.get().document
+    assert _data(draft)["metadata"].get("annotations", {}).get("fleetui.io/note") == note
+    assert plain_manifest(draft.text).startswith("# mine\n") is (keep is Side.MINE)
+    assert (draft.revision, draft.base) == (2, Placement.objects.get().document)
+    if keep is Side.MINE:
+        confirm_draft(draft.pk, reviewed=_reviewed(draft), by=ana, now=NOW)
+        assert Placement.objects.get().revision == 3
 
 
 @pytest.mark.nightly

@@ -14,15 +14,15 @@ from clusters.models import FleetState, MemberCluster
 from clusters.observation import counts_until, silence_of
 from clusters.operations.heartbeat import observe
 from fleetui.broker import PERIODIC, UPDATES
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import record_end, record_heartbeat
 from placements.models import Binding, NotificationDelivery, Placement
-from placements.services.dashboard.queries import pulse
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
 from placements.services.notifications.evaluation import evaluate
-from placements.services.problems.book import compare_all
-from placements.services.rollouts.queries import placement_pulse
+from placements.services.problems.book import compare, compare_all
 from placements.services.rollouts.worker import run_cluster_calls
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
@@ -187,12 +187,13 @@ def test_metrics_and_notifications_say_it() -> None:
 def test_open_pages_notice_it_without_any_write() -> None:
     world = settled()
     observed_at(datetime.now(UTC))
-    before = pulse(), placement_pulse("web")
+    compare(now=datetime.now(UTC))
+    before = stored_version(LOCAL_HUB)
 
     observed_at(datetime.now(UTC) - 3 * MINUTE)
+    compare(now=datetime.now(UTC))
 
-    assert pulse() != before[0]
-    assert placement_pulse("web") != before[1]
+    assert stored_version(LOCAL_HUB) != before
     assert Placement.objects.get().pk
     assert world.phases()
 

@@ -378,10 +378,6 @@ DOORS: dict[str, Callable[[Client], bool]] = {
     "REST, filter": lambda client: bool(client.get("/api/v1/placements?state=degraded").json()["items"]),
     "REST, overview": lambda client: bool(client.get("/api/v1/overview").json()["attention"]),
     "inbox": lambda client: bool(client.get("/api/v1/inbox").json()["items"]),
-    "admin": lambda client: "Failed</span>" in client.get("/admin/placements/placement/").content.decode(),
-    "admin, filter": lambda client: (
-        "Failed</span>" in client.get("/admin/placements/placement/?state=degraded").content.decode()
-    ),
     "search": lambda client: "Failed (" in client.get("/search/?q=e").content.decode(),
     "map": lambda client: (
         "Failed ("

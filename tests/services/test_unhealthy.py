@@ -26,12 +26,13 @@ from clusters.observation import unhealthy_since
 from clusters.operations.edit import cordon
 from clusters.operations.fault_injection import not_ready_at
 from clusters.operations.heartbeat import observe
+from fleetui.hub_scope import LOCAL_HUB
 from placements.services.dashboard import causes
-from placements.services.dashboard.queries import counts, pulse
+from placements.services.dashboard.queries import counts
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
-from placements.services.problems.book import compare_all
-from placements.services.rollouts.queries import placement_pulse
+from placements.services.problems.book import compare, compare_all
 from placements.web.badges import STATE_BADGES, Badge, cluster_badge
 from tests.problems import found
 from tests.rows import simulated
@@ -234,9 +235,9 @@ def test_metrics_and_notifications_say_it(since: datetime) -> None:
 def test_open_pages_notice_it() -> None:
     settled()
     observed_at(datetime.now(UTC))
-    before = pulse(), placement_pulse("web")
+    before = stored_version(LOCAL_HUB)
 
     MemberCluster.objects.filter(name="c001").update(agent_healthy="False", healthy_since=datetime.now(UTC))
+    compare(now=datetime.now(UTC))
 
-    assert pulse() != before[0]
-    assert placement_pulse("web") != before[1]
+    assert stored_version(LOCAL_HUB) != before

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from urllib.parse import parse_qsl
 
 import pytest
 from django.db import connection
@@ -14,12 +15,14 @@ from clusters.drivers.registry import SIMULATED
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import leave
+from fleetui.changes import noticed_changes
+from fleetui.hub_scope import LOCAL_HUB
 from fleetui.task_queue import record_heartbeat
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Resource, StalenessCheck, StalePick
 from placements.services.dashboard import causes
-from placements.services.dashboard.queries import pulse
+from placements.services.hub_version import stored_version
 from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -376,8 +379,10 @@ def test_of_a_large_fleet_clusters_are_counted_and_not_named(
 HTMX = {"HX-Request": "true"}
 
 
-def _version(page: str) -> str:
-    return re.findall(r'id="live" [^>]*hx-get="\?v=([^"&]*)"', page)[0]
+def _polled(page: str) -> dict[str, str]:
+    """Return the parameters of what the page polls."""
+    [query] = re.findall(r'id="live" [^>]*hx-get="\?([^"]*)"', page)
+    return dict(parse_qsl(query.replace("&amp;", "&")))
 
 
 @pytest.mark.nightly
@@ -397,40 +402,44 @@ def _version(page: str) -> str:
 )
 @pytest.mark.usefixtures("web")
 def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> None:
-    before = pulse()
+    before = stored_version(LOCAL_HUB)
 
-    change()
+    with noticed_changes():
+        change()
 
-    assert pulse() != before
+    assert stored_version(LOCAL_HUB) != before
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_the_chart_of_the_fleet_is_sent_again_only_when_the_fleet_has_changed(viewer: Client) -> None:
-    version = _version(viewer.get("/").content.decode())
-    saved("late", pick_n_spec(1))
-    news = viewer.get("/", {"v": version}, headers=HTMX).content.decode()
-    change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW)
-    more = viewer.get("/", {"v": _version(news)}, headers=HTMX).content.decode()
+    first = _polled(viewer.get("/").content.decode())
+    with noticed_changes():
+        saved("late", pick_n_spec(1))
+    news = viewer.get("/", first, headers=HTMX).content.decode()
+    with noticed_changes():
+        change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW)
+    more = viewer.get("/", _polled(news), headers=HTMX).content.decode()
 
     assert "Placements</a> <strong>2</strong>" in news
     assert 'id="fleet"' not in news
     assert '<div id="fleet" hx-swap-oob="true"><figure' in more
     assert "v=" not in more.partition('id="fleet"')[2]
-    MemberCluster.objects.filter(name="bravelion").update(unanswered_since=NOW)
-    late = viewer.get("/", {"v": _version(more)}, headers=HTMX).content.decode()
+    with noticed_changes():
+        MemberCluster.objects.filter(name="bravelion").update(unanswered_since=NOW)
+    late = viewer.get("/", _polled(more), headers=HTMX).content.decode()
     assert '<div id="fleet" hx-swap-oob="true"><figure' in late
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client) -> None:
-    version = _version(operator.get("/").content.decode())
+    first = _polled(operator.get("/").content.decode())
     Placement.objects.all().delete()
     MemberCluster.objects.all().delete()
     Resource.objects.all().delete()
 
-    assert operator.get("/", {"v": f"{version}-old"}, headers=HTMX).headers["HX-Refresh"] == "true"
+    assert operator.get("/", first | {"v": "0"}, headers=HTMX).headers["HX-Refresh"] == "true"
 
 
 @pytest.mark.nightly

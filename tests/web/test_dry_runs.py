@@ -9,6 +9,7 @@ from django.test import Client
 from clusters.models import MemberCluster
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.changes import hub_version, noticed_changes
 from placements.models import Draft, DryRun, Placement
 from placements.services.dry_runs import run_due
 from placements.services.editor.operations import start_draft
@@ -44,9 +45,11 @@ def test_the_fragment_polls_until_the_clusters_answered(operator: Client) -> Non
     address = f"/dry-runs/{DryRun.objects.get().pk}/"
 
     waiting = operator.get(address, headers=HTMX).content.decode()
-    same = operator.get(f"{address}?v=running", headers=HTMX)
-    run_due(now=datetime.now(UTC), threads=0)
-    ended = operator.get(f"{address}?v=running", headers=HTMX).content.decode()
+    version = hub_version()
+    same = operator.get(f"{address}?v={version}", headers=HTMX)
+    with noticed_changes():
+        run_due(now=datetime.now(UTC), threads=0)
+    ended = operator.get(f"{address}?v={version}", headers=HTMX).content.decode()
 
     assert waiting.startswith('<section id="dry-run"')
     assert "tick from:body" in waiting

@@ -145,21 +145,14 @@ def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(operator: Client, 
     assert "web was changed while you edited it" in refused.content.decode()
     assert 'name="digest"' not in refused.content.decode()
     assert rebased["Location"] == f"/drafts/{draft.pk}/"
-    assert load_documents(plain_manifest(draft.text))[0].data["metadata"]["annotations"] == {
-        "fleetui.io/note": "theirs"
-    }
+    assert "annotations" not in load_documents(plain_manifest(draft.text))[0].data["metadata"]
     assert _confirm(operator, draft, _review(operator, draft)).status_code == 302
 
 
-def test_shows_a_conflict_where_both_changed_the_same(operator: Client, draft: Draft) -> None:
+def test_theirs_replaces_the_text_of_the_draft(operator: Client, draft: Draft) -> None:
     save_placement(placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW)
 
-    response = operator.post(f"/drafts/{draft.pk}/rebase/")
     operator.post(f"/drafts/{draft.pk}/rebase/", {"keep": "theirs"})
     draft.refresh_from_db()
 
-    assert response.status_code == 409
-    assert "Merge conflict" in response.content.decode()
-    row = re.findall(r"<td>(\d)</td><td>(\d)</td><td>(\d)</td>", response.content.decode())
-    assert row == [("2", "3", "1")]
     assert load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"]["numberOfClusters"] == 1

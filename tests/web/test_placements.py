@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.db.models import F
@@ -130,6 +131,17 @@ def test_filters_the_outcomes(viewer: Client, text_of: Fetch) -> None:
     table = page.partition('id="clusters"')[2].partition("</section>")[0]
 
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion"]
+
+
+def test_a_cluster_that_joined_after_the_decision_is_in_the_list(viewer: Client, text_of: Fetch) -> None:
+    joined("latecomer", region="east")
+    MemberCluster.objects.filter(name="latecomer").update(joined_at=datetime.now(UTC))
+
+    page = text_of(viewer, f"{PAGE}?outcome=not-selected")
+
+    table = page.partition('id="clusters"')[2].partition("</section>")[0]
+    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion", "latecomer"]
+    assert re.search(r"Joined \w+ ago, after decision 1", table)
 
 
 @pytest.mark.nightly

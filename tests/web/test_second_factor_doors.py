@@ -12,7 +12,7 @@ from pytest_django import Settings
 from clusters.models import HubGrant
 from fleetui.access.models import TeamGrant
 from fleetui.access.tokens import create_service_account
-from fleetui.live import clear_caches
+from fleetui.polling import clear_caches
 from placements.models import Placement
 from tests.addresses import Address, page_routes, writing_addresses
 from tests.api.test_permissions import operations

@@ -3,17 +3,11 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from django.db import connection
-from django.db.models import Case, F, OuterRef, Q, QuerySet, Subquery, When
+from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
-from clusters.observation import not_observed, unhealthy
-from fleetui.hub_scope import current_hub_id
-from fleetui.models import Event
-from fleetui.polling import ANY_TIME, PreparedQuery, sums_of
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.status import PlacementHealth
 from placements.models import (
@@ -21,11 +15,9 @@ from placements.models import (
     UNFULFILLED,
     Decision,
     Placement,
-    ProblemBook,
     Resource,
     Rollout,
     StagedRun,
-    StalenessCheck,
 )
 from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
 from placements.services.fleet.queries import Skew, skews_of
@@ -65,45 +57,11 @@ class Counts:
     of_placements: PlacementTotals
 
 
-def pulse() -> str:
-    """Return a version that changes with everything on the overview, in one query; empty on an empty hub.
-
-    It starts with the versions of the fleet, of the clusters that do not answer, and of those that are not
-    observed or unhealthy: while some are not observed, it changes each minute. Actions of users and changes
-    of eligibility are events; a worker changes the counters of a placement or the progress of a run; an ended
-    run does not change.
-    """
-    now, adapted = datetime.now(UTC), connection.ops.adapt_datetimefield_value
-    rows = _PULSE.rows({adapted(ANY_TIME): adapted(now)})
-    if not rows:
-        return ""
-    fleet, late, unobserved, *others = rows[0]
-    return "-".join(map(str, (fleet, late, unobserved and f"{unobserved}.{now:%M}", *others)))
-
-
-def _moving() -> QuerySet[Any, Any]:
-    counters = ("generation", "observed_generation", "selection_observed")
-    parts = {
-        "fleet": FleetState.objects.values("version"),
-        "late": sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk"),
-        "unobserved": sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk"),
-        "unhealthy": sums_of(
-            MemberCluster.objects.filter(unhealthy(now=ANY_TIME) | ~Q(workloads_problem="")), "pk"
-        ),
-        "decision": Decision.objects.order_by("-pk").values("pk")[:1],
-        "fresh": StalenessCheck.objects.order_by("-checked_at").values("checked_at")[:1],
-        "placements": sums_of(Placement.objects.all(), *counters),
-        "run": Rollout.objects.order_by("-pk").values("pk")[:1],
-        "running": sums_of(Rollout.objects.filter(state=Rollout.State.RUNNING), "progress_version"),
-        "problems": ProblemBook.objects.filter(hub=current_hub_id()).values("version"),
-        "staged": StagedRun.objects.order_by("-pk").values("pk")[:1],
-        "staged_running": sums_of(StagedRun.objects.filter(ended_at=None), "progress_version"),
-    }
-    rows = Event.objects.annotate(**{f"of_{name}": Subquery(one) for name, one in parts.items()})
-    return rows.order_by("-pk").values_list(*(f"of_{name}" for name in parts), "pk")[:1]
-
-
-_PULSE = PreparedQuery(_moving)
+def fleet_mark(counts: Counts) -> str:
+    """Return what changes with what the map of the fleet shows, at the latest each minute."""
+    version = FleetState.objects.values_list("version", flat=True).first() or 0
+    states = (counts.late, counts.not_observed, counts.unhealthy, counts.workloads_failing)
+    return "-".join(map(str, (version, *states, f"{datetime.now(UTC):%M}")))
 
 
 def is_untouched() -> bool:

@@ -7,6 +7,8 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import DateTimeField, Value
+
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
@@ -18,7 +20,7 @@ from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
 from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
-from placements.models import Placement
+from placements.models import Binding, Decision, Placement
 from placements.services.decisions.records import DecisionView
 
 Document = dict[str, Any]
@@ -32,14 +34,36 @@ def state_today(name: str, *, decided_at: datetime, now: datetime) -> str:
         return "Today: not in the fleet"
     words = "ready"
     if cluster.verdict:
-        since = _age_words(cluster.verdict_since, now=now)
+        since = age_words(cluster.verdict_since, now=now)
         words = f"not ready for {since} ({ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)]})"
     if cluster.joined_at > decided_at:
-        words += f"; joined {_age_words(cluster.joined_at, now=now)} ago, after this decision"
+        words += f"; joined {age_words(cluster.joined_at, now=now)} ago, after this decision"
     return f"Today: {words}"
 
 
-def _age_words(moment: datetime, *, now: datetime) -> str:
+def bound_and_joined(
+    placement: Placement, decision: Decision | None
+) -> tuple[dict[str, str], dict[str, datetime]]:
+    """Return the states of the bindings of a placement, and when the clusters joined that are newer than a
+    decision of it, both by name; one query.
+    """
+    never = Value(None, output_field=DateTimeField())
+    rows = Binding.objects.filter(placement=placement).order_by()
+    both: Any = rows.values_list("cluster_name", "state", never)
+    if decision is not None:
+        newer = MemberCluster.objects.filter(joined_at__gt=decision.created_at).order_by()
+        both = both.union(newer.values_list("name", Value(""), "joined_at"), all=True)
+    bound: dict[str, str] = {}
+    joined: dict[str, datetime] = {}
+    for name, state, joined_at in both:
+        if joined_at is None:
+            bound[name] = state
+        else:
+            joined[name] = joined_at
+    return bound, joined
+
+
+def age_words(moment: datetime, *, now: datetime) -> str:
     """Return an age without its seconds, once it has minutes."""
     age = now - moment
     return duration_words(age - age % timedelta(minutes=1) if age >= timedelta(minutes=1) else age)

@@ -1,7 +1,8 @@
-"""Drafts: create, write, merge, confirm and discard."""
+"""Drafts: create, write, rebase, confirm and discard."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from django.contrib.auth.models import User
@@ -11,9 +12,9 @@ from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.operations.change_log import lock_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.errors import UnknownObject
 from placements.models import Draft, Placement
-from placements.services.editor.merge import MergeResult, Side, merge
 from placements.services.editor.validation import PlacementDraft
 from placements.services.placements import changes_scheduling, save_placement
 from placements.services.results import OperationResult, SaveResult
@@ -98,23 +99,29 @@ def discard_draft(number: int, *, by: User) -> Draft:
     return draft
 
 
-@on_live_hub(None)
-def merge_draft(number: int, *, by: User, now: datetime, keep: Side | None = None) -> MergeResult:
-    """Merge what is saved now into a draft; where both changed the same, only when `keep` decides.
+class Side(StrEnum):
+    """Whose manifest is kept where a placement was saved after a draft was started."""
 
-    Raise UnknownDraftError, UneditableYaml, InvalidManifest.
+    MINE = "mine"
+    THEIRS = "theirs"
+
+
+@on_live_hub(None)
+@transaction.atomic
+def rebase_draft(number: int, *, keep: Side, by: User, now: datetime) -> Draft:
+    """Base a draft on what is saved now: with its text as it is, or with the saved manifest in place of it.
+
+    Raise UnknownDraftError.
     """
-    with transaction.atomic():
-        draft = draft_of(number, by=by)
-        if draft.placement is None:
-            return MergeResult(plain_manifest(draft.text))
-        theirs = draft.placement.document
-        result = merge(plain_manifest(draft.text), base=draft.base, theirs=theirs, keep=keep)
-        if not result.conflicts or keep is not None:
-            draft.text, draft.base, draft.revision = result.text, theirs, draft.placement.revision
-            draft.updated_at = now
-            draft.save(update_fields=["text", "base", "revision", "updated_at"])
-    return result
+    draft = draft_of(number, by=by)
+    if draft.placement is not None:
+        draft.base = draft.placement.document
+        draft.revision = draft.placement.revision
+        if keep is Side.THEIRS:
+            draft.text = dump_yaml(draft.base)
+        draft.updated_at = now
+        draft.save(update_fields=["text", "base", "revision", "updated_at"])
+    return draft
 
 
 @on_live_hub(refuse)

@@ -70,11 +70,6 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
     return summaries
 
 
-def latest_drafts() -> QuerySet[Draft]:
-    """Return the drafts of all persons, the latest first."""
-    return Draft.objects.select_related("owner", "placement").order_by("-updated_at", "-pk")
-
-
 def starting_text(template: str, *, copied: Placement | None, is_namespaced: bool = False) -> str:
     """Return the text that a new placement starts from: a template, or a copy of another placement."""
     if copied is None:

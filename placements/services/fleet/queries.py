@@ -11,18 +11,16 @@ from django.db.models import (
     Case,
     Count,
     Expression,
-    F,
     IntegerField,
     OuterRef,
     QuerySet,
     Subquery,
     Value,
     When,
-    Window,
 )
-from django.db.models.functions import Coalesce, RowNumber
+from django.db.models.functions import Coalesce
 
-from clusters.filters import ClusterListState, cordoned_names, label_of, list_state
+from clusters.filters import ClusterListState, label_of, list_state
 from clusters.models import MemberCluster
 from placements.engine.advice.diagnosis import outdated
 from placements.engine.balance import ExceededLimit, exceeded_limits
@@ -149,30 +147,6 @@ def stale_picks_of(placement: Placement) -> list[str]:
     """Return the names of the clusters that would not be selected again."""
     picks = StalePick.objects.filter(staleness_check__placement=placement)
     return list(picks.order_by("cluster_name").values_list("cluster_name", flat=True))
-
-
-_OWNER, _CHECKED_AT = "staleness_check__placement__full_name", "staleness_check__checked_at"
-_MOST_PICKS = 2_000
-
-
-def stale_placements(*, most: int) -> list[Stale]:
-    """Return the first placements with stale picks apart from cordoned clusters, by name."""
-    rows = StalePick.objects.exclude(cluster_name__in=cordoned_names()).annotate(
-        place=Window(RowNumber(), partition_by=F(_OWNER), order_by="cluster_name"),
-        count=Window(Count("pk"), partition_by=F(_OWNER)),
-    )
-    rows = rows.filter(place__lte=MOST_NAMES).order_by(_OWNER, "cluster_name")
-    by_placement: dict[str, Stale] = {}
-    for name, cluster, at, count in rows.values_list(_OWNER, "cluster_name", _CHECKED_AT, "count"):
-        before = by_placement[name].names if name in by_placement else ()
-        by_placement[name] = Stale(name, (*before, cluster), count, at)
-    return list(by_placement.values())[:most]
-
-
-def stale_on_cordoned() -> list[tuple[str, str, datetime]]:
-    """Return the stale picks on cordoned clusters: placement, cluster, and when that was computed."""
-    rows = StalePick.objects.filter(cluster_name__in=cordoned_names()).order_by(_OWNER, "cluster_name")
-    return list(rows.values_list(_OWNER, "cluster_name", _CHECKED_AT)[:_MOST_PICKS])
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:

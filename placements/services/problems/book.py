@@ -12,6 +12,7 @@ from django.urls import get_script_prefix
 from clusters.hubs.queries import live_hubs
 from clusters.models import MemberCluster
 from fleetui.bulk import batched
+from fleetui.changes import unnoticed
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, current_hub_id, in_hub
 from placements.engine.problems import ProblemFacts, with_causes
 from placements.engine.status import PlacementHealth
@@ -75,7 +76,7 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     book = book or ProblemBook.objects.filter(hub=hub).first()
     healths = list(all_healths(now=now))
     found = _problems_of(healths, now=now)
-    with suppress(OperationalError), transaction.atomic():
+    with suppress(OperationalError), unnoticed(), transaction.atomic():
         has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
         _save_book(hub, book, has_changed=has_changed, now=now)
     return found

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db.models import Count, QuerySet, Window
+from django.db.models import QuerySet
 from django.db.models.fields.json import KT
 
 from fleetui.audit import SYSTEM
@@ -42,13 +42,6 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
 def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return the runs with how many clusters they failed on, and what they wait for first."""
     return with_failed(rows).annotate(gate=KT("sync_result__waits__0__reason"))
-
-
-def first_waiting(*, most: int) -> tuple[list[ApprovalRequest], int]:
-    """Return the requests that have waited longest, and how many are pending in all; one query."""
-    rows = approvals_waiting().annotate(in_all=Window(Count("pk"))).order_by("requested_at", "pk")
-    requests: list[Any] = list(rows[:most])
-    return requests, requests[0].in_all if requests else 0
 
 
 def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:

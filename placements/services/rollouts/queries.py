@@ -2,22 +2,17 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from functools import cache, partial
 from typing import Any
 
-from django.db import connection
-from django.db.models import Case, Count, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Value, When
-from django.db.models.expressions import CombinedExpression
+from django.db.models import Case, Count, OuterRef, Q, QuerySet, Subquery, When
 from django.db.models.fields.json import KT
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Coalesce
 
-from clusters.models import FleetState, MemberCluster
-from clusters.observation import not_observed, unhealthy
 from fleetui.errors import UnknownObject
 from fleetui.models import Event
-from fleetui.polling import ANY_TIME, PARAMETER, PreparedQuery, prepared_columns, sums_of
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
@@ -45,12 +40,11 @@ def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> Qu
 _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 
-@prepared_columns
-def with_failed() -> dict[str, Case]:
+def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return rollouts or staged runs with `failed`: on how many clusters they failed, until they end."""
     failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
     count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
-    return {"failed": Case(When(ended_at=None, then=count), default=0)}
+    return rows.annotate(failed=Case(When(ended_at=None, then=count), default=0))
 
 
 def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
@@ -92,61 +86,6 @@ def latest_run(placement: Placement) -> Rollout | None:
     if run is not None:
         run.placement = placement
     return run
-
-
-def pulse_of(placement: str, number: int) -> str:
-    """Return what changes with every event of a rollout, without reading it. Empty without one."""
-    values = {PARAMETER: placement, _NUMBER: str(number)}
-    rows = _RUN_PULSE.rows(values) if number <= _MOST_RUNS else ()
-    return f"{rows[0][0]}.{rows[0][1] or 0}" if rows else ""
-
-
-def _changes(prefix: str = "") -> CombinedExpression:
-    """Return how often a placement changed; of a live hub, a status counts, too."""
-    return F(f"{prefix}revision") + F(f"{prefix}hub_changes")
-
-
-def _rollout_pulse() -> QuerySet[Any, Any]:
-    rows = Rollout.objects.filter(placement_name=PARAMETER)
-    rows = rows.filter(number=Cast(Value(_NUMBER), IntegerField())).order_by("-pk")
-    return rows.values_list("progress_version", _changes("placement__"))[:1]
-
-
-_RUN_PULSE = PreparedQuery(_rollout_pulse)
-_NUMBER = f"{PARAMETER} number"
-_MOST_RUNS = 2**31 - 1
-"""No column holds a larger number; PostgreSQL would reject the query."""
-
-
-def placement_pulse(name: str) -> str:
-    """Return what changes with everything that the page of a placement shows; empty without one."""
-    now, adapted = datetime.now(UTC), connection.ops.adapt_datetimefield_value
-    rows = _PULSE.rows({PARAMETER: name, adapted(ANY_TIME): adapted(now)})
-    if not rows:
-        return ""
-    *others, unobserved = rows[0]
-    return ".".join(map(str, (*others, unobserved and f"{unobserved}.{now:%M}")))
-
-
-def _placement_pulse() -> QuerySet[Any, Any]:
-    runs = Rollout.objects.filter(placement=OuterRef("pk")).order_by("-number")
-    staged = StagedRun.objects.filter(placement=OuterRef("pk")).order_by("-pk")
-    columns: dict[str, Any] = {
-        "run": Subquery(runs.values("number")[:1]),
-        "run_changes": Subquery(runs.values("progress_version")[:1]),
-        "staged": Subquery(staged.values("pk")[:1]),
-        "staged_changes": Subquery(staged.values("progress_version")[:1]),
-        "fleet": Subquery(FleetState.objects.values("version")),
-        "unreachable": Subquery(sums_of(MemberCluster.objects.filter(unanswered_since__isnull=False), "pk")),
-        "needs_sync": Case(When(rollout_observed__lt=F("rollout_generation"), then=1), default=0),
-        "unhealthy": Subquery(sums_of(MemberCluster.objects.filter(unhealthy(now=ANY_TIME)), "pk")),
-        "unobserved": Subquery(sums_of(MemberCluster.objects.filter(not_observed(now=ANY_TIME)), "pk")),
-    }
-    rows = Placement.objects.filter(full_name=PARAMETER).annotate(**columns).order_by("pk")
-    return rows.values_list(_changes(), "generation", "observed_generation", "decisions_made", *columns)[:1]
-
-
-_PULSE = PreparedQuery(_placement_pulse)
 
 
 def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from django.db.models import Max, Q, QuerySet, Sum
+from django.db.models import Q, QuerySet
 
 from fleetui.apimachinery.words import counted, split_full_name
 from placements.engine.rollout.staged_run import (
@@ -223,20 +223,6 @@ class StageView:
     @property
     def later(self) -> int | None:
         return self.last if self.last < self.total else None
-
-
-def pulse_of(name: str) -> str:
-    """Return what changes with everything that the page of a run shows. Empty without such a run."""
-    runs = StagedRun.objects.filter(full_name=name)
-    columns = ("placement__revision", "placement__hub_changes")
-    row = runs.values_list("progress_version", "placement_id", *columns).first()
-    if row is None:
-        return ""
-    changes, placement, revision, hub_changes = row
-    rows = Binding.objects.filter(placement=placement)
-    bindings = rows.aggregate(at=Max("phase_changed_at"), tries=Sum("attempts"))
-    at = int(bindings["at"].timestamp() * 1000) if bindings["at"] else 0
-    return f"{changes}.{revision or 0}.{hub_changes or 0}.{at}.{bindings['tries'] or 0}"
 
 
 def stages_of(run: StagedRun, result: StagedUpdateResult, window: Window | None) -> list[StageView]:

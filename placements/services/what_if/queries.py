@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import Least
 
 from clusters.filters import ClusterFilter, clusters_matching
@@ -223,21 +223,9 @@ def done_count(scenario: Scenario) -> int:
     return ScenarioDecision.objects.filter(scenario=scenario, variant=Variant.CORDON).count()
 
 
-def scenario_pulse(number: int) -> str:
-    """Return the number of evaluated placements, whether all are done, and how many analyses come before.
-
-    As `12.0.0`: one query, and another while nothing is evaluated.
-    """
-    done = Count("outcomes", filter=Q(outcomes__variant=Variant.CORDON))
-    rows = Scenario.objects.filter(pk=number).annotate(done=done)
-    row = rows.values_list("evaluate_at", "done").first()
-    if row is None:
-        return ""
-    at, done_by_now = row
-    if at is None:
-        return f"{done_by_now}.1.0"
-    before = Scenario.objects.filter(evaluate_at__isnull=False, pk__lt=number)
-    return f"{done_by_now}.0.{0 if done_by_now else before.count()}"
+def waiting_before(scenario: Scenario) -> int:
+    """Return how many analyses are evaluated before this one."""
+    return Scenario.objects.filter(evaluate_at__isnull=False, pk__lt=scenario.pk).count()
 
 
 def hypothetical_named(prefix: str) -> list[ScenarioDecision]:

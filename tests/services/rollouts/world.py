@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
+from fleetui.changes import noticed_changes
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, ClusterUpdate, Placement, Rollout
@@ -78,6 +79,7 @@ class World:
         self.apply(namespace(own), deployment("web", f"web:{self.tag}", in_=own))
         return own
 
+    @noticed_changes()
     def work(self) -> None:
         """Do everything that is due at this moment."""
         enqueue_affected_placements()
