@@ -1,17 +1,19 @@
 """Statements about many rows: in batches, and claims of due rows with a lease."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import Context, copy_context
-from itertools import islice
+from itertools import chain, islice
 from threading import Lock
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from django.db import DatabaseError, connection, transaction
-from django.db.models import Model, QuerySet
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Expression, F, Field, Model, QuerySet
 from django.db.models.expressions import Combinable, OrderBy
+from django.db.models.sql.compiler import SQLCompiler
 
 BATCH_SIZE = 500
 
@@ -49,6 +51,50 @@ def _claim(due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping
     constants = {name: value for name, value in lease.items() if not isinstance(value, Combinable)}
     mine = set(due.model._default_manager.filter(pk__in=ids, **constants).values_list("pk", flat=True))
     return [pk for pk in ids if pk in mine]
+
+
+class OfEachRow(Expression):
+    """A value of a field for each of these rows, by primary key: `Case` takes half a millisecond for each."""
+
+    def __init__(self, field: "Field[Any, Any]", values: Mapping[int, Any]) -> None:
+        self._key: Any = F("pk")
+        self._field, self._values = field, values
+        super().__init__(output_field=field)
+
+    def get_source_expressions(self) -> list[Any]:
+        """Return the key, which the query resolves: in a statement with joins its table has an alias."""
+        return [self._key]
+
+    def set_source_expressions(self, exprs: Sequence[Combinable | Expression]) -> None:
+        """Take the resolved key."""
+        (self._key,) = exprs
+
+    def as_sql(
+        self, compiler: SQLCompiler, connection: BaseDatabaseWrapper
+    ) -> tuple[str, tuple[str | int, ...]]:
+        """Return a CASE over the primary key."""
+        field = self._field
+        key, _no_parameters = compiler.compile(self._key)
+        stored = ((pk, field.get_db_prep_save(value, connection)) for pk, value in self._values.items())
+        sql = f"CASE {key} {' '.join(['WHEN %s THEN %s'] * len(self._values))} END"
+        if connection.features.requires_casted_case_in_updates:
+            sql = f"CAST({sql} AS {field.cast_db_type(connection)})"
+        return sql, tuple(chain.from_iterable(stored))
+
+
+def update_each(rows: QuerySet[Row], columns: Mapping[int, Mapping[str, Any]], **same: Any) -> int:
+    """Update those of `rows` with these primary keys, each with its own values, and all with the `same`.
+
+    One statement; return how many rows there were. Give hundreds of rows at most, each with the same columns.
+    """
+    names = next(iter(columns.values()), {})
+    fields = rows.model._meta
+    for name in names:
+        values = {pk: own[name] for pk, own in columns.items()}
+        first, *others = values.values()
+        is_one = all(value == first for value in others)
+        same[name] = first if is_one else OfEachRow(cast(Any, fields.get_field(name)), values)
+    return rows.filter(pk__in=list(columns)).update(**same)
 
 
 class GroupedWrites(Generic[Value]):

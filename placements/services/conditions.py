@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
-from fleetui.bulk import batched
+from fleetui.bulk import batched, update_each
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.explain.hub_conditions import OnCluster, conditions_in_all, conditions_on, noted_of
 from placements.manifests.binding import BindingState
@@ -82,15 +83,16 @@ def update_conditions(context: RolloutContext, *, now: datetime) -> None:
             values = one._replace(pk=0, cluster_name="", message="", attempts=0, retry_at=None)
             alike.setdefault((values, versions[one.cluster_name]), []).append(one)
     each = []
+    changed: dict[int, dict[str, Any]] = {}
     for bindings in alike.values():
         one = bindings[0]
         conditions = conditions_on(reader.of_binding(one, versions[one.cluster_name]))
         each.append(conditions)
         stored = noted_of(conditions)
         if stored != one.conditions:
-            pks = [binding.pk for binding in bindings]
-            for part in batched(pks):
-                Binding.objects.filter(pk__in=part).update(conditions=stored)
+            changed |= {binding.pk: {"conditions": stored} for binding in bindings}
+    for part in batched(changed):
+        update_each(Binding.objects.all(), {pk: changed[pk] for pk in part})
     in_all = noted_of(conditions_in_all(each, context.placement.conditions))
     if in_all != context.placement.conditions:
         Placement.objects.filter(pk=context.placement.pk).update(conditions=in_all)

@@ -89,6 +89,32 @@ def test_an_equal_object_is_shared_if_there_is_no_difference() -> None:
     assert owners_of(driver, SHOP) == {"api", "web"}
 
 
+def test_only_the_first_that_sends_a_new_content_writes_the_owners() -> None:
+    store = MemoryStore()
+    driver = cluster(store)
+    names = ("api", "db", "web")
+    for name in names:
+        driver.apply(version(name, deployment("web", image="shop:1"), options=SHARED))
+    before = store.load(OWNERS)[OWNERS].revision
+
+    for name in names:
+        driver.apply(version(name, deployment("web", image="shop:2"), options=SHARED))
+
+    assert store.load(OWNERS)[OWNERS].revision == before + 1
+    [(ownership, record)] = driver.objects().values()
+    assert (set(ownership.owners), ownership.writer) == ({*names}, "api")
+    assert record.images == ("shop:2",)
+
+
+def test_an_object_has_the_content_that_an_owner_sent_last() -> None:
+    driver = cluster(MemoryStore())
+    for name, tag in (("web", 1), ("api", 1), ("web", 2), ("api", 3), ("web", 3), ("api", 1)):
+        driver.apply(version(name, deployment("web", image=f"shop:{tag}"), options=SHARED))
+
+        [(_, record)] = driver.objects().values()
+        assert record.images == (f"shop:{tag}",)
+
+
 @pytest.mark.parametrize("leaving", ["web", "api"])
 def test_a_shared_object_stays_until_its_last_owner_goes(leaving: str) -> None:
     driver = cluster(MemoryStore())
@@ -220,7 +246,7 @@ def test_no_object_is_lost_or_has_the_content_of_a_stranger(seed: int) -> None:
             owned.pop(name, None)
         else:
             objects = [
-                deployment(f"o{each}", image=f"{name}:{random.randrange(3)}")
+                deployment(f"o{each}", image=f"{random.choice([name, 'same'])}:{random.randrange(3)}")
                 for each in random.sample(range(5), random.randrange(5))
             ]
             wanted = version(name, *objects, options=random.choice([SHARED, ApplyOptions()]))

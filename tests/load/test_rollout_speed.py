@@ -21,8 +21,7 @@ from tests.services.rollouts.world import World
 pytestmark = pytest.mark.django_db
 SMALL, LARGE = 60, 240
 MOST_STATEMENTS_OF_SMALL, MOST_LOOKS = 9, 8
-MOST_STATEMENTS_OF_MANY = 34
-"""Each placement has objects of its own; 26 was for eight that shared one snapshot, which clusters refuse."""
+MOST_STATEMENTS_OF_MANY = 24
 MOST_BYTES_A_ROUND = 15_000
 ROUNDS_TO_WARM_UP = 4
 """Until the database adapter's own caches, which are bounded, know every statement."""

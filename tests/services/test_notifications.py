@@ -206,14 +206,14 @@ def test_what_is_wrong_in_placements_is_reported_with_few_queries(
     for number in range(30):
         decided(f"p{number}", pick_n_spec(2))
     Binding.objects.update(drifted_objects=[{"name": "x"}])
-    with django_assert_max_num_queries(20):
+    with django_assert_max_num_queries(13):
         unfulfilled = found("placement-not-fulfilled", now=NOW)
 
     assert len(unfulfilled) == 30
     assert unfulfilled[0].message.startswith("1 of 2 clusters selected. ")
     evaluate(now=NOW)
     assert Problem.objects.filter(ended_at=None).count() == 60
-    with django_assert_max_num_queries(26):
+    with django_assert_max_num_queries(19):
         evaluate(now=at(1))
 
 

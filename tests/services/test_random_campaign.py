@@ -36,7 +36,7 @@ from placements.services.rebalance import advance_plans
 from placements.services.rollout_state import RolloutContext
 from placements.services.rollouts import controller, orphans
 from tests.database import forget_caches, rolled_back
-from tests.rows import NOW, deployment, member_document, person, placement_document, spec
+from tests.rows import NAMESPACE, NOW, deployment, member_document, person, placement_document, spec
 from tests.services.rollouts import overrides
 from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
 from tests.services.rollouts.world import QUICK, World
@@ -45,6 +45,7 @@ API = "/api/v1"
 CLUSTERS = ("c000", "c001", "c002", "c003")
 ROLLING = ("web", "db")
 STAGED = "staged"
+NAMESPACES = {"web": "shop", "db": "db", STAGED: STAGED}
 FAULTS = (
     {"kind": "unreachable"},
     {"kind": "silent"},
@@ -82,6 +83,11 @@ def policy(name: str, number: int, tier: str, *, spread: bool = False) -> dict[s
     return document
 
 
+def own(name: str, document: dict[str, Any]) -> dict[str, Any]:
+    """Make the spec of a placement of its namespace: clusters refuse objects of another placement."""
+    return {**document, "resourceSelectors": [{**NAMESPACE, "name": NAMESPACES[name]}]}
+
+
 def strategy(unavailable: int | str, surge: int | str) -> dict[str, Any]:
     """Make a strategy that is quick."""
     limits = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": 3}
@@ -104,6 +110,8 @@ class Campaign(RuleBasedStateMachine):
         """Make clusters, resources, a rolling and a staged placement."""
         forget_caches()
         self.world = World(len(CLUSTERS))
+        for name in ("db", STAGED):
+            self.world.add_namespace(name)
         self.runs = 0
         self.api = APIClient()
         self.api.force_authenticate(person("campaign", "operator", "approver"))
@@ -112,9 +120,9 @@ class Campaign(RuleBasedStateMachine):
         stages = (stage("first", after=True), stage("second", wait="5s", most=2))
         self.call("put", "staged-strategies/careful", strategy_document(*stages))
         for name in ROLLING:
-            document = placement_document(name, spec(policy(name, 2, ""), strategy=strategy(1, 1)))
+            document = placement_document(name, own(name, spec(policy(name, 2, ""), strategy=strategy(1, 1))))
             self.call("put", f"placements/{name}", document)
-        self.call("put", f"placements/{STAGED}", placement_document(STAGED, staged_spec()))
+        self.call("put", f"placements/{STAGED}", placement_document(STAGED, own(STAGED, staged_spec())))
         self.work()
 
     def call(self, method: str, path: str, body: object = None) -> int:
@@ -136,6 +144,10 @@ class Campaign(RuleBasedStateMachine):
         """Advance the clock."""
         self.world.now += timedelta(seconds=seconds)
         observe(now=self.world.now)
+        self.end_leaves()
+
+    def end_leaves(self) -> None:
+        """Delete the clusters that leave, as the worker does that has told them, and do what is due then."""
         forget(MemberCluster.objects.filter(membership=Membership.LEAVING), verb="left", **self.by_system())
         self.work()
 
@@ -153,12 +165,12 @@ class Campaign(RuleBasedStateMachine):
         self, name: str, number: int, tier: str, limits: tuple[int | str, int | str], spread: bool
     ) -> None:
         wanted = policy(name, number, tier, spread=spread)
-        document = placement_document(name, spec(wanted, strategy=strategy(*limits)))
+        document = placement_document(name, own(name, spec(wanted, strategy=strategy(*limits))))
         self.call("put", f"placements/{name}?confirm=unschedule-everything", document)
 
     @rule(tier=tiers)
     def save_staged(self, tier: str) -> None:
-        document = placement_document(STAGED, staged_spec(policy(STAGED, 0, tier)))
+        document = placement_document(STAGED, own(STAGED, staged_spec(policy(STAGED, 0, tier))))
         self.call("put", f"placements/{STAGED}?confirm=unschedule-everything", document)
 
     @rule(name=rolling)
@@ -173,7 +185,8 @@ class Campaign(RuleBasedStateMachine):
     def change_resources(self, times: int) -> None:
         for _ in range(times):
             self.world.tag += 1
-            self.call("post", "apply", deployment("web", f"web:{self.world.tag}"))
+            for space in self.world.namespaces:
+                self.call("post", "apply", deployment("web", f"web:{self.world.tag}", in_=space))
 
     @rule(cluster=clusters, cordon=st.booleans())
     def cordon(self, cluster: str, cordon: bool) -> None:
@@ -194,9 +207,11 @@ class Campaign(RuleBasedStateMachine):
 
     @rule(cluster=clusters, at_once=st.booleans())
     def leave(self, cluster: str, at_once: bool) -> None:
-        self.call("delete", f"clusters/{cluster}")
+        is_there = MemberCluster.objects.filter(name=cluster).exists()
+        assert self.call("delete", f"clusters/{cluster}") == (202 if is_there else 404)
         if at_once:
-            self.call("post", f"clusters/{cluster}/forget")
+            self.end_leaves()
+            assert not MemberCluster.objects.filter(name=cluster).exists()
 
     @rule(cluster=clusters)
     def rejoin(self, cluster: str) -> None:

@@ -191,10 +191,9 @@ def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(operator: Clie
 
     answer = operator.post("/placements/web/edit/", {"manifest": second, "do": "draft"}, follow=True)
 
-    assert (
-        load_documents(plain_manifest(Draft.objects.get().text))[0].data["spec"]["policy"]["numberOfClusters"]
-        == 7
-    )
+    policies = [load_documents(one)[0].data["spec"]["policy"] for one in (first, second)]
+    assert policies[0] != policies[1]
+    assert load_documents(plain_manifest(Draft.objects.get().text))[0].data["spec"]["policy"] == policies[0]
     assert "What you wanted to open is not in it" in answer.content.decode()
 
 

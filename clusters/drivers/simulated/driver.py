@@ -314,10 +314,14 @@ class SimulatedDriver:
         }
 
     def _taken(self, version: Version, owned: Ownerships) -> tuple[Ownerships, list[Refusal]]:
-        """Return the owners that still have their objects, and what others have of a version."""
+        """Return the owners that still have their objects, and what others have of a version.
+
+        Whether they still have them matters where the placement is not an owner yet.
+        """
         manifests = {ObjectRef.of(one): one for one in version.manifests}
         mine = version.placement
-        rivals = {name for ref in manifests if ref in owned for name in owned[ref].owners if name != mine}
+        others = (owned[ref].owners for ref in manifests if ref in owned and mine not in owned[ref].owners)
+        rivals = {name for owners in others for name in owners}
         if not rivals:
             return owned, []
         states = self.states(*rivals)

@@ -12,17 +12,19 @@ from clusters.drivers.simulated.state import HeldObject, PlacementState
 class Ownership:
     """The placements that own an object, each with its consent to co-ownership.
 
-    The object has the content that `writer`, one of them, sent last.
+    The object has the content that `writer`, one of them, sent last, with this digest. One that sends equal
+    content afterwards changes nothing. Without a digest the content is what the writer has.
     """
 
     owners: Mapping[str, bool]
     writer: str
+    digest: str = ""
 
     def without(self, placement: str) -> "Ownership | None":
         owners = {name: consent for name, consent in self.owners.items() if name != placement}
         if not owners:
             return None
-        return Ownership(owners, self.writer if self.writer in owners else min(owners))
+        return replace(self, owners=owners) if self.writer in owners else Ownership(owners, min(owners))
 
 
 Ownerships: TypeAlias = Mapping[ObjectRef, Ownership]
@@ -56,7 +58,7 @@ def claimed(
 ) -> Ownerships:
     """Return the owners after a placement holds these objects and no others."""
     after = dict(before)
-    refs = {one.ref for one in held}
+    refs = {one.ref: one.digest for one in held}
     for ref, ownership in before.items():
         if placement in ownership.owners and ref not in refs:
             left = ownership.without(placement)
@@ -64,10 +66,11 @@ def claimed(
                 del after[ref]
             else:
                 after[ref] = left
-    for ref in refs:
-        there = after.get(ref) or Ownership({}, placement)
-        writer = placement if ref in written else there.writer
-        after[ref] = Ownership({**there.owners, placement: consent}, writer)
+    for ref, digest in refs.items():
+        there = after.get(ref) or Ownership({}, placement, digest)
+        if ref in written and there.digest != digest:
+            there = replace(there, writer=placement, digest=digest)
+        after[ref] = replace(there, owners={**there.owners, placement: consent})
     return after
 
 
@@ -102,7 +105,7 @@ def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[st
         for record in placement.objects:
             there = ownerships.get(record.ref)
             if there is None:
-                ownerships[record.ref] = Ownership({name: False}, name)
+                ownerships[record.ref] = Ownership({name: False}, name, record.digest)
                 kept.append(record)
             elif record.ref not in refused:
                 refusals.append(owned_by_placement(record.ref, there.writer))
@@ -115,7 +118,7 @@ def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[st
 def ownerships_to_plain(ownerships: Ownerships) -> dict[str, Any]:
     return {
         "owners": [
-            [ref.group, ref.kind, ref.namespace, ref.name, dict(one.owners), one.writer]
+            [ref.group, ref.kind, ref.namespace, ref.name, dict(one.owners), one.writer, one.digest]
             for ref, one in ownerships.items()
         ]
     }
@@ -123,6 +126,6 @@ def ownerships_to_plain(ownerships: Ownerships) -> dict[str, Any]:
 
 def ownerships_from_plain(plain: Mapping[str, Any]) -> dict[ObjectRef, Ownership]:
     return {
-        ObjectRef(group, kind, namespace, name): Ownership(owners, writer)
-        for group, kind, namespace, name, owners, writer in plain["owners"]
+        ObjectRef(group, kind, namespace, name): Ownership(*ownership)
+        for group, kind, namespace, name, *ownership in plain["owners"]
     }

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
-from django.db.models import Case, CharField, Count, Exists, F, Min, OuterRef, Q, Value, When
+from django.db.models import Case, CharField, Count, Exists, F, Min, OuterRef, Q, QuerySet, Value, When
 
 from clusters.credentials import expiry_notice
 from clusters.filters import cordoned_names
@@ -25,7 +26,18 @@ from placements.explain.hubs import STATES
 from placements.explain.rollouts import away_sentence, blocked_removals_sentence, result_from_document
 from placements.explain.staged_updates import eviction_sentence, hub_eviction_sentence
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
-from placements.models import Binding, Eviction, Placement, ProblemKind, Rollout, StagedRun, StalePick
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    DecisionRecord,
+    Eviction,
+    HubDecision,
+    Placement,
+    ProblemKind,
+    Rollout,
+    StagedRun,
+    StalePick,
+)
 from placements.services.decisions.records import reachable_records
 from placements.services.hubs.queries import verdicts
 from placements.services.problems.of_placements import of_placements
@@ -124,8 +136,8 @@ def _of_cluster(row: Any) -> ProblemFacts:
     )
 
 
-def of_approvals(_now: datetime) -> Iterator[ProblemFacts]:
-    for row in approvals_waiting().order_by("pk")[:MOST]:
+def of_approvals(rows: QuerySet[ApprovalRequest]) -> Iterator[ProblemFacts]:
+    for row in rows.order_by("pk")[:MOST]:
         run, side = row.run, "before" if row.side == ApprovalPoint.BEFORE else "after"
         name = f"{run.full_name}/{row.stage}/{row.side}"
         yield ProblemFacts(
@@ -181,16 +193,9 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
-def of_staged_runs(_now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the staged runs that failed, are stuck or stopped, or wait for unreachable clusters.
-
-    A failed run is a problem until there is a newer one of its placement.
-    """
-    newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-    has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    listed = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING, RunStatus.STOPPED)
-    is_open = Q(ended_at=None, started_at__isnull=False, status__in=listed)
-    rows = StagedRun.objects.filter(has_failed | is_open).select_related("placement").defer("plan")
+def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
+    """Yield the staged runs that failed, are stuck or stopped, or wait for unreachable clusters."""
+    rows = rows.select_related("placement").defer("plan")
     for run in rows.order_by("placement_name", "pk")[:MOST]:
         waits, late = run.sync_result.get("waits", ()), run.sync_result.get("stuck")
         names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
@@ -223,9 +228,8 @@ def of_staged_runs(_now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
-def of_pauses(_now: datetime) -> Iterator[ProblemFacts]:
+def of_pauses(rows: QuerySet[Placement]) -> Iterator[ProblemFacts]:
     """Yield the placements in which a person has paused or stopped updates."""
-    rows = Placement.objects.filter(Q(paused_since__isnull=False) | Q(is_stopped=True))
     for row in rows.order_by("full_name")[:MOST]:
         words = f"Paused by {row.paused_by}" if row.paused_since else "Stopped"
         yield ProblemFacts(
@@ -265,16 +269,12 @@ def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
-def of_evictions(now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the evictions of the last days that were not executed, unless a later one was requested."""
+def of_evictions(rows: QuerySet[Eviction]) -> Iterator[ProblemFacts]:
+    """Yield the evictions that were not executed, unless a later one was requested."""
     later = Eviction.objects.filter(
         placement_name=OuterRef("placement_name"),
         cluster_name=OuterRef("cluster_name"),
         pk__gt=OuterRef("pk"),
-    )
-    failed = (Eviction.Outcome.NOT_EXECUTED, Eviction.Outcome.INVALID)
-    rows = Eviction.objects.filter(
-        outcome__in=failed, at__gte=now - EVICTIONS_LISTED, placement__isnull=False
     )
     for row in rows.filter(~Exists(later)).order_by("at", "pk")[:MOST]:
         words = hub_eviction_sentence(row.hub_conditions)  # a live hub has conditions instead
@@ -326,9 +326,9 @@ def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
-def of_decisions(_now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the decisions with another result when decided again, and those that differ from the hub's."""
-    for record in reachable_records().filter(fault__gt="").only("decision_id", "fault").order_by("pk")[:MOST]:
+def of_records(rows: QuerySet[DecisionRecord]) -> Iterator[ProblemFacts]:
+    """Yield the decisions with another result when decided again."""
+    for record in rows.only("decision_id", "fault").order_by("pk")[:MOST]:
         name = record.decision_id[:10]
         yield ProblemFacts(
             ProblemKind.DECISION_NOT_REPRODUCIBLE,
@@ -339,9 +339,10 @@ def of_decisions(_now: datetime) -> Iterator[ProblemFacts]:
             f"Verification failed: replaying decision {name} gives a different result ({record.fault}).",
             page("decision", record.decision_id),
         )
-    if current_hub_id() == LOCAL_HUB:
-        return
-    rows = verdicts().filter(Q(confirmed_at__isnull=False) | Q(hub_behind=True))
+
+
+def of_verdicts(rows: QuerySet[HubDecision]) -> Iterator[ProblemFacts]:
+    """Yield the decisions that differ from those of a live hub."""
     rows = rows.select_related("decision__record").defer(
         "content", "differences", "decision__record__content"
     )
@@ -365,18 +366,17 @@ def of_decisions(_now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
-def of_credentials(now: datetime) -> Iterator[ProblemFacts]:
-    rows = ClusterCredential.objects.filter(expires_at__isnull=False).select_related("cluster")
-    rows = rows.defer("ciphertext", "cluster__properties", "cluster__usage")
+def of_cluster_credentials(rows: QuerySet[ClusterCredential], now: datetime) -> Iterator[ProblemFacts]:
+    rows = rows.select_related("cluster").defer("ciphertext", "cluster__properties", "cluster__usage")
     for row in rows.order_by("expires_at", "pk")[:MOST]:
         if notice := expiry_notice(row, now=now):
             name = row.cluster.name
             address, labels = page("cluster-connection", name), labels_of(row.cluster.document)
             yield _of_credential(Noun.CONNECTION, name, row, notice, address, labels)
-    if current_hub_id() == LOCAL_HUB:
-        return
-    hubs = HubCredential.objects.filter(expires_at__isnull=False, hub=current_hub_id())
-    for one in hubs.select_related("hub").defer("ciphertext"):
+
+
+def of_hub_credentials(rows: QuerySet[HubCredential], now: datetime) -> Iterator[ProblemFacts]:
+    for one in rows.select_related("hub").defer("ciphertext"):
         if notice := expiry_notice(one, now=now):
             yield _of_credential(Noun.HUB, one.hub.name, one, notice, page("hub-about", one.hub.name), {})
 
@@ -397,25 +397,28 @@ def _of_credential(
 
 
 def of_hub(now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the live hub in scope if its mirror cannot be relied on; channels belong to the local hub."""
-    if current_hub_id() != LOCAL_HUB:
-        hub = Hub.objects.get(pk=current_hub_id())
-        state, reason, since = state_of(hub, now=now)
-        if state not in _FINE and not hub.is_paused:
-            level, word = STATES[state]
-            yield ProblemFacts(
-                ProblemKind.HUB_NOT_LIVE,
-                f"{ProblemKind.HUB_NOT_LIVE}/{hub.name}",
-                Noun.HUB,
-                hub.name,
-                ProblemLevel(level),
-                f"{word}: {reason}." if reason else f"{word}.",
-                page("hub-about", hub.name),
-                since,
-                state,
-            )
+    """Yield the live hub in scope if its mirror cannot be relied on."""
+    if current_hub_id() == LOCAL_HUB:
         return
-    for one in channels_with_failures().filter(failing_since__lte=now - FAILING_AFTER)[:MOST]:
+    hub = Hub.objects.get(pk=current_hub_id())
+    state, reason, since = state_of(hub, now=now)
+    if state not in _FINE and not hub.is_paused:
+        level, word = STATES[state]
+        yield ProblemFacts(
+            ProblemKind.HUB_NOT_LIVE,
+            f"{ProblemKind.HUB_NOT_LIVE}/{hub.name}",
+            Noun.HUB,
+            hub.name,
+            ProblemLevel(level),
+            f"{word}: {reason}." if reason else f"{word}.",
+            page("hub-about", hub.name),
+            since,
+            state,
+        )
+
+
+def of_channels(rows: QuerySet[Any]) -> Iterator[ProblemFacts]:
+    for one in rows[:MOST]:
         yield ProblemFacts(
             ProblemKind.CHANNEL_SILENT,
             f"{ProblemKind.CHANNEL_SILENT}/{one.name}",
@@ -428,11 +431,11 @@ def of_hub(now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
-def of_outdated(_now: datetime) -> Iterator[ProblemFacts]:
+def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
     """Yield the placements that would not select some of their clusters again."""
     owner, checked_at = "staleness_check__placement__full_name", "staleness_check__checked_at"
     is_cordoned = Case(When(cluster_name__in=cordoned_names(), then=True), default=False)
-    rows = StalePick.objects.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
+    rows = rows.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
     found: dict[tuple[str, bool], list[str]] = {}
     checked: dict[str, datetime] = {}
     for name, cluster, at, cordoned in rows.values_list(owner, "cluster_name", checked_at, "is_cordoned")[
@@ -458,18 +461,45 @@ def of_outdated(_now: datetime) -> Iterator[ProblemFacts]:
         )
 
 
+def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
+    """Yield the problems of which most hubs have none: one query finds out which kinds there are."""
+    newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+    has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
+    listed = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING, RunStatus.STOPPED)
+    is_open = Q(ended_at=None, started_at__isnull=False, status__in=listed)
+    failed = (Eviction.Outcome.NOT_EXECUTED, Eviction.Outcome.INVALID)
+    recent = Eviction.objects.filter(at__gte=now - EVICTIONS_LISTED, placement__isnull=False)
+    expiring = ClusterCredential.objects.filter(expires_at__isnull=False)
+    kinds: list[tuple[QuerySet[Any], Callable[[QuerySet[Any]], Iterator[ProblemFacts]]]] = [
+        (approvals_waiting(), of_approvals),
+        (StagedRun.objects.filter(has_failed | is_open), of_staged_runs),
+        (Placement.objects.filter(Q(paused_since__isnull=False) | Q(is_stopped=True)), of_pauses),
+        (recent.filter(outcome__in=failed), of_evictions),
+        (reachable_records().filter(fault__gt=""), of_records),
+        (expiring, partial(of_cluster_credentials, now=now)),
+        (StalePick.objects.all(), of_outdated),
+    ]
+    hub = current_hub_id()
+    if hub == LOCAL_HUB:  # channels belong to it
+        channels = channels_with_failures().filter(failing_since__lte=now - FAILING_AFTER)
+        kinds.append((channels, of_channels))
+    else:
+        differing = verdicts().filter(Q(confirmed_at__isnull=False) | Q(hub_behind=True))
+        ours = HubCredential.objects.filter(expires_at__isnull=False, hub=hub)
+        kinds += [(differing, of_verdicts), (ours, partial(of_hub_credentials, now=now))]
+    exist = {f"kind_{number}": Exists(rows) for number, (rows, _) in enumerate(kinds)}
+    is_there = Hub.objects.annotate(**exist).values_list(*exist).get(pk=hub)
+    for (rows, source), is_any in zip(kinds, is_there, strict=True):
+        if is_any:
+            yield from source(rows)
+
+
 SOURCES: tuple[Callable[[datetime], Iterator[ProblemFacts]], ...] = (
     of_clusters,
-    of_approvals,
     of_placements,
     of_rollouts,
-    of_staged_runs,
-    of_pauses,
     of_removals,
-    of_evictions,
     of_drift,
-    of_decisions,
-    of_credentials,
     of_hub,
-    of_outdated,
+    of_what_is_rare,
 )

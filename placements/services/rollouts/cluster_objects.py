@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -125,23 +125,25 @@ def objects_on(binding: Binding) -> list[ClusterObject]:
     )
 
 
-def store_objects(bindings: Collection[int], text: str, *, now: datetime) -> None:
-    """Store the rows of `call_results.live_rows` for bindings; each state keeps the time since when it is so.
+def store_objects(texts: Mapping[int, str], *, now: datetime) -> None:
+    """Store the rows of `call_results.live_rows` by binding; each state keeps the time since when it is so.
 
     A state is another one when UID or readiness are; numbers in its reason change all the time.
     """
     before = {
         pk: {state_key(row): row[-1] for row in rows}
-        for pk, rows in ObservedObjects.objects.filter(pk__in=bindings).values_list("pk", "rows")
+        for pk, rows in ObservedObjects.objects.filter(pk__in=list(texts)).values_list("pk", "rows")
     }
-    rows: list[list[Any]] = json.loads(text)
     ObservedObjects.objects.bulk_create(
         [
             ObservedObjects(
                 binding_id=pk,
-                rows=[[*row, before.get(pk, {}).get(state_key(row), now.isoformat())] for row in rows],
+                rows=[
+                    [*row, before.get(pk, {}).get(state_key(row), now.isoformat())]
+                    for row in json.loads(text)
+                ],
             )
-            for pk in sorted(bindings)
+            for pk, text in sorted(texts.items())
         ],
         update_conflicts=True,
         unique_fields=["binding"],

@@ -115,7 +115,10 @@ def _eta_after(
         rest = median(durations) - passed if durations else 0.0
         remaining = {"seconds": round(rest, 1), "runs": len(durations)} if rest > 0 else None
     reason = obstacle or ("" if remaining else "no-rate")
-    return {"at": now.isoformat(), "left": remaining, "reason": reason, "waiting": waiting}
+    found = {"at": now.isoformat(), "left": remaining, "reason": reason, "waiting": waiting}
+    # Workers of the release before read `remaining` during an upgrade, as a range, and show none for None.
+    # It may go in the release after the one that first writes `left`.
+    return {**found, "remaining": None}
 
 
 def _waiting_at(before: Mapping[str, Any], *, now: datetime) -> dict[str, float]:

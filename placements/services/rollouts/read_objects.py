@@ -51,7 +51,7 @@ def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock
         rows = Binding.objects.filter(pk=binding.pk, applied_version=binding.applied_version)
         if not rows.update(observed_at=now, objects_digest=digest):
             return  # another version was started meanwhile
-        store_objects([binding.pk], text, now=now)
+        store_objects({binding.pk: text}, now=now)
         if state is None or state.missing or state.drifted:
             is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
             rows.filter(is_free, phase__in=(Phase.APPLIED, Phase.AVAILABLE)).update(next_call_at=now)

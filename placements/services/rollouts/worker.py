@@ -12,10 +12,10 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import partial, reduce
-from operator import or_
+from functools import partial
+from itertools import chain
 from queue import Empty, SimpleQueue
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from uuid import uuid4
 
 from django.db import connection, transaction
@@ -30,7 +30,7 @@ from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe_now
 from clusters.queries import cluster_of
 from fleetui.access.secret_values import plain_manifest
-from fleetui.bulk import claim_batch
+from fleetui.bulk import OfEachRow, claim_batch, update_each
 from fleetui.threads import brief_connection, close_connections
 from placements.engine.envelopes import applied_identities, unwrapped
 from placements.engine.overrides import OverrideContent, OverrideFailed
@@ -74,6 +74,12 @@ PROGRESS_SYNC = timedelta(seconds=3)
 applied there is not available yet."""
 LEASE = timedelta(seconds=30)
 _RELEASED = {"call_lease_expires_at": None, "call_lease_token": ""}
+_EMPTY = {
+    "phase": Phase.REMOVED,
+    "applied_version": "",
+    "resource_snapshot": None,
+    "next_call_at": None,
+}
 _READ = (
     *("placement", "cluster_name", "phase", "phase_changed_at", "untrackable_since", "attempts", "message"),
     *("applied_version", "resource_snapshot", "override_snapshots", "apply_strategy", "was_applied"),
@@ -83,6 +89,7 @@ _READ = (
     "observed_at",
 )
 """What of a binding its calls and results need; each further column of a batch costs milliseconds."""
+_APPLIED_VERSION = Binding._meta.get_field("applied_version")
 _SYNCED = ("phase", "untrackable_since", "retry_at")
 """Columns of which a rollout has to know."""
 _OVERRIDE_GONE = OverrideFailed(
@@ -159,6 +166,7 @@ def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, Cl
     rows = MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS).select_related("credential")
     clusters = {one.name: one for one in rows}
     cache = ManifestCache()
+    cache.read({row.resource_snapshot_id for row in bindings if row.phase == Phase.APPLYING})
     calls = {}
     for row in bindings:
         if cluster := clusters.get(row.cluster_name):
@@ -203,17 +211,21 @@ class ManifestCache:
             self._kinds[placement_id] = tuple(sorted(kinds))
         return self._kinds[placement_id]
 
+    def read(self, snapshots: Collection[int | None]) -> None:
+        """Read these snapshots with one query."""
+        stored = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots).order_by("position")
+        parts: dict[int, list[Any]] = {}
+        for snapshot, part in stored.values_list("snapshot", "manifests"):
+            parts.setdefault(snapshot, []).append(plain_manifest(part))
+        for wanted in snapshots:
+            self._manifests[wanted] = tuple(chain.from_iterable(parts.get(wanted or 0, ())))
+            self._applied[wanted] = unwrapped(self._manifests[wanted])
+
     def of(self, binding: Binding, cluster: MemberCluster) -> Manifests | OverrideFailed:
         """Return what one cluster is to have after its overrides, or which override failed."""
         snapshot, keys = binding.resource_snapshot_id, tuple(binding.override_snapshots)
         if snapshot not in self._manifests:
-            parts = ResourceSnapshotPart.objects.filter(snapshot=snapshot).order_by("position")
-            self._manifests[snapshot] = tuple(
-                manifest
-                for part in parts.values_list("manifests", flat=True)
-                for manifest in plain_manifest(part)
-            )
-            self._applied[snapshot] = unwrapped(self._manifests[snapshot])
+            self.read({snapshot})
         if not keys:
             return self._applied[snapshot]
         if keys not in self._overrides:
@@ -364,59 +376,87 @@ def batch_answers(answers: Iterator[BindingsAnswer]) -> Iterator[list[BindingsAn
         reading.result()
 
 
-def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetime) -> None:
-    """Write the results; bindings that were alike and get the same are written together."""
-    alike: dict[Any, list[Binding]] = {}
-    for binding, result in results:
-        before = (binding.call_lease_token, binding.phase, binding.message, binding.untrackable_since)
-        alike.setdefault((before, result), []).append(binding)
-    for (_, result), bindings in alike.items():
-        first = bindings[0]
+class _ResultKind(NamedTuple):
+    """What results have in common that are written together; their texts and times may differ."""
+
+    lease_token: str
+    phase: str
+    columns: tuple[str, ...]
+    outcome: str
+    is_applied: bool
+    has_objects: bool
+    needs_sync: bool
+    is_news: bool
+    is_progress: bool
+
+    @classmethod
+    def of(cls, binding: Binding, result: CallResult, columns: Iterable[str]) -> "_ResultKind":
         # A sync may find more than other texts; that all is still available is no change.
-        is_ended = bool(result.outcome and first.phase != Phase.AVAILABLE)
-        needs_sync = is_ended or result.changes(first, *_SYNCED)
-        is_news = needs_sync or result.changes(first, "message")
-        is_progress = first.phase == Phase.APPLYING and result.is_settling
-        versions: dict[str, list[int]] = {}
-        for one in bindings:
-            versions.setdefault(one.applied_version, []).append(one.pk)
-        run_the_same = (Q(pk__in=pks, applied_version=version) for version, pks in versions.items())
-        mine = Binding.objects.filter(
-            pk__in=[one.pk for one in bindings], call_lease_token=first.call_lease_token
+        is_ended = bool(result.outcome and binding.phase != Phase.AVAILABLE)
+        needs_sync = is_ended or result.changes(binding, *_SYNCED)
+        return cls(
+            binding.call_lease_token,
+            binding.phase,
+            tuple(sorted(columns)),
+            result.outcome,
+            result.is_applied,
+            result.objects is not None,
+            needs_sync,
+            is_news=needs_sync or result.changes(binding, "message"),
+            is_progress=binding.phase == Phase.APPLYING and result.is_settling,
         )
-        unchanged = mine.filter(Q(phase=first.phase) & reduce(or_, run_the_same))
-        placements = {one.placement_id for one in bindings}
+
+
+class _Written(NamedTuple):
+    """A result, and the columns that it writes into its binding."""
+
+    binding: Binding
+    result: CallResult
+    columns: Mapping[str, Any]
+
+
+def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetime) -> None:
+    """Write the results; those of one kind are written together, also where each has a text of its own."""
+    kinds: dict[_ResultKind, list[_Written]] = {}
+    for binding, result in results:
+        columns = result.updates()
+        kind = _ResultKind.of(binding, result, columns)
+        kinds.setdefault(kind, []).append(_Written(binding, result, columns))
+    for kind, rows in kinds.items():
         with transaction.atomic():
-            # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
-            if is_news or connection.features.has_select_for_update:
-                locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
-                list(locked.values_list("pk", flat=True))
-            has_objects = result.objects is not None
-            reported = set(unchanged.values_list("pk", flat=True)) if is_news or has_objects else set()
-            if result.is_removed:
-                # A cluster that was selected again meanwhile starts from nothing.
-                selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
-                    placement__deleting_since=None
-                )
-                empty: dict[str, Any] = {
-                    "phase": Phase.REMOVED,
-                    "applied_version": "",
-                    "resource_snapshot": None,
-                    "next_call_at": None,
-                    **result.updates(),
-                }
-                row_count = selected.update(**_RELEASED, **empty) + unchanged.delete()[0]
-            else:
-                row_count = unchanged.update(**_RELEASED, **result.updates())
-                if result.objects is not None:
-                    store_objects(reported, result.objects, now=now)
-            if row_count < len(bindings):
-                mine.update(**_RELEASED)
-            if needs_sync:
-                soon = _sync_soon(placements, now=now) if is_progress else set()
-                enqueue_rollout(placements - soon)
-            if reported and is_news:
-                _report([one for one in bindings if one.pk in reported], result, now=now)
+            _write(kind, rows, now=now)
+
+
+def _write(kind: _ResultKind, rows: Sequence[_Written], *, now: datetime) -> None:
+    columns = {one.binding.pk: one.columns for one in rows}
+    mine = Binding.objects.filter(pk__in=list(columns), call_lease_token=kind.lease_token)
+    versions = {one.binding.pk: one.binding.applied_version for one in rows}
+    unchanged = mine.filter(phase=kind.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions))
+    placements = {one.binding.placement_id for one in rows}
+    # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
+    if kind.is_news or connection.features.has_select_for_update:
+        locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
+        list(locked.values_list("pk", flat=True))
+    needs_reported = kind.is_news or kind.has_objects
+    reported = set(unchanged.values_list("pk", flat=True)) if needs_reported else set()
+
+    if kind.outcome == ClusterUpdate.Outcome.REMOVED:
+        # A cluster that was selected again meanwhile starts from nothing.
+        selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(placement__deleting_since=None)
+        row_count = update_each(selected, columns, **_RELEASED, **_EMPTY) + unchanged.delete()[0]
+    else:
+        row_count = update_each(unchanged, columns, **_RELEASED)
+        if kind.has_objects:
+            texts = {one.binding.pk: one.result.objects or "[]" for one in rows}
+            store_objects({pk: texts[pk] for pk in reported}, now=now)
+    if row_count < len(rows):
+        mine.update(**_RELEASED)
+
+    if kind.needs_sync:
+        soon = _sync_soon(placements, now=now) if kind.is_progress else set()
+        enqueue_rollout(placements - soon)
+    if reported and kind.is_news:
+        _report(kind, [one for one in rows if one.binding.pk in reported], now=now)
 
 
 def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
@@ -429,21 +469,27 @@ def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
     return large
 
 
-def _report(bindings: Collection[Binding], result: CallResult, *, now: datetime) -> None:
+def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> None:
     """Record in the rollouts how the starts ended."""
-    pairs = {(one.placement_id, one.cluster_name) for one in bindings}
-    placements = {placement for placement, _ in pairs}
-    rows = ClusterUpdate.objects.filter(
-        rollout__placement_id__in=placements, cluster_name__in={name for _, name in pairs}, outcome=""
+    is_removed = kind.outcome == ClusterUpdate.Outcome.REMOVED
+    messages: dict[tuple[int, str], str] = {}
+    for binding, result, columns in rows:
+        words = (
+            warning_words(json.loads(result.warnings or "[]")) if is_removed else columns.get("message", "")
+        )
+        messages[binding.placement_id, binding.cluster_name] = words
+    placements = {placement for placement, _ in messages}
+    started = ClusterUpdate.objects.filter(
+        rollout__placement_id__in=placements, cluster_name__in={name for _, name in messages}, outcome=""
     )
-    keys = rows.values_list("pk", "rollout__placement_id", "cluster_name")
-    updates = ClusterUpdate.objects.filter(pk__in=[pk for pk, *pair in keys if tuple(pair) in pairs])
-    message = str(dict(result.columns).get("message", ""))
-    if result.is_removed:
-        message = warning_words(json.loads(result.warnings or "[]"))
-    columns: dict[str, Any] = {"message": message}
-    columns |= {"applied_at": now} if result.is_applied else {}
-    columns |= {"outcome": result.outcome, "ended_at": now} if result.outcome else {}
-    updates.update(**columns)
+    keys = started.values_list("pk", "rollout__placement_id", "cluster_name")
+    updates = {
+        pk: {"message": messages[placement, cluster]}
+        for pk, placement, cluster in keys
+        if (placement, cluster) in messages
+    }
+    same: dict[str, Any] = {"applied_at": now} if kind.is_applied else {}
+    same |= {"outcome": kind.outcome, "ended_at": now} if kind.outcome else {}
+    update_each(ClusterUpdate.objects.all(), updates, **same)
     running = Rollout.objects.filter(placement_id__in=placements, state=Rollout.State.RUNNING)
     running.update(progress_version=F("progress_version") + 1)

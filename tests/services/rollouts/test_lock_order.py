@@ -58,6 +58,7 @@ def _until_another_waits(acting: "Future[None]") -> None:
     until = time.monotonic() + 20
     while time.monotonic() < until and not acting.done():
         with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
             cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
             if cursor.fetchone()[0]:
                 return

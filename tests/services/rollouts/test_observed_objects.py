@@ -132,7 +132,7 @@ def test_a_state_keeps_its_time_while_only_its_numbers_change() -> None:
 
     times = []
     for minute, one in enumerate((STALLED, later, ready)):
-        store_objects([pk], live_rows([one])[0], now=NOW + timedelta(minutes=minute))
+        store_objects({pk: live_rows([one])[0]}, now=NOW + timedelta(minutes=minute))
         times.append(ObservedObjects.objects.get().rows[0][-1])
 
     assert times == [NOW.isoformat(), NOW.isoformat(), (NOW + timedelta(minutes=2)).isoformat()]
