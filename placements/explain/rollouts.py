@@ -310,10 +310,22 @@ def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
     return None if version is None else names.get(version, _UNKNOWN_VERSION)
 
 
+def wanted_name(wanted: str | None, running: str | None, names: Mapping[str, str]) -> str | None:
+    """Return the name of a wanted version; it says so where another version of the same revision runs."""
+    name = version_name(wanted, names)
+    if wanted == running or wanted not in names or name != version_name(running, names):
+        return name
+    return f"{name} with changed overrides or apply strategy"
+
+
 def with_names(result: RollingUpdateResult, names: Mapping[str, str]) -> RollingUpdateResult:
     """Return a result with the names of versions in place of the versions."""
     blocked = [
-        replace(one, running=version_name(one.running, names), wanted=version_name(one.wanted, names))
+        replace(
+            one,
+            running=version_name(one.running, names),
+            wanted=wanted_name(one.wanted, one.running, names),
+        )
         for one in result.blocked
     ]
     return replace(result, blocked=tuple(blocked))
@@ -364,7 +376,6 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
 
 def result_from_document(document: Document, names: Mapping[str, str] | None = None) -> RollingUpdateResult:
     """Return the result that was stored as this document; `names` are the names of its versions."""
-    names = names or {}
     budgets, deletion = document["budgets"], document["budgets"].get("deletion")
     updates, removals = (
         MinAvailable(one["number"], one["limit"], one["ready"], one["atRisk"])
@@ -372,7 +383,7 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
     )
     additions = MaxTotal(*(budgets["additions"][key] for key in ("number", "limit", "holding", "added")))
     removing = Concurrency(deletion["limit"], deletion["running"], deletion["started"]) if deletion else None
-    return RollingUpdateResult(
+    result = RollingUpdateResult(
         RunPhase(document["verdict"]),
         Budgets(updates, removals, additions, removing),
         tuple(
@@ -380,8 +391,8 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
                 one["cluster"],
                 BlockReason(one["block"]),
                 _action(one["action"]) if one["action"] else None,
-                version_name(one["running"], names),
-                version_name(one["wanted"], names),
+                one["running"],
+                one["wanted"],
                 retry_at=_moment(one["until"]),
                 abandonable_from=_moment(one["forgettableFrom"]),
                 since=_moment(one.get("since")),
@@ -397,6 +408,7 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
         actions=tuple(_action(one) for one in document["actions"]),
         requeue_at=_moment(document["until"]),
     )
+    return with_names(result, names or {})
 
 
 def action_document(action: Action) -> dict[str, Any]:
@@ -465,9 +477,9 @@ def action_words(action: Action, running: str | None, names: Mapping[str, str]) 
     current = version_name(running or None, names)
     if isinstance(action, Remove):
         return f"Remove {current}" if current else "Remove"
-    name = version_name(action.version, names)
     if action.reason is UpdateReason.RETRY:
-        return f"Retry {name}"
+        return f"Retry {version_name(action.version, names)}"
+    name = wanted_name(action.version, running, names)
     return f"Update {current} → {name}" if current and current != name else f"Install {name}"
 
 

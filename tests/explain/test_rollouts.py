@@ -2,11 +2,12 @@
 
 import pytest
 
-from placements.engine.rollout.actions import BlockedRemovals
+from placements.engine.rollout.actions import BlockedRemovals, StartUpdate, UpdateReason
 from placements.engine.rollout.budget import Concurrency, MaxTotal, MinAvailable
 from placements.engine.rollout.rolling_update import next_actions
 from placements.engine.rollout.state import Deletion, Phase, RolloutState, Suspension
 from placements.explain.rollouts import (
+    action_words,
     blocked_groups,
     blocked_removals_sentence,
     blocked_sentence,
@@ -16,7 +17,10 @@ from placements.explain.rollouts import (
     max_total_sentence,
     min_available_sentence,
     phase_sentence,
+    result_document,
+    result_from_document,
     unblock_sentence,
+    with_names,
 )
 from tests.builders import pick_n
 from tests.engine.rollout.states import (
@@ -215,3 +219,29 @@ def test_those_that_run_different_versions_are_distinguished() -> None:
         ("a",): "On v1, waiting for v2. The placement is paused.",
         ("b",): "Not placed yet, waiting for v2. The placement is paused.",
     }
+
+
+def test_other_overrides_of_one_revision_are_another_version() -> None:
+    names = {"v1": "r1", "v2": "r1"}
+    result = next_actions(state(FAILED, available("x"), suspension=Suspension.PAUSED))
+
+    expected = "On r1, waiting for r1 with changed overrides or apply strategy. The placement is paused."
+    for named in (with_names(result, names), result_from_document(result_document(result), names)):
+        (waiting,) = (one for one in named.blocked if one.cluster == "x")
+        assert blocked_sentence(waiting, named) == expected
+
+
+def test_an_update_of_the_overrides_alone_is_no_installation() -> None:
+    update = StartUpdate("x", "v2", UpdateReason.UPDATE)
+
+    assert action_words(update, "v1", {"v1": "r1", "v2": "r1"}) == (
+        "Update r1 → r1 with changed overrides or apply strategy"
+    )
+    assert action_words(update, "v1", {"v1": "r1", "v2": "r2"}) == "Update r1 → r2"
+    assert action_words(update, None, {"v2": "r1"}) == "Install r1"
+
+
+def test_versions_without_a_name_have_the_same_words() -> None:
+    result = next_actions(state(available("x"), suspension=Suspension.PAUSED))
+
+    assert [one.wanted for one in with_names(result, {}).blocked] == ["an older revision"]

@@ -13,7 +13,7 @@ from placements.explain.rollouts import Progress
 from placements.models import Binding, Override, OverrideSnapshot, Placement, ResourceSnapshot, Rollout
 from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
 from placements.services.overrides.queries import applying_to
-from placements.services.rollouts.queries import Part, names_later, parts_of, progress_of
+from placements.services.rollouts.queries import Part, names_later, parts_of, progress_of, waiting_words
 from tests.rows import NOW, spec
 from tests.services.rollouts.overrides import WEB, annotate, for_clusters, for_resource, leaving_out, rule
 from tests.services.rollouts.world import World, handed_to
@@ -92,6 +92,19 @@ def test_s34_a_patch_that_does_not_fit_fails_its_cluster_and_leaves_the_others_a
     assert "override tier-0 at spec.policy.overrideRules[0].jsonPatchOverrides[0]" in message
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))
     assert len(world.available()) == 3
+
+
+def test_s34_the_others_wait_for_their_overrides_and_not_for_what_they_have() -> None:
+    world = placed()
+
+    rules = rule(WRONG, region="east"), rule(annotate(tier="1"))
+    save_override(for_clusters("tier", *rules), by=None, now=world.now)
+    world.work()
+    world.pass_time(3)
+
+    row = Binding.objects.get(cluster_name="c001")
+    words = "On r0, waiting for r0 with changed overrides or apply strategy. Cannot take down any cluster"
+    assert words in waiting_words([row])[row.pk]
 
 
 def test_s34_nothing_is_placed_where_no_override_fits() -> None:
