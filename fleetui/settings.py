@@ -9,7 +9,7 @@ from django.utils.functional import SimpleLazyObject
 from kombu import Queue
 
 from fleetui import broker
-from fleetui.apimachinery.yaml import LARGEST_UPLOAD
+from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.env import (
     SettingRefused,
     check_hub_servers,
@@ -385,6 +385,9 @@ FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
 
 # A manifest in a text area has the same limit as a file; a form encodes a character as three at most.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 3 * LARGEST_UPLOAD
+# Never in a temporary file: an upload may hold values of Secrets. The request budget bounds the whole body.
+FILE_UPLOAD_HANDLERS = ["django.core.files.uploadhandler.MemoryFileUploadHandler"]
+FILE_UPLOAD_MAX_MEMORY_SIZE = DATA_UPLOAD_MAX_MEMORY_SIZE + MEBIBYTE
 
 LANGUAGE_CODE = "en"
 USE_I18N = False

@@ -20,7 +20,17 @@ from fleetui.middleware import BudgetSpentError, forget_budgets, reserve, settle
 from placements import web
 from placements.models import Decision, Placement, Scenario
 from tests.addresses import costly_addresses
-from tests.rows import NOW, api_token, decided, joined, person, pick_n_spec, placement_document, saved
+from tests.rows import (
+    NOW,
+    api_token,
+    config_map,
+    decided,
+    joined,
+    person,
+    pick_n_spec,
+    placement_document,
+    saved,
+)
 
 LONGEST = 64 * 1024 * 1024
 
@@ -199,6 +209,21 @@ def test_a_body_that_is_too_large_is_not_read(address: str, size: int, status: i
     answer = Client().post(address, content_type="application/json", **environment)
 
     assert answer.status_code == status
+
+
+@pytest.mark.django_db
+@pytest.mark.usefixtures("collected_static")
+def test_an_upload_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("django.core.files.temp.NamedTemporaryFile", None)
+    client = Client()
+    client.force_login(person("ana", "operator"))
+    file = BytesIO(json.dumps(config_map("large", data={"a": "x" * 4 * 1024 * 1024})).encode())
+    file.name = "large.json"
+
+    answer = client.post("/resources/apply/", {"file": file, "do": "preview"})
+
+    assert answer.status_code == 422
+    assert "Too large: 4.00 MiB as compact JSON" in answer.content.decode()
 
 
 @pytest.mark.django_db

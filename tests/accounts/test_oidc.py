@@ -161,10 +161,21 @@ def test_an_account_that_was_disabled_stays_so(log_in: Enter) -> None:
     [
         (ADA, {"foreign_key": True}),
         (ADA, {"info": {"sub": "0009"}}),
+        ({**ADA, "exp": 1_000_000_000}, {}),
+        ({**ADA, "aud": "another-client"}, {}),
+        ({**ADA, "iss": "https://evil.example"}, {}),
         ({**ADA, "preferred_username": "a b"}, {}),
         ({**ADA, "preferred_username": ""}, {}),
     ],
-    ids=["signed by another key", "two subjects", "odd name", "no name"],
+    ids=[
+        "signed by another key",
+        "two subjects",
+        "expired",
+        "for another client",
+        "of another issuer",
+        "odd name",
+        "no name",
+    ],
 )
 def test_a_login_that_proves_nothing_is_refused(
     log_in: Enter, reported: list[str], claims: dict[str, Any], more: dict[str, Any]

@@ -1,6 +1,8 @@
 """Sessions end after inactivity and after their longest time; a page that polls keeps none alive."""
 
 import logging
+import re
+from http.cookies import SimpleCookie
 from io import StringIO
 
 import pytest
@@ -17,6 +19,7 @@ from fleetui.accounts.sessions import sessions_of
 from fleetui.live import clear_caches
 from fleetui.middleware import ACTIVE, STARTED
 from tests.accounts.conftest import PASSWORD
+from tests.addresses import page_routes
 from tests.rows import api_token, person
 
 pytestmark = pytest.mark.django_db
@@ -51,6 +54,75 @@ def test_a_login_leads_to_this_host_only() -> None:
 
     assert found == {"/"}
     assert Client().post("/login/", {**given, "next": "/clusters/?q=a"})["Location"] == "/clusters/?q=a"
+
+
+def test_a_login_begins_a_new_session_which_a_logout_ends_on_the_server(browser: Client) -> None:
+    first = browser.session.session_key
+    copy = Client()
+    copy.cookies = SimpleCookie(browser.cookies.output(header="", sep=";"))
+    before = copy.get("/clusters/").status_code
+
+    browser.post("/logout/")
+    after = copy.get("/clusters/")
+    browser.post("/login/", {"username": "ana", "password": PASSWORD})
+
+    assert (before, after.status_code, after["Location"]) == (200, 302, "/login/?next=/clusters/")
+    assert first != browser.session.session_key
+    anonymous = Client()
+    anonymous.cookies["sessionid"] = "chosen-by-someone-else-0123456789"
+    anonymous.post("/login/", {"username": "ana", "password": PASSWORD})
+    assert anonymous.cookies["sessionid"].value != "chosen-by-someone-else-0123456789"
+
+
+def test_a_session_ends_with_its_account_and_a_role_with_the_next_request(browser: Client) -> None:
+    user = User.objects.get(username="ana")
+    statuses = [browser.get("/clusters/").status_code]
+    user.groups.clear()
+    statuses.append(browser.get("/clusters/").status_code)
+    user.is_active = False
+    user.save()
+
+    assert [*statuses, browser.get("/clusters/").status_code] == [200, 403, 302]
+
+
+def test_a_response_to_a_failed_login_is_the_same_for_every_name() -> None:
+    person("ana", "operator")
+    person("gone", "operator")
+    User.objects.filter(username="gone").update(is_active=False)
+    found = set()
+    for name in ("ana", "gone", "missing"):
+        page = Client().post("/login/", {"username": name, "password": "a guess"})
+        text = re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", page.content.decode())
+        found.add((page.status_code, text.replace(name, "NAME")))
+
+    assert len(found) == 1
+
+
+def test_no_page_resets_a_password_or_reveals_one() -> None:
+    assert [one for one in page_routes() if "reset" in one or "forgot" in one] == []
+
+
+def test_fields_of_passwords_are_masked_and_known_to_managers(browser: Client) -> None:
+    browser.force_login(User.objects.create_superuser("root", password=PASSWORD))
+    pages = ("/account/password/", "/account/confirm/", "/users/")
+    fields = [
+        field
+        for client, address in [(Client(), "/login/"), *((browser, one) for one in pages)]
+        for field in re.findall(
+            r'<input[^>]*name="\w*password\w*"[^>]*>', client.get(address).content.decode()
+        )
+    ]
+
+    assert len(fields) >= 5
+    assert [one for one in fields if 'type="password"' not in one or "-password" not in one] == []
+    assert {int(one) for one in re.findall(r'maxlength="(\d+)"', "".join(fields))} <= {4096}
+
+
+def test_a_token_in_an_address_is_none() -> None:
+    token = api_token(person("ana", "operator"))
+
+    for key in ("token", "access_token", "api_key", "authorization"):
+        assert Client().get(f"/api/v1/clusters?{key}={token}").status_code == 401
 
 
 def test_it_ends_an_hour_after_the_last_request(browser: Client, reported: list[str]) -> None:

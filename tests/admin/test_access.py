@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from allauth.mfa.models import Authenticator
+from django.contrib import admin
 from django.contrib.auth.models import Permission, User
 from django.test import Client
 
@@ -12,12 +13,13 @@ from fleetui.models import Event
 from tests.admin.pages import ADD, CLUSTERS, change_url, fields_of, text_of
 from tests.rows import decided, joined, person, pick_n_spec
 
+admin.autodiscover()
 pytestmark = pytest.mark.django_db
 LISTS = ("clusters/membercluster",)
-PEOPLE = (
-    *("auth/user", "auth/group", "access/apitoken", "access/serviceaccount", "access/teamgrant"),
-    "mfa/authenticator",
+PEOPLE = sorted(
+    {f"{model._meta.app_label}/{model._meta.model_name}" for model in admin.site._registry} - {*LISTS}
 )
+"""Every other model of the admin: who may what."""
 MUTATING = ("add", "change")
 
 

@@ -27,6 +27,8 @@ COMPUTING = {
     ("POST", "/api/v1/simulate"),
 }
 """All that a token without a writing scope may send with an unsafe method: it computes and stores nothing."""
+COMPARED = {"placements.ProblemBook", "placements.Problem"}
+"""What is computed from all else where that is due, as a worker does; no request decides what it says."""
 NEW_TOKEN = ("POST", "/api/v1/tokens")
 
 
@@ -83,6 +85,20 @@ def test_a_token_that_only_reads_changes_nothing(hub: dict[str, str]) -> None:
 
     assert passed == COMPUTING
     assert written == set()
+
+
+def test_reading_changes_nothing_and_is_kept_by_no_cache(hub: dict[str, str]) -> None:
+    token = api_token(User.objects.create_superuser("root", password="x"))
+    before, answers = stored(), {}
+    for method, path in operations():
+        if method == "GET":
+            answers[path] = send(hub, token, method, path)
+
+    assert len([one for one in answers.values() if one.status_code == 200]) > 80
+    assert {one.headers["X-Content-Type-Options"] for one in answers.values()} == {"nosniff"}
+    assert {path for path, one in answers.items() if "no-store" not in one.headers["Cache-Control"]} == set()
+    assert [path for path, one in answers.items() if "Access-Control-Allow-Origin" in one.headers] == []
+    assert {one for one, rows in stored().items() if rows != before[one]} <= COMPARED
 
 
 def test_a_token_that_approves_does_nothing_else(hub: dict[str, str]) -> None:

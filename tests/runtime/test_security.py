@@ -7,9 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from allauth.mfa import app_settings as mfa_settings
+from django.conf import global_settings, settings
 from django.http import HttpRequest, HttpResponse
 
-from fleetui.middleware import ContentSecurityPolicyMiddleware, https_origins
+from fleetui import settings as our_settings
+from fleetui.middleware import LARGEST_FORM, ContentSecurityPolicyMiddleware, https_origins
 from tests.runtime.processes import ROOT
 
 
@@ -31,6 +34,36 @@ def test_admin_and_api_pages_get_what_they_need_and_no_more() -> None:
 
     assert {name for name in pages if admin[name] != pages[name]} == {"style-src"}
     assert {name for name in docs if docs[name] != pages.get(name)} == {"style-src"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CELERY_ACCEPT_CONTENT", ["json"]),
+        ("CELERY_TASK_SERIALIZER", "json"),
+        ("FILE_UPLOAD_HANDLERS", ["django.core.files.uploadhandler.MemoryFileUploadHandler"]),
+        ("FILE_UPLOAD_MAX_MEMORY_SIZE", LARGEST_FORM),
+        ("MFA_RECOVERY_CODE_DIGITS", 10),
+        ("SECURE_CONTENT_TYPE_NOSNIFF", True),
+        ("SECURE_REFERRER_POLICY", "same-origin"),
+        ("SESSION_COOKIE_HTTPONLY", True),
+        ("SESSION_COOKIE_SAMESITE", "Lax"),
+        ("CSRF_COOKIE_SAMESITE", "Lax"),
+        ("SESSION_ENGINE", "django.contrib.sessions.backends.db"),
+        ("SOCIALACCOUNT_STORE_TOKENS", False),
+        ("TIME_ZONE", "UTC"),
+        ("USE_TZ", True),
+    ],
+)
+def test_settings_of_libraries_are_those_of_the_statement(name: str, value: object) -> None:
+    assert getattr(settings, name) == value
+
+
+def test_passwords_are_hashed_slowly_and_codes_count_in_their_period() -> None:
+    hashers = getattr(our_settings, "PASSWORD_HASHERS", global_settings.PASSWORD_HASHERS)
+
+    assert hashers[0] == "django.contrib.auth.hashers.PBKDF2PasswordHasher"
+    assert (mfa_settings.TOTP_TOLERANCE, mfa_settings.TOTP_PERIOD) == (0, 30)
 
 
 def test_no_plugin_runs_and_no_page_changes_its_base() -> None:

@@ -23,12 +23,14 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.what_if.operations import create_scenario
+from tests.api.test_scopes import COMPARED
 from tests.database import rolled_back
 from tests.live_hubs import live_hub
 from tests.page_samples import NOTIFICATION_PAGES, USER_PAGES, disruptions_of
 from tests.rows import NOW, decided, person
 from tests.services.rollouts.staged import staged_spec, strategy_document
 from tests.web.reading import Outline
+from tests.web.test_teams import stored
 
 pytestmark = pytest.mark.django_db
 
@@ -176,6 +178,13 @@ POST_ONLY = [
 APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
 POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/", "/drafts/{draft}/dry-run/"]
 BOTH = ["/drafts/{draft}/"]
+SENT = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Access-Control-Allow-Origin": None,
+}
+"""Headers of every page."""
 PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser, so open to everyone
 
 
@@ -245,6 +254,7 @@ def _refuse_faults(operator: Client, address: str) -> None:
     outline = Outline(answer.content.decode())
 
     assert answer.status_code == 200
+    assert {name: answer.headers.get(name) for name in SENT} == SENT
     assert outline.problems == []
     assert outline.is_ordered, outline.headings
 
@@ -448,6 +458,26 @@ def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, subtes
     for address in READ:
         with subtests.test(address):
             assert operator.post(address_of(address, decision_id)).status_code == 405
+
+
+def test_reading_pages_changes_nothing(operator: Client, decision_id: str) -> None:
+    addresses = [address_of(one, decision_id) for one in [*READ, *READ_AND_WRITE, *ASK, *WRITE]]
+    before = stored()
+
+    for address in addresses:
+        operator.get(address)
+
+    changed = {table for table, rows in stored().items() if rows != before[table]}
+    assert changed <= COMPARED
+
+
+@pytest.mark.usefixtures("decision_id")
+def test_what_only_changes_something_takes_no_get(
+    operator: Client, draft: int, subtests: pytest.Subtests
+) -> None:
+    for address in [*POST_ONLY, *POST_OWN, *PREFERENCES, "/logout/"]:
+        with subtests.test(address):
+            assert operator.get(address.format(draft=draft)).status_code == 405
 
 
 def test_no_address_is_missing_in_these_tests() -> None:
