@@ -31,7 +31,7 @@ ACTING = {
     "placements/services/dry_runs.py _placed_by": "the edit is applied",
     "placements/services/overrides/queries.py frozen_of": "patches of manifests for clusters",
     "placements/services/resources/queries.py plain_objects": "snapshots",
-    "placements/services/rollouts/worker.py of": "rollouts",
+    "placements/services/rollouts/worker.py read": "rollouts",
 }
 COMPARING = {
     "placements/api/base.py patched": "a merge patch keeps the values",
