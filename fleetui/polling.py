@@ -64,7 +64,7 @@ def polled(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseB
 
 
 def read_version_again(request: Any) -> None:
-    """Give a page the version that its own request has moved."""
+    """Read the version of a page again, which its own request has moved."""
     forget_versions()
     request.version = hub_version()
 
