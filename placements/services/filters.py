@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Length, Replace
 
-from clusters.drivers.registry import DRIVERS
+from clusters.drivers.registry import DRIVERS, SIMULATED
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.queries import current_fleet
@@ -143,14 +143,23 @@ def counts_in_all() -> PlacementTotals:
 
 
 def count_in_all() -> dict[str, Any]:
-    """Count the placements, to be stored: many conditions and subqueries are too slow for each page."""
+    """Count placements, runs and clusters, to be stored: the subqueries are too slow for each page."""
     counts = Placement.objects.aggregate(
         in_all=Count("pk"),
         report=Max("resilience__report"),
+        demo_placements=Count("pk", filter=Q(is_demo=True)),
         **{state.value: Count("pk", filter=condition) for state, condition in _states().items()},
     )
-    rolling, staged = (runs.order_by().values("pk") for runs in waiting_runs())
-    return {**counts, "waiting_runs": rolling.union(staged, all=True).count()}
+    runs = {"waiting_runs": waiting_runs(), "runs_under_way": runs_under_way()}
+    for name, kinds in runs.items():
+        rolling, staged = (rows.order_by().values("pk") for rows in kinds)
+        counts[name] = rolling.union(staged, all=True).count()
+    members = MemberCluster.objects.aggregate(
+        clusters=Count("pk"),
+        simulated=Count("pk", filter=Q(driver=SIMULATED)),
+        demo_clusters=Count("pk", filter=Q(is_demo=True)),
+    )
+    return {**counts, **members}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:
