@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat, Length, Replace
 
-from clusters.drivers.registry import DRIVERS
+from clusters.drivers.registry import DRIVERS, SIMULATED
 from clusters.manifest import parse_member
-from clusters.models import MemberCluster
+from clusters.models import Hub, MemberCluster
 from clusters.queries import current_fleet
 from fleetui.bulk import number_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
@@ -144,18 +144,32 @@ def counts_in_all() -> PlacementTotals:
 
 
 def count_in_all() -> dict[str, Any]:
-    """Count the placements, to be stored: many conditions and subqueries are too slow for each page."""
-    rolling, staged = waiting_runs()
-    states = {state.value: Count("pk", filter=condition) for state, condition in _states().items()}
+    """Count placements, runs and clusters, to be stored: the subqueries are too slow for each page.
+
+    One query; without placements two.
+    """
+    waiting, staged_waiting = waiting_runs()
+    rolling, staged = runs_under_way()
+    members = MemberCluster.objects.all()
+    others = {
+        "waiting_runs": number_of(waiting) + number_of(staged_waiting),
+        "runs_under_way": number_of(rolling) + number_of(staged),
+        "clusters": number_of(members),
+        "simulated": number_of(members.filter(driver=SIMULATED)),
+        "demo_clusters": number_of(members.filter(is_demo=True)),
+    }
+    conditions = {state.value: condition for state, condition in _states().items()}
+    counts = {
+        "in_all": Count("pk"),
+        "demo_placements": Count("pk", filter=Q(is_demo=True)),
+        **{name: Count("pk", filter=condition) for name, condition in conditions.items()},
+    }
     rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
-    rows = rows.annotate(
-        in_all=Count("pk"),
-        report=Max("resilience__report"),
-        waiting_runs=number_of(rolling) + number_of(staged),
-        **states,
-    )
-    empty = {"report": None, **dict.fromkeys(("in_all", "waiting_runs", *states), 0)}
-    return {name: value for name, value in next(iter(rows), empty).items() if name != "one"}
+    rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
+    for row in rows:
+        return {name: value for name, value in row.items() if name != "one"}
+    row = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
+    return {"report": None, **dict.fromkeys(counts, 0), **row}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

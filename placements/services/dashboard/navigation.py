@@ -1,17 +1,16 @@
 """What the frame of each page shows: rollouts in progress and kinds of clusters of this hub, the inbox."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Exists, Q
 
-from clusters.drivers.registry import SIMULATED
-from clusters.models import Hub, MemberCluster
 from fleetui.bulk import number_of
-from fleetui.hub_scope import LOCAL_HUB
-from placements.models import Placement
+from fleetui.hub_scope import current_hub_id
+from placements.models import ProblemBook
+from placements.services.filters import count_in_all
+from placements.services.problems.book import compare, is_outdated
 from placements.services.problems.inbox import counted_for
-from placements.services.rollouts.under_way import runs_under_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +25,20 @@ class NavigationCounts:
 
 
 def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
-    """Return them for a person, by one query: every page has it."""
+    """Return them for a person as the last comparison stored them, by one query: every page has it."""
     if not isinstance(user, User) or not user.is_active:
         return NavigationCounts(0, 0)
-    placements, clusters = Placement.objects.filter(is_demo=True), MemberCluster.objects.filter(is_demo=True)
-    rolling, staged = runs_under_way()
-    columns = {
-        "rolling": number_of(rolling),
-        "staged": number_of(staged),
-        "inbox": number_of(counted_for(user)),
-        "has_demo": Q(Exists(placements)) | Q(Exists(clusters)),
-        "has_simulated": Exists(MemberCluster.objects.filter(driver=SIMULATED)),
-        "has_others": Exists(MemberCluster.objects.exclude(driver=SIMULATED)),
-    }
-    rows = Hub.objects.filter(pk=LOCAL_HUB).annotate(**columns)
-    rolling_count, staged_count, inbox, *kinds = rows.values_list(*columns).get()
-    return NavigationCounts(rolling_count + staged_count, inbox, *kinds)
+    now = datetime.now(UTC)
+    rows = ProblemBook.objects.filter(hub=current_hub_id()).annotate(inbox=number_of(counted_for(user)))
+    book = rows.first()
+    if book is None or not book.totals or is_outdated(book, now=now):
+        compare(now=now)
+        book = rows.first()
+    totals = book.totals if book else count_in_all()  # no row: the database takes no writes now
+    return NavigationCounts(
+        totals["runs_under_way"],
+        book.inbox if book else 0,
+        has_demo=bool(totals["demo_placements"] or totals["demo_clusters"]),
+        has_simulated=bool(totals["simulated"]),
+        has_others=totals["clusters"] > totals["simulated"],
+    )
