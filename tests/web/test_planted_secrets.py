@@ -172,7 +172,7 @@ def pages_of_live_hub() -> list[str]:
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
         there["event"] = Event.objects.latest("pk").pk if Event.objects.exists() else 1
     overrides = ["/overrides/ClusterResourceOverride/_/tier/", "/overrides/ResourceOverride/shop/login/"]
-    return [*(one.format(**there) for one in SAMPLES.values()), *overrides]
+    return [*(one.format(**there) for one in SAMPLES.values()), *MORE_PAGES.values(), *overrides]
 
 
 @pytest.mark.larger

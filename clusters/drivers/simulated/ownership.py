@@ -70,7 +70,10 @@ def claimed(
         there = after.get(ref) or Ownership({}, placement, digest)
         if ref in written and there.digest != digest:
             there = replace(there, writer=placement, digest=digest)
-        after[ref] = replace(there, owners={**there.owners, placement: consent})
+        owners = {**there.owners, placement: consent}
+        # Of a single owner it is what that has: a new content of its own changes no owners.
+        kept_digest = there.digest if len(owners) > 1 else ""
+        after[ref] = replace(there, owners=owners, digest=kept_digest)
     return after
 
 
@@ -105,7 +108,7 @@ def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[st
         for record in placement.objects:
             there = ownerships.get(record.ref)
             if there is None:
-                ownerships[record.ref] = Ownership({name: False}, name, record.digest)
+                ownerships[record.ref] = Ownership({name: False}, name)
                 kept.append(record)
             elif record.ref not in refused:
                 refusals.append(owned_by_placement(record.ref, there.writer))
