@@ -4,7 +4,7 @@ import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from clusters.hubs.mirror import HubMirror
 from clusters.hubs.stream import ObjectRemoval, StreamItem
 from clusters.hubs.trimming import record_of
 from clusters.models import Hub
+from placements.services.problems.book import compare
 from tests.documents import SHARED
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.hubs.test_mirror import stream_row
@@ -42,7 +43,7 @@ class Player:
         self.live.mirror = HubMirror(self.live.hub.pk, KUBEFLEET, "lease", clock=lambda: self.now)
 
     def play(self, several: tuple[Line, ...]) -> None:
-        """Write and project some lines."""
+        """Write and project some lines, and compare the statuses as the sweep does."""
         self.now = datetime.fromisoformat(several[-1]["at"])
         Hub.objects.filter(pk=self.live.hub.pk).update(
             lease_token="lease", lease_expires_at=self.now + timedelta(hours=1)
@@ -51,6 +52,8 @@ class Player:
         self.live.mirror.flush({})
         self.live.project(now=self.now)
         self.live.rejudge(now=self.now)
+        with self.live.scope():
+            compare(now=datetime.now(UTC))
 
     def of_kind(self, *kinds: str) -> Iterator[Document]:
         return (one for (kind, _, _), one in self.objects.items() if kind in kinds)
