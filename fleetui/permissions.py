@@ -100,6 +100,7 @@ def _is_in_scope(user: User, role: Role) -> bool:
 class Grants:
     """What a user may do on a hub: roles on all of it, and roles of teams."""
 
+    groups: frozenset[str]
     roles: frozenset[str]
     teams: frozenset[Team]
     is_auditor: bool
@@ -122,18 +123,29 @@ def grant_rows(user: int) -> list[tuple[Any, ...]]:
 
 
 def _grants(user: User) -> Grants:
-    """Return the roles and teams of a user on the hub in scope; one query for each request.
-
-    Roles are the groups of the user, unless a group has a grant for this hub: then only grants count.
-    """
+    """Return the roles and teams of a user on the hub in scope; one query for each request."""
     hub = current_hub_id()
     known: dict[int, Grants] = user.__dict__.setdefault("_fleetui_roles", {})
     if hub not in known:
         rows = grant_rows(user.pk)
-        roles = frozenset(role or "" if is_granted else name for name, is_granted, role, *_ in rows)
+        groups = frozenset(row[0] for row in rows)
+        granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
         teams = frozenset(Team.of(*team) for _, _, _, _, *team in rows if team[0])
-        known[hub] = Grants(roles & frozenset(Role), teams, any(row[3] for row in rows))
+        known[hub] = Grants(groups, roles_among(groups, granted), teams, any(row[3] for row in rows))
     return known[hub]
+
+
+def roles_among(groups: Collection[str], granted: Collection[tuple[str, str | None]]) -> frozenset[str]:
+    """Return the roles that these groups have on a hub, of which `granted` has groups with their roles.
+
+    They are the groups themselves, unless any group has a grant for the hub: then only grants count.
+    """
+    names = {role or "" for group, role in granted if group in groups} if granted else groups
+    return frozenset(Role).intersection(names)
+
+
+def groups_of(user: User) -> frozenset[str]:
+    return _grants(user).groups
 
 
 def may_manage_notifications(user: AnyUser) -> bool:

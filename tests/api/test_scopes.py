@@ -29,7 +29,7 @@ COMPUTING = {
 }
 """All that a token without a writing scope may send with an unsafe method: it computes and stores nothing."""
 COMPARED = {"placements.ProblemBook", "placements.Problem"}
-"""With the statuses of placements, what is computed from all else where that is due, as a worker does; no request decides what it says."""
+"""With the statuses of placements what is computed from all else where that is due; no request decides it."""
 NEW_TOKEN = ("POST", "/api/v1/tokens")
 
 

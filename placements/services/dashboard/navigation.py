@@ -1,16 +1,17 @@
 """What the frame of each page shows: rollouts in progress and kinds of clusters of this hub, the inbox."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import F
 
-from fleetui.bulk import number_of
 from fleetui.hub_scope import current_hub_id
+from fleetui.permissions import groups_of, roles_among
 from placements.models import ProblemBook
 from placements.services.filters import count_in_all
 from placements.services.problems.book import compare, is_outdated
-from placements.services.problems.inbox import counted_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +30,31 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     if not isinstance(user, User) or not user.is_active:
         return NavigationCounts(0, 0)
     now = datetime.now(UTC)
-    rows = ProblemBook.objects.filter(hub=current_hub_id()).annotate(inbox=number_of(counted_for(user)))
-    book = rows.first()
+    book, inbox = _book_and_inbox(user)
     if book is None or not book.totals or is_outdated(book, now=now):
         compare(now=now)
-        book = rows.first()
+        book, inbox = _book_and_inbox(user)
     totals = book.totals if book else count_in_all()  # no row: the database takes no writes now
     return NavigationCounts(
         totals["runs_under_way"],
-        book.inbox if book else 0,
+        inbox,
         has_demo=bool(totals["demo_placements"] or totals["demo_clusters"]),
         has_simulated=bool(totals["simulated"]),
         has_others=totals["clusters"] > totals["simulated"],
     )
+
+
+def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int]:
+    """Return the book of the hub in scope, and the number of items of all hubs on which a user has a role."""
+    columns = {"group": F("hub__grants__group__name"), "role": F("hub__grants__role")}
+    books = {}
+    granted = defaultdict(list)
+    for row in ProblemBook.objects.filter(hub__removed_at=None).annotate(**columns):
+        books[row.hub_id] = row
+        if row.group:
+            granted[row.hub_id].append((row.group, row.role))
+    inbox = 0
+    for hub, book in books.items():
+        if user.is_superuser or roles_among(groups_of(user), granted[hub]):
+            inbox += book.totals.get("inbox", 0)
+    return books.get(current_hub_id()), inbox

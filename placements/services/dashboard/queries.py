@@ -22,7 +22,7 @@ from placements.models import (
 from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import stored_healths
-from placements.services.rollouts.approvals import with_status
+from placements.services.rollouts.approvals import with_gate
 from placements.services.rollouts.queries import with_failed
 from placements.services.rollouts.under_way import runs_under_way
 
@@ -144,17 +144,19 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
         latest = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        latest = with_status(latest).only("placement_id", "full_name", "status", "ended_at")
+        latest = with_gate(latest).only("placement_id", "full_name", "status", "ended_at")
         staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]
-    rows = with_failed(Rollout.objects.filter(placement__in=others, number=F("placement__runs_made")))
-    rows = rows.only("placement_id", "number", "state", "ended_reason", "verdict")
+    rows = Rollout.objects.filter(placement__in=others, number=F("placement__runs_made"))
+    rows = rows.only("placement_id", "number", "state", "ended_reason", "verdict", "ended_at")
     runs = {row.placement_id: row for row in rows}
+    healths = stored_healths(placements, now=datetime.now(UTC))
     for one in placements:
+        counts = healths[one.pk].counts
         for run in (runs.get(one.pk), staged.get(one.pk)):
             if run:
                 run.placement = one
-    healths = stored_healths(placements, now=datetime.now(UTC))
+                run.failed = 0 if run.ended_at else counts.failed + counts.removal_failed
     return [
         PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))
         for one in placements

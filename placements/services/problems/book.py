@@ -20,7 +20,7 @@ from placements.models import Placement, Problem, ProblemBook, ProblemKind
 from placements.services.filters import count_in_all
 from placements.services.health import all_healths
 from placements.services.problems.of_placements import of_placements
-from placements.services.problems.parts import MOST
+from placements.services.problems.parts import MOST, NOT_COUNTED
 from placements.services.problems.sources import SOURCES
 
 SWEPT_AFTER = timedelta(seconds=15)
@@ -83,7 +83,7 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     found = _problems_of(healths, now=now)
     with suppress(OperationalError), unnoticed(), transaction.atomic():
         has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
-        _save_book(hub, book, has_changed=has_changed, now=now)
+        _save_book(hub, book, found, has_changed=has_changed, now=now)
     return found
 
 
@@ -169,9 +169,17 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     return bool(new or changed or gone)
 
 
-def _save_book(hub: int, book: ProblemBook | None, *, has_changed: bool, now: datetime) -> None:
+def _save_book(
+    hub: int,
+    book: ProblemBook | None,
+    found: Iterable[ProblemFacts],
+    *,
+    has_changed: bool,
+    now: datetime,
+) -> None:
     """Write what was compared: what has been marked since `book` was read is still to be compared."""
-    totals = count_in_all()
+    in_inbox = sum(not one.causes and one.kind not in NOT_COUNTED for one in found)
+    totals = {**count_in_all(), "inbox": in_inbox}
     values = {"compared_at": now, "totals": totals}
     if book is None:
         first = ProblemBook(hub_id=hub, **values)

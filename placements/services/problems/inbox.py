@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import Count, Q, QuerySet, Window
+from django.db.models import Count, Q, Window
 from django.db.models.functions import RowNumber
 
 from clusters.hubs.queries import hubs_with_role
@@ -17,13 +17,6 @@ from placements.services.problems.book import address, compare_old
 
 MOST = 200
 _MOST_FOLLOWING = 5_000
-NOT_COUNTED = (
-    ProblemKind.PLACEMENT_OUTDATED,
-    ProblemKind.CLUSTER_LEAVING,
-    ProblemKind.CREDENTIAL_EXPIRES,
-    ProblemKind.CHANNEL_SILENT,
-)
-"""What is no problem yet, only takes its time, or concerns administrators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +36,6 @@ class InboxGroup:
     kind: ProblemKind
     items: tuple[InboxItem, ...]
     count: int
-
-
-def counted_for(user: User) -> QuerySet[Problem]:
-    """Return the rows that the badge of an inbox counts, for a query of the caller."""
-    rows = Problem.objects.filter(ended_at=None, causes=[], hub__in=hubs_with_role(user).values("pk"))
-    return rows.exclude(kind__in=NOT_COUNTED)
 
 
 def inbox(

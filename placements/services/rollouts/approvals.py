@@ -41,7 +41,11 @@ def approvals_waiting() -> QuerySet[ApprovalRequest]:
 
 def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return the runs with how many clusters they failed on, and what they wait for first."""
-    return with_failed(rows).annotate(gate=KT("sync_result__waits__0__reason"))
+    return with_gate(with_failed(rows))
+
+
+def with_gate(rows: QuerySet[Any]) -> QuerySet[Any]:
+    return rows.annotate(gate=KT("sync_result__waits__0__reason"))
 
 
 def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
