@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 
 from django.conf import settings
 from django.contrib.auth.models import User
-from django.contrib.sessions.models import Session
+from django.db import connection
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.middleware.csrf import CsrfViewMiddleware, get_token
 from django.utils.crypto import get_random_string
@@ -34,7 +34,8 @@ SECONDS = 10.0
 """How long a 204 is given without a look at the session."""
 LONGEST = 60.0
 """How long the view is not called: the precision of the limits of a session."""
-FRAGMENT_SECONDS = 2.0
+FRAGMENT_SECONDS = 1.0
+"""How long a fragment is shared, whatever changes meanwhile."""
 _MOST, _FRAGMENT_MOST = 5000, 200
 TOKEN = get_random_string(64)
 """The placeholder of the token of its forms in a shared fragment."""
@@ -83,10 +84,29 @@ class _Known:
 
 
 class _Shared:
-    """A fragment that is being written, or is written until some moment."""
+    """A fragment that is being written, or is shared until some moment."""
 
     def __init__(self) -> None:
-        self.lock, self.until, self.content = Lock(), 0.0, b""
+        self.lock = Lock()
+        self.until = 0.0
+        self.version = ""
+        self.content = b""
+
+    def newer_than(self, seen: str) -> bytes | None:
+        """Return the content while it is shared, empty for who has it; None if it is to be written again."""
+        if monotonic() >= self.until or _place(self.version) < _place(seen):
+            return None
+        return b"" if self.version == seen else self.content
+
+    def for_poll(self, seen: str) -> bytes | None:
+        """Return the same, and empty while it is being written: the next poll gets it."""
+        content = self.newer_than(seen)
+        return b"" if content is None and self.lock.locked() else content
+
+
+def _place(version: str) -> tuple[int, ...]:
+    """Return the order of a version; a page that names none comes first."""
+    return tuple(map(int, re.findall(r"\d+", version)))
 
 
 _known: dict[Hashable, _Known] = {}
@@ -101,18 +121,21 @@ def clear_caches() -> None:
 
 
 def shared_fragment(request: Any, key: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponse:
-    """Return what `make` renders for all with this key: of this version, and at most two seconds old.
+    """Return what `make` renders for all with this key: newer than the page, and at most a second old.
 
     It gets the token of the session.
     """
     if len(_fragments) >= _FRAGMENT_MOST:
         _fragments.clear()
-    shared = _fragments.setdefault((current_hub_id(), key, request.version), _Shared())
+    shared = _fragments.setdefault((current_hub_id(), key), _Shared())
     with shared.lock:
-        if monotonic() >= shared.until:
+        content = shared.newer_than(request.GET.get("v", ""))
+        if content is None:
             response: Any = make()
-            shared.content, shared.until = response.content, monotonic() + FRAGMENT_SECONDS
-        content = shared.content
+            content = response.content
+            shared.content = content
+            shared.version = request.version
+            shared.until = monotonic() + FRAGMENT_SECONDS
     return Answered(_with_token(content, request), key=key)
 
 
@@ -121,12 +144,20 @@ def _with_token(content: bytes, request: HttpRequest) -> bytes:
     return content.replace(mark, get_token(request).encode()) if mark in content else content
 
 
+# Written out: every shared fragment takes it, and Django needs five times as long to write it.
+_WHO_POLLS = """
+SELECT session_data, password, is_active, is_superuser, group_id
+FROM django_session, auth_user LEFT JOIN auth_user_groups ON user_id = auth_user.id
+WHERE session_key = %s AND auth_user.id = %s
+ORDER BY group_id
+"""
+
+
 def _identity(session: str, user: int) -> Hashable:
     """Return who polls: the content of the session, the account and its groups; None without them."""
-    content = Session.objects.filter(session_key=session).values_list("session_data").first()
-    account = User.objects.filter(pk=user).values_list("password", "is_active", "is_superuser", "groups")
-    accounts = tuple(sorted(account, key=repr))
-    return (content, accounts) if content and accounts else None
+    with connection.cursor() as cursor:
+        cursor.execute(_WHO_POLLS, [session, user])
+        return tuple(cursor.fetchall()) or None
 
 
 def _grants(user: int) -> Hashable:
@@ -173,13 +204,15 @@ class PollingMiddleware(Middleware):
         now = monotonic()
         if now >= known.ends:
             return None
-        version, seen = hub_version(), _VERSION.search(query)
-        is_same = seen is not None and unquote_plus(seen[1]) == version
-        shared = None if is_same else _fragments.get((current_hub_id(), known.key, version))
-        content = shared.content if shared and now < shared.until else b""
-        is_stale = now >= known.fresh_until
-        if not is_same and not content:
+        named = _VERSION.search(query)
+        seen = unquote_plus(named[1]) if named else ""
+        content: bytes | None = b""
+        if seen != hub_version():
+            shared = _fragments.get((current_hub_id(), known.key))
+            content = shared.for_poll(seen) if shared else None
+        if content is None:
             return None
+        is_stale = now >= known.fresh_until
         if content or is_stale:
             identity = _identity(session, known.user)
             if identity is None or identity != known.identity:

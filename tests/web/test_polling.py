@@ -131,29 +131,31 @@ def test_a_change_is_written_once_for_those_who_see_the_same(
     other.force_login(person("eve", Role.VIEWER))
 
     with django_assert_max_num_queries(5):
-        again = other.get(f"{RUN}?v=1", headers=HTMX).content
+        again = other.get(f"{RUN}?v=0.1", headers=HTMX).content
 
-    assert again.replace(b"v=1", b"v=0") == first
+    assert again == first
     assert b"/placements/web/pause/" not in first
     assert b"/placements/web/pause/" in operator.get(f"{RUN}?v=0", headers=HTMX).content
 
 
 @pytest.fixture
-def polled(viewer: Client, world: World) -> Client:
+def polled(viewer: Client, world: World, monkeypatch: pytest.MonkeyPatch) -> Client:
     """Poll until the view need not answer; then let the rollout change, and render the new fragment."""
     other = Client()
     other.force_login(person("eve", Role.VIEWER))
-    for client in (viewer, viewer, other):
-        client.get(f"{RUN}?v=0", headers=HTMX)
+    with monkeypatch.context() as patch:
+        patch.setattr(polling, "FRAGMENT_SECONDS", 0.0)
+        for client in (viewer, viewer, other):
+            client.get(f"{RUN}?v=0", headers=HTMX)
     world.pass_time(3)
     other.get(f"{RUN}?v=0", headers=HTMX)
     return viewer
 
 
-def test_a_change_that_is_rendered_takes_two_queries(
+def test_a_change_that_is_rendered_takes_one_query(
     polled: Client, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    with django_assert_num_queries(2):
+    with django_assert_num_queries(1):
         shared = polled.get(f"{RUN}?v=0", headers=HTMX)
     version = changes.hub_version()
     with django_assert_num_queries(0):
@@ -189,7 +191,7 @@ def test_the_view_answers_at_least_once_a_minute(
     viewer: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     address, started = _polled_address(viewer), polling.monotonic()
-    queries_after = {0.0: 3, polling.LONGEST: 6, polling.LONGEST + 1: 0, polling.LONGEST + polling.SECONDS: 3}
+    queries_after = {0.0: 3, polling.LONGEST: 5, polling.LONGEST + 1: 0, polling.LONGEST + polling.SECONDS: 2}
 
     for seconds, queries in queries_after.items():
         monkeypatch.setattr(polling, "monotonic", partial(float, started + seconds))
