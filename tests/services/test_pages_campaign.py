@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -65,6 +66,7 @@ class ComparedCampaign(Campaign):
         yield from self.of_placements()
         yield from self.of_clusters()
         yield from self.of_totals()
+        yield from self.of_what_is_wrong()
 
     def of_placements(self) -> Iterator[str]:
         """REST, list and page agree about a placement; what is called available is on its cluster."""
@@ -118,7 +120,28 @@ class ComparedCampaign(Campaign):
             if len(set(counts)) > 1:
                 yield f"{state}: metrics, REST and rows count {counts}"
 
-    def items(self, path: str) -> list[dict[str, object]]:
+    def of_what_is_wrong(self) -> Iterator[str]:
+        """The inbox has each degraded placement; overview, REST and navigation count as the lists do."""
+        inbox = self.items("inbox")
+        named = {name.partition("/")[0] for item in inbox for name in (item["name"], *item["following"])}
+        degraded = placements_matching(PlacementFilter(state=PlacementFilterState.DEGRADED))
+        if missing := set(degraded.values_list("full_name", flat=True)) - named:
+            yield f"the inbox does not have {missing}"
+        overview = self.reader.get("/api/v1/overview").json()
+        unfulfilled = placements_matching(PlacementFilter(state=PlacementFilterState.UNFULFILLED))
+        for name, rows in (
+            ("clusters", MemberCluster.objects.all()),
+            ("placements", Placement.objects.all()),
+            ("notFulfilled", unfulfilled),
+        ):
+            if overview[name] != rows.count():
+                yield f"the overview counts {overview[name]} {name}, not {rows.count()}"
+        page = text_of(self.reader, "/")
+        for cause in overview["attention"]:
+            if cause["message"] not in page:
+                yield f"the overview does not say {cause['message']}"
+
+    def items(self, path: str) -> list[dict[str, Any]]:
         """Return the items of a list over REST."""
         return list(self.reader.get(f"/api/v1/{path}").json()["items"])
 
