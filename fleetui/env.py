@@ -180,7 +180,6 @@ def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
     return frozenset(proxies)
 
 
-_LDAP = re.compile(r"ldaps?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
 TOKEN_COMMAND, HUB_SERVER = "FLEETUI_HUB_TOKEN_COMMAND_", "FLEETUI_HUB_SERVER_"
 _ADDRESS = re.compile(r"(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+")
@@ -200,7 +199,7 @@ def read_choices(environ: Mapping[str, str], name: str, *, allowed: Collection[s
 def read_pairs(environ: Mapping[str, str], name: str, *, allowed: Collection[str]) -> dict[str, str]:
     """Return pairs such as `fleet-ops=operator`, separated by `;`; none when absent. Raises SettingRefused.
 
-    The part before the last `=` may be any text, for example the name of a group in a directory.
+    The part before the last `=` may be any text, for example the name of a group in LDAP.
     """
     value = environ.get(name)
     if value is None:
@@ -236,23 +235,6 @@ def check_hub_servers(environ: Mapping[str, str]) -> None:
         ):
             allowed = f"write the server that the token of {TOKEN_COMMAND}{hub} is for, such as https://"
             raise SettingRefused(name, value, f"{allowed}hub.example.com:6443")
-
-
-def read_ldap_server(environ: Mapping[str, str], name: str) -> str:
-    """Return the address of a directory, empty when absent. Raises SettingRefused."""
-    return _matching(environ, name, _LDAP, "ldaps://ldap.example.com, or ldap://… to start TLS on it")
-
-
-def read_start_tls(environ: Mapping[str, str], name: str, *, server: str) -> bool:
-    """Return whether a connection to a directory starts TLS; without it only one on this machine is used."""
-    parts = urlsplit(server)
-    is_local = parts.hostname in _THIS_MACHINE
-    starts_tls = read_flag(environ, name, default=parts.scheme == "ldap" and not is_local)
-    if starts_tls and parts.scheme == "ldaps":
-        raise SettingRefused(name, environ[name], "ldaps:// has TLS already; write ldap://… to start it")
-    if not starts_tls and parts.scheme == "ldap" and not is_local:
-        raise SettingRefused(name, environ[name], "passwords are sent to other machines with TLS only")
-    return starts_tls
 
 
 def read_mail_server(environ: Mapping[str, str], name: str) -> dict[str, Any]:

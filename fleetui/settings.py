@@ -24,7 +24,6 @@ from fleetui.env import (
     read_header,
     read_hosts,
     read_integer,
-    read_ldap_server,
     read_mail_server,
     read_minutes,
     read_networks,
@@ -33,7 +32,6 @@ from fleetui.env import (
     read_period,
     read_proxies,
     read_secret,
-    read_start_tls,
     read_text,
     read_url,
     read_word,
@@ -332,22 +330,6 @@ _OIDC_CLIENT = {
         "scope": read_text(os.environ, "FLEETUI_OIDC_SCOPES", default="openid profile email").split(),
     },
 }
-
-# A directory (`fleetui/accounts/directory.py`, with the extra `ldap`).
-LDAP_SERVER = read_ldap_server(os.environ, "FLEETUI_LDAP_SERVER")
-LDAP_START_TLS = read_start_tls(os.environ, "FLEETUI_LDAP_START_TLS", server=LDAP_SERVER)
-LDAP_BIND_DN = read_text(os.environ, "FLEETUI_LDAP_BIND_DN", default="")
-LDAP_BIND_PASSWORD = read_password(os.environ, "FLEETUI_LDAP_BIND_PASSWORD") or ""
-LDAP_USERS = read_text(os.environ, "FLEETUI_LDAP_USERS", default="")
-LDAP_USER_FILTER = read_text(os.environ, "FLEETUI_LDAP_USER_FILTER", default="(uid=%(user)s)")
-LDAP_GROUPS = read_text(os.environ, "FLEETUI_LDAP_GROUPS", default="")
-LDAP_CA = read_text(os.environ, "FLEETUI_LDAP_CA", default="")
-LDAP_ROLES = read_pairs(os.environ, "FLEETUI_LDAP_ROLES", allowed=ROLE_NAMES)
-
-AUTHENTICATION_BACKENDS = [
-    "django.contrib.auth.backends.ModelBackend",
-    *(["fleetui.accounts.directory.DirectoryBackend"] if LDAP_SERVER else []),
-]
 
 # Notices to users about their accounts (`fleetui/access/notices.py`).
 globals().update(read_mail_server(os.environ, "FLEETUI_MAIL_SERVER"))

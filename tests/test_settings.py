@@ -23,14 +23,12 @@ from fleetui.env import (
     read_folder,
     read_header,
     read_hosts,
-    read_ldap_server,
     read_minutes,
     read_networks,
     read_pairs,
     read_period,
     read_proxies,
     read_secret,
-    read_start_tls,
     read_text,
 )
 
@@ -293,17 +291,6 @@ def test_servers_of_logins_have_tls() -> None:
     ):
         with pytest.raises(SettingRefused, match="write an address such as https://"):
             read_address({"A": text}, "A")
-    assert read_ldap_server({"L": "ldaps://ldap.example.com:636"}, "L") == "ldaps://ldap.example.com:636"
-    for text in ("", "ldap.example.com", "ldaps://", "http://ldap.example.com"):
-        with pytest.raises(SettingRefused, match="write ldaps://"):
-            read_ldap_server({"L": text}, "L")
-    remote, local, tls = "ldap://ldap.example.com", "ldap://127.0.0.1:389", "ldaps://ldap.example.com"
-    found = [read_start_tls({}, "T", server=one) for one in (remote, local, tls, "")]
-    assert found == [True, False, False, False]
-    assert read_start_tls({"T": "1"}, "T", server=local)
-    for text, server in (("0", remote), ("1", tls)):
-        with pytest.raises(SettingRefused, match="TLS"):
-            read_start_tls({"T": text}, "T", server=server)
 
 
 def test_headers_are_read_by_their_name() -> None:
