@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from fleetui import tracing
 from fleetui.celery import app
-from fleetui.env import SettingRefused, read_word
+from fleetui.env import SettingRefused
 from fleetui.logs import JsonFormatter
 from fleetui.otel import OtelTracing
 from fleetui.supervisor import Output
@@ -133,5 +133,3 @@ def test_tracing_without_its_packages_says_what_to_install(
     monkeypatch.setattr(tracing, "import_module", missing)
     with pytest.raises(SettingRefused, match=r"FLEETUI_TRACES='1' is refused: .* fleetui\[tracing\]"):
         tracing.start_tracing()
-    with pytest.raises(SettingRefused, match="write plain or json"):
-        read_word({"L": "xml"}, "L", allowed=("plain", "json"))
