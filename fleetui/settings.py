@@ -87,7 +87,6 @@ MIDDLEWARE = [
     "fleetui.middleware.TransportMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.monitoring.ProbesMiddleware",
-    *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.monitoring.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
