@@ -181,7 +181,7 @@ ProxyUrl = Annotated[
 ProxyUrls = Annotated[
     frozenset[ProxyUrl],
     BeforeValidator(_split),
-    Allowed("list URLs such as http://proxy.example.com:3128 separated by commas", is_secret=True),
+    Allowed("list URLs such as http://proxy.example.com:3128 separated by commas"),
 ]
 EncryptionKeys = Annotated[
     tuple[Annotated[str, StringConstraints(pattern=_FERNET_KEY)], ...],
@@ -483,7 +483,7 @@ def read_variables() -> Variables:
     if allowed is None:
         allowed = Allowed(f"write a whole number from {facts['Ge'].ge} to {facts['Le'].le}")
     value = os.environ[name]
-    if allowed.is_secret:
+    if allowed.is_secret or re.search("://.*@", value):  # a URL with a password
         value = "…"
     raise SettingRefused(name, value, allowed.text)
 
