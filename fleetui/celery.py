@@ -7,7 +7,7 @@ from typing import Any
 from celery import Celery, Task
 from celery.signals import after_setup_logger, after_setup_task_logger
 
-from fleetui import broker, tracing
+from fleetui import broker
 from fleetui.changes import noticed_changes
 from fleetui.environment import EnvironmentFilter
 from fleetui.hub_scope import LOCAL_HUB, in_hub
@@ -20,12 +20,7 @@ class HubTask(Task[..., Any]):
     """A task works on the local hub, unless its argument `hub` is the primary key of another one."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        sent_with = self.request.headers or {}
-        with (
-            in_hub(options.get("hub", LOCAL_HUB)),
-            noticed_changes(by_request=False),
-            tracing.tracing.span(self.name, kind="CONSUMER", carrier=sent_with),
-        ):
+        with in_hub(options.get("hub", LOCAL_HUB)), noticed_changes(by_request=False):
             return self.run(*arguments, **options)
 
 

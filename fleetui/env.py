@@ -1,26 +1,49 @@
-"""Typed settings from environment variables; an invalid one is rejected with the allowed values."""
+"""Typed settings from environment variables; an invalid one is rejected with the allowed values.
+
+The model is also the reference of the settings: `python -m tests.settings_reference` writes its table.
+"""
 
 import base64
 import os
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
+from pydantic import AfterValidator, BeforeValidator, DirectoryPath, Field, StringConstraints, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"0", "false", "no", "off"})
-_HOST = re.compile(r"\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\]", re.IGNORECASE)
-_SHORTEST_SECRET = 32
+from fleetui.locations import data_folder
+from fleetui.role_names import ROLE_NAMES
+
+PREFIX = "FLEETUI_"
+TOKEN_COMMAND, HUB_SERVER = "FLEETUI_HUB_TOKEN_COMMAND_", "FLEETUI_HUB_SERVER_"
 _THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+_FERNET_KEY = r"^[A-Za-z0-9_-]{43}=$"
+_PERIOD = re.compile("0*([1-9][0-9]{0,4})([smhd])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SQLITE: dict[str, Any] = {
+    "ENGINE": "django.db.backends.sqlite3",
+    # Opening the file for every request takes as long as a response "not modified".
+    "CONN_MAX_AGE": 60,
+    "OPTIONS": {
+        # Without these two more than half of the writes fail while a worker writes as well.
+        "transaction_mode": "IMMEDIATE",
+        "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;",
+        "timeout": 20,
+    },
+}
+# A request fails after 10 s without a server; longer attempts would delay the first one after its return.
+_POOL = {"min_size": 0, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.0}
 
 
 class SettingRefused(ImproperlyConfigured):
@@ -30,81 +53,60 @@ class SettingRefused(ImproperlyConfigured):
         super().__init__(f"{name}={value!r} is refused: {allowed}.")
 
 
-def read_flag(environ: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Return a boolean; absent is the default. Raises SettingRefused."""
-    value = environ.get(name)
-    if value is None:
-        return default
-    word = value.strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise SettingRefused(name, value, "write 1, true, yes or on, or else 0, false, no or off")
-    return word in _TRUE
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What a refusal says is accepted; it does not repeat a value that may contain a"
+    " secret."""
+
+    text: str
+    is_secret: bool = False
 
 
-def read_hosts(environ: Mapping[str, str], name: str, *, default: tuple[str, ...]) -> list[str]:
-    """Return comma-separated host names; a scheme, port or path would never match and is rejected."""
-    value = environ.get(name)
-    if value is None:
-        return list(default)
-    hosts = [host.strip() for host in value.split(",")]
-    if not all(_HOST.fullmatch(host) for host in hosts):
-        raise SettingRefused(name, value, "list host names divided by commas, without scheme, port or path")
-    return hosts
-
-
-def read_folder(environ: Mapping[str, str], name: str, *, default: Path) -> Path:
-    """Return an existing folder; creating one for a typing error would hide the data of the right one."""
-    value = environ.get(name)
-    if value is None:
-        return default
-    folder = Path(value)
-    if not (folder.is_absolute() and folder.is_dir()):
-        raise SettingRefused(name, value, "name an existing folder by its absolute path")
-    return folder
-
-
-_PERIOD = re.compile("0*([1-9][0-9]{0,4})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
-def read_period(environ: Mapping[str, str], name: str, *, default: timedelta) -> timedelta:
-    """Return a period such as 90d, longer than zero; absent is the default. Raises SettingRefused."""
-    value = environ.get(name)
-    if value is None:
-        return default
-    match = _PERIOD.fullmatch(value.strip())
+def parse_period(text: str) -> timedelta:
+    match = _PERIOD.fullmatch(text.strip())
     if not match:
-        allowed = "write a number from 1 to 99999 and s, m, h or d, such as 90d"
-        raise SettingRefused(name, value, allowed)
+        raise ValueError
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-_SQLITE_OPTIONS = {
-    # Without these two more than half of the writes fail while a worker writes as well.
-    "transaction_mode": "IMMEDIATE",
-    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA secure_delete=ON;",
-    "timeout": 20,
-}
-# Opening the file for every request takes as long as a response "not modified".
-_SQLITE: dict[str, Any] = {"ENGINE": "django.db.backends.sqlite3", "CONN_MAX_AGE": 60}
+def _split(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",")]
 
 
-def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> dict[str, Any]:
-    """Return the database for a URL such as postgres://user@host/name; absent is the SQLite file `default`.
+def split_pairs(text: str) -> dict[str, str]:
+    """Return pairs such as `fleet-ops=operator`; a group may be any text, for "
+    "example a name in LDAP."""
+    pairs = [pair.rpartition("=") for pair in text.split(";")]
+    return {group.strip(): role.strip() for group, _, role in pairs}
 
-    Raises SettingRefused for a URL of another sort, without repeating it: it may hold a password.
-    """
-    url = environ.get(name)
-    if url is None:
-        return {**_SQLITE, "NAME": default, "OPTIONS": dict(_SQLITE_OPTIONS)}
-    try:
-        config: dict[str, Any] = dict(dj_database_url.parse(url))
-    except ValueError as error:
-        raise SettingRefused(name, "…", "write postgres://user:password@host:port/name") from error
-    if config["ENGINE"] == "django.db.backends.sqlite3":
-        return {**config, **_SQLITE, "OPTIONS": dict(_SQLITE_OPTIONS)}
+
+def require_absolute(path: Path) -> Path:
+    if not path.is_absolute():
+        raise ValueError
+    return path
+
+
+def _without_slash(address: str) -> str:
+    return address.rstrip("/")
+
+
+def meta_key(header: str) -> str:
+    """Return the key of a header in `request.META`."""
+    return "HTTP_" + header.upper().replace("-", "_")
+
+
+def sqlite_database(path: Path) -> dict[str, Any]:
+    return {**_SQLITE, "NAME": path}
+
+
+def parse_database(url: str) -> dict[str, Any]:
+    """Return the database for a URL such as postgres://user@host/name. Raise "
+    "ValueError for another sort."""
+    config: dict[str, Any] = dict(dj_database_url.parse(url))
+    if config["ENGINE"] == _SQLITE["ENGINE"]:
+        return {**config, **_SQLITE}
     if config["ENGINE"] != "django.db.backends.postgresql":
-        raise SettingRefused(name, "…", "write postgres://… or sqlite:///…")
+        raise ValueError(config["ENGINE"])
     return {
         **config,
         # Connections of a server that was restarted are replaced before a request gets them.
@@ -113,120 +115,382 @@ def read_database(environ: Mapping[str, str], name: str, *, default: Path) -> di
     }
 
 
-# A request fails after 10 s without a server; longer attempts would delay the first one after its return.
-_POOL = {"min_size": 0, "max_size": 8, "timeout": 10.0, "reconnect_timeout": 10.0}
-_BROKERS = frozenset({"atomicfs", "redis", "rediss", "redis+socket", "amqp", "amqps"})
+def parse_mail_server(url: str) -> dict[str, Any]:
+    """Return the settings of an SMTP server, without a host for an empty URL. Raise ValueError.
 
-
-def read_broker(environ: Mapping[str, str], name: str, *, default: str) -> str:
-    """Return the URL of the broker; the error does not repeat it, as it may contain a password."""
-    url = environ.get(name, default)
-    scheme, slashes, _ = url.partition("://")
-    if not slashes or scheme not in _BROKERS:
-        raise SettingRefused(
-            name, "…", "write atomicfs://, redis://…, rediss://…, redis+socket://…, amqp://… or amqps://…"
-        )
-    return url
-
-
-_FERNET_KEY = re.compile(r"[A-Za-z0-9_-]{43}=")
-_PROXY = re.compile(r"http://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|\[[0-9a-f:.]+\]):([1-9][0-9]{0,4})")
-
-
-def read_encryption_keys(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """Return comma-separated Fernet keys, none when absent; the error does not repeat them."""
-    value = environ.get(name)
-    if value is None:
-        return ()
-    keys = tuple(key.strip() for key in value.split(","))
-    if not all(map(is_encryption_key, keys)):
-        allowed = "list Fernet keys separated by commas; each is 32 bytes in URL-safe base64, 44 characters"
-        raise SettingRefused(name, "…", allowed)
-    return keys
-
-
-def is_encryption_key(text: str) -> bool:
-    """Return whether a text is a Fernet key: 32 bytes in URL-safe base64."""
-    return bool(_FERNET_KEY.fullmatch(text))
-
-
-def new_encryption_key() -> str:
-    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
-
-
-def read_networks(environ: Mapping[str, str], name: str) -> tuple[IPv4Network | IPv6Network, ...]:
-    """Return comma-separated networks, none when absent. Raises SettingRefused."""
-    value = environ.get(name)
-    if value is None:
-        return ()
-    try:
-        return tuple(ip_network(text.strip()) for text in value.split(","))
-    except ValueError as error:
-        allowed = "list networks such as 10.0.0.0/8 or fd00::/8 separated by commas, without host bits"
-        raise SettingRefused(name, value, allowed) from error
-
-
-def read_proxies(environ: Mapping[str, str], name: str) -> frozenset[str]:
-    """Return comma-separated URLs of HTTP proxies, none when absent; a user name is not accepted."""
-    value = environ.get(name)
-    if value is None:
-        return frozenset()
-    proxies = [text.strip() for text in value.split(",")]
-    if not all(_PROXY.fullmatch(proxy) for proxy in proxies):
-        text = "…" if "@" in value else value  # it may hold a password
-        raise SettingRefused(
-            name, text, "list URLs such as http://proxy.example.com:3128 separated by commas"
-        )
-    return frozenset(proxies)
-
-
-_LDAP = re.compile(r"ldaps?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?/?", re.IGNORECASE)
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
-TOKEN_COMMAND, HUB_SERVER = "FLEETUI_HUB_TOKEN_COMMAND_", "FLEETUI_HUB_SERVER_"
-_ADDRESS = re.compile(r"(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+")
-
-
-def read_choices(environ: Mapping[str, str], name: str, *, allowed: Collection[str]) -> frozenset[str]:
-    """Return comma-separated words of a closed set, none when absent. Raises SettingRefused."""
-    value = environ.get(name)
-    if value is None:
-        return frozenset()
-    words = frozenset(word.strip() for word in value.split(","))
-    if not words <= set(allowed):
-        raise SettingRefused(name, value, f"list some of {', '.join(allowed)}, separated by commas")
-    return words
-
-
-def read_pairs(environ: Mapping[str, str], name: str, *, allowed: Collection[str]) -> dict[str, str]:
-    """Return pairs such as `fleet-ops=operator`, separated by `;`; none when absent. Raises SettingRefused.
-
-    The part before the last `=` may be any text, for example the name of a group in a directory.
+    Only a server on this machine is used without TLS.
     """
-    value = environ.get(name)
-    if value is None:
-        return {}
-    pairs = [text.strip().rpartition("=") for text in value.split(";")]
-    if not all(group.strip() and role.strip() in allowed for group, _, role in pairs):
-        example = "write pairs such as fleet-ops=operator separated by semicolons"
-        raise SettingRefused(name, value, f"{example}; the roles are {', '.join(allowed)}")
-    return {group.strip(): role.strip() for group, _, role in pairs}
+    parts = urlsplit(url)
+    is_whole = parts.scheme in ("smtp", "smtps") and parts.hostname and not (parts.path or parts.query)
+    if url and not is_whole:
+        raise ValueError
+    return {
+        "EMAIL_HOST": parts.hostname or "",
+        "EMAIL_PORT": parts.port or (465 if parts.scheme == "smtps" else 587),
+        "EMAIL_HOST_USER": unquote(parts.username or ""),
+        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
+        "EMAIL_USE_SSL": parts.scheme == "smtps",
+        "EMAIL_USE_TLS": parts.scheme == "smtp" and parts.hostname not in _THIS_MACHINE,
+        "EMAIL_TIMEOUT": 5,
+    }
 
 
-def _matching(environ: Mapping[str, str], name: str, syntax: re.Pattern[str], example: str) -> str:
-    value = environ.get(name)
-    if value is not None and not syntax.fullmatch(value):
-        raise SettingRefused(name, value, f"write {example}")
-    return value or ""
+Flag = Annotated[
+    bool,
+    BeforeValidator(str.strip),
+    Allowed("write 1, true, yes or on, or else 0, false, no or off"),
+]
+Period = Annotated[
+    timedelta,
+    BeforeValidator(parse_period),
+    Allowed("write a number from 1 to 99999 and s, m, h or d, such as 90d"),
+]
+Text = Annotated[str, StringConstraints(pattern=r"\S"), Allowed("write something, or leave it unset")]
+LogFormat = Annotated[Literal["plain", "json"], Allowed("write plain or json")]
+# Creating a folder for a typing error would hide the data of the right one.
+_EXISTING_FOLDER = Allowed("name an existing folder by its absolute path")
+Folder = Annotated[DirectoryPath, AfterValidator(require_absolute), _EXISTING_FOLDER]
+OptionalFolder = Annotated[DirectoryPath | None, AfterValidator(require_absolute), _EXISTING_FOLDER]
+Secret = Annotated[
+    str | None,
+    StringConstraints(min_length=32),
+    Allowed("use 32 characters or more, or leave it unset", is_secret=True),
+]
+Password = Annotated[
+    str | None,
+    StringConstraints(min_length=1),
+    # Its strength is checked where it is used.
+    Allowed("write a password, or leave it unset to get one made", is_secret=True),
+]
+Host = Annotated[str, StringConstraints(pattern=r"(?i)^(\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])$")]
+Hosts = Annotated[
+    list[Host],
+    BeforeValidator(_split),
+    # Anything else would never match.
+    Allowed("list host names divided by commas, without scheme, port or path"),
+]
+Networks = Annotated[
+    tuple[IPv4Network | IPv6Network, ...],
+    BeforeValidator(_split),
+    Allowed("list networks such as 10.0.0.0/8 or fd00::/8 separated by commas, without host bits"),
+]
+ProxyUrl = Annotated[
+    str,
+    StringConstraints(pattern=r"^http://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|\[[0-9a-f:.]+\]):[1-9][0-9]{0,4}$"),
+]
+ProxyUrls = Annotated[
+    frozenset[ProxyUrl],
+    BeforeValidator(_split),
+    Allowed("list URLs such as http://proxy.example.com:3128 separated by commas"),
+]
+EncryptionKeys = Annotated[
+    tuple[Annotated[str, StringConstraints(pattern=_FERNET_KEY)], ...],
+    BeforeValidator(_split),
+    Allowed(
+        "list Fernet keys separated by commas; each is 32 bytes in URL-safe base64, 44 characters",
+        is_secret=True,
+    ),
+]
+RoleName = Annotated[str, StringConstraints(pattern=f"^({'|'.join(ROLE_NAMES)})$")]
+Roles = Annotated[
+    frozenset[RoleName],
+    BeforeValidator(_split),
+    Allowed(f"list some of {', '.join(ROLE_NAMES)}, separated by commas"),
+]
+RolesOfGroups = Annotated[
+    dict[Annotated[str, StringConstraints(min_length=1)], RoleName],
+    BeforeValidator(split_pairs),
+    Allowed(
+        "write pairs such as fleet-ops=operator separated by semicolons; "
+        f"the roles are {', '.join(ROLE_NAMES)}"
+    ),
+]
+Issuer = Annotated[
+    str,
+    # http:// only for this machine.
+    StringConstraints(pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+$"),
+    AfterValidator(_without_slash),
+    Allowed("write an address such as https://id.example.com/realms/fleet"),
+]
+PublicUrl = Annotated[
+    str,
+    StringConstraints(pattern=r"^https?://[^\s/?#@]+(/[^\s?#]*)?$"),
+    AfterValidator(_without_slash),
+    Allowed("write an address such as https://fleet.example.com"),
+]
+Header = Annotated[
+    str,
+    StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9-]{0,63}$"),
+    AfterValidator(meta_key),
+    Allowed("write the name of a header such as X-Remote-User"),
+]
+Broker = Annotated[
+    str,
+    StringConstraints(pattern=r"^(atomicfs|rediss?|redis\+socket|amqps?)://"),
+    Allowed(
+        "write atomicfs://, redis://…, rediss://…, redis+socket://…, amqp://… or amqps://…", is_secret=True
+    ),
+]
+Database = Annotated[
+    dict[str, Any] | None,
+    BeforeValidator(parse_database),
+    Allowed("write postgres://user:password@host:port/name or sqlite:///path", is_secret=True),
+]
+MailServer = Annotated[
+    dict[str, Any],
+    BeforeValidator(parse_mail_server),
+    Allowed("write smtps://user:password@mail.example.com, or smtp://…", is_secret=True),
+]
 
 
-def read_address(environ: Mapping[str, str], name: str) -> str:
-    """Return the https:// address of a server, empty when absent; http:// only for this machine."""
-    example = "an address such as https://id.example.com/realms/fleet"
-    return _matching(environ, name, _ADDRESS, example).rstrip("/")
+def variable(default: Any, meaning: str, *, shown: str = "", **constraints: Any) -> Any:
+    """Return a field with its row in the reference; `shown` describes a default that"
+    " is not written as such."""
+    return Field(default, description=meaning, json_schema_extra={"shown": shown}, **constraints)
+
+
+class Variables(BaseSettings):
+    """The environment variables of the console, named by the prefix and their field."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        case_sensitive=True,
+        enable_decoding=False,
+        hide_input_in_errors=True,
+        validate_default=False,
+    )
+
+    DATABASE_URL: Database = variable(
+        None,
+        "`postgres://user:password@host:port/name`, or `sqlite:///path`",
+        shown="SQLite in `var/`",
+        repr=False,
+        validation_alias="DATABASE_URL",
+    )
+    CELERY_BROKER_URL: Broker = variable(
+        "atomicfs://",
+        "`redis://…`, `rediss://…`, `redis+socket://…`, `amqp://…` or `amqps://…`",
+        shown="the folder `var/queue/`",
+        repr=False,
+        validation_alias="CELERY_BROKER_URL",
+    )
+    SECRET_KEY: Secret = variable(
+        None,
+        "signs sessions and forms; 32 characters or more",
+        shown="generated and kept in `var/secret-key`",
+        repr=False,
+    )
+    ALLOWED_HOSTS: Hosts = variable(
+        ["localhost", ".localhost", "127.0.0.1", "[::1]"],
+        "host names of the console, separated by commas",
+        shown="this machine only",
+    )
+    HTTPS: Flag = variable(
+        False,
+        "`1` behind a proxy with TLS that sends `X-Forwarded-Proto`: redirect to "
+        "`https://`, secure cookies, HSTS, forms from `https://` only",
+    )
+    HSTS_SUBDOMAINS: Flag = variable(
+        False,
+        "`1` extends HSTS to all subdomains of the console's host, for one year; only with `FLEETUI_HTTPS`",
+    )
+    TRUSTED_PROXIES: Networks = variable(
+        (),
+        "addresses or networks of proxies, separated by commas: their `X-Forwarded-For` names the client",
+        shown="none: the address of the connection counts",
+    )
+    VAR_DIR: Folder = variable(
+        data_folder(os.environ),
+        "folder for database, queue, secret and static files; absolute, must exist",
+        shown="`var/` of the source tree; installed: `$XDG_DATA_HOME/fleetui`, `~/.local/share/fleetui`",
+    )
+    ADMIN_USER: Text = variable("admin", "name of the administrator that the first start creates")
+    ADMIN_PASSWORD: Password = variable(
+        None,
+        "password of that administrator, 12 characters or more",
+        shown="generated, in `var/first-admin-password`",
+        repr=False,
+    )
+    PASSWORD_WORDS: Text = variable(
+        "",
+        "words of the organization that [make a password easy to "
+        "guess](../guides/users.md#passwords), separated by spaces",
+    )
+    SESSION_IDLE: Period = variable(
+        timedelta(hours=1),
+        "a session ends so long after the last request of a person; live pages that poll do not count",
+    )
+    SESSION_LONGEST: Period = variable(timedelta(hours=12), "a session ends so long after the login")
+    SECOND_FACTOR_ROLES: Roles = variable(
+        frozenset(),
+        "roles that [require a second factor](../guides/users.md#second-factors), "
+        "separated by commas: the roles, and `administrator`",
+    )
+    OIDC_ISSUER: Issuer = variable("", "address of an [identity provider](../guides/users.md#openid-connect)")
+    OIDC_NAME: Text = variable("single sign-on", "its name on the login page")
+    OIDC_CLIENT_ID: Text = variable("fleetui", "the console's name at the provider")
+    OIDC_CLIENT_SECRET: Password = variable(None, "the console's secret at the provider", repr=False)
+    OIDC_SCOPES: Text = variable("openid profile email", "scopes to request, separated by spaces")
+    OIDC_NAME_CLAIM: Text = variable("preferred_username", "claim that becomes the user name")
+    OIDC_ROLE_CLAIM: Text = variable(
+        "groups", "claim with the groups; `realm_access.roles` is a claim inside a claim"
+    )
+    OIDC_ROLES: RolesOfGroups = variable(
+        {},
+        "pairs of group and role, separated by semicolons, such as "
+        "`fleet-ops=operator;fleet-admins=administrator`",
+        shown="none: roles are assigned here",
+    )
+    PROXY_USER_HEADER: Header = variable(
+        "",
+        "header in which a [trusted proxy](../guides/users.md#trusted-proxy) names "
+        "the user, such as `X-Remote-User`",
+    )
+    PROXY_GROUPS_HEADER: Header = variable("", "header with the groups, separated by commas")
+    PROXY_ROLES: RolesOfGroups = variable(
+        {}, "pairs of group and role, as in `FLEETUI_OIDC_ROLES`", shown="none: roles are assigned here"
+    )
+    MAIL_SERVER: MailServer = variable(
+        parse_mail_server(""),
+        "SMTP server for [notices](../guides/users.md#notices-to-users): "
+        "`smtps://user:password@mail.example.com`, or `smtp://…` with STARTTLS",
+        shown="none: in the log",
+        repr=False,
+    )
+    MAIL_FROM: Text = variable("fleetui@localhost", "sender of the notices")
+    DEBUG: Flag = variable(False, "`1` shows errors in the browser; for development only")
+    KEEP_EVENTS: Period = variable(timedelta(days=90), "how long events are kept")
+    KEEP_DECISIONS: Period = variable(timedelta(days=90), "decisions with their records and fleets")
+    KEEP_ROLLOUTS: Period = variable(
+        timedelta(days=90), "rollouts and staged update runs that ended, with their updates and samples"
+    )
+    KEEP_EVICTIONS: Period = variable(
+        timedelta(days=90), "evictions, and drains and rebalance plans that ended"
+    )
+    KEEP_ANALYSES: Period = variable(
+        timedelta(days=90), "what-if analyses without a name; the latest 100 at most"
+    )
+    KEEP_DRAFTS: Period = variable(timedelta(days=90), "drafts since their last change")
+    KEEP_ACCESS_LOG: Period = variable(
+        timedelta(days=365), "lines of the [access log](../guides/users.md#access-log)"
+    )
+    HUB_HISTORY: Period = variable(
+        timedelta(days=30),
+        "of live hubs: events, observed rollouts that ended, and versions of fleets "
+        "and changes of bindings that no decision cites",
+    )
+    KEEP_NOTIFICATIONS: Period = variable(
+        timedelta(days=30), "messages of notifications, and problems that ended"
+    )
+    PUBLIC_URL: PublicUrl = variable(
+        "http://127.0.0.1:8000",
+        "where people open the console, such as `https://fleet.example.com`: links in"
+        " notifications start with it",
+    )
+    KEEP_MESSAGES: Period = variable(timedelta(hours=1), "messages in the folder `var/queue/`")
+    KEEP_TOMBSTONES: Period = variable(
+        timedelta(hours=1),
+        "names of clusters that left; a process with an older fleet loads all clusters again",
+    )
+    DOCTOR_MUTED: Text = variable("", "rules of the doctor that are never reported, such as `S07,N04`")
+    FLEET_PATCH_PERCENT: int = variable(
+        5,
+        "up to this share of changed clusters a process reads only these, otherwise the whole fleet",
+        ge=0,
+        le=100,
+    )
+    CREDENTIAL_KEYS: EncryptionKeys = variable(
+        (),
+        "Fernet keys that encrypt the credentials of clusters, separated by commas; "
+        "the first encrypts, all decrypt",
+        shown="generated and kept in `var/credential.keys`",
+        repr=False,
+    )
+    ALLOW_INSECURE_TLS: Flag = variable(False, "`1` allows connections to clusters without TLS verification")
+    IN_CLUSTER: Flag = variable(
+        False, "`1` allows a connection with the service account of the console's own pod"
+    )
+    MEMBER_NETWORKS: Networks = variable(
+        (),
+        "networks such as `10.0.0.0/8`, separated by commas: connections go only there",
+        shown="all but loopback, link-local and reserved addresses",
+    )
+    MEMBER_LOOPBACK: Flag = variable(False, "`1` allows clusters on loopback addresses, for tests")
+    MEMBER_PROXIES: ProxyUrls = variable(
+        frozenset(),
+        "URLs such as `http://proxy.example.com:3128`, separated by commas, that connections may name",
+    )
+    TOKEN_MOST_DAYS: int = variable(
+        365, "for how many days an API token may be valid, 1 to 3650", ge=1, le=3650
+    )
+    REQUEST_SECONDS: int = variable(
+        120, "longest time of a request, 5 to 3600; see [Limits](../guides/rest.md#limits)", ge=5, le=3600
+    )
+    COMPUTE_SECONDS: int = variable(
+        60,
+        "seconds of a processor for previews, simulations and exports of a user "
+        "within two minutes, in each web process, 1 to 3600; one request computes no "
+        "longer",
+        ge=1,
+        le=3600,
+    )
+    WAITING_ANALYSES: int = variable(
+        5, "what-if analyses of a user that are not completed, 1 to 100", ge=1, le=100
+    )
+    METRICS_TOKEN: Secret = variable(
+        None,
+        "a client that sends it as a bearer token reads `/metrics`; 32 characters or "
+        "more, see [Monitor](../guides/monitor.md#metrics)",
+        shown="none: superusers only",
+        repr=False,
+    )
+    LOG_FORMAT: LogFormat = variable(
+        "plain", "`plain`, or `json` for [one JSON object a line](../guides/monitor.md#logs)"
+    )
+    STATIC_DIR: OptionalFolder = variable(
+        None,
+        "folder with the collected static files, as in the image; absolute, must exist",
+        shown="collected into `static/` of the data folder",
+    )
+    TRACES: Flag = variable(
+        False,
+        "`1` sends [traces](../guides/monitor.md#traces) of requests and tasks; needs the extra `tracing`",
+    )
+    LONGEST_OBSERVATION_MINUTES: int = variable(
+        15,
+        "longest time between two observations of an unchanged placement on a "
+        "Kubernetes cluster, 1 to 1440; see "
+        "[Observation](../guides/connect-clusters.md#observation)",
+        ge=1,
+        le=24 * 60,
+    )
+
+
+def variable_name(field_name: str) -> str:
+    return str(Variables.model_fields[field_name].validation_alias or f"{PREFIX}{field_name}")
+
+
+def read_variables() -> Variables:
+    """Return the variables of this process. Raise SettingRefused for the first one "
+    "that is not accepted."""
+    try:
+        return Variables()
+    except ValidationError as error:
+        field_name = str(error.errors()[0]["loc"][0])
+    name = variable_name(field_name)
+    facts = {type(fact).__name__: fact for fact in Variables.model_fields[field_name].metadata}
+    allowed = facts.get("Allowed")
+    if allowed is None:
+        allowed = Allowed(f"write a whole number from {facts['Ge'].ge} to {facts['Le'].le}")
+    value = os.environ[name]
+    if allowed.is_secret or re.search("://.*@", value):  # a URL with a password
+        value = "…"
+    raise SettingRefused(name, value, allowed.text)
 
 
 def check_hub_servers(environ: Mapping[str, str]) -> None:
-    """Raise SettingRefused for a token command of a hub without the server that its token is for."""
+    """Raise SettingRefused for a token command of a hub without the server that its "
+    "token is for."""
     hubs = [name.removeprefix(TOKEN_COMMAND) for name in environ if name.startswith(TOKEN_COMMAND)]
     for hub in hubs:
         name = f"{HUB_SERVER}{hub}"
@@ -238,110 +502,13 @@ def check_hub_servers(environ: Mapping[str, str]) -> None:
             raise SettingRefused(name, value, f"{allowed}hub.example.com:6443")
 
 
-def read_ldap_server(environ: Mapping[str, str], name: str) -> str:
-    """Return the address of a directory, empty when absent. Raises SettingRefused."""
-    return _matching(environ, name, _LDAP, "ldaps://ldap.example.com, or ldap://… to start TLS on it")
+def is_encryption_key(text: str) -> bool:
+    """Return whether a text is a Fernet key: 32 bytes in URL-safe base64."""
+    return bool(re.fullmatch(_FERNET_KEY, text))
 
 
-def read_start_tls(environ: Mapping[str, str], name: str, *, server: str) -> bool:
-    """Return whether a connection to a directory starts TLS; without it only one on this machine is used."""
-    parts = urlsplit(server)
-    is_local = parts.hostname in _THIS_MACHINE
-    starts_tls = read_flag(environ, name, default=parts.scheme == "ldap" and not is_local)
-    if starts_tls and parts.scheme == "ldaps":
-        raise SettingRefused(name, environ[name], "ldaps:// has TLS already; write ldap://… to start it")
-    if not starts_tls and parts.scheme == "ldap" and not is_local:
-        raise SettingRefused(name, environ[name], "passwords are sent to other machines with TLS only")
-    return starts_tls
-
-
-def read_mail_server(environ: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return the settings of an SMTP server, without a host when absent. Raises SettingRefused.
-
-    Only a server on this machine is used without TLS. The error does not repeat a password.
-    """
-    value = environ.get(name, "")
-    try:
-        parts = urlsplit(value)
-        host, port = parts.hostname or "", parts.port
-    except ValueError:
-        host, port, parts = "", None, urlsplit("")
-    is_whole = parts.scheme in ("smtp", "smtps") and host and not (parts.path or parts.query)
-    if value and not is_whole:
-        raise SettingRefused(name, "…", "write smtps://user:password@mail.example.com, or smtp://…")
-    return {
-        "EMAIL_HOST": host,
-        "EMAIL_PORT": port or (465 if parts.scheme == "smtps" else 587),
-        "EMAIL_HOST_USER": unquote(parts.username or ""),
-        "EMAIL_HOST_PASSWORD": unquote(parts.password or ""),
-        "EMAIL_USE_SSL": parts.scheme == "smtps",
-        "EMAIL_USE_TLS": parts.scheme == "smtp" and host not in _THIS_MACHINE,
-        "EMAIL_TIMEOUT": 5,
-    }
-
-
-def read_header(environ: Mapping[str, str], name: str) -> str:
-    """Return the key in `request.META` of a header such as X-Remote-User, empty when absent."""
-    value = _matching(environ, name, _NAME, "the name of a header such as X-Remote-User")
-    return value and "HTTP_" + value.upper().replace("-", "_")
-
-
-def read_minutes(environ: Mapping[str, str], name: str, *, default: int, most: int) -> timedelta:
-    """Return a number of minutes, 1 to `most`; absent is the default. Raises SettingRefused."""
-    value = environ.get(name, str(default)).strip()
-    if not re.fullmatch("[0-9]{1,6}", value) or not 1 <= int(value) <= most:
-        raise SettingRefused(name, environ.get(name, ""), f"write a number of minutes, 1 to {most}")
-    return timedelta(minutes=int(value))
-
-
-def read_integer(environ: Mapping[str, str], name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from low to high; absent is the default. Raises SettingRefused."""
-    value = environ.get(name)
-    if value is None:
-        return default
-    if not re.fullmatch("[0-9]{1,9}", value) or not low <= int(value) <= high:
-        raise SettingRefused(name, value, f"write a whole number from {low} to {high}")
-    return int(value)
-
-
-def read_url(environ: Mapping[str, str], name: str, *, default: str) -> str:
-    """Return an address without a slash at its end; absent is the default. Raises SettingRefused."""
-    value = environ.get(name, default)
-    if not re.fullmatch(r"https?://[^\s/?#@]+(/[^\s?#]*)?", value):
-        raise SettingRefused(name, value, "write an address such as https://fleet.example.com")
-    return value.rstrip("/")
-
-
-def read_word(environ: Mapping[str, str], name: str, *, allowed: tuple[str, ...]) -> str:
-    """Return one of a few words; absent is the first. Raises SettingRefused."""
-    value = environ.get(name, allowed[0])
-    if value not in allowed:
-        raise SettingRefused(name, value, f"write {' or '.join(allowed)}")
-    return value
-
-
-def read_text(environ: Mapping[str, str], name: str, *, default: str) -> str:
-    """Return a text; an empty variable is rejected."""
-    value = environ.get(name, default)
-    if name in environ and not value.strip():
-        raise SettingRefused(name, value, "write something, or leave it unset")
-    return value
-
-
-def read_password(environ: Mapping[str, str], name: str) -> str | None:
-    """Return a password; its strength is checked where it is used."""
-    value = environ.get(name)
-    if value is not None and not value:
-        raise SettingRefused(name, "", "write a password, or leave it unset to get one made")
-    return value
-
-
-def read_secret(environ: Mapping[str, str], name: str) -> str | None:
-    """Return a secret long enough to sign with; the error does not repeat it."""
-    value = environ.get(name)
-    if value is not None and len(value) < _SHORTEST_SECRET:
-        raise SettingRefused(name, "…", f"use {_SHORTEST_SECRET} characters or more, or leave it unset")
-    return value
+def new_encryption_key() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
 def keep_secret(path: Path, create: Callable[[], str] = lambda: secrets.token_urlsafe(50)) -> str:

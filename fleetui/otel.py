@@ -1,65 +1,52 @@
 """Tracing by OpenTelemetry; only `fleetui.tracing` imports it, where the extra `tracing` is installed.
 
-Exporter, name of the service and sampling are those of OpenTelemetry's own variables, OTEL_….
+The instrumentations of Django and Celery record the spans. Exporter, name of the service and sampling are
+those of OpenTelemetry's own variables, OTEL_….
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+import os
 
+from django.conf import settings
+from django.http import HttpRequest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.propagate import extract, inject
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.instrumentation.celery import CeleryInstrumentor
+from opentelemetry.instrumentation.django import DjangoInstrumentor
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanProcessor
-from opentelemetry.trace import Span, SpanKind, StatusCode, format_span_id, format_trace_id, get_current_span
+from opentelemetry.trace import Span, format_span_id, format_trace_id, get_current_span
 
 from fleetui import __version__
-from fleetui.tracing import Tracing
 
-_SERVER_ERROR = 500
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedSpan:
-    """A span that is open."""
-
-    span: Span
-
-    def finish(self, name: str, *, view: str = "", status: int = 0) -> None:
-        """Set the name of the span and the facts that are known at the end."""
-        self.span.update_name(name)
-        if view:
-            self.span.set_attribute("http.route", view)
-            self.span.set_attribute("http.response.status_code", status)
-        if status >= _SERVER_ERROR:
-            self.span.set_status(StatusCode.ERROR)
+AFTER = "fleetui.monitoring.ProbesMiddleware"
+"""Requests are recorded from here on: probes are answered for any host, which the instrumentation refuses."""
 
 
-class OtelTracing(Tracing):
-    """Records spans and sends them in the background."""
+def instrument(processor: SpanProcessor | None = None) -> None:
+    """Record requests and tasks, and send their spans in the background."""
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
+    named = Resource.create({"service.name": "fleetui", "service.version": __version__})
+    provider = TracerProvider(resource=named.merge(OTELResourceDetector().detect()))
+    provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
+    # The stable names of attributes; with others, the query of an address would be in several of them.
+    os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "http"
+    DjangoInstrumentor().instrument(
+        tracer_provider=provider,
+        middleware_position=settings.MIDDLEWARE.index(AFTER) + 1,
+        request_hook=complete_span,
+    )
+    CeleryInstrumentor().instrument(tracer_provider=provider)
 
-    def __init__(self, processor: SpanProcessor | None = None) -> None:
-        # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
-        named = Resource({"service.name": "fleetui", "service.version": __version__})
-        provider = TracerProvider(resource=named.merge(Resource.create()))
-        provider.add_span_processor(processor or BatchSpanProcessor(OTLPSpanExporter()))
-        self._tracer = provider.get_tracer("fleetui", __version__)
 
-    @contextmanager
-    def span(self, name: str, *, kind: str, carrier: Mapping[str, str]) -> Iterator[Any]:
-        context = extract({key.lower(): value for key, value in carrier.items()})
-        with self._tracer.start_as_current_span(name, context=context, kind=SpanKind[kind]) as span:
-            yield RecordedSpan(span)
+def complete_span(span: Span, request: HttpRequest) -> None:
+    """Keep the trace for the log line of a refused request, which Django writes after all middleware."""
+    request.fleetui_trace = current_trace()  # type: ignore[attr-defined]
+    # What a person searched for, or a token that was written into an address.
+    span.set_attribute("url.query", "")
 
-    def carrier(self) -> dict[str, str]:
-        headers: dict[str, str] = {}
-        inject(headers)
-        return headers
 
-    def current(self) -> dict[str, str]:
-        span = get_current_span().get_span_context()
-        if not span.is_valid:
-            return {}
-        return {"trace": format_trace_id(span.trace_id), "span": format_span_id(span.span_id)}
+def current_trace() -> dict[str, str]:
+    span = get_current_span().get_span_context()
+    if not span.is_valid:
+        return {}
+    return {"trace": format_trace_id(span.trace_id), "span": format_span_id(span.span_id)}

@@ -10,50 +10,21 @@ from kombu import Queue
 
 from fleetui import broker
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
-from fleetui.env import (
-    SettingRefused,
-    check_hub_servers,
-    keep_secret,
-    read_address,
-    read_broker,
-    read_choices,
-    read_database,
-    read_encryption_keys,
-    read_flag,
-    read_folder,
-    read_header,
-    read_hosts,
-    read_integer,
-    read_ldap_server,
-    read_mail_server,
-    read_minutes,
-    read_networks,
-    read_pairs,
-    read_password,
-    read_period,
-    read_proxies,
-    read_secret,
-    read_start_tls,
-    read_text,
-    read_url,
-    read_word,
-)
-from fleetui.locations import SOURCE, assets_folder, data_folder
+from fleetui.env import SettingRefused, check_hub_servers, keep_secret, read_variables, sqlite_database
+from fleetui.locations import SOURCE, assets_folder
 from fleetui.middleware import https_origins
-from fleetui.role_names import ROLE_NAMES
 
 BASE_DIR = SOURCE
+variables = read_variables()
 
 # What the running console writes: database, secret, collected static files. Never in git.
-VAR_DIR = read_folder(os.environ, "FLEETUI_VAR_DIR", default=data_folder(os.environ))
+VAR_DIR = variables.VAR_DIR
 
-DEBUG = read_flag(os.environ, "FLEETUI_DEBUG", default=False)
-ALLOWED_HOSTS = read_hosts(
-    os.environ, "FLEETUI_ALLOWED_HOSTS", default=("localhost", ".localhost", "127.0.0.1", "[::1]")
-)
+DEBUG = variables.DEBUG
+ALLOWED_HOSTS = variables.ALLOWED_HOSTS
 
 # A proxy terminates HTTPS and sets the header; all responses require HTTPS then.
-HTTPS = read_flag(os.environ, "FLEETUI_HTTPS", default=False)
+HTTPS = variables.HTTPS
 SESSION_COOKIE_SECURE = HTTPS
 CSRF_COOKIE_SECURE = HTTPS
 # A name that browsers accept over HTTPS only, from this host only, and not from a subdomain of it.
@@ -63,25 +34,23 @@ SECURE_SSL_REDIRECT = HTTPS
 # Prometheus reads each process at its own address, behind the proxy.
 SECURE_REDIRECT_EXEMPT = [r"^metrics$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and read_flag(os.environ, "FLEETUI_HSTS_SUBDOMAINS", default=False)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and variables.HSTS_SUBDOMAINS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 # Only these may name the client of a request (`fleetui/accounts/proxy.py`).
-TRUSTED_PROXIES = read_networks(os.environ, "FLEETUI_TRUSTED_PROXIES")
-PROXY_USER_HEADER = read_header(os.environ, "FLEETUI_PROXY_USER_HEADER")
+TRUSTED_PROXIES = variables.TRUSTED_PROXIES
+PROXY_USER_HEADER = variables.PROXY_USER_HEADER
 if PROXY_USER_HEADER and not TRUSTED_PROXIES:
     raise SettingRefused(
         "FLEETUI_PROXY_USER_HEADER",
         os.environ["FLEETUI_PROXY_USER_HEADER"],
         "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well",
     )
-PROXY_GROUPS_HEADER = read_header(os.environ, "FLEETUI_PROXY_GROUPS_HEADER")
-PROXY_ROLES = read_pairs(os.environ, "FLEETUI_PROXY_ROLES", allowed=ROLE_NAMES)
+PROXY_GROUPS_HEADER = variables.PROXY_GROUPS_HEADER
+PROXY_ROLES = variables.PROXY_ROLES
 CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []
 
 # Made on first use and not on import: `simulate` has to run where nothing may be written.
-SECRET_KEY = read_secret(os.environ, "FLEETUI_SECRET_KEY") or SimpleLazyObject(
-    partial(keep_secret, VAR_DIR / "secret-key")
-)
+SECRET_KEY = variables.SECRET_KEY or SimpleLazyObject(partial(keep_secret, VAR_DIR / "secret-key"))
 
 INSTALLED_APPS = [
     "fleetui.apps.FleetUIConfig",
@@ -109,7 +78,7 @@ INSTALLED_APPS = [
 ]
 
 # Traces of requests and tasks (`fleetui/tracing.py`).
-TRACES = read_flag(os.environ, "FLEETUI_TRACES", default=False)
+TRACES = variables.TRACES
 
 MIDDLEWARE = [
     # Ahead of everything that reads the address of the client.
@@ -118,7 +87,6 @@ MIDDLEWARE = [
     "fleetui.middleware.TransportMiddleware",
     # Ahead of the redirect to HTTPS and of the check of the host.
     "fleetui.monitoring.ProbesMiddleware",
-    *(["fleetui.tracing.TracingMiddleware"] if TRACES else []),
     "fleetui.monitoring.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -181,11 +149,11 @@ TEMPLATES = [
 ]
 
 # One file and no server, until DATABASE_URL names one.
-DATABASES = {"default": read_database(os.environ, "DATABASE_URL", default=VAR_DIR / "fleetui.sqlite3")}
+DATABASES = {"default": variables.DATABASE_URL or sqlite_database(VAR_DIR / "fleetui.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # A folder and no server, until CELERY_BROKER_URL names one.
-CELERY_BROKER_URL = read_broker(os.environ, "CELERY_BROKER_URL", default=f"{broker.SCHEME}://")
+CELERY_BROKER_URL = variables.CELERY_BROKER_URL
 CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(CELERY_BROKER_URL, folder=VAR_DIR / "queue")
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Results are in the database; a task may run twice and does nothing the second time.
@@ -238,48 +206,45 @@ CELERY_BEAT_SCHEDULE = {
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).
-_KEEP = timedelta(days=90)
-KEEP_EVENTS = read_period(os.environ, "FLEETUI_KEEP_EVENTS", default=_KEEP)
-KEEP_DECISIONS = read_period(os.environ, "FLEETUI_KEEP_DECISIONS", default=_KEEP)
-KEEP_ROLLOUTS = read_period(os.environ, "FLEETUI_KEEP_ROLLOUTS", default=_KEEP)
-KEEP_EVICTIONS = read_period(os.environ, "FLEETUI_KEEP_EVICTIONS", default=_KEEP)
-KEEP_ANALYSES = read_period(os.environ, "FLEETUI_KEEP_ANALYSES", default=_KEEP)
-KEEP_DRAFTS = read_period(os.environ, "FLEETUI_KEEP_DRAFTS", default=_KEEP)
-KEEP_ACCESS_LOG = read_period(os.environ, "FLEETUI_KEEP_ACCESS_LOG", default=timedelta(days=365))
-KEEP_HUB_HISTORY = read_period(os.environ, "FLEETUI_HUB_HISTORY", default=timedelta(days=30))
-KEEP_NOTIFICATIONS = read_period(os.environ, "FLEETUI_KEEP_NOTIFICATIONS", default=timedelta(days=30))
+KEEP_EVENTS = variables.KEEP_EVENTS
+KEEP_DECISIONS = variables.KEEP_DECISIONS
+KEEP_ROLLOUTS = variables.KEEP_ROLLOUTS
+KEEP_EVICTIONS = variables.KEEP_EVICTIONS
+KEEP_ANALYSES = variables.KEEP_ANALYSES
+KEEP_DRAFTS = variables.KEEP_DRAFTS
+KEEP_ACCESS_LOG = variables.KEEP_ACCESS_LOG
+KEEP_HUB_HISTORY = variables.HUB_HISTORY
+KEEP_NOTIFICATIONS = variables.KEEP_NOTIFICATIONS
 # Where people open the console: links in notifications start with it.
-PUBLIC_URL = read_url(os.environ, "FLEETUI_PUBLIC_URL", default="http://127.0.0.1:8000")
-KEEP_MESSAGES = read_period(os.environ, "FLEETUI_KEEP_MESSAGES", default=timedelta(hours=1))
+PUBLIC_URL = variables.PUBLIC_URL
+KEEP_MESSAGES = variables.KEEP_MESSAGES
 # A process reads the clusters that changed, and the whole fleet if more than so many percent did, or if it
 # holds one from before the tombstones that are kept.
-FLEET_PATCH_PERCENT = read_integer(os.environ, "FLEETUI_FLEET_PATCH_PERCENT", default=5, low=0, high=100)
+FLEET_PATCH_PERCENT = variables.FLEET_PATCH_PERCENT
 # Rules of the doctor that are never reported, separated by commas.
-DOCTOR_MUTED = [one for one in read_text(os.environ, "FLEETUI_DOCTOR_MUTED", default="").split(",") if one]
-KEEP_TOMBSTONES = read_period(os.environ, "FLEETUI_KEEP_TOMBSTONES", default=timedelta(hours=1))
+DOCTOR_MUTED = [one for one in variables.DOCTOR_MUTED.split(",") if one]
+KEEP_TOMBSTONES = variables.KEEP_TOMBSTONES
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go
 # (`clusters/kubernetes_drivers.py`).
-CREDENTIAL_KEYS = read_encryption_keys(os.environ, "FLEETUI_CREDENTIAL_KEYS")
+CREDENTIAL_KEYS = variables.CREDENTIAL_KEYS
 CREDENTIAL_KEY_FILE = VAR_DIR / "credential.keys"
 check_hub_servers(os.environ)
-ALLOW_INSECURE_TLS = read_flag(os.environ, "FLEETUI_ALLOW_INSECURE_TLS", default=False)
-IN_CLUSTER = read_flag(os.environ, "FLEETUI_IN_CLUSTER", default=False)
-MEMBER_NETWORKS = read_networks(os.environ, "FLEETUI_MEMBER_NETWORKS")
-MEMBER_LOOPBACK = read_flag(os.environ, "FLEETUI_MEMBER_LOOPBACK", default=False)
-MEMBER_PROXIES = read_proxies(os.environ, "FLEETUI_MEMBER_PROXIES")
-LONGEST_OBSERVATION = read_minutes(
-    os.environ, "FLEETUI_LONGEST_OBSERVATION_MINUTES", default=15, most=24 * 60
-)
+ALLOW_INSECURE_TLS = variables.ALLOW_INSECURE_TLS
+IN_CLUSTER = variables.IN_CLUSTER
+MEMBER_NETWORKS = variables.MEMBER_NETWORKS
+MEMBER_LOOPBACK = variables.MEMBER_LOOPBACK
+MEMBER_PROXIES = variables.MEMBER_PROXIES
+LONGEST_OBSERVATION = timedelta(minutes=variables.LONGEST_OBSERVATION_MINUTES)
 
 # For how many days an API token may be valid (`fleetui/access/tokens.py`).
-TOKEN_MOST_DAYS = read_integer(os.environ, "FLEETUI_TOKEN_MOST_DAYS", default=365, low=1, high=3650)
+TOKEN_MOST_DAYS = variables.TOKEN_MOST_DAYS
 
 # Budgets by process (`fleetui/middleware.py`): of a request in seconds, of a user in seconds of a
 # processor within two minutes; and how many what-if analyses of a user may wait at once.
-REQUEST_SECONDS = read_integer(os.environ, "FLEETUI_REQUEST_SECONDS", default=120, low=5, high=3600)
-COMPUTE_SECONDS = read_integer(os.environ, "FLEETUI_COMPUTE_SECONDS", default=60, low=1, high=3600)
-MOST_WAITING_ANALYSES = read_integer(os.environ, "FLEETUI_WAITING_ANALYSES", default=5, low=1, high=100)
+REQUEST_SECONDS = variables.REQUEST_SECONDS
+COMPUTE_SECONDS = variables.COMPUTE_SECONDS
+MOST_WAITING_ANALYSES = variables.WAITING_ANALYSES
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"
@@ -292,12 +257,12 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "fleetui.accounts.passwords.RepetitionValidator"},
     {
         "NAME": "fleetui.accounts.passwords.ContextWordsValidator",
-        "OPTIONS": {"words": read_text(os.environ, "FLEETUI_PASSWORD_WORDS", default="").split()},
+        "OPTIONS": {"words": variables.PASSWORD_WORDS.split()},
     },
 ]
 # A session ends so long after the last request of a person, and so long after the login.
-SESSION_IDLE = read_period(os.environ, "FLEETUI_SESSION_IDLE", default=timedelta(hours=1))
-SESSION_LONGEST = read_period(os.environ, "FLEETUI_SESSION_LONGEST", default=timedelta(hours=12))
+SESSION_IDLE = variables.SESSION_IDLE
+SESSION_LONGEST = variables.SESSION_LONGEST
 SESSION_COOKIE_AGE = int(SESSION_LONGEST.total_seconds())
 
 # Counters of attempts and used codes: one cache for all web processes, without a server of its own.
@@ -313,45 +278,29 @@ CACHES = {
 }
 
 # Roles that need a second factor (`fleetui/accounts/second_factor.py`).
-SECOND_FACTOR_ROLES = read_choices(os.environ, "FLEETUI_SECOND_FACTOR_ROLES", allowed=ROLE_NAMES)
+SECOND_FACTOR_ROLES = variables.SECOND_FACTOR_ROLES
 
 # An identity provider (`fleetui/accounts/oidc.py`).
-OIDC_ISSUER = read_address(os.environ, "FLEETUI_OIDC_ISSUER")
-OIDC_NAME = read_text(os.environ, "FLEETUI_OIDC_NAME", default="single sign-on") if OIDC_ISSUER else ""
-OIDC_NAME_CLAIM = read_text(os.environ, "FLEETUI_OIDC_NAME_CLAIM", default="preferred_username")
-OIDC_ROLE_CLAIM = read_text(os.environ, "FLEETUI_OIDC_ROLE_CLAIM", default="groups")
-OIDC_ROLES = read_pairs(os.environ, "FLEETUI_OIDC_ROLES", allowed=ROLE_NAMES)
+OIDC_ISSUER = variables.OIDC_ISSUER
+OIDC_NAME = variables.OIDC_NAME if OIDC_ISSUER else ""
+OIDC_NAME_CLAIM = variables.OIDC_NAME_CLAIM
+OIDC_ROLE_CLAIM = variables.OIDC_ROLE_CLAIM
+OIDC_ROLES = variables.OIDC_ROLES
 _OIDC_CLIENT = {
     "provider_id": "oidc",
     "name": OIDC_NAME,
-    "client_id": read_text(os.environ, "FLEETUI_OIDC_CLIENT_ID", default="fleetui"),
-    "secret": read_password(os.environ, "FLEETUI_OIDC_CLIENT_SECRET") or "",
+    "client_id": variables.OIDC_CLIENT_ID,
+    "secret": variables.OIDC_CLIENT_SECRET or "",
     "settings": {
         "server_url": OIDC_ISSUER,
         "oauth_pkce_enabled": True,
-        "scope": read_text(os.environ, "FLEETUI_OIDC_SCOPES", default="openid profile email").split(),
+        "scope": variables.OIDC_SCOPES.split(),
     },
 }
 
-# A directory (`fleetui/accounts/directory.py`, with the extra `ldap`).
-LDAP_SERVER = read_ldap_server(os.environ, "FLEETUI_LDAP_SERVER")
-LDAP_START_TLS = read_start_tls(os.environ, "FLEETUI_LDAP_START_TLS", server=LDAP_SERVER)
-LDAP_BIND_DN = read_text(os.environ, "FLEETUI_LDAP_BIND_DN", default="")
-LDAP_BIND_PASSWORD = read_password(os.environ, "FLEETUI_LDAP_BIND_PASSWORD") or ""
-LDAP_USERS = read_text(os.environ, "FLEETUI_LDAP_USERS", default="")
-LDAP_USER_FILTER = read_text(os.environ, "FLEETUI_LDAP_USER_FILTER", default="(uid=%(user)s)")
-LDAP_GROUPS = read_text(os.environ, "FLEETUI_LDAP_GROUPS", default="")
-LDAP_CA = read_text(os.environ, "FLEETUI_LDAP_CA", default="")
-LDAP_ROLES = read_pairs(os.environ, "FLEETUI_LDAP_ROLES", allowed=ROLE_NAMES)
-
-AUTHENTICATION_BACKENDS = [
-    "django.contrib.auth.backends.ModelBackend",
-    *(["fleetui.accounts.directory.DirectoryBackend"] if LDAP_SERVER else []),
-]
-
 # Notices to users about their accounts (`fleetui/access/notices.py`).
-globals().update(read_mail_server(os.environ, "FLEETUI_MAIL_SERVER"))
-DEFAULT_FROM_EMAIL = read_text(os.environ, "FLEETUI_MAIL_FROM", default="fleetui@localhost")
+globals().update(variables.MAIL_SERVER)
+DEFAULT_FROM_EMAIL = variables.MAIL_FROM
 
 # allauth: no visitor creates an account, e-mail addresses mean nothing, and attempts are limited by
 # `fleetui/accounts/attempts.py` at each entry point, so that its own limit of logins is off.
@@ -359,6 +308,7 @@ ACCOUNT_ADAPTER = "fleetui.accounts.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
 ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_SESSION_REMEMBER = True  # until SESSION_LONGEST
 ACCOUNT_RATE_LIMITS = {"login": None, "login_failed": None}
 ACCOUNT_LOGOUT_ON_PASSWORD_CHANGE = False
 ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
@@ -382,8 +332,8 @@ SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
 SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [_OIDC_CLIENT] if OIDC_ISSUER else []}}
 
 # Of the first start only: the administrator that is made when there is none.
-FIRST_ADMIN_USER = read_text(os.environ, "FLEETUI_ADMIN_USER", default="admin")
-FIRST_ADMIN_PASSWORD = read_password(os.environ, "FLEETUI_ADMIN_PASSWORD")
+FIRST_ADMIN_USER = variables.ADMIN_USER
+FIRST_ADMIN_PASSWORD = variables.ADMIN_PASSWORD
 
 # A manifest in a text area has the same limit as a file; a form encodes a character as three at most.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 3 * LARGEST_UPLOAD
@@ -399,8 +349,8 @@ USE_TZ = True
 # Absolute: the static files are the same for all hubs.
 STATIC_URL = "/static/"
 # Of an image: collected when it was built, where no process writes.
-STATIC_ROOT = read_folder(os.environ, "FLEETUI_STATIC_DIR", default=VAR_DIR / "static")
-STATIC_IS_BUILT = "FLEETUI_STATIC_DIR" in os.environ
+STATIC_ROOT = variables.STATIC_DIR or VAR_DIR / "static"
+STATIC_IS_BUILT = variables.STATIC_DIR is not None
 STATICFILES_DIRS = [assets_folder() / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
@@ -415,10 +365,10 @@ STORAGES = {
 }
 
 # A client with this token, or a superuser, reads `/metrics`.
-METRICS_TOKEN = read_secret(os.environ, "FLEETUI_METRICS_TOKEN")
+METRICS_TOKEN = variables.METRICS_TOKEN
 
 # For people, or one JSON object a line for programs (`fleetui/logs.py`).
-LOG_FORMAT = read_word(os.environ, "FLEETUI_LOG_FORMAT", allowed=("plain", "json"))
+LOG_FORMAT = variables.LOG_FORMAT
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,

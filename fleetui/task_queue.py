@@ -19,7 +19,6 @@ from kombu.exceptions import OperationalError
 
 from fleetui.broker import PERIODIC, UPDATES, VALID_SECONDS
 from fleetui.models import WorkerHeartbeat
-from fleetui.tracing import current_carrier
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ def send_now(task: str, arguments: dict[str, Any]) -> None:
             if is_full(task, producer):
                 return
             options = {"producer": producer, "expires": VALID_SECONDS, "ignore_result": True, "retry": False}
-            current_app.send_task(task, kwargs=arguments, headers=current_carrier(), **options)
+            current_app.send_task(task, kwargs=arguments, **options)
     except (OperationalError, OSError) as error:
         _silent_until = monotonic() + _PAUSE
         log.warning("wake-up not sent, the sweep will find it: task=%s error=%s", task, error)

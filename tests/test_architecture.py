@@ -229,6 +229,32 @@ def test_a_library_has_few_places_of_import(libraries: tuple[str, ...], only: tu
     assert {name for name in importers if not name.startswith(only)} == set()
 
 
+def _imports_of_internals(tree: ast.Module) -> list[str]:
+    """Return the imports of allauth's own code, which may change with any release of it."""
+    imports = [ast.unparse(node) for node in nodes_of(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [text for text in imports if re.search(r"^(import|from) allauth\b.*\binternal\b", text)]
+
+
+def test_nothing_imports_internals_of_allauth() -> None:
+    found = [
+        f"{module.name}: {text}" for module in PRODUCT + TESTS for text in _imports_of_internals(module.tree)
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import allauth.socialaccount.internal.jwtkit",
+        "from allauth.account.internal.flows.login import perform_login",
+        "from allauth.account import forms, internal",
+    ],
+)
+def test_an_import_of_internals_is_found(line: str) -> None:
+    assert len(_imports_of_internals(ast.parse(line))) == 1
+
+
 def test_one_function_looks_across_hubs() -> None:
     naming = {module.name for module in PRODUCT if "scopes_disabled" in module.text}
 

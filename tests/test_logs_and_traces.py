@@ -6,21 +6,26 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from celery.app.trace import trace_task
 from django.http import HttpResponse
-from django.test import Client, RequestFactory, override_settings
+from django.test import Client, RequestFactory
 from django.urls import path
+from kombu import Connection
+from opentelemetry.instrumentation.celery import CeleryInstrumentor
+from opentelemetry.instrumentation.django import DjangoInstrumentor
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from pytest_django import Settings
 
-from fleetui import tracing
+from fleetui import otel, tracing
 from fleetui.celery import app
-from fleetui.env import SettingRefused, read_word
+from fleetui.env import SettingRefused
 from fleetui.logs import JsonFormatter
-from fleetui.otel import OtelTracing
 from fleetui.supervisor import Output
-from fleetui.tracing import current_carrier
+from fleetui.tracing import current_trace
 from tests.test_settings import ROOT
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -28,11 +33,14 @@ PARENT = {"HTTP_TRACEPARENT": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
 @pytest.fixture
-def spans() -> Iterator[InMemorySpanExporter]:
+def spans(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
-    tracing.use_tracing(OtelTracing(SimpleSpanProcessor(exporter)))
+    settings.MIDDLEWARE = ["fleetui.middleware.RequestIdMiddleware", otel.AFTER]
+    monkeypatch.setattr(tracing, "_otel", otel)
+    otel.instrument(SimpleSpanProcessor(exporter))
     yield exporter
-    tracing.use_tracing(tracing.Tracing())
+    CeleryInstrumentor().uninstrument()
+    DjangoInstrumentor().uninstrument()
 
 
 def logged(record: logging.LogRecord) -> dict[str, str]:
@@ -76,40 +84,52 @@ def test_the_supervisor_names_the_process_in_each_line() -> None:
 
 
 def test_a_request_its_log_lines_and_its_task_are_one_trace(
-    spans: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+    spans: InMemorySpanExporter, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sent: dict[str, str] = {}
     lines: list[dict[str, str]] = []
-
-    def view(_request: object, name: str) -> HttpResponse:
-        assert name == "secret-name"
-        sent.update(current_carrier())
-        lines.append(logged(record_of("decided")))
-        return HttpResponse(status=500)
-
-    urls = type("urls", (), {"urlpatterns": [path("placements/<name>", view, name="placement")]})
-    middleware = ["fleetui.middleware.RequestIdMiddleware", "fleetui.tracing.TracingMiddleware"]
-    with override_settings(ROOT_URLCONF=urls, MIDDLEWARE=middleware):
-        Client(raise_request_exception=False).get("/placements/secret-name?token=x", **PARENT)  # type: ignore[arg-type]
+    broker = Connection("memory://")
 
     @app.task(name="tests.traced")
     def traced() -> None:
-        """Do nothing."""
+        lines.append(logged(record_of("updated")))
 
-    traced.apply(headers=sent)
+    def view(_request: object, name: str) -> HttpResponse:  # noqa: ARG001  # of the path
+        lines.append(logged(record_of("decided")))
+        traced.apply_async(connection=broker, queue="traced")
+        return HttpResponse(status=500)
 
-    request, consumed = spans.get_finished_spans()
-    assert [request.name, consumed.name] == ["GET placement", "tests.traced"]
-    assert {f"{one.context.trace_id:032x}" for one in (request, consumed) if one.context} == {TRACE}
-    assert consumed.parent
-    assert request.context
-    assert consumed.parent.span_id == request.context.span_id
-    assert dict(request.attributes or {}) == {"http.route": "placement", "http.response.status_code": 500}
+    settings.ROOT_URLCONF = type(
+        "urls", (), {"urlpatterns": [path("placements/<name>", view, name="placement")]}
+    )
+    address = "/placements/web?token=secret"
+    Client(raise_request_exception=False).get(address, RAW_URI=address, **PARENT)  # type: ignore[arg-type]
+    message = broker.SimpleQueue("traced").get_nowait()
+    trace_task(traced, message.headers["id"], (), {}, request={**message.headers}, app=app)
+
+    sent, request, consumed = spans.get_finished_spans()
+    names = ["apply_async/tests.traced", "GET placements/<name>", "run/tests.traced"]
+    assert [sent.name, request.name, consumed.name] == names
+    assert {f"{one.context.trace_id:032x}" for one in (sent, request, consumed)} == {TRACE}
+    assert (parent_of(sent), parent_of(consumed)) == (request.context.span_id, sent.context.span_id)
+    attributes = dict(request.attributes or {})
+    assert (attributes["http.route"], attributes["http.response.status_code"]) == ("placements/<name>", 500)
+    assert attributes["url.path"] == "/placements/web"
+    assert request.resource.attributes["service.name"] == "fleetui"
     assert request.status.is_ok is False
-    assert lines[0]["trace"] == TRACE
+    assert [line["trace"] for line in lines] == [TRACE, TRACE]
     assert caplog.records[-1].name == "django.request"
     assert logged(caplog.records[-1])["trace"] == TRACE
     assert "secret" not in request.to_json()
+
+
+def parent_of(span: Any) -> int:
+    parent: int = span.parent.span_id
+    return parent
+
+
+def test_a_probe_is_answered_for_any_host_and_is_no_trace(spans: InMemorySpanExporter) -> None:
+    assert Client().get("/healthz", HTTP_HOST="10.1.2.3").status_code == 200
+    assert spans.get_finished_spans() == ()
 
 
 @pytest.mark.nightly
@@ -121,7 +141,7 @@ def test_without_tracing_nothing_is_recorded_and_the_library_is_not_loaded() -> 
     )
 
     assert (run.stdout, run.stderr) == ("False\n", "")
-    assert current_carrier() == {}
+    assert current_trace() == {}
 
 
 def test_tracing_without_its_packages_says_what_to_install(
@@ -133,5 +153,3 @@ def test_tracing_without_its_packages_says_what_to_install(
     monkeypatch.setattr(tracing, "import_module", missing)
     with pytest.raises(SettingRefused, match=r"FLEETUI_TRACES='1' is refused: .* fleetui\[tracing\]"):
         tracing.start_tracing()
-    with pytest.raises(SettingRefused, match="write plain or json"):
-        read_word({"L": "xml"}, "L", allowed=("plain", "json"))

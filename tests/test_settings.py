@@ -4,104 +4,119 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connections
 from django.db.utils import ConnectionHandler
 
-from fleetui.env import (
-    SettingRefused,
-    keep_secret,
-    read_address,
-    read_broker,
-    read_choices,
-    read_encryption_keys,
-    read_flag,
-    read_folder,
-    read_header,
-    read_hosts,
-    read_ldap_server,
-    read_minutes,
-    read_networks,
-    read_pairs,
-    read_period,
-    read_proxies,
-    read_secret,
-    read_start_tls,
-    read_text,
-)
+from fleetui.env import PREFIX, SettingRefused, Variables, keep_secret, read_variables
 
 ROOT = Path(__file__).resolve().parent.parent
-HERE = ("localhost",)
+Read = Callable[[str, str], Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [name for name in os.environ if name.startswith(PREFIX)]
+    for name in (*names, "DATABASE_URL", "CELERY_BROKER_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Return a function that sets a variable and reads all of them."""
+
+    def read_one(name: str, text: str) -> Any:
+        monkeypatch.setenv(name, text)
+        return getattr(read_variables(), name.removeprefix(PREFIX))
+
+    return read_one
 
 
 @pytest.mark.parametrize(("text", "meant"), [("1", True), ("Yes", True), ("off", False), ("FALSE", False)])
-def test_flag_reads_the_usual_spellings(text: str, meant: bool) -> None:
-    assert read_flag({"F": text}, "F", default=not meant) is meant
+def test_flag_reads_the_usual_spellings(read: Read, text: str, meant: bool) -> None:
+    assert read("FLEETUI_DEBUG", text) is meant
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "2", "tru"])
-def test_flag_refuses_what_is_unclear_and_says_what_is_allowed(text: str) -> None:
+def test_flag_refuses_what_is_unclear_and_says_what_is_allowed(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused) as refusal:
-        read_flag({"F": text}, "F", default=True)
+        read("FLEETUI_DEBUG", text)
 
     assert str(refusal.value) == (
-        f"F={text!r} is refused: write 1, true, yes or on, or else 0, false, no or off."
+        f"FLEETUI_DEBUG={text!r} is refused: write 1, true, yes or on, or else 0, false, no or off."
     )
 
 
-def test_periods_have_a_unit() -> None:
-    given = {"A": "90d", "B": "30s", "C": "36h"}
+def test_periods_have_a_unit(read: Read) -> None:
+    periods = [read("FLEETUI_KEEP_EVENTS", text) for text in ("90d", "30s", "36h")]
 
-    periods = [read_period(given, name, default=timedelta(days=1)) for name in "ABCD"]
-
-    assert periods == [timedelta(days=90), timedelta(seconds=30), timedelta(hours=36), timedelta(days=1)]
+    assert periods == [timedelta(days=90), timedelta(seconds=30), timedelta(hours=36)]
 
 
 @pytest.mark.parametrize("text", ["", "0d", "90", "-1d", "1.5d", "1w", "100000d", "forever"])
-def test_periods_refuse_what_is_unclear(text: str) -> None:
+def test_periods_refuse_what_is_unclear(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused) as refusal:
-        read_period({"K": text}, "K", default=timedelta(days=1))
+        read("FLEETUI_KEEP_EVENTS", text)
 
     assert str(refusal.value) == (
-        f"K={text!r} is refused: write a number from 1 to 99999 and s, m, h or d, such as 90d."
+        f"FLEETUI_KEEP_EVENTS={text!r} is refused: "
+        "write a number from 1 to 99999 and s, m, h or d, such as 90d."
     )
 
 
-def test_hosts_are_divided_by_commas() -> None:
+def test_hosts_are_divided_by_commas(read: Read) -> None:
     text = "console.example.org, .example.net,10.0.0.7,[::1]"
 
-    assert read_hosts({"H": text}, "H", default=HERE) == [
-        "console.example.org",
-        ".example.net",
-        "10.0.0.7",
-        "[::1]",
-    ]
+    assert read("FLEETUI_ALLOWED_HOSTS", text) == ["console.example.org", ".example.net", "10.0.0.7", "[::1]"]
 
 
 @pytest.mark.parametrize(
     "text", ["", "a,,b", "https://a.example", "a.example:8000", "a.example/x", "a b", "a.example;b"]
 )
-def test_hosts_refuse_what_could_never_match(text: str) -> None:
-    with pytest.raises(SettingRefused, match=r"^H=.* without scheme, port or path\.$"):
-        read_hosts({"H": text}, "H", default=HERE)
+def test_hosts_refuse_what_could_never_match(read: Read, text: str) -> None:
+    with pytest.raises(SettingRefused, match=r"^FLEETUI_ALLOWED_HOSTS=.* without scheme, port or path\.$"):
+        read("FLEETUI_ALLOWED_HOSTS", text)
 
 
-def test_folder_has_to_exist_and_to_be_absolute(tmp_path: Path) -> None:
-    assert read_folder({"D": str(tmp_path)}, "D", default=ROOT) == tmp_path
-    for text in ("", "var", str(tmp_path / "missing")):
-        with pytest.raises(SettingRefused, match="existing folder by its absolute path"):
-            read_folder({"D": text}, "D", default=ROOT)
+def test_folder_has_to_exist_and_to_be_absolute(read: Read, tmp_path: Path) -> None:
+    for name in ("FLEETUI_VAR_DIR", "FLEETUI_STATIC_DIR"):
+        assert read(name, str(tmp_path)) == tmp_path
+        for text in ("", "var", str(tmp_path / "missing")):
+            with pytest.raises(SettingRefused, match="existing folder by its absolute path"):
+                read(name, text)
+        read(name, str(tmp_path))
 
 
-def test_short_secret_is_refused_without_being_repeated() -> None:
+def test_short_secret_is_refused_without_being_repeated(read: Read) -> None:
     with pytest.raises(SettingRefused, match="32 characters or more") as refusal:
-        read_secret({"S": "hunter2"}, "S")
+        read("FLEETUI_SECRET_KEY", "hunter2")
 
     assert "hunter2" not in str(refusal.value)
+    assert refusal.value.__context__ is None  # a traceback would show what pydantic says
+
+
+def test_no_secret_is_shown_with_the_variables(read: Read) -> None:
+    read("FLEETUI_SECRET_KEY", "hunter2-" * 5)
+    read("FLEETUI_MAIL_SERVER", "smtps://user:hunter2@mail.example.com")
+    read("CELERY_BROKER_URL", "redis://user:hunter2@queue.example.com")
+    read("DATABASE_URL", "postgres://user:hunter2@data.example.com/fleet")
+
+    assert "hunter2" not in repr(read_variables())
+
+
+@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/name", "u:hunter2@h", "postgres://u:hunter2@h:x/name"])
+def test_another_database_is_refused_without_repeating_its_password(read: Read, url: str) -> None:
+    with pytest.raises(SettingRefused, match=r"^DATABASE_URL='…' is refused: write postgres://") as refusal:
+        read("DATABASE_URL", url)
+
+    assert "hunter2" not in str(refusal.value)
+    assert refusal.value.__context__ is None
 
 
 @pytest.mark.parametrize(
@@ -114,35 +129,73 @@ def test_short_secret_is_refused_without_being_repeated() -> None:
         "amqps://u:p@h//",
     ],
 )
-def test_broker_is_a_folder_redis_or_rabbitmq(url: str) -> None:
-    assert read_broker({"B": url}, "B", default="atomicfs://") == url
+def test_broker_is_a_folder_redis_or_rabbitmq(read: Read, url: str) -> None:
+    assert read("CELERY_BROKER_URL", url) == url
 
 
 @pytest.mark.parametrize(
     "url", ["", "redis", "memory://", "filesystem://", "http://u:hunter2@h", "redis:hunter2@h"]
 )
-def test_another_broker_is_refused_without_repeating_its_password(url: str) -> None:
+def test_another_broker_is_refused_without_repeating_its_password(read: Read, url: str) -> None:
     with pytest.raises(
-        SettingRefused, match=r"^B='…' is refused: write atomicfs://, redis://….*\.$"
+        SettingRefused, match=r"^CELERY_BROKER_URL='…' is refused: write atomicfs://, redis://….*\.$"
     ) as refusal:
-        read_broker({"B": url}, "B", default="atomicfs://")
+        read("CELERY_BROKER_URL", url)
 
     assert "hunter2" not in str(refusal.value)
 
 
 @pytest.mark.parametrize("text", ["", "  "])
-def test_text_that_is_set_but_empty_is_refused(text: str) -> None:
+def test_text_that_is_set_but_empty_is_refused(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused, match="leave it unset"):
-        read_text({"T": text}, "T", default="admin")
+        read("FLEETUI_ADMIN_USER", text)
 
 
-def test_absent_variables_give_the_defaults(tmp_path: Path) -> None:
-    assert read_flag({}, "F", default=True) is True
-    assert read_hosts({}, "H", default=HERE) == ["localhost"]
-    assert read_folder({}, "D", default=tmp_path) == tmp_path
-    assert read_secret({}, "S") is None
-    assert read_broker({}, "B", default="atomicfs://") == "atomicfs://"
-    assert read_text({}, "T", default="admin") == "admin"
+@pytest.mark.parametrize("text", ["", "0", "3651", "-1", "1.5", "ten", "9" * 30])
+def test_numbers_have_bounds(read: Read, text: str) -> None:
+    assert read("FLEETUI_TOKEN_MOST_DAYS", "3650") == 3650
+    with pytest.raises(SettingRefused) as refusal:
+        read("FLEETUI_TOKEN_MOST_DAYS", text)
+
+    assert str(refusal.value) == (
+        f"FLEETUI_TOKEN_MOST_DAYS={text!r} is refused: write a whole number from 1 to 3650."
+    )
+
+
+def test_every_number_says_its_bounds(read: Read) -> None:
+    numbers = [name for name, field in Variables.model_fields.items() if field.annotation is int]
+
+    assert len(numbers) >= 5
+    for name in numbers:
+        with pytest.raises(SettingRefused, match=r"write a whole number from \d+ to \d+\."):
+            read(f"{PREFIX}{name}", "-1")
+        os.environ.pop(f"{PREFIX}{name}")
+
+
+def test_a_word_is_one_of_a_few(read: Read) -> None:
+    with pytest.raises(SettingRefused, match="write plain or json"):
+        read("FLEETUI_LOG_FORMAT", "xml")
+
+
+def test_what_is_no_setting_is_ignored(read: Read) -> None:
+    with pytest.raises(AttributeError):
+        read("FLEETUI_UNKNOWN", "1")
+    with pytest.raises(AttributeError):
+        read("FLEETUI_debug", "1")
+
+    assert read_variables().DEBUG is False
+
+
+def test_absent_variables_give_the_defaults() -> None:
+    variables = read_variables()
+
+    assert variables.DEBUG is False
+    assert variables.VAR_DIR == ROOT / "var"
+    assert (variables.SECRET_KEY, variables.STATIC_DIR, variables.DATABASE_URL) == (None, None, None)
+    assert variables.CELERY_BROKER_URL == "atomicfs://"
+    assert variables.ADMIN_USER == "admin"
+    assert (variables.CREDENTIAL_KEYS, variables.TRUSTED_PROXIES, variables.OIDC_ROLES) == ((), (), {})
+    assert variables.MAIL_SERVER["EMAIL_HOST"] == ""
 
 
 def test_secret_is_made_once_kept_and_for_its_owner_only(tmp_path: Path) -> None:
@@ -217,72 +270,70 @@ def _python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
 KEY = "A" * 43 + "="
 
 
-def test_encryption_keys() -> None:
-    assert read_encryption_keys({}, "K") == ()
-    assert read_encryption_keys({"K": f"{KEY}, {KEY}"}, "K") == (KEY, KEY)
+def test_encryption_keys(read: Read) -> None:
+    assert read("FLEETUI_CREDENTIAL_KEYS", f"{KEY}, {KEY}") == (KEY, KEY)
 
 
 @pytest.mark.parametrize("text", ["", "secret", KEY[1:], f"{KEY},", f"{KEY};{KEY}"])
-def test_encryption_keys_are_refused_without_repeating_them(text: str) -> None:
+def test_encryption_keys_are_refused_without_repeating_them(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused) as refusal:
-        read_encryption_keys({"K": text}, "K")
+        read("FLEETUI_CREDENTIAL_KEYS", text)
 
-    assert str(refusal.value).startswith("K='…' is refused: list Fernet keys")
+    assert str(refusal.value).startswith("FLEETUI_CREDENTIAL_KEYS='…' is refused: list Fernet keys")
 
 
-def test_networks() -> None:
-    found = read_networks({"N": "10.0.0.0/8, fd00::/8,10.1.2.3"}, "N")
+def test_networks(read: Read) -> None:
+    found = read("FLEETUI_MEMBER_NETWORKS", "10.0.0.0/8, fd00::/8,10.1.2.3")
 
     assert [str(one) for one in found] == ["10.0.0.0/8", "fd00::/8", "10.1.2.3/32"]
-    assert read_networks({}, "N") == ()
 
 
 @pytest.mark.parametrize("text", ["", "10.0.0.1/8", "ten", "10.0.0.0/8,", "10.0.0.0/33"])
-def test_networks_refuse_what_is_unclear(text: str) -> None:
+def test_networks_refuse_what_is_unclear(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused, match="list networks such as"):
-        read_networks({"N": text}, "N")
+        read("FLEETUI_MEMBER_NETWORKS", text)
 
 
-def test_proxies() -> None:
+def test_proxies(read: Read) -> None:
     urls = "http://proxy.example.com:3128, http://[fd00::1]:80"
 
-    assert read_proxies({"P": urls}, "P") == {"http://proxy.example.com:3128", "http://[fd00::1]:80"}
-    assert read_proxies({}, "P") == frozenset()
+    found = read("FLEETUI_MEMBER_PROXIES", urls)
+
+    assert found == {"http://proxy.example.com:3128", "http://[fd00::1]:80"}
 
 
 @pytest.mark.parametrize(
     "text",
     ["", "proxy:3128", "https://a:1", "http://a", "http://a:1/", "http://u:hidden@a:1", "socks5://a:1"],
 )
-def test_proxies_refuse_what_is_unclear(text: str) -> None:
+def test_proxies_refuse_what_is_unclear(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused, match="list URLs such as") as refusal:
-        read_proxies({"P": text}, "P")
+        read("FLEETUI_MEMBER_PROXIES", text)
 
-    assert "hidden" not in str(refusal.value)
+    shown = "…" if "hidden" in text else text
+    assert str(refusal.value).startswith(f"FLEETUI_MEMBER_PROXIES={shown!r} is refused")
 
 
-def test_choices_and_pairs_are_of_a_closed_set() -> None:
-    allowed = ("viewer", "operator")
+def test_choices_and_pairs_are_of_a_closed_set(read: Read) -> None:
     group = "cn=ops,dc=example=operator"
 
-    assert read_choices({}, "C", allowed=allowed) == frozenset()
-    assert read_choices({"C": "viewer, operator"}, "C", allowed=allowed) == {"viewer", "operator"}
-    assert read_pairs({}, "P", allowed=allowed) == {}
-    assert read_pairs({"P": f"{group}; readers=viewer"}, "P", allowed=allowed) == {
+    assert read("FLEETUI_SECOND_FACTOR_ROLES", "viewer, administrator") == {"viewer", "administrator"}
+    assert read("FLEETUI_OIDC_ROLES", f"{group}; readers=viewer") == {
         "cn=ops,dc=example": "operator",
         "readers": "viewer",
     }
-    for text in ("", "boss", "viewer,", "viewer;operator"):
-        with pytest.raises(SettingRefused, match="list some of viewer, operator"):
-            read_choices({"C": text}, "C", allowed=allowed)
     for text in ("", "ops", "ops=boss", "=viewer", "ops=operator;"):
         with pytest.raises(SettingRefused, match="the roles are viewer, operator"):
-            read_pairs({"P": text}, "P", allowed=allowed)
+            read("FLEETUI_OIDC_ROLES", text)
+    read("FLEETUI_OIDC_ROLES", group)
+    for text in ("", "boss", "viewer,", "viewer;operator"):
+        with pytest.raises(SettingRefused, match="list some of viewer, operator"):
+            read("FLEETUI_SECOND_FACTOR_ROLES", text)
 
 
-def test_servers_of_logins_have_tls() -> None:
+def test_servers_of_logins_have_tls(read: Read) -> None:
     for text in ("https://id.example.com/realms/fleet/", "http://127.0.0.1:9000/x", "http://localhost:9000"):
-        assert read_address({"A": text}, "A") == text.rstrip("/")
+        assert read("FLEETUI_OIDC_ISSUER", text) == text.rstrip("/")
     for text in (
         "",
         "http://id.example.com",
@@ -292,25 +343,21 @@ def test_servers_of_logins_have_tls() -> None:
         "http://localhost.evil",
     ):
         with pytest.raises(SettingRefused, match="write an address such as https://"):
-            read_address({"A": text}, "A")
-    assert read_ldap_server({"L": "ldaps://ldap.example.com:636"}, "L") == "ldaps://ldap.example.com:636"
-    for text in ("", "ldap.example.com", "ldaps://", "http://ldap.example.com"):
-        with pytest.raises(SettingRefused, match="write ldaps://"):
-            read_ldap_server({"L": text}, "L")
-    remote, local, tls = "ldap://ldap.example.com", "ldap://127.0.0.1:389", "ldaps://ldap.example.com"
-    found = [read_start_tls({}, "T", server=one) for one in (remote, local, tls, "")]
-    assert found == [True, False, False, False]
-    assert read_start_tls({"T": "1"}, "T", server=local)
-    for text, server in (("0", remote), ("1", tls)):
-        with pytest.raises(SettingRefused, match="TLS"):
-            read_start_tls({"T": text}, "T", server=server)
+            read("FLEETUI_OIDC_ISSUER", text)
 
 
-def test_headers_are_read_by_their_name() -> None:
-    assert read_header({"H": "X-Remote-User"}, "H") == "HTTP_X_REMOTE_USER"
+def test_the_public_address_has_no_slash_at_its_end(read: Read) -> None:
+    assert read("FLEETUI_PUBLIC_URL", "https://fleet.example.com/") == "https://fleet.example.com"
+    for text in ("", "fleet.example.com", "https://u@fleet.example.com", "https://a/?b"):
+        with pytest.raises(SettingRefused, match="write an address such as https://fleet"):
+            read("FLEETUI_PUBLIC_URL", text)
+
+
+def test_headers_are_read_by_their_name(read: Read) -> None:
+    assert read("FLEETUI_PROXY_USER_HEADER", "X-Remote-User") == "HTTP_X_REMOTE_USER"
     for text in ("", "X Remote", "X_Remote", "1", "X-Remote:"):
         with pytest.raises(SettingRefused, match="write the name of a header"):
-            read_header({"H": text}, "H")
+            read("FLEETUI_PROXY_USER_HEADER", text)
 
 
 @pytest.mark.nightly
@@ -319,14 +366,3 @@ def test_a_proxy_that_logs_in_has_to_be_trusted() -> None:
 
     assert answer.returncode == 1
     assert "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well" in answer.stderr
-
-
-def test_minutes() -> None:
-    assert read_minutes({}, "M", default=15, most=60) == timedelta(minutes=15)
-    assert read_minutes({"M": "30"}, "M", default=15, most=60) == timedelta(minutes=30)
-
-
-@pytest.mark.parametrize("text", ["", "0", "61", "-1", "1.5", "15m", "9" * 7])
-def test_minutes_refuse_what_is_unclear(text: str) -> None:
-    with pytest.raises(SettingRefused, match="write a number of minutes, 1 to 60"):
-        read_minutes({"M": text}, "M", default=15, most=60)

@@ -2,45 +2,27 @@
 
 from typing import Any
 
+from allauth.account import forms as account_forms
 from allauth.account.adapter import get_adapter
-from allauth.account.internal.flows.login import perform_password_login
-from allauth.account.models import Login
 from allauth.core import context
 from allauth.mfa.base.forms import AuthenticateForm, ReauthenticateForm
 from allauth.mfa.models import Authenticator
 from allauth.mfa.webauthn.forms import AuthenticateWebAuthnForm, ReauthenticateWebAuthnForm
 from django import forms
 from django.contrib.auth.models import User
-from django.http import HttpRequest, HttpResponse
 
 from fleetui.accounts.attempts import count_attempt, report_failure
 
 
-class LoginForm(forms.Form):
-    """Name and password; the fields have the names that they always had."""
+class LoginForm(account_forms.LoginForm):
+    """Name and password; the fields of the page have the names that they always had."""
 
-    username = forms.CharField(max_length=150)
     password = forms.CharField(max_length=4096, strip=False)
 
-    def __init__(self, *args: Any, request: HttpRequest, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._request = request
-        self.user: User | None = None
-
-    def clean(self) -> dict[str, Any]:
-        """Compare the password, unless there were too many attempts."""
-        credentials = super().clean() or {}
-        if not self.errors:
-            adapter = get_adapter()
-            self.user = adapter.authenticate(self._request, **credentials)
-            if self.user is None:
-                raise adapter.validation_error("username_password_mismatch")
-        return credentials
-
-    def login(self, request: HttpRequest, redirect_url: str | None = None) -> HttpResponse:
-        login = Login(user=self.user, redirect_url=redirect_url)
-        # Private in allauth: no public function records that a password was given, which the adapter reads.
-        return perform_password_login(request, {"username": self.cleaned_data["username"]}, login)
+    def add_prefix(self, field_name: str) -> str:
+        if field_name == "login":
+            return "username"
+        return field_name
 
 
 class LimitedFactor(forms.Form):

@@ -1,4 +1,4 @@
-"""Roles from outside: what an identity provider, a directory or a proxy says of a user, as roles here."""
+"""Roles from outside: what an identity provider or a proxy says of a user, as roles here."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,9 +8,6 @@ from django.utils import timezone
 
 from fleetui.audit import AuditEvent, record
 from fleetui.role_names import ADMINISTRATOR, Role
-
-DIRECTORY = "ldap"
-"""The name of the directory in the table of connections."""
 
 
 def apply_roles(user: User, names: Iterable[str], mapping: Mapping[str, str]) -> None:

@@ -9,7 +9,6 @@ from http import HTTPStatus
 
 from allauth.account.authentication import get_authentication_records
 from allauth.mfa.models import Authenticator
-from allauth.socialaccount.models import SocialAccount
 from cryptography.fernet import InvalidToken
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -22,7 +21,6 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.access.models import ServiceAccount
 from fleetui.accounts.proxy import BY_PROXY
-from fleetui.accounts.roles import DIRECTORY
 from fleetui.encryption import cipher
 from fleetui.errors import FleetError
 from fleetui.htmx import wants_fragment
@@ -70,12 +68,9 @@ def check_second_factor_of_token(user: User) -> None:
     Service accounts have none, nor have accounts without a password here: whose identity provider or proxy
     logs them in has their factors.
     """
-    if not lacks_second_factor(user):
+    if not lacks_second_factor(user) or not user.has_usable_password():
         return
-    has_password = (
-        user.has_usable_password() or SocialAccount.objects.filter(user=user, provider=DIRECTORY).exists()
-    )
-    if has_password and not ServiceAccount.objects.filter(user=user).exists():
+    if not ServiceAccount.objects.filter(user=user).exists():
         raise SecondFactorDueError
 
 

@@ -2,16 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from allauth.mfa.totp.internal import auth
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from pytest_django import Settings
 
 PASSWORD = "a long enough password"
-CODE_TIME = 1_800_000_015
-"""When the authenticator apps of the tests show their codes, in seconds: the middle of a period."""
 
 
 @pytest.fixture(autouse=True)
@@ -20,9 +17,9 @@ def _served(collected_static: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _middle_of_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stop the clock of the codes: one that is made at the end of its 30 seconds is refused."""
-    monkeypatch.setattr(auth, "time", SimpleNamespace(time=lambda: CODE_TIME))
+def _accept_the_last_code(settings: Settings) -> None:
+    """Accept the code of the period before: a code that is made at the end of its 30 seconds is in time."""
+    settings.MFA_TOTP_TOLERANCE = 1
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The files in deploy/ agree with the product and with each other: settings, arguments, ports, users."""
 
-import ast
 import json
 import re
 import shutil
@@ -16,6 +15,7 @@ import yaml
 from django.core.management import get_commands, load_command_class
 
 from fleetui import __version__
+from fleetui.env import Variables, variable_name
 from fleetui.monitoring import CHECKS, FOLDER, PROBES
 from tests.deploy.image import instructions
 from tests.runtime.processes import ROOT
@@ -29,19 +29,6 @@ PORT, USER = "8000", "10001"
 OTHERS = {"POSTGRES_PASSWORD", "REDIS_PASSWORD"}
 OF_PYTHON = {"PATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", FOLDER}
 IN_KUBERNETES = {"HOSTS", "POD_IP"}
-
-
-def known_settings() -> set[str]:
-    """Return every variable that the settings read."""
-    tree = ast.parse((ROOT / "fleetui" / "settings.py").read_text())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    return {
-        argument.value
-        for call in calls
-        if any(ast.unparse(one) == "os.environ" for one in call.args)
-        for argument in call.args
-        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
-    }
 
 
 def manifests(folder: Path = BASE) -> list[dict[str, Any]]:
@@ -67,7 +54,7 @@ def parsed(arguments: list[str]) -> Any:
 
 @pytest.mark.nightly
 def test_every_setting_that_is_named_exists() -> None:
-    known = known_settings()
+    known = {variable_name(field_name) for field_name in Variables.model_fields}
     image = {word.partition("=")[0] for name, rest in DOCKERFILE if name == "ENV" for word in rest.split()}
     compose = set(re.findall(r"\b[A-Z][A-Z_]{4,}\b(?=: |:-|:\?)", (DEPLOY / "compose.yaml").read_text()))
     kubernetes = {env["name"] for _, _, container in workloads() for env in container["env"]}

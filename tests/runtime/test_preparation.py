@@ -13,16 +13,16 @@ from fleetui.bootstrap import (
     one_at_a_time,
     wait_for_database,
 )
-from fleetui.env import read_database
+from fleetui.env import parse_database, sqlite_database
 
 pytestmark = pytest.mark.django_db
 
 UNREACHABLE = "postgres://user:hunter2@127.0.0.1:1/fleet"
 
 
-def test_a_database_that_never_answers_is_reported_once_and_without_its_password(tmp_path: Path) -> None:
+def test_a_database_that_never_answers_is_reported_once_and_without_its_password() -> None:
     messages: list[str] = []
-    settings = connections.settings["default"] | read_database({"D": UNREACHABLE}, "D", default=tmp_path)
+    settings = connections.settings["default"] | parse_database(UNREACHABLE)
 
     with pytest.raises(
         DatabaseMissingError, match=r"did not answer within 0\.7 s: .*port 1 failed"
@@ -36,7 +36,7 @@ def test_a_database_that_never_answers_is_reported_once_and_without_its_password
 
 def test_goes_on_as_soon_as_the_database_answers(tmp_path: Path) -> None:
     folder = tmp_path / "later"
-    settings = connections.settings["default"] | read_database({}, "D", default=folder / "fleet.sqlite3")
+    settings = connections.settings["default"] | sqlite_database(folder / "fleet.sqlite3")
 
     wait_for_database(settings, say=lambda _reason: folder.mkdir())
 
