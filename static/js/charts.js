@@ -70,8 +70,7 @@ function follow(plot, point) {
   const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => fact(point, name) ?? null);
   if (!address || facts.includes(null)) return;
   const url = address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift()));
-  if (plot.closest("[data-panel]")) htmx.ajax("GET", url, "#map-panel");
-  else location.assign(url);
+  location.assign(url);
 }
 
 function fact(point, name) {
