@@ -65,8 +65,7 @@ class Leads:
     """The links of a chart, added by the page that shows it, since a figure knows no addresses.
 
     `point` is the address for a press on a point of the figure; its braces are replaced by facts of the
-    point, `{x}`, or by what the trace has for it in its `meta`. `cells` are those of the first cells of each
-    row.
+    point, such as `{x}`. `cells` are those of the first cells of each row.
     """
 
     point: str
