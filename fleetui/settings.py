@@ -182,7 +182,6 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.search_exactly": {"queue": broker.EXACT},
-    "placements.tasks.run_dry_runs": {"queue": broker.ANALYSES},
     "placements.tasks.judge_hub": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"

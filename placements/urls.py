@@ -17,7 +17,6 @@ from placements.web import (
     disruptions,
     doctor,
     drains,
-    dry_runs,
     editor,
     fault_injection,
     fleet_map,
@@ -172,7 +171,6 @@ urlpatterns = [
     path("drafts/<int:number>/rebase/", editor.rebase, name="draft-rebase"),
     path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
     path("drafts/<int:number>/hub-write/", hub_writes.write_draft, name="draft-hub-write"),
-    path("dry-runs/<int:number>/", dry_runs.dry_run, name="dry-run"),
     # /notifications/
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/channels/new/", notifications.channel, name="notification-channel-new"),

@@ -18,7 +18,6 @@ from placements.models import Decision, Placement, Resource
 from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.evictions import evict
-from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.overrides.operations import save_override
 from placements.services.resilience.operations import start_report
@@ -115,7 +114,6 @@ SAMPLES = {
     "staged-strategy-delete": "/rollouts/staged/strategies/careful/delete/",
     "draft": "/drafts/{draft}/",
     "draft-review": "/drafts/{draft}/review/",
-    "dry-run": "/dry-runs/{dry_run}/",
     "cluster-drain": "/clusters/{cluster}/drain/",
     "cluster-removals": "/clusters/{cluster}/removals/",
     "topology": "/topology/?key=region&key2=env",
@@ -201,7 +199,6 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "decision": decision.record.decision_id,
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
-        "dry_run": start_dry_run(placement=placement, by=by, now=now).pk,
         "scenario": scenario.pk,
         "bulk_change": start_change(BulkAction.UNCORDON, {}, [cluster], by=by, now=now).request_id,
         "event": Event.objects.latest("pk").pk,

@@ -28,7 +28,6 @@ READ_BY_PERSONS = {
 """Those who read a Secret this way have a line in the access log."""
 ACTING = {
     "placements/services/dry_runs.py _add_calls": "rendered for the clusters",
-    "placements/services/dry_runs.py _placed_by": "the edit is applied",
     "placements/services/overrides/queries.py frozen_of": "patches of manifests for clusters",
     "placements/services/resources/queries.py plain_objects": "snapshots",
     "placements/services/rollouts/worker.py read": "rollouts",

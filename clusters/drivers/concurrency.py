@@ -71,7 +71,8 @@ def call_all(
         for future in finished:
             answer = _answer(future)
             yield left[future], answer
-        yield from ((left[one], DriverUnavailable("it did not keep to its time-out")) for one in late)
+        too_late = DriverUnavailable("it did not keep to its time-out", code="timeout")
+        yield from ((left[one], too_late) for one in late)
     finally:
         calls.clear()
         pool.shutdown(wait=False, cancel_futures=True)

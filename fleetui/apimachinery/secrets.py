@@ -245,21 +245,23 @@ def _patch(patch: Any, before: Any, others: Collection[str]) -> Any:
     return shown
 
 
-def hides_value(path: str, value: Any) -> bool:
-    """Return whether a value is hidden at this path (JSON Pointer) in a Secret."""
-    return bool(_shown_at(path, value, None, ()) != value)
+def hides_value(path: str, value: Any, values: Collection[str]) -> bool:
+    """Return whether a value is hidden at this path (JSON Pointer) in a Secret that has these values."""
+    return bool(_shown_at(path, value, None, (), values) != value)
 
 
-def _shown_at(path: str, value: Any, before: Any, others: Collection[str]) -> Any:
+def _shown_at(
+    path: str, value: Any, before: Any, others: Collection[str], values: Collection[str] = ()
+) -> Any:
     """Return what is shown of a value that is written to this path of a Secret, or of an object beside it."""
     match path.split("/")[1:]:
         case ["metadata", "annotations", escaped]:
             key = escaped.replace("~1", "/").replace("~0", "~")
-            return HIDDEN if _is_copy(key, value, ()) else value
+            return HIDDEN if _is_copy(key, value, values) else value
         case ["metadata", "annotations"]:
-            return _annotations(value)
+            return _annotations(value, values)
         case ["metadata"]:
-            return _metadata({"metadata": value})["metadata"]
+            return _metadata({"metadata": value}, values)["metadata"]
         case ["metadata", name, *_] if name in _SHOWN_IN_METADATA:
             return value
         case [name] if isinstance(value, _SHOWN_OF_A_SECRET.get(name, ())):

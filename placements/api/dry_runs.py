@@ -1,14 +1,10 @@
 """Fields of dry runs: what clusters would make of an edit."""
 
-from typing import Any
-
 from rest_framework import serializers
 
 from placements.api.cluster_objects import DifferenceSerializer
 from placements.api.serializers import CamelCaseSerializer, Text
-from placements.explain.dry_runs import DryRunOutcome, dry_run_sentences
-from placements.models import DryRun
-from placements.services.dry_runs import answers_of
+from placements.explain.dry_runs import DryRunOutcome, DryRunResult
 
 
 class DryRunInputSerializer(CamelCaseSerializer):
@@ -60,24 +56,14 @@ class DryRunAnswerSerializer(CamelCaseSerializer):
 
 
 class DryRunSerializer(CamelCaseSerializer):
-    """A dry run, with the answers of the clusters once it has ended."""
+    """The answers of the clusters to a dry run, the worst first."""
 
-    number = serializers.IntegerField(source="pk")
-    created_at = serializers.DateTimeField()
-    created_by = serializers.CharField()
-    ended_at = serializers.DateTimeField(allow_null=True)
-    faults = serializers.ListField(child=serializers.CharField(), help_text="Why the edit cannot be saved.")
     sentences = serializers.SerializerMethodField()
-    answers = serializers.SerializerMethodField()
+    answers = DryRunAnswerSerializer(many=True)
     not_checked = serializers.DictField(
         child=serializers.IntegerField(), help_text="Clusters without an API server, by driver."
     )
     left_out = serializers.IntegerField(help_text="Clusters beyond the limit of 50.")
 
-    def get_sentences(self, row: DryRun) -> list[str]:
-        sentences = dry_run_sentences(answers_of(row), not_checked=row.not_checked, left_out=row.left_out)
-        return [one.text for one in sentences]
-
-    def get_answers(self, row: DryRun) -> list[Any]:
-        """Return the answers by outcome, the worst first."""
-        return list(DryRunAnswerSerializer(answers_of(row), many=True).data)
+    def get_sentences(self, result: DryRunResult) -> list[str]:
+        return [sentence.text for sentence in result.sentences()]

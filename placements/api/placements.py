@@ -44,9 +44,9 @@ from placements.api.serializers import (
     ResourceSnapshotSerializer,
 )
 from placements.explain.cluster_objects import DifferenceType
-from placements.models import DryRun, Placement
+from placements.models import Placement
 from placements.services.actions import ACTIONS, ActionKind
-from placements.services.dry_runs import start_dry_run
+from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.filters import (
     PlacementFilter,
     PlacementFilterState,
@@ -55,6 +55,7 @@ from placements.services.filters import (
     latest_decisions,
     placements_matching,
 )
+from placements.services.fleet.forms import read_documents
 from placements.services.health import stored_healths
 from placements.services.hubs.queries import latest_agreements
 from placements.services.placements import delete_placement, save_placement
@@ -191,26 +192,21 @@ class PlacementViewSet(FullNameViewSet):
         DryRunSerializer,
         method="post",
         path="diffs",
-        status=202,
         body=DryRunInputSerializer,
         is_costly=True,
     )
     def diffs(self, request: Request, name: str) -> Response:
-        """Try an edit on the clusters by dry runs; nothing is saved or applied. Follow `Location`."""
+        """Try an edit on the clusters by dry runs, within 10 seconds; nothing is saved or applied."""
         row = get_placement(name)
         body = parse_body(request, DryRunInputSerializer) if has_body(request) else {}
         manifests = "---\n".join(map(dump_yaml, body.get("manifests", ())))
-        dry_run = start_dry_run(
-            manifests=manifests, placement=row.full_name, clusters=body.get("clusters", ()), **actor(request)
+        result = dry_run_on_clusters(
+            documents=read_documents(manifests) if manifests else (),
+            placement=row.full_name,
+            clusters=body.get("clusters", ()),
+            **actor(request),
         )
-        address = request.build_absolute_uri(f"{request.path}/{dry_run.pk}")
-        return Response(DryRunSerializer(dry_run).data, status=202, headers={"Location": address})
-
-    @operation("get_dry_run", DryRunSerializer, path="diffs/<number:number>")
-    def diff(self, request: Request, name: str, number: int) -> Response:
-        """Get a dry run with the answers of the clusters, once `endedAt` is set."""
-        row = get_object_or_404(DryRun, pk=number, placement_name=get_placement(name).full_name)
-        return Response(DryRunSerializer(row).data)
+        return Response(DryRunSerializer(result).data)
 
     @operation("list_drifts", page_serializer(DifferenceSerializer), query=DriftQuery)
     def drifts(self, request: Request, name: str) -> Response:

@@ -1,13 +1,13 @@
 """What clusters answered to a dry run: an outcome for each, and sentences for all of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from clusters.drivers.registry import SIMULATED
 from fleetui.apimachinery.words import counted, names_and_more
-from placements.explain.cluster_objects import Difference, DifferenceType
+from placements.explain.cluster_objects import Difference
 
 MOST_NAMES = 10
 
@@ -51,20 +51,6 @@ class DryRunAnswer:
     unchecked: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    @classmethod
-    def of(cls, row: Mapping[str, Any]) -> "DryRunAnswer":
-        return cls(
-            row["placement"],
-            row["cluster"],
-            DryRunOutcome(row["outcome"]),
-            row["message"],
-            tuple(RefusedObject(*one) for one in row["refusals"]),
-            tuple(Difference.of(row["cluster"], DifferenceType.DIFF, one) for one in row["changes"]),
-            tuple(row["removed"]),
-            tuple(row["unchecked"]),
-            tuple(row.get("warnings", ())),  # not in rows of older releases
-        )
-
     @property
     def created(self) -> int:
         return sum(1 for one in self.changes if one.is_missing)
@@ -89,39 +75,51 @@ class DryRunSentence(NamedTuple):
     text: str
 
 
-def dry_run_sentences(
-    answers: Sequence[DryRunAnswer], *, not_checked: Mapping[str, int], left_out: int
-) -> list[DryRunSentence]:
-    """Return what a dry run found, the worst first."""
-    by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {one: [] for one in DryRunOutcome}
-    for answer in answers:
-        by_outcome[answer.outcome].append(answer)
-    sentences = []
-    if refused := by_outcome[DryRunOutcome.REFUSED]:
-        names = _cluster_names(refused)
-        sentences.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
-    if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-        sentences.append(DryRunSentence("unknown", f"Could not be checked: {_cluster_names(silent)}."))
-    if changed := by_outcome[DryRunOutcome.CHANGED]:
-        count = sum(len(one.changes) + len(one.removed) for one in changed)
-        objects = counted(count, "object")
-        sentences.append(DryRunSentence("healthy", f"Would change {objects} on {_clusters(changed)}."))
-    if same := by_outcome[DryRunOutcome.UNCHANGED]:
-        sentences.append(DryRunSentence("pending", f"Would change nothing on {_clusters(same)}."))
-    if unchecked := sum(len(one.unchecked) for one in answers):
-        text = f"{counted(unchecked, 'object')} not tried before what they need exists, such as a Namespace."
-        sentences.append(DryRunSentence("pending", text))
-    if warned := [one for one in answers if one.warnings]:
-        count = sum(len(one.warnings) for one in warned)
-        text = f"Warnings about {counted(count, 'object')} on {_clusters(warned)}: {_cluster_names(warned)}."
-        sentences.append(DryRunSentence("attention", text))
-    for driver, count in sorted(not_checked.items()):
-        why = "simulated" if driver == SIMULATED else "without a connection"
-        sentences.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
-    if left_out:
-        text = f"{counted(left_out, 'cluster')} not checked: {len(answers):,} is the limit of a dry run."
-        sentences.append(DryRunSentence("attention", text))
-    return sentences
+@dataclass(frozen=True, slots=True)
+class DryRunResult:
+    """The answers of the clusters, the worst first.
+
+    `not_checked` counts the clusters without an API server, by their driver, `left_out` those beyond the
+    limit.
+    """
+
+    answers: tuple[DryRunAnswer, ...] = ()
+    not_checked: Mapping[str, int] = field(default_factory=dict)
+    left_out: int = 0
+
+    def sentences(self) -> list[DryRunSentence]:
+        """Return what the dry run found, the worst first."""
+        by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {one: [] for one in DryRunOutcome}
+        for answer in self.answers:
+            by_outcome[answer.outcome].append(answer)
+        sentences = []
+        if refused := by_outcome[DryRunOutcome.REFUSED]:
+            names = _cluster_names(refused)
+            sentences.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
+        if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
+            sentences.append(DryRunSentence("unknown", f"Could not be checked: {_cluster_names(silent)}."))
+        if changed := by_outcome[DryRunOutcome.CHANGED]:
+            count = sum(len(one.changes) + len(one.removed) for one in changed)
+            objects = counted(count, "object")
+            sentences.append(DryRunSentence("healthy", f"Would change {objects} on {_clusters(changed)}."))
+        if same := by_outcome[DryRunOutcome.UNCHANGED]:
+            sentences.append(DryRunSentence("pending", f"Would change nothing on {_clusters(same)}."))
+        if unchecked := sum(len(one.unchecked) for one in self.answers):
+            objects = counted(unchecked, "object")
+            text = f"{objects} not tried before what they need exists, such as a Namespace."
+            sentences.append(DryRunSentence("pending", text))
+        if warned := [one for one in self.answers if one.warnings]:
+            objects = counted(sum(len(one.warnings) for one in warned), "object")
+            text = f"Warnings about {objects} on {_clusters(warned)}: {_cluster_names(warned)}."
+            sentences.append(DryRunSentence("attention", text))
+        for driver, count in sorted(self.not_checked.items()):
+            why = "simulated" if driver == SIMULATED else "without a connection"
+            sentences.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
+        if self.left_out:
+            clusters = counted(self.left_out, "cluster")
+            text = f"{clusters} not checked: {len(self.answers):,} is the limit of a dry run."
+            sentences.append(DryRunSentence("attention", text))
+        return sentences
 
 
 def _clusters(answers: Sequence[DryRunAnswer]) -> str:

@@ -6,14 +6,15 @@ The edit is applied in a transaction that is rolled back; no transaction is open
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import astuple, dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
+from http import HTTPStatus
+from threading import BoundedSemaphore
+from time import monotonic
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import transaction
 
 from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import DiffResult, DriverError, DriverRejected, DriverUnavailable, Refusal, Version
@@ -24,21 +25,20 @@ from clusters.models import MemberCluster
 from clusters.queries import cluster_of, load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.audit import SYSTEM, actor_name
-from fleetui.permissions import may_change
-from fleetui.task_queue import enqueue
+from fleetui.apimachinery.yaml import Document
+from fleetui.audit import SYSTEM
+from fleetui.errors import FleetError
 from fleetui.threads import close_connections
 from fleetui.transactions import try_out
 from placements.engine.envelopes import unwrapped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.scheduling.scheduler import schedule
-from placements.explain.cluster_objects import with_reason
-from placements.explain.dry_runs import DryRunAnswer, DryRunOutcome
+from placements.explain.cluster_objects import Difference, DifferenceType, with_reason
+from placements.explain.dry_runs import DryRunAnswer, DryRunOutcome, DryRunResult, RefusedObject
 from placements.explain.staged_updates import override_sentence
 from placements.manifests.placement import parse_placement
-from placements.models import DryRun, Placement, ResourceSnapshot, ResourceSnapshotPart
+from placements.models import Placement, ResourceSnapshot, ResourceSnapshotPart
 from placements.services.apply import apply_documents
-from placements.services.fleet.forms import read_documents
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.queries import Manifests, applying_to, frozen_of, overridden
 from placements.services.resources.queries import plain_objects, selection_for
@@ -50,32 +50,46 @@ from placements.services.rollouts.worker import apply_options
 from placements.services.snapshots import cycles_of
 from placements.services.teams import check_placement
 
-DRY_RUNS = "placements.tasks.run_dry_runs"
-LEASE = timedelta(seconds=60)
-"""The dry run of a killed worker is due again after this time."""
-MOST_CLUSTERS = 50
 THREADS = 8
-CALL_SECONDS = 10.0
-ROUND_SECONDS = 30.0
-KEPT = 100
-"""Number of dry runs to keep."""
+MOST_CLUSTERS = 50
+SECONDS = 10.0
+"""Time for the answers of all clusters together."""
+_LAST_START = 1.0
+"""No call starts so many seconds before the end, and one ends half of them before it."""
+_PATIENCE = 2.0
+"""Seconds that a dry run waits for another one of this process."""
 _MOST_PLACEMENTS = 50
+_place = BoundedSemaphore(1)
+
+
+class DryRunsBusyError(FleetError):
+    """This process waits for clusters already: its other threads are left to other requests."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+    problem_type = "busy"
+    wait = SECONDS
+
+    def __init__(self) -> None:
+        super().__init__("Another dry run is waiting for its clusters; try again in a moment.")
 
 
 @on_live_hub(refuse_local)
-def start_dry_run(
-    *, manifests: str = "", placement: str = "", clusters: Sequence[str] = (), by: User | None, now: datetime
-) -> DryRun:
-    """Start a check by a worker of what saving these manifests would change on the clusters.
+def dry_run_on_clusters(
+    *,
+    documents: Sequence[Document] = (),
+    placement: str = "",
+    clusters: Sequence[str] = (),
+    by: User | None,
+    now: datetime,
+    threads: int = THREADS,
+    clock: Callable[[], datetime] = wall_clock,
+) -> DryRunResult:
+    """Return what the clusters answer to saving these documents, within 10 seconds; nothing is saved.
 
-    Without manifests the placement is tried as is; `clusters`: those to check, by default all that would be
-    selected. Raise InvalidManifest for text that is no YAML and for unknown clusters.
+    Without documents the placement is tried as is; `clusters`: those to call, by default all that would be
+    selected. No transaction may be open. Raise InvalidManifest for an edit that cannot be saved and for
+    unknown clusters, DryRunsBusyError.
     """
-    documents = read_documents(manifests) if manifests else []
-    if documents and not may_change(by):
-        # Whether the user may apply them; what is invalid is reported by the worker.
-        with suppress(InvalidManifest):
-            try_out(partial(apply_documents, documents, by=by, now=now, confirmed=True))
     if placement or not documents:
         check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
@@ -87,70 +101,29 @@ def start_dry_run(
     ]
     if faults:
         raise InvalidManifest(faults)
-    with transaction.atomic():
-        row = DryRun.objects.create(
-            placement_name=placement,
-            manifests=manifests,
-            clusters=names,
-            created_at=now,
-            created_by=actor_name(by),
-            run_at=now,
-        )
-        DryRun.objects.filter(pk__lte=row.pk - KEPT).delete()
-        enqueue(DRY_RUNS)
-    return row
 
+    def planned() -> Plan:
+        plan = Plan()
+        for row, selected in _placed_by(documents, placement, by=by, now=now):
+            _add_calls(plan, row, names or selected, now=now)
+        return plan
 
-def is_due(*, now: datetime) -> bool:
-    return DryRun.objects.filter(run_at__lte=now).exists()
-
-
-def run_due(*, now: datetime, threads: int = THREADS, clock: Callable[[], datetime] = wall_clock) -> int:
-    """Run the oldest dry run that is due and that no other worker has claimed; return 0 or 1."""
-    row = DryRun.objects.filter(run_at__lte=now).order_by("run_at", "pk").first()
-    if row is None or not DryRun.objects.filter(pk=row.pk, run_at=row.run_at).update(run_at=now + LEASE):
-        return 0
-    results: list[dict[str, Any]] = []
-    faults: list[str] = []
-    plan = Plan()
+    plan = try_out(planned)
+    if not _place.acquire(timeout=_PATIENCE):
+        raise DryRunsBusyError
     try:
-        plan = plan_dry_run(row, now=now)
-    except InvalidManifest as invalid:
-        faults = list(map(str, invalid.errors))
-    functions = {
-        one: partial(_diff, one, clock) for one in plan.calls if not isinstance(one.manifests, OverrideFailed)
-    }
-    answers = dict(
-        call_all(
-            functions,
-            threads=threads,
-            seconds=ROUND_SECONDS,
-            patience=CALL_SECONDS,
-            at_end=close_connections,
-        )
-    )
-    for one in plan.calls:
-        answer = one.manifests if isinstance(one.manifests, OverrideFailed) else answers[one]
-        results.append(answer_row(one, answer, now=clock()))
+        answers = _call_clusters(plan, threads=threads, clock=clock)
+    finally:
+        _place.release()
     order = list(DryRunOutcome)
-    results.sort(key=lambda each: (order.index(each["outcome"]), each["placement"], each["cluster"]))
-    DryRun.objects.filter(pk=row.pk).update(
-        run_at=None,
-        ended_at=clock(),
-        manifests="",
-        results=results,
-        faults=faults,
-        not_checked=plan.not_checked,
-        left_out=plan.left_out,
-    )
-    return 1
+    answers.sort(key=lambda answer: (order.index(answer.outcome), answer.placement, answer.cluster))
+    return DryRunResult(tuple(answers), dict(plan.not_checked), plan.left_out)
 
 
 @dataclass(frozen=True, eq=False)
 class DryRunCall:
     """One cluster, and what a placement would be there."""
 
-    number: int
     placement: str
     cluster: MemberCluster
     manifests: Manifests | OverrideFailed
@@ -166,38 +139,27 @@ class Plan:
     left_out: int = 0
 
 
-def plan_dry_run(row: DryRun, *, now: datetime) -> Plan:
-    """Render an edit for its clusters; nothing of it is saved. Raise InvalidManifest."""
-
-    def planned() -> Plan:
-        plan = Plan()
-        for placement, names in _placed_by(row, now=now):
-            _add_calls(plan, row, placement, row.clusters or names, now=now)
-        return plan
-
-    return try_out(planned)
-
-
-def _placed_by(row: DryRun, *, now: datetime) -> Iterator[tuple[Placement, list[str]]]:
+def _placed_by(
+    documents: Sequence[Document], name: str, *, by: User | None, now: datetime
+) -> Iterator[tuple[Placement, list[str]]]:
     """Save the edit, and yield the placements that it concerns with the clusters that they would be on."""
     columns = ("pk", "generation", "rollout_generation")
     before = set(Placement.objects.values_list(*columns))
-    named = {row.placement_name}
-    if row.manifests:
-        documents = read_documents(plain_manifest(row.manifests))
-        results = apply_documents(documents, by=None, now=now, confirmed=True)
+    named = {name}
+    if documents:
+        results = apply_documents(documents, by=by, now=now, confirmed=True)
         enqueue_affected_placements()
-        named |= {one.name for one in results if one.kind == PLACEMENT}
+        named |= {result.name for result in results if result.kind == PLACEMENT}
     changed = {pk for pk, *_ in set(Placement.objects.values_list(*columns)) - before}
     rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
-    concerned = [one for one in rows if one.pk in changed or one.full_name in named][:_MOST_PLACEMENTS]
+    concerned = [row for row in rows if row.pk in changed or row.full_name in named][:_MOST_PLACEMENTS]
     for placement, cycle in cycles_of(concerned, load_fleet()):
         decision = schedule(cycle)
         bindings = cycle.live_bindings if decision.is_failed else decision.bindings_after
-        yield placement, sorted(one.cluster for one in bindings if one.is_active)
+        yield placement, sorted(binding.cluster for binding in bindings if binding.is_active)
 
 
-def _add_calls(plan: Plan, row: DryRun, placement: Placement, names: Sequence[str], *, now: datetime) -> None:
+def _add_calls(plan: Plan, placement: Placement, names: Sequence[str], *, now: datetime) -> None:
     target = _target(placement, now=now)
     if target is None or not target.objects_count:
         return
@@ -218,7 +180,7 @@ def _add_calls(plan: Plan, row: DryRun, placement: Placement, names: Sequence[st
             if not isinstance(rendered, OverrideFailed):
                 rendered = unwrapped(rendered)
             strategy = versions.strategy_on(member.name)
-            plan.calls.append(DryRunCall(row.pk, placement.full_name, member, rendered, strategy))
+            plan.calls.append(DryRunCall(placement.full_name, member, rendered, strategy))
 
 
 def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
@@ -228,52 +190,73 @@ def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
     return take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
 
 
-def _diff(call: DryRunCall, clock: Callable[[], datetime]) -> DiffResult:
-    manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
-    version = Version(
-        f"dry-run-{call.number}", call.placement, manifests, options=apply_options(call.strategy)
+def _call_clusters(plan: Plan, *, threads: int, clock: Callable[[], datetime]) -> list[DryRunAnswer]:
+    """Return the answers of all clusters; those that gave none in time are among them."""
+    stop = monotonic() + SECONDS - _LAST_START / 2
+
+    def diff(call: DryRunCall, manifests: Manifests) -> DiffResult:
+        version = Version("dry-run", call.placement, manifests, options=apply_options(call.strategy))
+        driver = driver_for(call.cluster, clock=clock)
+        return driver.diff(version, as_apply=True, timeout=stop - monotonic())
+
+    functions = {
+        call: partial(diff, call, call.manifests)
+        for call in plan.calls
+        if not isinstance(call.manifests, OverrideFailed)
+    }
+    called = call_all(
+        functions,
+        threads=threads,
+        seconds=SECONDS - _LAST_START,
+        patience=_LAST_START,
+        at_end=close_connections,
     )
-    return driver_for(call.cluster, clock=clock).diff(version, as_apply=True, timeout=CALL_SECONDS)
+    answers: dict[DryRunCall, DiffResult | DriverError | NotCalled | OverrideFailed] = dict(called)
+    for call in plan.calls:
+        if isinstance(call.manifests, OverrideFailed):
+            answers[call] = call.manifests
+    return [answer_of(call, answer, now=clock()) for call, answer in answers.items()]
 
 
-def answer_row(
+def answer_of(
     call: DryRunCall, answer: DiffResult | DriverError | NotCalled | OverrideFailed, *, now: datetime
-) -> dict[str, Any]:
-    """Return what is stored of an answer, for `DryRunAnswer`."""
+) -> DryRunAnswer:
+    """Return the answer of one cluster in words and values."""
     name = call.cluster.name
-    outcome, message, columns = DryRunOutcome.NOT_REACHED, str(answer), dict[str, list[Any]]()
+    outcome, message, columns = DryRunOutcome.NOT_REACHED, str(answer), dict[str, tuple[Any, ...]]()
     match answer:
         case DiffResult():
+            changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
             columns = {
-                "refusals": list(map(refusal_row, answer.failures[:MOST_OBJECTS])),
-                "changes": json.loads(difference_rows((), answer.diffs, now=now) or "[]"),
-                "removed": list(map(str, answer.removed[:MOST_OBJECTS])),
-                "unchecked": list(map(str, answer.unchecked[:MOST_OBJECTS])),
-                "warnings": [
-                    f"{one.object}: {'; '.join(one.messages)}" for one in answer.warnings if one.messages
-                ][:MOST_OBJECTS],
+                "refusals": refused_objects(answer.failures),
+                "changes": tuple(Difference.of(name, DifferenceType.DIFF, row) for row in changes),
+                "removed": tuple(map(str, answer.removed[:MOST_OBJECTS])),
+                "unchecked": tuple(map(str, answer.unchecked[:MOST_OBJECTS])),
+                "warnings": tuple(
+                    f"{warning.object}: {'; '.join(warning.messages)}"
+                    for warning in answer.warnings
+                    if warning.messages
+                )[:MOST_OBJECTS],
             }
             outcome = DryRunOutcome.CHANGED if answer.diffs or answer.removed else DryRunOutcome.UNCHANGED
             outcome, message = DryRunOutcome.REFUSED if answer.failures else outcome, ""
         case OverrideFailed():
             outcome, message = DryRunOutcome.REFUSED, override_sentence(answer, name)
         case DriverRejected():
-            columns = {"refusals": list(map(refusal_row, answer.refusals[:MOST_OBJECTS]))}
+            columns = {"refusals": refused_objects(answer.refusals)}
             outcome, message = DryRunOutcome.REFUSED, "" if answer.refusals else message
+        case NotCalled() | DriverUnavailable(code="timeout"):
+            message = f"No answer within {SECONDS:g}s"
         case DriverUnavailable():
             message = with_reason(answer.code, message)
-        case NotCalled():
-            message = str(answer.value)
-    lists: dict[str, list[Any]] = {
-        key: [] for key in ("refusals", "changes", "removed", "unchecked", "warnings")
-    }
-    row = {"placement": call.placement, "cluster": name, "outcome": outcome, "message": message}
-    return {**row, **lists, **columns}
+    return DryRunAnswer(call.placement, name, outcome, message, **columns)
 
 
-def refusal_row(refusal: Refusal) -> list[str]:
-    return [*astuple(refusal.object), refusal.code, refusal.message]
-
-
-def answers_of(row: DryRun) -> list[DryRunAnswer]:
-    return [DryRunAnswer.of(one) for one in row.results]
+def refused_objects(refusals: Sequence[Refusal]) -> tuple[RefusedObject, ...]:
+    objects = []
+    for refusal in refusals[:MOST_OBJECTS]:
+        ref = refusal.object
+        objects.append(
+            RefusedObject(ref.group, ref.kind, ref.namespace, ref.name, refusal.code, refusal.message)
+        )
+    return tuple(objects)

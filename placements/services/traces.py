@@ -8,7 +8,6 @@ from placements.models import (
     Decision,
     Drain,
     DrainStep,
-    DryRun,
     Eviction,
     Leftover,
     ResilienceReport,
@@ -29,7 +28,6 @@ def forget_placements(names: Collection[str]) -> None:
         Eviction,
         DrainStep,
         ScenarioDecision,
-        DryRun,
         Leftover,
         WaitingRemoval,
     ):
@@ -44,11 +42,4 @@ def forget_clusters(names: Collection[str], *, since: datetime) -> None:
     gone = set(names)
     analyses = [pk for pk, clusters in Scenario.objects.values_list("pk", "clusters") if gone & set(clusters)]
     Scenario.objects.filter(pk__in=analyses).delete()
-    runs = DryRun.objects.values_list("pk", "clusters", "results")
-    answered = [
-        pk
-        for pk, clusters, results in runs
-        if gone & {*clusters, *(one.get("cluster") for one in results if isinstance(one, dict))}
-    ]
-    DryRun.objects.filter(pk__in=answered).delete()
     ResilienceReport.objects.filter(created_at__gte=since).delete()

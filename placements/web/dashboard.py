@@ -30,7 +30,6 @@ from placements.templatetags.fleet import address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
-from placements.web.request import requested_table
 from placements.web.resilience import overview_card
 
 
@@ -160,7 +159,7 @@ def overview(request: HttpRequest) -> HttpResponse:
     """Show the overview, which the page polls; on an empty hub the first steps."""
     if bring_up_to_date(now=datetime.now(UTC)):
         read_version_again(request)
-    if wants_fragment(request) and "table" not in request.GET:
+    if wants_fragment(request):
         if queries.is_untouched():
             return HttpResponseClientRefresh()
         is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
@@ -176,11 +175,8 @@ def _overview(request: HttpRequest) -> HttpResponse:
     mark = queries.fleet_mark(counts)
     has_map = wants_fragment(request) and request.GET.get("fleet") == mark
     fleet = {} if has_map else kept_map_context(request, mark)
-    if fleet and not (fleet["charts"] or fleet.get("domains")) and queries.is_untouched():
+    if fleet and not fleet["domains"] and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
-    table = requested_table(request, fleet.get("charts", ()))
-    if table:
-        return table
     under_way = counts_of(request).rollouts
     failing = queries.failing_count() if under_way else 0
     now = datetime.now(UTC)

@@ -1,15 +1,17 @@
-"""The answers of the clusters to a dry run."""
+"""The answers of the clusters to a dry run: a part of the page that asks for it, or a page of their own."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404
-from django.views.decorators.http import require_safe
 
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
-from fleetui.permissions import for_readers
-from fleetui.polling import polled
-from placements.explain.dry_runs import DryRunOutcome, dry_run_sentences
-from placements.models import DryRun
-from placements.services.dry_runs import answers_of
+from fleetui.permissions import current_user
+from placements.explain.dry_runs import DryRunOutcome
+from placements.services.dry_runs import dry_run_on_clusters
+from placements.services.fleet.forms import read_documents
 from placements.web.badges import Badge
 
 _MARKS = {
@@ -20,18 +22,22 @@ _MARKS = {
 }
 
 
-@for_readers
-@require_safe
-@polled
-def dry_run(request: HttpRequest, number: int) -> HttpResponse:
-    """Show what the clusters answered; the page polls until they have."""
-    row = get_object_or_404(DryRun, pk=number)
-    answers = answers_of(row)
-    context = {
-        "dry_run": row,
-        "sentences": dry_run_sentences(answers, not_checked=row.not_checked, left_out=row.left_out),
-        "answers": [(one, _MARKS[one.outcome]) for one in answers],
-        "differing": [one for one in answers if one.changes],
-        "several": len({one.placement for one in answers}) > 1,
-    }
-    return render_page(request, "dry_runs/dry_run.html", context, fragment="dry_runs/_result.html")
+def dry_run_response(request: HttpRequest, read_text: Callable[[], str | bytes]) -> HttpResponse:
+    """Try manifests on the clusters, and show the answers or what is wrong with the manifests."""
+    context: dict[str, Any]
+    try:
+        documents = read_documents(read_text())
+        result = dry_run_on_clusters(documents=documents, by=current_user(request), now=datetime.now(UTC))
+    except InvalidManifest as error:
+        context, status = {"errors": error.errors}, 422
+    else:
+        answers = result.answers
+        context = {
+            "sentences": result.sentences(),
+            "answers": [(answer, _MARKS[answer.outcome]) for answer in answers],
+            "differing": [answer for answer in answers if answer.changes],
+            "several": len({answer.placement for answer in answers}) > 1,
+        }
+        status = 200
+    page = "dry_runs/dry_run.html"
+    return render_page(request, page, context, fragment="dry_runs/_result.html", status=status)

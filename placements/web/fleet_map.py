@@ -1,12 +1,12 @@
-"""The fleet map of the overview: cells or bars by a label, colored by a measure, and the panel of one."""
+"""The fleet map of the overview: clusters by a label, with a measure, and the panel of one."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
@@ -28,17 +28,7 @@ from fleetui.apimachinery.quantity import QuantityError, parse_quantity, quantit
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import for_readers
-from placements.explain.charts.figure import Chart, Leads
-from placements.explain.charts.fleet import (
-    OPENED_UP_TO,
-    STATES,
-    Measure,
-    Members,
-    label_filter,
-    state_filter,
-    value_words,
-    waffle_chart,
-)
+from placements.explain.charts.fleet import label_filter, value_words
 from placements.explain.connections import unreachable_words
 from placements.services.filters import bindings_on, placements_on
 from placements.services.fleet.queries import favourite_key
@@ -49,25 +39,28 @@ from placements.web.request import unknown_words
 
 _KEYS_SHOWN, _MEASURES_SHOWN, _ROWS = 50, 20, 30
 HEALTH, PLACEMENTS = "health", "placements"
-MAP_FIELDS = ("by", "measure", "map")
+MAP_FIELDS = ("by", "measure")
 """The parameters of the overview that choose what the map shows."""
 _KEPT_SECONDS = 60
-VIEWS = ("bars", "cells")
+NAMED_UP_TO = 200
+"""Up to this number of clusters each has its name and its state on the map."""
+Members = Sequence[tuple[str, str]]
+"""Clusters, each with its state."""
 _WORKING = (ClusterListState.READY, ClusterListState.NOT_MONITORED, ClusterListState.JOINING)
 """States that are no problem; domains are sorted by their share of clusters in another state."""
 
 
 @dataclass(frozen=True, slots=True)
 class DomainRow:
-    """A bar of the map: one domain, its clusters by state, the share with a problem in percent."""
+    """A row of the map: one domain, its clusters by state, and in a small fleet each of them."""
 
     words: str
     query: str
     total: int
-    problems: int
     states: list[tuple[badges.Badge, int]]
     segments: list[badges.Segment]
     measured: str
+    clusters: list[tuple[str, badges.Badge, str]]
 
 
 def _number(value: object) -> float | None:
@@ -91,38 +84,35 @@ def kept_map_context(request: HttpRequest, version: str) -> dict[str, Any]:
 
 
 def map_context(request: HttpRequest) -> dict[str, Any]:
-    """Return the map as the overview shows it: bars of a large fleet, cells of a small one."""
+    """Return the map as the overview shows it: domains, with their clusters where there are few."""
     keys, params = [key for key, _ in label_keys()], request.GET
     by = params.get("by", "").strip() or favourite_key(keys)
     unsorted, sample = members_by(by)
-    members = dict(sorted(unsorted.items(), key=lambda one: (one[0] is None, -_problems(one[1]))))
+
+    def place(item: tuple[str | None, Members]) -> tuple[bool, float]:
+        value, clusters = item
+        return value is None, -sum(state not in _WORKING for _, state in clusters) / len(clusters)
+
+    members = dict(sorted(unsorted.items(), key=place))
     numeric = {name for one in sample for name, value in one.items() if _number(value) is not None}
     measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
     measure = next((one for one in measures if one == params.get("measure")), HEALTH)
-    total = sum(map(len, members.values()))
     values = _measured(measure) if measure != HEALTH else {}
-    is_large = total > OPENED_UP_TO
-    view = next((one for one in VIEWS if one == params.get("map")), VIEWS[not is_large])
-    context = {
+    is_named = sum(map(len, members.values())) <= NAMED_UP_TO
+    rows = [
+        _domain_row(by, value, clusters, values, measure, is_named=is_named)
+        for value, clusters in members.items()
+    ]
+    return {
         "by": by,
         "keys": keys[:_KEYS_SHOWN],
         "measure": measure,
         "measures": measures,
-        "view": view,
         "has_fleet": True,
-        "charts": [],
-        "map_unknown": unknown_words(request, measure=measures, map=VIEWS),
+        "map_unknown": unknown_words(request, measure=measures),
+        "domains": rows[:_ROWS],
+        "more_domains": max(0, len(rows) - _ROWS),
     }
-    if view == "bars":
-        rows = [_domain_row(by, value, clusters, values, measure) for value, clusters in members.items()]
-        rows.sort(key=lambda one: -one.problems)
-        return {**context, "domains": rows[:_ROWS], "more_domains": max(0, len(rows) - _ROWS)}
-    chart = waffle_chart(by, members, Measure(measure, values) if measure != HEALTH else None)
-    return {**context, "charts": [replace(chart, leads=_leads(by, members, chart))] if chart else []}
-
-
-def _problems(clusters: Members) -> float:
-    return sum(state not in _WORKING for _, state in clusters) / len(clusters)
 
 
 def _measured(measure: str) -> dict[str, float]:
@@ -136,41 +126,30 @@ def _measured(measure: str) -> dict[str, float]:
 
 
 def _domain_row(
-    by: str, value: str | None, clusters: Members, values: Mapping[str, float], measure: str
+    by: str,
+    value: str | None,
+    clusters: Members,
+    values: Mapping[str, float],
+    measure: str,
+    *,
+    is_named: bool,
 ) -> DomainRow:
     counts = Counter(ClusterListState(state) for _, state in clusters)
-    of_state = [(badges.STATE_BADGES[one], counts[one]) for one in badges.STATE_BADGES if counts[one]]
+    of_state = [(badge, counts[state]) for state, badge in badges.STATE_BADGES.items() if counts[state]]
     measured = [values[name] for name, _ in clusters if name in values]
     numbers = (sum(measured) / len(measured), min(measured), max(measured)) if measured else ()
+    cells = []
+    for name, state in clusters if is_named else ():
+        number = quantity_words(values[name], measure) if name in values else ""
+        cells.append((name, badges.STATE_BADGES[ClusterListState(state)], number))
     return DomainRow(
         value_words(value),
         urlencode({"label": label_filter(by, value)}) if by else "",
         len(clusters),
-        round(100 * _problems(clusters)),
         of_state,
         badges.segments((badge.kind, f"{count:,} {badge.words}", count) for badge, count in of_state),
-        "{} ({} to {})".format(*(quantity_words(one, measure) for one in numbers)) if measured else "",
-    )
-
-
-def _leads(by: str, members: Mapping[str | None, Members], chart: Chart) -> Leads:
-    """Return the links of the cells: to one cluster, or in a large fleet to a filtered list."""
-    is_large = sum(map(len, members.values())) > OPENED_UP_TO
-    page = reverse("web:clusters")
-    labels = [quote(label_filter(by, value), safe=":") for value in members]
-    present = {state for clusters in members.values() for _, state in clusters}
-    states = ["", "", *(f"&state={state_filter(one)}" for one in STATES if one in present)]
-    cells = tuple(
-        tuple(
-            f"{page}?label={label}{state}" if count else "" for state, count in zip(states, row, strict=False)
-        )
-        for label, row in zip(labels, chart.rows, strict=True)
-    )
-    panel = reverse("web:map-panel")
-    return Leads(
-        f"{page}?label={{y}}&state={{z}}" if is_large else f"{panel}?cluster={{customdata}}",
+        "{} ({} to {})".format(*(quantity_words(number, measure) for number in numbers)) if measured else "",
         cells,
-        is_panel=not is_large,
     )
 
 

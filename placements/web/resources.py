@@ -28,7 +28,7 @@ from placements.services.apply import (
     apply_documents,
     preview_documents,
 )
-from placements.services.dry_runs import start_dry_run
+from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.filters import events_matching, resources_matching, with_sizes
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
@@ -36,6 +36,7 @@ from placements.services.resources.operations import RESOURCE, delete_resource, 
 from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import may_change_resource, of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
+from placements.web.dry_runs import dry_run_response
 from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
 from placements.web.request import file_or_text, is_confirmed, page_from, pager_of
 
@@ -186,21 +187,12 @@ def _results_context(documents: Sequence[Document], results: Sequence[Result]) -
     return {"results": rows, "placements": _selecting(changed)}
 
 
-@acts_through(start_dry_run)
+@acts_through(dry_run_on_clusters)
 @for_operators("try manifests on the clusters", of=by_operation)
 @costly
 @require_POST
 def dry_run(request: HttpRequest) -> HttpResponse:
-    """Start a dry run of applying the documents of a text or file to the clusters."""
-    text = request.POST.get("manifest", "").replace("\r\n", "\n")
-    try:
-        content = file_or_text(request, text)
-        read_documents(content)
-        manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
-        row = start_dry_run(manifests=manifests, by=current_user(request), now=datetime.now(UTC))
-    except InvalidManifest as error:
-        context = {"text": text, "errors": error.errors}
-        return render_page(
-            request, "resources/apply.html", context, fragment="dry_runs/_refused.html", status=422
-        )
-    return redirect("web:dry-run", row.pk)
+    """Show what the clusters answer to applying the documents of a text or file."""
+    return dry_run_response(
+        request, lambda: file_or_text(request, request.POST.get("manifest", "").replace("\r\n", "\n"))
+    )

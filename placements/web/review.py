@@ -25,7 +25,7 @@ from placements.explain.preview import beginning
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
-from placements.services.dry_runs import start_dry_run
+from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
 from placements.services.editor.validation import PlacementDraft, text_for
@@ -34,6 +34,7 @@ from placements.services.results import PLACEMENT
 from placements.services.scheduling import PreviewOutdatedError
 from placements.services.snapshots import policy_of
 from placements.services.teams import of_draft
+from placements.web.dry_runs import dry_run_response
 from placements.web.request import is_confirmed
 from placements.web.semantics import draft_sides
 
@@ -69,15 +70,14 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:placement", saved.object.full_name)
 
 
-@acts_through(start_dry_run)
+@acts_through(dry_run_on_clusters)
 @for_operators("try drafts on the clusters", of=of_draft)
 @costly
 @require_POST
 def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
-    """Start a dry run of saving a draft on the clusters."""
+    """Show what the clusters answer to saving a draft."""
     row = own_draft(request, number)
-    by, now = current_user(request), datetime.now(UTC)
-    return redirect("web:dry-run", start_dry_run(manifests=text_for(row, by), by=by, now=now).pk)
+    return dry_run_response(request, lambda: text_for(row, current_user(request)))
 
 
 def own_draft(request: HttpRequest, number: int) -> Draft:

@@ -64,19 +64,13 @@ function draw(script) {
 }
 
 /* A press on a point leads on where the page says so; the rows of the table beside it have links for the keyboard.
-   The braces of the address contain a fact of the point, or its name in the `meta` of the trace. */
+   The braces of the address contain a fact of the point. */
 function follow(plot, point) {
   const address = plot.closest("[data-chart]").dataset.leads ?? "";
-  const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => fact(point, name) ?? null);
+  const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => point[name] ?? null);
   if (!address || facts.includes(null)) return;
   const url = address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift()));
-  if (plot.closest("[data-panel]")) htmx.ajax("GET", url, "#map-panel");
-  else location.assign(url);
-}
-
-function fact(point, name) {
-  const called = point.data.meta?.[name];
-  return called ? called[point[name]] : point[name];
+  location.assign(url);
 }
 
 function show(chart, view) {

@@ -249,7 +249,6 @@ _COMPUTES = re.compile(
 )
 _LIGHT = {
     "GET /api/v1/exact/<named:name>": "the result of a search that a worker does",
-    "/dry-runs/<int:number>/": "shows saved rows",
     "/drafts/<int:number>/discard/": "deletes a row",
     "/drafts/<int:number>/rebase/": "writes a row",
     "/what-if/<int:number>/": "shows saved rows",
@@ -257,7 +256,6 @@ _LIGHT = {
     "GET /api/v1/what-if": "lists saved rows",
     "GET /api/v1/what-if/<number:number>": "shows saved rows",
     "GET /api/v1/what-if/<number:number>/placements": "lists saved rows",
-    "GET /api/v1/placements/<full_name:name>/diffs/<number:number>": "shows saved rows",
     "GET /api/v1/cluster-changes/<named:request_id>": "shows a saved row",
     "GET /api/v1/resilience/latest/placements/<full_name:name>": "shows saved rows",
     **{f"{one} /api/v1/placements/preview": "a placement of this name" for one in ("GET", "PUT", "DELETE")},

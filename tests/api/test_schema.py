@@ -55,7 +55,6 @@ from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
-from placements.services.dry_runs import start_dry_run
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from placements.services.overrides.operations import save_override
@@ -282,8 +281,6 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         names["number"] = hub["scenario"]
     if "/rebalance-plans/" in operation.path:
         names["number"] = "1"
-    if "/diffs/" in operation.path:
-        names["number"] = hub["dry_run"]
     body = BODIES.get(operation.label)
     sent: dict[str, Any] = {} if body is None else {"body": body, "media_type": "application/json"}
     query = QUERIES.get(operation.label, {})
@@ -331,14 +328,12 @@ def filled_hub() -> dict[str, str]:
     web = Placement.objects.get(full_name="web")
     web.rebalance_plans.create(number=1, batches=[[step]], created_by="ann", **plan)
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
-    dry_run = start_dry_run(placement="web", by=None, now=NOW)
     change = start_change(BulkAction.UNCORDON, {}, ["a"], by=None, now=NOW)
     decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
     search = exact_search(recorded(decision)[1])
     caches["default"].set_many({search.id: search, exact._request(search.id): (decision, REQUEST_OPTIONS)})
     return {
         "request_id": change.request_id,
-        "dry_run": str(dry_run.pk),
         "scenario": str(scenario.pk),
         "token": api_token(ann),
         "token_number": str(ApiToken.objects.get().pk),
@@ -411,7 +406,7 @@ def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 165
+    assert len(operations) == 164
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -98,13 +98,13 @@ def test_a_press_on_a_step_opens_it_and_the_row_of_the_table_does_too(enter: Ent
 
 
 @pytest.mark.usefixtures("nine")
-def test_a_press_on_a_cell_of_the_fleet_shows_the_cluster_and_the_table_those_like_it(enter: Enter) -> None:
+def test_a_press_on_a_cluster_of_the_fleet_shows_it_and_one_on_a_domain_too(enter: Enter) -> None:
     page = enter("/?by=region")
-    _press(page, "plot-waffle", x=1, y=0)
+    page.locator("#fleet").get_by_role("link", name="bravelion").click()
     expect(page.locator("#map-panel")).to_contain_text("bravelion")
+    page.keyboard.press("Escape")
 
-    page.locator("#chart-waffle").get_by_role("button", name="Table").click()
-    row = page.locator("#chart-waffle").get_by_role("row", name=re.compile("^north"))
-    row.get_by_role("link").nth(2).press("Enter")
-    expect(page).to_have_url(re.compile(r"/clusters/\?label=region:north&state=ready$"))
+    page.locator("#fleet").get_by_role("link", name="north").press("Enter")
+    page.locator("#map-panel").get_by_role("link", name="List clusters").press("Enter")
+    expect(page).to_have_url(re.compile(r"/clusters/\?label=region%3Anorth$"))
     expect(page.get_by_role("region", name="Clusters").locator("tbody tr")).to_have_count(2)

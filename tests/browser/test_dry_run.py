@@ -1,4 +1,4 @@
-"""A dry run from the review of a draft: no cluster gets a request before the button; the panel is live."""
+"""A dry run from the review of a draft: no cluster gets a request before the button is pressed."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,8 +13,6 @@ from clusters.models import MemberCluster
 from clusters.operations.connection import ConnectionInput, set_connection
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.env import new_encryption_key
-from placements.models import DryRun
-from placements.services.dry_runs import run_due
 from placements.services.editor.operations import start_draft
 from placements.services.resources.operations import apply_resources
 from tests.clusters.kubernetes.api_server import ApiServer
@@ -56,9 +54,6 @@ def test_a_review_shows_what_the_clusters_would_refuse(
     assert not any("dryRun" in one.path for one in server.requests)
     page.get_by_role("button", name="Dry run on the clusters").press("Enter")
     panel = page.locator("#dry-run")
-    expect(panel).to_contain_text("Asking the clusters")
-    assert run_due(now=DryRun.objects.get().created_at) == 1
-
     expect(panel).to_contain_text("Would be refused on 1 cluster: alpha.")
     expect(panel).to_contain_text("exceeded quota: few")
     expect(panel).to_contain_text("1 cluster simulated: not checked.")

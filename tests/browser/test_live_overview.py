@@ -26,7 +26,7 @@ def page(enter: Enter, nine: None, work: Callable[[], None]) -> Page:
     made = enter("/help/glossary/", "operator")
     made.clock.install()
     made.goto("/?by=env")
-    expect(made.locator("#plot-waffle svg.main-svg").first).to_be_visible()
+    expect(made.locator("#fleet .map-cell").first).to_be_visible()
     made.evaluate("window.loaded = true")
     return made
 
@@ -50,8 +50,6 @@ def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_
         page.locator("#attention"),
         page.locator("#attention").get_by_role("link", name="Explain ledger"),
     )
-    plot = page.locator("#plot-waffle").element_handle()
-    before = page.evaluate("one => JSON.stringify(one.data[0].z)", plot)
     page.locator("#by").select_option("region")
     link.focus()
 
@@ -63,15 +61,13 @@ def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_
     expect(link).to_be_focused()
     assert page.evaluate("window.loaded") is True
     assert page.locator("#by").input_value() == "region"
-    is_drawn = "([one, before]) => one.isConnected && JSON.stringify(one.data[0].z) !== before"
-    page.wait_for_function(is_drawn, arg=[plot, before])
+    expect(page.locator("#fleet").get_by_role("link", name="nimblefox")).to_contain_text("Not ready")
 
 
-def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open(
+def test_a_placement_that_is_saved_appears_and_the_fleet_is_left_alone(
     page: Page, work: Callable[[], None]
 ) -> None:
-    page.locator("#chart-waffle").get_by_role("button", name="Table").click()
-    drawn = page.locator("#chart-waffle").element_handle()
+    drawn = page.locator("#fleet table").element_handle()
 
     save_placement(placement_document("newest", pick_n_spec(9)), by=None, now=datetime.now(UTC))
     work()
@@ -80,21 +76,20 @@ def test_a_placement_that_is_saved_appears_and_the_table_of_the_fleet_stays_open
     expect(page.locator("#latest-decisions")).to_contain_text("newest")
     expect(page.locator("#least-headroom")).to_contain_text("newest")
     expect(page.locator(".tiles")).to_contain_text("Placements 6")
-    expect(page.locator("#chart-waffle table")).to_be_visible()
     assert drawn.evaluate("one => one.isConnected"), "no cluster has changed, so that part is left alone"
     assert page.evaluate("window.loaded") is True
 
 
-def test_the_button_of_a_chart_keeps_its_focus_when_the_fleet_changes(page: Page) -> None:
-    page.locator("#chart-waffle").get_by_role("button", name="Table").press("Enter")
+def test_a_cluster_of_the_map_keeps_the_focus_when_the_fleet_changes(page: Page) -> None:
+    cell = page.locator("#fleet").get_by_role("link", name="smartfish")
+    cell.focus()
 
     with noticed_changes():
         cordon(["nimblefox"], by=None, now=NOW)
     _later(page)
 
-    expect(page.locator("#chart-waffle")).to_contain_text("1 cordoned")
-    expect(page.locator("#chart-waffle table")).to_be_visible()
-    expect(page.locator("#chart-waffle").get_by_role("button", name="Chart")).to_be_focused()
+    expect(page.locator("#fleet").get_by_role("link", name="nimblefox")).to_contain_text("Cordoned")
+    expect(cell).to_be_focused()
 
 
 def test_nothing_new_is_reported_in_no_words_and_as_of_goes_on(page: Page) -> None:

@@ -16,7 +16,7 @@ PAGES = {
     "cluster": ("/clusters/smartfish/", "#live [aria-labelledby=placed]", "Unreachable"),
     "placement": ("/placements/web/", "#clusters", "Unreachable"),
     "placements": ("/placements/", "#list", "1 unreachable"),
-    "map": ("/", "#chart-waffle", "1 heartbeat late"),
+    "map": ("/", "#fleet", "Heartbeat late"),
     "overview": ("/", "#attention", "smartfish"),
 }
 """Open pages, where the failure is to appear on each, and in which words."""

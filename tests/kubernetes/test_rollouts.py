@@ -11,11 +11,11 @@ from clusters import kubernetes_drivers
 from clusters.kubernetes_drivers import DriverCache
 from clusters.operations.connection import ConnectionInput, set_connection
 from clusters.operations.heartbeat import observe
-from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.apimachinery.yaml import Document
 from placements.engine.rollout.state import Phase
 from placements.explain.cluster_objects import ObjectState
 from placements.models import Binding, Placement
-from placements.services.dry_runs import answers_of, run_due, start_dry_run
+from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts.cluster_objects import objects_on
 from placements.services.rollouts.read_objects import read_objects
@@ -206,13 +206,11 @@ def test_a_dry_run_of_an_edit_asks_both_members(world: RealWorld) -> None:
     world.place("web", spec())
     world.settle()
     world.admins["two"].merge(CONFIG, {"data": {"color": "green"}})
-    edit = dump_yaml(config_map("settings", data={"color": "blue"}))
+    edit = [Document(config_map("settings", data={"color": "blue"}), 1)]
 
-    row = start_dry_run(manifests=edit, by=None, now=world.now)
-    assert run_due(now=world.now, clock=lambda: world.now) == 1
+    result = dry_run_on_clusters(documents=edit, by=None, now=world.now)
 
-    row.refresh_from_db()
-    found = {one.cluster: [tuple(field) for field in one.changes[0].fields] for one in answers_of(row)}
+    found = {one.cluster: [tuple(field) for field in one.changes[0].fields] for one in result.answers}
     assert found == {
         "one": [("/data/color", '"red"', '"blue"')],
         "two": [("/data/color", '"green"', '"blue"')],

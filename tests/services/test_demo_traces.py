@@ -9,7 +9,6 @@ from django.db.models import CharField, JSONField, TextField
 
 from clusters.models import MemberCluster
 from placements.models import (
-    DryRun,
     Eviction,
     Leftover,
     Placement,
@@ -70,8 +69,6 @@ def world_with_histories() -> World:
     Eviction.objects.create(
         **names, placement=placement, at=now, outcome=Eviction.Outcome.EXECUTED, why="allowed"
     )
-    DryRun.objects.create(clusters=["c002"], created_at=now, created_by="ann")
-    DryRun.objects.create(placement_name="web", created_at=now, created_by="ann")
     Scenario.objects.create(clusters=["c001"], chosen_by="c001", created_at=now, created_by="ann")
     report = ResilienceReport.objects.create(
         keys=[], variants=["down"], created_at=now, created_by="ann", totals={"cluster": {"worst": "c001"}}

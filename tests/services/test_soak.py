@@ -22,7 +22,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND
 from placements.models import Binding
-from placements.services import bulk_changes, dry_runs
+from placements.services import bulk_changes
 from placements.services.disruption.drains import advance_drains, cancel_drain, drain
 from placements.services.disruption.evictions import evict
 from placements.services.notifications.evaluation import evaluate
@@ -62,7 +62,6 @@ def change(world: World, hour: int) -> None:
     bulk_changes.start_change(
         bulk_changes.BulkAction.LABELS, {"labels": {"bulk": str(hour)}}, ["c000"], **system
     )
-    dry_runs.start_dry_run(placement="web", **system)
     resilience.start_report(**system)
     world.work()
     evict("web", Binding.objects.filter(placement__name="web").latest("pk").cluster_name, **system)
@@ -126,7 +125,7 @@ def test_a_soak_ends_with_a_bounded_database(
         setattr(settings, f"KEEP_{name}", timedelta(hours=min(5, hours // 6)))
     settings.KEEP_TOMBSTONES = timedelta()  # by the clock of this machine
     monkeypatch.setattr(driver_factory, "MOST_FENCES", 2)
-    for module in (bulk_changes, dry_runs, what_if, resilience):
+    for module in (bulk_changes, what_if, resilience):
         monkeypatch.setattr(module, "KEPT", hours // 4)
 
     sizes = soak(hours)

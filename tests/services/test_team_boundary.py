@@ -14,7 +14,7 @@ from fleetui.access.models import TeamGrant
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Placement, Resource
 from placements.services.apply import apply_documents
-from placements.services.dry_runs import start_dry_run
+from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.editor.operations import start_draft
 from placements.services.overrides.operations import save_override
 from placements.services.placements import delete_placement, save_placement
@@ -328,7 +328,7 @@ def test_a_placement_outside_of_the_grant_is_only_stopped_deleted_or_brought_bac
     run_due()
 
     check_refused(lambda: save_placement(document, by=ben, now=NOW), "the namespace shop")
-    check_refused(lambda: start_dry_run(placement="mine", by=ben, now=NOW), "the namespace shop")
+    check_refused(lambda: dry_run_on_clusters(placement="mine", by=ben, now=NOW), "the namespace shop")
     pause("mine", by=ben, now=NOW)
     check_refused(lambda: resume("mine", by=ben, now=NOW), "the namespace shop")
     place(ben, select("Namespace", "ours"), policy={"placementType": "PickAll"})

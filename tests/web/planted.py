@@ -1,16 +1,13 @@
 """Values of Secrets, planted wherever a manifest, a text or an edit may have them; each names its place."""
 
 import base64
-from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
 
 from fleetui.apimachinery.yaml import dump_yaml
-from placements.models import Draft, DryRun, Placement, Resource
-from placements.services.dry_runs import run_due as run_due_dry_runs
-from placements.services.dry_runs import start_dry_run
+from placements.models import Placement, Resource
 from placements.services.editor.operations import start_draft
 from placements.services.overrides.operations import save_override
 from placements.services.placements import save_placement
@@ -170,16 +167,9 @@ def plant(*, owner: User, now: datetime, of_shop: str = "all-of-shop") -> list[s
     apply_resources([secret("second"), envelope("again")], by=None, now=now)
     _work(now)
 
-    # Rows as the operations of a person make them: one dry run waits, one has its answers.
-    edit = "---\n".join(map(dump_yaml, [secret("tried"), envelope("tried")]))
-    done = start_dry_run(manifests=edit, by=None, now=now)
-    while run_due_dry_runs(now=now, threads=0, clock=lambda: now):
-        pass
-    waiting = start_dry_run(manifests=edit, by=None, now=now)
     web = Placement.objects.get(full_name="web")
     drafts = [start_draft(one, placement=None, by=owner, now=now) for one in drafted(web.document)]
-    assert DryRun.objects.get(pk=done.pk).is_answered
-    return [*_addresses(drafts, "drafts"), *_addresses([done, waiting], "dry-runs")]
+    return [f"/drafts/{draft.pk}/" for draft in drafts]
 
 
 def drafted(document: dict[str, Any]) -> tuple[str, ...]:
@@ -189,10 +179,6 @@ def drafted(document: dict[str, Any]) -> tuple[str, ...]:
         dump_yaml({**document, "secret": secret("nested")}),
         f"{dump_yaml(secret('unreadable'))}\n  - :\n{{",
     )
-
-
-def _addresses(rows: Iterable[Draft | DryRun], noun: str) -> list[str]:
-    return [f"/{noun}/{row.pk}/" for row in rows]
 
 
 def _work(now: datetime) -> None:

@@ -1,23 +1,23 @@
-"""Pages of dry runs: started from a review or from documents, polling until the clusters answered."""
-
-from datetime import UTC, datetime
+"""Pages of dry runs: the answers of the clusters to a draft or to documents, within the request."""
 
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
 from clusters.models import MemberCluster
-from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import dump_yaml
-from fleetui.changes import hub_version, noticed_changes
-from placements.models import Draft, DryRun, Placement
-from placements.services.dry_runs import run_due
+from placements.explain.cluster_objects import Difference, DifferenceType
+from placements.explain.dry_runs import DryRunAnswer, DryRunOutcome, DryRunResult, RefusedObject
+from placements.models import Draft, Placement
+from placements.services.dry_runs import _place
 from placements.services.editor.operations import start_draft
+from placements.web import dry_runs
 from tests.rows import NOW, config_map, pick_n_spec, placement_document
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 HTMX = {"HX-Request": "true"}
-ANSWER = {"message": "", "refusals": [], "changes": [], "removed": [], "unchecked": []}
+ADDRESS = "/resources/apply/dry-run/"
+EDIT = dump_yaml(config_map("settings", data={"color": "blue"}))
 
 
 def draft_of(operator: Client) -> Draft:
@@ -27,70 +27,43 @@ def draft_of(operator: Client) -> Draft:
     return start_draft(text, placement=web, by=by, now=NOW)
 
 
-def test_a_review_offers_a_dry_run_and_starts_none(operator: Client) -> None:
+def test_a_review_offers_a_dry_run_and_shows_its_answers(operator: Client) -> None:
     draft = draft_of(operator)
 
     page = operator.get(f"/drafts/{draft.pk}/review/").content.decode()
+    part = operator.post(f"/drafts/{draft.pk}/dry-run/", headers=HTMX).content.decode()
+    whole = operator.post(f"/drafts/{draft.pk}/dry-run/").content.decode()
+
     assert "Dry run on the clusters" in page
-    assert not DryRun.objects.exists()
-
-    answer = operator.post(f"/drafts/{draft.pk}/dry-run/")
-    row = DryRun.objects.get()
-    assert answer["Location"] == f"/dry-runs/{row.pk}/"
-    assert plain_manifest(row.manifests) == plain_manifest(draft.text)
-
-
-def test_the_fragment_polls_until_the_clusters_answered(operator: Client) -> None:
-    operator.post(f"/drafts/{draft_of(operator).pk}/dry-run/")
-    address = f"/dry-runs/{DryRun.objects.get().pk}/"
-
-    waiting = operator.get(address, headers=HTMX).content.decode()
-    version = hub_version()
-    same = operator.get(f"{address}?v={version}", headers=HTMX)
-    with noticed_changes():
-        run_due(now=datetime.now(UTC), threads=0)
-    ended = operator.get(f"{address}?v={version}", headers=HTMX).content.decode()
-
-    assert waiting.startswith('<section id="dry-run"')
-    assert "tick from:body" in waiting
-    assert same.status_code == 204
-    assert "tick from:body" not in ended
-    assert "3 clusters without a connection: not checked." in ended
+    assert "Answers of the clusters" not in page
+    assert part.startswith('<section id="dry-run"')
+    assert part in whole
+    assert "3 clusters without a connection: not checked." in part
 
 
 def test_simulated_clusters_are_counted_and_not_called(operator: Client) -> None:
     MemberCluster.objects.update(driver="simulated")
-    operator.post(
-        "/resources/apply/dry-run/", {"manifest": dump_yaml(config_map("settings", data={"color": "blue"}))}
-    )
-    run_due(now=datetime.now(UTC), threads=0)
 
-    page = operator.get(f"/dry-runs/{DryRun.objects.get().pk}/").content.decode()
+    page = operator.post(ADDRESS, {"manifest": EDIT}).content.decode()
+
     assert "2 clusters simulated: not checked." in page
 
 
-def test_refusals_and_changes_are_shown_by_cluster(operator: Client) -> None:
-    refused = ["", "ConfigMap", "shop", "settings", "ManifestApplyFailed", "exceeded quota: small"]
-    diff = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
-    times = {"observed": NOW.isoformat(), "since": NOW.isoformat(), "isDegraded": False, "isTruncated": False}
-    change = {**diff, **times, "generation": 2, "fields": [["/spec/replicas", "1", "3"]]}
-    row = DryRun.objects.create(
-        created_at=NOW,
-        created_by="ana",
-        ended_at=NOW,
-        results=[
-            {
-                **ANSWER,
-                "placement": "web",
-                "cluster": "nimblefox",
-                "outcome": "Refused",
-                "refusals": [refused],
-            },
-            {**ANSWER, "placement": "web", "cluster": "bravelion", "outcome": "Changed", "changes": [change]},
-        ],
+def test_refusals_and_changes_are_shown_by_cluster(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = RefusedObject(
+        "", "ConfigMap", "shop", "settings", "ManifestApplyFailed", "exceeded quota: small"
     )
+    row = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
+    times = {"observed": NOW.isoformat(), "since": NOW.isoformat(), "isDegraded": False, "isTruncated": False}
+    changed = row | times | {"generation": 2, "fields": [["/spec/replicas", "1", "3"]]}
+    change = Difference.of("bravelion", DifferenceType.DIFF, changed)
+    answers = (
+        DryRunAnswer("web", "nimblefox", DryRunOutcome.REFUSED, refusals=(refused,)),
+        DryRunAnswer("web", "bravelion", DryRunOutcome.CHANGED, changes=(change,)),
+    )
+    monkeypatch.setattr(dry_runs, "dry_run_on_clusters", lambda **_: DryRunResult(answers))
 
-    page = operator.get(f"/dry-runs/{row.pk}/").content.decode()
+    page = operator.post(ADDRESS, {"manifest": EDIT}).content.decode()
 
     assert "Would be refused on 1 cluster: nimblefox." in page
     assert "exceeded quota: small" in page
@@ -98,32 +71,43 @@ def test_refusals_and_changes_are_shown_by_cluster(operator: Client) -> None:
     assert "/spec/replicas" in page
 
 
-def test_warnings_of_the_api_servers_are_counted_and_shown_by_cluster(operator: Client) -> None:
-    answer = {**ANSWER, "placement": "web", "outcome": "Unchanged"}
-    warned = ["ConfigMap shop/settings: <old>", "Namespace shop: no label"]
-    rows = [
-        {**answer, "cluster": "nimblefox", "warnings": warned},
-        {**answer, "cluster": "bravelion", "warnings": []},
-    ]
-    run = DryRun.objects.create(created_at=NOW, created_by="ana", ended_at=NOW, results=rows)
+def test_warnings_of_the_api_servers_are_counted_and_shown_by_cluster(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned = ("ConfigMap shop/settings: <old>", "Namespace shop: no label")
+    answers = (
+        DryRunAnswer("web", "nimblefox", DryRunOutcome.UNCHANGED, warnings=warned),
+        DryRunAnswer("web", "bravelion", DryRunOutcome.UNCHANGED),
+    )
+    monkeypatch.setattr(dry_runs, "dry_run_on_clusters", lambda **_: DryRunResult(answers))
 
-    page = operator.get(f"/dry-runs/{run.pk}/").content.decode()
+    page = operator.post(ADDRESS, {"manifest": EDIT}).content.decode()
 
     assert "Warnings about 2 objects on 1 cluster: nimblefox." in page
     assert "<p>Warning: ConfigMap shop/settings: &lt;old&gt;</p>" in page
     assert "<p>Warning: Namespace shop: no label</p>" in page
 
 
-def test_documents_that_are_no_yaml_are_refused_at_once(operator: Client) -> None:
-    answer = operator.post("/resources/apply/dry-run/", {"manifest": "a: ["}, headers=HTMX)
+@pytest.mark.parametrize("manifest", ["a: [", dump_yaml(config_map("lost", in_="nowhere"))])
+def test_documents_that_cannot_be_saved_are_refused(operator: Client, manifest: str) -> None:
+    answer = operator.post(ADDRESS, {"manifest": manifest}, headers=HTMX)
 
     assert answer.status_code == 422
-    assert answer.content.decode().startswith('<div id="dry-run">')
-    assert not DryRun.objects.exists()
+    assert answer.content.decode().startswith('<section id="dry-run"')
+    assert 'id="dry-run-errors"' in answer.content.decode()
 
 
-def test_viewers_start_no_dry_run_and_read_its_result(viewer: Client) -> None:
-    row = DryRun.objects.create(created_at=NOW, created_by="ana", ended_at=NOW)
+def test_a_dry_run_that_waits_for_others_is_refused_for_a_while(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("placements.services.dry_runs._PATIENCE", 0.01)
 
-    assert viewer.post("/resources/apply/dry-run/", {"manifest": "a: 1"}).status_code == 403
-    assert viewer.get(f"/dry-runs/{row.pk}/").status_code == 200
+    with _place:
+        answer = operator.post(ADDRESS, {"manifest": EDIT})
+
+    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+    assert "Another dry run is waiting" in answer.content.decode()
+
+
+def test_viewers_start_no_dry_run(viewer: Client) -> None:
+    assert viewer.post(ADDRESS, {"manifest": "a: 1"}).status_code == 403

@@ -14,9 +14,8 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
-from placements.models import BulkChange, DryRun, Eviction, Placement, Scenario
+from placements.models import BulkChange, Eviction, Placement, Scenario
 from placements.services.bulk_changes import BulkAction, start_change
-from placements.services.dry_runs import start_dry_run
 from placements.services.editor.operations import start_draft
 from placements.services.resilience.operations import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -61,7 +60,6 @@ READ = [
     "/topology/?key=nothing",
     "/what-if/{scenario}/",
     "/what-if/{scenario}/?variant=cordon",
-    "/dry-runs/{dry_run}/",
     "/placements/",
     "/placements/web/",
     "/placements/web/?outcome=selected",
@@ -197,7 +195,6 @@ def begin_everything(web: Placement) -> str:
     sync_due_rollouts(now=NOW)
     start_report(by=None, now=NOW)
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
-    start_dry_run(placement="web", by=None, now=NOW)
     start_change(BulkAction.UNCORDON, {}, ["bravelion"], by=None, now=NOW)
     live_hub("rome")
     disruptions_of("web", by=None, now=NOW)
@@ -217,7 +214,6 @@ def address_of(address: str, decision_id: str) -> str:
         for key, model in (
             ("scenario", Scenario),
             ("event", Event),
-            ("dry_run", DryRun),
             ("eviction", Eviction),
         )
     }
@@ -486,7 +482,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
-    numbers = dict.fromkeys(("draft", "scenario", "event", "dry_run", "eviction", "bulk_change"), 1)
+    numbers = dict.fromkeys(("draft", "scenario", "event", "eviction", "bulk_change"), 1)
     tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 

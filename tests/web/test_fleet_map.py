@@ -1,10 +1,10 @@
-"""The fleet map: cells of a small fleet, domains of a large one, a measure, and the panel beside it."""
+"""The fleet map: clusters of a small fleet, domains of a large one, a measure, and the panel."""
 
-import json
 import re
 from collections.abc import Callable
 
 import pytest
+from django.core.cache import caches
 from django.test import Client
 
 from clusters.models import MemberCluster
@@ -26,38 +26,43 @@ def _domains(page: str) -> list[tuple[str, str]]:
     return [(one.split()[0], one.partition(" ")[2]) for one in words]
 
 
-@pytest.mark.nightly
-def test_a_large_fleet_is_shown_by_domain_the_worst_first(
+def _cells(page: str) -> dict[str, str]:
+    """Return the words beside the name of each cluster."""
+    cells = re.findall(r'<a\s+id="map-[^>]*>.*?</a>', page, re.DOTALL)
+    words = [re.sub(r"<[^>]+>", " ", cell).split() for cell in cells]
+    return {name: " ".join(more) for name, *more in words}
+
+
+def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_the_worst_first(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cells = text_of(viewer, "/?by=region")
-    monkeypatch.setattr(fleet_map, "OPENED_UP_TO", 5)
-    region = MemberCluster.objects.get(name="bravelion").document["metadata"]["labels"]["region"]
     cordon(["bravelion"], by=None, now=NOW)
+    region = MemberCluster.objects.get(name="bravelion").document["metadata"]["labels"]["region"]
 
-    page = text_of(viewer, "/?by=region")
+    small = text_of(viewer, "/?by=region")
+    monkeypatch.setattr(fleet_map, "NAMED_UP_TO", 5)
+    caches["process"].clear()
+    large = text_of(viewer, "/?by=region")
 
-    assert _domains(cells) == []
-    assert 'id="chart-waffle"' in cells
-    assert _domains(page)[0][0] == region
-    assert "Cordoned 1" in _domains(page)[0][1]
-    assert 'id="chart-waffle"' not in page
-    assert 'id="chart-waffle"' in text_of(viewer, "/?by=region&map=cells")
+    assert len(_cells(small)) == 9
+    assert (_cells(small)["bravelion"], _cells(small)["nimblefox"]) == ("Cordoned", "")
+    assert "/topology/panel/?cluster=bravelion" in small
+    assert [_domains(page)[0][0] for page in (small, large)] == [region, region]
+    assert _cells(large) == {}
+    assert "Cordoned 1" in _domains(large)[0][1]
 
 
-def test_colors_by_a_measure(viewer: Client, text_of: Fetch) -> None:
+def test_a_measure_is_shown_of_clusters_and_of_domains(viewer: Client, text_of: Fetch) -> None:
     MemberCluster.objects.filter(name="bravelion").update(properties={"cpu": "500m", "zone": "x"})
 
-    page = text_of(viewer, "/?by=region&measure=cpu&map=cells")
-    bars = text_of(viewer, "/?by=region&measure=placements&map=bars")
+    page = text_of(viewer, "/?by=region&measure=cpu")
+    placed = text_of(viewer, "/?by=region&measure=placements")
 
-    [figure] = re.findall(r'data-figure="plot-waffle">(.*?)</script>', page)
-    drawn = [one for row in json.loads(figure)["data"][0]["z"] for one in row if one is not None]
-    assert drawn == [0.5]
+    assert {name: words for name, words in _cells(page).items() if words} == {"bravelion": "0.5"}
     measures = page.partition('id="measure"')[2].partition("</select>")[0]
     assert re.findall(r"<option[^>]*>([^<]*)", measures)[:3] == ["health", "placements", "cpu"]
     assert "zone" not in measures
-    assert re.search(r"\d to \d", _domains(bars)[0][1])
+    assert re.search(r"\d to \d", _domains(placed)[0][1])
 
 
 @pytest.mark.nightly

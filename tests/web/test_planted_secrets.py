@@ -25,7 +25,7 @@ from fleetui.hub_scope import in_hub
 from fleetui.models import Event
 from fleetui.permissions import may_change
 from placements import urls
-from placements.models import Draft, DryRun, Override, Placement, Resource, ResourceSnapshot
+from placements.models import Draft, Override, Placement, Resource, ResourceSnapshot
 from placements.services.editor.operations import start_draft
 from placements.services.editor.validation import text_for
 from placements.services.resources.operations import apply_resources
@@ -120,7 +120,6 @@ def rest_addresses(hub: dict[str, str]) -> list[str]:
         place = f"/api/v1/placements/{snapshot.placement.full_name}/resource-snapshots/{snapshot.number}"
         addresses += [f"{place}?part={part.position}" for part in snapshot.parts.all()]
     addresses += [f"/api/v1/events/{pk}" for pk in Event.objects.values_list("pk", flat=True)]
-    addresses += [f"/api/v1/placements/web/diffs/{pk}" for pk in DryRun.objects.values_list("pk", flat=True)]
     return addresses
 
 
@@ -164,9 +163,7 @@ def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
 
 def pages_of_live_hub() -> list[str]:
     """Return the addresses of the pages of a live hub, of what is there and of what is not."""
-    things = dict.fromkeys(
-        ("budget", "connected", "decision", "draft", "dry_run", "scenario", "bulk_change"), 1
-    )
+    things = dict.fromkeys(("budget", "connected", "decision", "draft", "scenario", "bulk_change"), 1)
     things |= dict.fromkeys(("event", "eviction", "token"), 1)
     there = {**things, "placement": "web", "cluster": "paris", "selected": "paris", "resource": "/resources/"}
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):

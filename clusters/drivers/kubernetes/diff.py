@@ -30,7 +30,7 @@ from clusters.drivers.kubernetes.autoscaling import manifest_over
 from clusters.drivers.kubernetes.discovery import NOT_SERVED, RefusedError
 from clusters.drivers.kubernetes.parallel import run_waves
 from clusters.drivers.kubernetes.targets import Target, prepare_targets
-from fleetui.apimachinery.secrets import hides_value, is_secret
+from fleetui.apimachinery.secrets import hides_value, is_secret, secret_values
 
 Live: TypeAlias = Mapping[str, Any]
 
@@ -100,10 +100,12 @@ def _without_creation_timestamp(fields: dict[str, Any], path: tuple[str, ...]) -
 def find_differences(member: Live, hub: Live) -> Comparison:
     """Compare two cleaned objects; the values of a Secret are redacted."""
     has_values = is_secret(hub)
+    values = {*secret_values(hub), *secret_values(member)} if has_values else ()
     fields = list(islice(_walk("", member, hub), MOST_DIFFERENCES + 1))
     written = []
     for path, one, other in fields[:MOST_DIFFERENCES]:
-        if has_values and any(side is not _ABSENT and hides_value(path, side) for side in (one, other)):
+        sides = [side for side in (one, other) if side is not _ABSENT]
+        if has_values and any(hides_value(path, side, values) for side in sides):
             texts = ["" if side is _ABSENT else REDACTED for side in (one, other)]
         else:
             texts = [compact_json(side) for side in (one, other)]

@@ -22,7 +22,6 @@ class Color:
     TEXT = "var(--text)"
     QUIET = "var(--quiet)"
     ACCENT = "var(--accent)"
-    ON_HEALTHY = "var(--on-healthy)"
     ON_SERIES = "var(--on-series)"
     ON_ACCENT = "var(--on-accent)"
     DIVIDER = "var(--divider)"
@@ -66,13 +65,11 @@ class Leads:
     """The links of a chart, added by the page that shows it, since a figure knows no addresses.
 
     `point` is the address for a press on a point of the figure; its braces are replaced by facts of the
-    point, `{x}`, or by what the trace has for it in its `meta`. `cells` are those of the first cells of each
-    row. `is_panel`: the address is a fragment that is shown beside the chart.
+    point, such as `{x}`. `cells` are those of the first cells of each row.
     """
 
     point: str
     cells: tuple[tuple[str, ...], ...]
-    is_panel: bool = False
 
 
 @dataclass(frozen=True, slots=True)

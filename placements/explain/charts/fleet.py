@@ -1,16 +1,12 @@
-"""Charts of the fleet: bars for one label, a matrix for two, and a waffle with a cell for each cluster."""
+"""Charts of the fleet: bars for one label, a matrix for two."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import plotly.graph_objects as go
 
-from fleetui.apimachinery.quantity import quantity_words
 from placements.explain.charts.figure import Cell, Chart, Color, GroupName, figure, heatmap, stacked_bars
 
 MOST_BARS, MOST_SIDE = 40, 40
@@ -21,21 +17,20 @@ class _State(NamedTuple):
 
     color: str
     hatch: str
-    sign: str
     words: str
 
 
 STATES = {
-    "ready": _State(Color.HEALTHY, "", "", "ready"),
-    "not monitored": _State(Color.UNKNOWN, "", "○", "not monitored"),
-    "joining": _State(Color.PROGRESS, ".", "◔", "joining"),
-    "cordoned": _State(Color.ATTENTION, "/", "▲", "cordoned"),
-    "workloads failing": _State(Color.ATTENTION, "x", "≠", "workloads failing"),
-    "unhealthy": _State(Color.ATTENTION, "+", "!", "unhealthy"),
-    "heartbeat late": _State(Color.ATTENTION, "\\", "◷", "heartbeat late"),
-    "not observed": _State(Color.UNKNOWN, "\\", "?", "not observed"),
-    "not eligible": _State(Color.FAILED, "x", "✗", "not ready"),
-    "leaving": _State(Color.PROGRESS, "-", "←", "leaving"),
+    "ready": _State(Color.HEALTHY, "", "ready"),
+    "not monitored": _State(Color.UNKNOWN, "", "not monitored"),
+    "joining": _State(Color.PROGRESS, ".", "joining"),
+    "cordoned": _State(Color.ATTENTION, "/", "cordoned"),
+    "workloads failing": _State(Color.ATTENTION, "x", "workloads failing"),
+    "unhealthy": _State(Color.ATTENTION, "+", "unhealthy"),
+    "heartbeat late": _State(Color.ATTENTION, "\\", "heartbeat late"),
+    "not observed": _State(Color.UNKNOWN, "\\", "not observed"),
+    "not eligible": _State(Color.FAILED, "x", "not ready"),
+    "leaving": _State(Color.PROGRESS, "-", "leaving"),
 }
 
 
@@ -144,173 +139,7 @@ def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[
     return by_label
 
 
-NAMED_UP_TO = 12
-MOST_BLOCKS = 24
-OPENED_UP_TO = 200
-"""Up to this number each cell opens its cluster; of a larger fleet a cell leads to those that are like it."""
-
-Members = Sequence[tuple[str, str]]
-
-
-class Measure(NamedTuple):
-    """A number of each cluster that colors its cell; clusters without one are left out."""
-
-    name: str
-    values: Mapping[str, float]
-
-    def row(self, members: Members) -> tuple[Cell, ...]:
-        """Return mean, lowest and highest value of these clusters; None where none has a value."""
-        values = [self.values[name] for name, _ in members if name in self.values]
-        if not values:
-            return (None, None, None)
-        rounded = (round(one, 2) for one in (sum(values) / len(values), min(values), max(values)))
-        return tuple(int(one) if one.is_integer() else one for one in rounded)
-
-
-_Block = tuple[str, str | None, Members]
-"""A name, the filter of the list of clusters that selects the members, if any, and the members."""
-
-
-def waffle_chart(
-    key: str, groups: Mapping[str | None, Members], measure: Measure | None = None
-) -> Chart | None:
-    """Draw every cluster with its name and state; None without clusters.
-
-    The table counts the states of each domain, or has the values of a measure; of more than 24 domains the
-    smallest share a block.
-    """
-    kept = set(groups)
-    if len(groups) > MOST_BLOCKS:
-        kept = set(sorted(groups, key=lambda value: -len(groups[value]))[: MOST_BLOCKS - 1])
-    blocks: list[_Block] = [
-        (value_words(value), label_filter(key, value), members)
-        for value, members in groups.items()
-        if value in kept
-    ]
-    others = [one for value, members in groups.items() if value not in kept for one in members]
-    if others:
-        blocks.append((f"{len(groups) - len(kept):,} smaller domains", None, others))
-    if not blocks:
-        return None
-    counts = {value: Counter(state for _, state in members) for value, members in groups.items()}
-    total: Counter[str] = sum(counts.values(), Counter())
-    states = {state: drawn for state, drawn in STATES.items() if total[state]}
-    by = f" in {len(counts):,} domains by {key}" if key else ""
-    parts = ", ".join(f"{total[state]:,} {one.words} {one.sign}".rstrip() for state, one in states.items())
-    if measure:
-        numbers = measure.row([one for members in groups.values() for one in members])
-        words = [quantity_words(one, measure.name) for one in numbers if one is not None]
-        spread = "{1} to {2}, mean {0}".format(*words) if words else "no values"
-        return Chart(
-            name="waffle",
-            title=f"Fleet by {key}: {measure.name}" if key else f"Fleet: {measure.name}",
-            caption=f"{total.total():,} clusters{by}. {measure.name}: {spread}; stronger colors are higher.",
-            figure=_waffle_figure(blocks, measure),
-            columns=(key or "Domain", "Clusters", "Mean", "Lowest", "Highest"),
-            rows=tuple(
-                (value_words(value), len(members), *measure.row(members)) for value, members in groups.items()
-            ),
-        )
-    return Chart(
-        name="waffle",
-        title=f"Fleet by {key}" if key else "Fleet",
-        caption=f"{total.total():,} clusters{by}: {parts}.",
-        figure=_waffle_figure(blocks),
-        columns=(key or "Domain", "Clusters", *(one.words.capitalize() for one in states.values())),
-        rows=tuple(
-            (value_words(value), one.total(), *(one[state] for state in states))
-            for value, one in counts.items()
-        ),
-    )
-
-
 def label_filter(key: str, value: str | None) -> str:
     if not key:
         return ""
     return f"!{key}" if value is None else f"{key}:{value}"
-
-
-def state_filter(state: str) -> str:
-    return state.replace(" ", "-")
-
-
-def _waffle_figure(blocks: Sequence[_Block], measure: Measure | None = None) -> go.Figure:
-    total = sum(len(members) for *_, members in blocks)
-    is_named = total <= NAMED_UP_TO
-    # The height of a row in CSS pixels and the cells in it.
-    height, width = (34, 6) if is_named else (18, 24) if total <= 600 else (10, 72)
-    width = min(width, max(len(members) for *_, members in blocks))
-    # The blocks one below the other: cells, the name of each block at its first row, filters by row.
-    rows: list[list[tuple[str, str] | None]] = []
-    ticks: dict[int, str] = {}
-    labels: list[str | None] = []
-    for words, label, members in blocks:
-        if rows and not is_named:
-            rows.append([None] * width)
-        ticks[len(rows)] = f"{words}  {len(members):,}"
-        for start in range(0, len(members), width):
-            cells = members[start : start + width]
-            rows.append([*cells, *[None] * (width - len(cells))])
-        labels += [label] * (len(rows) - len(labels))
-
-    def each(of: Callable[[tuple[str, str]], object], none: object = "") -> npt.NDArray[np.object_]:
-        # Plotly takes an array as it is; it would check lists one by one.
-        return np.array([[none if cell is None else of(cell) for cell in row] for row in rows], dtype=object)
-
-    if measure:
-        values, name = measure.values, measure.name
-        trace: dict[str, Any] = {
-            "z": each(lambda cell: values.get(cell[0]), none=None),
-            "text": each(lambda cell: cell[0] if is_named else ""),
-            "hovertext": each(lambda cell: f"{cell[0]}: {name} {values.get(cell[0], 'none')}"),
-            "colorscale": [[step / 3, f"var(--ramp-{step + 4})"] for step in range(4)],
-        }
-    else:
-        trace = _state_cells(each, blocks, is_named=is_named)
-    return figure(
-        heatmap(
-            trace.pop("z"),
-            gap=3 if is_named else 1,
-            customdata=each(itemgetter(0)) if total <= OPENED_UP_TO else None,
-            meta={"y": labels, "z": [state_filter(state) for state in STATES]},
-            texttemplate="%{text}",
-            hovertemplate="%{hovertext}<extra></extra>",
-            **trace,
-        ),
-        height=height * len(rows) + 24,
-        xaxis={"visible": False},
-        yaxis={
-            "autorange": "reversed",
-            "tickvals": list(ticks),
-            "ticktext": list(ticks.values()),
-            "showgrid": False,
-            "zeroline": False,
-            "showline": False,
-            "ticks": "",
-            "ticklabelstandoff": 4,
-        },
-    )
-
-
-_Each = Callable[..., npt.NDArray[np.object_]]
-
-
-def _state_cells(each: _Each, blocks: Sequence[_Block], *, is_named: bool) -> dict[str, Any]:
-    places = {state: place for place, state in enumerate(STATES)}
-    signs = {state: one.sign for state, one in STATES.items()}
-    # Where the states differ, Plotly chooses the color of the text for each cell.
-    is_ready = {state for *_, members in blocks for _, state in members} <= {"ready"}
-    return {
-        "z": each(lambda cell: places[cell[1]], none=None),
-        "text": each(lambda cell: f"{signs[cell[1]]} {cell[0]}".strip() if is_named else signs[cell[1]]),
-        "hovertext": each(lambda cell: f"{cell[0]}: {STATES[cell[1]].words}"),
-        # A scale of steps, so that each state has exactly its color.
-        "colorscale": [
-            [edge / len(STATES), one.color]
-            for place, one in enumerate(STATES.values())
-            for edge in (place, place + 1)
-        ],
-        "zmin": -0.5,
-        "zmax": len(STATES) - 0.5,
-        "textfont": {"color": Color.ON_HEALTHY} if is_ready else {},
-    }

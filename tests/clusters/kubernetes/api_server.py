@@ -9,7 +9,11 @@ from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
 from tests.clusters.kubernetes.servers import INVENTORIES, Member, Request, answer, status_body
 
 _KINDS = {
-    "/api/v1": [("namespaces", "Namespace", False), ("configmaps", "ConfigMap", True)],
+    "/api/v1": [
+        ("namespaces", "Namespace", False),
+        ("configmaps", "ConfigMap", True),
+        ("secrets", "Secret", True),
+    ],
     "/apis/apps/v1": [("deployments", "Deployment", True)],
     "/apis/batch/v1": [("jobs", "Job", True)],
 }
