@@ -104,9 +104,10 @@ class MemberCluster(HubRow):
     """One member cluster.
 
     `document` is its manifest as it was written, without status; the rows of labels and taints are an index
-    over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
-    empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
-    judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
+    over it, written by the same operation. `verdict` is the kind of ineligibility
+    (`rules/scheduler.md#eligibility`), empty when the cluster may be picked. Without a driver the cluster is
+    not observed, so its report is judged as of the import (`as_of`); a cluster that never reported and need
+    not is eligible.
     `spec_generation` is `metadata.generation`: labels and annotations do not raise it.
     `changed_in` is the sequence of the fleet at the last change that a scheduler reads.
     `uid` is that of this row alone: a cluster that joins again has another one.

@@ -159,7 +159,7 @@ class IntOrPercent:
 
 
 class Semantics(StrEnum):
-    """The four sets of rules of `spec/scheduler.md`; `fleet` is the default."""
+    """The four sets of rules of `rules/scheduler.md#semantics`; `fleet` is the default."""
 
     FLEET = "fleet"
     KUBEFLEET = "kubefleet"

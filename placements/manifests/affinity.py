@@ -1,4 +1,4 @@
-"""Affinity terms: label selectors, property selectors and sorters (`spec/scheduler.md` 4.1, 4.2)."""
+"""Affinity terms: selectors and sorters (`rules/scheduler.md#selectors-and-quantities`)."""
 
 from collections.abc import Iterator
 from contextlib import suppress

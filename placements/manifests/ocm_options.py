@@ -1,7 +1,7 @@
 """The options of `ocm` semantics: mode, `unsetPolicy` for clusters without the key, weights.
 
-Names, values and defaults are those of `conformance/README.md`; the last fields come from the prioritizers of
-an OCM Placement (`spec/other-schedulers.md` 6.6).
+Names, values and defaults: `docs/reference/cases.md#ocm`. The last fields come from the prioritizers of an
+OCM Placement (`spec/other-schedulers.md` 6.6).
 """
 
 from collections.abc import Iterator, Sequence

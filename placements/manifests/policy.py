@@ -1,6 +1,6 @@
 """The scheduling policy of a placement, and its parser `parse_policy`.
 
-Rules: `spec/scheduler.md` and `spec/lifecycle.md` B.1.3. Values are frozen; use `model_copy(update=…)` for a
+Rules: `rules/scheduler.md` and `spec/lifecycle.md` B.1.3. Values are frozen; use `model_copy(update=…)` for a
 changed one.
 """
 
@@ -233,7 +233,7 @@ _SECOND_DASH = "KubeFleet cannot read a resource name with a second dash: on a h
 
 
 def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
-    """Return the warnings that need no fleet (`spec/scheduler.md` 4.4)."""
+    """Return the warnings that need no fleet (`rules/scheduler.md#unusual-values`)."""
     warnings: list[ManifestWarning] = []
     if policy.placement_type is PlacementType.PICK_FIXED and not policy.cluster_names:
         message = "an empty list changes nothing: clusters selected earlier stay"
