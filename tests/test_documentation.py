@@ -43,7 +43,7 @@ UNNAMED = re.compile(
     r"(?<!\w)(?:sections? \d[\d.]*|§ ?\d[\d.]*|\d[\d.]*,? (?:rule|point) \d+|[AB]\.\d[\d.]*)", re.IGNORECASE
 )
 """A section by its number: of which document, and whether it is still that one, nobody knows."""
-NOT_YET = ("other-schedulers", "lifecycle", "kubernetes-driver", "live-hub", "foresight")
+NOT_YET = ("other-schedulers", "kubernetes-driver", "live-hub", "foresight")
 
 
 def _built(builder: str, folder: Path) -> tuple[int, str]:

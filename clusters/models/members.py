@@ -29,7 +29,7 @@ class FleetState(HubRow):
     `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage;
     `sequence` with either, and the changed rows keep it (`MemberCluster.changed_in`). Tombstones up to the
     sequence `tombstones_deleted_to` are deleted.
-    `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
+    `observing_since` is the start of the current uninterrupted observation (`rules/lifecycle.md#heartbeats`).
     """
 
     version = models.PositiveBigIntegerField(default=1)

@@ -151,7 +151,7 @@ class ClusterDecision(_FromHub):
 
 
 class BindingSpec(_FromHub):
-    """The part of a binding's spec that the scheduler reads (`spec/lifecycle.md` B.1.11)."""
+    """The part of a binding's spec that the scheduler reads."""
 
     state: State
     target_cluster: FilledText

@@ -243,7 +243,10 @@ def rules_of(manifest: ClusterResourcePlacement) -> Semantics:
 
 
 def content_hash(placement: ClusterResourcePlacement) -> str:
-    """Return the hash that a new policy snapshot depends on: without numberOfClusters (lifecycle A.16)."""
+    """Return the hash that a new policy snapshot depends on: without numberOfClusters.
+
+    See `rules/lifecycle.md#snapshots`.
+    """
     content = {"policy": placement.spec.policy.without_number(), "semantics": rules_of(placement)}
     return hash_of({**content, "options": placement.spread_options})
 

@@ -73,7 +73,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _GOLDEN = (5**0.5 - 1) / 2
 """Its multiples modulo 1 are spread evenly, so that the clusters are not observed all at once."""
 MOST_OBJECTS = 100
-"""As many objects a hub lists for one cluster (lifecycle B.7.2)."""
+"""As many objects a hub lists for one cluster (`rules/lifecycle.md#placement-status`)."""
 MOST_LIVE_OBJECTS = 1_000
 MOST_BYTES = 256 * 1024
 """Differences of one binding take at most so much; those of further objects are dropped."""
