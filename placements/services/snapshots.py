@@ -1,8 +1,9 @@
 """Conversion of rows to the values that a scheduling cycle reads, and of values back to rows.
 
 The counts of other placements for *Balance* of `ocm` are read by every cycle, but a change of them enqueues
-none: in OCM a placement is rescheduled only after a change of its decisions (`spec/other-schedulers.md`
-1.1). So two balanced placements never trigger each other.
+none: in OCM a placement is rescheduled only after a change of its decisions
+(`rules/other-schedulers.md#placements-of-open-cluster-management`). So two balanced placements never trigger
+each other.
 """
 
 import hashlib
