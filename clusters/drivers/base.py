@@ -121,8 +121,8 @@ class DriverError(FleetError):
 class DriverUnavailable(DriverError):
     """The cluster did not answer in time, or cannot be reached; a later call may succeed.
 
-    `code` as in `spec/kubernetes-driver.md` 8 ("" for drivers without codes); `retry_after`: seconds during
-    which no call should be made, None where the cluster named none.
+    `code` as in `rules/kubernetes-driver.md#errors` ("" for drivers without codes); `retry_after`: seconds
+    during which no call should be made, None where the cluster named none.
     """
 
     problem_type = "unavailable"

@@ -422,7 +422,7 @@ def _reapply_result(
 
 
 def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
-    """Return what follows where others removed or changed objects (`spec/kubernetes-driver.md` 9).
+    """Return what follows where others removed or changed objects (`rules/kubernetes-driver.md#observation`).
 
     A repair applies the same version again. Objects that others change again and again are repaired ever
     more rarely.
@@ -468,7 +468,10 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
 
 
 def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
-    """Return what follows from a report of differences: a complete one counts as available (section 7)."""
+    """Return what follows from a report of differences: a complete one counts as available.
+
+    See `rules/kubernetes-driver.md#reportdiff`.
+    """
     binding = call.binding
     pause = OBSERVE_IN_ROLLOUT if is_busy else comparison_pause(binding, now)
     if any(one.code == NOT_SERVED for one in report.failures):
