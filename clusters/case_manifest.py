@@ -1,4 +1,4 @@
-"""Clusters in the plain form of `conformance/README.md`, for simulations, and without pydantic for speed."""
+"""Clusters in the form of `docs/reference/cases.md`, for simulations, and without pydantic for speed."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

@@ -18,7 +18,7 @@ from clusters.columns import Bools, Codes, LabelColumn, PropertyColumn, label_co
 
 NO_SCHEDULE = "NoSchedule"
 CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
-"""The taint of the released drain tool (`spec/lifecycle.md` A.14)."""
+"""The taint of the released drain tool (`rules/lifecycle.md#evictions`)."""
 RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -1,4 +1,4 @@
-"""The health and the eligibility of a member cluster from its row (`spec/scheduler.md` 2)."""
+"""The health and the eligibility of a member cluster from its row (`rules/scheduler.md#eligibility`)."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class HubState(StrEnum):
-    """Whether the mirror of a hub can be relied on (`spec/live-hub.md` 5.1)."""
+    """Whether the mirror of a hub can be relied on (`rules/live-hub.md#state-of-a-hub`)."""
 
     NEW = "new"
     CONNECTING = "connecting"

@@ -1,4 +1,7 @@
-"""A kubeconfig, or separate fields, as a connection and its secret (`spec/kubernetes-driver.md` 3.1)."""
+"""A kubeconfig, or separate fields, as a connection and its secret.
+
+See `rules/kubernetes-driver.md#connections`.
+"""
 
 import base64
 import binascii

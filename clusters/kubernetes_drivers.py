@@ -311,7 +311,9 @@ class Rejections:
 
 
 class GuardedDriver:
-    """Counts 401 answers, and makes no call while they block the cluster (3.3 rule 10).
+    """Counts 401 answers, and makes no call while they block the cluster.
+
+    See `rules/kubernetes-driver.md#secrets`.
 
     The database is used only after a 401 answer, and by the first success after one.
     """

@@ -72,7 +72,7 @@ class DeleteOptions(ManifestModel):
 
 
 class MemberSpec(ManifestModel):
-    """The part of a member cluster that an administrator sets (lifecycle B.1.6)."""
+    """The part of a member cluster that an administrator sets (`rules/lifecycle.md#member-clusters`)."""
 
     identity: Identity
     heartbeat_period_seconds: Annotated[int, integer(1, 600)] = 60

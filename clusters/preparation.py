@@ -1,4 +1,7 @@
-"""The manifest that prepares a cluster: an account with few permissions (`spec/kubernetes-driver.md` 3.5)."""
+"""The manifest that prepares a cluster: an account with few permissions.
+
+See `rules/kubernetes-driver.md#preparation`.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

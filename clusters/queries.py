@@ -50,7 +50,9 @@ LONGEST_GAP = timedelta(seconds=30)
 
 
 def eligibility(cluster: MemberCluster, *, now: datetime, state: FleetState | None) -> Eligibility:
-    """Return the eligibility; only time in which the hub was observing counts against it (lifecycle A.15).
+    """Return the eligibility; only time in which the hub was observing counts against it.
+
+    See `rules/lifecycle.md#heartbeats`.
 
     Without a state of the fleet, as for a cluster that joins now, all time counts.
     """
@@ -187,7 +189,7 @@ def manifest_of(cluster: MemberCluster) -> dict[str, Any]:
 
 
 def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str, Any]:
-    """Return the status of the MemberCluster API (`spec/lifecycle.md` B.1.6).
+    """Return the status of the MemberCluster API (`rules/lifecycle.md#member-clusters`).
 
     `has_address`: with the address of the API server, which is for administrators of clusters.
     `simulated` is an extension: it marks a cluster that exists only in this console.

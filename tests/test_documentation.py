@@ -29,7 +29,8 @@ from placements.engine.scheduling.scoring import ScoreSource
 from placements.services.apply import apply_documents
 from tests.screenshots.tour import MAIN
 from tests.settings_reference import with_table
-from tests.test_wording import PATTERNS
+from tests.source_code import PRODUCT, TESTS
+from tests.test_wording import PATTERNS, docstrings_and_comments, strings_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -40,6 +41,11 @@ PLUGINS = ROOT / "placements" / "engine" / "scheduling"
 OF_CI = {"FLEETUI_IMPACT_APPROVED"}
 """Set by a pipeline, see the guide of changes; no setting of the console."""
 LIST_PARAMETERS = {"after", "format", "limit"}
+CITATION = re.compile(r"(?<![\w./*{}<>$-])([\w./-]*\w\.md)\b(#[\w-]+)?")
+UNNAMED = re.compile(
+    r"(?<!\w)(?:sections? \d[\d.]*|§ ?\d[\d.]*|\d[\d.]*,? (?:rule|point) \d+|[AB]\.\d[\d.]*)", re.IGNORECASE
+)
+"""A section by its number: of which document, and whether it is still that one, nobody knows."""
 
 
 def _built(builder: str, folder: Path) -> tuple[int, str]:
@@ -315,6 +321,29 @@ def test_every_module_that_is_named_exists() -> None:
     assert len(named) >= 40
 
 
+def test_every_document_that_code_cites_exists() -> None:
+    """With the section: `rules/scheduler.md#filters` is below `docs/reference/`."""
+    missing, count = [], 0
+    for name, text in _sources():
+        for path, anchor in CITATION.findall(text):
+            count += 1
+            page = (ROOT / ("docs/reference" if path.startswith("rules/") else "") / path).resolve()
+            if not page.is_relative_to(ROOT) or not page.is_file():
+                missing.append(f"{name}: {path}")
+            elif anchor and anchor.removeprefix("#") not in _anchors(page):
+                missing.append(f"{name}: {path}{anchor}")
+
+    assert missing == []
+    assert count > 200
+
+
+def test_no_section_is_cited_by_its_number() -> None:
+    """Only its anchor says of which document it is, and breaks when that changes."""
+    found = [f"{name}: {match[0]}" for name, text in _sources() for match in UNNAMED.finditer(text)]
+
+    assert found == []
+
+
 def test_it_uses_current_words() -> None:
     pages = PAGES | {
         name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CHANGELOG.md")
@@ -332,6 +361,27 @@ def test_it_uses_current_words() -> None:
 
 
 # --- Reading pages and parsers ------------------------------------------------------------------
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    """Yield where code may cite a document, with the text: strings of tests are files, not citations."""
+    for module in (*PRODUCT, *TESTS):
+        yield module.name, "\n".join(docstrings_and_comments(module))
+    for module in PRODUCT:
+        yield module.name, "\n".join(strings_of(module.tree))
+    scripts = [ROOT / "Makefile", *(ROOT / ".ci").iterdir()]
+    for pattern in ("templates/**/*.*", "static/**/*.js", "static/**/*.css", "deploy/**/*.*"):
+        scripts += ROOT.glob(pattern)
+    for path in sorted(scripts):
+        if path.is_file() and path.suffix != ".md":
+            comments = re.findall(r"(?:#|//|/?\*|<!--) .*", path.read_text(encoding="utf-8"))
+            yield str(path.relative_to(ROOT)), "\n".join(comments)
+
+
+def _anchors(page: Path) -> set[str]:
+    """Return the anchors of the headings, as the builder makes them."""
+    titles = re.findall(r"^#{1,3} (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def _section(page: str, title: str) -> str:

@@ -47,7 +47,7 @@ def _visible(template: str) -> str:
     return unescape("\n".join([re.sub(r"<[^>]*>", " ", text), *attributes]))
 
 
-def _strings(tree: ast.Module) -> Iterator[str]:
+def strings_of(tree: ast.Module) -> Iterator[str]:
     docstrings = {id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)}
     constants = (node for node in nodes_of(tree) if isinstance(node, ast.Constant))
     for node in constants:
@@ -55,7 +55,7 @@ def _strings(tree: ast.Module) -> Iterator[str]:
             yield node.value
 
 
-def _docstrings_and_comments(module: Module) -> Iterator[str]:
+def docstrings_and_comments(module: Module) -> Iterator[str]:
     for node in nodes_of(module.tree):  # of constants and attributes too
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             yield str(node.value.value)
@@ -78,11 +78,11 @@ def _in_templates() -> list[str]:
 
 
 def _in_strings() -> list[str]:
-    return _matches(((one.path, text) for one in PRODUCT for text in _strings(one.tree)), "GDU")
+    return _matches(((one.path, text) for one in PRODUCT for text in strings_of(one.tree)), "GDU")
 
 
 def _in_docstrings_and_comments() -> list[str]:
-    return _matches(((one.path, text) for one in PRODUCT for text in _docstrings_and_comments(one)), "G")
+    return _matches(((one.path, text) for one in PRODUCT for text in docstrings_and_comments(one)), "G")
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a cluster did not take an object; `code` as in `spec/lifecycle.md` B.6, `message` in its words."""
+    """Why a cluster did not take an object; `code` and `message` as in `rules/lifecycle.md#apply`."""
 
     object: ObjectRef
     code: str
@@ -121,8 +121,8 @@ class DriverError(FleetError):
 class DriverUnavailable(DriverError):
     """The cluster did not answer in time, or cannot be reached; a later call may succeed.
 
-    `code` as in `spec/kubernetes-driver.md` 8 ("" for drivers without codes); `retry_after`: seconds during
-    which no call should be made, None where the cluster named none.
+    `code` as in `rules/kubernetes-driver.md#errors` ("" for drivers without codes); `retry_after`: seconds
+    during which no call should be made, None where the cluster named none.
     """
 
     problem_type = "unavailable"
@@ -148,7 +148,7 @@ class DriverPending(DriverUnavailable):
 class DriverRejected(DriverError):
     """The cluster answered and rejects the objects in `refusals`, or without any the whole call.
 
-    What it does not reject of a version is applied (`spec/lifecycle.md` B.6.2). `drifts` and `diffs` are the
+    What it does not reject of a version is applied (`rules/lifecycle.md#apply`). `drifts` and `diffs` are the
     differences for which objects were rejected. `code`: why the whole call was rejected, where there is one.
     """
 
@@ -188,7 +188,7 @@ class UnknownDriverError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """The apply strategy of a placement (`spec/lifecycle.md` B.6); the defaults are those of KubeFleet."""
+    """The apply strategy of a placement (`rules/lifecycle.md#strategies`), with the defaults of KubeFleet."""
 
     type: Literal["ClientSideApply", "ServerSideApply", "ReportDiff"] = "ClientSideApply"
     comparison: Literal["PartialComparison", "FullComparison"] = "PartialComparison"
@@ -200,7 +200,7 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The desired content of a placement on a cluster (`spec/lifecycle.md` A.1).
+    """The desired content of a placement on a cluster (`rules/lifecycle.md#terms`).
 
     `placement` is its full name: one that has a namespace needs it on the cluster. `id` is opaque; equal ids
     have equal manifests. The manifests are ready to apply. `fence` grows with every claim of a call for this

@@ -1,4 +1,4 @@
-"""Whether a live object is available, by group, version and kind (`spec/kubernetes-driver.md` 10).
+"""Whether a live object is available, by group, version and kind (`rules/kubernetes-driver.md#readiness`).
 
 Jobs, pods and the conditions that say of any kind that it failed are judged here too: the rules that users
 read are in `docs/reference/availability.md`.

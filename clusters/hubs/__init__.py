@@ -1,1 +1,1 @@
-"""Live hubs: KubeFleet API servers that this console mirrors (`spec/live-hub.md`)."""
+"""Live hubs: KubeFleet API servers that this console mirrors (`rules/live-hub.md`)."""

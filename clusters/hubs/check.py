@@ -1,4 +1,7 @@
-"""The check of a connection to a hub: at most 20 requests and 15 seconds (`spec/live-hub.md` 6.4)."""
+"""The check of a connection to a hub: at most 20 requests and 15 seconds.
+
+See `rules/live-hub.md#check-of-a-connection`.
+"""
 
 import time
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,7 @@
-"""From the row of a hub to its client; its secret, read again after a 401 answer (`spec/live-hub.md` 6)."""
+"""From the row of a hub to its client; its secret, read again after a 401 answer.
+
+See `rules/live-hub.md#connection-of-a-hub`.
+"""
 
 import json
 import os

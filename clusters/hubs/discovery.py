@@ -1,4 +1,4 @@
-"""Which kinds a hub serves, and the version of each that it stores (`spec/live-hub.md` 7)."""
+"""Which kinds a hub serves, and the version of each that it stores (`rules/live-hub.md#kinds-of-a-hub`)."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

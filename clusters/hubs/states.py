@@ -1,4 +1,4 @@
-"""The state of a hub from the states of its streams (`spec/live-hub.md` 5)."""
+"""The state of a hub from the states of its streams (`rules/live-hub.md#state-of-a-hub`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from clusters.hub_state import HubState
 
 SILENT_SECONDS, DISCONNECTED_SECONDS, RELISTING_SECONDS, UNREACHABLE_SECONDS = 120.0, 20.0, 60.0, 60.0
 UNREACHABLE_CODES = frozenset({"dns", "refused", "tls", "timeout", "broken", "proxy", "address"})
-"""Why a request fails although nothing is wrong with the request (`spec/kubernetes-driver.md` 8)."""
+"""Why a request fails although nothing is wrong with the request (`rules/kubernetes-driver.md#errors`)."""
 
 
 class StreamState(StrEnum):

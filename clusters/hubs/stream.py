@@ -1,4 +1,4 @@
-"""One stream: the list and the watch of one kind, with its back-off (`spec/live-hub.md` 8.2). No database."""
+"""One stream: list and watch of one kind, with back-off, no database (`rules/live-hub.md#streams`)."""
 
 import random
 import threading

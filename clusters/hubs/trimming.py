@@ -1,4 +1,4 @@
-"""What is stored of an object of a hub (`spec/live-hub.md` 9.2): trimmed, without secrets, deflated."""
+"""What is stored of an object of a hub (`rules/live-hub.md#mirror`): trimmed, without secrets, deflated."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""The bytes of a watch as its events (`spec/live-hub.md` 8.2)."""
+"""The bytes of a watch as its events (`rules/live-hub.md#streams`)."""
 
 import json
 from collections.abc import Mapping

@@ -29,7 +29,7 @@ class FleetState(HubRow):
     `version` changes with labels, taints, membership and verdicts; `readings` with properties and usage;
     `sequence` with either, and the changed rows keep it (`MemberCluster.changed_in`). Tombstones up to the
     sequence `tombstones_deleted_to` are deleted.
-    `observing_since` is the start of the current uninterrupted observation (`spec/lifecycle.md` A.15).
+    `observing_since` is the start of the current uninterrupted observation (`rules/lifecycle.md#heartbeats`).
     """
 
     version = models.PositiveBigIntegerField(default=1)
@@ -104,21 +104,20 @@ class MemberCluster(HubRow):
     """One member cluster.
 
     `document` is its manifest as it was written, without status; the rows of labels and taints are an index
-    over it, written by the same operation. `verdict` is the kind of ineligibility (`spec/scheduler.md` 2),
-    empty when the cluster may be picked. Without a driver the cluster is not observed, so its report is
-    judged as of the import (`as_of`); a cluster that never reported and need not is eligible.
-    `spec_generation` is `metadata.generation`: labels and annotations do not raise it.
-    `changed_in` is the sequence of the fleet at the last change that a scheduler reads.
-    `uid` is that of this row alone: a cluster that joins again has another one.
-    `health_message` names the health checks that fail, or the readings that are not permitted.
-    `workloads_problem` is empty, or that several placements fail on this cluster and on no other.
-    `unanswered_since` is when the first of the observations failed that were not answered since;
-    `unanswered_code` says why the last one failed (`spec/kubernetes-driver.md` 8). `observed_until` is until
-    when the last observation counts (`clusters/observation.py`), null before the first one.
-    `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), another one for each
-    cluster; `rebuilt_at` is when it was last another one than before. `shares_server_with` names another
-    member with the same API server: then nothing is removed from either. `inherited_names` are, with
-    spaces, the members with that server that left while this one stayed.
+    over it, written by the same operation. `verdict` is the kind of ineligibility
+    (`rules/scheduler.md#eligibility`), empty when the cluster may be picked. Without a driver the cluster is
+    not observed, so its report is judged as of the import (`as_of`); a cluster that never reported and need
+    not is eligible. `spec_generation` is `metadata.generation`: labels and annotations do not raise it.
+    `changed_in` is the sequence of the fleet at the last change that a scheduler reads. `uid` is that of this
+    row alone: a cluster that joins again has another one. `health_message` names the health checks that fail,
+    or the readings that are not permitted. `workloads_problem` is empty, or that several placements fail on
+    this cluster and on no other. `unanswered_since` is when the first of the observations failed that were
+    not answered since; `unanswered_code` says why the last one failed (`rules/kubernetes-driver.md#errors`).
+    `observed_until` is until when the last observation counts (`clusters/observation.py`), null before the
+    first one. `cluster_uid` is the UID of the namespace `kube-system` ("": not known yet), another one for
+    each cluster; `rebuilt_at` is when it was last another one than before. `shares_server_with` names another
+    member with the same API server: then nothing is removed from either. `inherited_names` are, with spaces,
+    the members with that server that left while this one stayed.
     """
 
     name = models.CharField(max_length=LONGEST_CLUSTER_NAME)

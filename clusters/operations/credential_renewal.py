@@ -1,4 +1,7 @@
-"""Renewal of service account tokens, and notices before credentials expire (section 3.3 rule 9)."""
+"""Renewal of service account tokens, and notices before credentials expire.
+
+See `rules/kubernetes-driver.md#secrets`.
+"""
 
 import time
 from datetime import datetime, timedelta

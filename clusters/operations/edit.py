@@ -117,7 +117,7 @@ def remove_taint(
 
 @on_live_hub(refuse)
 def cordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
-    """Add the taint of the drain tool, which repels placements (lifecycle A.14)."""
+    """Add the taint of the drain tool, which repels placements (`rules/lifecycle.md#evictions`)."""
     return add_taint(names, CORDON, **options)
 
 

@@ -1,4 +1,4 @@
-"""Observation of the fleet, and the eligibility that follows (`spec/lifecycle.md` A.15)."""
+"""Observation of the fleet, and the eligibility that follows (`rules/lifecycle.md#heartbeats`)."""
 
 from collections.abc import Collection, Iterable, Sequence
 from copy import copy

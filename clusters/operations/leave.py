@@ -1,4 +1,4 @@
-"""Removal of clusters from the fleet; their workloads stay (`spec/lifecycle.md` B.8.3)."""
+"""Removal of clusters from the fleet; their workloads stay (`rules/lifecycle.md#member-clusters`)."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta

@@ -144,11 +144,14 @@ class IntOrPercent:
     is_percent: bool = False
 
     def of(self, total: int) -> int:
-        """Return the number, percentages rounded up (lifecycle A.2)."""
+        """Return the number, percentages rounded up (`rules/lifecycle.md#budgets`)."""
         return -(-total * self.number // 100) if self.is_percent else self.number
 
     def at_least_one_of(self, total: int) -> int:
-        """Return the number, percentages rounded down, and never less than 1 (lifecycle B.5.4)."""
+        """Return the number, percentages rounded down, and never less than 1.
+
+        See `rules/lifecycle.md#staged-update-runs`.
+        """
         return max(1, total * self.number // 100) if self.is_percent else max(1, self.number)
 
     def to_plain(self) -> int | str:
@@ -159,7 +162,7 @@ class IntOrPercent:
 
 
 class Semantics(StrEnum):
-    """The four sets of rules of `spec/scheduler.md`; `fleet` is the default."""
+    """The four sets of rules of `rules/scheduler.md#semantics`; `fleet` is the default."""
 
     FLEET = "fleet"
     KUBEFLEET = "kubefleet"

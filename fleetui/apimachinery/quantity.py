@@ -1,9 +1,9 @@
 """Kubernetes quantities (`500m`, `1Gi`, `1E3`), compared exactly.
 
-The rules are those of the Kubernetes quantity parser as `spec/scheduler.md` 4.1 states them: finer than
-10⁻⁹ rounds away from zero to 1n, above 2⁶³ − 1 only a value with a binary suffix is capped, `1E` is exa and
-`1E3` is 1000. Doubles follow the parser, too: it holds a short number as it is written and any other one in
-units of 10⁻⁹, and multiplies that integer by the power of ten.
+The rules are those of the Kubernetes quantity parser (`rules/scheduler.md#selectors-and-quantities`): finer
+than 10⁻⁹ rounds away from zero to 1n, above 2⁶³ − 1 only a value with a binary suffix is capped, `1E` is
+exa and `1E3` is 1000. Doubles follow the parser, too: it holds a short number as it is written and any other
+one in units of 10⁻⁹, and multiplies that integer by the power of ten.
 """
 
 import re

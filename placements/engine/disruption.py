@@ -1,4 +1,4 @@
-"""Validation of evictions, and what a disruption budget allows (`spec/lifecycle.md` A.14, B.8.1)."""
+"""Validation of evictions, and what a disruption budget allows (`rules/lifecycle.md#evictions`)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class ClusterAvailability(StrEnum):
     WORKING = "working"
     AVAILABLE = "available"
     FAILED = "failed"
-    """Applied or Overridden is False; merely not ready is not failed (lifecycle A.1)."""
+    """Applied or Overridden is False; merely not ready is not failed (`rules/lifecycle.md#terms`)."""
     LEAVING = "leaving"
     """The removal was started."""
 

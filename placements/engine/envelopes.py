@@ -1,4 +1,7 @@
-"""Envelopes: resources of the hub whose content is placed instead of them (`spec/lifecycle.md` B.1.10)."""
+"""Envelopes: resources of the hub whose content is placed instead of them.
+
+See `rules/lifecycle.md#envelopes`.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias

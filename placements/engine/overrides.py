@@ -1,4 +1,4 @@
-"""Selection of overrides for a cluster, and their application (`spec/lifecycle.md` B.1.8, B.4.6)."""
+"""Selection of overrides for a cluster, and their application (`rules/lifecycle.md#overrides`)."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -151,7 +151,8 @@ def override(
 ) -> Overridden | OverrideFailed:
     """Return the resources for one cluster; the snapshots are those that `applicable` returned.
 
-    The objects passed in are not changed. One patch that does not fit fails the whole cluster (A.1).
+    The objects passed in are not changed. One patch that does not fit fails the whole cluster
+    (`rules/lifecycle.md#terms`).
     """
     alone = Fleet([cluster])
     selected_by = [
@@ -201,7 +202,9 @@ class VariableError(ValueError):
 
 
 def replace_variables(value: Any, cluster: Cluster) -> Any:
-    """Return a copy of a value with the variables of every text, keys too, replaced (lifecycle B.1.8).
+    """Return a copy of a value with the variables of every text, keys too, replaced.
+
+    See `rules/lifecycle.md#overrides`.
 
     Variables are the name and the labels of the cluster. Raises VariableError.
     """
@@ -247,7 +250,9 @@ def apply_patch(manifest: Mapping[str, Any], patch: JsonPatch, value: Any) -> di
 def cluster_version(
     resources: str, snapshots: Iterable[OverrideContent], apply_strategy: ApplyStrategy
 ) -> str:
-    """Return the version of a cluster, as a hash: resource snapshot, overrides and apply strategy (A.1).
+    """Return the version of a cluster, as a hash: resource snapshot, overrides and apply strategy.
+
+    See `rules/lifecycle.md#terms`.
 
     `resources` names a resource snapshot, or is its content hash where equal content is to be one version.
     """

@@ -1,4 +1,4 @@
-"""What the loss of each cluster and each domain does to placements (`spec/foresight.md` 3).
+"""What the loss of each cluster and each domain does to placements (`rules/foresight.md#resilience`).
 
 Budgets and pauses are left aside: they affect when placements move, not the result.
 """

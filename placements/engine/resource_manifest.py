@@ -1,4 +1,4 @@
-"""Parsing of the manifests of resources on the hub cluster (`spec/lifecycle.md` A.16, B.1.10, B.2)."""
+"""Parsing of the manifests of resources on the hub cluster (`rules/lifecycle.md#resource-selection`)."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -77,7 +77,10 @@ def parse_hub_object(document: object) -> HubObject:
 
 
 def _wrapped_errors(key: str, document: object, envelope: HubObject) -> Iterator[FieldError]:
-    """Yield the errors of one object in an envelope, which has to be where the envelope is (B.1.10)."""
+    """Yield the errors of one object in an envelope, which has to be where the envelope is.
+
+    See `rules/lifecycle.md#envelopes`.
+    """
     path = format_path(("data", key))
     try:
         refuse_fleet_kinds(document)
@@ -159,7 +162,7 @@ class _Manifest(ManifestModel):
         if isinstance(version, str) and isinstance(kind, str):
             group = version.rpartition("/")[0]
 
-            # What would run on the hub itself stays off it (lifecycle B.1.10).
+            # What would run on the hub itself stays off it (`rules/lifecycle.md#envelopes`).
             if (group, kind) == ("", "List"):
                 message = "Forbidden: a List must be applied as single objects"
                 yield ErrorDetail(("kind",), "kind-not-supported", message, "one object")

@@ -1,7 +1,10 @@
-"""Selection of hub objects by the resource selectors of a placement (`spec/lifecycle.md` A.16, B.2).
+"""Selection of hub objects by the resource selectors of a placement.
 
-Also the exclusion of objects that are never placed, the order of objects in a snapshot (B.2.3), and the
-storage of a selection in parts of bounded size (B.3.2).
+See `rules/lifecycle.md#resource-selection`.
+
+Also the exclusion of objects that are never placed, the order of objects in a snapshot
+(`rules/lifecycle.md#resource-selection`), and the storage of a selection in parts of bounded size
+(`rules/lifecycle.md#snapshots`).
 """
 
 from collections import Counter, defaultdict
@@ -51,14 +54,14 @@ _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
 def is_ever_placed(group: str, kind: str) -> bool:
-    """Return whether objects of a kind can be placed at all (lifecycle B.2.1)."""
+    """Return whether objects of a kind can be placed at all (`rules/lifecycle.md#resource-selection`)."""
     if (group, kind) in ENVELOPES:
         return True
     return group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
 
 
 def why_left_out(each: HubObject, on_the_hub: Container[ObjectKey]) -> str | None:
-    """Return why an object of a placeable kind is never placed (end of lifecycle B.2.2), or None."""
+    """Return why an object of a placeable kind is never placed, or None."""
     sort = (each.group, each.kind)
     if each.metadata.get("deletionTimestamp"):
         return "it is being deleted"

@@ -1,4 +1,6 @@
-"""The status of a placement: the worst of its conditions, with counts (`spec/lifecycle.md` B.7.1).
+"""The status of a placement: the worst of its conditions, with counts.
+
+See `rules/lifecycle.md#placement-status`.
 
 The conditions are Scheduled, RolloutStarted, Applied and Available, as they are now.
 """

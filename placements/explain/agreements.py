@@ -1,4 +1,7 @@
-"""The words of agreements: how a replay compares with what a live hub decided (`spec/live-hub.md` 12.3)."""
+"""The words of agreements: how a replay compares with what a live hub decided.
+
+See `rules/live-hub.md#agreement`.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

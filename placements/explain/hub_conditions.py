@@ -1,6 +1,9 @@
-"""Conditions of a placement as a hub shows them, by cluster and in total (`spec/lifecycle.md` B.7).
+"""Conditions of a placement as a hub shows them, by cluster and in total.
 
-Where the released hub shows the newest index for every cluster, this shows what each really runs (A.8).
+See `rules/lifecycle.md#placement-status`.
+
+Where the released hub shows the newest index for every cluster, this shows what each really runs
+(`rules/lifecycle.md#blocked-clusters`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -173,7 +176,10 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
 def conditions_in_all(
     clusters: Iterable[Sequence[Condition]], noted: Noted = MappingProxyType({})
 ) -> list[Condition]:
-    """Sum up the conditions of the selected clusters: unknown before false before true (B.7.1)."""
+    """Sum up the conditions of the selected clusters: unknown before false before true.
+
+    See `rules/lifecycle.md#placement-status`.
+    """
     by_cluster = [{one.sort: one for one in conditions} for conditions in clusters]
     summary: list[Condition] = []
     for sort in SORTS if by_cluster else ():
@@ -275,7 +281,10 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
 
 
 def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: int) -> list[Plain]:
-    """Return an entry without a name for each missing cluster, with why one was not chosen (B.7.2)."""
+    """Return an entry without a name for each missing cluster, with why one was not chosen.
+
+    See `rules/lifecycle.md#placement-status`.
+    """
     failed = replace(scheduled, status=Truth.FALSE, reason="ScheduleFailed")
     return [{"conditions": [replace(failed, message=one).plain(generation=generation)]} for one in reasons]
 

@@ -1,4 +1,4 @@
-"""The status that a released hub would show for a decision (`spec/scheduler.md` 4.4), and that of OCM.
+"""The status that a hub would show for a decision (`rules/scheduler.md#unusual-values`), and that of OCM.
 
 There are no cluster sets here: Open Cluster Management would report an empty fleet as an empty set.
 """

@@ -127,7 +127,10 @@ def _worth(cycle: Cycle, joint: str = "; ") -> str:
 
 
 def worth_of_placed(cycle: Cycle) -> str:
-    """Return the effect of being placed where all are candidates (`spec/other-schedulers.md` 6.1)."""
+    """Return the effect of being placed where all are candidates.
+
+    See `rules/other-schedulers.md#questions-that-a-spread-strategy-answers`.
+    """
     profile = profile_of(cycle)
     steady = cycle.ocm_options.steady_weight if profile.chooses_again else 0
     if steady:

@@ -105,7 +105,7 @@ def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]
 
 
 def blocked_removals_sentence(removals: BlockedRemovals) -> str:
-    """Return which removals the minimum blocks, and what would allow them (lifecycle A.5)."""
+    """Return which removals the minimum blocks, and what would allow them (`rules/lifecycle.md#removals`)."""
     number = len(removals.clusters)
     kept = f"{counted(number, 'placement')} {verb(number, 'is')} kept until replacements are available."
     if removals.selected_count < removals.required:

@@ -251,7 +251,7 @@ _PROGRESSING = {
 
 
 def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str, Any]:
-    """Return the status of a run document (lifecycle B.5.6)."""
+    """Return the status of a run document (`rules/lifecycle.md#staged-update-runs`)."""
     run = result.run
     why = " ".join(map(reason_sentence, run.reasons))
     if not run.stages and run.outcome:

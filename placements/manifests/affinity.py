@@ -1,4 +1,4 @@
-"""Affinity terms: label selectors, property selectors and sorters (`spec/scheduler.md` 4.1, 4.2)."""
+"""Affinity terms: selectors and sorters (`rules/scheduler.md#selectors-and-quantities`)."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -98,7 +98,7 @@ class LabelSelector(ManifestModel):
 
 
 class PropertyRequirement(ManifestModel):
-    """One condition on one property: exactly one quantity to compare with (lifecycle B.1.3)."""
+    """One condition on one property: exactly one quantity to compare with (`rules/lifecycle.md#policies`)."""
 
     name: PropertyName
     operator: Annotated[PropertyOperator, one_of(PropertyOperator)]
@@ -135,7 +135,7 @@ class PropertySelector(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """The requirements on one property must leave some value (lifecycle B.1.3)."""
+        """The requirements on one property must leave some value (`rules/lifecycle.md#policies`)."""
         intervals: dict[str, Interval] = {}
         for index, requirement in enumerate(items_at(raw, "matchExpressions")[:MOST_REQUIREMENTS]):
             # A requirement that is invalid has been reported and is left out here.
@@ -187,7 +187,7 @@ class RequiredTerms(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A required term filters and cannot sort (lifecycle B.1.3)."""
+        """A required term filters and cannot sort (`rules/lifecycle.md#policies`)."""
         for index, term in enumerate(items_at(raw, "clusterSelectorTerms")[:MOST_REQUIRED_TERMS]):
             if mapping_at(term).get("propertySorter") is not None:
                 keys = ("clusterSelectorTerms", index, "propertySorter")
@@ -211,7 +211,7 @@ class PreferredTerm(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A preferred term sorts and cannot filter by property (lifecycle B.1.3)."""
+        """A preferred term sorts and cannot filter by property (`rules/lifecycle.md#policies`)."""
         if mapping_at(raw, "preference").get("propertySelector") is not None:
             keys, message = ("preference", "propertySelector"), "Forbidden: only allowed in required terms"
             yield ErrorDetail(keys, "misplaced", message, "labelSelector, propertySorter")

@@ -1,4 +1,7 @@
-"""Assertions of a placement, in its annotation or in a separate document (`spec/foresight.md` 5)."""
+"""Assertions of a placement, in its annotation or in a separate document.
+
+See `rules/foresight.md#assertions`.
+"""
 
 import json
 import re

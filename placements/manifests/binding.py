@@ -1,4 +1,4 @@
-"""Bindings of a placement by class (`spec/scheduler.md` 1), and their parsers."""
+"""Bindings of a placement by class (`rules/scheduler.md#bindings`), and their parsers."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -101,7 +101,7 @@ State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
 
 
 class CaseBinding(ManifestModel):
-    """A binding as a case of `conformance/README.md` has it."""
+    """A binding as a case of `docs/reference/cases.md` has it."""
 
     cluster: FilledText
     state: State
@@ -151,7 +151,7 @@ class ClusterDecision(_FromHub):
 
 
 class BindingSpec(_FromHub):
-    """The part of a binding's spec that the scheduler reads (`spec/lifecycle.md` B.1.11)."""
+    """The part of a binding's spec that the scheduler reads."""
 
     state: State
     target_cluster: FilledText

@@ -1,4 +1,4 @@
-"""Evictions and the budgets that hold them back (`spec/lifecycle.md` B.1.9)."""
+"""Evictions and the budgets that hold them back (`rules/lifecycle.md#disruption-budgets`)."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -71,7 +71,10 @@ class SpreadTerm(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Weights belong to Affinity, maxSkew and order to Even (`spec/other-schedulers.md` 2.1)."""
+        """Weights belong to Affinity, maxSkew and order to Even.
+
+        See `rules/other-schedulers.md#placements-of-open-cluster-management`.
+        """
         yield from topology_key_problems(raw)
         kind = raw.get("type")
         if kind == "Affinity":
@@ -123,7 +126,10 @@ class RequiredClusterSelector(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A claim selector has expressions only (`spec/other-schedulers.md` 1.2)."""
+        """A claim selector has expressions only.
+
+        See `rules/other-schedulers.md#placements-of-open-cluster-management`.
+        """
         if "matchLabels" in mapping_at(raw, "claimSelector"):
             message = 'Unknown field "matchLabels": claims have no labels'
             yield ErrorDetail(("claimSelector", "matchLabels"), "unknown-field", message, "matchExpressions")
@@ -240,7 +246,10 @@ class OcmSpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Even needs a number, several Even constraints an order each (`spec/other-schedulers.md` 2.1)."""
+        """Even needs a number, several Even constraints an order each.
+
+        See `rules/other-schedulers.md#placements-of-open-cluster-management`.
+        """
         terms = [mapping_at(item) for item in items_at(raw, "spreadConstraints")]
         merged = items_at(mapping_at(raw, "spreadPolicy"), "spreadConstraints")
         even = [index for index, term in enumerate(terms) if term.get("type") == "Even"]

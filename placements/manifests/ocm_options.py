@@ -1,7 +1,7 @@
 """The options of `ocm` semantics: mode, `unsetPolicy` for clusters without the key, weights.
 
-Names, values and defaults are those of `conformance/README.md`; the last fields come from the prioritizers of
-an OCM Placement (`spec/other-schedulers.md` 6.6).
+Names, values and defaults: `docs/reference/cases.md#ocm`. The last fields come from the prioritizers of an
+OCM Placement (`rules/other-schedulers.md#ocm`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ T = TypeVar("T")
 MOST_STEADY = 1_000_000
 LARGEST_U = 1_000_000.0
 MOST_ROWS = MOST_PREFERRED_TERMS
-"""As many as can become preferred terms under other semantics (`spec/other-schedulers.md` 6.4)."""
+"""As many as can become preferred terms under other semantics (`rules/other-schedulers.md#translation`)."""
 
 
 class PrioritizerMode(StrEnum):
@@ -97,7 +97,10 @@ class TopologyWeight(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """In and NotIn need values, Exists and DoesNotExist take none (`spec/other-schedulers.md` 2.1)."""
+        """In and NotIn need values, Exists and DoesNotExist take none.
+
+        See `rules/other-schedulers.md#placements-of-open-cluster-management`.
+        """
         values = items_at(raw, "values")
         if raw.get("operator") in ("In", "NotIn") and not values:
             yield required("values", "In and NotIn need at least one value", "one or more values")
@@ -154,7 +157,9 @@ def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:
 def refuse_weighted_limits(
     policy: PlacementPolicy, options: OcmOptions, *, places: Sequence[str] = ()
 ) -> None:
-    """Raise InvalidManifest where a key has domain weights and a hard limit (`spec/other-schedulers.md` 2.7).
+    """Raise InvalidManifest where a key has domain weights and a hard limit.
+
+    See `rules/other-schedulers.md#placements-of-open-cluster-management`.
 
     `places` are those of the constraints, if the policy was not written as one.
     """

@@ -1,4 +1,6 @@
-"""Placements of Open Cluster Management to policies and back (`spec/other-schedulers.md` 2.1, 6.4, 6.6).
+"""Placements of Open Cluster Management to policies and back.
+
+See `rules/other-schedulers.md#placements-of-open-cluster-management`.
 
 An entry of a list with nothing but a comment in it, as the proposal's examples have, is left out, with a
 warning.

@@ -1,4 +1,4 @@
-"""Overrides: differences of placed resources on some clusters (`spec/lifecycle.md` B.1.8)."""
+"""Overrides: differences of placed resources on some clusters (`rules/lifecycle.md#overrides`)."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The manifests of placements and their specs (`spec/lifecycle.md` A.16, A.17, B.1.1 to B.1.4)."""
+"""The manifests of placements and their specs (`rules/lifecycle.md#placements`)."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -90,7 +90,10 @@ class ResourceSelector(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """By name or by label, not both; and no reserved namespace (lifecycle A.16, B.1.1)."""
+        """By name or by label, not both; and no reserved namespace.
+
+        See `rules/lifecycle.md#resource-selection`.
+        """
         name = raw.get("name")
         if name and "labelSelector" in raw:
             yield conflict("labelSelector", "not allowed together with name", "name or labelSelector")
@@ -109,7 +112,10 @@ def selects_namespace(raw: Raw) -> bool:
 
 
 def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
-    """A namespace with its own resource selectors is the only one and has a name (lifecycle B.1.1)."""
+    """A namespace with its own resource selectors is the only one and has a name.
+
+    See `rules/lifecycle.md#placements`.
+    """
     namespaces = [index for index, raw in enumerate(selectors) if selects_namespace(mapping_at(raw))]
     scoped = [index for index in namespaces if _has_own_selectors(mapping_at(selectors[index]))]
     for index in scoped:
@@ -123,7 +129,9 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
 
 
 def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
-    """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names (B.1.2).
+    """A placement of a whole cluster takes kinds inside namespaces only from a namespace it names.
+
+    See `rules/lifecycle.md#placements`.
 
     Of other groups than Kubernetes' own only the objects on the hub show it: `Inventory.is_namespaced` in
     `placements/engine/selection.py` reads them.
@@ -189,7 +197,10 @@ class PlacementSpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """What resource selectors demand of each other and of the status scope (lifecycle B.1.1)."""
+        """What resource selectors demand of each other and of the status scope.
+
+        See `rules/lifecycle.md#placements`.
+        """
         selectors = items_at(raw, "resourceSelectors")[:MOST_SELECTORS]
         across = (*scope_problems(selectors), *namespaced_problems(selectors))
         yield from (problem.under("resourceSelectors") for problem in across)
@@ -204,7 +215,9 @@ class NamespacedPlacementSpec(PlacementSpec):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """None: KubeFleet accepts a cluster-scoped kind, and reports it as an invalid selector (B.2.2).
+        """None: KubeFleet accepts a cluster-scoped kind, and reports it as an invalid selector.
+
+        See `rules/lifecycle.md#resource-selection`.
 
         This console refuses one when the placement is saved: `placements/engine/selection.py`.
         """
@@ -217,7 +230,7 @@ class ClusterResourcePlacement(FleetDocument):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """The annotations of this console must be readable (lifecycle A.16)."""
+        """The annotations of this console must be readable."""
         annotations = mapping_at(raw, "metadata", "annotations")
         for key, problem_of in _OUR_ANNOTATIONS.items():
             problem = problem_of(annotations[key]) if isinstance(annotations.get(key), str) else None
@@ -419,7 +432,7 @@ def placement_warnings(placement: ClusterResourcePlacement) -> tuple[ManifestWar
 
 
 def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
-    """Return the warnings that need no fleet (lifecycle A.2, A.17)."""
+    """Return the warnings that need no fleet (`rules/lifecycle.md#strategies`)."""
     is_namespaced = isinstance(spec, NamespacedPlacementSpec)
     strategy, budgets = spec.strategy, spec.strategy.rolling_update
     warnings = [*policy_warnings(spec.policy, path="spec.policy")]

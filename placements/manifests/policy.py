@@ -1,7 +1,7 @@
 """The scheduling policy of a placement, and its parser `parse_policy`.
 
-Rules: `spec/scheduler.md` and `spec/lifecycle.md` B.1.3. Values are frozen; use `model_copy(update=…)` for a
-changed one.
+Rules: `rules/scheduler.md` and `rules/lifecycle.md#policies`. Values are frozen; use `model_copy(update=…)`
+for a changed one.
 """
 
 from collections.abc import Iterator
@@ -146,7 +146,7 @@ class Toleration(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Exists takes no value; only Exists may do without a key (lifecycle B.1.3)."""
+        """Exists takes no value; only Exists may do without a key (`rules/lifecycle.md#policies`)."""
         operator = raw.get("operator", "Equal")
         if operator == "Exists" and raw.get("value", "") != "":
             yield conflict("value", "not allowed for operator Exists", "no value")
@@ -168,7 +168,10 @@ class PlacementPolicy(ManifestModel):
 
     @classmethod
     def validate_for(cls, raw: Raw, semantics: Semantics) -> Iterator[ErrorDetail]:
-        """The table of fields for each placement type, and lists without duplicates (lifecycle B.1.3)."""
+        """The table of fields for each placement type, and lists without duplicates.
+
+        See `rules/lifecycle.md#policies`.
+        """
         placement_type = raw.get("placementType", "PickAll")
         if placement_type in list(PlacementType):
             for key, types in _TYPES_WITH.items():
@@ -233,7 +236,7 @@ _SECOND_DASH = "KubeFleet cannot read a resource name with a second dash: on a h
 
 
 def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
-    """Return the warnings that need no fleet (`spec/scheduler.md` 4.4)."""
+    """Return the warnings that need no fleet (`rules/scheduler.md#unusual-values`)."""
     warnings: list[ManifestWarning] = []
     if policy.placement_type is PlacementType.PICK_FIXED and not policy.cluster_names:
         message = "an empty list changes nothing: clusters selected earlier stay"

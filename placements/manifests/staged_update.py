@@ -1,4 +1,7 @@
-"""Staged updates: the strategy with its stages, the run, the request for approval (lifecycle B.1.7)."""
+"""Staged updates: the strategy with its stages, the run, the request for approval.
+
+See `rules/lifecycle.md#staged-update-documents`.
+"""
 
 import re
 from collections.abc import Iterator
@@ -56,7 +59,10 @@ class TaskType(StrEnum):
 
 
 class RunState(StrEnum):
-    """The state that the author of a run requests; Stop pauses, Run resumes (lifecycle A.12)."""
+    """The state that the author of a run requests; Stop pauses, Run resumes.
+
+    See `rules/lifecycle.md#actions`.
+    """
 
     INITIALIZE = "Initialize"
     RUN = "Run"
@@ -141,7 +147,7 @@ class StagedStrategySpec(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Names of stages are unique (lifecycle A.13)."""
+        """Names of stages are unique (`rules/lifecycle.md#staged-update-documents`)."""
         stages = enumerate(items_at(raw, "stages")[:MOST_STAGES])
         names = ((("stages", index, "name"), mapping_at(stage).get("name")) for index, stage in stages)
         return duplicate_problems(names, "unique names")
@@ -239,7 +245,10 @@ _MOVES = {
 
 
 def run_change_errors(before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun) -> list[FieldError]:
-    """Return an error for every forbidden change of a run's manifest (lifecycle B.1.7)."""
+    """Return an error for every forbidden change of a run's manifest.
+
+    See `rules/lifecycle.md#staged-update-documents`.
+    """
     fields = ("placementName", "resourceSnapshotIndex", "stagedRolloutStrategyName")
     errors = list(immutable_errors(before, after, *(("spec", field) for field in fields)))
     return errors + state_errors(before.spec.state, after.spec.state)

@@ -1,4 +1,4 @@
-"""How a placement's changes reach the clusters: `spec.strategy` (`spec/lifecycle.md` A.2, A.17, B.1.4)."""
+"""How a placement's changes reach the clusters: `spec.strategy` (`rules/lifecycle.md#strategies`)."""
 
 import re
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ class WhenToTakeOver(StrEnum):
 
 
 class PropagationPolicy(StrEnum):
-    """Whether placed resources are deleted with the placement (lifecycle A.11)."""
+    """Whether placed resources are deleted with the placement (`rules/lifecycle.md#deletion`)."""
 
     DELETE = "Delete"
     ABANDON = "Abandon"
@@ -111,7 +111,7 @@ class RollingUpdate(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """With both budgets 0 nothing could ever start (lifecycle A.2)."""
+        """With both budgets 0 nothing could ever start (`rules/lifecycle.md#budgets`)."""
         if all(_ZERO.fullmatch(str(raw.get(key))) for key in ("maxUnavailable", "maxSurge")):
             message = "Invalid value: maxUnavailable and maxSurge must not both be 0"
             yield ErrorDetail((), "conflict", message, "at least one of them greater than 0")
@@ -135,7 +135,7 @@ class ApplyStrategy(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Options of server-side apply need that type (lifecycle B.1.4)."""
+        """Options of server-side apply need that type (`rules/lifecycle.md#strategies`)."""
         if "serverSideApplyConfig" in raw and raw.get("type") != ApplyType.SERVER_SIDE_APPLY:
             yield conflict("serverSideApplyConfig", "only allowed for type ServerSideApply")
 
@@ -167,7 +167,7 @@ class ReportBackStrategy(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A mirror needs a destination (lifecycle B.1.4)."""
+        """A mirror needs a destination (`rules/lifecycle.md#strategies`)."""
         if raw.get("type") == ReportBackType.MIRROR and raw.get("destination") is None:
             yield required("destination", "type Mirror needs it", ", ".join(ReportBackDestination))
 
@@ -187,7 +187,7 @@ class RolloutStrategy(ManifestModel):
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """A staged placement has no rolling update (lifecycle B.1.4)."""
+        """A staged placement has no rolling update (`rules/lifecycle.md#strategies`)."""
         if "rollingUpdate" in raw and raw.get("type") == StrategyType.EXTERNAL:
             yield conflict("rollingUpdate", "not allowed for type External", "no value")
 

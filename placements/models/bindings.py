@@ -42,11 +42,11 @@ class Binding(HubRow):
     `was_applied`: an apply reached the cluster; `objects_done` is set while one needs several calls;
     `unavailable_code`: why the last call had no answer; `drifted_objects` and `diffed_objects` are the
     differences found there, `repairs` the times at which drift was repaired, and `contested_since` is set
-    while others change the same objects again and again (`spec/kubernetes-driver.md` 9, 11). `observed_at`:
-    when the objects there were last read one by one; `objects_digest` changes with their states.
-    `removal_check` is "behind" where the cluster has seen newer calls than this database knows of, so that an
-    apply removes nothing there, "waiting" where something would be removed and waits for a person, and
-    "confirmed" once one has confirmed it. `started_versions`: those that were started last, with spaces.
+    while others change the same objects again and again (`rules/kubernetes-driver.md#observation`).
+    `observed_at`: when the objects there were last read one by one; `objects_digest` changes with their
+    states. `removal_check` is "behind" where the cluster has seen newer calls than this database knows of, so
+    that an apply removes nothing there, "waiting" where something would be removed and waits for a person,
+    and "confirmed" once one has confirmed it. `started_versions`: those that were started last, with spaces.
     `warnings` are those of the API server about the objects that were applied, or are being removed.
 
     A live hub decides elsewhere: its bindings have no decision, and no policy snapshot that it has pruned;

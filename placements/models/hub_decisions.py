@@ -62,7 +62,7 @@ class DueJudgement(HubRow):
 
 
 class Agreement(models.TextChoices):
-    """The result of comparing a replay with what the hub decided (`spec/live-hub.md` 12.3)."""
+    """The result of comparing a replay with what the hub decided (`rules/live-hub.md#agreement`)."""
 
     PENDING = "pending"
     NOT_REPLAYABLE = "not-replayable"

@@ -39,7 +39,9 @@ class Override(ObjectRow):
 
 
 class OverrideTarget(HubRow):
-    """A resource that an override changes; no other override of the same kind does (lifecycle B.1.8).
+    """A resource that an override changes; no other override of the same kind does.
+
+    See `rules/lifecycle.md#overrides`.
 
     A live hub sees to that itself: its objects may come in any order. `namespace` is that of the override,
     empty for one that is for clusters.

@@ -16,7 +16,8 @@ from placements.models.placements import Placement
 class PolicySnapshot(HubRow):
     """An immutable, numbered copy of a placement's policy, its semantics and their options.
 
-    The number of clusters is not part of it: changing that alone keeps the snapshot (lifecycle B.3.1).
+    The number of clusters is not part of it: changing that alone keeps the snapshot
+    (`rules/lifecycle.md#snapshots`).
     """
 
     placement = models.ForeignKey(Placement, models.CASCADE, related_name="policy_snapshots")

@@ -1,4 +1,4 @@
-"""Enqueueing of the placements that a change of the fleet affects (`spec/lifecycle.md` B.8.4)."""
+"""Enqueueing of the placements that a change of the fleet affects (`rules/lifecycle.md#triggers`)."""
 
 from collections.abc import Iterable, Sequence, Set
 

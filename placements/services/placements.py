@@ -1,4 +1,4 @@
-"""Saving and deleting placements (`spec/lifecycle.md` A.5, A.9 to A.11, B.3.1).
+"""Saving and deleting placements (`rules/lifecycle.md#immutable-fields`).
 
 A Placement of Open Cluster Management is rescheduled each time, so its number and tolerations may
 be removed (`docs/adr/0009`).
@@ -301,8 +301,8 @@ def _take_policy_snapshot(
 def delete_placement(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> bool:
     """Delete a placement; return whether its row was deleted already.
 
-    One that was rolled out stays until its resources are removed from the clusters (lifecycle A.11). Raises
-    UnknownPlacementError, RevisionConflict.
+    One that was rolled out stays until its resources are removed from the clusters
+    (`rules/lifecycle.md#deletion`). Raises UnknownPlacementError, RevisionConflict.
     """
     with transaction.atomic():
         current = locked_placement(name, by=by, expected=expected, removes=True)

@@ -1,7 +1,8 @@
 """Deletion of what is no longer needed: snapshots beyond their limit, and rows older than they are kept.
 
-Snapshots are those beyond `revisionHistoryLimit` that are not in use (lifecycle A.9). How long other rows are
-kept is configured (`KEEP_…` in the settings); what something still refers to is kept as long as that does.
+Snapshots are those beyond `revisionHistoryLimit` that are not in use (`rules/lifecycle.md#history`). How long
+other rows are kept is configured (`KEEP_…` in the settings); what something still refers to is kept as long
+as that does.
 """
 
 import logging
@@ -52,7 +53,10 @@ from placements.models import (
 log = logging.getLogger(__name__)
 
 OVERRIDE_SNAPSHOTS = 10
-"""How many snapshots of an override are kept; the released system has no setting for it (lifecycle B.3.3)."""
+"""How many snapshots of an override are kept; the released system has no setting for it.
+
+See `rules/lifecycle.md#history`.
+"""
 
 
 def prune_policy_snapshots(placement: Placement) -> int:

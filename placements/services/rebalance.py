@@ -1,8 +1,8 @@
 """Rebalance plans of placements: computed, started, and applied batch by batch.
 
-A plan moves a placement to the best set of clusters that few moves reach (`spec/foresight.md` 2). Its state
-is in the database, so any worker can continue it, also after a crash: the bindings of a batch and the
-progress of the plan are written in one transaction.
+A plan moves a placement to the best set of clusters that few moves reach
+(`rules/foresight.md#rebalance-plans`). Its state is in the database, so any worker can continue it, also
+after a crash: the bindings of a batch and the progress of the plan are written in one transaction.
 """
 
 import hashlib

@@ -107,7 +107,7 @@ class RolloutContext:
     `target` is the resource snapshot to roll out, None while there is none. `version` identifies what is
     wanted as a whole: the resources, how they are applied, and every override that applies somewhere; what
     belongs on one cluster is in `state`, and its overrides, by cluster, in `overrides`. `left_behind` are
-    bindings that ended because their clusters left the fleet: what is there stays there (lifecycle B.8.3).
+    bindings that ended because their clusters left the fleet: what is there stays there.
     `started` are the columns that this sync has written since, by the key of the binding.
     """
 
@@ -286,7 +286,10 @@ class Versions:
 
 
 def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -> str:
-    """Return the version of a snapshot: the content of the resources, and how it is applied (A.1)."""
+    """Return the version of a snapshot: the content of the resources, and how it is applied.
+
+    See `rules/lifecycle.md#terms`.
+    """
     return version_of_content(snapshot.content_hash, manifest)
 
 
@@ -343,7 +346,7 @@ def placement_facts(context: RolloutContext, versions: Mapping[str, str]) -> Pla
     unscheduled = [one.cluster_name for one in bindings if one.state == BindingState.UNSCHEDULED]
     selected = {one.cluster_name for one in bindings if one.state != BindingState.UNSCHEDULED}
     picked = tuple(cluster for cluster in current_fleet().fleet if cluster.name in selected)
-    # With PickAll the number of clusters follows from the fleet (lifecycle B.5.2).
+    # With PickAll the number of clusters follows from the fleet (`rules/lifecycle.md#staged-update-runs`).
     is_pick_all = policy.placement_type is PlacementType.PICK_ALL
     snapshots = PolicySnapshot.objects.filter(placement=placement, is_latest=True)
     return PlacementFacts(

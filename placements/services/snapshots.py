@@ -1,8 +1,9 @@
 """Conversion of rows to the values that a scheduling cycle reads, and of values back to rows.
 
 The counts of other placements for *Balance* of `ocm` are read by every cycle, but a change of them enqueues
-none: in OCM a placement is rescheduled only after a change of its decisions (`spec/other-schedulers.md`
-1.1). So two balanced placements never trigger each other.
+none: in OCM a placement is rescheduled only after a change of its decisions
+(`rules/other-schedulers.md#placements-of-open-cluster-management`). So two balanced placements never trigger
+each other.
 """
 
 import hashlib
@@ -243,7 +244,10 @@ def rules_of(manifest: ClusterResourcePlacement) -> Semantics:
 
 
 def content_hash(placement: ClusterResourcePlacement) -> str:
-    """Return the hash that a new policy snapshot depends on: without numberOfClusters (lifecycle A.16)."""
+    """Return the hash that a new policy snapshot depends on: without numberOfClusters.
+
+    See `rules/lifecycle.md#snapshots`.
+    """
     content = {"policy": placement.spec.policy.without_number(), "semantics": rules_of(placement)}
     return hash_of({**content, "options": placement.spread_options})
 

@@ -1,4 +1,4 @@
-"""Manifest and status of a placement as in its API (lifecycle A.8, B.7)."""
+"""Manifest and status of a placement as in its API (`rules/lifecycle.md#placement-status`)."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

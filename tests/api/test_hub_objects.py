@@ -1,4 +1,4 @@
-"""PUT, PATCH and DELETE below the address of a live hub become writes to it (`spec/live-hub.md` 13)."""
+"""PUT, PATCH and DELETE below the address of a live hub become writes to it (`rules/live-hub.md#sending`)."""
 
 import json
 import zlib

@@ -1,4 +1,7 @@
-"""Writes to live hubs over REST: preview, send, list, refusals, roles (`spec/live-hub.md` 17.3)."""
+"""Writes to live hubs over REST: preview, send, list, refusals, roles.
+
+See `rules/live-hub.md#actions-on-a-hub`.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Kubernetes quantities, compared exactly (`spec/scheduler.md` 4.1)."""
+"""Kubernetes quantities, compared exactly (`rules/scheduler.md#selectors-and-quantities`)."""
 
 from math import isfinite
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Draining a cluster to the end (ui.md 4.4 C): impact, pace, confirmation, progress, bringing back."""
+"""Draining a cluster to the end: impact, pace, confirmation, progress, bringing back."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Each row of the availability rules (`spec/kubernetes-driver.md` 10)."""
+"""Each row of the availability rules (`rules/kubernetes-driver.md#readiness`)."""
 
 from typing import Any
 

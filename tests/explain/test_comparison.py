@@ -1,6 +1,7 @@
 """Where sets of rules differ, explained by the rule that separates them.
 
-The fleets are D1 to D8 of `spec/other-schedulers.md` 6.3, and the single group of 6.2.
+The fleets are D1 to D8 of `rules/other-schedulers.md#fleets-on-which-the-rules-differ`, and the
+single domain there.
 """
 
 import re
@@ -142,7 +143,7 @@ def _single_group() -> SemanticsComparison:
             ],
         ),
     ],
-    ids=["D1", "D2", "D6", "D7", "6.2"],
+    ids=["D1", "D2", "D6", "D7", "single domain"],
 )
 def test_the_first_difference_names_the_rules_that_separate(
     comparison: SemanticsComparison, rules: list[str]

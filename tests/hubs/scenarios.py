@@ -1,7 +1,7 @@
 """Recorded scenarios as objects of a live hub: what its controllers and scheduler wrote, step by step.
 
 Nothing is decided here: bindings, conditions and decisions are those of the recording
-(`conformance/README.md`).
+(`docs/reference/cases.md#steps`).
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Replays of what a hub decided agree with it, and find what differs (`spec/live-hub.md` 12)."""
+"""Replays of what a hub decided agree with it, and find what differs (`rules/live-hub.md#agreement`)."""
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy

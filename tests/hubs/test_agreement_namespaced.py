@@ -1,4 +1,7 @@
-"""ResourcePlacements of a live hub: replayed with their namespace, which clusters may lack (2.1, point 6)."""
+"""ResourcePlacements of a live hub: replayed with their namespace, which clusters may lack.
+
+See `rules/live-hub.md#objects-of-a-hub`.
+"""
 
 from datetime import timedelta
 from typing import Any

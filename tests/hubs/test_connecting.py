@@ -1,4 +1,7 @@
-"""Connect, check, change, pause and remove a hub, by operations and commands (`spec/live-hub.md` 6, 18)."""
+"""Connect, check, change, pause and remove a hub, by operations and commands.
+
+See `rules/live-hub.md#connection-of-a-hub`.
+"""
 
 import base64
 import json

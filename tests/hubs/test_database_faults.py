@@ -1,4 +1,4 @@
-"""A watcher whose database is away or full: nothing is lost, memory stays bounded (`spec/live-hub.md` 19)."""
+"""A watcher whose database is away or full loses nothing, in bounded memory (`rules/live-hub.md#streams`)."""
 
 import threading
 from collections.abc import Callable, Iterator

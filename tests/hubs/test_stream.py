@@ -1,4 +1,4 @@
-"""One stream against a fake hub that misbehaves (`spec/live-hub.md` 8.2, 18, 19)."""
+"""One stream against a fake hub that misbehaves (`rules/live-hub.md#streams`)."""
 
 import threading
 import time

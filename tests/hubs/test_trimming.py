@@ -1,4 +1,4 @@
-"""What the mirror stores of an object, and which columns it reads (`spec/live-hub.md` 9.2 and 10.1)."""
+"""What the mirror stores of an object, and which columns it reads (`rules/live-hub.md#mirror`)."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A watcher on fake hubs: states, leases, credentials, faults (`spec/live-hub.md` 5, 6.2, 8.1, 19)."""
+"""A watcher on fake hubs: states, leases, credentials, faults (`rules/live-hub.md#state-of-a-hub`)."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""One write to a hub: dry run, record, request, answer, read back (`spec/live-hub.md` 13.3 to 13.6, 19)."""
+"""One write to a hub: dry run, record, request, answer, read back (`rules/live-hub.md#bodies`)."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Server-side apply on a real API server (`spec/kubernetes-driver.md` 6)."""
+"""Server-side apply on a real API server (`rules/kubernetes-driver.md#ownership-and-inventory`)."""
 
 from dataclasses import replace
 from typing import Any

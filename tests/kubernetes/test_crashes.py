@@ -1,4 +1,7 @@
-"""A worker that ends at any request, and two that work at once (`spec/kubernetes-driver.md` 6.1, 15)."""
+"""A worker that ends at any request, and two that work at once.
+
+See `rules/kubernetes-driver.md#ownership-and-inventory`.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

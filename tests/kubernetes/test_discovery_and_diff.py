@@ -1,4 +1,7 @@
-"""Discovery, comparison without writing, and readings on a real API server (sections 5, 7 and 12)."""
+"""Discovery, comparison without writing, and readings on a real API server.
+
+See `rules/kubernetes-driver.md#discovery`.
+"""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The mirror of a hub on a real API server equals it, whatever happens (`spec/live-hub.md` 21 rule 9)."""
+"""The mirror of a hub on a real API server equals it, whatever happens (`rules/live-hub.md#mirror`)."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A recording of a hub on a real API server, replayed by the fake hub (`spec/live-hub.md` 21 rule 1)."""
+"""A recording of a hub on a real API server, replayed by the fake hub."""
 
 import gzip
 import json

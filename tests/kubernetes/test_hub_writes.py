@@ -1,4 +1,7 @@
-"""Writes to a hub on a real API server: conflicts, preconditions, identity, lost answers (21 rule 9)."""
+"""Writes to a hub on a real API server: conflicts, preconditions, identity, lost answers.
+
+See `rules/live-hub.md#sending`.
+"""
 
 import http.client
 import json

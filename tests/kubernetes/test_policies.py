@@ -1,4 +1,4 @@
-"""Refusals by admission, quotas and immutable fields (sections 6.7 and 8)."""
+"""Refusals by admission, quotas and immutable fields (`rules/kubernetes-driver.md#special-cases`)."""
 
 from collections.abc import Iterator
 from typing import Any

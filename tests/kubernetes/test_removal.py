@@ -1,4 +1,4 @@
-"""Remove, release and leave on a real API server (`spec/kubernetes-driver.md` 6.5)."""
+"""Remove, release and leave on a real API server (`rules/kubernetes-driver.md#removal`)."""
 
 from dataclasses import replace
 from typing import Any

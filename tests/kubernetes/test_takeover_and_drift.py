@@ -1,4 +1,4 @@
-"""Takeover, conflicts and drift on a real API server (`spec/kubernetes-driver.md` 6.3, 6.4, 9)."""
+"""Takeover, conflicts and drift on a real API server (`rules/kubernetes-driver.md#one-object`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""Time budgets, faults of the API server, and counts of requests (sections 6.6, 14 and 15)."""
+"""Time budgets, faults of the API server, and counts of requests.
+
+See `rules/kubernetes-driver.md#time-budget`.
+"""
 
 import asyncio
 import threading

@@ -1,7 +1,7 @@
 """Measure exact search, rebalance plans, resilience and incremental decisions against their goals.
 
-`make bench`, or `python -m tests.load.bench_foresight`. The goals are ratios of CPU seconds and counts
-(`spec/foresight.md`), so they hold on any machine; the seconds of this one are printed beside them.
+`make bench`, or `python -m tests.load.bench_foresight`. The goals are ratios of CPU seconds and counts,
+so they hold on any machine; the seconds of this one are printed beside them.
 """
 
 import random

@@ -1,4 +1,7 @@
-"""A change of one cluster costs a process one change, not the whole fleet (spec/foresight.md 8.2)."""
+"""A change of one cluster costs a process one change, not the whole fleet.
+
+See `rules/foresight.md#feed-of-changes`.
+"""
 
 from time import process_time
 

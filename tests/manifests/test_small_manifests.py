@@ -1,4 +1,7 @@
-"""Every rule on staged updates, overrides, budgets and evictions as documents (lifecycle B.1.7 to B.1.9)."""
+"""Every rule on staged updates, overrides, budgets and evictions as documents.
+
+See `rules/lifecycle.md#staged-update-documents`.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -389,7 +389,8 @@ class Campaign(RuleBasedStateMachine):
                     self.call("put", f"staged-runs/{name}", run_document(name, placementName=row.name)) == 201
                 )
             else:
-                # With a limit, removals wait for replacements that an under-filled PickN never gets (A.5).
+                # With a limit, removals wait for replacements that an under-filled PickN never gets
+                # (`rules/lifecycle.md#removals`).
                 wanted = {**row.document["spec"], "strategy": strategy("100%", 1)}
                 self.call("put", f"placements/{row.name}", placement_document(row.name, wanted))
         for seconds in (*[5] * 40, *[60] * 40):
@@ -451,7 +452,7 @@ def start_within_limits(
 
 
 def check_limits(row: Placement, actions: Sequence[Action]) -> None:
-    """Lifecycle A.3: what a rollout starts keeps both inequalities."""
+    """`rules/lifecycle.md#starts`: what a rollout starts keeps both inequalities."""
     stale = ("staleHeartbeat", "noAgent")
     members = MemberCluster.objects.exclude(verdict__in=stale).exclude(membership=Membership.LEAVING)
     reachable = set(members.values_list("name", flat=True))

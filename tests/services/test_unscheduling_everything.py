@@ -1,4 +1,7 @@
-"""A change that would unschedule everything waits until a user confirms it (lifecycle A.5)."""
+"""A change that would unschedule everything waits until a user confirms it.
+
+See `rules/lifecycle.md#removals`.
+"""
 
 from typing import Any
 

@@ -451,7 +451,7 @@ def test_an_action_shows_before_a_worker_processes_it(
     client.post(f"{RUN}resume/")
     assert "Progressing · The run continues in a moment." in text(client.get(RUN).content.decode())
     waiting.work()
-    assert "1. canary Waiting for timer" in text(client.get(RUN).content.decode()), "it restarts (B.5.5)"
+    assert "1. canary Waiting for timer" in text(client.get(RUN).content.decode()), "it restarts"
 
 
 def test_a_skipped_wait_is_no_longer_waited_for(operator: Client, waiting: StagedWorld) -> None:

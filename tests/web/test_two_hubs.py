@@ -145,7 +145,7 @@ def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[
 def test_a_page_of_a_live_hub_costs_two_queries_more_at_most_and_other_hubs_cost_none(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
-    """`spec/live-hub.md` 20; the query for the hub and that for its line are the two."""
+    """`rules/live-hub.md#costs`: the query for the hub and that for its line are the two."""
 
     def queries(world: World, name: str) -> int:
         address = f"{world.mount}{world.pages[name]}"

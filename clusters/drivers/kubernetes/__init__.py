@@ -1,1 +1,1 @@
-"""The driver of real Kubernetes clusters (`spec/kubernetes-driver.md`)."""
+"""The driver of real Kubernetes clusters (`rules/kubernetes-driver.md`)."""

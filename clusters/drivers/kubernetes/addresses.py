@@ -1,4 +1,4 @@
-"""Which IP addresses a connection may go to (section 3.4): the check against requests into own networks."""
+"""Which IP addresses a connection may go to (`rules/kubernetes-driver.md#addresses`)."""
 
 import socket
 import threading
@@ -38,7 +38,7 @@ def resolve_host(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """The settings of this console that decide what may be connected to (section 3.7).
+    """The settings of this console that decide what may be connected to.
 
     Without `networks` every address is allowed that is not always denied.
     """

@@ -1,4 +1,7 @@
-"""Server-side apply of one version: apply waves, then what older versions left (section 6)."""
+"""Server-side apply of one version: apply waves, then what older versions left.
+
+See `rules/kubernetes-driver.md#waves`.
+"""
 
 import random
 import time

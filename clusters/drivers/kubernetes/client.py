@@ -1,4 +1,7 @@
-"""Requests to one API server: deadlines, a size limit, and errors by class (sections 4 and 8)."""
+"""Requests to one API server: deadlines, a size limit, and errors by class.
+
+See `rules/kubernetes-driver.md#client`.
+"""
 
 import http.client
 import json
@@ -110,7 +113,7 @@ class Client:
         """Return every answer that is a Status or another JSON object; `deadline` is a monotonic time.
 
         A header with several values is sent once for each. A request is repeated while the server prepares
-        the storage of a new kind. Raise DriverUnavailable with a code of section 8 for everything else.
+        the storage of a new kind. Raise DriverUnavailable with a code for everything else.
         """
         content = None if body is None else encode_body(body, content_type)
         sent = HTTPHeaderDict({**self._headers, "Accept": accept})

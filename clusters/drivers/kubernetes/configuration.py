@@ -1,4 +1,6 @@
-"""The connection of a Kubernetes cluster: its public part; the secret is stored apart (section 3).
+"""The connection of a Kubernetes cluster: its public part; the secret is stored apart.
+
+See `rules/kubernetes-driver.md#connections`.
 
 {"server": "https://10.0.0.7:6443", "ca": "-----BEGIN CERTIFICATE-----…"}
 """

@@ -1,4 +1,7 @@
-"""Differences between an object and its manifest, and drift suspicion (sections 6.4 and 7)."""
+"""Differences between an object and its manifest, and drift suspicion.
+
+See `rules/kubernetes-driver.md#comparison`.
+"""
 
 import json
 from collections.abc import Iterator, Mapping

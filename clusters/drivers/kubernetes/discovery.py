@@ -1,4 +1,7 @@
-"""From apiVersion and kind to the path of an object, as the API server declares it (section 5)."""
+"""From apiVersion and kind to the path of an object, as the API server declares it.
+
+See `rules/kubernetes-driver.md#discovery`.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The driver of a real Kubernetes cluster (`spec/kubernetes-driver.md`)."""
+"""The driver of a real Kubernetes cluster (`rules/kubernetes-driver.md`)."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What an apply would do, by dry runs of the API server (section 7): refusals, changes, and what would go."""
+"""What an apply would do, by dry runs of the API server (`rules/kubernetes-driver.md#reportdiff`)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial

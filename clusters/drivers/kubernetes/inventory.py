@@ -1,4 +1,7 @@
-"""The inventory: a ConfigMap on the member with what a placement has there (section 6.1)."""
+"""The inventory: a ConfigMap on the member with what a placement has there.
+
+See `rules/kubernetes-driver.md#ownership-and-inventory`.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a cluster has of placements: health, readiness, drift (section 9)."""
+"""What a cluster has of placements: health, readiness, drift (`rules/kubernetes-driver.md#observation`)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

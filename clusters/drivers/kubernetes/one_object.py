@@ -1,4 +1,4 @@
-"""The apply of one object: read, decide, patch (section 6.3)."""
+"""The apply of one object: read, decide, patch (`rules/kubernetes-driver.md#one-object`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Properties and resource usage of a cluster from its version, nodes and pods (section 12)."""
+"""Properties and resource usage of a cluster from its version, nodes and pods.
+
+See `rules/kubernetes-driver.md#properties`.
+"""
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping

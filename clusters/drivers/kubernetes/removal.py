@@ -1,4 +1,4 @@
-"""Prune, remove and release what a placement has on a cluster (section 6.5)."""
+"""Prune, remove and release what a placement has on a cluster (`rules/kubernetes-driver.md#removal`)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,7 @@
-"""The manifests of a version as they are sent: checks, apply waves, ownership metadata (section 6)."""
+"""The manifests of a version as they are sent: checks, apply waves, ownership metadata.
+
+See `rules/kubernetes-driver.md#ownership-and-inventory`.
+"""
 
 import base64
 import json

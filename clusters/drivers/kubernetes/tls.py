@@ -55,7 +55,10 @@ def _create() -> ssl.SSLContext:
 
 
 def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> None:
-    """Load a client certificate and its key without a file that others can open (section 3.3 rule 8)."""
+    """Load a client certificate and its key without a file that others can open.
+
+    See `rules/kubernetes-driver.md#secrets`.
+    """
     if not hasattr(os, "memfd_create"):
         with tempfile.TemporaryDirectory(prefix="fleetui-") as folder:  # of mode 0700
             paths = [Path(folder) / name for name in ("certificate", "key")]

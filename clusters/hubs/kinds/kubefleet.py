@@ -1,4 +1,7 @@
-"""KubeFleet and Azure Kubernetes Fleet Manager: streams, columns, quiet fields (`spec/live-hub.md` 9.3)."""
+"""KubeFleet and Azure Kubernetes Fleet Manager: streams, columns, quiet fields.
+
+See `rules/live-hub.md#mirror`.
+"""
 
 import re
 from collections.abc import Mapping

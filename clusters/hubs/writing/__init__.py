@@ -1,1 +1,1 @@
-"""Writes to a live hub: bodies, one request with its record, answers, identity (`spec/live-hub.md` 13)."""
+"""Writes to a live hub: bodies, requests with their records, identity (`rules/live-hub.md#sending`)."""

@@ -36,7 +36,10 @@ _DEFAULTS: Mapping[tuple[str, str], Any] = {
     ("deleteStrategy", "propagationPolicy"): "Delete",
     ("reportBackStrategy", "type"): "Disabled",
 }
-"""What the hub fills in where a manifest says nothing, by the last two keys of its path (2.1 rule 7)."""
+"""What the hub fills in where a manifest says nothing, by the last two keys of its path.
+
+See `rules/live-hub.md#objects-of-a-hub`.
+"""
 _ITEM_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "resourceSelectors": {"selectionScope": "NamespaceWithResources"},
     "tolerations": {"operator": "Equal"},
@@ -335,7 +338,7 @@ def different_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list
 
 
 def check_body(body: Manifest, *, subresource: str = "") -> None:
-    """Raise ForbiddenBodyError where a body has what is never sent (13.3 rule 5)."""
+    """Raise ForbiddenBodyError where a body has what is never sent (`rules/live-hub.md#bodies`)."""
     allowed = _STATUS_ALONE if subresource == "status" else _TOP
     forbidden = [str(key) for key in body if key not in allowed]
     metadata = body.get("metadata")

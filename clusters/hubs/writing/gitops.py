@@ -1,4 +1,4 @@
-"""Which GitOps tool manages an object: it reverts what is changed elsewhere (13.4 rule 3)."""
+"""Which GitOps tool manages an object: it reverts what is changed elsewhere (`rules/live-hub.md#bodies`)."""
 
 from clusters.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 

@@ -1,7 +1,8 @@
 """A change of a placement or of the fleet, applied to a cycle as if it were saved.
 
 A change of the number alone keeps the bindings current; any other change of the policy makes a new policy
-snapshot, so all bindings become obsolete (`spec/scheduler.md` 1). A change of the fleet keeps them.
+snapshot, so all bindings become obsolete (`rules/scheduler.md#bindings`). A change of the fleet keeps
+them.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ Edit = Callable[[dict[str, Any]], None]
 
 
 class ChangeKind(StrEnum):
-    """The fixed menu of `design/ui.md` 6.2, and what only some rules read; combinations are not tried.
+    """The fixed menu of changes that advice tries, some for some semantics only; combinations are not tried.
 
     COUNTED is what counts for a constraint, OPTION one of the options of the semantics, PREFERENCE a new
     preferred term and TERM a new required one.

@@ -1,4 +1,4 @@
-"""Findings of the doctor, their fixes, and what a rule can read (`spec/foresight.md` 6.4)."""
+"""Findings of the doctor, their fixes, and what a rule can read (`rules/foresight.md#doctor`)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

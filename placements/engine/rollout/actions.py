@@ -72,11 +72,13 @@ class BlockReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BlockedCluster:
-    """A cluster that waits: what runs, what is wanted, what would start, what blocks it (lifecycle A.8).
+    """A cluster that waits: what runs, what is wanted, what would start, what blocks it.
+
+    See `rules/lifecycle.md#blocked-clusters`.
 
     `action` is None where a cluster became unreachable while it was worked on, or is not available in time;
     `since` is when that began. `retry_at` is when a retry is due. From `abandonable_from` on an operator may
-    abandon the cluster (lifecycle A.11).
+    abandon the cluster (`rules/lifecycle.md#deletion`).
     """
 
     cluster: str
@@ -100,7 +102,7 @@ class InProgressCluster:
 
 @dataclass(frozen=True, slots=True)
 class BlockedRemovals:
-    """Removals that the minimum blocks (lifecycle A.5): `selected_count` of `required` clusters.
+    """Removals that the minimum blocks: `selected_count` of `required` clusters.
 
     `is_permanent` if not even every selected cluster being available would allow the last of them.
     """

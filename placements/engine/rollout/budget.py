@@ -1,4 +1,4 @@
-"""The budget of a rolling update: its limits and their inputs (`spec/lifecycle.md` A.2, A.3)."""
+"""The budget of a rolling update: its limits and their inputs (`rules/lifecycle.md#budgets`)."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -61,7 +61,7 @@ class MaxTotal:
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """How many clusters may be worked on at once: removals of a deletion (A.11), or updates of a stage."""
+    """How many clusters may be worked on at once: removals of a deletion, or updates of a stage."""
 
     limit: int
     running: int

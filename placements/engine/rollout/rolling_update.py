@@ -1,4 +1,4 @@
-"""The rolling update: the updates needed, and those to start (`spec/lifecycle.md` A.3 to A.5, A.11)."""
+"""The rolling update: the updates needed, and those to start (`rules/lifecycle.md#starts`)."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ _BLOCKED_BY = {
 def next_actions(state: RolloutState) -> RollingUpdateResult:
     """Return which actions may start now, and for every other cluster what it waits for."""
     left: tuple[str, ...] = ()
-    if state.deletion and state.deletion.abandons:  # the resources stay (A.11)
+    if state.deletion and state.deletion.abandons:  # the resources stay (`rules/lifecycle.md#deletion`)
         holding = (one for one in state.clusters if one.has_resources and not one.is_releasable)
         left = tuple(sorted(cluster.name for cluster in holding))
         state = only_released(state)
@@ -124,7 +124,10 @@ def plan_work(state: RolloutState) -> PendingWork:
 
 
 def needs_run(state: RolloutState) -> bool:
-    """Return whether anything is to be started anywhere, so that a rollout has to start (lifecycle A.6)."""
+    """Return whether anything is to be started anywhere, so that a rollout has to start.
+
+    See `rules/lifecycle.md#triggers`.
+    """
     return any(next_step(cluster, state) for cluster in state.clusters if cluster.is_in_fleet)
 
 
@@ -228,7 +231,7 @@ def choose(queues: Queues, budgets: Budgets) -> tuple[list[PendingUpdate], Budge
         started += [queue.popleft() for _ in range(count)]
         budgets = budgets.after(kind, count)
 
-    def rank(update: PendingUpdate) -> tuple[int, str]:  # the order of lifecycle A.4
+    def rank(update: PendingUpdate) -> tuple[int, str]:  # the order of `rules/lifecycle.md#order`
         if isinstance(update.action, Remove):
             return (3 if are_removals_last else 1), update.cluster.name
         return {BudgetKind.FREE: 0, BudgetKind.UPDATE: 2}.get(update.budget, 4), update.cluster.name

@@ -1,4 +1,4 @@
-"""A staged update run as a value: plan, start and progress (`spec/lifecycle.md` A.13, B.5)."""
+"""A staged update run as a value: plan, start and progress (`rules/lifecycle.md#staged-update-runs`)."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ class StagedRunOutcome(StrEnum):
 
 
 class RunStatus(StrEnum):
-    """The status of a run (lifecycle B.5.6)."""
+    """The status of a run (`rules/lifecycle.md#staged-update-runs`)."""
 
     INITIALISED = "initialised"
     PROGRESSING = "progressing"
@@ -230,10 +230,13 @@ class CannotStart:
 
 
 def initialise(strategy: StagedStrategySpec, placement: PlacementFacts) -> StagedRunPlan | CannotStart:
-    """Fix stages, order, versions and deletions, or return everything that forbids it (lifecycle B.5.2).
+    """Fix stages, order, versions and deletions, or return everything that forbids it.
+
+    See `rules/lifecycle.md#staged-update-runs`.
 
     Departing from the released system, a placement that is not decided yet may be tried again, and a cluster
-    without a whole number as its sorting label comes after the others (lifecycle A.13).
+    without a whole number as its sorting label comes after the others
+    (`rules/lifecycle.md#staged-update-runs`).
     """
     if placement.is_staged and not placement.is_being_deleted and not placement.is_decided:
         return CannotStart((StageReason("not-decided"),), is_final=False)
@@ -297,7 +300,9 @@ def _why_not(placement: PlacementFacts, counts: Counter[str]) -> Iterator[StageR
 
 
 def why_invalid(run: StagedRunPlan, current: StagedRunPlan | CannotStart) -> tuple[StageReason, ...]:
-    """Return why a run cannot continue; `current` is what `initialise` returns now for its strategy (B.5.3).
+    """Return why a run cannot continue; `current` is what `initialise` returns now for its strategy.
+
+    See `rules/lifecycle.md#staged-update-runs`.
 
     A placement that is being decided again is no reason: the run continues with what it has.
     """

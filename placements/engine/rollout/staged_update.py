@@ -1,4 +1,4 @@
-"""The next actions of a staged update run (`spec/lifecycle.md` A.12, A.13, B.5.3 to B.5.5).
+"""The next actions of a staged update run (`rules/lifecycle.md#actions`).
 
 Idempotent: the same result is returned until the state of the clusters changes, also after a crash.
 """
@@ -78,7 +78,7 @@ class StagedPlanner:
 
     def observe_step(self, step: ClusterStep, removing: bool) -> ClusterStep:
         cluster = self.state.cluster(step.name)
-        if not cluster.is_reachable:  # neither done nor failed (lifecycle A.1)
+        if not cluster.is_reachable:  # neither done nor failed (`rules/lifecycle.md#terms`)
             return step
         reported_at = cluster.untrackable_since if _is_untrackable(cluster) else cluster.phase_changed_at
         since = max(reported_at or self.state.at, step.started_at or self.state.at)
@@ -90,7 +90,9 @@ class StagedPlanner:
         return step.fail(since) if has_failed else step
 
     def taken_over(self, stage: Stage) -> tuple[str, ...]:
-        """Return the clusters that something else has brought to another version (lifecycle B.5.4).
+        """Return the clusters that something else has brought to another version.
+
+        See `rules/lifecycle.md#staged-update-runs`.
 
         That is a version that this run neither brought nor found there; what it found may also come back:
         then it counts whether another run started it there since.
@@ -137,7 +139,7 @@ class StagedPlanner:
     def advance_stage(self, run: StagedRunPlan) -> StagedRunPlan:
         """Do for the current stage what can be done now; one without clusters is skipped with its gates.
 
-        An approval counts once it was requested (lifecycle A.12), whatever the clocks show.
+        An approval counts once it was requested (`rules/lifecycle.md#actions`), whatever the clocks show.
         """
         stage = run.current
         if not stage.steps:
@@ -214,7 +216,10 @@ class StagedPlanner:
         return self._result(run, waits, actions=tuple(actions), approvals=tuple(approvals))
 
     def delete(self, run: StagedRunPlan) -> StagedUpdateResult:
-        """Remove from all reachable clusters at once; unreachable ones do not delay the end (A.1, B.5.4)."""
+        """Remove from all reachable clusters at once; unreachable ones do not delay the end.
+
+        See `rules/lifecycle.md#terms`.
+        """
         stage = run.deletions
         left = [step for step in stage.steps if not step.done_at and self._is_reachable(step)]
         empty = {step.name for step in left if self._is_done(step, removing=True)}
@@ -319,12 +324,18 @@ class StagedPlanner:
 
 
 def _is_untrackable(cluster: ClusterState) -> bool:
-    """Return whether readiness is untrackable: such a cluster counts as available once applied (A.13)."""
+    """Return whether readiness is untrackable: such a cluster counts as available once applied.
+
+    See `rules/lifecycle.md#staged-update-runs`.
+    """
     return cluster.phase is Phase.APPLIED and cluster.untrackable_since is not None
 
 
 def _waits_until(run: StagedRunPlan) -> datetime | None:
-    """Return when the timed wait ends: it starts with the last cluster done, again with a stop (B.5.5)."""
+    """Return when the timed wait ends: it starts with the last cluster done, again with a stop.
+
+    See `rules/lifecycle.md#staged-update-runs`.
+    """
     stage = run.current
     if not stage.updated_at or not stage.wait:
         return None

@@ -1,4 +1,4 @@
-"""The state of a rollout: each cluster with target and failures (`spec/lifecycle.md` A.1, A.2)."""
+"""The state of a rollout: each cluster with target and failures (`rules/lifecycle.md#terms`)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +31,10 @@ IN_FLIGHT = frozenset({Phase.APPLYING, Phase.APPLIED, Phase.REMOVING})
 
 
 class Suspension(StrEnum):
-    """Whether a user keeps new work from starting: a pause, or a stop until a new rollout (A.12)."""
+    """Whether a user keeps new work from starting: a pause, or a stop until a new rollout.
+
+    See `rules/lifecycle.md#actions`.
+    """
 
     NONE = "none"
     PAUSED = "paused"
@@ -93,7 +96,7 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The placement is being deleted (lifecycle A.11); `number` of clusters were selected at that moment."""
+    """The placement is being deleted; `number` of clusters were selected at that moment."""
 
     started_at: datetime
     number: int
@@ -113,12 +116,18 @@ class RolloutState:
 
     @property
     def number_selected(self) -> int:
-        """Return the number of clusters selected: N for updates and additions (lifecycle A.2)."""
+        """Return the number of clusters selected: N for updates and additions.
+
+        See `rules/lifecycle.md#budgets`.
+        """
         return sum(cluster.wanted is not None for cluster in self.clusters)
 
     @property
     def number_required(self) -> int:
-        """Return the number of clusters that the policy requests: N for removals (lifecycle A.2)."""
+        """Return the number of clusters that the policy requests: N for removals.
+
+        See `rules/lifecycle.md#budgets`.
+        """
         if self.policy.placement_type is PlacementType.PICK_N:
             return self.policy.number_of_clusters or 0
         if self.policy.placement_type is PlacementType.PICK_FIXED:
@@ -126,7 +135,10 @@ class RolloutState:
         return self.number_selected
 
     def available_at(self, cluster: ClusterState) -> datetime | None:
-        """Return when time alone makes a cluster available, None where time alone does not (A.1)."""
+        """Return when time alone makes a cluster available, None where time alone does not.
+
+        See `rules/lifecycle.md#terms`.
+        """
         if cluster.phase is not Phase.APPLIED or cluster.untrackable_since is None:
             return None
         return cluster.untrackable_since + timedelta(seconds=self.strategy.unavailable_period_seconds)

@@ -117,7 +117,7 @@ def _completed_budgets(budgets: Budgets, started: list[PendingUpdate]) -> Budget
 
 @dataclass(frozen=True, slots=True)
 class RolloutProgress:
-    """Clusters that hold resources, or are about to, each in one of four counts, and the limits of A.2.
+    """Clusters that hold resources, or are about to, each in one of four counts, and the limits.
 
     `old` and `new` are available, on another version than wanted or on the one wanted; `unavailable` are
     worked on, not available yet, failed or unreachable; `removing` are being removed. `number` is N,

@@ -74,7 +74,7 @@ class Decision:
 
     @cached_property
     def id(self) -> str:
-        """Return the content hash of the inputs: `d-` and 32 hex digits (`spec/scheduler.md` 5)."""
+        """Return the content hash of the inputs (`rules/scheduler.md#record-of-a-decision`)."""
         cycle = self.cycle
         identity = {
             "engine": ENGINE_VERSION,

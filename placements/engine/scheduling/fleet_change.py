@@ -1,7 +1,8 @@
 """What a change of the fleet does to a placement, evaluated on the changed clusters only.
 
 `can_change_picks` returns whether a cycle has to run: "no" is exact. `schedule_changed` is that cycle for a
-PickAll placement, without the clusters that stayed as they were (`spec/foresight.md` 8.3).
+PickAll placement, without the clusters that stayed as they were
+(`rules/foresight.md#decisions-after-a-change`).
 """
 
 from bisect import bisect_left

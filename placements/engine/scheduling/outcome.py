@@ -1,4 +1,4 @@
-"""The outcome of a decision for one cluster, and its reason (`spec/scheduler.md` 5)."""
+"""The outcome of a decision for one cluster, and its reason (`rules/scheduler.md#record-of-a-decision`)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 A cell holds the clusters that are in the same domain of every constraint. Only its best ranked cluster can
 win, so a round compares one number per cell: the spread score above the rank of that cluster. A pick
-changes it only in cells whose domain changed its score (`design/engine-performance.md`, design c).
+changes it only in cells whose domain changed its score.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The entry point `schedule()`: from the inputs of one cycle to a decision (`spec/scheduler.md` 3 and 4)."""
+"""The entry point `schedule()`: from the inputs of one cycle to a decision (`rules/scheduler.md#pickn`)."""
 
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Label and property selectors, evaluated as columns over a fleet (`spec/scheduler.md` 4.1)."""
+"""Label and property selectors as columns over a fleet (`rules/scheduler.md#selectors-and-quantities`)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""The same inputs scheduled under the semantics of all four systems (`spec/other-schedulers.md` 6.4)."""
+"""The same inputs scheduled under the semantics of all four systems.
+
+See `rules/other-schedulers.md#translation`.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -41,7 +41,7 @@ NEW_REGION = "me-south-1"
 """A region that opened lately: nothing there is in production yet."""
 
 _LAB = (("r0", "e0"), ("r2", "e0"), ("r2", "e1"), ("r0", "e1"), ("r0", "e1"))
-"""Rack and power feed of the clusters of the lab, in the order of their names (`design/ui.md` 0.2)."""
+"""Rack and power feed of the clusters of the lab, in the order of their names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Saving and deleting disruption budgets (`spec/lifecycle.md` A.14, B.1.9)."""
+"""Saving and deleting disruption budgets (`rules/lifecycle.md#disruption-budgets`)."""
 
 from collections.abc import Mapping
 from datetime import datetime

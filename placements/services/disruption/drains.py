@@ -1,4 +1,4 @@
-"""Drains: cordon a cluster, then evict its placements one after another (lifecycle A.14).
+"""Drains: cordon a cluster, then evict its placements one after another (`rules/lifecycle.md#evictions`).
 
 The state of a drain is in the database, so any worker can continue it, also after a crash.
 """

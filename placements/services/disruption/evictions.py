@@ -1,4 +1,6 @@
-"""Evictions: checked against the disruption budget, then removed immediately (lifecycle A.14, B.8.1).
+"""Evictions: checked against the disruption budget, then removed immediately.
+
+See `rules/lifecycle.md#evictions`.
 
 Evictions of one placement are serialized by the lock on its row, so that no two count the same available
 cluster.
@@ -56,7 +58,7 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
 @on_live_hub(refuse)
 @retry_on_conflict
 def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetime) -> tuple[Eviction, bool]:
-    """Perform the eviction of a manifest, once (B.8.1); return it and whether it is new.
+    """Perform the eviction of a manifest, once; return it and whether it is new.
 
     Raise InvalidManifest, also if an eviction of this name has another target: evictions of two placements
     are not serialized.

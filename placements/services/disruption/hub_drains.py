@@ -1,4 +1,6 @@
-"""Drains of clusters of a live hub: a cordon, then one eviction after another (`spec/live-hub.md` 13.7).
+"""Drains of clusters of a live hub: a cordon, then one eviction after another.
+
+See `rules/live-hub.md#drains-of-a-hub`.
 
 Each step is a write in the name of the person who started the drain; what is sent is in the records of the
 writes, so that any worker can continue it, also after a crash.

@@ -114,7 +114,10 @@ def is_held(placement: Placement) -> bool:
 
 
 def has_started_run(placement: Placement) -> bool:
-    """Return whether a staged update run is in progress; it fails if a cluster leaves (lifecycle B.5.3)."""
+    """Return whether a staged update run is in progress; it fails if a cluster leaves.
+
+    See `rules/lifecycle.md#staged-update-runs`.
+    """
     started = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
     return started.exists()
 

@@ -1,1 +1,4 @@
-"""What people may have written to a live hub: catalogue, plans, previews (`spec/live-hub.md` 13.1, 13.2)."""
+"""What people may have written to a live hub: catalogue, plans, previews.
+
+See `rules/live-hub.md#actions-on-a-hub`.
+"""

@@ -1,4 +1,7 @@
-"""The actions that are offered on a live hub, and who may request them (`spec/live-hub.md` 13.1)."""
+"""The actions that are offered on a live hub, and who may request them.
+
+See `rules/live-hub.md#actions-on-a-hub`.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

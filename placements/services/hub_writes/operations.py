@@ -1,4 +1,7 @@
-"""Preview a write by a dry run of the hub, and have exactly that sent (`spec/live-hub.md` 13.2)."""
+"""Preview a write by a dry run of the hub, and have exactly that sent.
+
+See `rules/live-hub.md#actions-on-a-hub`.
+"""
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,7 @@
-"""Comparison of a replay with what a live hub wrote: a pure function of both (`spec/live-hub.md` 12.3)."""
+"""Comparison of a replay with what a live hub wrote: a pure function of both.
+
+See `rules/live-hub.md#agreement`.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Marks that the decision of a placement of a live hub is to be judged (`spec/live-hub.md` 12.1)."""
+"""Marks that the decision of a placement of a live hub is to be judged (`rules/live-hub.md#replays`)."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta

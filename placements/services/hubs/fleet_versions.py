@@ -1,4 +1,7 @@
-"""Versions of the fleet of a live hub: written as it changes, found for a moment (`spec/live-hub.md` 4.1)."""
+"""Versions of the fleet of a live hub: written as it changes, found for a moment.
+
+See `rules/live-hub.md#versions-of-the-fleet`.
+"""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta

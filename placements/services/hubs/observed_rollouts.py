@@ -1,4 +1,6 @@
-"""Rollouts of a live hub as they are observed: made from the conditions of bindings (`live-hub.md` 10.1).
+"""Rollouts of a live hub as they are observed: made from the conditions of bindings.
+
+See `rules/live-hub.md#projection`.
 
 The hub has no object for a rolling update. One starts when a new latest resource or policy snapshot appears
 or a binding changes its target, and ends when all selected bindings are available at the latest snapshot.

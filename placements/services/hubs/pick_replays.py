@@ -1,4 +1,4 @@
-"""Replays of the cycles in which a live hub selected clusters (`spec/live-hub.md` 12.2)."""
+"""Replays of the cycles in which a live hub selected clusters (`rules/live-hub.md#replays`)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

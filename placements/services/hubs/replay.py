@@ -1,4 +1,7 @@
-"""The inputs of a cycle of a live hub, from its mirror, and our replay on them (`spec/live-hub.md` 12.2)."""
+"""The inputs of a cycle of a live hub, from its mirror, and our replay on them.
+
+See `rules/live-hub.md#replays`.
+"""
 
 import hashlib
 import json

@@ -1,4 +1,7 @@
-"""Objects of a live hub that are not shown, or not completely: which, and why (`live-hub.md` 10)."""
+"""Objects of a live hub that are not shown, or not completely: which, and why.
+
+See `rules/live-hub.md#projection`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Saving and deleting overrides (`spec/lifecycle.md` B.1.8, B.3.3)."""
+"""Saving and deleting overrides (`rules/lifecycle.md#overrides`)."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -42,7 +42,7 @@ from placements.services.teams import check_documents, check_override
 from placements.services.workqueue import enqueue_rollout
 
 MOST = 100
-"""Overrides in the fleet, and in one namespace (lifecycle B.1.8)."""
+"""Overrides in the fleet, and in one namespace (`rules/lifecycle.md#overrides`)."""
 _Manifest: TypeAlias = ClusterResourceOverride | ResourceOverride
 NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
 """The kinds of events."""
@@ -187,7 +187,10 @@ def labels_changed(trigger: str) -> None:
 
 
 def _enqueue_affected(placement: str, targets: Iterable[TargetKey], *, trigger: str, by: str) -> None:
-    """Enqueue the rollouts of the placements that have one of the resources (lifecycle A.6)."""
+    """Enqueue the rollouts of the placements that have one of the resources.
+
+    See `rules/lifecycle.md#triggers`.
+    """
     keys = frozenset(targets)
     latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
     if placement:

@@ -1,4 +1,4 @@
-"""Resource snapshots: what a placement selects, copied when it changes (`spec/lifecycle.md` B.3.2)."""
+"""Resource snapshots: what a placement selects, copied when it changes (`rules/lifecycle.md#snapshots`)."""
 
 from datetime import datetime
 
@@ -26,9 +26,10 @@ def refresh_resources(
 ) -> bool:
     """Select the resources again if that is due; return whether the selectors are valid.
 
-    No snapshot is created for a staged placement, whose runs do (lifecycle A.7, B.3.2), nor for one that is
-    pinned by a rollback (A.9). Raise PlacementChanged: the selection of a slow worker must not be saved after
-    a newer request. `manifest` is that of the placement, if it is parsed already.
+    No snapshot is created for a staged placement, whose runs do (`rules/lifecycle.md#snapshots`), nor for one
+    that is pinned by a rollback (`rules/lifecycle.md#history`). Raise PlacementChanged: the selection of a
+    slow worker must not be saved after a newer request. `manifest` is that of the placement, if it is parsed
+    already.
     """
     if not placement.wants_resources:
         return not placement.selection_faults

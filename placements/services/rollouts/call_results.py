@@ -73,7 +73,7 @@ _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _GOLDEN = (5**0.5 - 1) / 2
 """Its multiples modulo 1 are spread evenly, so that the clusters are not observed all at once."""
 MOST_OBJECTS = 100
-"""As many objects a hub lists for one cluster (lifecycle B.7.2)."""
+"""As many objects a hub lists for one cluster (`rules/lifecycle.md#placement-status`)."""
 MOST_LIVE_OBJECTS = 1_000
 MOST_BYTES = 256 * 1024
 """Differences of one binding take at most so much; those of further objects are dropped."""
@@ -422,7 +422,7 @@ def _reapply_result(
 
 
 def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
-    """Return what follows where others removed or changed objects (`spec/kubernetes-driver.md` 9).
+    """Return what follows where others removed or changed objects (`rules/kubernetes-driver.md#observation`).
 
     A repair applies the same version again. Objects that others change again and again are repaired ever
     more rarely.
@@ -468,7 +468,10 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
 
 
 def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
-    """Return what follows from a report of differences: a complete one counts as available (section 7)."""
+    """Return what follows from a report of differences: a complete one counts as available.
+
+    See `rules/kubernetes-driver.md#reportdiff`.
+    """
     binding = call.binding
     pause = OBSERVE_IN_ROLLOUT if is_busy else comparison_pause(binding, now)
     if any(one.code == NOT_SERVED for one in report.failures):

@@ -1,4 +1,4 @@
-"""Sync of a placement's rollout: start it, start its updates, end it (lifecycle A.3 to A.8)."""
+"""Sync of a placement's rollout: start it, start its updates, end it (`rules/lifecycle.md#starts`)."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack

@@ -1,4 +1,7 @@
-"""Actions of users on a rolling update: pause, stop, retry, roll back, and so on (A.9, A.11, A.12)."""
+"""Actions of users on a rolling update: pause, stop, retry, roll back, and so on.
+
+See `rules/lifecycle.md#history`.
+"""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -159,7 +162,9 @@ def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> li
 def roll_back(
     name: str, number: int | None, *, by: User | None, now: datetime, expected: int | None = None
 ) -> ResourceSnapshot:
-    """Roll out the resources of an older snapshot, and pin the placement to them (lifecycle A.9).
+    """Roll out the resources of an older snapshot, and pin the placement to them.
+
+    See `rules/lifecycle.md#history`.
 
     A new snapshot with the old content is made; changes on the hub wait until the placement is unpinned.
     Raise ActionNotAllowed when there is no such snapshot, as without a number, or it is the one rolled out.
@@ -215,7 +220,9 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
 @on_live_hub(refuse_rollout)
 @transaction.atomic
 def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
-    """End a deletion without a cluster that has been unreachable for 15 minutes (lifecycle A.11).
+    """End a deletion without a cluster that has been unreachable for 15 minutes.
+
+    See `rules/lifecycle.md#deletion`.
 
     Its resources may remain there; an event records it. Raise UnknownPlacementError, ActionNotAllowed.
     """

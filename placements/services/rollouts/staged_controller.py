@@ -1,4 +1,4 @@
-"""Sync of the staged runs of a placement (lifecycle A.13, B.5)."""
+"""Sync of the staged runs of a placement (`rules/lifecycle.md#staged-update-runs`)."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta

@@ -1,4 +1,7 @@
-"""Actions of users on staged runs: run, stop, approve, skip a wait, retry, abandon (lifecycle A.12, A.13)."""
+"""Actions of users on staged runs: run, stop, approve, skip a wait, retry, abandon.
+
+See `rules/lifecycle.md#actions`.
+"""
 
 from collections.abc import Mapping
 from copy import deepcopy
@@ -88,7 +91,7 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
 @on_live_hub(refuse)
 @transaction.atomic
 def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetime) -> OperationResult:
-    """Approve a stage by the status of its request's document (lifecycle B.1.7). Raise InvalidManifest."""
+    """Approve a stage by the status of its request's document. Raise InvalidManifest."""
     manifest = parse_approval_request(dict(document))
     run = full_name(manifest.namespace, manifest.spec.parent_stage_rollout)  # which it is beside
     name, stage = manifest.full_name, manifest.spec.target_stage

@@ -91,7 +91,7 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
 
 
 def eta_of(run: StagedRun) -> dict[str, Any]:
-    """Return the time left as plain data (`spec/foresight.md` 7.3)."""
+    """Return the time left as plain data (`rules/foresight.md#time-left`)."""
     now = datetime.now(UTC)
     return eta_document(run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now)
 

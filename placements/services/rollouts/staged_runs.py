@@ -1,4 +1,4 @@
-"""Staged runs: create, change the state, end early (lifecycle B.5)."""
+"""Staged runs: create, change the state, end early (`rules/lifecycle.md#staged-update-runs`)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Starts of updates, written into bindings; workers make the calls (lifecycle A.3)."""
+"""Starts of updates, written into bindings; workers make the calls (`rules/lifecycle.md#starts`)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Conformance cases and scenarios, one JSON object per line (`conformance/README.md`)."""
+"""Conformance cases and scenarios, one JSON object per line (`docs/reference/cases.md`)."""
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Translation of a placement to other semantics (`spec/other-schedulers.md` 6.4).
+"""Translation of a placement to other semantics (`rules/other-schedulers.md#translation`).
 
 What the other system has no field for is left out, with a warning.
 """

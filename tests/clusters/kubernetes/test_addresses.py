@@ -1,4 +1,4 @@
-"""Which addresses connections may go to (`spec/kubernetes-driver.md` 3.4)."""
+"""Which addresses connections may go to (`rules/kubernetes-driver.md#addresses`)."""
 
 from ipaddress import ip_network
 

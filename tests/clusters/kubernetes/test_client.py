@@ -1,4 +1,4 @@
-"""The HTTP client against a local server that misbehaves (`spec/kubernetes-driver.md` 4 and 8)."""
+"""The HTTP client against a local server that misbehaves (`rules/kubernetes-driver.md#client`)."""
 
 import gzip
 import json

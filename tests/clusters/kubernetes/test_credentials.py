@@ -1,4 +1,4 @@
-"""Secrets at rest (`spec/kubernetes-driver.md` 3.3): encryption, keys, rotation, blocking."""
+"""Secrets at rest (`rules/kubernetes-driver.md#secrets`): encryption, keys, rotation, blocking."""
 
 import stat
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Cleaning, differences and managed field sets (`spec/kubernetes-driver.md` 6.4)."""
+"""Cleaning, differences and managed field sets (`rules/kubernetes-driver.md#comparison`)."""
 
 from typing import Any
 

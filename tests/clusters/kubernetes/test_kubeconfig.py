@@ -1,4 +1,4 @@
-"""Kubeconfigs and separate fields: every row of the tables of `spec/kubernetes-driver.md` 3.1."""
+"""Kubeconfigs and separate fields: every row of the tables of `rules/kubernetes-driver.md#connections`."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The manifest that prepares a cluster (`spec/kubernetes-driver.md` 3.5)."""
+"""The manifest that prepares a cluster (`rules/kubernetes-driver.md#preparation`)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Readings of nodes and pods are added exactly (`spec/kubernetes-driver.md` 12)."""
+"""Readings of nodes and pods are added exactly (`rules/kubernetes-driver.md#properties`)."""
 
 from collections.abc import Mapping
 from typing import Any

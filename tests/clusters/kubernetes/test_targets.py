@@ -1,4 +1,7 @@
-"""Apply waves, ownership metadata and refusal messages (`spec/kubernetes-driver.md` 6)."""
+"""Apply waves, ownership metadata and refusal messages.
+
+See `rules/kubernetes-driver.md#ownership-and-inventory`.
+"""
 
 import base64
 from typing import Any

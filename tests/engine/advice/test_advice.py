@@ -1,4 +1,4 @@
-"""Why not this cluster, and what would have to change (`design/ui.md` 6.2, W3)."""
+"""Why not this cluster, and what would have to change."""
 
 from dataclasses import replace
 from functools import partial

@@ -1,4 +1,4 @@
-"""Pinned groups, dead ends, limits broken before the first pick, stale picks (`spec/scheduler.md` 6)."""
+"""Blocking domains, dead ends, limits exceeded beforehand, stale picks (`rules/scheduler.md#traps`)."""
 
 from dataclasses import replace
 from itertools import combinations

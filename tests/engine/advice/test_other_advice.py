@@ -1,6 +1,6 @@
 """What would have to change under `ocm` and `kubernetes`: their own fields and options, and dead ends.
 
-The vectors are those of `spec/other-schedulers.md` 2.8, 3.5 and 6.3; each change that helps is run again.
+The rules are in `rules/other-schedulers.md`; each change that helps is run again.
 """
 
 from typing import Any

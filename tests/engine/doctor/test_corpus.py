@@ -1,6 +1,6 @@
 """Random fleets with values that are easily confused: nothing is found in a clean one, planted faults are.
 
-The goals are those of `spec/foresight.md` 6.1.
+The goals are those of `rules/foresight.md#doctor`.
 """
 
 import random

@@ -47,7 +47,7 @@ def _cluster(rng: random.Random, name: str) -> Cluster:
 
 @cache
 def fleet_of_100() -> Fleet:
-    """Make the fleet of `spec/foresight.md` A.3."""
+    """Make a fleet on which the greedy search stops at 5 of 8."""
     rng = random.Random(3)
     regions = [f"r{at}" for at in range(8)]
     zones = {region: [f"{region}-z{at}" for at in range(3)] for region in regions}
@@ -62,6 +62,6 @@ def fleet_of_100() -> Fleet:
 
 
 def dead_end(number: int = 8, semantics: Semantics = Semantics.FLEET) -> Decision:
-    """Decide the placement of A.3: hard spread over region and env within tier a."""
+    """Decide a placement on it: hard spread over region and env within tier a."""
     policy = pick_n(number, required=[labelled(tier="a")], spread=[spread("region"), spread("env")])
     return schedule(Cycle(fleet_of_100(), policy, semantics=semantics))

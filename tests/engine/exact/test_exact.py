@@ -1,4 +1,4 @@
-"""Exact search against brute force and the greedy scheduler (`spec/foresight.md` 1.8)."""
+"""Exact search against brute force and the greedy scheduler (`rules/foresight.md#exact-search`)."""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""Rebalance plans against brute force: the curve, the order and the refusals (`spec/foresight.md` 2.4)."""
+"""Rebalance plans against brute force: the curve, the order and the refusals.
+
+See `rules/foresight.md#rebalance-plans`.
+"""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Deleting a placement (lifecycle A.11): no floor, a limit of its own, and clusters to forget."""
+"""Deleting a placement: a limit of its own, and clusters to forget (`rules/lifecycle.md#deletion`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Evictions and what budgets say to them (lifecycle A.14, B.8.1, B.9)."""
+"""Evictions and what budgets say to them (`rules/lifecycle.md#evictions`)."""
 
 from typing import Any
 
@@ -127,7 +127,8 @@ def test_s49_a_drain_goes_as_far_as_the_budget_lets_it() -> None:
 def test_what_is_looked_at_before_the_budget(
     placement: EvictionContext | None, cluster: str, verdict: Verdict
 ) -> None:
-    # A.1: a cluster that is merely not ready is not failed; the released system evicts it past any budget.
+    # `rules/lifecycle.md#terms`: a cluster that is merely not ready is not failed; the released system evicts
+    # it past any budget.
     assert judge_eviction(placement, cluster, budget(maxUnavailable=0)) == verdict
 
 

@@ -1,4 +1,7 @@
-"""Overrides on manifests: which apply, what they change, what fails one cluster only (lifecycle B.1.8)."""
+"""Overrides on manifests: which apply, what they change, what fails one cluster only.
+
+See `rules/lifecycle.md#overrides`.
+"""
 
 import copy
 from typing import Any

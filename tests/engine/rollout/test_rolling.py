@@ -1,4 +1,4 @@
-"""What may start: the rules of lifecycle A.1 to A.5 one by one, and what is said of what may not."""
+"""What may start: `rules/lifecycle.md#starts` rule by rule, and what is said of what may not."""
 
 from datetime import timedelta
 

@@ -21,7 +21,7 @@ SECONDS = {"a": 3, "b": 30, "d-2": 4, "e": 0}
 
 
 def _can_finish(state: RolloutState) -> bool:
-    """Return whether a rollout can finish: lifecycle A.4, and that A.5 holds no removal back for good.
+    """Return whether a rollout can finish: `rules/lifecycle.md#order`; no removal is blocked for good.
 
     Without any surge and with exactly as many clusters found as the floor demands, replacement and removal
     wait for each other.

@@ -1,4 +1,4 @@
-"""Staged runs step by step: the scenarios of lifecycle B.9 in pure form, and what part A changes in them."""
+"""Staged runs step by step (`rules/lifecycle.md#staged-update-runs`)."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -90,7 +90,7 @@ def test_s39_a_removed_cluster_keeps_its_resources_until_the_delete_stage_which_
 
 
 def test_s40_scaling_a_placement_ends_the_run_and_needs_a_new_one() -> None:
-    # B.5.3: what is picked is compared with what the run froze.
+    # `rules/lifecycle.md#staged-update-runs`: what is picked is compared with what the run froze.
     world = of_three(1)
     world.go()
     world.today = begin([ALL], C1, C2)
@@ -141,7 +141,7 @@ def test_s43_what_is_placed_stays_until_a_run_comes_to_it() -> None:
 
 
 def test_s44_a_cluster_that_left_is_done_with_and_may_still_hold_resources() -> None:
-    # A.1: it is listed; the released system waits for its removal.
+    # `rules/lifecycle.md#terms`: it is listed; the released system waits for its removal.
     world = World(begin([ALL], C1, unscheduled=("gone", "lost", "there")))
     del world.clusters["gone"]
     world.reach("lost", reachable=False)

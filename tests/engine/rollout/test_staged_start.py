@@ -1,4 +1,4 @@
-"""How a staged run begins, and what ends it from outside (lifecycle A.13, B.5.2, B.5.3)."""
+"""How a staged run begins, and what ends it from outside (`rules/lifecycle.md#staged-update-runs`)."""
 
 from dataclasses import replace
 from typing import Any

@@ -137,7 +137,7 @@ class World:
 
 
 def check_start(state: RolloutState, action: Action) -> None:
-    """Check one start against lifecycle A.3, A.11 and A.12 by counting again, without the core's budgets."""
+    """Check one start against `rules/lifecycle.md#starts` by counting again, without the core's budgets."""
     facts = {each.name: each for each in state.clusters}[action.cluster]
     reached = [each for each in state.clusters if each.is_in_fleet and each.unreachable_since is None]
     available = [each.name for each in reached if _is_available(each, state)]

@@ -1,6 +1,6 @@
 """A plain evaluation of the scheduling rules, written for the tests and as the benchmark's baseline.
 
-It follows `spec/scheduler.md` word by word on dictionaries: every pick looks at every cluster again,
+It follows `rules/scheduler.md` to the letter on dictionaries: every pick looks at every cluster again,
 nothing is kept from pick to pick but who was picked. Filters and affinity, which no pick changes, are
 evaluated once, in favour of the baseline. It shares no code with the product but the parsing of quantities.
 """

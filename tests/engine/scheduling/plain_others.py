@@ -1,4 +1,4 @@
-"""Plain evaluations of `ocm` and `kubernetes`, written for the tests from `spec/other-schedulers.md`.
+"""Plain evaluations of `ocm` and `kubernetes`, written for the tests from `rules/other-schedulers.md`.
 
 Like `plain_evaluation.py`, on dictionaries, cluster by cluster and again in every round; it shares
 nothing with the product. Numbers of `ocm` are fractions, so what is equal by the rules is equal here.
@@ -61,7 +61,7 @@ def _value(cluster: Case, term: Case) -> str | None:
     return found
 
 
-# ocm: sections 2 and 6.6
+# ocm (rules/other-schedulers.md#ocm)
 
 
 def _candidates(case: Case) -> list[Case]:
@@ -243,7 +243,7 @@ def _allocatable(resource: str, candidates: list[Case]) -> dict[str, int]:
     return {name: int(((value - low) / (high - low) - 0.5) * 200) for name, value in found.items()}
 
 
-# kubernetes: sections 3.2, 3.3 and 6.6
+# kubernetes (rules/other-schedulers.md#kubernetes)
 
 
 def _kubernetes(case: Case) -> Callable[[list[str]], PlainRound]:

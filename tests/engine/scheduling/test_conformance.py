@@ -1,4 +1,4 @@
-"""The conformance cases come out equal (`conformance/README.md`); the files are kept compressed."""
+"""The conformance cases come out equal (`docs/reference/cases.md`); the files are kept compressed."""
 
 import json
 import lzma
@@ -53,7 +53,7 @@ def _unequal(expected: dict[str, Any], actual: dict[str, Any]) -> dict[str, Any]
 
 
 def _is_equal(actual: Any, want: Any) -> bool:
-    """Compare as `conformance/README.md` says: numbers within 1e-6."""
+    """Compare numbers within 1e-6."""
     if isinstance(want, dict) and isinstance(actual, dict):
         return want.keys() == actual.keys() and all(_is_equal(actual[key], want[key]) for key in want)
     if isinstance(want, list) and isinstance(actual, list):

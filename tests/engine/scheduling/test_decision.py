@@ -1,4 +1,4 @@
-"""The record of a cycle: its id, its rounds, the bindings that it leaves behind (`spec/scheduler.md` 5)."""
+"""The record of a cycle: id, rounds, bindings left behind (`rules/scheduler.md#record-of-a-decision`)."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The demo of nine clusters, number by number as `design/ui.md` 4.6 draws it (W1 to W3)."""
+"""The demo of nine clusters, number by number."""
 
 import pytest
 
@@ -55,7 +55,7 @@ def _placed(decision: Decision, *lost: str) -> list[PlacedBinding]:
     return [binding(name) for name in decision.picked_names if name not in lost]
 
 
-# W2, the editor
+# The editor
 
 
 @BOTH
@@ -149,7 +149,7 @@ def test_smartfish_without_its_env_label_is_picked_first(semantics: str) -> None
     assert decide(one, web(), semantics=semantics).picked_names[0] == "smartfish"
 
 
-# W3, the replay
+# The replay
 
 
 @BOTH
@@ -268,7 +268,7 @@ def test_the_sixth_cluster_of_web_is_flyingpenguin(semantics: str) -> None:
     assert decide(NINE, web(6), semantics=semantics).picked_names == (*PICKS, "flyingpenguin")
 
 
-# W1, the other placements
+# The other placements
 
 
 @BOTH

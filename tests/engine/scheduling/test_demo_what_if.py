@@ -1,4 +1,4 @@
-"""The demo of nine clusters when clusters are drained or leave (`design/ui.md` 4.6, W5 and W6)."""
+"""The demo of nine clusters when clusters are drained or leave."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def _with_east_cordoned() -> Fleet:
     )
 
 
-# W5, draining nimblefox
+# Draining nimblefox
 
 
 def _drained() -> Fleet:
@@ -67,7 +67,7 @@ def test_draining_nimblefox_takes_it_out_of_batch_only() -> None:
     assert "nimblefox" in decide(_drained(), config, *_placed(decide(NINE, config))).kept
 
 
-# W6, region east goes down
+# Region east goes down
 
 
 @BOTH

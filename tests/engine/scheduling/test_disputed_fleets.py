@@ -1,6 +1,6 @@
 """Fleets on which documents, code and other schedulers disagree, under the two readings of Fleet's rules.
 
-The fleets are those of `spec/other-schedulers.md` 6.2 and 6.3 and the two examples of `design/ui.md` 0.2.
+The fleets are those of `rules/other-schedulers.md#fleets-on-which-the-rules-differ`, with two examples more.
 The same fleets under `ocm` and `kubernetes`, and where all four agree: `test_disputed_fleets_elsewhere.py`.
 """
 
@@ -34,7 +34,7 @@ def _per_group(decision: Decision, key: str) -> dict[str, int]:
     return {value: placed[value] for value in column.values}
 
 
-# Where documents, code and other schedulers disagree (spec/other-schedulers.md 6.2, 6.3)
+# Where documents, code and other schedulers disagree
 
 
 @pytest.mark.parametrize(("semantics", "picked"), [("fleet", ("z",)), ("kubefleet", ("a",))])
@@ -181,7 +181,7 @@ def test_d8_vectors_of_kubernetes_on_which_all_agree(
     } == scores
 
 
-# Two worked examples (design/ui.md 0.2)
+# Two worked examples
 
 
 PINNED = (

@@ -1,7 +1,8 @@
 """The fleets D1 to D8 on which the semantics disagree, under `ocm` and `kubernetes`.
 
 `test_disputed_fleets.py` has the same fleets under the two readings of Fleet's rules, and the table with all
-four is `spec/other-schedulers.md` 6.3. For `ocm` u is 2 and Steady 100; both modes agree unless it is said.
+four is `rules/other-schedulers.md#fleets-on-which-the-rules-differ`. For `ocm` u is 2 and Steady 100; both
+modes agree unless it is said.
 """
 
 import pytest

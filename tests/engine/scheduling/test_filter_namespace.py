@@ -1,4 +1,4 @@
-"""The namespace filter: a namespaced placement needs its namespace (`spec/live-hub.md` 2.1, point 6)."""
+"""The namespace filter: a namespaced placement needs its namespace (`rules/live-hub.md#objects-of-a-hub`)."""
 
 from clusters.fleet import Cluster, Fleet, SeenNamespaces
 from fleetui.apimachinery.model import Semantics

@@ -1,4 +1,4 @@
-"""The taint filter: every taint has to be tolerated (`spec/scheduler.md` 4.1, point 3)."""
+"""The taint filter: every taint has to be tolerated (`rules/scheduler.md#filters`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every worked example of the guides, and the traps of `spec/scheduler.md` 6, each as a test.
+"""Every worked example of the guides, and the traps of `rules/scheduler.md#traps`, each as a test.
 
 In this order: the guides on affinity, on the placement API and on topology spread; the traps. Fleets on which
 schedulers disagree are in `test_disputed_fleets.py`, the nine-cluster demo in `test_demo_of_nine.py`.
@@ -325,7 +325,7 @@ def test_spread_guide_what_happens_when_all_options_are_exhausted(
     assert decision.is_fulfilled is not hard
 
 
-# Traps (spec/scheduler.md 6)
+# Traps (rules/scheduler.md#traps)
 
 
 def test_trap_a_stale_pick_stays_though_a_fresh_run_would_not_pick_it() -> None:

@@ -1,8 +1,8 @@
-"""Every example of KEP-895 with the answer it gives, K1 to K13 of `spec/other-schedulers.md` 3.4.
+"""Every example of KEP-895 with the answer it gives, by `rules/other-schedulers.md#kubernetes`.
 
 Clusters are nodes and bindings pods. Where the KEP puts several pods on one node (K6, K13) a placement
 cannot follow; there the strategy is called on the counts. Two formulas of the KEP were replaced since, which
-changes none of its answers: its pseudo-code tests `matching − min < maxSkew`, which is the test of 3.2
+changes none of its answers: its pseudo-code tests `matching − min < maxSkew`, which is the same test
 for a pod that matches itself, and its soft score was `matching − min − maxSkew`, lower being better. The soft
 columns assert today's normalised scores as well.
 """

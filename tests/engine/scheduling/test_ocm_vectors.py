@@ -1,4 +1,4 @@
-"""Vectors of `ocm` beyond the proposal's use cases (`spec/other-schedulers.md` 1.4, 2.5 and 2.8).
+"""Vectors of `ocm` beyond the proposal's use cases (`rules/other-schedulers.md#prioritizers`).
 
 They come from the merged enhancement (M1), from its two ways to join levels (J2, J3), from Steady against
 spread (S1, S2), from upstream's tests of the prioritizers, and from the table of candidates for even_score.
@@ -377,7 +377,7 @@ def test_equal_domain_weights_are_an_even_spread() -> None:
 
 
 def test_a_label_called_unset_has_the_weight_that_is_named() -> None:
-    """`spec/other-schedulers.md` 6.4: "(unset)" is a sentinel, not a value."""
+    """`rules/other-schedulers.md#translation`: "(unset)" is a sentinel, not a value."""
     members = fleet(cluster("a", zone="e"), cluster("b", zone="(unset)"), "c")
     weights = {"zone": {"e": 2, "(unset)": 3}}
 

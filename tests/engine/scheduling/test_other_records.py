@@ -235,7 +235,7 @@ def test_a_limit_is_not_advised_where_the_parser_refuses_it() -> None:
 
 
 def test_a_number_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quantity() -> None:
-    """Under `ocm` such a property counts as absent (`spec/scheduler.md` 4.4, `other-schedulers.md` 6.6)."""
+    """Under `ocm` such a property counts as absent (`rules/scheduler.md#unusual-values`)."""
     members = fleet(cluster("a", properties={"cost": "lots"}))
     preferred = [prefer(1, {"propertySorter": {"name": "cost", "sortOrder": "Descending"}})]
     affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}

@@ -1,4 +1,4 @@
-"""What became of each cluster, and why (`spec/scheduler.md` 5)."""
+"""What became of each cluster, and why (`rules/scheduler.md#record-of-a-decision`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""PodTopologySpread as it is today: the vectors T1 to T16 of `spec/other-schedulers.md` 3.5.
+"""PodTopologySpread as it is today (`rules/other-schedulers.md#kubernetes`).
 
 Vectors with several pods on a node (T2 to T4, T8, T10 to T14) ask the strategy on given counts, since a
 placement has a cluster once. In T9 a pod does not match its own selector; there are no selectors here.
@@ -239,7 +239,7 @@ def test_t16_two_soft_constraints_are_added() -> None:
     assert scores(crowded({"a": 2, "b": 1, "x": 2, "y": 4}, cycle), cycle) == {"a": 100, "x": 63}
 
 
-# Rules of 3.2, 3.3 and 6.6 that no vector shows
+# Rules that no vector shows
 
 
 def test_spread_counts_twice_against_preference_and_says_so() -> None:

@@ -1,9 +1,9 @@
 """The use cases 1 to 6 of the OCM spread proposal and its two API examples, each with the answer it gives.
 
-The names are those of `spec/other-schedulers.md` 2.8, which makes the proposal's draft exact. Where a vector
+The rules are those of `rules/other-schedulers.md#ocm`, which makes the proposal's draft exact. Where a vector
 is said to hold in both modes, it is tried in both. Two answers of the draft are open to a switch: it wants
-an error where the merged text publishes fewer (UC3a), and it leaves use case 6 out of scope, which the
-specification takes in.
+an error where the merged text publishes fewer (UC3a), and it leaves use case 6 out of scope, which these
+rules take in.
 """
 
 from typing import Any
@@ -91,7 +91,7 @@ def test_uc1b_clusters_without_the_key_may_be_excluded(options: Document) -> Non
 
 @BOTH_MODES
 def test_uc1_free_clusters_without_the_key_are_outside_the_spread(options: Document) -> None:
-    """Not in the table: `free` of section 2.3, with gap 0 whatever else was picked."""
+    """Not in the table: `free`, with gap 0 whatever else was picked."""
     decision = schedule(
         ocm_cycle(proposal(4, even("provider", maxSkew=1)), SELF_HOSTED, unsetPolicy="free", **options)
     )

@@ -1,4 +1,4 @@
-"""schedule(): the three placement types and the bindings that they start from (`spec/scheduler.md` 3, 4)."""
+"""schedule(): the placement types and the bindings they start from (`rules/scheduler.md#placement-types`)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Affinity scores: the sum over preferred terms (`spec/scheduler.md` 4.2)."""
+"""Affinity scores: the sum over preferred terms (`rules/scheduler.md#scores-and-ranking`)."""
 
 import pytest
 

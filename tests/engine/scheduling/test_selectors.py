@@ -1,4 +1,4 @@
-"""Label and property selectors over a whole fleet (`spec/scheduler.md` 4.1)."""
+"""Label and property selectors over a whole fleet (`rules/scheduler.md#selectors-and-quantities`)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Spread under `fleet` semantics: the documented rules (`spec/scheduler.md` 4.3)."""
+"""Spread under `fleet` semantics: the documented rules (`rules/scheduler.md#topology-spread`)."""
 
 import numpy as np
 import pytest

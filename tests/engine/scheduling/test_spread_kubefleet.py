@@ -1,4 +1,4 @@
-"""Spread under `kubefleet` semantics: what the released scheduler does (`spec/scheduler.md` 4.3)."""
+"""Spread under `kubefleet`: what the released scheduler does (`rules/scheduler.md#topology-spread`)."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Skews and bands of groups that are not compared with the emptiest (`spec/other-schedulers.md` 2, 3)."""
+"""Skews and bands of groups that are not compared with the emptiest (`rules/other-schedulers.md#ocm`)."""
 
 import json
 from typing import Any

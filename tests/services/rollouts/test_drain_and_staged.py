@@ -1,4 +1,7 @@
-"""Drains and evictions while a staged run of the placement is there (lifecycle A.13, A.14, B.5.3)."""
+"""Drains and evictions while a staged run of the placement is there.
+
+See `rules/lifecycle.md#staged-update-runs`.
+"""
 
 import pytest
 

@@ -1,4 +1,7 @@
-"""What kind of failure it was, what was refused, and since when each condition is so (lifecycle B.7)."""
+"""What kind of failure it was, what was refused, and since when each condition is so.
+
+See `rules/lifecycle.md#placement-status`.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Filter: the required terms of the cluster affinity (`spec/scheduler.md` 4.1, point 1)."""
+"""Filter: the required terms of the cluster affinity (`rules/scheduler.md#filters`)."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Filter: a cluster that the current policy has placed already (`spec/scheduler.md` 4.1, point 4)."""
+"""Filter: a cluster that the current policy has placed already (`rules/scheduler.md#filters`)."""
 
 from bisect import bisect_left
 from operator import attrgetter

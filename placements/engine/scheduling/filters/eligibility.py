@@ -1,4 +1,4 @@
-"""Filter: a cluster must be eligible (`spec/scheduler.md` 2)."""
+"""Filter: a cluster must be eligible (`rules/scheduler.md#eligibility`)."""
 
 from clusters.columns import Bools
 from placements.engine.scheduling.cycle import Cycle

@@ -1,4 +1,7 @@
-"""Filter: a namespaced placement needs its namespace on the cluster (`spec/live-hub.md` 2.1, point 6)."""
+"""Filter: a namespaced placement needs its namespace on the cluster.
+
+See `rules/live-hub.md#objects-of-a-hub`.
+"""
 
 import numpy as np
 

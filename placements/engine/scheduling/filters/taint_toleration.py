@@ -1,4 +1,4 @@
-"""Filter: taints that no toleration tolerates (`spec/scheduler.md` 4.1, point 3)."""
+"""Filter: taints that no toleration tolerates (`rules/scheduler.md#filters`)."""
 
 import numpy as np
 

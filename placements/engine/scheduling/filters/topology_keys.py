@@ -8,7 +8,7 @@ from placements.engine.scheduling.reason import Reason, ReasonCode
 
 
 class TopologyKeyFilter:
-    """A cluster passes with the key of every spread constraint (`spec/other-schedulers.md` 6.6)."""
+    """A cluster passes with the key of every spread constraint (`rules/other-schedulers.md#ocm`)."""
 
     name = "topology keys"
 

@@ -1,6 +1,6 @@
 """Scores of `ocm` semantics: affinity rows, Steady, Balance and allocatable resources.
 
-Each aims at −100 to 100 (`spec/other-schedulers.md` 1.4, 2.2 and 6.6).
+Each aims at −100 to 100 (`rules/other-schedulers.md#prioritizers`).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Scores for preferred affinity terms and for clusters with an obsolete binding (`spec/scheduler.md` 4.2)."""
+"""Scores for preferred affinity terms and obsolete bindings (`rules/scheduler.md#scores-and-ranking`)."""
 
 import numpy as np
 

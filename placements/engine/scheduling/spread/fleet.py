@@ -1,6 +1,6 @@
 """Spread strategies of the semantics `fleet` (as the Fleet guides document) and `kubefleet` (as released).
 
-Both follow `spec/scheduler.md` 4.3 and share the base class.
+Both follow `rules/scheduler.md#topology-spread` and share the base class.
 """
 
 from collections.abc import Sequence

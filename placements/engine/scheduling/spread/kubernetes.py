@@ -1,6 +1,6 @@
 """Spread strategy of the semantics `kubernetes`: PodTopologySpread with clusters as nodes, bindings as pods.
 
-Its formulas are those of KEP-895 and later releases (`spec/other-schedulers.md` 3 and 6.6).
+Its formulas are those of KEP-895 and later releases (`rules/other-schedulers.md#kubernetes`).
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Spread strategy of the semantics `ocm`, as proposed upstream (`spec/other-schedulers.md` 2 and 6.6)."""
+"""Spread strategy of the semantics `ocm`, as proposed upstream (`rules/other-schedulers.md#ocm`)."""
 
 from collections.abc import Iterable, Sequence
 from math import inf, nextafter

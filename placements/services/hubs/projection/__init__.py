@@ -1,1 +1,4 @@
-"""The projection of a live hub: its mirror as rows of the existing tables (`spec/live-hub.md` 10)."""
+"""The projection of a live hub: its mirror as rows of the existing tables.
+
+See `rules/live-hub.md#projection`.
+"""

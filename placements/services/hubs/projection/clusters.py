@@ -1,4 +1,7 @@
-"""Member clusters of a live hub, and their eligibility by the clock of the hub (10.1, 10 rule 4)."""
+"""Member clusters of a live hub, and their eligibility by the clock of the hub.
+
+See `rules/live-hub.md#projection`.
+"""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -178,7 +181,10 @@ def _set_report(row: MemberCluster, document: HubDocument) -> None:
 
 
 def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
-    """Set which namespaces the cluster reports; a degraded collection counts too (2.1, point 6)."""
+    """Set which namespaces the cluster reports; a degraded collection counts too.
+
+    See `rules/live-hub.md#projection`.
+    """
     row.collects_namespaces = _COLLECTION in document.conditions("status", "conditions")
     names = mapping_at(document.content, "status").get("namespaces")
     row.namespaces_seen = sorted(names) if isinstance(names, Mapping) else None
