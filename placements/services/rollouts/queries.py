@@ -288,7 +288,7 @@ def _is_wanted(run: Rollout) -> Q:
     return Q(applied_version=run.version) | Q(started_status="True")
 
 
-def _with_is_wanted(rows: QuerySet[Binding], run: Rollout) -> QuerySet[Binding]:
+def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
     return rows.annotate(is_wanted=Case(When(_is_wanted(run), then=True), default=False))
 
 
