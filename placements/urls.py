@@ -66,7 +66,7 @@ def rollout_actions(prefix: str, kind: ActionKind, noun: str) -> list[URLPattern
             name=f"{noun}-{action.name}",
         )
         for action in ACTIONS.values()
-        if action.kind is kind
+        if action.kind is kind and not action.has_form
     ]
 
 
@@ -113,8 +113,8 @@ urlpatterns = [
     path(f"{_CLUSTER}edit/", cluster_edit.edit_cluster, name="cluster-edit"),
     *(
         path(f"{_CLUSTER}{step}/", cluster_edit.change_cluster, {"step": step}, name=f"cluster-{step}")
-        for kind, step in ACTIONS
-        if kind is ActionKind.CLUSTER
+        for (kind, step), action in ACTIONS.items()
+        if kind is ActionKind.CLUSTER and not action.has_form
     ),
     path(f"{_CLUSTER}inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
     path(f"{_CLUSTER}drain/", drains.drain_cluster, name="cluster-drain"),

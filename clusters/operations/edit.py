@@ -1,7 +1,6 @@
 """Changes of labels, taints and cordon of one or many clusters."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from copy import deepcopy
 from datetime import datetime
 from typing import Any, NotRequired, TypedDict, Unpack
 
@@ -12,7 +11,8 @@ from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, upsert_clusters
+from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, replace_clusters
+from fleetui.bulk import batched
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
 
@@ -140,14 +140,21 @@ def _edit(
 ) -> list[JoinResult]:
     with transaction.atomic():
         lock_fleet()
-        rows = {row.name: row for row in MemberCluster.objects.filter(name__in=names)}
+        rows = {
+            row.name: row for part in batched(names) for row in MemberCluster.objects.filter(name__in=part)
+        }
         wanted = []
         for name in names:
             row = rows.get(name)
             if row is None:
                 raise UnknownClusterError(name)
             check_revision(CLUSTER, name, expected=expected, revision=row.revision)
-            document = deepcopy(row.document)
+            # Edits replace what they change in `metadata` and `spec`, so nothing deeper is copied.
+            document = {
+                **row.document,
+                "metadata": dict(row.document["metadata"]),
+                "spec": dict(row.document["spec"]),
+            }
             edit(document)
             wanted.append(ClusterSpec(document))
-        return upsert_clusters(wanted, by=by, now=now)
+        return replace_clusters(wanted, rows, by=by, now=now)

@@ -22,7 +22,7 @@ from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.metadata import next_generation, without_hub_metadata
 from fleetui.audit import AuditEvent, actor_name, record_all
-from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.bulk import BATCH_SIZE, batched, update_each
 from fleetui.concurrency import check_revision
 
 CLUSTER = "cluster"
@@ -106,6 +106,24 @@ def upsert_clusters(
             _write(again, by=by, now=now)
         for at, target in zip(moved, again, strict=True):
             targets[at] = target
+    return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
+
+
+def replace_clusters(
+    wanted: Sequence[ClusterSpec], rows: Mapping[str, MemberCluster], *, by: User | None, now: datetime
+) -> list[JoinResult]:
+    """Replace the manifests of these rows, all or none, while the caller has the lock of the fleet.
+
+    Raises InvalidManifest.
+    """
+    members = _read(wanted)
+    as_of = min(newest_heartbeat_of(members) or now, now)
+    state = lock_fleet()
+    targets = [
+        _target(one, member, rows[member.metadata.name], state, now=now, as_of=as_of)
+        for one, member in zip(wanted, members, strict=True)
+    ]
+    _write(targets, by=by, now=now)
     return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
 
 
@@ -215,11 +233,12 @@ def _target(
     return _Target(row, member, before, did)
 
 
-_WRITTEN = [
-    field.name
+# The value of a foreign key by the name of its column: by that of the field it is a query for each cluster.
+_WRITTEN = {
+    field.name: field.attname
     for field in MemberCluster._meta.concrete_fields
     if field.name not in ("id", "name", "joined_at", "is_demo")
-]
+}
 _COMPARED = ("document", "driver", "connection", "properties", "usage", "membership", "verdict")
 
 
@@ -257,14 +276,17 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     MemberCluster.objects.bulk_create([target.row for target in new], batch_size=BATCH_SIZE)
     by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
     for target in changed:
-        names = tuple(name for name in _WRITTEN if getattr(target.before, name) != getattr(target.row, name))
-        by_columns.setdefault(names, []).append(target.row)
-    # An upsert, and never an insert under the fleet's lock: bulk_update takes a minute for 5,000 clusters.
-    # Only the columns that this operation changes: observations write others meanwhile, without that lock.
-    for names, rows in by_columns.items():
-        MemberCluster.objects.bulk_create(
-            rows, update_conflicts=True, unique_fields=["id"], update_fields=names, batch_size=BATCH_SIZE
+        before, row = target.before, target.row
+        names = tuple(
+            name for name, column in _WRITTEN.items() if getattr(before, column) != getattr(row, column)
         )
+        by_columns.setdefault(names, []).append(target.row)
+    # Only the columns that this operation changes: observations write others meanwhile, without the lock of
+    # the fleet. An upsert would send all 30 of each cluster.
+    for names, rows in by_columns.items():
+        for some in batched(rows):
+            columns = {row.pk: {name: getattr(row, _WRITTEN[name]) for name in names} for row in some}
+            update_each(MemberCluster.objects.all(), columns)
     ids = [target.row.pk for target in changed]
     for model in (ClusterLabel, ClusterTaint):
         for part in batched(ids):
@@ -313,15 +335,16 @@ def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | 
     for target in changed:
         row, before = target.row, target.before
         if before is not None:
-            was = parse_member(dict(before.document))
-            keys = changed_keys(was.metadata.labels, target.member.metadata.labels)
+            former, document = before.document, row.document
+            former_labels = former["metadata"].get("labels") or {}
+            keys = changed_keys(former_labels, document["metadata"].get("labels") or {})
             is_gone = row.membership == Membership.LEAVING != before.membership
             entry = replace(
                 entry,
                 label_keys={*entry.label_keys, *keys},
                 property_names={*entry.property_names, *readings(before, row)},
                 opens=entry.opens
-                or was.spec.taints != target.member.spec.taints
+                or taints_in(former) != taints_in(document)
                 or row.verdict != before.verdict,
                 gone=(*entry.gone, row.name) if is_gone else entry.gone,
             )
@@ -337,13 +360,7 @@ def _cause(target: _Target) -> str:
     if before is None:
         return ""
     labels = [(one.document["metadata"].get("labels") or {}) for one in (before, row)]
-    taints = [
-        [
-            (one["key"], one.get("value") or "", one["effect"])
-            for one in each.document["spec"].get("taints") or ()
-        ]
-        for each in (before, row)
-    ]
+    taints = [taints_in(each.document) for each in (before, row)]
     words = []
     for key in sorted(changed_keys(*labels)):
         old, new = (f"{each[key]}" if key in each else "(none)" for each in labels)
@@ -356,6 +373,11 @@ def _cause(target: _Target) -> str:
     if row.verdict != before.verdict:
         words.append(READY_WORDS[row.is_eligible])
     return ", ".join(words) or "changed"
+
+
+def taints_in(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    taints = document["spec"].get("taints") or ()
+    return [(taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints]
 
 
 READY_WORDS = {True: "Not ready → Ready", False: "Ready → Not ready"}

@@ -143,6 +143,8 @@ class MayAct(BasePermission):
         self.action, self.message = action, action.denial
 
     def has_permission(self, request: Request, view: Any) -> bool:
+        if request.method in SAFE_METHODS:
+            return may_read(request.user)
         return may_change_at(request.user, self.action.labels_at, view.kwargs, self.action.role)
 
 

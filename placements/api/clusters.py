@@ -1,5 +1,6 @@
 """Member clusters: manifests, labels, taints, cordon, heartbeat, bindings."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from rest_framework.request import Request
@@ -18,10 +19,9 @@ from clusters.operations.edit import (
 )
 from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
-from clusters.operations.leave import leave
 from clusters.queries import status_of
 from fleetui.permissions import may_administer_clusters
-from placements.api.base import BaseViewSet, Params, Rows, actor, paged_list, route_of
+from placements.api.base import BaseViewSet, MayAct, Params, Rows, actor, paged_list, route_of
 from placements.api.filters import ClusterQuery
 from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
@@ -68,6 +68,12 @@ class ClusterViewSet(BaseViewSet):
     model = MemberCluster
     not_found = UnknownClusterError
 
+    def get_permissions(self) -> Sequence[Any]:
+        """Return the permission of the action `leave` for the deletion of a document."""
+        if self.action == "destroy":
+            return [MayAct(ACTIONS[ActionKind.CLUSTER, "leave"])]
+        return super().get_permissions()
+
     def manifest_and_status(self, row: MemberCluster) -> tuple[Any, dict[str, Any]]:
         has_address = may_administer_clusters(self.request.user)
         return row.document, status_of(row, has_address=has_address)
@@ -100,11 +106,15 @@ class ClusterViewSet(BaseViewSet):
     @documented("delete_cluster", CLUSTER_MANIFEST, status=202, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a cluster from the fleet; its placements stay on it."""
-        leave([name], **actor(request), expected=expected_revision(request))
+        ACTIONS[ActionKind.CLUSTER, "leave"].run(name, **actor(request), expected=expected_revision(request))
         return self.manifest_response(status=202)
 
     @operation(
-        "get_cluster_labels", LABELS, has_tag=True, path="labels", route={"parser_classes": PATCH_PARSERS}
+        "get_cluster_labels",
+        LABELS,
+        has_tag=True,
+        path="labels",
+        route={"parser_classes": PATCH_PARSERS, **route_of(ACTIONS[ActionKind.CLUSTER, "labels"])},
     )
     def labels(self, request: Request, name: str) -> Response:
         """Get the labels of a cluster."""
@@ -146,7 +156,12 @@ class ClusterViewSet(BaseViewSet):
             change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
         return self.labels(request, name)
 
-    @operation("get_cluster_taints", TAINTS, has_tag=True)
+    @operation(
+        "get_cluster_taints",
+        TAINTS,
+        has_tag=True,
+        route=route_of(ACTIONS[ActionKind.CLUSTER, "taints"]),
+    )
     def taints(self, request: Request, name: str) -> Response:
         """Get the taints of a cluster."""
         row = self.get_object()

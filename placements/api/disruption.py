@@ -23,6 +23,7 @@ from placements.api.base import (
     page_response,
     paged_list,
     query_params,
+    route_of,
 )
 from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
 from placements.api.hub_objects import is_on_live_hub
@@ -42,8 +43,9 @@ from placements.api.serializers import (
     text,
 )
 from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
-from placements.services.disruption.drains import Pace, cancel_drain, drain
+from placements.services.disruption.drains import Pace
 from placements.services.disruption.evictions import evict
 from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import (
@@ -225,12 +227,24 @@ class ClusterDisruptionViewSet(BaseViewSet):
     model = MemberCluster
     not_found = UnknownClusterError
 
-    @operation("get_drain", DrainSerializer, is_costly=True)
+    @operation(
+        "get_drain",
+        DrainSerializer,
+        is_costly=True,
+        route=route_of(ACTIONS[ActionKind.CLUSTER, "drain"]),
+    )
     def drain(self, request: Request, name: str) -> Response:
         """Get the impact of draining a cluster now, and the progress of its last drain."""
         return self._drain_response()
 
-    @documented("begin_drain", DrainSerializer, status=202, body=DrainOptionsSerializer, is_costly=True)
+    @documented(
+        "begin_drain",
+        DrainSerializer,
+        status=202,
+        body=DrainOptionsSerializer,
+        problems=(409,),
+        is_costly=True,
+    )
     @drain.mapping.post
     def begin_drain(self, request: Request, name: str) -> Response:
         """Drain a cluster: cordon it and evict its placements; or change the options of its drain.
@@ -242,7 +256,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
         seconds, first = options.get("deadline_seconds"), options.get("order")
         deadline = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
         pace = Pace(options.get("at_once"), None, None if first is None else tuple(first), deadline)
-        drain(name, **actor(request), pace=pace)
+        ACTIONS[ActionKind.CLUSTER, "drain"].run(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
     @documented("cancel_drain", DrainSerializer, problems=(409,), is_costly=True)
@@ -250,7 +264,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
     def cancel_drain(self, request: Request, name: str) -> Response:
         """Cancel a drain: evictions stop, the cluster stays cordoned, and nothing is restored."""
         self.get_object()
-        cancel_drain(name, **actor(request))
+        ACTIONS[ActionKind.CLUSTER, "cancel-drain"].run(name, **actor(request))
         return self._drain_response()
 
     def _drain_response(self, *, status: int = 200) -> Response:
@@ -310,7 +324,13 @@ class PlacementDisruptionViewSet(BaseViewSet):
     not_found = UnknownBudgetError
     is_written_on_hub = True
 
-    @operation("evict_placement", EvictionSerializer, body=ClusterRefSerializer, method="post")
+    @operation(
+        "evict_placement",
+        EvictionSerializer,
+        body=ClusterRefSerializer,
+        method="post",
+        route=route_of(ACTIONS[ActionKind.ROLLING, "evict"]),
+    )
     def evict(self, request: Request, name: str) -> Response:
         """Evict a placement from a cluster.
 

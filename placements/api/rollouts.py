@@ -326,7 +326,12 @@ class RolloutActionViewSet(FullNameViewSet):
         document = RolloutControlsSerializer(row, context={"run": run.number if run else None}).data
         return etag_response(self.request, document, etag(row.revision), status=status)
 
-    @operation("get_fresh_schedule", RescheduleImpactSerializer, is_costly=True)
+    @operation(
+        "get_fresh_schedule",
+        RescheduleImpactSerializer,
+        is_costly=True,
+        route=route_of(ACTIONS[ActionKind.ROLLING, "reschedule"]),
+    )
     def reschedule(self, request: Request, name: str) -> Response:
         """Get the impact of rescheduling: every cluster is a candidate, present ones win ties."""
         return Response(RescheduleImpactSerializer(fresh_schedule(get_placement(name))).data)

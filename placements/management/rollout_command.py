@@ -21,7 +21,7 @@ class RolloutCommand(HubCommand):
     def add_actions(self, subparsers: Any, *, target: str) -> None:
         """Declare an action each with the name of its target and its argument."""
         for (kind, name), action in ACTIONS.items():
-            if kind is not self.kind:
+            if kind is not self.kind or action.has_form:
                 continue
             words = {"name": target, "value": action.argument.upper()}
             parser: ArgumentParser = subparsers.add_parser(name, help=action.title.format(**words))

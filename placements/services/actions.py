@@ -9,10 +9,13 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from clusters.operations.edit import cordon, uncordon
+from clusters.operations.edit import change_labels, change_taints, cordon, uncordon
 from clusters.operations.leave import leave
 from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState
+from placements.services.disruption.drains import cancel_drain, drain, why_not_cancel, why_not_drain
+from placements.services.disruption.evictions import evict
+from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
 from placements.services.rollouts import operations, staged_operations
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_runs import why_not_state
@@ -55,6 +58,8 @@ class Action:
     starts_rollout: bool = False
     takes_many: bool = False
     """The operation takes the names of several subjects."""
+    has_form: bool = False
+    """It has a page and a command of its own, for what the operation takes besides the argument."""
 
     @property
     def denial(self) -> str:
@@ -205,6 +210,27 @@ _ACTIONS = (
         argument="cluster",
         is_dangerous=True,
     ),
+    _rolling(
+        "reschedule",
+        "Reschedule {name}",
+        "Every cluster is a candidate again; present clusters win ties.",
+        "Placement {name} rescheduled.",
+        confirm_reschedule,
+        reschedule_refusal,
+        verb="reschedule placements",
+        has_form=True,
+    ),
+    _rolling(
+        "evict",
+        "Evict {name} from {value}",
+        "Removes {name} from {value} within its disruption budget.",
+        "{result}",
+        evict,
+        argument="cluster",
+        verb="evict placements",
+        is_dangerous=True,
+        has_form=True,
+    ),
     _staged(
         "resume",
         "Start or resume run {name}",
@@ -277,6 +303,47 @@ _ACTIONS = (
         "Removing {name} from the fleet.",
         leave,
         is_dangerous=True,
+    ),
+    _cluster(
+        "drain",
+        "Drain {name}",
+        "Cordons the cluster and evicts its placements within their disruption budgets.",
+        "Drain of {name} started.",
+        drain,
+        why_not_drain,
+        verb="drain clusters",
+        takes_many=False,
+        has_form=True,
+    ),
+    _cluster(
+        "cancel-drain",
+        "Cancel drain of {name}",
+        "Stops evicting; the cluster stays cordoned.",
+        "Drain of {name} canceled; {name} stays cordoned.",
+        cancel_drain,
+        why_not_cancel,
+        verb="drain clusters",
+        takes_many=False,
+        has_form=True,
+        is_dangerous=True,
+    ),
+    _cluster(
+        "labels",
+        "Edit labels of {name}",
+        "Sets and removes labels. Other labels stay.",
+        "Labels of {name} saved.",
+        change_labels,
+        verb="edit labels and taints",
+        has_form=True,
+    ),
+    _cluster(
+        "taints",
+        "Edit taints of {name}",
+        "Adds and removes taints. Other taints stay.",
+        "Taints of {name} saved.",
+        change_taints,
+        verb="edit labels and taints",
+        has_form=True,
     ),
 )
 ACTIONS = {(action.kind, action.name): action for action in _ACTIONS}

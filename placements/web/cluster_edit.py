@@ -28,12 +28,12 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import counted
 from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators, for_roles
+from fleetui.permissions import current_user, for_operators
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
 from placements.web.connection_forms import row_context, typed_rows
-from placements.web.request import file_or_text, next_address, number_of
+from placements.web.request import file_or_text, for_action, next_address, number_of
 
 _MOST_SUGGESTED = 20
 _CORDON = Taint(CORDON["key"], CORDON["value"], CORDON["effect"])
@@ -65,7 +65,7 @@ _UNDO = {"cordon": "uncordon", "uncordon": "cordon"}
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBase:
     """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
     action = ACTIONS[ActionKind.CLUSTER, step]
-    check = for_roles(action.role, action=action.verb, of=action.labels_at)
+    check = for_action(ActionKind.CLUSTER, step)
     return check(_change_cluster)(request, action=action, name=name)
 
 
@@ -92,7 +92,7 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
 
 
 @acts_through(put_cluster)
-@for_operators("edit labels and taints")
+@for_action(ActionKind.CLUSTER, "labels")
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Edit labels and taints: preview, then save; an error or a conflict shows the form again."""

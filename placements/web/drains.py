@@ -1,8 +1,9 @@
 """Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -16,15 +17,16 @@ from clusters.filters import cordoned_among
 from clusters.hubs.dispatch import acts_through
 from clusters.hubs.queries import live_hub
 from clusters.hubs.writing.sending import NotWritableError
-from clusters.models import Hub, MemberCluster, Membership
-from clusters.operations.edit import cordon
+from clusters.models import Hub, MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_operators, for_readers
+from fleetui.permissions import current_user, for_readers
 from fleetui.polling import polled
 from placements.models import Binding, Drain, DrainStep, Placement
-from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, cancel_drain, drain
+from placements.services import actions
+from placements.services.actions import ActionKind
+from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, why_not_drain
 from placements.services.disruption.hub_drains import cancel_hub_drain, start_hub_drain
 from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
@@ -34,7 +36,7 @@ from placements.services.hub_writes.operations import HubRefusedError, apply_wri
 from placements.services.hub_writes.planning import WriteRefusedError
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.web.badges import Badge, phase_state
-from placements.web.request import number_of
+from placements.web.request import for_action, number_of
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
@@ -88,7 +90,7 @@ def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
     return _page(request, cluster)
 
 
-@for_operators("drain clusters")
+@for_action(ActionKind.CLUSTER, "drain")
 def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Start, change or cancel a drain, or cordon only; restoring a placement has its own page."""
     if request.POST.get("do") == "bring-back":
@@ -101,11 +103,10 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             done = _start(request, cluster)
         elif what == "cancel":
             by, now, hub = current_user(request), datetime.now(UTC), _live_hub(request)
+            action = actions.ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
             if hub:
-                cancel_hub_drain(hub, cluster.name, by=by, now=now)
-            else:
-                cancel_drain(cluster.name, by=by, now=now)
-            done = f"Drain of {cluster.name} canceled; {cluster.name} stays cordoned."
+                action = replace(action, operation=partial(cancel_hub_drain, hub))
+            done = action.run(cluster.name, by=by, now=now)
         else:
             raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
     except InvalidManifest as error:
@@ -124,8 +125,7 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
         apply_write(hub, ACTIONS["cordon"], {"name": cluster.name}, by=by, now=now)
         return f"{cluster.name} cordoned."
     if request.POST.get("how") == "cordon":
-        cordon([cluster.name], by=by, now=now)
-        return f"{cluster.name} cordoned."
+        return actions.ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, by=by, now=now)
     errors: list[FieldError] = []
     at_once = _number(request, "at_once", MOST_AT_ONCE, errors)
     minutes = _number(request, "minutes", _LONGEST_MINUTES, errors)
@@ -141,7 +141,7 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     if hub:
         start_hub_drain(hub, cluster.name, by=by, now=now, at_once=at_once or 1, deadline=deadline)
     else:
-        drain(cluster.name, by=by, now=now, pace=pace)
+        actions.ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, by=by, now=now, pace=pace)
     return ""  # the page says it, until the drain has ended
 
 
@@ -173,7 +173,7 @@ def _page(
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
     is_cordoned, progress = bool(cordoned_among([cluster])), _progress(last) if last else None
-    may_start = not is_running and cluster.membership != Membership.LEAVING
+    may_start = not is_running and not why_not_drain(cluster)
     # A drain that has ended shows its result; the plan of another one is requested.
     shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
     shows_result = shows_result or is_running

@@ -44,7 +44,7 @@ from placements.models import (
     Rollout,
     StagedRun,
 )
-from placements.services.actions import ActionKind, Reasons
+from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.assertions import check_of
 from placements.services.dashboard.queries import headroom_of
 from placements.services.decisions.records import (
@@ -75,7 +75,7 @@ from placements.services.health import cluster_problems, health_by_domain, healt
 from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.problems.book import bring_up_to_date
-from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
+from placements.services.rescheduling import confirm_reschedule
 from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
@@ -93,6 +93,7 @@ from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choice
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,
+    for_action,
     is_confirmed,
     number_of,
     order_from,
@@ -335,7 +336,7 @@ def head_context(
         "decision": latest,
         "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
         "traps": [one for one in problems if not one.startswith(OUTDATED)],
-        "may_reschedule": not reschedule_refusal(placement),
+        "may_reschedule": not ACTIONS[ActionKind.ROLLING, "reschedule"].why_not(placement, None),
         "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
@@ -515,7 +516,7 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
 
 
 @acts_through(confirm_reschedule)
-@for_operators("reschedule placements", of=of_placement)
+@for_action(ActionKind.ROLLING, "reschedule")
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
 def reschedule(request: HttpRequest, name: str) -> HttpResponse:
@@ -566,7 +567,7 @@ def _show_reschedule(
     context: dict[str, Any] = {
         "placement": placement,
         "now": datetime.now(UTC),
-        "refusal": reschedule_refusal(placement),
+        "refusal": ACTIONS[ActionKind.ROLLING, "reschedule"].why_not(placement, None),
         "outdated": results.get("outdated", ""),
         "events": results.get("events", ()),
         "empties": results.get("empties"),

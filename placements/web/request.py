@@ -1,6 +1,6 @@
 """What views read from a request: the user, numbers, filters, the page of a list, the table of a chart."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
@@ -15,8 +15,16 @@ from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
 from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB_NAME
 from fleetui.pagination import BadCursorError, Page, page_of
+from fleetui.permissions import View, for_roles
 from placements.explain.charts.figure import Chart
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.results import CONFIRMATION
+
+
+def for_action(kind: ActionKind, name: str) -> Callable[[View], View]:
+    """Require the role of an action, for everything or for the label of its subject."""
+    action = ACTIONS[kind, name]
+    return for_roles(action.role, action=action.verb, of=action.labels_at)
 
 
 def at_hub(hub: str, address: str) -> str:

@@ -23,7 +23,7 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.pagination import Page
-from fleetui.permissions import current_user, for_readers, for_roles
+from fleetui.permissions import current_user, for_readers
 from fleetui.polling import TOKEN, polled, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.diff import line_diff
@@ -84,6 +84,7 @@ from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 from placements.web.layout import operates_here
 from placements.web.request import (
+    for_action,
     is_confirmed,
     number_of,
     page_from,
@@ -442,9 +443,8 @@ def run_action(
     request: HttpRequest, name: str, kind: ActionKind, action: str, value: str = ""
 ) -> HttpResponseBase:
     """Show the confirmation, or run an action; a refusal is shown on the same page."""
-    entry = ACTIONS[kind, action]
-    check = for_roles(entry.role, action=entry.verb, of=entry.labels_at)
-    return check(_run_action)(request, action=entry, name=name, value=value)
+    check = for_action(kind, action)
+    return check(_run_action)(request, action=ACTIONS[kind, action], name=name, value=value)
 
 
 _DIFFS_SHOWN = 3

@@ -8,7 +8,8 @@ from django.core.management.base import CommandParser
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
 from fleetui.management.hub_command import HubCommand, duration
-from placements.services.disruption.drains import AT_ONCE, Pace, cancel_drain, drain
+from placements.services.actions import ACTIONS, ActionKind
+from placements.services.disruption.drains import AT_ONCE, Pace
 from placements.services.disruption.impact import drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence
 
@@ -38,12 +39,12 @@ class Command(HubCommand):
         if latest_drain(cluster) is None and not MemberCluster.objects.filter(name=cluster).exists():
             raise UnknownClusterError(cluster)
         if cancel:
-            cancel_drain(cluster, by=None, now=now)
+            ACTIONS[ActionKind.CLUSTER, "cancel-drain"].run(cluster, by=None, now=now)
         elif not status:
             within, first = options["deadline"], options["first"]
             deadline = None if within is None else now + within
             pace = Pace(options["at_once"], first=first and tuple(first), deadline=deadline)
-            drain(cluster, by=None, now=now, pace=pace)
+            ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster, by=None, now=now, pace=pace)
         row = latest_drain(cluster)
         if row is None or not row.steps.exists():
             for one in drain_impact(cluster, now=now).rows:

@@ -10,7 +10,7 @@ from django.core.management.base import CommandParser
 from fleetui.apimachinery.words import joined
 from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
 from placements.management.rollout_command import RolloutCommand
-from placements.services.actions import ActionKind
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.health import health_of
 from placements.services.rescheduling import reschedule
@@ -48,7 +48,8 @@ class Command(RolloutCommand):
             reschedule(target, by=None, now=datetime.now(UTC), confirmed=confirmed)
             changes = (("selected", fresh.joins), ("deselected", fresh.leaves))
             words = [f"{word}: {joined(names)}" for word, names in changes if names]
-            self.stdout.write(f"Placement {target} rescheduled. {'; '.join(words) or 'No changes'}.")
+            message = ACTIONS[self.kind, action].message.format(name=target)
+            self.stdout.write(f"{message} {'; '.join(words) or 'No changes'}.")
         else:
             self.stdout.write(self.run_action(options["name"], target, options.get("value", "")))
 

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.hubs.dispatch import on_live_hub, refuse
-from clusters.models import ClusterTaint, MemberCluster
+from clusters.models import ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError, cordon
 from clusters.operations.join import CLUSTER
@@ -26,7 +26,7 @@ from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, execute, judge
 from placements.services.disruption.impact import has_started_run, is_held, why_placement_stays
 from placements.services.disruption.queries import left_of, numbers_facts
-from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.operations import ActionNotAllowed, check_possible
 
 TRY_AGAIN = timedelta(seconds=10)
 MOSTTRIED = 50
@@ -177,17 +177,35 @@ class Pace:
 DEFAULT_PACE = Pace()
 
 
+def why_not_drain(cluster: MemberCluster) -> str:
+    """Return why a cluster cannot be drained; empty if it can."""
+    is_leaving = cluster.membership == Membership.LEAVING
+    return f"{cluster.name} is leaving the fleet; nothing to drain" if is_leaving else ""
+
+
+def why_not_cancel(cluster: MemberCluster) -> str:
+    """Return why there is no drain to cancel; empty if there is one."""
+    is_drained = running_drain(cluster.name) is not None
+    return "" if is_drained else _NOT_DRAINED.format(name=cluster.name)
+
+
+_NOT_DRAINED = "{name} is not being drained; nothing to cancel"
+
+
 @on_live_hub(refuse)
 @transaction.atomic
 def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE) -> Drain:
     """Cordon a cluster and start to evict its placements, or change the options of its running drain.
 
     At the deadline the drain ends as `expired`: evictions stop (`left_of` has the rest), the cordon stays,
-    and evictions in progress complete. Raise UnknownClusterError, InvalidManifest for invalid options.
+    and evictions in progress complete. Raise UnknownClusterError, InvalidManifest for invalid options,
+    ActionNotAllowed for a cluster that leaves.
     """
     lock_fleet()
-    if not MemberCluster.objects.filter(name=cluster).exists():
+    member = MemberCluster.objects.filter(name=cluster).first()
+    if member is None:
         raise UnknownClusterError(cluster)
+    check_possible(why_not_drain(member))
     running = running_drain(cluster)
     errors = []
     if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
@@ -250,7 +268,7 @@ def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
     lock_fleet()
     running = running_drain(cluster)
     if running is None:
-        raise ActionNotAllowed(f"{cluster} is not being drained; nothing to cancel")
+        raise ActionNotAllowed(_NOT_DRAINED.format(name=cluster))
     _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", by=by, now=now)
     return running
 

@@ -16,7 +16,13 @@ from fleetui.models import Event
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
 from placements.engine.rollout.state import EMPTY, IN_FLIGHT, Phase
 from placements.explain.cluster_objects import with_reason
-from placements.explain.rollouts import Progress, result_from_document, version_name, waiting_sentence
+from placements.explain.rollouts import (
+    Progress,
+    result_from_document,
+    version_name,
+    waiting_sentence,
+    wanted_name,
+)
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
 from placements.models import Binding, ClusterUpdate, Placement, Rollout, StagedRun
@@ -259,9 +265,8 @@ def parts_of(run: Rollout) -> dict[str, Part]:
             **dict.fromkeys(_FAILED, Part.FAILED),
         }
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
-    rows = Binding.objects.filter(placement=run.placement_id)
+    rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run)
     parts = {}
-    rows = rows.annotate(is_wanted=Case(When(_is_wanted(run), then=True), default=False))
     for name, phase, is_wanted, state in rows.values_list("cluster_name", "phase", "is_wanted", "state"):
         is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
         is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
@@ -283,13 +288,17 @@ def _is_wanted(run: Rollout) -> Q:
     return Q(applied_version=run.version) | Q(started_status="True")
 
 
+def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
+    return rows.annotate(is_wanted=Case(When(_is_wanted(run), then=True), default=False))
+
+
 def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:
     """Return the rows of these clusters, as they are while it is in progress, later as it left them."""
     waves = {name: number for number, wave in enumerate(run.waves, 1) for name in wave}
     bindings = {}
     if run.state == Rollout.State.RUNNING:
         rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=names)
-        bindings = {row.cluster_name: row for row in rows}
+        bindings = {row.cluster_name: row for row in _with_is_wanted(rows, run)}
     updates = ClusterUpdate.objects.filter(rollout=run, cluster_name__in=names).order_by("pk")
     latest = {row.cluster_name: row for row in updates}
     waiting, clusters = report.waiting(bindings.values()), []
@@ -297,15 +306,18 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
         update = latest.get(name)
         if name in bindings:
             row = bindings[name]
-            is_wanted = row.state != BindingState.UNSCHEDULED and not run.is_deletion
+            is_selected = row.state != BindingState.UNSCHEDULED and not run.is_deletion
+            running = row.applied_version if row.phase not in EMPTY else None
+            # What runs there is a version of its own where the cluster has overrides.
+            wanted = running if running and row.is_wanted else run.version
             block, why = waiting.get(row.pk, ("", ""))
             one = ClusterInRun(
                 name,
                 waves.get(name),
                 row.phase,
                 row.phase_changed_at,
-                version_name(row.applied_version, report.names) if row.phase not in EMPTY else None,
-                version_name(run.version, report.names) if is_wanted else None,
+                version_name(running, report.names),
+                wanted_name(wanted, running, report.names) if is_selected else None,
                 row.attempts,
                 row.retry_at,
                 with_reason(row.unavailable_code, row.message),

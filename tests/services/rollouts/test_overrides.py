@@ -3,6 +3,9 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from rest_framework.test import APIClient
 
 from clusters.operations.edit import set_labels
 from fleetui.apimachinery.errors import InvalidManifest
@@ -105,6 +108,27 @@ def test_s34_the_others_wait_for_their_overrides_and_not_for_what_they_have() ->
     row = Binding.objects.get(cluster_name="c001")
     words = "On r0, waiting for r0 with changed overrides or apply strategy. Cannot take down any cluster"
     assert words in waiting_words([row])[row.pk]
+
+
+@pytest.mark.usefixtures("collected_static")
+def test_pages_and_rest_name_what_waiting_clusters_want(client: Client) -> None:
+    world = placed()
+    rules = rule(WRONG, region="east"), rule(annotate(tier="1"))
+    save_override(for_clusters("tier", *rules), by=None, now=world.now)
+    world.work()
+    world.pass_time(3)
+    user = User.objects.create_superuser("admin")
+    client.force_login(user)
+    reader = APIClient()
+    reader.force_authenticate(user)
+
+    clusters = reader.get("/api/v1/rollouts/web/2").json()["clusters"]
+    page = client.get("/rollouts/web/2/clusters/").content.decode()
+
+    changed = "r0 with changed overrides or apply strategy"
+    versions = {one["cluster"]: (one["running"], one["wanted"]) for one in clusters}
+    assert versions == {"c000": ("r0", "r0"), "c001": ("r0", changed), "c002": ("r0", changed)}
+    assert page.count(f"r0 → {changed}") == 2
 
 
 def test_s34_nothing_is_placed_where_no_override_fits() -> None:
