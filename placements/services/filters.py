@@ -168,8 +168,8 @@ def count_in_all() -> dict[str, Any]:
     rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
     for row in rows:
         return {name: value for name, value in row.items() if name != "one"}
-    row = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
-    return {"report": None, **dict.fromkeys(counts, 0), **row}
+    of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
+    return {"report": None, **dict.fromkeys(counts, 0), **of_empty_hub}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

@@ -180,6 +180,7 @@ def test_rest_refuses_a_dry_run_that_is_not_supported() -> None:
 
 def test_the_page_previews_without_writing(web: str, client: Client) -> None:
     client.force_login(person("olga", "operator"))
+    client.get("/resources/apply/")  # compares the statuses
     before = written()
 
     answer = client.post("/resources/apply/", {"manifest": Path(web).read_text(), "preview": "1"})

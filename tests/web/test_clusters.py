@@ -16,6 +16,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
 from fleetui.changes import noticed_changes
 from placements.models import Placement
+from placements.services.problems.book import compare_all
 from tests.rows import NOW, joined, member_document, run_due, simulated
 
 pytestmark = pytest.mark.django_db
@@ -293,6 +294,7 @@ def test_simulated_clusters_are_marked_among_others_and_named_once_where_all_are
     assert "All clusters of this fleet are simulated." in viewer.get("/clusters/").content.decode()
 
     joined("far")
+    compare_all(now=datetime.now(UTC))
     page = viewer.get("/clusters/").content.decode()
     assert "All clusters" not in page
     assert page.count(">Simulated</span>") == 1

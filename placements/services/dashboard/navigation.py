@@ -3,15 +3,16 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.contrib.auth.models import AnonymousUser, User
-from django.db.models import F
+from django.db.models import F, QuerySet
 
-from fleetui.hub_scope import current_hub_id
+from fleetui.hub_scope import UNKNOWN_HUB, current_hub_id
 from fleetui.permissions import groups_of, roles_among
 from placements.models import ProblemBook
 from placements.services.filters import count_in_all
-from placements.services.problems.book import compare, is_outdated
+from placements.services.problems.book import OLDEST, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,17 @@ class NavigationCounts:
 
 def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     """Return them for a person as the last comparison stored them, by one query: every page has it."""
-    if not isinstance(user, User) or not user.is_active:
+    if not isinstance(user, User) or not user.is_active or current_hub_id() == UNKNOWN_HUB:
         return NavigationCounts(0, 0)
     now = datetime.now(UTC)
     book, inbox = _book_and_inbox(user)
-    if book is None or not book.totals or is_outdated(book, now=now):
+    is_outdated = (
+        book is None
+        or not book.totals
+        or book.requested_version > book.observed_version
+        or book.compared_at < now - OLDEST
+    )
+    if is_outdated:
         compare(now=now)
         book, inbox = _book_and_inbox(user)
     totals = book.totals if book else count_in_all()  # no row: the database takes no writes now
@@ -47,9 +54,10 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
 def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int]:
     """Return the book of the hub in scope, and the number of items of all hubs on which a user has a role."""
     columns = {"group": F("hub__grants__group__name"), "role": F("hub__grants__role")}
-    books = {}
+    books: dict[int, ProblemBook] = {}
     granted = defaultdict(list)
-    for row in ProblemBook.objects.filter(hub__removed_at=None).annotate(**columns):
+    rows: QuerySet[Any] = ProblemBook.objects.filter(hub__removed_at=None).annotate(**columns)
+    for row in rows:
         books[row.hub_id] = row
         if row.group:
             granted[row.hub_id].append((row.group, row.role))

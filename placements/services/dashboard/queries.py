@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 
@@ -153,6 +154,7 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     healths = stored_healths(placements, now=datetime.now(UTC))
     for one in placements:
         counts = healths[one.pk].counts
+        run: Any
         for run in (runs.get(one.pk), staged.get(one.pk)):
             if run:
                 run.placement = one

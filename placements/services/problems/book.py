@@ -61,11 +61,6 @@ def _is_current(*, now: datetime) -> bool:
     return books.exclude(Exists(Placement.objects.filter(health_level=""))).exists()
 
 
-def is_outdated(book: ProblemBook, *, now: datetime) -> bool:
-    """Return whether a user has changed something since, or the last comparison is too old."""
-    return book.requested_version > book.observed_version or book.compared_at < now - OLDEST
-
-
 def _current_books(*, oldest: datetime) -> QuerySet[ProblemBook]:
     return ProblemBook.objects.filter(compared_at__gt=oldest, requested_version__lte=F("observed_version"))
 
