@@ -183,9 +183,10 @@ def test_the_page_says_from_when_on_it_is_not_selected(client: Client, root: Use
 @pytest.mark.usefixtures("since")
 def test_the_overview_lists_it_with_its_consequence(client: Client, root: User) -> None:
     client.force_login(root)
-    text = re.sub(r"<[^>]+>", "", client.get("/").content.decode())
+    text = " ".join(re.sub(r"<[^>]+>", " ", client.get("/").content.decode()).split())
 
-    assert "2 ready, 1 unhealthy" in text
+    assert "2 of 3 ready 1 unhealthy" in text
+    assert "c000 c001 Unhealthy c002" in text, "the map of the fleet"
     assert "Reports itself unhealthy: no memory left." in text
 
 
