@@ -93,7 +93,7 @@ class _Shared:
         self.content = b""
 
     def newer_than(self, seen: str) -> bytes | None:
-        """Return the content while it is shared, empty for who has it; None if it is to be written again."""
+        """Return the content while it is shared, empty for a page that has it; None if it has expired."""
         if monotonic() >= self.until or _place(self.version) < _place(seen):
             return None
         return b"" if self.version == seen else self.content

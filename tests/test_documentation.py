@@ -45,7 +45,7 @@ CITATION = re.compile(r"(?<![\w./*{}<>$-])([\w./-]*\w\.md)\b(#[\w-]+)?")
 UNNAMED = re.compile(
     r"(?<!\w)(?:sections? \d[\d.]*|§ ?\d[\d.]*|\d[\d.]*,? (?:rule|point) \d+|[AB]\.\d[\d.]*)", re.IGNORECASE
 )
-"""A section by its number: of which document, and whether it is still that one, nobody knows."""
+"""A section by its number: the document is not named, and the number changes with each new section."""
 
 
 def _built(builder: str, folder: Path) -> tuple[int, str]:
