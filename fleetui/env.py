@@ -374,6 +374,9 @@ class Variables(BaseSettings):
     KEEP_ACCESS_LOG: Period = variable(
         timedelta(days=365), "lines of the [access log](../guides/users.md#access-log)"
     )
+    LIVE_HUBS: Flag = variable(
+        True, "`0` leaves out live hubs: their pages, REST and commands, and the watcher"
+    )
     HUB_HISTORY: Period = variable(
         timedelta(days=30),
         "of live hubs: events, observed rollouts that ended, and versions of fleets "

@@ -19,8 +19,8 @@ class FleetError(Exception):
     title: ClassVar[str] = "Not possible"
     wait: float | None = None
 
-    status: ClassVar[int] = 409
-    problem_type: ClassVar[str] = "refused"
+    status: int = 409
+    problem_type: str = "refused"
 
     @property
     def exit_code(self) -> int:

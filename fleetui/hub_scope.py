@@ -52,7 +52,7 @@ def in_hub(hub_id: int) -> Iterator[None]:
 
 @contextmanager
 def scopes_disabled() -> Iterator[None]:
-    """Include the rows of all hubs in queries: only for `clusters.hubs.queries.across_hubs`."""
+    """Include the rows of all hubs in queries: only for `clusters.hub_queries.across_hubs`."""
     with in_hub(_ALL_HUBS):
         yield
 

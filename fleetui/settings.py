@@ -52,6 +52,9 @@ CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []
 # Made on first use and not on import: `simulate` has to run where nothing may be written.
 SECRET_KEY = variables.SECRET_KEY or SimpleLazyObject(partial(keep_secret, VAR_DIR / "secret-key"))
 
+# Live hubs: without this app the console has the local hub only.
+HUBS_APP = "placements.hubs.apps.HubsConfig"
+
 INSTALLED_APPS = [
     "fleetui.apps.FleetUIConfig",
     "fleetui.apps.FleetAdminConfig",
@@ -75,6 +78,7 @@ INSTALLED_APPS = [
     "fleetui.access.apps.AccessConfig",
     "clusters",
     "placements",
+    *([HUBS_APP] if variables.LIVE_HUBS else []),
 ]
 
 # Traces of requests and tasks (`fleetui/tracing.py`).
@@ -93,7 +97,7 @@ MIDDLEWARE = [
     # After the static files, which browsers keep.
     "fleetui.middleware.NoStoreMiddleware",
     # Ahead of everything that reads the path or the database.
-    "clusters.hubs.middleware.HubMiddleware",
+    "clusters.middleware.HubMiddleware",
     # After the static files: a picture may bring a style of its own.
     "fleetui.middleware.ContentSecurityPolicyMiddleware",
     "fleetui.middleware.NoNullsMiddleware",
@@ -173,16 +177,16 @@ CELERY_TASK_QUEUES = [
 CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
     "clusters.tasks.observe": {"queue": broker.PERIODIC},
-    "placements.tasks.refresh_hubs": {"queue": broker.PERIODIC},
+    "placements.hubs.tasks.refresh_hubs": {"queue": broker.PERIODIC},
     # They wait for hubs.
-    "clusters.tasks.resolve_hub_writes": {"queue": broker.ANALYSES},
-    "placements.tasks.advance_hub_drains": {"queue": broker.ANALYSES},
+    "placements.hubs.tasks.resolve_hub_writes": {"queue": broker.ANALYSES},
+    "placements.hubs.tasks.advance_hub_drains": {"queue": broker.ANALYSES},
     "placements.tasks.check_findings": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_resilience": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.search_exactly": {"queue": broker.EXACT},
-    "placements.tasks.judge_hub": {"queue": broker.ANALYSES},
+    "placements.hubs.tasks.judge_hub": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 # A full queue takes no more ticks. They are valid for longer than their period, as the clock of a worker may
@@ -190,10 +194,10 @@ CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 _PERIODS = {
     "placements.tasks.sweep": 1.0,
     "clusters.tasks.observe": 5.0,
-    "placements.tasks.advance_hub_drains": 5.0,
-    "placements.tasks.refresh_hubs": 15.0,
+    "placements.hubs.tasks.advance_hub_drains": 5.0,
+    "placements.hubs.tasks.refresh_hubs": 15.0,
     "placements.tasks.notify": 5.0,
-    "clusters.tasks.resolve_hub_writes": 15.0,
+    "placements.hubs.tasks.resolve_hub_writes": 15.0,
 }
 CELERY_BEAT_SCHEDULE = {
     task.rpartition(".")[2].replace("_", "-"): {
@@ -202,6 +206,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": broker.VALID_SECONDS},
     }
     for task, seconds in _PERIODS.items()
+    if not task.startswith("placements.hubs.") or HUBS_APP in INSTALLED_APPS
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).

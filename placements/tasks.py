@@ -11,24 +11,16 @@ from celery import Task, shared_task
 from celery.signals import worker_ready
 from django.db import DatabaseError
 
-from clusters.hubs.queries import live_hubs
 from fleetui.broker import UPDATES
 from fleetui.changes import noticed_changes
+from fleetui.hub_backend import live_backend
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
 from fleetui.threads import close_connections
 from placements.services import assertions, bulk_changes, doctor, pruning, scheduling, verification
 from placements.services.decisions import exact
-from placements.services.disruption import hub_drains
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
-from placements.services.hubs import judgements
-from placements.services.hubs.projection.operations import (
-    delete_removed_rows,
-    hubs_with_changes,
-    project_changes,
-    rejudge,
-)
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
 from placements.services.rebalance import advance_plans
@@ -77,44 +69,44 @@ def heartbeat(queues: Collection[str]) -> None:
 
 @shared_task(acks_late=True, bind=True)
 def schedule_due(self: Task[..., None], **_newer: Any) -> None:
-    if _repeat(scheduling.schedule_due):
+    if repeat(scheduling.schedule_due):
         send_now(self.name, {})
-    _repeat(assertions.check_due)
+    repeat(assertions.check_due)
 
 
 @shared_task(acks_late=True)
 def check_assertions(**_newer: Any) -> None:
-    _repeat(assertions.check_due)
+    repeat(assertions.check_due)
 
 
 @shared_task(acks_late=True)
 def check_findings(**_newer: Any) -> None:
-    _repeat(doctor.check_due)
+    repeat(doctor.check_due)
 
 
 @shared_task(acks_late=True)
 def fleet_changed(**_newer: Any) -> None:
     enqueue_affected_placements()
     advance_drains(now=datetime.now(UTC))  # of clusters that left
-    if _repeat(scheduling.schedule_due):
+    if repeat(scheduling.schedule_due):
         send_now(schedule_due.name, {})
 
 
 @shared_task(acks_late=True, bind=True)
 def sync_due_rollouts(self: Task[..., None], **_newer: Any) -> None:
-    if _repeat(controller.sync_due_rollouts):
+    if repeat(controller.sync_due_rollouts):
         send_now(self.name, {})
 
 
 @shared_task(acks_late=True, bind=True)
 def run_cluster_calls(self: Task[..., None], **_newer: Any) -> None:
-    if _repeat(worker.run_cluster_calls):
+    if repeat(worker.run_cluster_calls):
         send_now(self.name, {})
 
 
 @shared_task(acks_late=True, bind=True)
 def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
-    if _repeat(evaluate_due):
+    if repeat(evaluate_due):
         send_now(self.name, {})
 
 
@@ -126,13 +118,13 @@ def search_exactly(*, search: str, hub: int, **_newer: Any) -> None:
 
 @shared_task(acks_late=True, bind=True)
 def evaluate_resilience(self: Task[..., None], **_newer: Any) -> None:
-    if _repeat(resilience.evaluate_due):
+    if repeat(resilience.evaluate_due):
         send_now(self.name, {})
 
 
 @shared_task(acks_late=True, bind=True)
 def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
-    if _repeat(bulk_changes.apply_due):
+    if repeat(bulk_changes.apply_due):
         send_now(self.name, {})
 
 
@@ -148,7 +140,7 @@ def verify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def remove_orphans(**_newer: Any) -> None:
-    _repeat(orphans.remove_orphans)
+    repeat(orphans.remove_orphans)
 
 
 @shared_task(acks_late=True)
@@ -157,49 +149,11 @@ def prune(**_newer: Any) -> None:
     pruning.prune(now=datetime.now(UTC), seconds=PRUNING_SECONDS)
 
 
-@shared_task(acks_late=True, bind=True)
-def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
-    with in_hub(hub):
-        is_more = _repeat(project_changes)
-    if is_more:
-        send_now(self.name, {"hub": hub})
-
-
-@shared_task(acks_late=True, bind=True)
-def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
-    """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
-    with in_hub(hub):
-        is_more = judgements.judge_due(now=datetime.now(UTC))
-    if is_more:
-        send_now(self.name, {"hub": hub})
-
-
-@shared_task(acks_late=True)
-def refresh_hubs(**_newer: Any) -> None:
-    """Judge the clusters of live hubs again: a heartbeat that becomes too old is no event.
-
-    What a hub has placed is compared with its hard topology limits.
-
-    The rows of removed hubs are deleted here, a part at a time.
-    """
-    for hub in list(live_hubs().values_list("pk", flat=True)):
-        with in_hub(hub):
-            rejudge(now=datetime.now(UTC))
-            verification.refresh_staleness(now=datetime.now(UTC))
-    delete_removed_rows()
-
-
-@shared_task(acks_late=True)
-def advance_hub_drains(**_newer: Any) -> None:
-    """Advance the drains of live hubs; a hub that does not answer delays no other task."""
-    hub_drains.advance_hub_drains(now=datetime.now(UTC))
-
-
 @shared_task(acks_late=True)
 def notify(**_newer: Any) -> None:
     """Compare the problems with those known, and send messages; what is not sent now is at the next time."""
     evaluate(now=datetime.now(UTC))
-    _repeat(send_due)
+    repeat(send_due)
 
 
 @shared_task(acks_late=True)
@@ -209,7 +163,7 @@ def sweep(**_newer: Any) -> None:
     Rebalance plans are continued here too.
     """
     enqueue_affected_placements()
-    _repeat(advance_drains)
+    repeat(advance_drains)
     due = {
         schedule_due: scheduling.is_due,
         sync_due_rollouts: controller.is_due,
@@ -230,15 +184,13 @@ def sweep(**_newer: Any) -> None:
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):
             send_now(task.name, {})
-    _repeat(advance_plans)
-    for hub in hubs_with_changes():
-        send_now(project_hub.name, {"hub": hub})
-    for hub in judgements.hubs_to_judge(now=datetime.now(UTC)):
-        send_now(judge_hub.name, {"hub": hub})
+    repeat(advance_plans)
+    for name, arguments in live_backend().due_tasks(datetime.now(UTC)):
+        send_now(name, arguments)
     record_end("swept_at", now=datetime.now(UTC))
 
 
-def _repeat(step: Callable[..., int]) -> bool:
+def repeat(step: Callable[..., int]) -> bool:
     """Repeat a step until nothing is due or the time is over; return whether more may be due."""
     started = monotonic()
     while monotonic() - started < LONGEST:

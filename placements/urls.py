@@ -3,6 +3,7 @@
 from django.urls import URLPattern, path
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
+from fleetui.hub_backend import live_backend
 from placements.services.actions import ACTIONS, ActionKind
 from placements.web import (
     access_log,
@@ -22,8 +23,6 @@ from placements.web import (
     fleet_map,
     help,
     history,
-    hub_writes,
-    hubs,
     inbox,
     layout,
     metrics,
@@ -124,19 +123,10 @@ urlpatterns = [
     path(f"{_CONNECTION}check/", connections.check_cluster, name="cluster-connection-check"),
     path(f"{_CONNECTION}renew/", connections.renew_connection, name="cluster-connection-renew"),
     path(f"{_CONNECTION}remove/", connections.disconnect_cluster, name="cluster-connection-remove"),
-    path("fleet-versions/<int:number>/", hubs.fleet_version, name="fleet-version"),
     path("topology/panel/", fleet_map.map_panel, name="map-panel"),
     path("topology/", clusters.topology, name="topology"),
-    # /hubs/
-    path("hubs/", hubs.hubs, name="hubs"),
-    path("hubs/new/", hubs.new_hub, name="hub-new"),
-    path("hub-line/", hubs.line, name="hub-line"),
-    path("hub-write/<slug:name>/", hub_writes.write, name="hub-write"),
-    path("hubs/<str:name>/about/", hubs.about, name="hub-about"),
-    path("hubs/<str:name>/about/check/", hubs.check, name="hub-check"),
-    path("hubs/<str:name>/about/pause/", hubs.pause, name="hub-pause"),
-    path("hubs/<str:name>/about/credentials/", hubs.credentials, name="hub-credentials"),
-    path("hubs/<str:name>/about/remove/", hubs.remove, name="hub-remove"),
+    # /hubs/, and the actions and downloads of live hubs
+    *live_backend().pages,
     # /placements/
     path("placements/", placements.placements, name="placements"),
     path("placements/new/", editor.new_placement, name="placement-new"),
@@ -170,7 +160,6 @@ urlpatterns = [
     path("drafts/<int:number>/review/", review.review, name="draft-review"),
     path("drafts/<int:number>/rebase/", editor.rebase, name="draft-rebase"),
     path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
-    path("drafts/<int:number>/hub-write/", hub_writes.write_draft, name="draft-hub-write"),
     # /notifications/
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/channels/new/", notifications.channel, name="notification-channel-new"),

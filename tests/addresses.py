@@ -55,6 +55,11 @@ def costly_addresses() -> dict[str, bool]:
     return found
 
 
+def page_names() -> set[str]:
+    """Return the names of the pages."""
+    return {one.name or "" for _, one, actions in routes(get_resolver().url_patterns, "/") if actions is None}
+
+
 def page_routes() -> list[str]:
     """Return the routes of everything that is no REST operation."""
     return [route for route, _, actions in routes(get_resolver().url_patterns, "/") if actions is None]

@@ -164,7 +164,16 @@ NO_PAGE = {
         "map-panel",
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
-    *("hub-check", "hub-pause", "hub-line", "fleet-version", "hub-write", "draft-hub-write", "metrics"),
+    *(
+        "hub-check",
+        "hub-pause",
+        "hub-line",
+        "fleet-version",
+        "hub-write",
+        "draft-hub-write",
+        "decision-hub",
+        "metrics",
+    ),
     *(
         "draft-completions",
         "draft-discard",

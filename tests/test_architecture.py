@@ -258,7 +258,7 @@ def test_an_import_of_internals_is_found(line: str) -> None:
 def test_one_function_looks_across_hubs() -> None:
     naming = {module.name for module in PRODUCT if "scopes_disabled" in module.text}
 
-    assert naming == {"fleetui/hub_scope.py", "clusters/hubs/queries.py"}
+    assert naming == {"fleetui/hub_scope.py", "clusters/hub_queries.py"}
 
 
 def test_what_may_be_namespaced_is_not_looked_up_by_its_name_alone() -> None:

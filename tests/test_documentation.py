@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-APPS = ("fleetui", "clusters", "placements")
+APPS = {"fleetui", "clusters", "placements", "placements.hubs"}
 PLUGINS = ROOT / "placements" / "engine" / "scheduling"
 OF_CI = {"FLEETUI_IMPACT_APPROVED"}
 """Set by a pipeline, see the guide of changes; no setting of the console."""

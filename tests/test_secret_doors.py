@@ -51,8 +51,8 @@ COMPARING = {
 WITHOUT_VALUES = {
     "fleetui/audit.py _row",
     "fleetui/sealed_rows.py _hidden_again",
-    "placements/services/hubs/projection/overrides.py _fill_override",
-    "placements/services/hubs/projection/overrides.py columns_of",
+    "placements/hubs/projection/overrides.py _fill_override",
+    "placements/hubs/projection/overrides.py columns_of",
 }
 """Who stores manifests without their values for good."""
 

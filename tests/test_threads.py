@@ -42,9 +42,9 @@ PLACES = {
     "clusters/drivers/kubernetes/addresses.py": NO_DATABASE,
     "clusters/drivers/kubernetes/check.py": NO_DATABASE,
     "clusters/drivers/kubernetes/parallel.py": NO_DATABASE,
-    "clusters/hubs/recording.py": NO_DATABASE,
-    "clusters/hubs/runner.py": NO_DATABASE,  # it puts what it reads into a queue
-    "clusters/hubs/watcher.py": CLOSES,  # the one writer of the mirror
+    "placements/hubs/watching/recording.py": NO_DATABASE,
+    "placements/hubs/watching/runner.py": NO_DATABASE,  # it puts what it reads into a queue
+    "placements/hubs/watching/watcher.py": CLOSES,  # the one writer of the mirror
     "clusters/kubernetes_drivers.py": NO_DATABASE,
     "fleetui/management/commands/up.py": NO_DATABASE,
     "fleetui/supervisor.py": NO_DATABASE,

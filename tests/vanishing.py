@@ -10,8 +10,8 @@ from django.db import connection
 
 from clusters.models import MemberCluster
 from fleetui.hub_scope import in_hub
+from placements.hubs.projection.placements import delete_placements
 from placements.models import Placement
-from placements.services.hubs.projection.placements import delete_placements
 from tests.database import rolled_back
 
 

@@ -79,7 +79,7 @@ class HubStream(HubRow):
 class MirroredObject(HubRow):
     """An object of a live hub as the mirror has it; deleted with the object.
 
-    `manifest` is deflated JSON (`clusters.hubs.trimming.unpack`) of `size` bytes. `owner` is the key of its
+    `manifest` is deflated JSON (see the trimming of the mirror) of `size` bytes. `owner` is the key of its
     placement, `[namespace/]name`. `digest` decides whether a change counts: of a binding it covers state and
     policy snapshot, of a cluster all that no heartbeat changes. The projection removes `is_dirty`; it records
     the paths that are `not_understood`, and why an object is not shown (`projection_error`); with one of the

@@ -30,7 +30,6 @@ from clusters.drivers.kubernetes.check import (
 )
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.registry import KUBERNETES
-from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubeconfig import ParsedConnection, Secret, SecretFacts, facts_of
 from clusters.kubernetes_drivers import address_rules, credential_of, hub_id, open_client
 from clusters.models import ClusterCredential, MemberCluster, Membership
@@ -167,7 +166,6 @@ def _cluster(name: str) -> MemberCluster:
     return cluster
 
 
-@on_live_hub(refuse_membership)
 def set_connection(
     name: str,
     wanted: ConnectionInput,
@@ -345,7 +343,6 @@ def removal_event(row: MemberCluster, credential: ClusterCredential | None) -> A
     return AuditEvent("credentials removed", CLUSTER, row.name, revision=row.revision, before=before)
 
 
-@on_live_hub(refuse_membership)
 @transaction.atomic
 def remove_connection(
     name: str, *, by: User | None, now: datetime, expected: int | None = None

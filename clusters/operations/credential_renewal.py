@@ -16,7 +16,6 @@ from clusters.credentials import days_left, decrypt, expiry_notice, notice_due, 
 from clusters.drivers.base import DriverError, DriverRejected
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.kubernetes.configuration import parse_connection
-from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubeconfig import Secret, facts_of
 from clusters.kubernetes_drivers import open_client
 from clusters.models import ClusterCredential, MemberCluster
@@ -33,7 +32,6 @@ _SHORTEST_TOKEN = 600
 """Seconds; the API server accepts no shorter lifetime."""
 
 
-@on_live_hub(refuse_membership)
 def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCredential:
     """Renew a token now. Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError."""
     cluster = connected_cluster(name)

@@ -8,7 +8,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, replace_clusters
@@ -38,7 +37,6 @@ class EditOptions(TypedDict):
     expected: NotRequired[int | None]
 
 
-@on_live_hub(refuse)
 def change_labels(
     names: Collection[str],
     *,
@@ -57,7 +55,6 @@ def change_labels(
     return _edit(names, edit, **options)
 
 
-@on_live_hub(refuse)
 def set_labels(name: str, labels: Mapping[str, str], **options: Unpack[EditOptions]) -> JoinResult:
     """Replace the labels of one cluster. Raises as `change_labels`."""
 
@@ -68,7 +65,6 @@ def set_labels(name: str, labels: Mapping[str, str], **options: Unpack[EditOptio
     return _edit([name], edit, **options)[0]
 
 
-@on_live_hub(refuse)
 def set_taints(name: str, taints: Sequence[Mapping[str, str]], **options: Unpack[EditOptions]) -> JoinResult:
     """Replace the taints of one cluster. Raises as `change_labels`."""
 
@@ -79,7 +75,6 @@ def set_taints(name: str, taints: Sequence[Mapping[str, str]], **options: Unpack
     return _edit([name], edit, **options)[0]
 
 
-@on_live_hub(refuse)
 def change_taints(
     names: Collection[str],
     *,
@@ -99,7 +94,6 @@ def change_taints(
     return _edit(names, edit, **options)
 
 
-@on_live_hub(refuse)
 def add_taint(
     names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
@@ -107,7 +101,6 @@ def add_taint(
     return change_taints(names, add=[taint], **options)
 
 
-@on_live_hub(refuse)
 def remove_taint(
     names: Collection[str], taint: Mapping[str, str], **options: Unpack[EditOptions]
 ) -> list[JoinResult]:
@@ -115,13 +108,11 @@ def remove_taint(
     return change_taints(names, remove=[taint], **options)
 
 
-@on_live_hub(refuse)
 def cordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
     """Add the taint of the drain tool, which repels placements (`rules/lifecycle.md#evictions`)."""
     return add_taint(names, CORDON, **options)
 
 
-@on_live_hub(refuse)
 def uncordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
     return remove_taint(names, CORDON, **options)
 

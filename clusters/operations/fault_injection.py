@@ -14,7 +14,6 @@ from clusters.drivers.simulated.configuration import (
     parse_configuration,
 )
 from clusters.health import LIMITS
-from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import FleetState, MemberCluster
 from clusters.observation import unhealthy_since
 from clusters.operations.change_log import lock_fleet
@@ -36,7 +35,6 @@ class NotSimulatedError(FleetError):
         )
 
 
-@on_live_hub(refuse_local)
 @transaction.atomic
 def set_faults(
     name: str,

@@ -17,7 +17,6 @@ from clusters.driver_factory import driver_for
 from clusters.drivers.base import DriverError, Observation
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import DRIVERS, REPORTED
-from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.observation import counts_until
@@ -139,7 +138,6 @@ def observe_now(pks: Collection[int], *, now: datetime) -> None:
             rows.filter(observe_at__gt=now).update(observe_at=now)
 
 
-@on_live_hub(refuse_membership)
 def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
     """Save the report of a member agent. Raises UnknownClusterError.
 

@@ -13,7 +13,6 @@ from django.db import transaction
 
 from clusters.drivers.registry import DRIVERS
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, RESOURCE_PREFIX
-from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
 from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
@@ -68,7 +67,6 @@ def parse_cluster(document: Mapping[str, Any]) -> Member:
     return member
 
 
-@on_live_hub(refuse_membership)
 def put_cluster(
     wanted: ClusterSpec, *, by: User | None, now: datetime, expected: int | None = None
 ) -> JoinResult:
@@ -86,7 +84,6 @@ def put_cluster(
         return upsert_clusters([wanted], by=by, now=now)[0]
 
 
-@on_live_hub(refuse_membership)
 def upsert_clusters(
     wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime, as_of: datetime | None = None
 ) -> list[JoinResult]:

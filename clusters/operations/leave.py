@@ -12,7 +12,6 @@ from clusters.driver_factory import driver_for
 from clusters.drivers.concurrency import call_all
 from clusters.drivers.registry import DRIVERS
 from clusters.health import leaving
-from clusters.hubs.dispatch import on_live_hub, refuse_membership
 from clusters.kubernetes_drivers import credential_of, hub_id
 from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
@@ -28,7 +27,6 @@ LONGEST_LEAVE = timedelta(minutes=15)
 _THREADS, _SECONDS, _SECONDS_EACH = 32, 15.0, 5.0
 
 
-@on_live_hub(refuse_membership)
 @transaction.atomic
 def leave(
     names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None

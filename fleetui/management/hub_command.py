@@ -18,6 +18,7 @@ from fleetui.apimachinery.fields import parse_duration
 from fleetui.changes import noticed_changes
 from fleetui.environment import ENVIRONMENT_ERRORS, environment_problem
 from fleetui.errors import ENVIRONMENT, REFUSED, FleetError
+from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, in_hub
 from fleetui.models import Event
 
@@ -55,6 +56,9 @@ class HubCommand(BaseCommand):
         """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
             with in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))), noticed_changes():
+                name = self.__module__.rpartition(".")[2]
+                if refusal := current_backend().refusal_of_command(name, options):
+                    raise refusal
                 return super().execute(*args, **options)
         except FleetError as error:
             lines = getattr(error, "errors", [error])

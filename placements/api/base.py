@@ -12,6 +12,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.http import Http404
+from django.urls import register_converter
 from django.urls.converters import IntConverter, StringConverter
 from rest_framework.exceptions import ValidationError
 from rest_framework.parsers import BaseParser
@@ -27,6 +28,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.patches import merged
 from fleetui.apimachinery.words import split_full_name
 from fleetui.concurrency import RevisionConflict
+from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.middleware import body_size, reserve, settle
 from fleetui.pagination import page_of
@@ -37,8 +39,7 @@ from fleetui.permissions import (
     may_change_at,
     may_read,
 )
-from placements.api.filters import DeleteQuery, DryRunQuery, NoQuery, PageQuery
-from placements.api.hub_objects import DRY_RUNS, is_on_live_hub, mirrored_metadata, write_object
+from placements.api.filters import DryRunQuery, NoQuery, PageQuery
 from placements.api.parsers import PATCH_PARSERS, object_in, read_document
 from placements.api.preconditions import (
     StaleResourceVersion,
@@ -72,6 +73,11 @@ class NumberConverter(IntConverter):
     """A number that fits into a database column."""
 
     regex = r"[0-9]{1,9}"
+
+
+register_converter(NameConverter, "named")
+register_converter(NumberConverter, "number")
+register_converter(DecisionConverter, "decision")
 
 
 class Router(SimpleRouter):
@@ -177,14 +183,18 @@ class BaseViewSet(GenericViewSet[Any]):
     """Finds the labels of the object by the arguments of the path, for users with roles by label."""
     dry_run_action = "update"
     """The action that supports `dryRun`; any other one would write in spite of it."""
-    is_written_on_hub = False
-    """Whether a live hub has these objects, and lets people write them."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Check the request. Raise ValidationError for a dry run of an action that has none."""
+        """Check the request, and let a live hub respond to what it decides.
+
+        Raise ValidationError for a dry run of an action that has none, HubDecidesError.
+        """
         super().initial(request, *args, **kwargs)
         if current_hub_id() == UNKNOWN_HUB:
             raise Http404
+        handler = current_backend().handler(self, request.method or "")
+        if handler is not None:
+            setattr(self, str(request.method).lower(), handler)
         dry_run = request.query_params.get("dryRun")
         is_costly = getattr(getattr(self, self.action or "", None), "is_costly", False)
         if is_costly or dry_run is not None:
@@ -192,7 +202,7 @@ class BaseViewSet(GenericViewSet[Any]):
             self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
         if dry_run is None or request.method in SAFE_METHODS:
             return
-        is_possible = self.action == self.dry_run_action or (is_on_live_hub() and self.action in DRY_RUNS)
+        is_possible = self.action == self.dry_run_action or handler is not None
         if dry_run != "All" or not is_possible:
             message = "must be All" if dry_run != "All" else "is not supported by this operation"
             raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
@@ -237,48 +247,10 @@ class BaseViewSet(GenericViewSet[Any]):
         manifest, state = self.manifest_and_status(row)
         manifest = manifest_for(self.request.user, manifest, name=str(row))
         document, version = read_manifest(row, manifest, state), row.revision
-        if known := self.metadata_of_hub(manifest):
+        if known := current_backend().metadata(manifest):
             document["metadata"] = {**document["metadata"], **known}
             version = known["resourceVersion"]
         return etag_response(self.request, document, etag(version, state), status=status)
-
-    def metadata_of_hub(self, manifest: Any) -> Mapping[str, Any]:
-        """Return what a live hub calls this version of an object; empty on the local hub."""
-        if not is_on_live_hub():
-            return {}
-        metadata = manifest["metadata"]
-        own = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
-        keys = ("uid", "resourceVersion", "generation")
-        return {key: own[key] for key in keys if key in own} if "resourceVersion" in own else {}
-
-    def act_on_hub(self, action: str, fields: Params) -> Response:
-        params = query_params(self.request)
-        return write_object(self.request, action, fields, params=params, **actor(self.request))
-
-    def delete_on_hub(self, row: Any) -> Response:
-        metadata = row.document["metadata"]
-        fields = {"kind": row.document["kind"], "name": metadata["name"]}
-        if metadata.get("namespace"):
-            fields["namespace"] = metadata["namespace"]
-        params = query_params(self.request, DeleteQuery)
-        return write_object(self.request, "delete", fields, params=params, **actor(self.request))
-
-    def save_on_hub(self, document: Any, params: Params, patch: Any = None) -> Response:
-        """Create or edit an object of the live hub in scope; what changed since it was read is kept.
-
-        `patch` is the merge patch that led to the document; the hub's object gets it, not the mirror's.
-        """
-        fields: dict[str, Any] = {"manifest": document}
-        row = self.get_queryset().filter(**self.key()).first()
-        if row is not None:
-            fields["base"] = row.document
-        if patch is not None:
-            fields["patch"] = patch
-        metadata = object_in(document, what="a manifest").get("metadata")
-        metadata = metadata if isinstance(metadata, dict) else {}
-        fields |= {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
-        response = write_object(self.request, "save", fields, params=params, **actor(self.request))
-        return self.manifest_response(row) if response.status_code == 204 else response
 
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name that the path has."""
@@ -293,11 +265,6 @@ class BaseViewSet(GenericViewSet[Any]):
         """
         params = query_params(self.request, query)
         is_dry_run = "dryRun" in params
-        if is_on_live_hub() and self.is_written_on_hub:
-            with read_document(self.request) as body:
-                document = self.patched(body)
-                self.check_document(document)
-                return self.save_on_hub(document, params, body if self.request.method == "PATCH" else None)
         if params.get("force"):
             message = "is for live hubs: the fields of this hub have no managers"
             raise ValidationError({"force": [message]}, code="not-supported")

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 
 from clusters.drivers.base import Observation
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, cordoned_among
-from clusters.hubs.kinds.kubefleet import PREFIX
 from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
 from clusters.operations.edit import (
@@ -23,7 +22,6 @@ from clusters.queries import status_of
 from fleetui.permissions import may_administer_clusters
 from placements.api.base import BaseViewSet, MayAct, Params, Rows, actor, paged_list, route_of
 from placements.api.filters import ClusterQuery
-from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
@@ -44,13 +42,10 @@ TAINTS = TaintSerializer(many=True)
 
 
 def _action(name: str, operation_id: str, description: str) -> Any:
-    """Return the operation for an action that a live hub has, too."""
+    """Return the operation for an action."""
     action = ACTIONS[ActionKind.CLUSTER, name]
 
     def method(self: Any, request: Request, name: str) -> Response:
-        if is_on_live_hub():
-            written: Response = self.act_on_hub(action.name, {"name": name})
-            return written
         action.run(name, **actor(request), expected=expected_revision(request))
         result: Response = self.manifest_response()
         return result
@@ -128,10 +123,6 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as document:
             labels = object_in(document, what="an object of labels")
-            if is_on_live_hub():
-                before = self.get_object().document["metadata"].get("labels") or {}
-                removed = {key: None for key in before if key not in labels and not key.startswith(PREFIX)}
-                return self.act_on_hub("labels", {"name": name, "labels": {**labels, **removed}})
             set_labels(name, labels, **actor(request), expected=expected)
         return self.labels(request, name)
 
@@ -149,8 +140,6 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as document:
             patch = object_in(document, what="a merge patch of labels")
-            if is_on_live_hub():
-                return self.act_on_hub("labels", {"name": name, "labels": patch})
             put = {key: value for key, value in patch.items() if value is not None}
             remove = patch.keys() - put.keys()
             change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
@@ -174,8 +163,6 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as taints:
             check_objects(taints, what="a list of taints")
-            if is_on_live_hub():
-                return self.act_on_hub("taints", {"name": name, "taints": taints})
             set_taints(name, taints, **actor(request), expected=expected)
         return self.taints(request, name)
 

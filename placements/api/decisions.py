@@ -26,7 +26,6 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
-from placements.api.hubs import HubDecisionSerializer
 from placements.api.parsers import parse_body
 from placements.api.renderers import CsvRenderer, YamlRenderer
 from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
@@ -68,7 +67,6 @@ from placements.services.decisions.exact import LONGEST_SECONDS, request_search,
 from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
 from placements.services.decisions.why_not import state_today
 from placements.services.filters import decisions_of
-from placements.services.hubs.queries import hub_decision_of
 
 
 class ReasonSerializer(CamelCaseSerializer):
@@ -469,16 +467,6 @@ class DecisionViewSet(BaseViewSet):
             "next": next_page(request, end) if end < last else None,
         }
         return Response(document)
-
-    @_of_record("get_decision_on_hub", HubDecisionSerializer, path="hub")
-    def on_hub(self, request: Request, decision: str) -> Response:
-        """Get what the live hub decided, and how the replay agrees with it."""
-        query_params(request)
-        row = cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
-        hub_decision = hub_decision_of(row) if row else None
-        if hub_decision is None:
-            raise Http404
-        return Response(HubDecisionSerializer(hub_decision).data)
 
     @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice", is_costly=True)
     def advice(self, request: Request, decision: str, name: str) -> Response:

@@ -26,7 +26,6 @@ from placements.api.base import (
     route_of,
 )
 from placements.api.filters import DeleteQuery, EvictionQuery, PageQuery, PutObjectQuery
-from placements.api.hub_objects import is_on_live_hub
 from placements.api.manifest_schema import ref
 from placements.api.parsers import check_objects, has_body, parse_body, read_document
 from placements.api.preconditions import etag, etag_response, expected_revision
@@ -322,7 +321,6 @@ class PlacementDisruptionViewSet(BaseViewSet):
 
     model = DisruptionBudget
     not_found = UnknownBudgetError
-    is_written_on_hub = True
 
     @operation(
         "evict_placement",
@@ -338,8 +336,6 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """
         get_placement(name)
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
-        if is_on_live_hub():
-            return self.act_on_hub("evict", {"placement": name, "cluster": cluster})
         return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
 
     @paged_list("list_evictions", EvictionSerializer, order="-id", unique="id")
@@ -380,8 +376,6 @@ class PlacementDisruptionViewSet(BaseViewSet):
     @budget.mapping.delete
     def delete_budget(self, request: Request, name: str) -> Response:
         """Delete the disruption budget; it no longer limits evictions."""
-        if is_on_live_hub():
-            return self.delete_on_hub(self.get_object())
         delete_budget(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
 

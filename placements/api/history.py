@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.hubs.queries import hubs_with_role
+from clusters.hub_queries import hubs_with_role
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.task_queue import WorkerState, worker_state

@@ -7,7 +7,6 @@ from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, paged_list
 from placements.api.filters import DeleteQuery, PutObjectQuery
-from placements.api.hub_objects import is_on_live_hub
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_patch, documented_put
 from placements.api.serializers import OVERRIDE_MANIFEST, RowSerializer, text
@@ -34,7 +33,6 @@ class OverrideViewSet(BaseViewSet):
     model = Override
     lookup_path = "<named:kind>/<named:namespace>/<named:name>"
     not_found = UnknownOverrideError
-    is_written_on_hub = True
 
     def key(self) -> dict[str, str]:
         kind, namespace, name = (self.kwargs[part] for part in ("kind", "namespace", "name"))
@@ -68,8 +66,6 @@ class OverrideViewSet(BaseViewSet):
     @documented("delete_override", None, status=204, query=DeleteQuery, is_edit=True)
     def destroy(self, request: Request, **key: str) -> Response:
         """Delete an override; the original resources roll out to its clusters."""
-        if is_on_live_hub():
-            return self.delete_on_hub(self.get_object())
         expected = expected_revision(request)
         delete_override(*self.key().values(), **actor(request), expected=expected)
         return Response(status=204)

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 
 from fleetui.access.secret_values import manifest_for
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.hub_backend import current_backend
 from placements.api.base import (
     FullNameViewSet,
     Params,
@@ -30,7 +31,6 @@ from placements.api.filters import (
     PlacementQuery,
     PutPlacementQuery,
 )
-from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_patch, documented_put, operation, page_serializer
@@ -57,7 +57,6 @@ from placements.services.filters import (
 )
 from placements.services.fleet.forms import read_documents
 from placements.services.health import stored_healths
-from placements.services.hubs.queries import latest_agreements
 from placements.services.placements import delete_placement, save_placement
 from placements.services.problems.book import bring_up_to_date
 from placements.services.results import BESIDE, UnknownPlacementError, get_placement
@@ -76,7 +75,6 @@ class PlacementViewSet(FullNameViewSet):
     labels_of = staticmethod(of_placement)
     model = Placement
     not_found = UnknownPlacementError
-    is_written_on_hub = True
 
     def own_name(self) -> str:
         """Return the name of the path without what distinguishes an OCM Placement beside another one."""
@@ -99,7 +97,7 @@ class PlacementViewSet(FullNameViewSet):
         unique="full_name",
         context=lambda rows: {
             "decisions": latest_decisions(rows),
-            "agreements": latest_agreements([one for one in rows if one.is_mirrored]),
+            "agreements": current_backend().verdicts([one for one in rows if one.is_mirrored]),
             "healths": stored_healths(rows, now=datetime.now(UTC)),
         },
     )
@@ -143,8 +141,6 @@ class PlacementViewSet(FullNameViewSet):
     )
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a placement: 204 if it is deleted, 202 while clusters still have its resources."""
-        if is_on_live_hub():
-            return self.delete_on_hub(self.get_object())
         if delete_placement(name, **actor(request), expected=expected_revision(request)):
             return Response(status=204)
         return self.manifest_response(status=202)

@@ -15,7 +15,6 @@ from rest_framework.exceptions import APIException, ValidationError
 from rest_framework.utils.encoders import JSONEncoder
 from rest_framework.views import set_rollback
 
-from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
 from clusters.operations.connection import (
     ConnectionCheckFailed,
 )
@@ -26,7 +25,6 @@ from placements.api.parsers import MalformedBodyError, errors_in
 from placements.api.preconditions import StaleResourceVersion
 from placements.api.serializers import AppliedDocumentSerializer, CamelCaseSerializer, names, text
 from placements.services.apply import PartlyApplied
-from placements.services.hub_writes.operations import HubRefusedError
 from placements.services.simulate.request import BadInputError
 
 PROBLEM_TYPE = "application/problem+json"
@@ -190,28 +188,6 @@ def _malformed(error: MalformedBodyError) -> Plain:
     return _field_errors(status, kind, map(error_facts, error.errors), str(error))
 
 
-_HUB_STATUS = {
-    WriteOutcome.INVALID: 422,
-    WriteOutcome.FORBIDDEN: 403,
-    WriteOutcome.WEBHOOK: 403,
-    WriteOutcome.DELETED: 404,
-    WriteOutcome.TOO_LARGE: 413,
-    WriteOutcome.BUSY: 503,
-    WriteOutcome.UNREACHABLE: 503,
-}
-
-
-def _hub_refusal(answer: WriteAnswer) -> Plain:
-    facts = {"code": answer.status, "reason": str(answer.outcome), "webhook": answer.webhook}
-    causes = [error_facts(one) for one in answer.causes]
-    conflicts = FieldConflictSerializer(answer.conflicts, many=True).data
-    more = {"conflicts": conflicts} if conflicts else {}
-    status = _HUB_STATUS.get(answer.outcome, 409)
-    kind = "hub-conflict" if conflicts else "hub-refused"
-    detail = answer.message or str(answer.outcome)
-    return _problem(status, detail, kind, hubStatus={**facts, "causes": causes}, **more)
-
-
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     FleetError: lambda error: _problem(error.status, str(error), error.problem_type, **error.problem_facts()),
     InvalidManifest: lambda error: _field_errors(422, error.problem_type, map(error_facts, error.errors)),
@@ -223,7 +199,6 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         **_field_errors(409, "stale-edit", [error_facts(error.error)], str(error)),
         **error.conflict.problem_facts(),
     },
-    HubRefusedError: lambda error: _hub_refusal(error.answer),
     ConnectionCheckFailed: lambda error: _problem(
         409,
         str(error),

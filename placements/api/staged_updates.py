@@ -9,7 +9,6 @@ from rest_framework.response import Response
 
 from placements.api.base import FullNameViewSet, Params, Rows, actor, paged_list, route_of
 from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
-from placements.api.hub_objects import is_on_live_hub
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.rollouts import EtaSerializer, rollout_action
@@ -163,7 +162,6 @@ class StagedStrategyViewSet(FullNameViewSet):
     labels_of = staticmethod(of_strategy)
     model = StagedStrategy
     not_found = UnknownStrategyError
-    is_written_on_hub = True
 
     @paged_list("list_staged_strategies", StagedStrategySerializer, unique="full_name")
     def list(self, params: Params) -> Rows:
@@ -188,8 +186,6 @@ class StagedStrategyViewSet(FullNameViewSet):
     @documented("delete_staged_strategy", None, status=204, query=DeleteQuery, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a staged update strategy; runs that started with it continue."""
-        if is_on_live_hub():
-            return self.delete_on_hub(self.get_object())
         delete_strategy(name, **actor(request), expected=expected_revision(request))
         return Response(status=204)
 

@@ -1,8 +1,9 @@
 """Addresses of the API; none ends with a slash."""
 
-from django.urls import URLPattern, URLResolver, include, path, re_path, register_converter
+from django.urls import URLPattern, URLResolver, include, path, re_path
 
 import fleetui.url_converters  # noqa: F401 -- registers the converter of full names
+from fleetui.hub_backend import live_backend
 from placements.api import (
     access_log,
     assertions,
@@ -17,8 +18,6 @@ from placements.api import (
     events,
     fleet_snapshot,
     history,
-    hub_writes,
-    hubs,
     inbox,
     notifications,
     overrides,
@@ -32,13 +31,9 @@ from placements.api import (
     staged_updates,
     what_if,
 )
-from placements.api.base import DecisionConverter, NameConverter, NumberConverter, Router
+from placements.api.base import Router
 from placements.api.documentation import SchemaView, documentation
 from placements.api.schema import NotFoundView
-
-register_converter(NameConverter, "named")
-register_converter(NumberConverter, "number")
-register_converter(DecisionConverter, "decision")
 
 app_name = "api"
 
@@ -66,8 +61,6 @@ router.register("evictions", disruption.EvictionViewSet, "eviction")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
-router.register("hubs", hubs.HubViewSet, "hub")
-router.register("hubs/<named:name>/writes", hub_writes.HubWriteViewSet, "hub-write")
 
 router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
 router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
@@ -134,6 +127,7 @@ first_version: list[URLPattern | URLResolver] = [
         strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
         name="staged-strategy",
     ),
+    *live_backend().operations,
     *router.urls,
 ]
 

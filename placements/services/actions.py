@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 
 from clusters.operations.edit import change_labels, change_taints, cordon, uncordon
 from clusters.operations.leave import leave
+from fleetui.hub_backend import current_backend
 from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState
 from placements.services.disruption.drains import cancel_drain, drain, why_not_cancel, why_not_drain
@@ -82,10 +83,11 @@ class Action:
     def run(
         self, name: str, value: str | int | None = "", *, by: User | None, now: datetime, **more: Any
     ) -> str:
-        """Run the operation and return the message; raise what the operation raises."""
+        """Run the operation, or that of a live hub, and return the message; raise what it raises."""
+        operation = current_backend().operation(self.kind, self.name, self.operation)
         argument = {self.argument: value} if self.argument else {}
         subject = [name] if self.takes_many else name
-        result = self.operation(subject, **argument, by=by, now=now, **more)
+        result = operation(subject, **argument, by=by, now=now, **more)
         return self.message.format(name=name, value=value, result=result)
 
 

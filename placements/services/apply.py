@@ -16,7 +16,6 @@ from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, connection
 from django.db.models import Model, QuerySet
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
@@ -143,7 +142,6 @@ class PartlyApplied(Exception):
         )
 
 
-@on_live_hub(refuse)
 def apply_documents(
     documents: Sequence[Document],
     *,
@@ -339,7 +337,6 @@ class ApplyPreview:
     findings: tuple[tuple[str, Finding], ...]
 
 
-@on_live_hub(refuse)
 def preview_documents(
     documents: Sequence[Document],
     *,

@@ -9,7 +9,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Subquery, Sum
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import FleetState
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
@@ -129,7 +128,6 @@ def written_assertions(manifest: ClusterResourcePlacement) -> list[tuple[str, As
     return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def save_assertions(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -145,7 +143,6 @@ def save_assertions(
     return saved
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def delete_assertions(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
     """Delete a PlacementAssertion. Raise UnknownAssertionsError, RevisionConflict."""

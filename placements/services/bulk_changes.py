@@ -18,7 +18,6 @@ from django.db import transaction
 from clusters.filters import ClusterFilter, clusters_matching
 from clusters.fleet import Cluster, Fleet, Taint
 from clusters.health import leaving
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.operations.edit import (
@@ -219,7 +218,6 @@ def _taint_words(taint: Taint) -> str:
     return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
 
 
-@on_live_hub(refuse)
 def start_change(
     action: BulkAction, options: Mapping[str, Any], names: Sequence[str], *, by: User | None, now: datetime
 ) -> BulkChange:

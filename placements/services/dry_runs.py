@@ -20,7 +20,6 @@ from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import DiffResult, DriverError, DriverRejected, DriverUnavailable, Refusal, Version
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import ACTING_DRIVERS, REPORTED
-from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import MemberCluster
 from clusters.queries import cluster_of, load_fleet
 from fleetui.access.secret_values import plain_manifest
@@ -73,7 +72,6 @@ class DryRunsBusyError(FleetError):
         super().__init__("Another dry run is waiting for its clusters; try again in a moment.")
 
 
-@on_live_hub(refuse_local)
 def dry_run_on_clusters(
     *,
     documents: Sequence[Document] = (),

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from clusters.hub_queries import across_hubs, live_hubs
 from clusters.hub_state import HubState
-from clusters.hubs.queries import across_hubs, live_hubs
 from clusters.models import MemberCluster
 from clusters.observation import not_observed, unhealthy
 from fleetui import __version__

@@ -13,7 +13,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.drivers.registry import ACTING_DRIVERS
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import MemberCluster
 from clusters.queries import load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
@@ -105,7 +104,6 @@ class UnschedulesEverything(FleetError):
         return {"confirm": CONFIRMATION, "placements": emptied}
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def save_placement(
     document: Mapping[str, Any],
@@ -172,7 +170,6 @@ def check_placement_to_save(document: Mapping[str, Any], *, by: User | None, con
         check_not_unscheduling_all(current, manifest)
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def roll_back_both(
     name: str,
@@ -297,7 +294,6 @@ def _take_policy_snapshot(
     )
 
 
-@on_live_hub(refuse)
 def delete_placement(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> bool:
     """Delete a placement; return whether its row was deleted already.
 

@@ -17,7 +17,7 @@ from django.contrib.sessions.models import Session
 from django.db import IntegrityError, OperationalError, connection
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
-from clusters.hubs.queries import across_hubs, hub_ids
+from clusters.hub_queries import across_hubs, hub_ids
 from clusters.models import BindingChange, MemberCluster
 from fleetui.access.audit import prune_lines
 from fleetui.accounts.models import SharedCacheEntry

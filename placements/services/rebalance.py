@@ -16,7 +16,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Max
 
-from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
@@ -123,7 +122,6 @@ def _basis(inputs: CycleInputs) -> tuple[int, int | None, str]:
     return inputs.snapshot.number, inputs.placement.number_of_clusters, placed
 
 
-@on_live_hub(refuse_local)
 def start_plan(name: str, *, moves: int | None, by: User | None, now: datetime) -> RebalancePlan:
     """Start the plan of a placement as it is now.
 
@@ -172,7 +170,6 @@ def _started(
     return row
 
 
-@on_live_hub(refuse_local)
 @transaction.atomic
 def change_plan(name: str, number: int, action: str, *, by: User | None, now: datetime) -> RebalancePlan:
     """Pause, resume or stop a plan; `action` is one of `PLAN_ACTIONS`. Again it does nothing.

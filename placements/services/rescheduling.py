@@ -5,7 +5,6 @@ from datetime import datetime
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.queries import load_fleet
 from fleetui.audit import AuditEvent, actor_name, record
 from placements.engine.scheduling.scheduler import schedule
@@ -21,7 +20,6 @@ from placements.services.teams import locked_placement
 from placements.services.workqueue import enqueue_scheduling
 
 
-@on_live_hub(refuse_local)
 @transaction.atomic
 def reschedule(
     name: str, *, by: User | None, now: datetime, expected: int | None = None, confirmed: bool = False
@@ -53,7 +51,6 @@ def reschedule(
     return placement
 
 
-@on_live_hub(refuse_local)
 @transaction.atomic
 def confirm_reschedule(
     name: str, *, decision_id: str, by: User | None, now: datetime, expected: int, confirmed: bool = False

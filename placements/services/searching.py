@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from clusters.filters import ClusterFilter, clusters_matching
-from clusters.hubs.queries import across_hubs
+from clusters.hub_queries import across_hubs
 from clusters.models import MemberCluster
 from placements.models import Decision, Placement, Resource, Rollout
 from placements.services.decisions.records import decisions_named, id_prefix

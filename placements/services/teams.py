@@ -13,7 +13,6 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from clusters.hubs.dispatch import on_live_hub
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import mapping_at
@@ -96,7 +95,6 @@ def check_placement_change(
     )
 
 
-@on_live_hub(None)
 def placement_refusal(
     by: User | None,
     manifest: ClusterResourcePlacement,

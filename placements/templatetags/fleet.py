@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 from django import template
 from django.http import QueryDict
@@ -17,16 +16,11 @@ from django.utils.dateformat import format as date_format
 from django.utils.html import conditional_escape, format_html, format_html_join
 from django.utils.safestring import mark_safe
 
-from clusters.hubs.dispatch import refusal_of
 from fleetui.apimachinery.quantity import quantity_words
-from fleetui.hub_scope import LOCAL_HUB, current_hub_id
-from fleetui.permissions import Role
-from placements.explain.agreements import shown_agreement
+from fleetui.hub_backend import current_backend
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.diff import side_by_side
 from placements.explain.vocabulary import NONE, score_text
-from placements.services.hub_writes.catalogue import ACTIONS, HubAction
-from placements.services.hub_writes.queries import refusal_of_write
 
 register = template.Library()
 
@@ -68,43 +62,26 @@ def accepted(url: str) -> bool:
 
 
 def _is_possible(url: str, *, is_form: bool) -> bool:
-    if current_hub_id() == LOCAL_HUB:
+    backend = current_backend()
+    if backend.is_local:
         return True
     path = urlsplit(url).path
     try:
         match = resolve(f"/{path.removeprefix(get_script_prefix())}")
     except Resolver404:
         return True
-    return refusal_of(match.func, match.kwargs, is_form=is_form) is None
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedWrite:
-    """An action on the live hub of a page; `why_not` says why its control is disabled."""
-
-    action: HubAction
-    url: str
-    why_not: str
+    return backend.refusal(match.view_name, is_form=is_form) is None
 
 
 @register.simple_tag(takes_context=True)
-def hub_refusal(context: template.RequestContext, act: str, **fields: Any) -> str:
-    """Return why the person may not do an action on the live hub of the page; "" where they may."""
-    layout, action = context["layout"], ACTIONS[act]
-    is_operator = action.role is not Role.OPERATOR or layout.may_operate
-    user: Any = context["request"].user if is_operator else None
-    return refusal_of_write(layout.hub.hub, action, user, fields)
-
-
-@register.simple_tag(takes_context=True)
-def hub_write(context: template.RequestContext, act: str, **fields: Any) -> OfferedWrite:
-    """Return an action on an object of the live hub; the layout keeps what is refused, for its note."""
-    given = {key: str(value) for key, value in fields.items() if value not in (None, "")}
-    url = f"{reverse('web:hub-write', args=[act])}?{urlencode(given)}"
-    found = OfferedWrite(ACTIONS[act], url, hub_refusal(context, act, **given))
-    if found.why_not:
-        context["layout"].refused_writes.setdefault(found.why_not, {})[url] = found
-    return found
+def hub_part(context: template.RequestContext, name: str, **values: Any) -> str:
+    """Show what a live hub adds to a page, with these values beside those of the page."""
+    part = current_backend().part(name)
+    if not part:
+        return ""
+    with context.push(**values):
+        shown: str = context.template.engine.get_template(part).render(context)  # type: ignore[union-attr]
+    return shown
 
 
 @register.filter
@@ -255,13 +232,6 @@ def address(view: str, *arguments: object) -> str:
 @lru_cache(maxsize=10_000)
 def _address(_prefix: str, view: str, *arguments: object) -> str:
     return reverse(view, args=arguments)
-
-
-@register.inclusion_tag("parts/agreement.html")
-def agreement(decision: Any) -> dict[str, object]:
-    """Show how a replay agrees with the live hub that decided; nothing for a decision of this console."""
-    found = getattr(decision, "hub_decision", None) if decision.is_mirrored else None
-    return {"shown": shown_agreement(found.agreement) if found else None}
 
 
 @register.simple_tag(takes_context=True)

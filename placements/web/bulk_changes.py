@@ -9,7 +9,6 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, ClusterFilterState, parse_filter_text
-from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
@@ -66,7 +65,6 @@ def cluster_filter(params: QueryDict) -> ClusterFilter:
     return ClusterFilter(text, tuple(dict.fromkeys((*facet_labels, *labels))), state)
 
 
-@acts_through(start_change)
 @for_operators("change clusters")
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -149,7 +147,6 @@ def _page(
     return render_page(request, "bulk_changes/change.html", context, status=status)
 
 
-@acts_through(start_change)
 @for_readers
 @require_safe
 @polled

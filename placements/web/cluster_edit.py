@@ -17,7 +17,6 @@ from django.views.decorators.http import require_http_methods
 
 from clusters.filters import similar_keys
 from clusters.fleet import Cluster, Taint
-from clusters.hubs.dispatch import acts_through
 from clusters.importing import read_members
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
@@ -60,7 +59,6 @@ _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
 _UNDO = {"cordon": "uncordon", "uncordon": "cordon"}
 
 
-@acts_through(chosen=lambda step, **_: ACTIONS[ActionKind.CLUSTER, step].operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBase:
     """Show the impact of a change, or apply it; what is `quick` is applied unless placements are affected."""
@@ -91,7 +89,6 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
     return render(request, "clusters/change.html", context)
 
 
-@acts_through(put_cluster)
 @for_action(ActionKind.CLUSTER, "labels")
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
@@ -213,7 +210,6 @@ class ImportPlan:
     impact: Impact
 
 
-@acts_through(upsert_clusters)
 @for_operators("import clusters")
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -16,7 +16,6 @@ from clusters.drivers.base import DriverError
 from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER, CheckStep
 from clusters.drivers.registry import KUBERNETES, SIMULATED
 from clusters.filters import similar_keys
-from clusters.hubs.dispatch import acts_through
 from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
@@ -82,7 +81,6 @@ _ADDED = {
 }
 
 
-@acts_through(put_cluster)
 @for_roles(Role.OPERATOR, Role.CLUSTER_ADMINISTRATOR, action="add clusters")
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -118,7 +116,6 @@ def _added(request: HttpRequest) -> HttpResponseBase:
     return _redirected(request, reverse("web:cluster", args=[name]))
 
 
-@acts_through(set_connection)
 @for_cluster_administrators("set connections of clusters")
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -226,7 +223,6 @@ _CHOICES = {
 }
 
 
-@acts_through(new_member)
 @for_cluster_administrators("prepare clusters")
 @require_safe
 def prepare_cluster(request: HttpRequest) -> HttpResponse:
@@ -267,7 +263,6 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
     )
 
 
-@acts_through(set_connection)
 @for_readers
 @require_safe
 def connection(request: HttpRequest, name: str) -> HttpResponse:
@@ -291,7 +286,6 @@ def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[st
     }
 
 
-@acts_through(set_connection)
 @for_cluster_administrators("test connections of clusters")
 @require_POST
 def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
@@ -302,7 +296,6 @@ def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "clusters/connection.html", context, fragment="clusters/_check.html")
 
 
-@acts_through(renew_credentials)
 @for_cluster_administrators("renew credentials of clusters")
 @require_POST
 def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
@@ -317,7 +310,6 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("web:cluster-connection", name)
 
 
-@acts_through(remove_connection)
 @for_cluster_administrators("remove connections of clusters")
 @require_http_methods(["GET", "HEAD", "POST"])
 def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:

@@ -20,7 +20,6 @@ from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import RoundSummary
-from placements.explain.agreements import DIFFERS_SENTENCE, agreement_document, difference_csv
 from placements.explain.charts.figure import Chart, Leads
 from placements.explain.charts.outcomes import (
     RULES,
@@ -34,12 +33,10 @@ from placements.explain.decision_document import outcome_document
 from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_csv, rows_of
 from placements.explain.decisions import step_sentences
 from placements.explain.exact import exact_sentences
-from placements.explain.hub_status import condition_of
 from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
 from placements.models import Rollout, ScenarioDecision
 from placements.services.decisions.exact import searched
 from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named, ranking_decision
-from placements.services.hubs.queries import HubSide, hub_decision_of
 from placements.services.what_if.queries import hypothetical_named
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import (
@@ -256,14 +253,6 @@ class DecisionPage(DecisionView):
         return charts[name]() if name in charts else None
 
     @cached_property
-    def hub(self) -> HubSide | None:
-        """What the live hub decided, of a decision that is a replay of it."""
-        if isinstance(self.row, ScenarioDecision) or not getattr(self.row, "hub_decision", None):
-            return None
-        hub_decision = hub_decision_of(self.row)
-        return HubSide(hub_decision, self.clusters_count, condition_of(self.value)) if hub_decision else None
-
-    @cached_property
     def why(self) -> Explanation | None:
         is_known = self.cluster in self.value.cycle.fleet.positions
         return explanation_of(self, self.cluster) if is_known else None
@@ -378,8 +367,6 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return redirect(f"{address}?{query}" if query else address)
 
     page = DecisionPage(request, row)
-    if page.hub and request.GET.get("hub") in FORMATS:
-        return _hub_download(page.hub, request.GET["hub"], page.row.record.decision_id[:10])
     if request.GET.get("download") in FORMATS:
         form = request.GET["download"]
         table, name = page.cluster_list.table, f"{page.row.record.decision_id[:10]}.{form}"
@@ -393,13 +380,6 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         return requested_table(request, [chart] if chart else []) or HttpResponse(status=404)
     fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
     return render_page(request, "decisions/decision.html", _context(page), fragment=fragment)
-
-
-def _hub_download(side: HubSide, form: str, name: str) -> HttpResponse:
-    if form == "json":
-        return as_file(JsonResponse(agreement_document(side.row)), f"{name}-hub.json")
-    text = difference_csv(side.row.differences)
-    return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), f"{name}-hub.csv")
 
 
 @for_readers
@@ -426,7 +406,6 @@ def _context(page: DecisionPage) -> dict[str, Any]:
         "page": page,
         "decision": row,
         "value": page.value,
-        "differs": DIFFERS_SENTENCE if page.hub and page.hub.is_different else "",
         "scenario": row.scenario if isinstance(row, ScenarioDecision) else None,
         "variant": row.variant if isinstance(row, ScenarioDecision) else "",
     }

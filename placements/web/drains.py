@@ -1,9 +1,8 @@
 """Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,27 +13,19 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from clusters.filters import cordoned_among
-from clusters.hubs.dispatch import acts_through
-from clusters.hubs.queries import live_hub
-from clusters.hubs.writing.sending import NotWritableError
-from clusters.models import Hub, MemberCluster
+from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.errors import FleetError
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from fleetui.polling import polled
 from placements.models import Binding, Drain, DrainStep, Placement
-from placements.services import actions
-from placements.services.actions import ActionKind
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, why_not_drain
-from placements.services.disruption.hub_drains import cancel_hub_drain, start_hub_drain
 from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
 from placements.services.disruption.restore import bring_back
-from placements.services.hub_writes.catalogue import ACTIONS
-from placements.services.hub_writes.operations import HubRefusedError, apply_write
-from placements.services.hub_writes.planning import WriteRefusedError
-from placements.services.rollouts.operations import ActionNotAllowed
 from placements.web.badges import Badge, phase_state
 from placements.web.request import for_action, number_of
 
@@ -77,7 +68,6 @@ class DrainStepRow:
     is_evictable: bool
 
 
-@acts_through(start_hub_drain, has_page=True)
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -102,17 +92,14 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
         if what == "start":
             done = _start(request, cluster)
         elif what == "cancel":
-            by, now, hub = current_user(request), datetime.now(UTC), _live_hub(request)
-            action = actions.ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
-            if hub:
-                action = replace(action, operation=partial(cancel_hub_drain, hub))
-            done = action.run(cluster.name, by=by, now=now)
+            action = ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
+            done = action.run(cluster.name, by=current_user(request), now=datetime.now(UTC))
         else:
             raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
-    except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
-        return _page(request, cluster, refused=str(refused), status=409)
+    except FleetError as refused:
+        return _page(request, cluster, refused=str(refused), status=refused.status)
     if done:
         messages.success(request, done)
     return redirect("web:cluster-drain", cluster.name)
@@ -120,12 +107,8 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
 
 def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     by, now = current_user(request), datetime.now(UTC)
-    hub = _live_hub(request)
-    if request.POST.get("how") == "cordon" and hub:
-        apply_write(hub, ACTIONS["cordon"], {"name": cluster.name}, by=by, now=now)
-        return f"{cluster.name} cordoned."
     if request.POST.get("how") == "cordon":
-        return actions.ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, by=by, now=now)
+        return ACTIONS[ActionKind.CLUSTER, "cordon"].run(cluster.name, by=by, now=now)
     errors: list[FieldError] = []
     at_once = _number(request, "at_once", MOST_AT_ONCE, errors)
     minutes = _number(request, "minutes", _LONGEST_MINUTES, errors)
@@ -138,17 +121,8 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     if impact.needs_typed_name and request.POST.get("name", "").strip() != cluster.name:
         message = "Required value: some placements lose a cluster without a replacement"
         raise InvalidManifest.of("name", "required", message, cluster.name)
-    if hub:
-        start_hub_drain(hub, cluster.name, by=by, now=now, at_once=at_once or 1, deadline=deadline)
-    else:
-        actions.ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, by=by, now=now, pace=pace)
+    ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster.name, by=by, now=now, pace=pace)
     return ""  # the page says it, until the drain has ended
-
-
-def _live_hub(request: HttpRequest) -> Hub | None:
-    """Return the live hub in scope with its credential; None on the local hub."""
-    hub: Hub | None = getattr(request, "hub", None)
-    return live_hub(hub.name) if hub else None
 
 
 def _number(request: HttpRequest, field: str, most: int, errors: list[FieldError]) -> int | None:

@@ -9,7 +9,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import (
@@ -48,7 +47,6 @@ def fault_rows(cluster: MemberCluster, *, now: datetime) -> list[FaultRow]:
     return [row for row in rows if row.until is None or now < row.until]
 
 
-@acts_through(set_faults)
 @for_operators("inject faults")
 @require_http_methods(["GET", "HEAD", "POST"])
 def inject_fault(request: HttpRequest, name: str) -> HttpResponse:

@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from clusters.hubs.dispatch import acts_through
 from fleetui.permissions import current_user, for_operators, for_readers
 from placements.services.demo.load import DEMO_SIZES, NameTakenError, demo_state, load_demo, remove_demo
 
@@ -20,7 +19,6 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
     return render(request, f"help/{page}.html", {"pages": PAGES})
 
 
-@acts_through(load_demo)
 @for_readers
 @require_safe
 def demo(request: HttpRequest) -> HttpResponse:
@@ -28,7 +26,6 @@ def demo(request: HttpRequest) -> HttpResponse:
     return render(request, "demo/demo.html", {"demo": demo_state(), "sizes": DEMO_SIZES})
 
 
-@acts_through(load_demo)
 @for_operators("load demo data")
 @require_POST
 def load(request: HttpRequest) -> HttpResponse:
@@ -47,7 +44,6 @@ def load(request: HttpRequest) -> HttpResponse:
     return redirect("web:overview")
 
 
-@acts_through(remove_demo)
 @for_operators("remove demo data")
 @require_http_methods(["GET", "HEAD", "POST"])
 def remove(request: HttpRequest) -> HttpResponse:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from clusters.hubs.queries import hubs_with_role
+from clusters.hub_queries import hubs_with_role
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from placements.models import ProblemKind

@@ -16,12 +16,12 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from clusters.drivers.registry import SIMULATED
-from clusters.hubs.queries import summary_of
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
+from fleetui.hub_backend import current_backend, has_live_hubs
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -35,7 +35,6 @@ from fleetui.permissions import (
 )
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
-from placements.explain.hubs import ShownHub, shown_hub
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
 from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
 from placements.services.workqueue import waiting_since
@@ -179,13 +178,12 @@ class PageLayout:
         return self._user is not None and may_view_access_log(self._user)
 
     @cached_property
-    def hub(self) -> ShownHub | None:
-        """Return the live hub that the page is about; None on the local hub, without a query."""
+    def hub(self) -> Any:
+        """Return the live hub that the page is about, as it is shown; None on the local hub."""
         hub: Hub | None = getattr(self._request, "hub", None)
         if hub is None or not self.may_read:
             return None
-        now = timezone.now()
-        return shown_hub(summary_of(hub, now=now), now=now)
+        return current_backend().shown(hub, now=timezone.now())
 
     @property
     def insecure_hub(self) -> str:
@@ -251,7 +249,11 @@ class PageLayout:
         counts = {"Rollouts": navigation.rollouts, "Inbox": navigation.inbox}
         return [
             Section(title, url, path == url or inside.startswith(prefixes), counts.get(title, 0))
-            for title, url, prefixes in ((title, reverse(f"web:{name}"), at) for title, name, at in _SECTIONS)
+            for title, url, prefixes in (
+                (title, reverse(f"web:{name}"), at)
+                for title, name, at in _SECTIONS
+                if name != "hubs" or has_live_hubs()
+            )
         ]
 
     @property

@@ -12,7 +12,6 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
@@ -27,7 +26,6 @@ from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
-from placements.explain.agreements import DIFFERS_SENTENCE
 from placements.explain.doctor import LEVEL
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
@@ -72,7 +70,6 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale_picks_of
 from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
-from placements.services.hubs.queries import agreement_of_row, latest_agreements
 from placements.services.placements import UnschedulesEverything, delete_placement
 from placements.services.problems.book import bring_up_to_date
 from placements.services.rescheduling import confirm_reschedule
@@ -319,7 +316,6 @@ def head_context(
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
     stale = (placement.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
     manifest = parse_placement(placement.document)
-    judged = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
     is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
     problems = problems_of(latest) if is_short and latest else ()
     exact = DecisionView(latest).exact if problems and latest else None
@@ -331,8 +327,6 @@ def head_context(
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
-        "agreement": agreement_of_row(judged) if judged else None,
-        "differs": DIFFERS_SENTENCE,
         "decision": latest,
         "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
         "traps": [one for one in problems if not one.startswith(OUTDATED)],
@@ -493,7 +487,6 @@ def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     return as_file(HttpResponse(dump_yaml(manifest), content_type="application/yaml"), f"{name}.yaml")
 
 
-@acts_through(delete_placement)
 @for_operators("delete placements", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, name: str) -> HttpResponse:
@@ -515,7 +508,6 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "placements/delete.html", context)
 
 
-@acts_through(confirm_reschedule)
 @for_action(ActionKind.ROLLING, "reschedule")
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])

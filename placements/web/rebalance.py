@@ -8,7 +8,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods
 
-from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
@@ -34,7 +33,6 @@ PLANS = {
 }
 
 
-@acts_through(start_plan, has_page=True)
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -7,7 +7,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods
 
-from clusters.hubs.dispatch import acts_through
 from clusters.models import MemberCluster
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from placements.services.rollouts.removals import (
@@ -18,7 +17,6 @@ from placements.services.rollouts.removals import (
 )
 
 
-@acts_through(confirm_removal, has_page=True)
 @for_readers
 @require_http_methods(["GET", "HEAD", "POST"])
 def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:

@@ -10,7 +10,6 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods
 
-from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
@@ -39,7 +38,6 @@ _LOSSES_SHOWN, _MOST = 10, 200
 _KEPT_SECONDS = 60
 
 
-@acts_through(start_report, has_page=True)
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])

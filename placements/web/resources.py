@@ -12,7 +12,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from clusters.hubs.dispatch import acts_through
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.secrets import HubObject
@@ -28,7 +27,6 @@ from placements.services.apply import (
     apply_documents,
     preview_documents,
 )
-from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.filters import events_matching, resources_matching, with_sizes
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
@@ -105,7 +103,6 @@ def _selecting(objects: Collection[HubObject]) -> list[str]:
     return [row.full_name for row in rows.order_by("full_name") if may_select(row, objects)]
 
 
-@acts_through(delete_resource)
 @for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
@@ -129,7 +126,6 @@ def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: st
     return render(request, "resources/delete.html", context)
 
 
-@acts_through(apply_documents)
 @for_operators("apply manifests", of=by_operation)
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -187,7 +183,6 @@ def _results_context(documents: Sequence[Document], results: Sequence[Result]) -
     return {"results": rows, "placements": _selecting(changed)}
 
 
-@acts_through(dry_run_on_clusters)
 @for_operators("try manifests on the clusters", of=by_operation)
 @costly
 @require_POST

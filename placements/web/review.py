@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted
@@ -25,7 +24,6 @@ from placements.explain.preview import beginning
 from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
-from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
 from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
 from placements.services.editor.validation import PlacementDraft, text_for
@@ -42,7 +40,6 @@ NAMES_SHOWN, WAVES_SHOWN = 20, 12
 _MOST_NAMES_SENT = 300
 
 
-@acts_through(confirm_draft, has_page=True)
 @for_operators("save placements", of=of_draft)
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -70,7 +67,6 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     return redirect("web:placement", saved.object.full_name)
 
 
-@acts_through(dry_run_on_clusters)
 @for_operators("try drafts on the clusters", of=of_draft)
 @costly
 @require_POST

@@ -16,7 +16,6 @@ from django.urls import reverse
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
-from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
@@ -437,7 +436,6 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
     }
 
 
-@acts_through(chosen=lambda kind, action, **_: ACTIONS[kind, action].operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def run_action(
     request: HttpRequest, name: str, kind: ActionKind, action: str, value: str = ""

@@ -7,7 +7,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from clusters.hubs.queries import hubs_with_role
+from clusters.hub_queries import hubs_with_role
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers
 from placements.services.health import healths_named

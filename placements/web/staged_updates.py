@@ -15,8 +15,6 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import ClusterFilter, clusters_matching, label_keys
-from clusters.hubs.dispatch import acts_through
-from clusters.models import Hub
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import dump_yaml
@@ -32,7 +30,6 @@ from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
-from placements.services.hub_writes.queries import open_approvals
 from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.staged_queries import (
@@ -96,7 +93,6 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     is_active, spec_state = run.ended_at is None, spec_state_of(run)
     skippable = next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), "")
     state = badges.staged_state(run)
-    hub: Hub | None = getattr(request, "hub", None)
     is_paused = run.placement is not None and run.placement.paused_since is not None
     no_forecast = NO_FORECAST.get("paused" if is_paused else run.eta.get("reason", ""), "")
     eta = no_forecast if is_paused else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
@@ -117,7 +113,6 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "skippable": skippable,
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
-        "hub_approvals": open_approvals(hub, run.name, run.namespace) if hub and is_active else (),
         "why_not": Reasons(ActionKind.STAGED, run, current_user(request), skip_wait=skippable),
         "why_not_again": ACTIONS[ActionKind.STAGED, "resume"].refusal(run, current_user(request)),
         "why_not_approve": ACTIONS[ActionKind.STAGED, "approve"].refusal(run, current_user(request)),
@@ -146,7 +141,6 @@ _BY_USERS = (WaitReason.RUN, WaitReason.RESUME, WaitReason.APPROVAL_BEFORE, Wait
 """A run that waits for nothing else continues only after an action of a user."""
 
 
-@acts_through(start_run)
 @for_operators("manage staged update runs", of=of_placement)
 @require_http_methods(["GET", "HEAD", "POST"])
 def start(request: HttpRequest, name: str) -> HttpResponse:
@@ -243,7 +237,6 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
     return render_page(request, "staged_updates/strategy.html", context)
 
 
-@acts_through(save_strategy)
 @for_operators("create strategies", of=by_operation)
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_strategy(request: HttpRequest) -> HttpResponse:
@@ -251,7 +244,6 @@ def new_strategy(request: HttpRequest) -> HttpResponse:
     return _edit_strategy(request, None, _TEMPLATE)
 
 
-@acts_through(save_strategy)
 @for_operators("edit strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
@@ -318,7 +310,6 @@ def _counted_stage(stage: StageSpec) -> StageWords:
     return replace(words, clusters=f"{words.clusters}: {count:,} now")
 
 
-@acts_through(delete_strategy)
 @for_operators("delete strategies", of=of_strategy)
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete_strategy_page(request: HttpRequest, name: str) -> HttpResponse:

@@ -10,7 +10,6 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from clusters.filters import label_keys
-from clusters.hubs.dispatch import acts_through
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS
 from fleetui.htmx import render_page
@@ -57,7 +56,6 @@ _NAMES_SHOWN = 20
 ACTIONS = ("cancel", "save", "run-again")
 
 
-@acts_through(create_scenario, has_page=True)
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -106,7 +104,6 @@ def _form(
     return render_page(request, "what_if/list.html", context, status=status)
 
 
-@acts_through(create_scenario, has_page=True)
 @for_readers
 @costly
 @require_POST

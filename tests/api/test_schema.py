@@ -27,7 +27,6 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from clusters.connection_input import ConnectionInput
-from clusters.hubs.operations import HubSpec, save_hub
 from clusters.models import HubStream, MirroredObject
 from clusters.operations.connection import set_connection
 from fleetui.access.models import ApiToken
@@ -46,6 +45,7 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import staged_document
+from placements.hubs.connections.operations import HubSpec, save_hub
 from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun, WaitingRemoval
 from placements.services.assertions import save_assertions

@@ -9,12 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from clusters.hubs.kinds.base import Form, StreamKind
-from clusters.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
-from clusters.hubs.mirror import HubMirror
-from clusters.hubs.stream import ObjectRemoval, StreamItem
-from clusters.hubs.trimming import record_of
 from clusters.models import Hub
+from placements.hubs.kinds.base import Form, StreamKind
+from placements.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
+from placements.hubs.trimming import record_of
+from placements.hubs.watching.mirror import HubMirror
+from placements.hubs.watching.stream import ObjectRemoval, StreamItem
 from placements.services.problems.book import compare
 from tests.documents import SHARED
 from tests.hubs.projecting import NOW, ProjectedHub

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from clusters.hubs.kinds.kubefleet import KUBEFLEET
-from clusters.hubs.mirror import HubMirror
-from clusters.hubs.stream import ObjectRemoval, StreamItem
-from clusters.hubs.trimming import record_of
 from clusters.models import Hub, MirroredObject
 from fleetui.apimachinery.words import split_full_name
 from fleetui.hub_scope import in_hub
-from placements.services.hubs.projection.operations import project_changes, rejudge, reproject
+from placements.hubs.kinds.kubefleet import KUBEFLEET
+from placements.hubs.projection.operations import project_changes, rejudge, reproject
+from placements.hubs.trimming import record_of
+from placements.hubs.watching.mirror import HubMirror
+from placements.hubs.watching.stream import ObjectRemoval, StreamItem
 from tests.hubs.test_mirror import LEASE, stream_row
 from tests.hubs.test_trimming import stream
 

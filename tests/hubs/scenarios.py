@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from clusters.models import HubStream
+from placements.hubs.replay.judgements import judge_due
 from placements.models import HubDecision, Placement
-from placements.services.hubs.judgements import judge_due
 from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub
 

@@ -10,9 +10,10 @@ import pytest
 from clusters.models import Hub, HubStream
 from fleetui.models import Event
 from placements import tasks
+from placements.hubs import tasks as hub_tasks
+from placements.hubs.replay.judgements import judge_due
+from placements.hubs.replay.queries import disagreements, disagreements_by_hub
 from placements.models import Agreement, Binding, Decision, DueJudgement, HubDecision, Placement
-from placements.services.hubs.judgements import judge_due
-from placements.services.hubs.queries import disagreements, disagreements_by_hub
 from tests.database import forget_caches, rolled_back
 from tests.hubs.scenarios import START, RecordedHub, member_document, scenarios
 
@@ -228,7 +229,7 @@ def test_a_worker_that_is_killed_leaves_its_judgement_due(
         raise KeyboardInterrupt
 
     with hub.live.scope(), monkeypatch.context() as patched:
-        patched.setattr("placements.services.hubs.judgements.judge_placement", killed)
+        patched.setattr("placements.hubs.replay.judgements.judge_placement", killed)
         with pytest.raises(KeyboardInterrupt):
             judge_due(now=hub.now + timedelta(seconds=4))
         assert judge_due(now=hub.now + timedelta(seconds=5)) == 0
@@ -364,8 +365,8 @@ def test_the_sweep_finds_what_is_due(differing: RecordedHub, monkeypatch: pytest
 
     tasks.sweep()
 
-    assert (tasks.judge_hub.name, {"hub": hub.pk}) in sent
-    tasks.judge_hub(hub=hub.pk)
+    assert (hub_tasks.judge_hub.name, {"hub": hub.pk}) in sent
+    hub_tasks.judge_hub(hub=hub.pk)
     with differing.live.scope():
         assert HubDecision.objects.get().agreement == "differs"
         assert DueJudgement.objects.count() == 0

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from clusters.models import HubStream
+from placements.hubs.replay.judgements import judge_due
 from placements.models import HubDecision, Placement
-from placements.services.hubs.judgements import judge_due
 from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.scenarios import START, member_document, target

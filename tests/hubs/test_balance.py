@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client
 
+from placements.hubs.tasks import refresh_hubs
 from placements.services.problems.book import compare_all
-from placements.tasks import refresh_hubs
 from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.projecting import ProjectedHub
 

@@ -18,10 +18,16 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from clusters.connection_input import ConnectionInput
-from clusters.hubs.check import HubCheckReport, check_hub
-from clusters.hubs.discovery import permissions_in
-from clusters.hubs.kinds.kubefleet import KUBEFLEET
-from clusters.hubs.operations import (
+from clusters.hub_queries import live_hub
+from clusters.kubeconfig import Secret
+from clusters.models import Hub, HubCredential, MirroredObject
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.yaml import dump_yaml, load_documents
+from fleetui.hub_scope import in_hub
+from fleetui.models import Event
+from placements.hubs.connections.check import HubCheckReport, check_hub
+from placements.hubs.connections.discovery import permissions_in
+from placements.hubs.connections.operations import (
     HubCheckFailed,
     HubExists,
     HubSpec,
@@ -32,14 +38,9 @@ from clusters.hubs.operations import (
     spec_of,
     store_hub_secret,
 )
-from clusters.hubs.queries import live_hub, state_of
-from clusters.hubs.writing.requests import KINDS
-from clusters.kubeconfig import Secret
-from clusters.models import Hub, HubCredential, MirroredObject
-from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.yaml import dump_yaml, load_documents
-from fleetui.hub_scope import in_hub
-from fleetui.models import Event
+from placements.hubs.kinds.kubefleet import KUBEFLEET
+from placements.hubs.queries import state_of
+from placements.hubs.write_requests import KINDS
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, always, answer, serve
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub

@@ -9,10 +9,10 @@ import pytest
 from django.db import OperationalError, connection
 
 from clusters.credentials import HUB_PURPOSE, decrypt, encrypt
-from clusters.hubs import watcher as module
-from clusters.hubs.event_queue import EventQueue
-from clusters.hubs.watcher import WriterEnded
 from clusters.models import Hub, HubCredential
+from placements.hubs.watching import watcher as module
+from placements.hubs.watching.event_queue import EventQueue
+from placements.hubs.watching.watcher import WriterEnded
 from tests.hubs.fake_hub import FakeHub
 from tests.hubs.hub_documents import binding, member
 from tests.hubs.test_watcher import hub_with_content

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from clusters.models import BindingChange
+from placements.hubs.fleet_versions import fleet_at, version_at
 from placements.models import FleetVersion, HubDecision
 from placements.services import pruning
-from placements.services.hubs.fleet_versions import fleet_at, version_at
 from tests.hubs.hub_documents import member, placement
 from tests.hubs.projecting import NOW, ProjectedHub
 

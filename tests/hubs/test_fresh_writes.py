@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from clusters.hubs.writing.answers import WriteOutcome
-from clusters.hubs.writing.bodies import ChangedSincePreviewError, StaleBaseError
-from clusters.hubs.writing.sending import MOST_REPEATS
 from clusters.models import MirroredObject
-from placements.services.hub_writes.operations import HubRefusedError
+from placements.hubs.write_bodies import ChangedSincePreviewError, StaleBaseError
+from placements.hubs.writing.answers import WriteOutcome
+from placements.hubs.writing.operations import HubRefusedError
+from placements.hubs.writing.sending import MOST_REPEATS
 from tests.hubs import fake_hub
 from tests.hubs.test_writes import SCALE, number, owns_number
 from tests.hubs.writable import WritableHub, writable_hub

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from clusters.hubs.kinds.kubefleet import KUBEFLEET
-from clusters.hubs.mirror import GONE, HubMirror
-from clusters.hubs.stream import ObjectRemoval, StreamItem
-from clusters.hubs.trimming import record_of
 from clusters.models import BindingChange, Hub
 from fleetui.hub_scope import in_hub
+from placements.hubs.kinds.kubefleet import KUBEFLEET
+from placements.hubs.trimming import record_of
+from placements.hubs.watching.mirror import GONE, HubMirror
+from placements.hubs.watching.stream import ObjectRemoval, StreamItem
 from tests.hubs.fake_hub import Change, FakeHub
 from tests.hubs.hub_documents import binding, member
 from tests.hubs.test_mirror import LEASE, NOW, live_hub, stream_row

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from clusters.hubs.writing.sending import NotWritableError
 from fleetui.hub_scope import in_hub
-from placements.models import Drain
-from placements.services.disruption.hub_drains import (
+from placements.hubs.drains import (
     advance_hub_drains,
     cancel_hub_drain,
     start_hub_drain,
 )
+from placements.hubs.writing.sending import NotWritableError
+from placements.models import Drain
 from tests.hubs.hub_documents import binding, placement
 from tests.hubs.writable import WritableHub, operator, writable_hub
 

@@ -11,8 +11,8 @@ import pytest
 from django.test import Client
 from django.urls import resolve
 
-from clusters.hubs.dispatch import REFUSALS, acts_through, on_live_hub, refusal_of, refuse
 from clusters.models import MemberCluster
+from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import in_hub
 from tests.effort import IS_FULL
 from tests.hubs.hub_documents import (
@@ -141,7 +141,7 @@ def pages(client: Client, start: str) -> Iterator[Page]:
 def submitted(client: Client, form: Form) -> set[str]:
     """Send a form with each of its buttons; return where it redirects to."""
     found = set()
-    for name, value in form.buttons or [("", "")]:
+    for name, value in form.buttons:
         answer = client.post(form.action, {**form.values, **({name: value} if name else {})})
         assert answer.status_code != 404, form
         assert b"The live hub decides this" not in answer.content, form
@@ -204,7 +204,8 @@ def test_no_page_of_a_live_hub_offers_what_the_hub_refuses(client: Client) -> No
         for url in filter(is_ours, page.links):
             match = resolve(urlsplit(url).path.removeprefix(MOUNT))
             with in_hub(live.hub.pk):
-                assert refusal_of(match.func, match.kwargs, is_form=False) is None, (page.address, url)
+                refusal = current_backend().refusal(match.view_name, is_form=False)
+            assert refusal is None, (page.address, url)
 
 
 def test_the_admin_of_a_live_hub_reads_only(client: Client) -> None:
@@ -246,35 +247,3 @@ def test_a_page_that_could_only_refuse_is_not_shown(client: Client) -> None:
         assert (answer.status_code, b"The live hub decides this" in answer.content) == (409, True), address
         assert client.get(f"/{address}").status_code in (200, 404), address
     assert Client().get(f"{MOUNT}/clusters/new/").status_code == 302
-
-
-def test_a_view_follows_the_mark_of_its_operation(live_pk: int) -> None:
-    @on_live_hub(refuse)
-    def refused() -> None: ...
-
-    @on_live_hub(lambda: None)
-    def written() -> None: ...
-
-    @acts_through(refused)
-    def form() -> None: ...
-
-    @acts_through(refused, has_page=True)
-    def page() -> None: ...
-
-    @acts_through(chosen=lambda step: {"a": refused, "b": written}[step])
-    def steps() -> None: ...
-
-    def outcome(view: Any, **arguments: Any) -> list[bool]:
-        return [refusal_of(view, arguments, is_form=each) is not None for each in (False, True)]
-
-    assert refuse in REFUSALS
-    assert outcome(form) == [False, False]  # on the local hub
-    with in_hub(live_pk):
-        assert outcome(form) == [True, True]
-        assert outcome(page) == [False, True]
-        assert (outcome(steps, step="a"), outcome(steps, step="b")) == ([True, True], [False, False])
-
-
-@pytest.fixture
-def live_pk() -> int:
-    return ProjectedHub().hub.pk

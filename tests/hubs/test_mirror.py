@@ -9,13 +9,13 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from clusters.hubs.kinds.base import StreamKind
-from clusters.hubs.kinds.kubefleet import KUBEFLEET
-from clusters.hubs.mirror import HubMirror, LeaseLost, StreamFacts, is_older
-from clusters.hubs.stream import ObjectRemoval, StreamItem
-from clusters.hubs.trimming import MirrorRecord, record_of, unpack
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from fleetui.hub_scope import in_hub
+from placements.hubs.kinds.base import StreamKind
+from placements.hubs.kinds.kubefleet import KUBEFLEET
+from placements.hubs.trimming import MirrorRecord, record_of, unpack
+from placements.hubs.watching.mirror import HubMirror, LeaseLost, StreamFacts, is_older
+from placements.hubs.watching.stream import ObjectRemoval, StreamItem
 from tests.hubs.hub_documents import binding, member
 from tests.hubs.test_trimming import stream
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from placements.hubs.projection import observed_rollouts
 from placements.models import ClusterUpdate, Placement, Rollout
-from placements.services.hubs import observed_rollouts
 from tests.hubs.hub_documents import placement, snapshot
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import (

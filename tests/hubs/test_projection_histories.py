@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clusters.hubs.stream import StreamItem
 from clusters.models import ClusterLabel, MemberCluster, MirroredObject
 from fleetui.apimachinery.words import split_full_name
+from placements.hubs.watching.stream import StreamItem
 from placements.models import (
     ApprovalRequest,
     Binding,

@@ -8,9 +8,10 @@ from django.core.management import call_command
 
 from clusters.models import Hub, MemberCluster
 from placements import tasks
-from placements.management.commands import watch_hubs
+from placements.hubs import tasks as hub_tasks
+from placements.hubs.management.commands import watch_hubs
+from placements.hubs.projection.operations import hubs_with_changes
 from placements.models import Binding, Placement
-from placements.services.hubs.projection.operations import hubs_with_changes
 from tests.hubs.hub_documents import member, placement
 from tests.hubs.projecting import NOW, ProjectedHub
 from tests.hubs.test_projection_placements import put_web
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.django_db
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """Return the messages that would be sent to workers."""
     found: list[tuple[str, dict[str, Any]]] = []
-    for module in (tasks, watch_hubs):
+    for module in (tasks, hub_tasks, watch_hubs):
         monkeypatch.setattr(module, "send_now", lambda task, arguments: found.append((task, arguments)))
     return found
 
@@ -38,8 +39,8 @@ def test_the_watcher_wakes_the_task_of_its_hub(sent: list[Any]) -> None:
 
     watch_hubs.wake_projection(live.hub.pk)
     (task, arguments) = sent.pop()
-    assert task == tasks.project_hub.name
-    tasks.project_hub(**arguments)
+    assert task == hub_tasks.project_hub.name
+    hub_tasks.project_hub(**arguments)
 
     assert names(live) == ["paris"]
     assert sent == []
@@ -51,9 +52,9 @@ def test_the_sweep_finds_changes_that_nothing_woke_the_task_for(sent: list[Any])
 
     tasks.sweep()
 
-    wanted = (tasks.project_hub.name, {"hub": live.hub.pk})
-    assert [one for one in sent if one[0] == tasks.project_hub.name] == [wanted]
-    tasks.project_hub(hub=live.hub.pk)
+    wanted = (hub_tasks.project_hub.name, {"hub": live.hub.pk})
+    assert [one for one in sent if one[0] == hub_tasks.project_hub.name] == [wanted]
+    hub_tasks.project_hub(hub=live.hub.pk)
     assert hubs_with_changes() == []
     assert names(idle) == []
 
@@ -95,7 +96,7 @@ def test_all_clusters_of_live_hubs_are_judged_regularly() -> None:
     live.put("MemberCluster", member("paris"))
     live.project()
 
-    tasks.refresh_hubs()
+    hub_tasks.refresh_hubs()
 
     with live.scope():  # the hub is not watched any more: what is known stays
         assert MemberCluster.objects.get().verdict == ""
@@ -109,7 +110,7 @@ def test_the_rows_of_a_removed_hub_are_deleted() -> None:
         one.project()
     Hub.objects.filter(pk=live.hub.pk).update(state="removed", removed_at=NOW)
 
-    tasks.refresh_hubs()
+    hub_tasks.refresh_hubs()
 
     with live.scope():
         assert [MemberCluster.objects.count(), Placement.objects.count(), Binding.objects.count()] == [

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from clusters.hubs.states import StreamHealth, StreamState, condition_of
-from clusters.hubs.watch_reader import (
+from placements.hubs.watching.states import StreamHealth, StreamState, condition_of
+from placements.hubs.watching.watch_reader import (
     EventType,
     LineReader,
     LineTooLong,

@@ -10,10 +10,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from clusters.models import Hub, HubStream
+from placements.hubs.replay.judgements import judge_due
+from placements.hubs.replay.queries import disagreements
 from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import IS_DEGRADED, IS_HEALTHY, health_of
-from placements.services.hubs.judgements import judge_due
-from placements.services.hubs.queries import disagreements
 from placements.services.problems.book import compare, compare_all
 from placements.services.problems.inbox import inbox
 from tests.documents import SHARED

@@ -12,9 +12,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import override_settings
 
-from clusters.hubs.operations import change_hub
-from clusters.hubs.recording import collect_names, record_hub, with_cuts, without_names
 from clusters.models import Hub
+from placements.hubs.connections.operations import change_hub
+from placements.hubs.watching.recording import collect_names, record_hub, with_cuts, without_names
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
 from tests.hubs.hub_documents import binding, member, override, placement, snapshot

@@ -12,10 +12,10 @@ import pytest
 from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import Connection
-from clusters.hubs.kinds.base import StreamKind
-from clusters.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
-from clusters.hubs.states import StreamState
-from clusters.hubs.stream import StreamItem, StreamPace, StreamReader
+from placements.hubs.kinds.base import StreamKind
+from placements.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
+from placements.hubs.watching.states import StreamState
+from placements.hubs.watching.stream import StreamItem, StreamPace, StreamReader
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
@@ -174,7 +174,7 @@ def test_a_list_is_followed_by_its_changes() -> None:
 
 
 def test_pages_arrive_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("clusters.hubs.stream.LIMITS", (2, 1, 1))
+    monkeypatch.setattr("placements.hubs.watching.stream.LIMITS", (2, 1, 1))
     with streaming(hub=fleet(5)) as run:
         run.wait_equal()
 
@@ -248,7 +248,7 @@ def test_410_at_every_watch_backs_off_after_the_first() -> None:
 def test_a_list_whose_continue_tokens_expire_is_requested_in_one_piece(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("clusters.hubs.stream.LIMITS", (2, 1, 1))
+    monkeypatch.setattr("placements.hubs.watching.stream.LIMITS", (2, 1, 1))
     hub = fleet(5)
     hub.fault("410", "continue")
     with streaming(hub=hub) as run:

@@ -14,14 +14,14 @@ from django.test import Client
 
 from clusters.connection_input import ConnectionInput
 from clusters.drivers.base import DriverUnavailable
-from clusters.hubs.connection import HubAccess, HubTarget
-from clusters.hubs.operations import HubSpec, check_parsed, check_stored_hub, save_hub
-from clusters.hubs.writing.sending import open_writer
 from clusters.kubeconfig import ParsedConnection
 from clusters.models import Hub
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.env import SettingRefused, check_hub_servers
+from placements.hubs.connections.connection import HubAccess, HubTarget
+from placements.hubs.connections.operations import HubSpec, check_parsed, check_stored_hub, save_hub
+from placements.hubs.writing.sending import open_writer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import serve_hub

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from clusters.hubs.kinds.base import Columns, StreamKind
-from clusters.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
-from clusters.hubs.trimming import LARGEST_OBJECT, MirrorRecord, UnusableObject, record_of, unpack
+from placements.hubs.kinds.base import Columns, StreamKind
+from placements.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
+from placements.hubs.trimming import LARGEST_OBJECT, MirrorRecord, UnusableObject, record_of, unpack
 from tests.hubs.hub_documents import PREFIX, binding, event, member, placement, snapshot
 
 

@@ -10,8 +10,9 @@ from celery import current_app
 from clusters.models import Hub, HubStream
 from fleetui.hub_scope import LOCAL_HUB
 from placements import tasks
+from placements.hubs import tasks as hub_tasks
+from placements.hubs.replay.judgements import judge_due
 from placements.models import DueJudgement, HubDecision, Placement
-from placements.services.hubs.judgements import judge_due
 from tests.api.test_schema import filled_hub
 from tests.effort import IS_FULL
 from tests.hubs.projecting import NOW, ProjectedHub
@@ -23,7 +24,7 @@ EVERY = 1 if IS_FULL else 7
 TASKS = sorted(
     name for name in current_app.tasks if name.startswith(("placements.", "clusters.", "fleetui."))
 )
-OF_ONE_HUB = {tasks.project_hub.name, tasks.judge_hub.name}
+OF_ONE_HUB = {hub_tasks.project_hub.name, hub_tasks.judge_hub.name}
 OTHERS = {
     tasks.search_exactly.name: "has nothing to search here",
     tasks.run_cluster_calls.name: "calls in threads, which do not see the transaction of a test",
@@ -32,7 +33,8 @@ OTHERS = {
 
 @pytest.fixture(autouse=True)
 def _no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "send_now", lambda *_: None)
+    for module in (tasks, hub_tasks):
+        monkeypatch.setattr(module, "send_now", lambda *_: None)
 
 
 @pytest.mark.larger

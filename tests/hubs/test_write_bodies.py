@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clusters.hubs.kinds.kubefleet import STREAMS
-from clusters.hubs.writing.bodies import (
+from fleetui.apimachinery.yaml import load_documents
+from placements.hubs.kinds.kubefleet import STREAMS
+from placements.hubs.write_bodies import (
     ABSENT,
     ForbiddenBodyError,
     StaleBaseError,
@@ -21,8 +22,7 @@ from clusters.hubs.writing.bodies import (
     value_at,
     without_paths,
 )
-from clusters.hubs.writing.requests import OFFERED, NotOfferedError, Verb, WriteRequest
-from fleetui.apimachinery.yaml import load_documents
+from placements.hubs.write_requests import OFFERED, NotOfferedError, Verb, WriteRequest
 from tests.hubs.fake_writes import leaves, managed
 from tests.hubs.hub_documents import placement
 from tests.runtime.processes import ROOT

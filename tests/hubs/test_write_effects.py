@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from placements.services.hub_writes.effects import failing_runs, stage_notes
-from placements.services.hub_writes.planning import ConfirmationNeededError
+from placements.hubs.writing.effects import failing_runs, stage_notes
+from placements.hubs.writing.planning import ConfirmationNeededError
 from tests.hubs.hub_documents import binding, member, run_status, snapshot, stage, staged_run, strategy
 from tests.hubs.writable import WritableHub, operator, writable_hub
 

@@ -10,23 +10,23 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.drivers.kubernetes.client import Response
-from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
-from clusters.hubs.writing.bodies import ChangedSincePreviewError
-from clusters.hubs.writing.gitops import gitops_marks
-from clusters.hubs.writing.identity import IdentityRefusedError, requester_on
-from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
-from clusters.hubs.writing.sending import (
+from clusters.models import HubWriteState
+from placements.hubs.write_bodies import ChangedSincePreviewError
+from placements.hubs.write_requests import KINDS, Verb, WriteRequest
+from placements.hubs.writing import operations
+from placements.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
+from placements.hubs.writing.clusters import plan_labels
+from placements.hubs.writing.gitops import gitops_marks
+from placements.hubs.writing.identity import IdentityRefusedError, requester_on
+from placements.hubs.writing.operations import HubRefusedError, PreviewRequiredError, WritePreview
+from placements.hubs.writing.planning import Planner, UnknownObjectError, WriteRefusedError
+from placements.hubs.writing.sending import (
     NEVER_SENT,
     NotWritableError,
     finish,
     move,
     resolve_writes,
 )
-from clusters.models import HubWriteState
-from placements.services.hub_writes import operations
-from placements.services.hub_writes.clusters import plan_labels
-from placements.services.hub_writes.operations import HubRefusedError, PreviewRequiredError, WritePreview
-from placements.services.hub_writes.planning import Planner, UnknownObjectError, WriteRefusedError
 from tests.hubs.hub_documents import placement
 from tests.hubs.writable import WritableHub, operator, writable_hub
 from tests.rows import person

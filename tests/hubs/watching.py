@@ -10,12 +10,12 @@ from typing import Any
 from django.test import override_settings
 
 from clusters.credentials import HUB_PURPOSE, encrypt, fingerprint
-from clusters.hubs.stream import StreamPace
-from clusters.hubs.trimming import unpack
-from clusters.hubs.watcher import Watcher
 from clusters.kubeconfig import Secret
 from clusters.models import Hub, HubCredential, HubStream, MirroredObject
 from fleetui.hub_scope import in_hub
+from placements.hubs.trimming import unpack
+from placements.hubs.watching.stream import StreamPace
+from placements.hubs.watching.watcher import Watcher
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub

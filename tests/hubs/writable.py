@@ -9,13 +9,13 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from clusters.hubs.writing.identity import reviews
-from clusters.hubs.writing.requests import KINDS
-from clusters.hubs.writing.sending import HubWriter, open_writer
 from clusters.models import Hub, HubWrite
 from fleetui.hub_scope import in_hub
-from placements.services.hub_writes.catalogue import ACTIONS
-from placements.services.hub_writes.operations import AppliedWrite, WritePreview, apply_write, preview_write
+from placements.hubs.write_requests import KINDS
+from placements.hubs.writing.catalogue import ACTIONS
+from placements.hubs.writing.identity import reviews
+from placements.hubs.writing.operations import AppliedWrite, WritePreview, apply_write, preview_write
+from placements.hubs.writing.sending import HubWriter, open_writer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, find, serve_hub

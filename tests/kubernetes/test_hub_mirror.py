@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from clusters.drivers.kubernetes.client import Client
-from clusters.hubs.kinds.kubefleet import IS_LATEST, KUBEFLEET, PARENT, PREFIX
-from clusters.hubs.stream import StreamItem, StreamReader
-from clusters.hubs.trimming import unpack
+from placements.hubs.kinds.kubefleet import IS_LATEST, KUBEFLEET, PARENT, PREFIX
+from placements.hubs.trimming import unpack
+from placements.hubs.watching.stream import StreamItem, StreamReader
 from tests.hubs.fake_hub import find
 from tests.hubs.hub_documents import binding, event, member, placement, snapshot
 from tests.hubs.test_trimming import stream

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from clusters.hubs.kinds.kubefleet import PARENT
 from fleetui.hub_scope import in_hub
+from placements.hubs.kinds.kubefleet import PARENT
+from placements.hubs.projection.operations import project_changes
 from placements.models import Binding, Placement, StagedRun
-from placements.services.hubs.projection.operations import project_changes
 from tests.hubs.fake_hub import FakeHub
 from tests.hubs.projecting import NOW
 from tests.hubs.watching import watching

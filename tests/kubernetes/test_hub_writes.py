@@ -20,21 +20,21 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import override_settings
 
-from clusters.hubs.writing.answers import WriteAnswer, WriteOutcome
-from clusters.hubs.writing.bodies import merge_patch
-from clusters.hubs.writing.identity import reviews
-from clusters.hubs.writing.requests import KINDS, Verb, WriteRequest
-from clusters.hubs.writing.sending import open_writer
 from clusters.models import Hub, HubStream, HubWrite
 from fleetui.hub_scope import in_hub
-from placements.services.hub_writes.catalogue import ACTIONS
-from placements.services.hub_writes.operations import (
+from placements.hubs.write_bodies import merge_patch
+from placements.hubs.write_requests import KINDS, Verb, WriteRequest
+from placements.hubs.writing.answers import WriteAnswer, WriteOutcome
+from placements.hubs.writing.catalogue import ACTIONS
+from placements.hubs.writing.identity import reviews
+from placements.hubs.writing.operations import (
     HubRefusedError,
     WritePreview,
     apply_write,
     preview_write,
 )
-from placements.services.hub_writes.planning import WriteRefusedError
+from placements.hubs.writing.planning import WriteRefusedError
+from placements.hubs.writing.sending import open_writer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, Request, answer, serve
 from tests.hubs.hub_documents import member, placement
@@ -386,9 +386,9 @@ def test_a_connection_cut_after_the_request_is_read_back_as_accepted(hub: Hubs) 
 SENDING = """
 from datetime import UTC, datetime
 from django.contrib.auth.models import Group, User
-from clusters.hubs.queries import live_hub
-from placements.services.hub_writes.catalogue import ACTIONS
-from placements.services.hub_writes.operations import apply_write
+from clusters.hub_queries import live_hub
+from placements.hubs.writing.catalogue import ACTIONS
+from placements.hubs.writing.operations import apply_write
 ana = User.objects.create_user("ana")
 ana.groups.set(Group.objects.filter(name="operator"))
 fields = {"name": "killed", "numberOfClusters": 6}
@@ -396,7 +396,7 @@ apply_write(live_hub("prod-eu"), ACTIONS["scale"], fields, by=ana, now=datetime.
 """
 RESOLVING = """
 from datetime import UTC, datetime, timedelta
-from clusters.hubs.writing.sending import resolve_writes
+from placements.hubs.writing.sending import resolve_writes
 print("resolved", resolve_writes(now=datetime.now(UTC) + timedelta(seconds=30)))
 """
 

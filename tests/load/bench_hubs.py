@@ -18,9 +18,6 @@ from typing import Any
 
 import pytest
 
-from clusters.hubs.kinds.kubefleet import KUBEFLEET, PREFIX
-from clusters.hubs.stream import StreamItem
-from clusters.hubs.trimming import MirrorRecord, record_of
 from clusters.models import HubStream
 from clusters.queries import load_fleet
 from fleetui.apimachinery.model import Semantics
@@ -28,10 +25,13 @@ from fleetui.bulk import batched
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import hub_status
+from placements.hubs.due import mark_due
+from placements.hubs.kinds.kubefleet import KUBEFLEET, PREFIX
+from placements.hubs.replay.judgements import judge_due
+from placements.hubs.trimming import MirrorRecord, record_of
+from placements.hubs.watching.stream import StreamItem
 from placements.manifests.policy import parse_policy
 from placements.models import HubDecision, Placement
-from placements.services.hubs.due import mark_due
-from placements.services.hubs.judgements import judge_due
 from tests.hubs.fake_hub import FakeHub, serve_hub
 from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub

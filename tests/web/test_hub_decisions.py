@@ -15,7 +15,7 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from clusters.models import Hub
-from placements.explain.agreements import DIFFERS_SENTENCE
+from placements.hubs.explain.agreements import DIFFERS_SENTENCE
 from placements.models import Decision, HubDecision
 from tests.database import forget_caches
 from tests.hubs.scenarios import RecordedHub
@@ -82,8 +82,8 @@ def test_the_block_shows_both_sides_and_what_differs(viewer: Client, differing: 
 
 
 def test_the_differences_can_be_downloaded(viewer: Client, differing: DecidedHub) -> None:
-    [row] = csv.DictReader(io.StringIO(text(viewer, f"{differing.page}?hub=csv")))
-    document = json.loads(text(viewer, f"{differing.page}?hub=json"))
+    [row] = csv.DictReader(io.StringIO(text(viewer, f"{differing.page}hub/csv/")))
+    document = json.loads(text(viewer, f"{differing.page}hub/json/"))
 
     assert row["cluster"] == differing.wrong["cluster"]
     assert int(row["hub affinityScore"]) == int(row["replay affinityScore"]) + 1

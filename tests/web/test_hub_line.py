@@ -9,9 +9,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from clusters.hubs.queries import summary_of
 from clusters.models import Hub, HubStream
 from fleetui.hub_scope import in_hub
+from placements.hubs.queries import summary_of
 from tests.live_hubs import live_hub
 from tests.rows import person
 

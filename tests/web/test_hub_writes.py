@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from clusters.hubs.writing.requests import KINDS
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
+from placements.hubs.web import writes as hub_writes
+from placements.hubs.write_requests import KINDS
 from placements.models import Binding, Draft, Drain, Placement
-from placements.web import hub_writes
 from tests.hubs.hub_documents import approval, placement, run_status, staged_run, strategy
 from tests.hubs.test_projection_placements import scheduled
 from tests.hubs.writable import WritableHub, writable_hub

@@ -13,7 +13,8 @@ import pytest
 
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.status import HealthLevel
-from placements.explain import agreements, hubs
+from placements.hubs.explain import agreements
+from placements.hubs.explain import connections as hubs
 from placements.web.badges import outcome_kind
 
 CSS = Path(__file__).resolve().parent.parent.parent / "static" / "css"

@@ -14,7 +14,6 @@ from django.db import connection, transaction
 from django.test import Client
 from schemathesis.core.result import Ok
 
-from clusters.hubs.trimming import unpack
 from clusters.models import Hub, MirroredObject
 from clusters.operations.heartbeat import observe
 from fleetui.access.models import AccessEvent
@@ -25,6 +24,7 @@ from fleetui.hub_scope import in_hub
 from fleetui.models import Event
 from fleetui.permissions import may_change
 from placements import urls
+from placements.hubs.trimming import unpack
 from placements.models import Draft, Override, Placement, Resource, ResourceSnapshot
 from placements.services.editor.operations import start_draft
 from placements.services.editor.validation import text_for

@@ -22,6 +22,7 @@ from fleetui.accounts.first_password import first_password_file, keep_first_pass
 from fleetui.bootstrap import FirstRunError, make_first_administrator
 from fleetui.encryption import keep_keys
 from fleetui.errors import ENVIRONMENT
+from fleetui.hub_backend import has_live_hubs
 from fleetui.monitoring import shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
 from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
@@ -127,6 +128,8 @@ class Command(BaseCommand):
 
 def has_live_hub() -> bool:
     """Return whether a live hub is to be watched; while the database does not answer, none is."""
+    if not has_live_hubs():
+        return False
     hubs: type[Model] = apps.get_model("clusters", "Hub")
     try:
         chosen = hubs._default_manager.filter(removed_at=None, is_paused=False).exclude(kind="local")

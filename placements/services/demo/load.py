@@ -13,7 +13,6 @@ from django.db.models import F
 
 from clusters.drivers.registry import SIMULATED
 from clusters.fleet import collector_paused
-from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.join import ClusterSpec, upsert_clusters
@@ -63,7 +62,6 @@ class Loaded:
     placements: int
 
 
-@on_live_hub(refuse_local)
 def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
     """Replace the demo data by a demo of this size, and schedule its placements.
 
@@ -102,7 +100,6 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
     return Loaded(len(demo.clusters), len(demo.resources), len(demo.placements))
 
 
-@on_live_hub(refuse_local)
 @transaction.atomic
 def remove_demo(*, by: User | None, now: datetime) -> Loaded:
     """Delete all demo data; real placements on clusters of the demo are rescheduled."""

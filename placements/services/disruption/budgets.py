@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import retry_on_conflict
 from fleetui.errors import UnknownObject
@@ -28,7 +27,6 @@ class UnknownBudgetError(UnknownObject):
         self.name = name
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def save_budget(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -49,7 +47,6 @@ def save_budget(
     return save_row(row, BUDGET, document, by=by, now=now)
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def delete_budget(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
     """Delete a budget. Raise UnknownBudgetError, RevisionConflict."""

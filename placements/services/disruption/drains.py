@@ -11,7 +11,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.models import ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError, cordon
@@ -192,7 +191,6 @@ def why_not_cancel(cluster: MemberCluster) -> str:
 _NOT_DRAINED = "{name} is not being drained; nothing to cancel"
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE) -> Drain:
     """Cordon a cluster and start to evict its placements, or change the options of its running drain.
@@ -258,7 +256,6 @@ def _pace_facts(row: Drain) -> dict[str, object]:
     return facts | ({"deadline": row.deadline.isoformat()} if row.deadline else {})
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
     """Stop evicting from a cluster, which stays cordoned; evicted placements do not return automatically.

@@ -15,7 +15,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import retry_on_conflict
@@ -44,7 +43,6 @@ class EvictionCheck:
     context: RolloutContext | None
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Eviction:
     """Evict a placement from a cluster within its disruption budget; a refusal is a result, not an exception.
@@ -55,7 +53,6 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
     return execute(judge(placement, cluster, now=now), by=by, now=now)
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetime) -> tuple[Eviction, bool]:
     """Perform the eviction of a manifest, once; return it and whether it is new.

@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.operations.change_log import lock_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
@@ -51,7 +50,6 @@ def draft_of(number: int, *, by: User) -> Draft:
     return draft
 
 
-@on_live_hub(None)
 def start_draft(
     text: str,
     *,
@@ -91,7 +89,6 @@ def write_draft(draft: Draft, text: str, *, now: datetime) -> None:
         draft.save(update_fields=["text", "updated_at"])
 
 
-@on_live_hub(None)
 def discard_draft(number: int, *, by: User) -> Draft:
     """Delete a draft and return what it was. Raise UnknownDraftError."""
     draft = draft_of(number, by=by)
@@ -106,7 +103,6 @@ class Side(StrEnum):
     THEIRS = "theirs"
 
 
-@on_live_hub(None)
 @transaction.atomic
 def rebase_draft(number: int, *, keep: Side, by: User, now: datetime) -> Draft:
     """Base a draft on what is saved now: with its text as it is, or with the saved manifest in place of it.
@@ -124,7 +120,6 @@ def rebase_draft(number: int, *, keep: Side, by: User, now: datetime) -> Draft:
     return draft
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def confirm_draft(
     number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False

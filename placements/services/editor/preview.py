@@ -11,7 +11,6 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from clusters.fleet import Fleet, collector_paused
-from clusters.hubs.dispatch import on_live_hub
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
@@ -361,7 +360,6 @@ class DraftPreview:
         return suggestions(self.form, self.fleet, names)
 
 
-@on_live_hub(None)
 def preview_draft(
     draft: PlacementDraft, *, saved: Placement | None, now: datetime, by: User | None = None
 ) -> DraftPreview:

@@ -15,7 +15,6 @@ from clusters.drivers.kubernetes.addresses import (
     check_address,
     is_ip_address,
 )
-from clusters.hubs.dispatch import on_live_hub
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import address_rules
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
@@ -101,7 +100,6 @@ def fields_of(channel: NotificationChannel) -> Values:
     return values
 
 
-@on_live_hub(None)
 def save_channel(
     name: str, kind: str, fields: Mapping[str, str], *, by: User | None, now: datetime
 ) -> NotificationChannel:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import transaction
 
-from clusters.hubs.queries import across_hubs
+from clusters.hub_queries import across_hubs
 from clusters.models import FleetState
 from clusters.observation import LONGEST_SILENCE
 from fleetui.apimachinery.words import counted

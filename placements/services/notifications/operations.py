@@ -11,7 +11,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
-from clusters.hubs.dispatch import on_live_hub
 from clusters.models import NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
@@ -115,7 +114,6 @@ def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
     return errors
 
 
-@on_live_hub(None)
 def save_rule(rule_input: RuleInput, *, by: User | None, now: datetime) -> NotificationRule:
     """Create a rule, or change the one with this name. Raise InvalidManifest.
 
@@ -154,7 +152,6 @@ def named_channel(name: str) -> NotificationChannel:
     return row
 
 
-@on_live_hub(None)
 @transaction.atomic
 def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a rule with its messages. Raise UnknownNotificationError."""
@@ -162,7 +159,6 @@ def delete_rule(name: str, *, by: User | None, now: datetime) -> None:
     record(AuditEvent("deleted", RULE, name), by=by, now=now)
 
 
-@on_live_hub(None)
 @transaction.atomic
 def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
     """Delete a channel with its address, its rules and its messages. Raise UnknownNotificationError."""
@@ -170,7 +166,6 @@ def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
     record(AuditEvent("deleted", CHANNEL, name), by=by, now=now)
 
 
-@on_live_hub(None)
 @transaction.atomic
 def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetime) -> None:
     """Enable or disable a channel. Raise UnknownNotificationError."""
@@ -180,7 +175,6 @@ def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetim
     record(AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name), by=by, now=now)
 
 
-@on_live_hub(None)
 def send_test(name: str, *, by: User, now: datetime) -> NotificationDelivery:
     """Make a test message, which a worker sends next. Raise UnknownNotificationError."""
     return NotificationDelivery.objects.create(

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from clusters.queries import load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -59,7 +58,6 @@ class UnknownOverrideError(UnknownObject):
         super().__init__(f"no {kind} is named {full_name(namespace, name)}")
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def save_override(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -104,7 +102,6 @@ def save_override(
     return replace(saved, warnings=warnings)
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def delete_override(
     kind: str, namespace: str, name: str, *, by: User | None, now: datetime, expected: int | None = None

@@ -9,7 +9,7 @@ from django.db import OperationalError, connection, transaction
 from django.db.models import Exists, F, QuerySet
 from django.urls import get_script_prefix
 
-from clusters.hubs.queries import live_hubs
+from clusters.hub_queries import live_hubs
 from clusters.models import MemberCluster
 from fleetui.bulk import batched
 from fleetui.changes import unnoticed

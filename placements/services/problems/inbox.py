@@ -10,7 +10,7 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import Count, Q, Window
 from django.db.models.functions import RowNumber
 
-from clusters.hubs.queries import hubs_with_role
+from clusters.hub_queries import hubs_with_role
 from fleetui.permissions import Role, may_manage_notifications
 from placements.models import Problem, ProblemKind
 from placements.services.problems.book import address, compare_old

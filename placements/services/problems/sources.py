@@ -10,11 +10,10 @@ from django.db.models import Case, CharField, Count, Exists, F, Min, OuterRef, Q
 from clusters.credentials import expiry_notice
 from clusters.filters import cordoned_names
 from clusters.fleet import EligibilityKind
-from clusters.hub_state import HubState
-from clusters.hubs.queries import state_of
-from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, Membership
+from clusters.models import ClusterCredential, Hub, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
 from fleetui.apimachinery.words import counted, first_names, names_and_more
+from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.engine.disruption import EvictionReason, Invalid, NotExecuted
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
@@ -22,7 +21,6 @@ from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.connections import unreachable_reason
-from placements.explain.hubs import STATES
 from placements.explain.rollouts import away_sentence, blocked_removals_sentence, result_from_document
 from placements.explain.staged_updates import eviction_sentence, hub_eviction_sentence
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
@@ -31,7 +29,6 @@ from placements.models import (
     Binding,
     DecisionRecord,
     Eviction,
-    HubDecision,
     Placement,
     ProblemKind,
     Rollout,
@@ -39,14 +36,11 @@ from placements.models import (
     StalePick,
 )
 from placements.services.decisions.records import reachable_records
-from placements.services.hubs.queries import verdicts
 from placements.services.problems.parts import MOST, labels_of, page
 from placements.services.rollouts.approvals import approvals_waiting
 from placements.services.rollouts.removals import waiting_removals
 from placements.services.workqueue import FAILING_AFTER, channels_with_failures
 
-_FINE = (HubState.LIVE, HubState.PAUSED, HubState.NEW, HubState.CONNECTING, HubState.SYNCING)
-"""States of a hub that works, that begins to, or that a person has paused."""
 EVICTIONS_LISTED = timedelta(days=7)
 """A live hub never deletes one."""
 _MOST_RESULTS = 200
@@ -340,47 +334,16 @@ def of_records(rows: QuerySet[DecisionRecord]) -> Iterator[ProblemFacts]:
         )
 
 
-def of_verdicts(rows: QuerySet[HubDecision]) -> Iterator[ProblemFacts]:
-    """Yield the decisions that differ from those of a live hub."""
-    rows = rows.select_related("decision__record").defer(
-        "content", "differences", "decision__record__content"
-    )
-    for row in rows.order_by("placement_name")[:MOST]:
-        noun, path = Noun.PLACEMENT, page("placement", row.placement_name)
-        message = "The hub has not decided for more than 5m."
-        if not row.hub_behind:
-            places = counted(row.differences_count, "place")
-            message = f"Disagreement: the replay of what the hub decided differs in {places}."
-            if row.decision:
-                path = page("decision", row.decision.record.decision_id) + "#hub"
-        yield ProblemFacts(
-            ProblemKind.DECISION_NOT_REPRODUCIBLE,
-            f"{ProblemKind.DECISION_NOT_REPRODUCIBLE}/{row.placement_name}",
-            noun,
-            row.placement_name,
-            ProblemLevel.ATTENTION,
-            message,
-            path,
-            row.confirmed_at or row.seen_at,
-        )
-
-
 def of_cluster_credentials(rows: QuerySet[ClusterCredential], now: datetime) -> Iterator[ProblemFacts]:
     rows = rows.select_related("cluster").defer("ciphertext", "cluster__properties", "cluster__usage")
     for row in rows.order_by("expires_at", "pk")[:MOST]:
         if notice := expiry_notice(row, now=now):
             name = row.cluster.name
             address, labels = page("cluster-connection", name), labels_of(row.cluster.document)
-            yield _of_credential(Noun.CONNECTION, name, row, notice, address, labels)
+            yield of_credential(Noun.CONNECTION, name, row, notice, address, labels)
 
 
-def of_hub_credentials(rows: QuerySet[HubCredential], now: datetime) -> Iterator[ProblemFacts]:
-    for one in rows.select_related("hub").defer("ciphertext"):
-        if notice := expiry_notice(one, now=now):
-            yield _of_credential(Noun.HUB, one.hub.name, one, notice, page("hub-about", one.hub.name), {})
-
-
-def _of_credential(
+def of_credential(
     noun: Noun, name: str, row: Any, notice: str, path: str, labels: Mapping[str, str]
 ) -> ProblemFacts:
     return ProblemFacts(
@@ -396,24 +359,8 @@ def _of_credential(
 
 
 def of_hub(now: datetime) -> Iterator[ProblemFacts]:
-    """Yield the live hub in scope if its mirror cannot be relied on."""
-    if current_hub_id() == LOCAL_HUB:
-        return
-    hub = Hub.objects.get(pk=current_hub_id())
-    state, reason, since = state_of(hub, now=now)
-    if state not in _FINE and not hub.is_paused:
-        level, word = STATES[state]
-        yield ProblemFacts(
-            ProblemKind.HUB_NOT_LIVE,
-            f"{ProblemKind.HUB_NOT_LIVE}/{hub.name}",
-            Noun.HUB,
-            hub.name,
-            ProblemLevel(level),
-            f"{word}: {reason}." if reason else f"{word}.",
-            page("hub-about", hub.name),
-            since,
-            state,
-        )
+    """Yield what a live hub itself has."""
+    yield from current_backend().problems(now)
 
 
 def of_channels(rows: QuerySet[Any]) -> Iterator[ProblemFacts]:
@@ -482,10 +429,6 @@ def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
     if hub == LOCAL_HUB:  # channels belong to it
         channels = channels_with_failures().filter(failing_since__lte=now - FAILING_AFTER)
         kinds.append((channels, of_channels))
-    else:
-        differing = verdicts().filter(Q(confirmed_at__isnull=False) | Q(hub_behind=True))
-        ours = HubCredential.objects.filter(expires_at__isnull=False, hub=hub)
-        kinds += [(differing, of_verdicts), (ours, partial(of_hub_credentials, now=now))]
     exist = {f"kind_{number}": Exists(rows) for number, (rows, _) in enumerate(kinds)}
     is_there = Hub.objects.annotate(**exist).values_list(*exist).get(pk=hub)
     for (rows, source), is_any in zip(kinds, is_there, strict=True):

@@ -12,7 +12,6 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from clusters.fleet import Fleet
-from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.queries import counters, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import actor_name
@@ -58,7 +57,6 @@ _CELL = np.dtype([*_FORMER.descr, ("skew", "<u4")])
 _Rows = dict[tuple[str, str, str], dict[int, LossResult]]
 
 
-@on_live_hub(refuse_local)
 def start_report(
     *, keys: Sequence[str] = (), variants: Sequence[str] = (), by: User | None, now: datetime
 ) -> ResilienceReport:

@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import current_version, no_effect_reason
@@ -40,7 +39,6 @@ class UnknownResourceError(UnknownObject):
         self.key = key
 
 
-@on_live_hub(refuse)
 def apply_resource(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
 ) -> SaveResult[Resource]:
@@ -52,7 +50,6 @@ def apply_resource(
         return apply_resources([document], by=by, now=now)[0]
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def apply_resources(
     documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
@@ -126,7 +123,6 @@ def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResu
     ]
 
 
-@on_live_hub(refuse)
 def delete_resource(
     key: ObjectKey, *, by: User | None, now: datetime, expected: int | None = None
 ) -> list[Resource]:

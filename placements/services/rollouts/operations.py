@@ -11,7 +11,6 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import QuerySet
 
-from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
@@ -46,7 +45,6 @@ def check_possible(why_not: str) -> None:
         raise ActionNotAllowed(why_not)
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
@@ -57,7 +55,6 @@ def pause(name: str, *, by: User | None, now: datetime, expected: int | None = N
     return placement
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def resume(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Continue after a pause. Again it does nothing."""
@@ -68,7 +65,6 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
     return placement
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """End the rollout; the placement starts nothing until a user starts a new rollout.
@@ -85,7 +81,6 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
     return placement
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Start a new rollout of a stopped placement. Raise ActionNotAllowed when it is not stopped."""
@@ -97,7 +92,6 @@ def restart(name: str, *, by: User | None, now: datetime, expected: int | None =
     return placement
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> list[str]:
     """Retry what failed on one cluster or on all. Raise ActionNotAllowed where nothing failed."""
@@ -112,7 +106,6 @@ def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> li
     return names
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetime) -> list[str]:
     """Apply the same version again on these clusters, now and without a budget. Return their names.
@@ -152,12 +145,10 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     return names
 
 
-@on_live_hub(refuse_rollout)
 def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> list[str]:
     return reapply(name, [cluster], by=by, now=now)
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def roll_back(
     name: str, number: int | None, *, by: User | None, now: datetime, expected: int | None = None
@@ -202,7 +193,6 @@ def roll_back(
     return restored
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
     """Unpin a placement after a rollback. Raise ActionNotAllowed if it is not pinned."""
@@ -217,7 +207,6 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
     return placement
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
     """End a deletion without a cluster that has been unreachable for 15 minutes.

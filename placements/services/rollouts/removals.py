@@ -13,7 +13,6 @@ from django.db import transaction
 from django.db.models import BooleanField, Value
 
 from clusters.drivers.base import HeldObjects
-from clusters.hubs.dispatch import on_live_hub, refuse_rollout
 from clusters.models import MemberCluster
 from fleetui.apimachinery.words import names_and_more
 from fleetui.audit import AuditEvent, actor_name, record_all
@@ -132,7 +131,6 @@ def waiting_removals(cluster: str = "", *, most: int | None = None) -> list[Remo
     ]
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def confirm_removal(cluster: str, placement: str, *, by: User | None, now: datetime) -> None:
     """Remove what waits on a cluster. Raise NoWaitingRemovalError, NotOfTeamError."""
@@ -153,7 +151,6 @@ def confirm_removal(cluster: str, placement: str, *, by: User | None, now: datet
     enqueue(RUN_CLUSTER_CALLS)
 
 
-@on_live_hub(refuse_rollout)
 @transaction.atomic
 def keep_objects(cluster: str, placement: str, *, by: User | None, now: datetime) -> None:
     """Leave an orphan on its cluster, as a leftover. Raise NoWaitingRemovalError, NotOfTeamError."""

@@ -12,7 +12,6 @@ from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import full_name
 from fleetui.audit import AuditEvent, record
@@ -48,7 +47,6 @@ class UnknownRunError(UnknownObject):
         super().__init__(f"no staged run is named {name!r}")
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def set_state(
     name: str, state: str, *, by: User | None, now: datetime, expected: int | None = None
@@ -60,7 +58,6 @@ def set_state(
     return save_run(document, by=by, now=now).object
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: str = "") -> ApprovalRequest:
     """Approve a stage with a pending request; again does nothing.
@@ -88,7 +85,6 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
     return request
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetime) -> OperationResult:
     """Approve a stage by the status of its request's document. Raise InvalidManifest."""
@@ -113,7 +109,6 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
     return OperationResult.CHANGED
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> StagedRun:
     """End the timed wait of a stage. Raise UnknownRunError, ActionNotAllowed when it does not wait."""
@@ -126,7 +121,6 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
     return run
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
     """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
@@ -137,7 +131,6 @@ def retry(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedR
     return run
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def abandon(name: str, *, by: User | None, now: datetime) -> StagedRun:
     """Abort a run; running updates on clusters finish. Raise ActionNotAllowed if it has ended."""

@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import (
     NAMESPACED_RUN_KIND,
@@ -60,7 +59,6 @@ def locked_run(name: str) -> StagedRun | None:
     return StagedRun.objects.select_for_update().filter(full_name=name).first()
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def save_run(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -197,7 +195,6 @@ def _set_started(run: StagedRun, state: RunState, *, by: User | None, now: datet
         run.started_at, run.started_by = now, actor_name(by)
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def start_run(
     name: str,

@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.hubs.dispatch import on_live_hub, refuse
 from fleetui.concurrency import retry_on_conflict
 from fleetui.errors import UnknownObject
 from placements.manifests.staged_update import parse_staged_strategy
@@ -25,7 +24,6 @@ class UnknownStrategyError(UnknownObject):
         super().__init__(f"no staged update strategy is named {name!r}")
 
 
-@on_live_hub(refuse)
 @retry_on_conflict
 def save_strategy(
     document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
@@ -42,7 +40,6 @@ def save_strategy(
     return save_row(row, STAGED_STRATEGY, document, by=by, now=now, label=label)
 
 
-@on_live_hub(refuse)
 @transaction.atomic
 def delete_strategy(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
     """Delete a strategy; runs keep their copy. Raise UnknownStrategyError, RevisionConflict."""

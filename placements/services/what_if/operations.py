@@ -12,8 +12,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from clusters.hubs.dispatch import on_live_hub, refuse_local
-from clusters.hubs.queries import across_hubs
+from clusters.hub_queries import across_hubs
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
@@ -70,7 +69,6 @@ class TooManyAnalysesError(FleetError):
         self.wait = 10.0
 
 
-@on_live_hub(refuse_local)
 def create_scenario(
     *, names: Sequence[str], labels: Sequence[str], by: User | None, now: datetime, chosen_by: str = ""
 ) -> Scenario:
@@ -110,13 +108,11 @@ def evaluate_due(*, now: datetime) -> int:
     return 1
 
 
-@on_live_hub(refuse_local)
 def cancel_scenario(row: Scenario) -> bool:
     """End an analysis that is queued or running; what is evaluated already stays. Return whether it was."""
     return bool(_unfinished(row).update(evaluate_at=None, is_canceled=True))
 
 
-@on_live_hub(refuse_local)
 def save_scenario(row: Scenario, name: str) -> None:
     """Set the name of an analysis; without one it is deleted with age. Raise InvalidManifest."""
     if len(name) > LONGEST_NAME or not name.isprintable():

@@ -1,1 +1,0 @@
-"""Live hubs: KubeFleet API servers that this console mirrors (`rules/live-hub.md`)."""

@@ -1,8 +1,0 @@
-"""The kinds of live hubs by name."""
-
-from collections.abc import Mapping
-
-from clusters.hubs.kinds.base import HubApi
-from clusters.hubs.kinds.kubefleet import KUBEFLEET
-
-HUB_KINDS: Mapping[str, HubApi] = {one.name: one for one in (KUBEFLEET,)}

@@ -1,0 +1,114 @@
+# ruff: noqa: ARG002 -- the local hub answers without looking at anything
+"""The port of hubs: what may be done on a hub from here and why not, who does it, where a value comes from.
+
+The local hub is this console itself: its services do everything. An app of live hubs registers the backend
+of them; without such an app there are none.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from django.urls import URLPattern, URLResolver
+from django.utils.module_loading import import_string
+
+from fleetui.hub_scope import LOCAL_HUB, HubDecidesError, current_hub_id
+
+
+class HubBackend:
+    """What the entry points of the console ask a hub: pages, REST, commands, and the table of actions.
+
+    The answers of this class are those of the local hub: nothing is refused or comes from elsewhere.
+    """
+
+    is_local = True
+
+    def refusal(self, address: str, *, is_form: bool) -> HubDecidesError | None:
+        """Return why the page `address`, a name such as "web:cluster-new", or its form is refused."""
+        return None
+
+    def refusal_of_command(self, name: str, options: Mapping[str, Any]) -> HubDecidesError | None:
+        return None
+
+    def operation(self, kind: str, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the operation of an action of the table: `here` on the local hub.
+
+        Raise HubDecidesError.
+        """
+        return here
+
+    def handler(self, view: Any, method: str) -> Callable[..., Any] | None:
+        """Return what responds to a request of REST in place of the method of its view, if anything does.
+
+        Raise HubDecidesError.
+        """
+        return None
+
+    def metadata(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return `uid`, `resourceVersion` and `generation` of a live object; empty if it has none."""
+        return {}
+
+    def shown(self, hub: Any, *, now: datetime) -> Any:
+        """Return a live hub as all its pages show it; None without one."""
+        return None
+
+    def verdicts(self, placements: Collection[Any]) -> Mapping[int, Any]:
+        """Return how replays agree with what a live hub decided, by primary key of the placement."""
+        return {}
+
+    def problems(self, now: datetime) -> Iterable[Any]:
+        """Return the problems that a live hub itself has,."""
+        return ()
+
+    def due_tasks(self, now: datetime) -> Iterable[tuple[str, dict[str, int]]]:
+        """Return the tasks of live hubs that are due, with their arguments."""
+        return ()
+
+    @property
+    def pages(self) -> Sequence[URLPattern]:
+        """The pages of live hubs."""
+        return ()
+
+    @property
+    def operations(self) -> Sequence[URLPattern | URLResolver]:
+        """The operations of REST of live hubs."""
+        return ()
+
+    def part(self, name: str) -> str:
+        """Return the template of what a hub adds to a page; empty for nothing."""
+        return ""
+
+
+_LOCAL = HubBackend()
+_live: list[str] = []
+
+
+def register(path: str) -> None:
+    """Make the backend with this dotted path the one of all live hubs; it is imported when it is needed."""
+    _live[:] = [path]
+
+
+def has_live_hubs() -> bool:
+    """Return whether an app of live hubs is installed."""
+    return bool(_live)
+
+
+def live_backend() -> HubBackend:
+    """Return the backend of live hubs; without an app of them, one that has nothing."""
+    return _imported(_live[0]) if _live else _LOCAL
+
+
+def backend_for(hub_id: int) -> HubBackend:
+    return _LOCAL if hub_id == LOCAL_HUB else live_backend()
+
+
+@cache
+def _imported(path: str) -> HubBackend:
+    backend: HubBackend = import_string(path)()
+    return backend
+
+
+def current_backend() -> HubBackend:
+    """Return the backend of the hub in scope. Raise ScopeError."""
+    return backend_for(current_hub_id())

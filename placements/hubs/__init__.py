@@ -1,0 +1,1 @@
+"""Live hubs: a wing that no other part of the console imports."""

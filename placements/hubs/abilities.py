@@ -1,0 +1,202 @@
+"""What people may do on a live hub from here; all else that may change something is refused.
+
+The hub decides what its objects are; this console keeps what belongs to itself, such as drafts.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fleetui.hub_scope import HubDecidesError
+
+_MANIFEST = "Change the manifest on the hub, for example with kubectl apply."
+_MEMBERSHIP = "Member clusters join, report and leave through the agents of the hub."
+_ROLLOUT = "Its controllers run rollouts; change the strategy of the placement there."
+_LOCAL = "This is available on the local hub only."
+
+_WAYS: Mapping[str, tuple[str, ...]] = {
+    _MEMBERSHIP: (
+        "cluster-new",
+        "cluster-prepare",
+        "cluster-import",
+        "cluster-edit",
+        "cluster-leave",
+        "cluster-connection",
+        "cluster-connection-edit",
+        "cluster-connection-check",
+        "cluster-connection-renew",
+        "cluster-connection-remove",
+        "cluster",
+        "heartbeat",
+        "connection",
+        "renew",
+        "check",
+    ),
+    _ROLLOUT: (
+        "cluster-removals",
+        "placement-pause",
+        "placement-resume",
+        "placement-stop",
+        "placement-start",
+        "placement-unpin",
+        "placement-roll-back",
+        "placement-retry",
+        "placement-retry-failed",
+        "placement-reapply",
+        "removals",
+        "pause",
+        "resume",
+        "stop",
+        "start",
+        "unpin",
+        "rollback",
+        "retry",
+        "reapply",
+        "abandon-cluster",
+    ),
+    _LOCAL: (
+        "cluster-inject-fault",
+        "demo",
+        "demo-load",
+        "demo-remove",
+        "draft-dry-run",
+        "placement-reschedule",
+        "placement-rebalance",
+        "resilience",
+        "resource-dry-run",
+        "scenario-cancel",
+        "scenario-run-again",
+        "scenario-save",
+        "what-if",
+        "fault-injection",
+        "reschedule",
+        "rebalance-plans",
+        "scenarios",
+    ),
+}
+"""How it is done on the hub, by the names of pages and of operations of REST; else by its manifest."""
+_WAY_OF = {name: way for way, names in _WAYS.items() for name in names}
+_ONLY_FORMS = frozenset(
+    {
+        "cluster",
+        "cluster-removals",
+        "placement-rebalance",
+        "resilience",
+        "what-if",
+        "scenario-cancel",
+        "scenario-run-again",
+        "scenario-save",
+    }
+)
+"""Pages that show something although their form is refused."""
+NO_PAGES = frozenset(_WAY_OF).difference(_ONLY_FORMS) | {
+    "bulk-change",
+    "bulk-change-result",
+    "cluster-cordon",
+    "cluster-uncordon",
+    "placement-delete",
+    "resource-apply",
+    "resource-delete",
+    "staged-run-abandon",
+    "staged-run-approve",
+    "staged-run-create",
+    "staged-run-resume",
+    "staged-run-retry",
+    "staged-run-skip-wait",
+    "staged-run-stop",
+    "staged-strategy-delete",
+    "staged-strategy-edit",
+    "staged-strategy-new",
+}
+"""Pages that could only refuse, and are not shown."""
+FORMS = frozenset(
+    {
+        "cluster-drain",
+        "draft",
+        "draft-completions",
+        "draft-discard",
+        "draft-hub-write",
+        "draft-rebase",
+        "hub-write",
+        "notification-channel",
+        "notification-channel-delete",
+        "notification-channel-new",
+        "notification-channel-switch",
+        "notification-channel-test",
+        "notification-rule",
+        "notification-rule-delete",
+        "notification-rule-new",
+        "placement-cluster-read",
+        "placement-edit",
+        "placement-new",
+        "snooze",
+    }
+)
+"""Forms of pages that a live hub has, too: of what this console keeps, and of writes to the hub."""
+SAME_IN_REST = frozenset(
+    {
+        "POST diffs",
+        "POST exact",
+        "POST plan",
+        "POST preview",
+        "POST preview-semantics",
+        "POST read-binding-objects",
+        "POST simulate",
+        "POST test",
+        "PUT notification-channel",
+        "DELETE notification-channel",
+        "PUT notification-rule",
+        "DELETE notification-rule",
+    }
+)
+"""Operations of REST that are the same there: they change nothing, or what this console keeps."""
+_COMMANDS: Mapping[str, frozenset[str]] = {
+    "rollout": frozenset({"status"}),
+    "staged": frozenset({"list", "status"}),
+}
+"""The subcommands of commands that may change something, of those that only read."""
+READING = frozenset(
+    {
+        "assertions",
+        "doctor",
+        "export",
+        "prune",
+        "verify_decisions",
+        "wait",
+        "credentials",
+        "connect_hub",
+        "disconnect_hub",
+        "hubs",
+        "judge_hub",
+        "pause_hub",
+        "record_hub",
+        "reproject_hub",
+        "resume_hub",
+        "watch_hubs",
+    }
+)
+"""Commands that change nothing of the hub in scope, or act on the hub that their argument names."""
+_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "rebalance", "resilience"})
+
+
+COMMANDS = READING | _COMMANDS.keys() | _LOCAL_COMMANDS | {"drain", "import_clusters", "join", "removals"}
+"""The commands that are named here."""
+
+
+def refusal_of_page(name: str, *, is_form: bool) -> HubDecidesError | None:
+    is_refused = name in NO_PAGES or (is_form and name not in FORMS)
+    return HubDecidesError(_WAY_OF.get(name, _MANIFEST)) if is_refused else None
+
+
+def refusal_of_operation(name: str) -> HubDecidesError:
+    return HubDecidesError(_WAY_OF.get(name, _MANIFEST))
+
+
+def refusal_of_command(name: str, options: Mapping[str, Any]) -> HubDecidesError | None:
+    is_reading = name in READING or options.get("action") in _COMMANDS.get(name, ())
+    if is_reading or (name == "drain" and options.get("status")):
+        return None
+    if name in _LOCAL_COMMANDS:
+        return HubDecidesError(_LOCAL)
+    if name in ("join", "import_clusters"):
+        return HubDecidesError(_MEMBERSHIP)
+    return HubDecidesError(_ROLLOUT if name in ("rollout", "removals") else _MANIFEST)

@@ -1,0 +1,80 @@
+"""What answers for live hubs at the port of the console."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.urls import URLPattern, URLResolver
+
+from clusters.models import Hub
+from fleetui.hub_backend import HubBackend
+from fleetui.hub_scope import HubDecidesError
+from placements.engine.problems import ProblemFacts
+from placements.hubs import abilities, urls
+from placements.hubs.actions import OPERATIONS
+from placements.hubs.api.objects import handler_of, mirrored_metadata
+from placements.hubs.explain.connections import ShownHub, shown_hub
+from placements.hubs.problems import problems_of_hub
+from placements.hubs.projection.operations import hubs_with_changes
+from placements.hubs.queries import summary_of
+from placements.hubs.replay.judgements import hubs_to_judge
+from placements.hubs.replay.queries import latest_agreements
+from placements.models import HubDecision, Placement
+
+
+class LiveHubBackend(HubBackend):
+    """The live hub in scope: it decides, and its writes are sent to it."""
+
+    is_local = False
+
+    def refusal(self, address: str, *, is_form: bool) -> HubDecidesError | None:
+        space, _, name = address.rpartition(":")
+        if space == "web":
+            return abilities.refusal_of_page(name, is_form=is_form)
+        # REST asks `handler` once it knows who calls; the admin reads only.
+        return abilities.refusal_of_page(name, is_form=True) if is_form and space == "admin" else None
+
+    def refusal_of_command(self, name: str, options: Mapping[str, Any]) -> HubDecidesError | None:
+        return abilities.refusal_of_command(name, options)
+
+    def operation(self, kind: str, name: str, _here: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            return OPERATIONS[kind, name]
+        except KeyError:
+            raise abilities.refusal_of_operation(name) from None
+
+    def handler(self, view: Any, method: str) -> Callable[..., Any] | None:
+        return handler_of(view, method)
+
+    def shown(self, hub: Hub, *, now: datetime) -> ShownHub:
+        return shown_hub(summary_of(hub, now=now), now=now)
+
+    def verdicts(self, placements: Collection[Placement]) -> Mapping[int, HubDecision]:
+        return latest_agreements(placements)
+
+    def problems(self, now: datetime) -> Iterator[ProblemFacts]:
+        return problems_of_hub(now)
+
+    def due_tasks(self, now: datetime) -> Iterator[tuple[str, dict[str, int]]]:
+        """Yield hints for hubs whose objects have changed, and whose decisions are due to be compared."""
+        for hub in hubs_with_changes():
+            yield "placements.hubs.tasks.project_hub", {"hub": hub}
+        for hub in hubs_to_judge(now=now):
+            yield "placements.hubs.tasks.judge_hub", {"hub": hub}
+
+    @property
+    def pages(self) -> Sequence[URLPattern]:
+        return urls.PAGES
+
+    @property
+    def operations(self) -> Sequence[URLPattern | URLResolver]:
+        return urls.OPERATIONS
+
+    def part(self, name: str) -> str:
+        return f"hubs/_{name}.html"
+
+    def metadata(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        metadata = manifest["metadata"]
+        own = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
+        keys = ("uid", "resourceVersion", "generation")
+        return {key: own[key] for key in keys if key in own} if "resourceVersion" in own else {}

@@ -1,0 +1,200 @@
+"""Which kinds a hub serves, and the version of each that it stores (`rules/live-hub.md#kinds-of-a-hub`)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.client import Client
+from placements.hubs.kinds.base import Form, HubApi, StreamKind, items_at, mapping_at, text_of
+from placements.hubs.write_requests import OFFERED
+
+READ_VERBS = ("list", "watch")
+WRITE_VERBS = ("create", "patch", "delete")
+_RULES_REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+OLDEST_MINOR = 20
+
+
+@dataclass(frozen=True, slots=True)
+class KindPermissions:
+    """What the credentials may do with a kind; None where that is not known."""
+
+    resource: str
+    is_required: bool
+    verbs: Mapping[str, bool | None]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {"resource": self.resource, "isRequired": self.is_required, "verbs": dict(self.verbs)}
+
+
+@dataclass(frozen=True, slots=True)
+class HubDiscovery:
+    """What a hub serves. `versions` has the version of each stream kind, the stored one where it is known.
+
+    `unsuitable` says why the hub cannot be mirrored, "" if it can. `permissions` are empty where the hub does
+    not say them completely.
+    """
+
+    server_version: str = ""
+    groups: tuple[str, ...] = ()
+    versions: Mapping[StreamKind, str] = field(default_factory=dict)
+    unsuitable: str = ""
+    permissions: tuple[KindPermissions, ...] = ()
+
+    @property
+    def absent(self) -> tuple[StreamKind, ...]:
+        return tuple(kind for kind, version in self.versions.items() if not version)
+
+
+class Unsuitable(Exception):
+    """The server cannot be mirrored."""
+
+
+def discover(api: HubApi, client: Client, *, seconds: float, monotonic: Callable[[], float]) -> HubDiscovery:
+    """Return what a hub serves. Raise DriverUnavailable."""
+    deadline = monotonic() + seconds
+    try:
+        version = server_version(client, deadline=deadline)
+        kinds = discover_kinds(api, client, version, deadline=deadline, reads_definitions=True)
+        rules = read_rules(client, deadline=deadline)
+        served = [kind for kind, each in kinds.versions.items() if each]
+        return kinds if rules is None else replace(kinds, permissions=permissions_in(rules, served))
+    except Unsuitable as error:
+        return HubDiscovery(unsuitable=str(error))
+
+
+def discover_kinds(
+    api: HubApi, client: Client, version: str, *, deadline: float, reads_definitions: bool
+) -> HubDiscovery:
+    """Return what a server of a version serves. Raise Unsuitable, DriverUnavailable.
+
+    `reads_definitions`: read the stored version of each kind, with one small request each, where allowed.
+    """
+    groups = served_groups(client, deadline=deadline)
+    if not any(group in groups for group in api.groups):
+        looked_for = ", ".join(api.groups)
+        raise Unsuitable(f"the API groups of {api.title} are not served; looked for {looked_for}")
+    served = {
+        (group, each): frozenset(
+            str(one["name"]) for one in _resources(client, group, each, deadline=deadline)
+        )
+        for group in api.groups
+        for each in api.versions
+        if each in groups.get(group, ())
+    }
+    versions: dict[StreamKind, str] = {}
+    may_read = reads_definitions
+    for kind in api.streams:
+        candidates = [one for one in api.versions if kind.plural in served.get((kind.group, one), ())]
+        if not kind.group:
+            candidates = ["v1"]
+        elif may_read and candidates:
+            stored = _stored_version(client, kind, deadline=deadline)
+            may_read = stored is not None
+            candidates = [stored] if stored else candidates
+        versions[kind] = candidates[0] if candidates else ""
+    versions |= dict(optional_kinds(api, client, groups, deadline=deadline))
+    return HubDiscovery(version, tuple(sorted(groups)), versions)
+
+
+def server_version(client: Client, *, deadline: float) -> str:
+    """Return the version of the server. Raise Unsuitable, DriverUnavailable."""
+    try:
+        answer = client.request("GET", "/version", deadline=deadline)
+    except DriverUnavailable as error:
+        if error.code in ("not-kubernetes", "no-such-path"):
+            raise Unsuitable("the server answers, but not as a Kubernetes API server") from error
+        raise
+    if answer.status == 404:
+        raise Unsuitable("the server answers, but not as a Kubernetes API server")
+    version = text_of(answer.body.get("gitVersion"), longest=60)
+    minor = "".join(filter(str.isdecimal, str(answer.body.get("minor", ""))[:4]))
+    if minor and answer.body.get("major") == "1" and int(minor) < OLDEST_MINOR:
+        raise Unsuitable(f"the server has version {version}; Kubernetes 1.{OLDEST_MINOR} or newer is needed")
+    return version if version.isprintable() else ""
+
+
+def served_groups(client: Client, *, deadline: float) -> Mapping[str, tuple[str, ...]]:
+    """Return the versions of each API group. Raise Unsuitable, DriverUnavailable."""
+    answer = client.request("GET", "/apis", deadline=deadline)
+    if answer.status != 200:
+        raise Unsuitable(f"the server answers {answer.status} to discovery")
+    return {
+        text_of(one.get("name")): tuple(
+            text_of(mapping_at(each).get("version"), longest=63) for each in items_at(one, "versions")
+        )
+        for one in items_at(answer.body, "groups")
+        if isinstance(one, dict)
+    }
+
+
+def _resources(client: Client, group: str, version: str, *, deadline: float) -> Iterator[Mapping[str, Any]]:
+    answer = client.request("GET", f"/apis/{group}/{version}", deadline=deadline)
+    if answer.status == 200:
+        yield from (
+            one for one in items_at(answer.body, "resources") if isinstance(one, dict) and "name" in one
+        )
+
+
+def _stored_version(client: Client, kind: StreamKind, *, deadline: float) -> str | None:
+    """Return the stored version of a kind; None where definitions may not be read, "" where it has none."""
+    answer = client.request("GET", f"{DEFINITIONS}/{kind.resource}", deadline=deadline)
+    if answer.status == 403:
+        return None
+    for one in items_at(answer.body, "spec", "versions"):
+        if mapping_at(one).get("storage") is True and mapping_at(one).get("served") is True:
+            return text_of(one.get("name"), longest=63)
+    return ""
+
+
+def optional_kinds(
+    api: HubApi, client: Client, groups: Mapping[str, Sequence[str]], *, deadline: float
+) -> Iterator[tuple[StreamKind, str]]:
+    """Yield the kinds of the optional groups that are served, which are mirrored as metadata."""
+    for group in api.optional_groups:
+        for version in groups.get(group, ())[:1]:
+            for one in _resources(client, group, version, deadline=deadline):
+                plural, kind = text_of(one["name"], longest=100), text_of(one.get("kind"), longest=100)
+                can_watch = {"list", "watch"} <= set(map(str, items_at(one, "verbs")))
+                if plural and kind and "/" not in plural and can_watch:
+                    yield StreamKind(group, plural, kind, bool(one.get("namespaced")), Form.METADATA), version
+
+
+def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
+    """Return what the credentials may do; None where the hub does not say it completely."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "default"},
+    }
+    answer = client.request("POST", _RULES_REVIEWS, body=review, deadline=deadline)
+    status = mapping_at(answer.body, "status")
+    if answer.status != 201 or status.get("incomplete"):
+        return None
+    return items_at(status, "resourceRules")
+
+
+def permissions_in(rules: list[Any], kinds: Iterable[StreamKind]) -> tuple[KindPermissions, ...]:
+    """Return what rules allow with each kind; of approval requests, `patch` is that of their status."""
+    permissions = {}
+    for kind in kinds:
+        verbs: dict[str, bool | None] = {verb: bool(allows(rules, verb, kind)) for verb in READ_VERBS}
+        part = "/status" if "approve" in OFFERED.get(kind.plural, ()) else ""
+        verbs |= {verb: allows(rules, verb, kind, part=part) for verb in WRITE_VERBS}
+        permissions[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
+    return tuple(permissions.values())
+
+
+def allows(rules: list[Any], verb: str, kind: StreamKind, *, part: str = "") -> bool | None:
+    """Return whether rules allow a verb on all objects of a kind; None where on some."""
+    resources = {f"{kind.plural}{part}", f"*{part}", "*"}
+    is_allowed: bool | None = False
+    for rule in rules:
+        names = [set(map(str, items_at(rule, key))) for key in ("verbs", "apiGroups", "resources")]
+        if names[0] & {verb, "*"} and names[1] & {kind.group, "*"} and names[2] & resources:
+            if not items_at(rule, "resourceNames"):
+                return True
+            is_allowed = is_allowed if verb == "create" else None
+    return is_allowed

@@ -1,0 +1,359 @@
+"""Hubs are added, changed, paused and removed here, by pages, REST and commands alike."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from clusters.connection_input import ConnectionInput, parse_connection_input
+from clusters.credentials import (
+    HUB_PURPOSE,
+    credential_columns,
+    days_left,
+    expiry_notice,
+    is_stored,
+    kept_secret,
+    notice_due,
+    public_facts,
+)
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheckFailed
+from clusters.hub_queries import UnknownHubError, live_hub
+from clusters.hub_state import HubState
+from clusters.kubeconfig import ParsedConnection, Secret
+from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
+from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES, HubIdentity, HubMode
+from fleetui.access.audit import record_access
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
+from fleetui.encryption import keep_keys
+from fleetui.errors import FleetError
+from fleetui.hub_scope import in_hub
+from placements.hubs.connections.check import HubCheckReport, check_hub
+from placements.hubs.connections.connection import (
+    HubTarget,
+    ServerNotAllowedError,
+    check_token_server,
+    credential_of_hub,
+    secret_values,
+    token_command,
+)
+from placements.hubs.kinds import HUB_KINDS
+from placements.hubs.queries import removed_hubs_with_rows
+
+HUB = "hub"
+MOST_NAMESPACES, LONGEST_TITLE = 20, 120
+BATCH = 1_000
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_LABEL = "a DNS-1123 label of at most 63 characters: [a-z0-9]([-a-z0-9]*[a-z0-9])?"
+
+
+class HubExists(FleetError):
+    """The name belongs to another hub."""
+
+    problem_type = "exists"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"hub {name} exists already")
+
+
+class HubCheckFailed(ConnectionCheckFailed):
+    """A hub was not saved, since the check of its connection failed; the report says where."""
+
+    def __init__(self, report: HubCheckReport) -> None:
+        super().__init__(report.steps)
+        self.report = report
+
+
+@dataclass(frozen=True, slots=True)
+class HubSpec:
+    """What a person decides about a hub, beside its connection."""
+
+    name: str
+    title: str = ""
+    kind: str = "kubefleet"
+    mode: str = HubMode.READ.value
+    identity: str = HubIdentity.SHARED.value
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SavedHub:
+    """A hub that was saved, with the report of its check; None where its connection did not change."""
+
+    hub: Hub
+    report: HubCheckReport | None = None
+    is_new: bool = False
+
+
+def spec_of(hub: Hub) -> HubSpec:
+    return HubSpec(hub.name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+
+
+def check_spec(spec: HubSpec) -> None:
+    """Raise InvalidManifest with every error."""
+    errors = []
+    if not _NAME.fullmatch(spec.name) or len(spec.name) > LONGEST_HUB_NAME:
+        errors.append(FieldError("name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL))
+    elif spec.name in RESERVED_HUB_NAMES:
+        reserved = ", ".join(RESERVED_HUB_NAMES)
+        errors.append(
+            FieldError("name", "reserved", f"Forbidden: {spec.name} is reserved", f"not {reserved}")
+        )
+    if len(spec.title) > LONGEST_TITLE or not spec.title.isprintable():
+        allowed = f"at most {LONGEST_TITLE} characters on one line"
+        errors.append(FieldError("title", "too-long", "Invalid value", allowed))
+    for path, value, allowed_values in (
+        ("kind", spec.kind, tuple(HUB_KINDS)),
+        ("mode", spec.mode, tuple(HubMode.values)),
+        ("identity", spec.identity, tuple(HubIdentity.values)),
+    ):
+        if value not in allowed_values:
+            allowed = ", ".join(allowed_values)
+            errors.append(FieldError(path, "not-one-of", f"Unsupported value: {value[:80]!r}", allowed))
+    if len(spec.namespaces) > MOST_NAMESPACES:
+        errors.append(FieldError("namespaces", "too-many", "Too many", f"at most {MOST_NAMESPACES}"))
+    errors += [
+        FieldError(f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL)
+        for at, name in enumerate(spec.namespaces)
+        if not _NAME.fullmatch(name) or len(name) > LONGEST_HUB_NAME
+    ]
+    if errors:
+        raise InvalidManifest(errors)
+
+
+def parse_hub_input(
+    wanted: ConnectionInput, *, hub: Hub | None, name: str, now: datetime
+) -> ParsedConnection:
+    """Return the connection that a user entered. Raise InvalidManifest.
+
+    Without a secret the stored one is kept, while nothing else changes; with a token command none is needed.
+    """
+
+    def kept(connection: Mapping[str, Any]) -> Secret | None:
+        if token_command(name):
+            return None
+        credential = credential_of_hub(hub) if hub else None
+        return kept_secret(hub, credential, connection, purpose=HUB_PURPOSE)
+
+    parsed = parse_connection_input(wanted, kept=kept, now=now, names_context=True)
+    try:
+        check_token_server(name, parsed.connection)
+    except ServerNotAllowedError as error:
+        path, message = parsed.server_path, f"Forbidden: {error}"
+        raise InvalidManifest.of(path, "not-allowed", message, error.allowed) from error
+    return parsed
+
+
+def check_parsed(spec: HubSpec, parsed: ParsedConnection) -> HubCheckReport:
+    """Check a connection that is not saved; no transaction may be open."""
+    api = HUB_KINDS[spec.kind]
+    if parsed.secret:
+        return check_hub(api, parsed.connection, parsed.secret.values)
+    try:
+        values = secret_values(HubTarget(0, spec.name, Hub().uid, parsed.connection))
+    except DriverUnavailable as error:
+        return HubCheckReport((_credentials_step(error),))
+    return check_hub(api, parsed.connection, values)
+
+
+def check_stored_hub(name: str) -> HubCheckReport:
+    """Check the connection that a hub has, and keep what was found. Raise UnknownHubError."""
+    hub = live_hub(name)
+    try:
+        values = secret_values(HubTarget.of(hub, credential_of_hub(hub)))
+    except DriverUnavailable as error:
+        return HubCheckReport((_credentials_step(error),))
+    report = check_hub(HUB_KINDS[hub.kind], hub.connection, values)
+    if report.permissions:
+        Hub.objects.filter(pk=hub.pk).update(found={**hub.found, "permissions": permission_documents(report)})
+    return report
+
+
+def _credentials_step(error: DriverUnavailable) -> CheckStep:
+    return CheckStep("credentials", False, str(error), "Set the credentials again")
+
+
+def permission_documents(report: HubCheckReport) -> list[dict[str, Any]]:
+    return [one.document for one in report.permissions]
+
+
+def save_hub(
+    spec: HubSpec,
+    wanted: ConnectionInput,
+    *,
+    by: User | None,
+    now: datetime,
+    confirmed: bool = False,
+    replaces: bool = False,
+) -> SavedHub:
+    """Check a connection and save the hub; the network is used before the transaction.
+
+    `confirmed`: save it although the check fails. `replaces`: the hub exists, and gets this connection. Raise
+    InvalidManifest, HubExists, UnknownHubError, HubCheckFailed.
+    """
+    check_spec(spec)
+    before = Hub.objects.select_related("credential").filter(name=spec.name, removed_at=None).first()
+    if before and not replaces:
+        raise HubExists(spec.name)
+    if before is None and replaces:
+        raise UnknownHubError(spec.name)
+    parsed = parse_hub_input(wanted, hub=before, name=spec.name, now=now)
+    report = check_parsed(spec, parsed)
+    if not report.is_passed and not confirmed:
+        raise HubCheckFailed(report)
+
+    if parsed.secret:
+        keep_keys()
+    with transaction.atomic():
+        is_new = store_hub(spec, parsed, report, replaces=replaces, by=by, now=now)
+    return SavedHub(live_hub(spec.name), report, is_new)
+
+
+def store_hub(
+    spec: HubSpec,
+    parsed: ParsedConnection,
+    report: HubCheckReport,
+    *,
+    replaces: bool,
+    by: User | None,
+    now: datetime,
+) -> bool:
+    """Save a hub with its secret in the present transaction; return whether it is new. Raise HubExists."""
+    values = {**asdict(spec), "namespaces": list(spec.namespaces), "connection": dict(parsed.connection)}
+    hub = Hub.objects.select_for_update().filter(name=spec.name, removed_at=None).first()
+    if hub and not replaces:
+        raise HubExists(spec.name)
+    is_new, verb = hub is None, "connection set" if hub else "added"
+    hub = hub or Hub(name=spec.name, created_at=now, created_by=actor_name(by), state_since=now)
+    moved = not is_new and hub.connection.get("server") != parsed.connection.get("server")
+    for key, value in values.items():
+        setattr(hub, key, value)
+    if report.permissions:
+        hub.found = {**hub.found, "permissions": permission_documents(report)}
+    hub.server_version = report.server_version or hub.server_version
+    hub.save()
+    if moved:  # versions of another server mean nothing there
+        with in_hub(hub.pk):
+            HubStream.objects.update(resource_version="")
+    events = [AuditEvent(verb, HUB, hub.name, after=shown_spec(hub))]
+    events += store_hub_secret(hub, parsed.secret, by=by, now=now)
+    if hub.connection.get("insecureTLS"):
+        events.append(AuditEvent("TLS verification off", HUB, hub.name))
+    record_all(events, by=by, now=now)
+    return is_new
+
+
+def shown_spec(hub: Hub) -> dict[str, Any]:
+    return {
+        "title": hub.title,
+        "kind": hub.kind,
+        "mode": hub.mode,
+        "identity": hub.identity,
+        "namespaces": hub.namespaces,
+        "server": hub.connection.get("server", ""),
+        "paused": hub.is_paused,
+    }
+
+
+def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: datetime) -> list[AuditEvent]:
+    """Save a secret, or remove that of a connection without; return the events of a change."""
+    before = HubCredential.objects.filter(hub=hub).first()
+    facts = public_facts(before)
+    if secret is None:
+        if before is None:
+            return []
+        before.delete()
+        record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now)
+        return [AuditEvent("credentials removed", HUB, hub.name, before=facts)]
+    if is_stored(secret, before, hub.uid, purpose=HUB_PURPOSE):
+        return []
+    values = credential_columns(secret, before, hub.uid, purpose=HUB_PURPOSE)
+    values |= {"set_by": actor_name(by), "set_at": now}
+    credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
+    details = {"fingerprint": credential.fingerprint}
+    record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, details=details, now=now)
+    return [AuditEvent("credentials set", HUB, hub.name, before=facts, after=public_facts(credential))]
+
+
+def notify_expiring_hubs(*, now: datetime) -> int:
+    """Record an event 14, 7 and 1 days before the credentials of a hub expire; return how many."""
+    rows = HubCredential.objects.filter(notice_due(now=now), hub__removed_at=None).select_related("hub")
+    notified = 0
+    for row in rows.order_by("pk"):
+        same = HubCredential.objects.filter(pk=row.pk, revision=row.revision)
+        same.update(notified_days=days_left(row, now=now))
+        after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
+        with in_hub(row.hub_id):  # who has no role there learns nothing of it
+            record_all([AuditEvent("credentials expiring", HUB, row.hub.name, after=after)], by=None, now=now)
+        notified += 1
+    return notified
+
+
+def change_hub(name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime) -> SavedHub:
+    """Change title, mode, identity, namespaces or `paused`. Raise UnknownHubError, InvalidManifest."""
+    hub = live_hub(name)
+    chosen = {key: value for key, value in changes.items() if key != "paused"}
+    if "namespaces" in chosen:
+        chosen["namespaces"] = tuple(chosen["namespaces"])
+    spec = replace(spec_of(hub), **chosen)
+    check_spec(spec)
+    with transaction.atomic():
+        hub = Hub.objects.select_for_update().get(pk=hub.pk)
+        before = shown_spec(hub)
+        hub.title, hub.mode, hub.identity = spec.title, spec.mode, spec.identity
+        hub.namespaces = list(spec.namespaces)
+        fields = ["title", "mode", "identity", "namespaces"]
+        paused = changes.get("paused")
+        if paused is not None and paused != hub.is_paused:
+            # The watcher writes all other states.
+            hub.is_paused, hub.state_reason, hub.state_since = paused, "", now
+            hub.state = HubState.PAUSED if paused else HubState.CONNECTING
+            fields += ["is_paused", "state", "state_reason", "state_since"]
+        hub.save(update_fields=fields)
+        if (after := shown_spec(hub)) != before:
+            verb = "changed" if before["paused"] == after["paused"] else "paused" if paused else "resumed"
+            record_all([AuditEvent(verb, HUB, name, before=before, after=after)], by=by, now=now)
+    return SavedHub(live_hub(name))
+
+
+def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
+    """Remove a hub: its credential at once, its rows by `delete_rows`. Raise UnknownHubError."""
+    hub = live_hub(name)
+    with transaction.atomic():
+        hub = Hub.objects.select_for_update().get(pk=hub.pk)
+        events = store_hub_secret(hub, None, by=by, now=now)
+        before = shown_spec(hub)
+        hub.state, hub.state_reason, hub.state_since, hub.removed_at = HubState.REMOVED, "", now, now
+        hub.connection = {}
+        hub.save(update_fields=["state", "state_reason", "state_since", "removed_at", "connection"])
+        record_all([*events, AuditEvent("removed", HUB, name, before=before)], by=by, now=now)
+    return hub
+
+
+def delete_removed_hubs() -> None:
+    for pk in removed_hubs_with_rows():
+        delete_rows(pk, most=10 * BATCH)
+
+
+def delete_rows(hub: int, *, most: int = 100 * BATCH) -> bool:
+    """Delete the mirror of a removed hub in batches; return whether there is more.
+
+    A hub that another watcher is still writing is left to the next call: its lease has to be over.
+    """
+    if Hub.objects.filter(pk=hub).exclude(lease_token="").exists():
+        return True
+    deleted = 0
+    with in_hub(hub):
+        models: Sequence[Any] = (MirroredObject, BindingChange, HubStream)
+        for model in models:
+            while pks := list(model.objects.values_list("pk", flat=True)[:BATCH]):
+                model.objects.filter(pk__in=pks).delete()
+                deleted += len(pks)
+                if deleted >= most:
+                    return True
+    return False

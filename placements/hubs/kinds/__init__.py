@@ -1,0 +1,8 @@
+"""The kinds of live hubs by name."""
+
+from collections.abc import Mapping
+
+from placements.hubs.kinds.base import HubApi
+from placements.hubs.kinds.kubefleet import KUBEFLEET
+
+HUB_KINDS: Mapping[str, HubApi] = {one.name: one for one in (KUBEFLEET,)}

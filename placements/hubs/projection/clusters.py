@@ -1,0 +1,261 @@
+"""Member clusters of a live hub, and their eligibility by the clock of the hub.
+
+See `rules/live-hub.md#projection`.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
+from django.db.models import OuterRef, Subquery
+
+from clusters.fleet import NO_SCHEDULE
+from clusters.models import ClusterLabel, ClusterTaint, HubStream, MemberCluster, Membership, MirroredObject
+from clusters.operations.change_log import raise_counters
+from clusters.operations.join import CLUSTER, readings, set_eligibility
+from fleetui.bulk import BATCH_SIZE, batched
+from placements.hubs.due import mark_after_fleet_change
+from placements.hubs.fleet_versions import properties_read, write_version
+from placements.hubs.kinds.base import items_at, mapping_at, text_of
+from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
+from placements.hubs.projection.documents import HubDocument, HubMoment
+from placements.hubs.projection.events import HubEvents
+
+MEMBER_KIND = "MemberCluster"
+_COLLECTION = "NamespaceCollectionSucceeded"
+_USAGE = ("capacity", "allocatable", "available")
+_VERDICT = ("verdict", "verdict_reason", "verdict_since")
+_READINGS = ("properties", "usage")
+_SCHEDULING = (
+    *("document", "membership", "leaving_since", "verdict"),
+    *("collects_namespaces", "namespaces_seen"),
+)
+_COLUMNS = (
+    *_SCHEDULING,
+    *_READINGS,
+    *("revision", "joined_at", "hub_created_at"),
+    *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
+    "health_message",
+)
+
+
+def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    """Write the rows of these clusters where they differ; the caller holds the lock of the fleet.
+
+    A cluster with another UID left and joined again under its name: it has another row.
+    """
+    there = {
+        row.name: row for row in MemberCluster.objects.filter(name__in=[one.row.name for one in documents])
+    }
+    replaced = [
+        there.pop(one.row.name).pk
+        for one in documents
+        if one.row.name in there and there[one.row.name].uid != one.uid
+    ]
+    if replaced:
+        MemberCluster.objects.filter(pk__in=replaced).delete()
+    new, changed, moves, reads = [], [], False, False
+    events = HubEvents(moment)
+    keys, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
+    for one in documents:
+        before = there.get(one.row.name)
+        row = cluster_row(one, before, moment)
+        if before is None:
+            new.append(row)
+        elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
+            is_moved = any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
+            names = readings(before, row)
+            row.hub_changes += is_moved or bool(names)
+            moves, reads = moves or is_moved, reads or bool(names)
+            changed.append(row)
+            events.changed(CLUSTER, one, before.document, row.document)
+            events.reported(CLUSTER, one, _reports(before), _reports(row))
+            if is_moved or names & keys:
+                concerned.append(row.name)
+    events.record()
+    MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
+    MemberCluster.objects.bulk_create(
+        changed,
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=[*_COLUMNS, "hub_changes", "verdict_reason", "verdict_since"],
+        batch_size=BATCH_SIZE,
+    )
+    reindexed = [row for row in changed if there[row.name].document != row.document]
+    _write_index(new, reindexed)
+    # Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
+    pks = [row.pk for row in (*new, *changed)]
+    raise_counters(moves=moves or bool(new) or bool(replaced), reads=reads, changed=pks)
+    versions = [one.row.resource_version for one in documents if one.row.name in set(concerned)]
+    _record_change(concerned, moment, resource_version=_highest(versions))
+
+
+def _highest(versions: Sequence[str]) -> str:
+    """Return the highest resourceVersion; "" unless all are numbers, which alone can be compared."""
+    return str(max(map(int, versions))) if versions and all(map(str.isdecimal, versions)) else ""
+
+
+def _record_change(names: Sequence[str], moment: HubMoment, *, resource_version: str = "") -> None:
+    """Write the fleet that decisions are replayed on, and let those be judged that may change with it."""
+    if names:
+        write_version(names, resource_version=resource_version, is_live=moment.is_live, now=moment.now)
+        mark_after_fleet_change(now=moment.now)
+
+
+def cluster_row(document: HubDocument, before: MemberCluster | None, moment: HubMoment) -> MemberCluster:
+    """Return the row of a cluster; without a live hub the eligibility of one that is known stays as it is."""
+    row = copy(before) if before else MemberCluster(name=document.row.name, uid=document.uid)
+    row.document, row.revision = document.manifest(_spec(document)), document.revision
+    row.hub_created_at = document.created_at
+    row.expects_report = True
+    row.properties = _properties(document)
+    row.usage = {
+        sort: document.texts("status", "resourceUsage", sort)
+        for sort in _USAGE
+        if mapping_at(document.content, "status", "resourceUsage", sort)
+    }
+    _set_report(row, document)
+    _set_namespaces(row, document)
+    joined = document.conditions("status", "conditions").get("Joined", {})
+    is_joined = (joined.get("status") or row.agent_joined) == "True"
+    changed_at = document.moment_in(joined, "lastTransitionTime", path="status.conditions.Joined")
+    row.joined_at = (changed_at if is_joined else None) or document.created_at
+    row.leaving_since = document.deleting_since
+    if row.leaving_since:
+        row.membership = Membership.LEAVING
+    else:
+        row.membership = Membership.JOINED if is_joined else Membership.JOINING
+    if moment.is_live or before is None or row.leaving_since:
+        set_eligibility(row, now=moment.hub_now, state=None)
+    return row
+
+
+def _reports(row: MemberCluster) -> list[dict[str, str]]:
+    """Return what the member agent reports of a cluster, as conditions."""
+    values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
+    return [{"type": kind, "status": status} for kind, status in values.items() if status]
+
+
+def _spec(document: HubDocument) -> dict[str, Any]:
+    spec, taints = dict(document.spec), []
+    for index, one in enumerate(items_at(spec, "taints")):
+        taint = mapping_at(one)
+        texts = [taint.get("key"), taint.get("value") or "", taint.get("effect")]
+        if taint.get("key") and all(isinstance(text, str) for text in texts):
+            taints.append(dict(taint))
+            if taint["effect"] != NO_SCHEDULE:
+                document.reject(f"spec.taints[{index}].effect")
+        else:
+            document.reject(f"spec.taints[{index}]")
+    if "taints" in spec:
+        spec["taints"] = taints
+    return spec
+
+
+def _properties(document: HubDocument) -> dict[str, str]:
+    properties = {}
+    for name, one in mapping_at(document.content, "status", "properties").items():
+        value = mapping_at(one).get("value")
+        if isinstance(value, str):
+            properties[name] = value
+        else:
+            document.reject(f"status.properties.{name}")
+    return properties
+
+
+def _set_report(row: MemberCluster, document: HubDocument) -> None:
+    """Set the last report of the member agent; a cluster without one has not reported."""
+    agents = enumerate(items_at(document.content, "status", "agentStatus"))
+    member_agents = ((index, one) for index, one in agents if mapping_at(one).get("type") == MEMBER_AGENT)
+    index, agent = next(member_agents, (None, {}))
+    row.has_reported, path = index is not None, f"status.agentStatus[{index}]"
+    conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
+    joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
+    row.agent_joined, row.agent_healthy = (one.get("status", "")[:20] for one in (joined, healthy))
+    row.health_message = text_of(healthy.get("message"), longest=200)
+    row.healthy_since = document.moment_in(
+        healthy, "lastTransitionTime", path=f"{path}.conditions.Healthy.lastTransitionTime"
+    )
+    key = "lastReceivedHeartbeat"
+    row.heartbeat_at = document.moment_in(agent, key, path=f"{path}.{key}")
+
+
+def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
+    """Set which namespaces the cluster reports; a degraded collection counts too.
+
+    See `rules/live-hub.md#projection`.
+    """
+    row.collects_namespaces = _COLLECTION in document.conditions("status", "conditions")
+    names = mapping_at(document.content, "status").get("namespaces")
+    row.namespaces_seen = sorted(names) if isinstance(names, Mapping) else None
+    if names is not None and not isinstance(names, Mapping):
+        document.reject("status.namespaces")
+
+
+def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
+    for model in (ClusterLabel, ClusterTaint):
+        if changed:
+            model.objects.filter(cluster__in=[row.pk for row in changed]).delete()
+    rows = (*new, *changed)
+    ClusterLabel.objects.bulk_create(
+        [
+            ClusterLabel(cluster=row, key=key, value=value)
+            for row in rows
+            for key, value in (row.document["metadata"].get("labels") or {}).items()
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+    taints = [
+        (row, (one["key"], one.get("value") or "", one["effect"]))
+        for row in rows
+        for one in row.document["spec"].get("taints") or ()
+    ]
+    ClusterTaint.objects.bulk_create(
+        [
+            ClusterTaint(cluster=row, key=key, value=value, effect=effect)
+            for row, (key, value, effect) in dict.fromkeys(taints)
+        ],
+        batch_size=BATCH_SIZE * 4,
+    )
+
+
+def remove_clusters(moment: HubMoment) -> int:
+    """Delete the clusters that the mirror has no more; return how many."""
+    names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values("name")
+    gone = dict(MemberCluster.objects.exclude(name__in=names).values_list("pk", "name"))
+    if gone:
+        MemberCluster.objects.filter(pk__in=gone).delete()
+        raise_counters(moves=True, reads=False, changed=(), removed=gone.values())
+        stream = HubStream.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).first()
+        version = _highest([stream.resource_version]) if stream else ""
+        _record_change(list(gone.values()), moment, resource_version=version)
+    return len(gone)
+
+
+def rejudge_clusters(*, moment: HubMoment) -> int:
+    """Judge all clusters again by the heartbeats of the mirror; return how many changed their eligibility.
+
+    Heartbeats make no object dirty, and a cluster stops being eligible without any event. While the hub is
+    not live, its clusters keep their eligibility.
+    """
+    if not moment.is_live:
+        return 0
+    mirrored = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND, name=OuterRef("name"))
+    newest = Subquery(mirrored.values("heartbeat_at")[:1])
+    rows = MemberCluster.objects.exclude(membership=Membership.LEAVING).filter(has_reported=True)
+    rows = rows.defer("document", *_READINGS).annotate(newest=newest)
+    late, changed = [], []
+    for row in rows:
+        if row.newest and row.heartbeat_at != row.newest:
+            row.heartbeat_at = row.newest
+            late.append(row.pk)
+        if set_eligibility(row, now=moment.hub_now, state=None):
+            row.hub_changes += 1
+            changed.append(row)
+    for part in batched(late):
+        MemberCluster.objects.filter(pk__in=part).update(heartbeat_at=newest)
+    if changed:
+        MemberCluster.objects.bulk_update(changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE)
+        raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
+        _record_change([row.name for row in changed], moment)
+    return len(changed)

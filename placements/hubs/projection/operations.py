@@ -1,0 +1,254 @@
+"""Projects what changed in the mirror of the hub in scope: repeatable, in batches, kind by kind."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from clusters.hub_queries import live_hubs
+from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
+from clusters.operations.change_log import lock_fleet
+from fleetui.apimachinery.kinds import BUDGET_KIND, CLUSTER_OVERRIDE_KIND, EVICTION_KIND, OVERRIDE_KIND
+from fleetui.bulk import batched
+from fleetui.hub_scope import current_hub_id, in_hub
+from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
+from placements.hubs.projection.bindings import project_bindings, remove_bindings
+from placements.hubs.projection.clusters import (
+    MEMBER_KIND,
+    project_clusters,
+    rejudge_clusters,
+    remove_clusters,
+)
+from placements.hubs.projection.documents import FAULTS, HubDocument, HubMoment, save_marks
+from placements.hubs.projection.evictions import EVICTIONS, project_evictions
+from placements.hubs.projection.kinds import (
+    APPROVAL_KINDS,
+    BINDING_KINDS,
+    OVERRIDE_OF,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+    RESOURCE_KINDS,
+    RUN_KINDS,
+    STRATEGY_KINDS,
+)
+from placements.hubs.projection.observed_rollouts import observe_rollouts
+from placements.hubs.projection.overrides import (
+    BUDGETS,
+    CLUSTER_OVERRIDES,
+    OVERRIDES,
+    project_budgets,
+    project_override_snapshots,
+    project_overrides,
+    remove_override_snapshots,
+)
+from placements.hubs.projection.placements import (
+    delete_placements,
+    project_placements,
+    remove_placements,
+)
+from placements.hubs.projection.rows import RowKind, remove_rows
+from placements.hubs.projection.snapshots import (
+    project_policy_snapshots,
+    project_resource_snapshots,
+    remove_policy_snapshots,
+    remove_resource_snapshots,
+)
+from placements.hubs.projection.staged_runs import (
+    STRATEGIES,
+    project_approvals,
+    project_runs,
+    project_strategies,
+    remove_approvals,
+    remove_runs,
+)
+from placements.models import (
+    DisruptionBudget,
+    Eviction,
+    Override,
+    OverrideSnapshot,
+    Placement,
+    Rollout,
+    StagedRun,
+    StagedStrategy,
+)
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+
+
+Projection: TypeAlias = Callable[[Sequence[HubDocument], HubMoment], None]
+
+
+class ProjectedKind(NamedTuple):
+    """A kind, how changed objects become rows, and how rows without objects are removed."""
+
+    group: str
+    kind: str
+    project: Projection
+    remove: Callable[[HubMoment], int]
+
+
+def _kinds(
+    kinds: Sequence[str],
+    project: Callable[[Sequence[HubDocument], HubMoment], None],
+    remove: Callable[[HubMoment], int],
+) -> list[ProjectedKind]:
+    return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
+
+
+def _removal(rows: RowKind[Any], *kinds: str) -> Callable[[HubMoment], int]:
+    return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=kinds)
+
+
+KINDS = (
+    ProjectedKind(CLUSTER_GROUP, MEMBER_KIND, project_clusters, remove_clusters),
+    *_kinds(PLACEMENT_KINDS, project_placements, remove_placements),
+    *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
+    *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
+    *_kinds([CLUSTER_OVERRIDE_KIND], project_overrides, _removal(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_KIND)),
+    *_kinds([OVERRIDE_KIND], project_overrides, _removal(OVERRIDES, OVERRIDE_KIND)),
+    *(
+        ProjectedKind(
+            PLACEMENT_GROUP, kind, project_override_snapshots, partial(remove_override_snapshots, kind)
+        )
+        for kind in OVERRIDE_OF
+    ),
+    *_kinds(BINDING_KINDS, project_bindings, remove_bindings),
+    *_kinds([BUDGET_KIND], project_budgets, _removal(BUDGETS, BUDGET_KIND)),
+    *_kinds([EVICTION_KIND], project_evictions, _removal(EVICTIONS, EVICTION_KIND)),
+    *_kinds(STRATEGY_KINDS, project_strategies, _removal(STRATEGIES, *STRATEGY_KINDS)),
+    *_kinds(RUN_KINDS, project_runs, remove_runs),
+    *_kinds(APPROVAL_KINDS, project_approvals, remove_approvals),
+)
+"""In this order: what others refer to comes first."""
+
+
+def project_changes(*, now: datetime, has_events: bool = True) -> int:
+    """Project up to 500 changed objects of the hub in scope, and what was removed; return how many.
+
+    Once nothing has changed any more, the rollouts are observed.
+    """
+    hub = live_hubs().filter(pk=current_hub_id()).first()
+    if hub is None:
+        return 0
+    moment = HubMoment.of(hub, now=now, has_events=has_events)
+    removed = remove_gone(moment)
+    dirty = set(MirroredObject.objects.filter(is_dirty=True).values_list("group", "kind").distinct())
+    for kind in KINDS:
+        if (kind.group, kind.kind) in dirty and (count := _project_batch(kind, moment)):
+            return removed + count
+    return removed or observe_rollouts(moment)
+
+
+@transaction.atomic
+def remove_gone(moment: HubMoment) -> int:
+    """Delete the rows whose objects were deleted since the last projection; return how many.
+
+    In a separate transaction, which locks no object: the writer of the mirror locks streams and objects in
+    another order.
+    """
+    marked = HubStream.objects.filter(has_removals=True)
+    if not marked.exists():
+        return 0
+    lock_fleet()
+    kinds = set(marked.values_list("group", "kind"))
+    marked.update(has_removals=False)
+    return sum(each.remove(moment) for each in reversed(KINDS) if (each.group, each.kind) in kinds)
+
+
+def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
+    """Project a batch; if it fails, each object alone, so that one delays no other."""
+    dirty = MirroredObject.objects.filter(group=kind.group, kind=kind.kind, is_dirty=True)
+    versions = dict(dirty.order_by("pk").values_list("pk", "resource_version")[:BATCH])
+    if not versions:
+        return 0
+    try:
+        _project(kind, list(versions), moment)
+    except FAULTS:
+        for pk, version in versions.items():
+            try:
+                _project(kind, [pk], moment)
+            except FAULTS as error:
+                words = f"{type(error).__name__}: {error}"[:300]
+                log.warning("object not projected: kind=%s object=%s error=%s", kind.kind, pk, words)
+                failed = MirroredObject.objects.filter(pk=pk, resource_version=version)
+                failed.update(is_dirty=False, projection_error=words, is_unresolved=True)
+    return len(versions)
+
+
+@transaction.atomic
+def _project(kind: ProjectedKind, pks: Sequence[int], moment: HubMoment) -> None:
+    """Write the rows of these objects, and that they are projected.
+
+    The objects are locked before they are read, so that a newer state is written after this commit and makes
+    them dirty again. Those that the watcher is writing are left for the next batch: it never waits for us
+    while we wait for it.
+    """
+    lock_fleet()  # one projection of a hub at a time
+    can_skip = connection.features.has_select_for_update_skip_locked
+    locked = MirroredObject.objects.select_for_update(skip_locked=can_skip)
+    rows = locked.filter(pk__in=pks, is_dirty=True).order_by("pk")
+    documents = [HubDocument.of(row) for row in rows]
+    if not documents:
+        return
+    kind.project(documents, moment)
+    MirroredObject.objects.filter(pk__in=[one.row.pk for one in documents]).update(is_dirty=False)
+    save_marks(documents)
+
+
+def rejudge(*, now: datetime) -> int:
+    """Judge the clusters of the hub in scope again; return how many changed their eligibility."""
+    hub = Hub.objects.get(pk=current_hub_id())
+    moment = HubMoment.of(hub, now=now)
+    with transaction.atomic():
+        lock_fleet()
+        return rejudge_clusters(moment=moment)
+
+
+def reproject(*, now: datetime) -> int:
+    """Project the whole mirror of the hub in scope again; return how many objects."""
+    kinds = [each.kind for each in KINDS]
+    MirroredObject.objects.filter(kind__in=kinds).update(is_dirty=True)
+    HubStream.objects.filter(kind__in=kinds).update(has_removals=True)
+    count = 0
+    while done := project_changes(now=now, has_events=False):
+        count += done
+    return count
+
+
+def hubs_with_changes() -> list[int]:
+    """Return the live hubs whose mirror has changes that are not projected."""
+    hubs = []
+    for pk in live_hubs().values_list("pk", flat=True):
+        with in_hub(pk):
+            kinds = [each.kind for each in KINDS]
+            dirty = MirroredObject.objects.filter(is_dirty=True, kind__in=kinds)
+            removals = HubStream.objects.filter(has_removals=True, kind__in=kinds)
+            unobserved = Placement.objects.filter(observe_rollout=True)
+            if dirty.exists() or removals.exists() or unobserved.exists():
+                hubs.append(pk)
+    return hubs
+
+
+_OTHER_TABLES = (
+    *(StagedRun, StagedStrategy, Override, OverrideSnapshot, DisruptionBudget, Eviction, Rollout),
+)
+
+
+def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
+    """Delete what the projection wrote of removed hubs, a limited number of rows of each hub."""
+    for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
+        with in_hub(pk), transaction.atomic():
+            placements = list(Placement.objects.values_list("pk", flat=True)[: most // 10])
+            delete_placements(placements, now=timezone.now())
+            clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
+            for part in batched(clusters):
+                MemberCluster.objects.filter(pk__in=part).delete()
+            for model in _OTHER_TABLES:
+                rows = model._default_manager.values_list("pk", flat=True)[:most]
+                model._default_manager.filter(pk__in=list(rows)).delete()

@@ -1,0 +1,149 @@
+"""Overrides with their snapshots, and disruption budgets of a live hub (10.1)."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from clusters.models import MirroredObject
+from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.words import full_name
+from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.encryption import without_values
+from placements.hubs.kinds.base import items_at, mapping_at, text_of
+from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
+from placements.hubs.projection.documents import HubDocument, HubMoment, save_marks
+from placements.hubs.projection.events import record_changes
+from placements.hubs.projection.kinds import OVERRIDE_OF
+from placements.hubs.projection.leniency import fill_document, understood
+from placements.hubs.projection.rows import RowKind, write_rows
+from placements.hubs.projection.snapshots import columns_by_number
+from placements.manifests.disruption import parse_disruption_budget
+from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
+from placements.models import DisruptionBudget, Override, OverrideSnapshot, OverrideTarget
+
+_PARSERS: Mapping[str, Callable[[object], Any]] = {
+    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
+    OVERRIDE_KIND: parse_override,
+}
+_NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
+_BUDGET = "budget"
+_INDEX = re.compile(r"-\d{1,9}$")
+
+
+def _fill_override(row: Override, document: HubDocument) -> bool:
+    pair = understood(document, _PARSERS[document.row.kind])
+    if pair is None:
+        return False
+    parsed, written = pair
+    row.document = without_values(written)
+    row.placement_name = parsed.placement
+    row.created_at = document.created_at
+    return True
+
+
+_fill_budget = partial(fill_document, parse=parse_disruption_budget)
+BUDGETS = RowKind(DisruptionBudget, _fill_budget, ("document", "created_at"))
+
+
+_OVERRIDE_COLUMNS = ("document", "placement_name", "created_at")
+CLUSTER_OVERRIDES, OVERRIDES = (
+    RowKind(Override, _fill_override, _OVERRIDE_COLUMNS, (("kind", kind),), is_namespaced=True)
+    for kind in _PARSERS
+)
+
+
+def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    """Write overrides with the resources that they select: what is previewed has to find them."""
+    kind = documents[0].row.kind
+    is_for_clusters = kind == CLUSTER_OVERRIDE_KIND
+    rows = CLUSTER_OVERRIDES if is_for_clusters else OVERRIDES
+    written_rows = write_rows(rows, documents, now=moment.now)
+    keys = [one.row.pk for one in written_rows if one.row.pk]
+    OverrideTarget.objects.filter(override__in=keys).delete()
+    field = "clusterResourceSelectors" if is_for_clusters else "resourceSelectors"
+    targets = [
+        OverrideTarget(
+            override=one.row,
+            override_kind=kind,
+            namespace=one.row.namespace,
+            **{key: text_of(mapping_at(selector).get(key)) for key in ("group", "version", "kind", "name")},
+        )
+        for one in written_rows
+        for selector in items_at(one.row.document, "spec", field)
+    ]
+    OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
+    record_changes(_NOUNS[kind], written_rows, moment)
+
+
+def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    record_changes(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
+
+
+def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+    """Write the snapshots of all overrides that these belong to: which is the latest depends on all."""
+    kind = documents[0].row.kind
+    changed = {one.row.pk: one for one in documents}
+    places = {_override_of(one.row) for one in documents}
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by("pk")
+    siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in places}
+    for row in rows.defer("manifest"):
+        if (place := _override_of(row)) in siblings:
+            siblings[place].append(changed.get(row.pk) or HubDocument.of(row))
+    for place, snapshots in siblings.items():
+        _write_snapshots(OVERRIDE_OF[kind], place, snapshots)
+        save_marks(snapshots)
+
+
+def _override_of(row: MirroredObject) -> tuple[str, str]:
+    """Return namespace and name of the override of a snapshot, which is named after it."""
+    return row.namespace, _INDEX.sub("", row.name)
+
+
+def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubDocument]) -> None:
+    namespace, name = place
+    metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+
+    def columns_of(one: HubDocument) -> dict[str, Any]:
+        spec = mapping_at(one.spec, "overrideSpec")
+        reference = mapping_at(spec, "placement")
+        is_namespaced = reference.get("scope") == PlacementScope.NAMESPACED
+        head = {"apiVersion": one.content["apiVersion"], "kind": kind}
+        return {
+            "document": without_values({**head, "metadata": metadata, "spec": spec}),
+            "content_hash": str(one.spec.get("overrideHash") or "")[:64],
+            "placement_name": full_name(namespace if is_namespaced else "", text_of(reference.get("name"))),
+        }
+
+    documents = sorted(documents, key=lambda one: (one.row.number or 0, one.row.name))
+    by_number = columns_by_number(documents, columns_of)
+    snapshots = OverrideSnapshot.objects.filter(kind=kind, namespace=namespace, override_name=name)
+    there = {row.number: row for row in snapshots}
+    snapshots.filter(number__in=[number for number in there if number not in by_number]).delete()
+    changed = [
+        number
+        for number, columns in by_number.items()
+        if number not in there or any(getattr(there[number], key) != value for key, value in columns.items())
+    ]
+    # The former latest first: one of an override is the latest at any time.
+    for number in sorted(changed, key=lambda one: bool(by_number[one]["is_latest"])):
+        if number in there:
+            snapshots.filter(number=number).update(**by_number[number])
+        else:
+            place_columns = {"kind": kind, "namespace": namespace, "override_name": name, "number": number}
+            OverrideSnapshot.objects.create(**place_columns, created_by="", **by_number[number])
+
+
+def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:
+    """Delete the snapshots that the mirror has no more; of two latest ones another may be the latest now."""
+    objects = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind)
+    places = {(*_override_of(row), row.number) for row in objects.only("namespace", "name", "number")}
+    rows = OverrideSnapshot.objects.filter(kind=OVERRIDE_OF[kind])
+    columns = rows.values_list("pk", "namespace", "override_name", "number")
+    gone = {pk: place for pk, *place in columns if tuple(place) not in places}
+    for part in batched(list(gone)):
+        OverrideSnapshot.objects.filter(pk__in=part).delete()
+    names = {f"{name}-" for _, name, _ in gone.values()}
+    for name in names:
+        objects.filter(name__startswith=name, is_dirty=False).update(is_dirty=True)
+    return len(gone)

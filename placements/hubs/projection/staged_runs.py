@@ -1,0 +1,222 @@
+"""Staged update strategies, runs and approval requests of a live hub (10.1)."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from django.db.models import Q
+
+from clusters.models import MirroredObject
+from fleetui.apimachinery.words import full_name, split_full_name
+from fleetui.audit import AuditEvent
+from fleetui.bulk import batched
+from placements.engine.rollout.staged_run import ApprovalPoint
+from placements.explain.staged_updates import staged_document
+from placements.hubs.kinds.base import mapping_at, text_of
+from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
+from placements.hubs.projection.documents import HubDocument, HubMoment
+from placements.hubs.projection.events import APPROVED, HUB, HubEvents, record_changes
+from placements.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
+from placements.hubs.projection.leniency import fill_document, understood
+from placements.hubs.projection.rows import RowKind, remove_rows, write_rows
+from placements.hubs.projection.staged_status import run_status_of
+from placements.manifests.staged_update import parse_staged_run, parse_staged_strategy
+from placements.models import ApprovalRequest, Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.models.placements import LONGEST_NAME
+
+NO_RUN = "its staged update run is not in the mirror"
+_RUN, _STRATEGY = "staged-run", "staged-strategy"
+"""The kinds of events."""
+_CONTROLLER = "cluster-staged-update-run-controller"
+_SNAPSHOT = "stagedUpdateStrategySnapshot"
+_SIDES = {"beforeStage": ApprovalPoint.BEFORE, "afterStage": ApprovalPoint.AFTER}
+_RUN_COLUMNS = (
+    *("document", "placement_id", "placement_name", "strategy", "resource_snapshot_id", "resource_number"),
+    *("plan", "sync_result", "status", "created_at", "created_by", "started_at", "started_by", "ended_at"),
+    *("generation", "hub_status"),
+)
+
+
+_fill_strategy = partial(fill_document, parse=parse_staged_strategy)
+STRATEGIES = RowKind(StagedStrategy, _fill_strategy, ("document", "created_at"), is_namespaced=True)
+
+
+def project_strategies(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    record_changes(_STRATEGY, write_rows(STRATEGIES, documents, now=moment.now), moment)
+
+
+def _fill_run(row: StagedRun, document: HubDocument) -> bool:
+    """Set the columns of a run, apart from its placement and snapshot."""
+    pair = understood(document, parse_staged_run)
+    if pair is None or len(pair[0].spec.placement_name) > LONGEST_NAME:
+        document.error = document.error or "the name of the placement is too long"
+        return False
+    parsed, row.document = pair
+    spec = parsed.spec
+    status = mapping_at(document.content, "status")
+    row.placement_name = full_name(document.row.namespace, spec.placement_name)
+    row.generation = document.row.generation
+    row.hub_status = deepcopy(dict(status)) or None
+    index = text_of(status.get("resourceSnapshotIndexUsed") or spec.resource_snapshot_index, longest=9)
+    row.resource_number = int(index) if index.isdecimal() else None
+
+    stages = mapping_at(status, _SNAPSHOT)
+    namespace = {"namespace": document.row.namespace} if document.row.namespace else {}
+    row.strategy = {
+        "apiVersion": document.content["apiVersion"],
+        "kind": STRATEGY_KINDS[bool(document.row.namespace)],
+        "metadata": {"name": spec.staged_rollout_strategy_name, **namespace},
+        "spec": dict(stages) or {"stages": []},
+    }
+    strategy = None
+    if stages:
+        inner = HubDocument(document.row, document.content)
+        used = understood(inner, parse_staged_strategy, row.strategy)
+        for path in inner.not_understood:
+            document.reject(path.replace("spec", f"status.{_SNAPSHOT}", 1))
+        if used:  # else the run is shown without its stages
+            strategy, row.strategy = used[0].spec, used[1]
+    how_far = run_status_of(document, spec.state, strategy)
+    row.status, row.ended_at = how_far.status, how_far.ended_at
+    row.plan = how_far.result.run.to_plain() if how_far.result else None
+    row.sync_result = staged_document(how_far.result) if how_far.result else {}
+    row.created_at, row.created_by = document.created_at, document.manager("spec") or HUB
+    row.started_at = how_far.started_at
+    row.started_by = row.created_by if row.started_at else ""
+    return True
+
+
+RUNS = RowKind(StagedRun, _fill_run, _RUN_COLUMNS, is_namespaced=True, counter="progress_version")
+
+
+def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    """Write runs; the placement of one may come later, or be deleted."""
+    names = {one.row.owner for one in documents}
+    placements = dict(Placement.objects.filter(full_name__in=names).values_list("full_name", "pk"))
+    snapshots = ResourceSnapshot.objects.filter(placement__in=list(placements.values()))
+    keys = {(one.placement_id, one.number): one.pk for one in snapshots.only("placement_id", "number")}
+
+    def fill(row: StagedRun, document: HubDocument) -> bool:
+        is_understood = _fill_run(row, document)
+        row.placement_id = placements.get(document.row.owner)
+        row.resource_snapshot_id = keys.get((row.placement_id or 0, row.resource_number or 0))
+        if row.resource_number is None:
+            row.resource_snapshot_id = None
+        return is_understood
+
+    rows = write_rows(replace(RUNS, fill=fill), documents, now=moment.now)
+    events = HubEvents(moment)
+    for one in rows:
+        if one.before is not None:
+            events.changed(_RUN, one.document, one.before.document, one.row.document)
+            before, after = (mapping_at(each.hub_status).get("conditions") for each in (one.before, one.row))
+            events.reported(_RUN, one.document, _conditions(before), _conditions(after))
+    events.record()
+    mark_approvals([one.document.full_name for one in rows if one.before is None])
+
+
+def remove_runs(moment: HubMoment) -> int:
+    """Delete the runs that the mirror has no more; what is left of their requests is marked."""
+    names = set(StagedRun.objects.values_list("full_name", flat=True))
+    count = remove_rows(RUNS, moment, group=PLACEMENT_GROUP, mirrored=RUN_KINDS)
+    if count:
+        mark_approvals(sorted(names.difference(StagedRun.objects.values_list("full_name", flat=True))))
+    return count
+
+
+def _conditions(values: Any) -> list[Any]:
+    return [one for one in map(mapping_at, values if isinstance(values, list) else []) if one.get("type")]
+
+
+def mark_approvals(runs: Sequence[str]) -> None:
+    """Mark the requests of these runs to be projected again: they may have come before their run."""
+    for part in batched(runs, size=50):
+        is_of_run = Q()
+        for namespace, name in map(split_full_name, part):
+            is_of_run |= Q(namespace=namespace, name__startswith=f"{name}-")
+        requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
+        requests.filter(is_dirty=False).filter(is_of_run).update(is_dirty=True)
+
+
+def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    """Write approval requests; each belongs to the run that its label names."""
+    places = {one.row.pk: _place(one) for one in documents}
+    names = {run for run, *_ in places.values()}
+    runs = {run.full_name: run for run in StagedRun.objects.filter(full_name__in=names)}
+    there = {
+        (row.run_id, row.stage, row.side): row
+        for row in ApprovalRequest.objects.filter(run__in=[run.pk for run in runs.values()])
+    }
+    events, touched = HubEvents(moment), set()
+    for one in documents:
+        name, stage, side = places[one.row.pk]
+        run = runs.get(name)
+        if run is None:
+            one.error = NO_RUN
+        elif not stage or not side or one.full_name != f"{name}-{side}-{stage}":
+            one.reject("metadata.labels")
+            one.error = "its stage is not understood"
+        else:
+            before = there.get((run.pk, stage, side))
+            values = _approval(one)
+            if before is None:
+                ApprovalRequest.objects.create(run=run, stage=stage, side=side, **values)
+            elif any(getattr(before, key) != value for key, value in values.items()):
+                ApprovalRequest.objects.filter(pk=before.pk).update(**values)
+            else:
+                continue
+            touched.add(run.pk)
+            if before is not None and values["approved_at"] and not before.approved_at:
+                event = AuditEvent(APPROVED, _RUN, name, after={"stage": stage})
+                events.add(event, by=values["approved_by"])
+    for run in runs.values():
+        if run.pk in touched:
+            StagedRun.objects.filter(pk=run.pk).update(progress_version=run.progress_version + 1)
+    events.record()
+
+
+def _place(document: HubDocument) -> tuple[str, str, str]:
+    """Return run, stage and side of a request, by its labels; without them by its spec and name."""
+    labels, spec = mapping_at(document.content, "metadata", "labels"), document.spec
+    run, stage = (
+        text_of(labels.get(f"{PREFIX}{label}") or spec.get(key))
+        for label, key in (("targetUpdateRun", "parentStageRollout"), ("targetUpdatingStage", "targetStage"))
+    )
+    task = labels.get(f"{PREFIX}taskType")
+    side = _SIDES.get(task) if isinstance(task, str) else None
+    if task is None:
+        side = next((each for each in ApprovalPoint if document.row.name == f"{run}-{each}-{stage}"), None)
+    return full_name(document.row.namespace, run), stage[:63], str(side or "")
+
+
+def _approval(document: HubDocument) -> dict[str, Any]:
+    """Return the columns of a request; an approval counts at its generation, or once it was accepted."""
+    status = mapping_at(document.content, "status")
+    conditions = document.conditions("status", "conditions")
+    accepted_at = document.transition(status, "ApprovalAccepted", path="status")
+    approved_at = document.transition(status, "Approved", path="status")
+    is_current = conditions.get("Approved", {}).get("observedGeneration") == document.row.generation
+    if not accepted_at and not is_current:
+        approved_at = None
+    approved_at = approved_at or accepted_at
+    by = document.manager("status", without=_CONTROLLER) or HUB
+    return {
+        "uid": document.uid,
+        "requested_at": document.created_at,
+        "approved_at": approved_at,
+        "approved_by": by if approved_at else "",
+        "accepted_at": accepted_at,
+    }
+
+
+def remove_approvals(_moment: HubMoment) -> int:
+    """Delete the requests that the mirror has no more; return how many."""
+    requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
+    names = {full_name(*place) for place in requests.values_list("namespace", "name")}
+    rows = ApprovalRequest.objects.values_list("pk", "run__full_name", "side", "stage")
+    gone = [pk for pk, run, side, stage in rows if f"{run}-{side}-{stage}" not in names]
+    for part in batched(gone):
+        ApprovalRequest.objects.filter(pk__in=part).delete()
+    return len(gone)

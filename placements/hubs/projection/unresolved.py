@@ -1,0 +1,56 @@
+"""Objects of a live hub that are not shown, or not completely: which, and why.
+
+See `rules/live-hub.md#projection`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q, QuerySet
+
+from clusters.hub_queries import across_hubs
+from clusters.models import MirroredObject
+from fleetui.apimachinery.words import full_name
+from placements.hubs.projection.placements import NO_PLACEMENT
+from placements.hubs.projection.staged_runs import NO_RUN
+
+PATIENCE = timedelta(hours=1)
+"""For which an object may wait for the one that it belongs to: streams arrive in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedObject:
+    """An object, the paths of what is not understood of it, and why it is not shown; "" if it is."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    paths: Sequence[str]
+    reason: str
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.namespace, self.name)
+
+    @classmethod
+    def of(cls, row: MirroredObject) -> "UnresolvedObject":
+        paths, reason = tuple(row.not_understood), row.projection_error
+        return cls(row.group, row.kind, row.namespace, row.name, paths, reason)
+
+
+def unresolved_objects(*, now: datetime) -> QuerySet[MirroredObject]:
+    """Return the unresolved objects of the hub in scope, without their content; unordered."""
+    rows = MirroredObject.objects.filter(is_unresolved=True).exclude(_is_early(now))
+    return rows.only("group", "kind", "namespace", "name", "not_understood", "projection_error")
+
+
+def unresolved_counts(hubs: Sequence[int], *, now: datetime) -> dict[int, int]:
+    with across_hubs():
+        rows = MirroredObject.objects.filter(is_unresolved=True, hub__in=hubs).exclude(_is_early(now))
+        return dict(rows.order_by().values_list("hub").annotate(count=Count("pk")))
+
+
+def _is_early(now: datetime) -> Q:
+    return Q(projection_error__in=(NO_PLACEMENT, NO_RUN), changed_at__gt=now - PATIENCE)

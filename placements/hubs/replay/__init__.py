@@ -1,0 +1,1 @@
+"""What the hub decided, replayed here, and where it differs."""

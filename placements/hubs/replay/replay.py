@@ -1,0 +1,352 @@
+"""The inputs of a cycle of a live hub, from its mirror, and our replay on them.
+
+See `rules/live-hub.md#replays`.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from clusters.fleet import Fleet
+from clusters.hub_state import HubState
+from clusters.models import BindingChange, Hub, HubStream, MirroredObject
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.fields import has_second_dash
+from fleetui.apimachinery.model import HUB_SEMANTICS
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.scheduler import schedule
+from placements.hubs.fleet_versions import fleet_at, latest_version
+from placements.hubs.kinds.base import items_at, mapping_at
+from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
+from placements.hubs.projection.documents import HubDocument
+from placements.hubs.projection.kinds import BINDING_KINDS, PLACEMENT_KINDS, POLICY_KINDS
+from placements.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
+from placements.hubs.replay.agreement import HubWords, plain_decisions
+from placements.hubs.watching.mirror import GONE, moment_of
+from placements.manifests.binding import BindingState, PlacedBinding
+from placements.manifests.policy import PlacementPolicy, parse_policy
+from placements.models import FleetVersion, HubDecision, Placement, ReplayInputs
+
+SCHEDULED = "Scheduled"
+_STATES = frozenset(BindingState)
+_SCORES = ("affinityScore", "priorityScore")
+
+
+class NotReplayable(Exception):
+    """Nothing can be replayed; the message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingFacts:
+    """What a cycle reads of a binding of the hub."""
+
+    uid: str
+    cluster: str
+    state: str
+    policy: str
+    previous: str = BindingState.SCHEDULED
+    affinity: float | None = None
+    spread: float | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state != BindingState.UNSCHEDULED
+
+    def placed(self, snapshot: str) -> PlacedBinding:
+        return PlacedBinding(
+            self.cluster,
+            BindingState(self.state),
+            is_current=self.policy == snapshot,
+            topology_spread_score=self.spread,
+            affinity_score=self.affinity,
+            previous_state=BindingState(self.previous),
+        )
+
+    def to_plain(self) -> list[Any]:
+        return [self.uid, self.cluster, self.state, self.policy, self.previous, self.affinity, self.spread]
+
+
+Bindings = dict[str, BindingFacts]
+"""Bindings by UID."""
+
+
+@dataclass(frozen=True)
+class HubObservation:
+    """A placement of a live hub as its mirror has it now: policy snapshot, status, bindings.
+
+    `generation` is that of the placement. `changes` are those of its bindings, oldest first; `deleting` are
+    the UIDs of bindings that are being deleted. `is_new`: it was created while the mirror was up to date.
+    `last_change` is the key of the newest change of a binding, known before or not.
+    """
+
+    placement: Placement
+    key: str
+    generation: int
+    snapshot: HubDocument | None
+    changes: tuple[BindingChange, ...]
+    steady_since: datetime | None
+    deleting: frozenset[str]
+    is_new: bool
+    last_change: int
+
+    @cached_property
+    def documents(self) -> Bindings:
+        """Return the bindings as they are, with their scores."""
+        rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS)
+        facts = (_facts_of(HubDocument.of(row)) for row in rows)
+        return {one.uid: one for one in facts if one}
+
+    @property
+    def name(self) -> str:
+        return self.snapshot.row.name if self.snapshot else ""
+
+    @property
+    def status(self) -> Mapping[str, Any]:
+        return mapping_at(self.snapshot.content, "status") if self.snapshot else {}
+
+    @property
+    def condition(self) -> Mapping[str, Any]:
+        conditions = map(mapping_at, items_at(self.status, "conditions"))
+        return next((one for one in conditions if one.get("type") == SCHEDULED), {})
+
+    @property
+    def observed_generation(self) -> int | None:
+        value = self.status.get("observedCRPGeneration")
+        return value if isinstance(value, int) else None
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether the hub has not decided on what the placement is now."""
+        is_behind = self.observed_generation is None or self.observed_generation < self.generation
+        return is_behind or self.condition.get("status") not in ("True", "False")
+
+    @property
+    def words(self) -> HubWords:
+        condition = {key: str(self.condition.get(key, "")) for key in ("status", "reason", "message")}
+        return HubWords(condition, plain_decisions(items_at(self.status, "targetClusters")))
+
+    @property
+    def written_at(self) -> datetime | None:
+        value = self.condition.get("lastTransitionTime")
+        return moment_of(value) if isinstance(value, str) else None
+
+    def policy(self) -> PlacementPolicy:
+        """Return the policy that the hub acts on. Raise NotReplayable."""
+        if self.snapshot is None:
+            raise NotReplayable("no policy snapshot found")
+        try:
+            return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
+        except InvalidManifest as invalid:
+            raise NotReplayable(f"not understood: {invalid.errors[0].path}") from invalid
+
+    def digest(self, bindings: Iterable[BindingFacts]) -> str:
+        """Return the hash of what makes this another decision than the one before."""
+        words, manifest = self.words, self.snapshot.content if self.snapshot else {}
+        annotations = mapping_at(manifest, "metadata", "annotations")
+        content = [
+            *(self.name, annotations.get(NUMBER_OF_CLUSTERS), words.condition),
+            sorted(json.dumps(one, sort_keys=True) for one in words.decisions if one["selected"]),
+            sorted((one.cluster, one.policy) for one in bindings if one.is_active),
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation | None:
+    """Read what the mirror has of a placement; None if it has the placement itself no more.
+
+    `since` is the key of the last change of a binding that is known. Changes are read first: what is written
+    meanwhile is then in the objects and not in the changes, and is judged again for it.
+    """
+    key = placement.full_name
+    changes = BindingChange.objects.filter(owner=key, pk__gt=since).order_by("pk")
+    new_changes = tuple(changes)
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=key)
+    own = rows.filter(kind__in=PLACEMENT_KINDS).only("generation").first()
+    if own is None:
+        return None
+    latest = rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
+    deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list("uid", flat=True)
+    steady, offset = steady_since(hub), timedelta(seconds=hub.clock_offset_seconds or 0.0)
+    return HubObservation(
+        placement,
+        key,
+        own.generation,
+        HubDocument.of(latest) if latest else None,
+        new_changes,
+        steady,
+        frozenset(deleting),
+        steady is not None and placement.created_at - offset > steady,
+        new_changes[-1].pk if new_changes else since,
+    )
+
+
+def steady_since(hub: Hub) -> datetime | None:
+    """Return since when the mirror of a hub has missed nothing; None if it is out of date now."""
+    if hub.state != HubState.LIVE:
+        return None
+    groups = (CLUSTER_GROUP, PLACEMENT_GROUP)
+    streams = HubStream.objects.filter(group__in=groups, is_required=True)
+    list_times = [one for one in streams.values_list("listed_at", flat=True) if one]
+    return max([*list_times, *([hub.state_since] if hub.state_since else [])], default=hub.created_at)
+
+
+def _facts_of(document: HubDocument) -> BindingFacts | None:
+    spec = document.spec
+    if spec.get("state") not in _STATES or not document.row.cluster:
+        return None
+    scores = mapping_at(spec, "clusterDecision", "clusterScore")
+    previous = document.texts("metadata", "annotations").get(f"{PREFIX}previous-binding-state")
+    return BindingFacts(
+        document.row.uid,
+        document.row.cluster,
+        spec["state"],
+        str(spec.get("schedulingPolicySnapshotName", "")),
+        BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
+        *(one if isinstance(one, (int, float)) else None for one in map(scores.get, _SCORES)),
+    )
+
+
+def stored_bindings(row: HubDecision) -> Bindings:
+    """Return the bindings after a decision that was judged."""
+    facts = (BindingFacts(*one) for one in row.unpacked["bindings"])
+    return {one.uid: one for one in facts}
+
+
+@dataclass
+class Course:
+    """The bindings before the cycle to be replayed, the change it started with, and the bindings now.
+
+    `selections` are the changes that selected or deselected clusters since then: of this cycle or of several
+    of the same policy snapshot. `is_mixed`: something else changed bindings after it started.
+    """
+
+    before: Bindings
+    after: Bindings
+    first: BindingChange | None = None
+    is_mixed: bool = False
+    selections: list[BindingChange] = field(default_factory=list)
+
+    def start(self, change: BindingChange, old: BindingFacts | None) -> None:
+        """Start the cycle with a change of one of the present bindings."""
+        self.is_mixed = self.first is not None
+        self.first, self.before = change, dict(self.after)
+        self.selections.clear()
+        del self.before[change.uid]
+        if old is not None:
+            self.before[change.uid] = old
+
+    def is_started_by(self, change: BindingChange, snapshot: str) -> bool:
+        """Return whether a selection starts the cycle of a snapshot; those before may be of another one."""
+        first = self.first
+        if first is None:
+            return True
+        is_other = first.state != BindingState.UNSCHEDULED and first.policy_snapshot != snapshot
+        return is_other and change.policy_snapshot == snapshot
+
+
+def course_of(observed: HubObservation, before: Bindings) -> Course:
+    """Divide the changes of the bindings into those before the cycle of the present policy and its own.
+
+    A binding that is new, is about another policy snapshot than before, or is unscheduled or restored is a
+    selection; that it is bound is the work of a rollout, and that it is deleted of a rollout or an eviction.
+    """
+    course = Course({}, dict(before))
+    for change in observed.changes:
+        old = course.after.get(change.uid)
+        if change.state != GONE and change.state not in _STATES:
+            continue  # of a newer API: not understood
+        if change.state != GONE:
+            new = course.after[change.uid] = binding_after(old, change, observed.documents)
+            if is_selection(old, new):
+                if course.is_started_by(change, observed.name):
+                    course.start(change, old)
+                course.selections.append(change)
+            continue
+        course.after.pop(change.uid, None)
+        if course.first is not None and old is not None and old.is_active:
+            course.before.pop(change.uid, None)
+            course.is_mixed = True
+    if course.first is None:
+        course.before = dict(course.after)
+    for uid in observed.deleting:  # a cycle sees nothing that is being deleted; since when is not known
+        gone, left = course.after.pop(uid, None), course.before.get(uid)
+        if gone is not None and left is not None and left.is_active:
+            del course.before[uid]
+            course.is_mixed = True
+    return course
+
+
+def binding_after(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
+    previous = old.previous if old else BindingState.SCHEDULED
+    if old and old.is_active and change.state == BindingState.UNSCHEDULED:
+        previous = BindingState(old.state)
+    is_rescored = old is None or old.policy != change.policy_snapshot or not old.is_active
+    source = now.get(change.uid) if is_rescored else old
+    return BindingFacts(
+        change.uid,
+        change.cluster,
+        change.state,
+        change.policy_snapshot,
+        previous,
+        source.affinity if source else None,
+        source.spread if source else None,
+    )
+
+
+def is_selection(old: BindingFacts | None, new: BindingFacts) -> bool:
+    if old is None:
+        return new.is_active
+    return old.policy != new.policy or old.is_active != new.is_active
+
+
+@dataclass(frozen=True)
+class ReplayResult:
+    """A replay, what it was made on, and how far that is what the hub had."""
+
+    decision: Decision
+    inputs: str
+    version: FleetVersion
+
+
+def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
+    """Return one binding for each cluster: an active one rather than one that was unscheduled."""
+    by_cluster: dict[str, BindingFacts] = {}
+    for one in bindings:
+        other = by_cluster.get(one.cluster)
+        if other is None or (one.is_active and not other.is_active):
+            by_cluster[one.cluster] = one
+    return list(by_cluster.values())
+
+
+def cycle_on(observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings) -> Cycle:
+    placed = tuple(one.placed(observed.name) for one in one_per_cluster(bindings.values()))
+    return Cycle(fleet, policy, placed, HUB_SEMANTICS, namespace=observed.placement.namespace)
+
+
+def steady_replay(
+    observed: HubObservation, policy: PlacementPolicy, bindings: Bindings, *, is_observed: bool
+) -> ReplayResult:
+    """Run a cycle on the present fleet with all bindings. Raise NotReplayable."""
+    version = latest_version()
+    if version is None:
+        raise NotReplayable("no clusters of the hub are known")
+    decision = scheduled(cycle_on(observed, policy, fleet_at(version), bindings))
+    inputs = ReplayInputs.OBSERVED if is_observed else ReplayInputs.PRESENT
+    return ReplayResult(decision, inputs, version)
+
+
+def scheduled(cycle: Cycle) -> Decision:
+    decision = schedule(cycle)
+    if decision.malformed and decision.is_failed:
+        one = decision.malformed[0]
+        if has_second_dash(one.property):
+            raise NotReplayable(f"a hub cannot read {one.property}, a name with a second dash")
+        raise NotReplayable(f"{one.property} of {one.cluster} is no quantity: {one.text[:60]}")
+    if decision.is_failed:
+        raise NotReplayable("the replay failed as a whole")
+    return decision

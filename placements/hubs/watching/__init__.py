@@ -1,0 +1,1 @@
+"""The mirror of a hub: lists and watches its objects."""

@@ -1,0 +1,374 @@
+"""Watches live hubs: leases, the threads of each hub, and the one thread that writes (8.1)."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from uuid import uuid4
+
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    close_old_connections,
+    transaction,
+)
+from django.db.models import Q
+
+from clusters.hub_state import HubState
+from clusters.models import Hub, HubStream, MirroredObject
+from fleetui.audit import AuditEvent, record
+from fleetui.hub_scope import in_hub
+from fleetui.threads import close_connections
+from placements.hubs.connections.connection import HubTarget, credential_of_hub
+from placements.hubs.kinds import HUB_KINDS
+from placements.hubs.watching.event_queue import EventQueue
+from placements.hubs.watching.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
+from placements.hubs.watching.runner import HubRunner, Place, places_of
+from placements.hubs.watching.states import SIDE_STATES, HubCondition, StreamState
+from placements.hubs.watching.stream import StreamItem, StreamPace
+
+log = logging.getLogger(__name__)
+
+MOST_HUBS = 12
+"""About 300 threads; more hubs need more processes."""
+LEASE = timedelta(seconds=15)
+RENEW_SECONDS = 5.0
+TICK_SECONDS = 1.0
+RETRY_SECONDS = 1.0
+PRUNE_SECONDS = 600.0
+EVENT_AGE, MOST_EVENTS = timedelta(days=1), 10_000
+_FINAL = frozenset({HubState.REFUSED, HubState.UNSUITABLE, HubState.UNREACHABLE})
+
+
+class WriterEnded(RuntimeError):
+    """The thread that writes the mirror has ended by an unexpected error."""
+
+
+def wall_clock() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class WatchedHub:
+    """A hub of this process with what was last written about it."""
+
+    pk: int
+    name: str
+    runner: HubRunner
+    mirror: HubMirror
+    namespaces: Sequence[str]
+    discoveries: int = 0
+    state: str = ""
+    reason: str = ""
+    offset: float | None = None
+    written: dict[int, tuple[str, str]] = field(default_factory=dict)
+    flushed: float = 0.0
+    pruned: float = 0.0
+
+
+class Watcher:
+    """The hubs of this process. `run` belongs to the main thread; it is the one of leases and states."""
+
+    def __init__(
+        self,
+        *,
+        pace: StreamPace | None = None,
+        clock: Callable[[], datetime] = wall_clock,
+        monotonic: Callable[[], float] = time.monotonic,
+        tick_seconds: float = TICK_SECONDS,
+        renew_seconds: float = RENEW_SECONDS,
+        flush_seconds: float = FLUSH_SECONDS,
+        committed: Callable[[int], None] = lambda _hub: None,
+    ) -> None:
+        self._pace, self._clock, self._monotonic = pace, clock, monotonic
+        self._tick_seconds, self._renew_seconds = tick_seconds, renew_seconds
+        self._flush_seconds, self._committed = flush_seconds, committed
+        self.token = uuid4().hex
+        self.queue = EventQueue(monotonic=monotonic)
+        self.hubs: dict[int, WatchedHub] = {}
+        self._renewed = float("-inf")
+        self._stopped = threading.Event()
+
+    def run(self, stopped: threading.Event, *, until: Callable[[], bool] = lambda: False) -> None:
+        """Watch until the event or until something is true, then write what was read and release the hubs.
+
+        Raise WriterEnded: a process that reads and writes nothing would keep its hubs from the others.
+        """
+        writer = threading.Thread(target=self.write_regularly, name="mirror writer", daemon=True)
+        writer.start()
+        try:
+            while not stopped.is_set():
+                try:
+                    self.tick()
+                except (OperationalError, InterfaceError) as error:
+                    log.warning("database not available: error=%s", type(error).__name__)
+                    close_old_connections()
+                if until():
+                    break
+                if not writer.is_alive():
+                    raise WriterEnded
+                stopped.wait(self._tick_seconds)
+        finally:
+            self._finish(writer)
+
+    def _finish(self, writer: threading.Thread) -> None:
+        for hub in self.hubs.values():
+            hub.runner.stop()
+        self._stopped.set()
+        self.queue.finish()
+        writer.join(4.0)
+        for hub in self.hubs.values():
+            hub.runner.join()
+        try:
+            self._release(list(self.hubs))
+        except DatabaseError as error:
+            log.warning("leases not released: error=%s", type(error).__name__)
+        close_connections()
+
+    def tick(self) -> None:
+        """Renew and take leases when that is due, and write the states that changed."""
+        now = self._monotonic()
+        if now - self._renewed >= self._renew_seconds or any(
+            hub.runner.is_lost for hub in self.hubs.values()
+        ):
+            self._renew_leases()
+            self._renewed = now
+        for hub in self.hubs.values():
+            if hub.runner.discovery and hub.runner.discoveries != hub.discoveries:
+                self._start_streams(hub)
+            self._report(hub)
+
+    def _renew_leases(self) -> None:
+        now = self._clock()
+        wanted = Hub.objects.filter(removed_at=None, is_paused=False, kind__in=HUB_KINDS)
+        own = wanted.filter(lease_token=self.token, pk__in=list(self.hubs))
+        own.update(lease_expires_at=now + LEASE)
+        rows = {hub.pk: hub for hub in own.select_related("credential")}
+        for pk in [pk for pk in self.hubs if pk not in rows]:
+            self._drop(pk)
+        for pk, row in rows.items():
+            hub = self.hubs[pk]
+            hub.runner.retarget(HubTarget.of(row, credential_of_hub(row)))
+            if list(row.namespaces) != list(hub.namespaces):
+                hub.namespaces, hub.discoveries = row.namespaces, 0
+        is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now) | Q(lease_token="")
+        for row in wanted.exclude(pk__in=list(self.hubs)).filter(is_free).select_related("credential"):
+            if len(self.hubs) >= MOST_HUBS:
+                break
+            chosen = Hub.objects.filter(is_free, pk=row.pk)
+            if chosen.update(lease_token=self.token, lease_expires_at=now + LEASE):
+                self._take(row)
+
+    def _take(self, row: Hub) -> None:
+        api = HUB_KINDS[row.kind]
+        mirror = HubMirror(row.pk, api, self.token, clock=self._clock)
+        target = HubTarget.of(row, credential_of_hub(row))
+        runner = HubRunner(target, api, mirror, self.queue, pace=self._pace, monotonic=self._monotonic)
+        hub = WatchedHub(
+            row.pk, row.name, runner, mirror, row.namespaces, state=row.state, reason=row.state_reason
+        )
+        hub.flushed = hub.pruned = self._monotonic()
+        self.hubs = {**self.hubs, row.pk: hub}
+        runner.start()
+        log.info("hub taken: hub=%s", row.name)
+
+    def _drop(self, pk: int) -> None:
+        """Stop a hub that was paused or removed, or that another watcher has."""
+        hub = self.hubs[pk]
+        hub.runner.stop()
+        self.queue.close(pk)
+        self.hubs = {key: one for key, one in self.hubs.items() if key != pk}
+        hub.runner.join()
+        self._release([pk])
+        log.info("hub dropped: hub=%s", hub.name)
+
+    def _release(self, pks: list[int]) -> None:
+        own = Hub.objects.filter(pk__in=pks, lease_token=self.token)
+        own.update(lease_token="", lease_expires_at=self._clock())
+
+    def _start_streams(self, hub: WatchedHub) -> None:
+        """Make the rows of what was discovered, start these streams, and stop the others."""
+        discovery = hub.runner.discovery
+        if discovery is None:
+            return
+        # The required kinds come first, and so are listed first.
+        served = {kind: version for kind, version in discovery.versions.items() if version}
+        wanted = {place: served[place.kind] for place in places_of(list(served), hub.namespaces)}
+        if not discovery.unsuitable:
+            gone = [place for place in hub.runner.streams if place not in wanted]
+            numbers = [hub.runner.streams[place].number for place in gone]
+            for place in gone:
+                hub.runner.stop_stream(place)
+            with in_hub(hub.pk):
+                # Listed from the start once it is served again.
+                HubStream.objects.filter(pk__in=numbers).update(
+                    state=StreamState.ABSENT.value, error="not served", resource_version=""
+                )
+                rows = [self._stream_row(hub, place, version) for place, version in wanted.items()]
+            for place, row in zip(wanted, rows, strict=True):
+                if row.pk not in hub.mirror.streams:
+                    hub.mirror.add(row, place.kind)
+                hub.runner.run_stream(place, row.pk, row.version, row.resource_version)
+            known = Hub.objects.filter(pk=hub.pk).values_list("found__permissions", flat=True).first()
+            values = {
+                "server_version": discovery.server_version,
+                "found": {
+                    # Where the hub does not say them, those of the last check.
+                    "permissions": [one.document for one in discovery.permissions] or known or [],
+                    "groups": list(discovery.groups),
+                    "versions": {kind.resource: version for kind, version in served.items()},
+                    "absent": sorted(kind.resource for kind in discovery.absent),
+                },
+            }
+            Hub.objects.filter(pk=hub.pk, lease_token=self.token).update(**values)
+        hub.discoveries = hub.runner.discoveries
+
+    def _stream_row(self, hub: WatchedHub, place: Place, version: str) -> HubStream:
+        kind = place.kind
+        row, _ = HubStream.objects.get_or_create(
+            hub_id=hub.pk,
+            group=kind.group,
+            plural=kind.plural,
+            namespace=place.namespace,
+            field_selector=kind.field_selector,
+            defaults={
+                "version": version,
+                "kind": kind.kind,
+                "form": kind.form.value,
+                "is_required": kind.is_required,
+            },
+        )
+        if row.version != version:
+            # Listed again through the other version; what is stored stays until then.
+            row.version, row.resource_version = version, ""
+            row.save(update_fields=["version", "resource_version"])
+        return row
+
+    def _report(self, hub: WatchedHub) -> None:
+        """Write the state of a hub and those of its streams where they changed."""
+        condition = hub.runner.condition()
+        with in_hub(hub.pk):
+            if (condition.state, condition.reason) != (hub.state, hub.reason):
+                self._write_condition(hub, condition)
+            for stream in hub.runner.streams.values():
+                status = stream.status
+                values = (status.state.value, status.error[:500])
+                if hub.written.get(stream.number) != values:
+                    left = None if status.retry_at is None else status.retry_at - self._monotonic()
+                    retry_at = None if left is None else self._clock() + timedelta(seconds=left)
+                    HubStream.objects.filter(pk=stream.number).update(
+                        state=values[0], error=values[1], retry_at=retry_at, failures=status.failures
+                    )
+                    hub.written[stream.number] = values
+        offset = hub.runner.clock_offset()
+        if offset is not None and (hub.offset is None or abs(offset - hub.offset) > 1.0):
+            Hub.objects.filter(pk=hub.pk).update(clock_offset_seconds=offset)
+            hub.offset = offset
+
+    def _write_condition(self, hub: WatchedHub, condition: HubCondition) -> None:
+        now, reason = self._clock(), condition.reason[:500]
+        values: dict[str, object] = {"state": condition.state.value, "state_reason": reason}
+        if condition.state != hub.state:
+            values["state_since"] = now
+        with transaction.atomic():
+            own = Hub.objects.filter(pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None)
+            if own.update(**values) and condition.state != hub.state:
+                before, after = {"state": hub.state}, {"state": condition.state.value, "reason": reason}
+                record(
+                    AuditEvent("state changed", "hub", hub.name, before=before, after=after), by=None, now=now
+                )
+        if condition.state != hub.state:
+            hub.flushed = float("-inf")  # a new state is shown with its age
+        hub.state, hub.reason = condition.state.value, condition.reason
+
+    def write_regularly(self) -> None:
+        """Write batches until everything is written after `run` has stopped the streams."""
+        try:
+            while self.write_next(seconds=min(0.5, self._flush_seconds)):
+                pass
+        finally:
+            close_connections()
+
+    def write_next(self, *, seconds: float) -> bool:
+        """Write one batch, if one comes in time, and what is due; return False when all is written."""
+        batch = self.queue.take(seconds=seconds)
+        if batch and (hub := self.hubs.get(batch[0])):
+            self._write(hub, batch[1])
+        now, is_over = self._monotonic(), self._stopped.is_set() and batch is None
+        for hub in self.hubs.values():
+            if is_over or now - hub.flushed >= self._flush_seconds:
+                self.flush(hub, now)
+        return not is_over
+
+    def _write(self, hub: WatchedHub, items: Sequence[StreamItem]) -> None:
+        """Write a batch, again and again while the database is not available."""
+        while not hub.runner.is_lost:
+            try:
+                is_dirty = hub.mirror.write(items)
+            except LeaseLost:
+                hub.runner.is_lost = True
+            except (DataError, IntegrityError, UnicodeEncodeError) as error:
+                self._write_apart(hub, items, error)
+                return
+            except (OperationalError, InterfaceError) as error:
+                log.warning("batch not written: hub=%s error=%s", hub.name, type(error).__name__)
+                close_connections()
+                if self._stopped.wait(RETRY_SECONDS):
+                    return
+            else:
+                if is_dirty:
+                    self._committed(hub.pk)
+                return
+
+    def _write_apart(self, hub: WatchedHub, items: Sequence[StreamItem], error: Exception) -> None:
+        """Write the halves of a batch that the database refuses, down to the object that it refuses."""
+        if len(items) > 1:
+            middle = len(items) // 2
+            self._write(hub, items[:middle])
+            self._write(hub, items[middle:])
+            return
+        stream = next((one for one in hub.runner.streams.values() if one.number == items[0].stream), None)
+        name = items[0].record.name if items[0].record else ""
+        log.warning("object not written: hub=%s name=%s error=%s", hub.name, name, type(error).__name__)
+        if stream:
+            stream.status.skipped += 1
+            stream.status.error = f"{name}: the database refuses it"
+
+    def flush(self, hub: WatchedHub, now: float) -> None:
+        try:
+            hub.mirror.flush(hub.runner.facts(self._clock()))
+            if now - hub.pruned >= PRUNE_SECONDS:
+                prune_events(hub.pk, now=self._clock())
+                hub.pruned = now
+        except LeaseLost:
+            hub.runner.is_lost = True
+        except (OperationalError, InterfaceError) as error:
+            log.warning("positions not written: hub=%s error=%s", hub.name, type(error).__name__)
+            close_connections()
+        hub.flushed = now
+
+    def is_synced(self) -> bool:
+        """Return whether each hub is listed completely, or cannot be."""
+        return all(
+            hub.runner.condition().state in _FINAL
+            or (
+                bool(health := hub.runner.health())
+                and all(one.is_listed or one.state in SIDE_STATES for one in health)
+            )
+            for hub in self.hubs.values()
+        )
+
+
+def prune_events(hub: int, *, now: datetime) -> None:
+    """Delete mirrored Kubernetes events that are older than a day, and all but the newest 10,000."""
+    with in_hub(hub):
+        events = MirroredObject.objects.filter(kind="Event", group="")
+        events.filter(seen_at__lt=now - EVENT_AGE).delete()
+        beyond = events.order_by("-pk").values_list("pk", flat=True)[MOST_EVENTS:]
+        if pks := list(beyond):
+            events.filter(pk__in=pks).delete()

@@ -1,0 +1,342 @@
+"""One write: its record before the request, the request, what became of it (13.6); nothing is done twice.
+
+No transaction may be open while a request runs: the record is committed before, and finished after it.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from django.db import transaction
+from django.utils import timezone
+
+from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.kubernetes.client import Client
+from clusters.hub_queries import live_hubs
+from clusters.models import Hub, HubStream, HubWrite, HubWriteState
+from clusters.models.hubs import HubMode
+from fleetui.apimachinery.errors import FieldError
+from fleetui.errors import FleetError
+from fleetui.hub_scope import in_hub
+from placements.hubs.connections.connection import (
+    HubTarget,
+    credential_of_hub,
+    open_hub_client,
+    secret_values,
+)
+from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.write_bodies import different_parts, written_parts
+from placements.hubs.write_requests import KINDS, Verb, WriteRequest
+from placements.hubs.writing.answers import (
+    LONGEST_ANSWER,
+    WriteAnswer,
+    WriteOutcome,
+    answer_of,
+    failure_of,
+    is_own_conflict,
+    read_back,
+)
+from placements.hubs.writing.identity import Permission, Requester, requester_on, review
+
+WRITE_SECONDS, READ_SECONDS = 15.0, 10.0
+LONGEST_WAIT = 5.0
+MOST_REPEATS = 8
+"""Requests after one that a controller was faster than; each reads the object right before."""
+RESOLVE_AFTER = timedelta(seconds=20)
+"""Longer than a request may take: its sender has finished, or does not exist any more."""
+GIVE_UP_AFTER = timedelta(seconds=90)
+"""Longer than an API server works on a request: what it did not do until then, it does not do."""
+_REACHABLE = ("live", "stale", "syncing", "connecting")
+NEVER_SENT = "The console stopped before the request was sent."
+
+
+class NotWritableError(FleetError):
+    """Nothing is sent to this hub now; `reason` says why."""
+
+    problem_type = "not-writable"
+
+
+class HubKindNotServedError(NotWritableError):
+    """The hub does not serve a kind, or the console has not found it yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentWrite:
+    """A write with its record."""
+
+    row: HubWrite
+    answer: WriteAnswer
+
+
+def check_writable(hub: Hub) -> None:
+    """Raise NotWritableError in mode `read`, for superusers too, and while the hub is paused or removed."""
+    current = Hub.objects.filter(pk=hub.pk).values_list("mode", "is_paused", "removed_at").first()
+    mode, is_paused, removed_at = current or (HubMode.READ, False, True)
+    if removed_at or hub.is_local:
+        raise NotWritableError(f"hub {hub.name} is not connected")
+    if mode != HubMode.OPERATE:
+        raise NotWritableError(f"hub {hub.name} is read only: its mode is read, not operate")
+    if is_paused:
+        raise NotWritableError(f"hub {hub.name} is paused: no requests are sent")
+
+
+def version_of(hub: Hub, kind: str) -> str:
+    """Return the version that the hub stores a kind in. Raise HubKindNotServedError."""
+    wanted = KINDS[kind]
+    with in_hub(hub.pk):
+        streams = HubStream.objects.filter(group=wanted.group, plural=wanted.plural).exclude(state="absent")
+        version = streams.values_list("version", flat=True).first()
+    if not version:
+        raise HubKindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
+    return version
+
+
+class HubWriter:
+    """Reads and writes single objects of one hub in the name of one person."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        client: Client,
+        requester: Requester,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.hub, self.requester = hub, requester
+        self._client, self._monotonic, self._sleep = client, monotonic, sleep
+
+    def read(self, path: str, *, seconds: float = READ_SECONDS) -> dict[str, Any] | None:
+        """Return an object as it is on the hub, None where there is none. Raise DriverUnavailable."""
+        answer = self._client.request("GET", path, deadline=self._monotonic() + seconds)
+        if answer.status == 200:
+            return dict(answer.body)
+        if answer.status == 404:
+            return None
+        message = str(answer.body.get("message") or f"the hub answers {answer.status}")[:500]
+        raise DriverUnavailable(message, code=f"http-{answer.status}")
+
+    def review(self, request: WriteRequest) -> Permission:
+        """Return whether the hub would allow a write. Raise DriverUnavailable."""
+        deadline = self._monotonic() + READ_SECONDS
+        return review(self._client, self.hub, self.requester, request, deadline=deadline)
+
+    def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
+        """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
+        check_writable(self.hub)
+        _, answer = self._request_at_present_version(request, live, is_dry_run=True)
+        return (
+            replace(answer, outcome=WriteOutcome.UNREACHABLE)
+            if answer.outcome is WriteOutcome.UNKNOWN
+            else answer
+        )
+
+    def preview(
+        self, request: WriteRequest, live: Manifest | None, *, overwrite: Collection[str] = ()
+    ) -> tuple[WriteRequest, WriteAnswer]:
+        """Return the request that would be sent, and what the hub says to a dry run of it.
+
+        It takes fields from other managers where all of them are in `overwrite`, and from the console itself,
+        which owns what it created or patched as another manager than what it applied. Raise NotWritableError.
+        """
+        answer = self.dry_run(request, live)
+        if answer.conflicts and all(
+            is_own_conflict(one, self.hub.field_manager) or one.name in overwrite for one in answer.conflicts
+        ):
+            request = request.forced()
+            answer = self.dry_run(request, live)
+        return request, answer
+
+    def send(self, request: WriteRequest, live: Manifest | None, *, digest: str = "") -> SentWrite:
+        """Send a request until the hub stores it or refuses it, and record who requested it and the outcome.
+
+        Raise NotWritableError.
+        """
+        check_writable(self.hub)
+        if not self.requester.person:
+            raise NotWritableError("a write has a requester")
+        row = self.record(request, digest)
+        # Another process that finds the row after this leaves it alone until the deadline is over.
+        if not move(row, HubWriteState.PLANNED, state=HubWriteState.SENT):
+            raise NotWritableError("the write was given up before it was sent")
+        sent, answer = self._request_at_present_version(request, live, is_dry_run=False)
+        if sent.resource_version != request.resource_version:
+            move(row, HubWriteState.SENT, precondition=sent.resource_version, body=sent.stored_body)
+            request = sent
+        if answer.outcome is WriteOutcome.UNKNOWN:
+            answer = self._read_back(request, answer)
+        finish(row, answer)
+        return SentWrite(row, answer)
+
+    def record(self, request: WriteRequest, digest: str) -> HubWrite:
+        """Commit the record of a planned request. Raise RuntimeError inside of a transaction."""
+        with in_hub(self.hub.pk), transaction.atomic(durable=True):
+            return HubWrite.objects.create(
+                at=timezone.now(),
+                requested_by=self.requester.person,
+                verb=str(request.verb),
+                group=request.kind.group,
+                kind=request.kind.kind,
+                namespace=request.namespace,
+                name=request.name,
+                subresource=request.subresource,
+                body=request.stored_body,
+                dry_run_digest=digest,
+                precondition=request.resource_version,
+                request_id=uuid4().hex,
+            )
+
+    def _request_at_present_version(
+        self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool
+    ) -> tuple[WriteRequest, WriteAnswer]:
+        """Send a request, and again with the present resourceVersion while only the status has changed.
+
+        The hub stored nothing of those before. What was changed otherwise is a conflict, and named.
+        """
+        answer = self._request(request, live, is_dry_run=is_dry_run)
+        for _ in range(MOST_REPEATS):
+            if answer.outcome is not WriteOutcome.STALE or live is None:
+                break
+            try:
+                present = self.read(request.object_path)
+            except DriverUnavailable:
+                break
+            before, after = (
+                written_parts(one, conditions=request.written_conditions) for one in (live, present)
+            )
+            if changed := different_parts(before, after):
+                words = f"changed on the hub meanwhile: {', '.join(changed)}"
+                causes = [FieldError(path, "changed", "Changed on the hub meanwhile") for path in changed]
+                return request, replace(answer, message=words, causes=tuple(causes))
+            request = request.at_version(text_of(mapping_at(present, "metadata").get("resourceVersion")))
+            answer = self._request(request, live, is_dry_run=is_dry_run)
+        return request, answer
+
+    def _request(self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool) -> WriteAnswer:
+        """Send a request; a second time after 429 and 503, which the hub has not worked on."""
+        deadline = self._monotonic() + WRITE_SECONDS
+        for is_last in (False, True):
+            is_sent = False
+            try:
+                self._client.connect(deadline)
+                is_sent = True
+                response = self._client.request(
+                    request.method,
+                    request.path,
+                    query=request.query(self.hub.field_manager, is_dry_run=is_dry_run),
+                    body=request.content(is_dry_run=is_dry_run),
+                    content_type=request.content_type,
+                    headers=self.requester.headers,
+                    deadline=deadline,
+                )
+            except DriverUnavailable as error:
+                answer = failure_of(error, is_sent=is_sent)
+                wait = error.retry_after
+                if is_last or answer.outcome is not WriteOutcome.BUSY or wait is None or wait > LONGEST_WAIT:
+                    return answer
+                self._sleep(wait)
+            else:
+                return answer_of(request, response, live)
+        raise AssertionError("unreachable")
+
+    def _read_back(self, request: WriteRequest, answer: WriteAnswer) -> WriteAnswer:
+        """Return what the object says; the answer as it was where that stays unknown."""
+        try:
+            evidence = read_back(request, self.read(request.object_path), manager=self.hub.field_manager)
+        except DriverUnavailable:
+            return answer
+        if evidence.outcome is WriteOutcome.UNKNOWN:
+            return answer
+        return replace(evidence, message=f"{answer.message}. {evidence.message}", status=answer.status)
+
+
+def move(row: HubWrite, *states: HubWriteState, **values: Any) -> bool:
+    """Change a record that is still in one of these states; return whether it was."""
+    with in_hub(int(row.hub_id or 0)), transaction.atomic(durable=True):
+        count = HubWrite.objects.filter(pk=row.pk, state__in=states).update(**values)
+    if count:
+        for name, value in values.items():
+            setattr(row, name, value)
+    return bool(count)
+
+
+def finish(row: HubWrite, answer: WriteAnswer) -> bool:
+    """Record what became of a write; a final state is never changed."""
+    return move(
+        row,
+        HubWriteState.SENT,
+        HubWriteState.UNKNOWN,
+        state=answer.state,
+        status=answer.status,
+        answer=answer.message[:LONGEST_ANSWER].replace("\0", ""),
+        resource_version_after=answer.resource_version,
+    )
+
+
+@contextmanager
+def open_writer(hub: Hub, *, person: str = "", role: str = "", **options: Any) -> Iterator[HubWriter]:
+    """Connect to a hub, to write in the name of a person. Raise DriverUnavailable, IdentityRefusedError."""
+    requester = requester_on(hub, person, role) if person else Requester("")
+    target = HubTarget.of(hub, credential_of_hub(hub))
+    client = open_hub_client(target.connection, secret_values(target))
+    try:
+        yield HubWriter(hub, client, requester, **options)
+    finally:
+        client.close()
+
+
+def request_of(row: HubWrite, version: str) -> WriteRequest:
+    """Return the request of a record, to be compared with the object and never to be sent again."""
+    body: Mapping[str, Any] = row.body or {}
+    uid = mapping_at(body, "metadata").get("uid") or mapping_at(body, "preconditions").get("uid") or ""
+    return WriteRequest(
+        Verb(row.verb),
+        KINDS[row.kind],
+        version,
+        row.name,
+        body,
+        namespace=row.namespace,
+        subresource=row.subresource,
+        uid=str(uid),
+        resource_version=row.precondition,
+    )
+
+
+def resolve_writes(*, now: datetime) -> int:
+    """Resolve writes without an answer by reading their objects; return how many are final now."""
+    resolved = 0
+    for hub in live_hubs().order_by("pk"):
+        with in_hub(hub.pk):
+            old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER)
+            planned = list(old.filter(state=HubWriteState.PLANNED)[:100])
+            due = list(old.filter(state__in=[HubWriteState.SENT, HubWriteState.UNKNOWN]).order_by("at")[:20])
+        lost = WriteAnswer(WriteOutcome.UNREACHABLE, NEVER_SENT)
+        for row in planned:
+            resolved += move(row, HubWriteState.PLANNED, state=lost.state, answer=lost.message)
+        if due and hub.state in _REACHABLE and not hub.is_paused:
+            resolved += _resolve(hub, due, now=now)
+    return resolved
+
+
+def _resolve(hub: Hub, rows: list[HubWrite], *, now: datetime) -> int:
+    resolved = 0
+    try:
+        with open_writer(hub) as writer:
+            for row in rows:
+                request = request_of(row, version_of(hub, row.kind))
+                evidence = read_back(request, writer.read(request.object_path), manager=hub.field_manager)
+                if evidence.outcome is WriteOutcome.UNKNOWN and row.at < now - GIVE_UP_AFTER:
+                    evidence = replace(
+                        evidence, outcome=WriteOutcome.NOT_APPLIED, message="The hub did not apply it."
+                    )
+                if evidence.outcome is not WriteOutcome.UNKNOWN:
+                    resolved += finish(row, replace(evidence, status=row.status))
+                elif row.state == HubWriteState.SENT:
+                    finish(row, evidence)
+    except (DriverUnavailable, NotWritableError):
+        pass  # again at the next call
+    return resolved

@@ -1,1 +1,0 @@
-"""Live hubs: their mirrored objects as rows of the tables of this console."""
