@@ -11,24 +11,11 @@ from fleetui.encryption import without_values
 from fleetui.models import Event
 
 SYSTEM = "system"
-_WARNINGS = (
-    "fail",
-    "lost",
-    "refused",
-    "stalled",
-    "not ready",
-    "unreachable",
-    "rejected",
-    "drift",
-    "rebuilt",
-    "shares an",
-    "waits",
-)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """What an operation did with one object, for the audit log."""
+    """What an operation did with one object, for the audit log; `is_warning`: somebody should look at it."""
 
     verb: str
     kind: str
@@ -36,6 +23,7 @@ class AuditEvent:
     revision: int | None = None
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
+    is_warning: bool = False
 
 
 def actor_name(by: User | None) -> str:
@@ -59,14 +47,7 @@ def record_of_others(events: Iterable[tuple[AuditEvent, str]], *, now: datetime)
 
 def _row(one: AuditEvent, now: datetime, name: str, by: User | None = None) -> Event:
     facts = {name: without_values(getattr(one, name)) for name in AuditEvent.__slots__}
-    return Event(at=now, actor=by, actor_name=name, is_warning=warns(one.verb, one.after), **facts)
-
-
-def warns(verb: str, after: Any) -> bool:
-    """Return whether an event is of the type Warning: by verb and reason, or not ready."""
-    facts = after if isinstance(after, Mapping) else {}
-    words = f"{verb} {facts.get('reason', '')} {facts.get('because', '')}".lower()
-    return bool(facts.get("verdict")) or any(word in words for word in _WARNINGS)
+    return Event(at=now, actor=by, actor_name=name, **facts)
 
 
 def events_since(kind: str, name: str, revision: int) -> list[Event]:

@@ -146,6 +146,7 @@ def notify_expiring(*, now: datetime) -> int:
                 row.cluster.name,
                 revision=row.cluster.revision,
                 after={**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)},
+                is_warning=True,
             )
         )
     record_all(events, by=None, now=now)

@@ -198,6 +198,7 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
             row.name,
             revision=row.revision,
             after={"verdict": row.verdict, "reason": row.verdict_reason},
+            is_warning=not row.is_eligible,
         )
         for row in changed
     ]

@@ -109,7 +109,7 @@ def record_identities(seen: Mapping[int, str], *, now: datetime) -> None:
 def _record_rebuilt(row: MemberCluster, cluster_uid: str, *, by: User | None, now: datetime) -> None:
     MemberCluster.objects.filter(pk=row.pk).update(rebuilt_at=now)
     before, after = {"clusterUid": row.cluster_uid}, {"clusterUid": cluster_uid}
-    event = AuditEvent("rebuilt", CLUSTER, row.name, revision=row.revision, before=before, after=after)
+    event = AuditEvent("rebuilt", CLUSTER, row.name, row.revision, before, after, is_warning=True)
     record_all([event], by=by, now=now)
 
 
@@ -130,7 +130,8 @@ def refresh_sharing(*, now: datetime) -> None:
         MemberCluster.objects.filter(pk=row.pk).update(shares_server_with=other)
         verb = "shares an API server" if other else "shares no API server"
         after = {"sharesServerWith": other, "clusterUid": row.cluster_uid}
-        events.append(AuditEvent(verb, CLUSTER, row.name, revision=row.revision, after=after))
+        event = AuditEvent(verb, CLUSTER, row.name, row.revision, after=after, is_warning=bool(other))
+        events.append(event)
     record_all(events, by=None, now=now)
 
 

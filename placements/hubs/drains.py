@@ -198,6 +198,7 @@ def send_eviction(hub: Hub, row: Drain, step: DrainStep, user: User, *, now: dat
 def _end(row: Drain, state: Drain.State, reason: str, *, now: datetime) -> None:
     rows = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
     if rows.update(state=state, ended_at=now, ended_reason=reason):
-        event = AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after={"because": reason})
+        facts, is_late = {"because": reason}, state == Drain.State.EXPIRED
+        event = AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=facts, is_warning=is_late)
         record(event, by=None, now=now)
     row.refresh_from_db()

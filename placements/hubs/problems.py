@@ -6,20 +6,16 @@ from datetime import datetime
 from django.db.models import Q, QuerySet
 
 from clusters.credentials import expiry_notice
-from clusters.hub_state import HubState
 from clusters.models import Hub, HubCredential
 from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import current_hub_id
 from placements.engine.problems import Noun, ProblemFacts, ProblemLevel
 from placements.hubs.explain.connections import STATES
-from placements.hubs.queries import state_of
+from placements.hubs.queries import HEALTHY_STATES, state_of
 from placements.hubs.replay.queries import verdicts
 from placements.models import HubDecision, ProblemKind
 from placements.services.problems.parts import MOST, page
 from placements.services.problems.sources import of_credential
-
-_FINE = (HubState.LIVE, HubState.PAUSED, HubState.NEW, HubState.CONNECTING, HubState.SYNCING)
-"""States of a hub that works, that begins to, or that a person has paused."""
 
 
 def problems_of_hub(now: datetime) -> Iterator[ProblemFacts]:
@@ -35,7 +31,7 @@ def problems_of_hub(now: datetime) -> Iterator[ProblemFacts]:
 def of_state(hub: Hub, now: datetime) -> Iterator[ProblemFacts]:
     """Yield the live hub if its mirror cannot be relied on."""
     state, reason, since = state_of(hub, now=now)
-    if state not in _FINE and not hub.is_paused:
+    if state not in HEALTHY_STATES and not hub.is_paused:
         level, word = STATES[state]
         yield ProblemFacts(
             ProblemKind.HUB_NOT_LIVE,

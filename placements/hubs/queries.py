@@ -15,6 +15,8 @@ from placements.hubs.trimming import unpack
 
 NOT_RUNNING = timedelta(seconds=30)
 MOST_WRITES = 20
+HEALTHY_STATES = (HubState.LIVE, HubState.PAUSED, HubState.NEW, HubState.CONNECTING, HubState.SYNCING)
+"""States of a hub that works, that begins to, or that a person has paused."""
 NO_WATCHER = "the watcher is not running"
 _WATCHED = frozenset({HubState.LIVE, HubState.SYNCING, HubState.CONNECTING, HubState.STALE})
 

@@ -203,7 +203,9 @@ def _check(
             if was_broken is not (one.state is AssertionState.BROKEN):
                 verb = "assertion holds again" if was_broken else "assertion broken"
                 facts = {"assertion": assertion_sentence(one)}
-                record(AuditEvent(verb, PLACEMENT, placement.full_name, after=facts), by=None, now=now)
+                name = placement.full_name
+                event = AuditEvent(verb, PLACEMENT, name, after=facts, is_warning=not was_broken)
+                record(event, by=None, now=now)
 
 
 def at_rest(cycle: Cycle) -> DecisionValue:

@@ -61,7 +61,8 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
             same.update(verified_at=now)
             if is_new:
                 verb = "does not replay" if fault else "replays again"
-                event = AuditEvent(verb, DECISION, each.decision_id, after={"reason": fault})
+                facts = {"reason": fault}
+                event = AuditEvent(verb, DECISION, each.decision_id, after=facts, is_warning=bool(fault))
                 record(event, by=None, now=now)
         if fault:
             faulty.append(each)

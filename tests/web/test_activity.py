@@ -194,7 +194,11 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, 
     page = text_of(viewer, f"/activity/{Event.objects.get(name='later').pk}/")
     assert '<a href="/clusters/later/">later</a>' in page  # without details, it leads to its object
 
-    record(AuditEvent("not decided", "placement", "web", after={"reason": "API lost"}), by=None, now=NOW)
+    record(
+        AuditEvent("not decided", "placement", "web", after={"reason": "API lost"}, is_warning=True),
+        by=None,
+        now=NOW,
+    )
 
     page = text_of(viewer, "/activity/")
     answer = viewer.get("/api/v1/events?type=Normal").json()

@@ -289,7 +289,8 @@ def notify_expiring_hubs(*, now: datetime) -> int:
         same.update(notified_days=days_left(row, now=now))
         after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
         with in_hub(row.hub_id):  # who has no role there learns nothing of it
-            record_all([AuditEvent("credentials expiring", HUB, row.hub.name, after=after)], by=None, now=now)
+            event = AuditEvent("credentials expiring", HUB, row.hub.name, after=after, is_warning=True)
+            record_all([event], by=None, now=now)
         notified += 1
     return notified
 

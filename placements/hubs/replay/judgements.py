@@ -355,7 +355,9 @@ def _write_pending(pending: HubDecision | None, observed: HubObservation, *, now
         if not row.hub_behind:
             row.hub_behind = True
             facts = {"reason": f"the hub has not decided on generation {observed.generation}"}
-            record(AuditEvent("not decided", PLACEMENT, placement.full_name, after=facts), by=None, now=now)
+            name = placement.full_name
+            event = AuditEvent("not decided", PLACEMENT, name, after=facts, is_warning=True)
+            record(event, by=None, now=now)
     row.save()
     return row
 
@@ -400,7 +402,8 @@ def _set_judgement(row: HubDecision, judgement: Judgement, *, now: datetime) -> 
         count = row.differences_count
         words = f"{count} difference{'' if count == 1 else 's'} from the replay"
         facts = {"reason": f"snapshot {row.policy_snapshot}: {words}"}
-        record(AuditEvent("disagrees", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
+        event = AuditEvent("disagrees", PLACEMENT, row.placement_name, after=facts, is_warning=True)
+        record(event, by=None, now=now)
 
 
 def _written_decision(

@@ -26,6 +26,7 @@ from fleetui.hub_scope import in_hub
 from fleetui.threads import close_connections
 from placements.hubs.connections.connection import HubTarget, credential_of_hub
 from placements.hubs.kinds import HUB_KINDS
+from placements.hubs.queries import HEALTHY_STATES
 from placements.hubs.watching.event_queue import EventQueue
 from placements.hubs.watching.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
 from placements.hubs.watching.runner import HubRunner, Place, places_of
@@ -279,9 +280,9 @@ class Watcher:
             own = Hub.objects.filter(pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None)
             if own.update(**values) and condition.state != hub.state:
                 before, after = {"state": hub.state}, {"state": condition.state.value, "reason": reason}
-                record(
-                    AuditEvent("state changed", "hub", hub.name, before=before, after=after), by=None, now=now
-                )
+                is_bad = condition.state not in HEALTHY_STATES
+                event = AuditEvent("state changed", "hub", hub.name, None, before, after, is_warning=is_bad)
+                record(event, by=None, now=now)
         if condition.state != hub.state:
             hub.flushed = float("-inf")  # a new state is shown with its age
         hub.state, hub.reason = condition.state.value, condition.reason

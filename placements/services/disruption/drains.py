@@ -313,5 +313,7 @@ def _end(row: Drain, state: Drain.State, reason: str, *, by: User | None, now: d
     if ended.update(state=state, ended_at=now, ended_reason=reason):
         left = [step.placement_name for step in left_of(row)]
         after = {"because": reason, "left": left[:_NAMED], "leftCount": len(left)}
-        record(AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=after), by=by, now=now)
+        is_late = state == Drain.State.EXPIRED
+        event = AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=after, is_warning=is_late)
+        record(event, by=by, now=now)
     row.refresh_from_db()

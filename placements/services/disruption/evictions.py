@@ -117,7 +117,8 @@ def execute(
         by=actor_name(by),
     )
     after = {"cluster": check.cluster, "outcome": row.outcome, "why": row.why}
-    record(AuditEvent("evicted", PLACEMENT, check.placement, after=after), by=by, now=now)
+    event = AuditEvent("evicted", PLACEMENT, check.placement, after=after, is_warning=not is_executed)
+    record(event, by=by, now=now)
     return row
 
 

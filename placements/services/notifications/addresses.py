@@ -137,4 +137,5 @@ def convert_former_channels(*, now: datetime) -> None:
             pass
         disabled = {"is_enabled": False, "disabled_reason": reason[:200]}
         NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(**disabled)
-        record(AuditEvent("disabled", CHANNEL, row.name, after={"reason": reason}), by=None, now=now)
+        event = AuditEvent("disabled", CHANNEL, row.name, after={"reason": reason}, is_warning=True)
+        record(event, by=None, now=now)

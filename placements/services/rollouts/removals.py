@@ -82,7 +82,7 @@ def hold_back(
         waiting.add((cluster, placement))
         if row is None:
             after = {"cluster": cluster, "reason": reason}
-            events.append(AuditEvent("removal waits", PLACEMENT, placement, after=after))
+            events.append(AuditEvent("removal waits", PLACEMENT, placement, after=after, is_warning=True))
         values = {"objects_count": mine.count, "of_objects": total, "reason": reason[:500]}
         WaitingRemoval.objects.update_or_create(
             cluster_name=cluster,

@@ -162,7 +162,9 @@ def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None
         raise RunChanged
     if run.ended_at:
         after = {"why": [reason.code for reason in result.run.reasons]} if result.run.reasons else None
-        record(AuditEvent(run.status, STAGED_RUN, run.full_name, after=after), by=None, now=now)
+        has_failed = run.status == RunStatus.FAILED
+        event = AuditEvent(run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed)
+        record(event, by=None, now=now)
 
 
 def _start_actions(

@@ -243,9 +243,10 @@ def end_run(
     run.ended_at, run.progress_version, run.revision = now, run.progress_version + 1, run.revision + 1
     run.save(update_fields=["plan", "sync_result", "status", "ended_at", "progress_version", "revision"])
     after = {"why": [reason.code for reason in reasons]} if reasons else None
-    record(
-        AuditEvent(run.status, STAGED_RUN, run.full_name, revision=run.revision, after=after), by=by, now=now
-    )
+    has_failed = outcome is StagedRunOutcome.FAILED
+    name = run.full_name
+    event = AuditEvent(run.status, STAGED_RUN, name, run.revision, after=after, is_warning=has_failed)
+    record(event, by=by, now=now)
 
 
 def end_runs_of(placement: Placement, reason: StageReason, *, by: User | None, now: datetime) -> None:
