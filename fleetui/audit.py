@@ -15,7 +15,7 @@ SYSTEM = "system"
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """What an operation did with one object, for the audit log; `is_warning`: somebody should look at it."""
+    """What an operation did with one object, for the audit log; `is_warning`: it is of the type Warning."""
 
     verb: str
     kind: str

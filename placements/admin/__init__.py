@@ -1,5 +1,5 @@
-"""The admin: member clusters, users with their roles and tokens, and grants."""
+"""The admin of member clusters and of roles on hubs; that of users is in `fleetui.access.admin`."""
 
-from placements.admin import clusters, users
+from placements.admin import clusters, hub_grants
 
-__all__ = ["clusters", "users"]
+__all__ = ["clusters", "hub_grants"]

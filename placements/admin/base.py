@@ -17,16 +17,6 @@ NONE = "–"  # noqa: RUF001 -- the dash of tables
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-class SuperusersOnly:
-    """Superusers do everything, others nothing, whatever Django permissions they have."""
-
-    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return request.user.is_active and request.user.is_superuser
-
-    has_view_permission = has_add_permission = has_module_permission
-    has_change_permission = has_delete_permission = has_module_permission
-
-
 class RoleAdmin(admin.ModelAdmin):
     """A list that counts no more than it has to; every role reads, operators add and change.
 

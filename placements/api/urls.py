@@ -21,6 +21,7 @@ from placements.api import (
     inbox,
     notifications,
     overrides,
+    overview,
     placements,
     rebalance,
     removals,
@@ -77,8 +78,8 @@ first_version: list[URLPattern | URLResolver] = [
     ),
     path("tokens/<number:number>", auth.ApiTokenViewSet.as_view({"delete": "destroy"}), name="api-token"),
     path("access-log", access_log.AccessLogViewSet.as_view({"get": "list"}), name="access-log"),
-    path("overview", history.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
-    path("search", history.OverviewViewSet.as_view({"get": "search"}), name="search"),
+    path("overview", overview.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
+    path("search", overview.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path("assertions", assertions.AssertionViewSet.as_view({"get": "list"}), name="assertions"),
     path(

@@ -16,17 +16,25 @@ from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from clusters.models import HubGrant
 from fleetui.access.audit import record_access
 from fleetui.access.models import ApiToken, ServiceAccount, TeamGrant
 from fleetui.access.notices import send_notice
 from fleetui.access.tokens import create_service_account, revoke_all_tokens
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
-from placements.admin.base import SuperusersOnly
 
 # What allauth shows of e-mail addresses and providers has no use here, or has secrets.
 for model in (User, Group, Authenticator, EmailAddress, SocialAccount, SocialApp, SocialToken):
     admin.site.unregister(model)
+
+
+class SuperusersOnly:
+    """Superusers do everything, others nothing, whatever Django permissions they have."""
+
+    def has_module_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.is_active and request.user.is_superuser
+
+    has_view_permission = has_add_permission = has_module_permission
+    has_change_permission = has_delete_permission = has_module_permission
 
 
 class RecordedAdmin(SuperusersOnly):
@@ -99,14 +107,6 @@ class SecondFactorsAdmin(RecordedAdmin, admin.ModelAdmin):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
-
-
-@admin.register(HubGrant)
-class HubGrantsAdmin(RecordedAdmin, admin.ModelAdmin):
-    """Roles of groups on single hubs."""
-
-    list_display = ("hub", "group", "role")
-    list_filter = ("hub", "role")
 
 
 class TeamGrantForm(forms.ModelForm):
