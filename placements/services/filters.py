@@ -91,11 +91,6 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     return rows.filter(_states()[wanted.state]) if wanted.state else rows
 
 
-def namespaces_of_placements() -> list[str]:
-    rows = Placement.objects.exclude(namespace="").order_by("namespace").values_list("namespace", flat=True)
-    return list(rows.distinct()[:_MOST_NAMESPACES])
-
-
 def _filtered(rows: QuerySet[Row], **lookups: str) -> QuerySet[Row]:
     return rows.filter(**{lookup: value for lookup, value in lookups.items() if value})
 
@@ -126,28 +121,36 @@ def _states() -> dict[PlacementFilterState, Q]:
 class PlacementTotals:
     """How many placements there are, in all and by filter value; a placement can match several.
 
-    Beside them how many runs wait for a user, and the key of the resilience report.
+    Beside them how many runs wait for a user, the key of the resilience report, and the first namespaces.
     """
 
     in_all: int
     by_state: dict[PlacementFilterState, int]
     report: int | None
     waiting: int
+    namespaces: list[str]
 
 
-def counts_in_all() -> PlacementTotals:
-    """Return the counts as the last comparison of the hub in scope stored them; one query."""
-    stored = ProblemBook.objects.filter(hub=current_hub_id()).values_list("totals", flat=True).first()
-    counts = dict(stored or count_in_all())
+def counts_in_all(stored: Mapping[str, Any] | None = None) -> PlacementTotals:
+    """Return the counts as the last comparison of the hub in scope stored them: these, or by one query."""
+    if not stored:
+        books = ProblemBook.objects.filter(hub=current_hub_id())
+        stored = books.values_list("totals", flat=True).first() or count_in_all()
+    counts = dict(stored)
     in_all, report, waiting = (counts.pop(name) for name in ("in_all", "report", "waiting_runs"))
-    return PlacementTotals(in_all, {state: counts[state] for state in PlacementFilterState}, report, waiting)
+    by_state = {state: counts[state] for state in PlacementFilterState}
+    return PlacementTotals(in_all, by_state, report, waiting, counts.get("namespaces", []))
 
 
 def count_in_all() -> dict[str, Any]:
     """Count placements, runs and clusters, to be stored: the subqueries are too slow for each page.
 
-    One query; without placements two.
+    Two queries; without placements three.
     """
+    in_order = (
+        Placement.objects.exclude(namespace="").order_by("namespace").values_list("namespace", flat=True)
+    )
+    namespaces = list(in_order.distinct()[:_MOST_NAMESPACES])
     waiting, staged_waiting = waiting_runs()
     rolling, staged = runs_under_way()
     members = MemberCluster.objects.all()
@@ -167,9 +170,9 @@ def count_in_all() -> dict[str, Any]:
     rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
     rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
     for row in rows:
-        return {name: value for name, value in row.items() if name != "one"}
+        return {"namespaces": namespaces} | {name: value for name, value in row.items() if name != "one"}
     of_empty_hub = Hub.objects.filter(pk=current_hub_id()).values(**others).get()
-    return {"report": None, **dict.fromkeys(counts, 0), **of_empty_hub}
+    return {"namespaces": namespaces, "report": None, **dict.fromkeys(counts, 0), **of_empty_hub}
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:

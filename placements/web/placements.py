@@ -65,13 +65,11 @@ from placements.services.filters import (
     counts_in_all,
     events_matching,
     latest_decisions,
-    namespaces_of_placements,
     placements_matching,
 )
 from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale_picks_of
 from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
 from placements.services.placements import UnschedulesEverything, delete_placement
-from placements.services.problems.book import bring_up_to_date
 from placements.services.rescheduling import confirm_reschedule
 from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.results import PLACEMENT
@@ -87,6 +85,7 @@ from placements.web import badges
 from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import HeadroomRow, headroom_row, skew_badges
 from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices, read_typed
+from placements.web.layout import counts_of
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,
@@ -218,7 +217,8 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 @polled
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time; the page polls it."""
-    if bring_up_to_date(now=datetime.now(UTC)):
+    stored = counts_of(request)
+    if stored.is_new:
         read_version_again(request)
     poll = request.GET.copy()
     poll["v"] = request.version  # type: ignore[attr-defined]  # by `polled`
@@ -233,12 +233,12 @@ def placements(request: HttpRequest) -> HttpResponse:
         namespace=request.GET.get("namespace", "").strip(),
         survives=request.GET.get("survives", "").strip(),
     )
-    namespaces = namespaces_of_placements()
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     related = ("staleness_check", "resilience__report", "doctor_check")
     listed = with_fleet_version(rows.select_related(*related))
     page = page_from(request, listed, order=order, unique="full_name")
-    counts = counts_in_all()
+    counts = counts_in_all(stored.totals)
+    namespaces = counts.namespaces
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
         "poll": poll,

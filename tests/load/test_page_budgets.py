@@ -76,7 +76,7 @@ POLLED = (
 MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
 EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")
 MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16
-MOST_OF_THE_LIST = {"render_annotated": 1_400, "_reverse_with_prefix": 30, "as_sql": 16}
+MOST_OF_THE_LIST = {"render_annotated": 1_400, "_reverse_with_prefix": 30, "as_sql": 12}
 """Template nodes, addresses and queries compiled for the list of placements, of which a page has 50."""
 OTHER_VIEWS = {
     "clusters": ("/clusters/?sort=-placements", "/clusters/?sort=-stale", "/clusters/?label=env:prod"),

@@ -1,7 +1,8 @@
 """What the frame of each page shows: rollouts in progress and kinds of clusters of this hub, the inbox."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,10 +18,15 @@ from placements.services.problems.book import OLDEST, compare
 
 @dataclass(frozen=True, slots=True)
 class NavigationCounts:
-    """What the navigation counts, and whether there are demo data, simulated clusters and others."""
+    """What the navigation counts, and whether there are demo data, simulated clusters and others.
+
+    `totals` are those of the hub; `is_new`: they were counted for this reader.
+    """
 
     rollouts: int
     inbox: int
+    totals: Mapping[str, Any] = field(default_factory=dict)
+    is_new: bool = False
     has_demo: bool = False
     has_simulated: bool = False
     has_others: bool = False
@@ -45,6 +51,8 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     return NavigationCounts(
         totals["runs_under_way"],
         inbox,
+        totals,
+        is_outdated,
         has_demo=bool(totals["demo_placements"] or totals["demo_clusters"]),
         has_simulated=bool(totals["simulated"]),
         has_others=totals["clusters"] > totals["simulated"],
