@@ -395,7 +395,7 @@ class Variables(BaseSettings):
         timedelta(hours=1),
         "names of clusters that left; a process with an older fleet loads all clusters again",
     )
-    DOCTOR_MUTED: Text = variable("", "rules of the doctor that are never reported, such as `S07,N04`")
+    CHECKS_MUTED: Text = variable("", "rules of the checks that are never reported, such as `S07,N04`")
     FLEET_PATCH_PERCENT: int = variable(
         5,
         "up to this share of changed clusters a process reads only these, otherwise the whole fleet",

@@ -225,8 +225,8 @@ KEEP_MESSAGES = variables.KEEP_MESSAGES
 # A process reads the clusters that changed, and the whole fleet if more than so many percent did, or if it
 # holds one from before the tombstones that are kept.
 FLEET_PATCH_PERCENT = variables.FLEET_PATCH_PERCENT
-# Rules of the doctor that are never reported, separated by commas.
-DOCTOR_MUTED = [one for one in variables.DOCTOR_MUTED.split(",") if one]
+# Rules of the checks that are never reported, separated by commas.
+CHECKS_MUTED = [one for one in variables.CHECKS_MUTED.split(",") if one]
 KEEP_TOMBSTONES = variables.KEEP_TOMBSTONES
 
 # Credentials of member clusters (`clusters/credentials.py`), and where connections to them may go

@@ -17,7 +17,7 @@ from fleetui.hub_backend import live_backend
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
 from fleetui.threads import close_connections
-from placements.services import assertions, bulk_changes, doctor, pruning, scheduling, verification
+from placements.services import assertions, bulk_changes, checks, pruning, scheduling, verification
 from placements.services.decisions import exact
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
@@ -81,7 +81,7 @@ def check_assertions(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def check_findings(**_newer: Any) -> None:
-    repeat(doctor.check_due)
+    repeat(checks.check_due)
 
 
 @shared_task(acks_late=True)
@@ -177,7 +177,7 @@ def sweep(**_newer: Any) -> None:
         due |= {
             remove_orphans: orphans.is_due,
             evaluate_resilience: resilience.is_due,
-            check_findings: doctor.is_due,
+            check_findings: checks.is_due,
             verify: verification.verification_due,
             prune: pruning.is_pruning_due,
         }

@@ -9,6 +9,7 @@ from placements.web import (
     access_log,
     activity,
     bulk_changes,
+    checks,
     cluster_edit,
     cluster_objects,
     clusters,
@@ -16,7 +17,6 @@ from placements.web import (
     dashboard,
     decisions,
     disruptions,
-    doctor,
     drains,
     editor,
     fault_injection,
@@ -207,7 +207,7 @@ urlpatterns = [
         )
         for action in what_if.ACTIONS
     ),
-    path("doctor/", doctor.doctor, name="doctor"),
+    path("checks/", checks.checks, name="checks"),
     path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),

@@ -119,7 +119,7 @@ SAMPLES = {
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",
-    "doctor": "/doctor/",
+    "checks": "/checks/",
     "resilience": "/resilience/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",

@@ -211,7 +211,7 @@ def test_a_command_ends_silently_where_the_reader_of_its_output_did(monkeypatch:
     monkeypatch.setattr(command_line.ManagementUtility, "execute", execute)
     monkeypatch.setattr(command_line.os, "_exit", sys.exit)
     with pytest.raises(SystemExit, match="141"):
-        command_line.main(["manage.py", "doctor"])
+        command_line.main(["manage.py", "checks"])
 
 
 class Lines(logging.Handler):

@@ -366,7 +366,7 @@ def test_the_gitlab_template_and_the_hook_pass_on_the_gates(
     pushed = run(*hooks["fleetui-diff"].split(), **variables)
     assert (pushed.returncode, "Placement impact" in pushed.stdout) == (1, True), pushed.stderr
     for names in (["web.yaml"], [".github/workflows/impact.yml"], list(FOREIGN)):
-        checked = run(*hooks["fleetui-doctor"].split(), *names, **variables)
+        checked = run(*hooks["fleetui-checks"].split(), *names, **variables)
         assert checked.returncode == 0, checked.stderr
 
 
@@ -379,7 +379,7 @@ def test_the_hook_is_a_command_that_exists() -> None:
         assert hook["entry"].split()[1] in get_commands()
         assert (hook["language"], hook.get("pass_filenames", True)) == (
             "python",
-            hook["id"] == "fleetui-doctor",
+            hook["id"] == "fleetui-checks",
         )
 
 

@@ -23,7 +23,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "credentials": (("check",),),
     "diff": (("-f", "{secrets}"), ("-f", "{wrong}"), ("-f", "{broken}")),
     "disconnect_hub": (("nowhere",),),
-    "doctor": (
+    "checks": (
         (),
         ("-f", "{secrets}"),
         ("-f", "{wrong}"),

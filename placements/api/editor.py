@@ -12,8 +12,8 @@ from fleetui.apimachinery.errors import ManifestWarning
 from placements.api.assertions import AssertionSerializer
 from placements.api.authentication import COMPUTING
 from placements.api.base import FullNameViewSet, MayRead, actor, check_names
+from placements.api.checks import FindingSerializer
 from placements.api.decisions import ComparisonSerializer
-from placements.api.doctor import FindingSerializer
 from placements.api.parsers import read_document
 from placements.api.placements import PlacementViewSet
 from placements.api.schema import documented, operation
@@ -27,12 +27,12 @@ from placements.api.serializers import (
 )
 from placements.engine.scheduling.replay import Replay, Spread
 from placements.explain.assertions import result_document
+from placements.explain.checks import finding_document
 from placements.explain.decision_document import bounded_document, comparison_document
-from placements.explain.doctor import finding_document
 from placements.explain.rollouts import plan_document
 from placements.manifests.placement import parse_placement
+from placements.services.checks import examine_one
 from placements.services.decisions.compare_semantics import side_by_side_of_draft
-from placements.services.doctor import examine_one
 from placements.services.editor.preview import preview
 from placements.services.editor.queries import plan_now
 from placements.services.results import get_placement
@@ -108,7 +108,7 @@ class PreviewSerializer(CamelCaseSerializer):
     selected_resources = serializers.IntegerField()
     spread = SpreadSerializer(many=True)
     warnings = WarningSerializer(many=True)
-    findings = FindingSerializer(many=True, help_text="What the doctor finds in the draft.")
+    findings = FindingSerializer(many=True, help_text="What the checks find in the draft.")
     assertions = AssertionSerializer(many=True)
 
 

@@ -12,7 +12,7 @@ from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from fleetui.models import AuditEventType
 from placements.engine.assertions import AssertionState
-from placements.engine.doctor.examination import ALIASES, RULES
+from placements.engine.checks.examination import ALIASES, RULES
 from placements.engine.resilience import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
@@ -100,7 +100,7 @@ ApplyQuery = query_of(
     ConfirmQuery,
     strict=choice(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
 )
-DoctorQuery = query_of(
+ChecksQuery = query_of(
     placement=_text(help_text="Findings of this placement only."),
     rule=choice(
         [*RULES, *ALIASES],

@@ -18,7 +18,7 @@ from placements.api.base import (
     paged_list,
     query_params,
 )
-from placements.api.doctor import FindingSerializer
+from placements.api.checks import FindingSerializer
 from placements.api.filters import ApplyQuery, ResourceQuery
 from placements.api.manifest_schema import apply_body
 from placements.api.parsers import documents_of
@@ -33,7 +33,7 @@ from placements.api.serializers import (
     ObjectChangeSerializer,
     ResourceSerializer,
 )
-from placements.explain.doctor import finding_document
+from placements.explain.checks import finding_document
 from placements.models import Resource
 from placements.services.apply import apply_documents, preview_documents
 from placements.services.filters import resources_matching, with_sizes
@@ -48,7 +48,7 @@ class AppliedSerializer(CamelCaseSerializer):
     changes = ObjectChangeSerializer(many=True, required=False)
     decisions = NextDecisionSerializer(many=True, required=False)
     findings = FindingSerializer(
-        many=True, required=False, help_text="What the doctor finds in the first 20 placements."
+        many=True, required=False, help_text="What the checks find in the first 20 placements."
     )
     not_evaluated = serializers.IntegerField(
         required=False, help_text="The number of affected placements beyond the limit of a dry run."
@@ -127,7 +127,7 @@ class ApplyViewSet(BaseViewSet):
 
         A change that would unschedule a placement everywhere is refused (409) without `confirm`. With
         `dryRun=All` nothing is written: `changes` has the differences, `decisions` the next decisions of the
-        affected placements, `findings` what the doctor finds in the placements of the documents.
+        affected placements, `findings` what the checks find in the placements of the documents.
         """
         params = query_params(request, ApplyQuery)
         confirmed, strict = "confirm" in params, params.get("strict") == "true"

@@ -9,11 +9,11 @@ from placements.api import (
     assertions,
     auth,
     bulk_changes,
+    checks,
     clusters,
     connections,
     decisions,
     disruption,
-    doctor,
     editor,
     events,
     fleet_snapshot,
@@ -92,7 +92,7 @@ first_version: list[URLPattern | URLResolver] = [
         fleet_snapshot.FleetSnapshotViewSet.as_view({"get": "retrieve"}),
         name="fleet-snapshot",
     ),
-    path("doctor", doctor.DoctorViewSet.as_view({"get": "retrieve"}), name="doctor"),
+    path("checks", checks.ChecksViewSet.as_view({"get": "retrieve"}), name="checks"),
     path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
     path(
         "resilience/latest", resilience.ResilienceViewSet.as_view({"get": "latest"}), name="resilience-latest"

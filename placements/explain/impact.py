@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from fleetui.apimachinery.words import first_lines, names_and_more
-from placements.explain.doctor import SARIF_LEVELS, TITLES, finding_document, labels_sarif
+from placements.explain.checks import SARIF_LEVELS, TITLES, finding_document, labels_sarif
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
 
@@ -108,7 +108,7 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     findings = [(row.name, one) for row in impact.changed for one in row.findings]
     findings = [*(("labels of the fleet", one) for one in impact.fleet_findings), *findings]
     if findings:
-        lines += ["", "New findings of the doctor:", ""]
+        lines += ["", "New findings of the checks:", ""]
         texts = (f"{one.severity} {one.rule}, {_short(f'{name}: {one.message}')}" for name, one in findings)
         lines += [f"- {line}" for line in first_lines(texts, _FINDINGS_SHOWN)]
     lines.append("")
@@ -194,6 +194,6 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
             *((one.row.where.file, one.row.where.line) if one.row else (_CONFIG, 1)),
         )
         for one in gates
-        if one.state == "undetermined" or (one.state == "broken" and one.gate != "doctor")
+        if one.state == "undetermined" or (one.state == "broken" and one.gate != "checks")
     ]
     return sarif_text(results, TITLES, version=version)

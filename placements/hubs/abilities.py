@@ -157,7 +157,7 @@ _COMMANDS: Mapping[str, frozenset[str]] = {
 READING = frozenset(
     {
         "assertions",
-        "doctor",
+        "checks",
         "export",
         "prune",
         "verify_decisions",

@@ -1,4 +1,4 @@
-"""What the doctor finds about placements, as of the latest check."""
+"""What the checks find about placements, as of the latest check."""
 
 from django.db import models
 

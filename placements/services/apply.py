@@ -49,7 +49,7 @@ from fleetui.middleware import RequestTooLongError
 from fleetui.models import Event
 from fleetui.permissions import check_change
 from fleetui.transactions import try_out, write_in_parts
-from placements.engine.doctor.findings import Finding
+from placements.engine.checks.findings import Finding
 from placements.engine.overlaps import overlaps_of, to_place
 from placements.engine.overrides import idle_rule_warnings
 from placements.engine.resource_manifest import parse_hub_object
@@ -71,10 +71,10 @@ from placements.models import (
 )
 from placements.services.assertions import ASSERTION, save_assertions
 from placements.services.boundary import NAMESPACE
+from placements.services.checks import examine
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
-from placements.services.doctor import examine
 from placements.services.fleet.impact import Impact, impact_on
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.overrides.operations import NOUNS, save_override
@@ -328,7 +328,7 @@ MOST_EXAMINED = 20
 class ApplyPreview:
     """What applying documents would do: the results, each change of an object, the next decisions.
 
-    `findings` are those of the doctor about the first placements in the documents.
+    `findings` are those of the checks about the first placements in the documents.
     """
 
     results: tuple[Result, ...]

@@ -75,7 +75,7 @@ _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/drafts/", "/doctor/", "/decisions/", "/disruptions/")),
+    ("Placements", "placements", ("/placements/", "/drafts/", "/checks/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("What-if", "what-if", ("/what-if/", "/resilience/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),
@@ -373,8 +373,8 @@ _API_URLS: dict[str, Twin] = {
     "what-if": _list("scenarios"),
     "scenario": _object("scenario", "number"),
     "resilience": lambda _arguments, _query: _at("resilience-latest"),
-    "doctor": lambda _, query: _at(
-        "doctor", query={name: query.get(name, "") for name in ("placement", "rule") if query.get(name)}
+    "checks": lambda _, query: _at(
+        "checks", query={name: query.get(name, "") for name in ("placement", "rule") if query.get(name)}
     ),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,

@@ -26,7 +26,7 @@ from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
-from placements.explain.doctor import LEVEL
+from placements.explain.checks import LEVEL
 from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -44,6 +44,7 @@ from placements.models import (
 )
 from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.assertions import check_of
+from placements.services.checks import counts_of
 from placements.services.dashboard.queries import headroom_of
 from placements.services.decisions.records import (
     DecisionView,
@@ -55,7 +56,6 @@ from placements.services.decisions.records import (
     spreads_of,
 )
 from placements.services.disruption.impact import has_started_run
-from placements.services.doctor import doctor_check_of
 from placements.services.editor.queries import drafts_of, preview_reschedule
 from placements.services.filters import (
     PLACEMENT_ORDERS,
@@ -156,7 +156,7 @@ class PlacementListRow:
 
     @property
     def findings(self) -> badges.Badge | None:
-        check = doctor_check_of(self.placement)
+        check = counts_of(self.placement)
         if check is None or not check.severe:
             return None
         return badges.Badge(LEVEL, counted(check.severe, "finding"))
@@ -389,7 +389,7 @@ def _clusters_tab(
         "resilience": (resilience := resilience_in(placement)),
         "resilience_outdated": resilience and is_outdated(placement),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",
-        "findings": doctor_check_of(placement),
+        "findings": counts_of(placement),
     }
     return context, health
 

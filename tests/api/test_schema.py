@@ -437,7 +437,7 @@ def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterat
 def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
     """A cluster has at most 100 taints and lists 500 removals, a hub one stream of each kind.
 
-    The inbox has the first items of each kind, and their number; the doctor has a few findings by placement.
+    The inbox has the first items of each kind, and their number; the checks have a few findings by placement.
     """
     schemas = generated_schema()["components"]["schemas"]
     without = set()
@@ -451,7 +451,7 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
 
     assert without == {
         *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "removals")),
-        *("hubs/{name}/actions", "hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "doctor"),
+        *("hubs/{name}/actions", "hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "checks"),
     }
 
 

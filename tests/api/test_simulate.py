@@ -7,7 +7,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import load_documents
 from placements.manifests.placement import parse_placement
 from placements.models import Decision, Placement
-from placements.services.doctor import quick_findings
+from placements.services.checks import quick_findings
 from placements.services.editor.preview import preview as preview_of
 from tests.documents import member
 from tests.rows import NOW, all_joined, decided, joined, member_document, pick_n_spec, placement_document
@@ -155,7 +155,7 @@ def test_a_simulation_may_search_exactly(reader: APIClient) -> None:
     assert (found["verdict"], found["wanted"]) == ("impossible", 3)
 
 
-def test_a_preview_and_a_dry_run_have_the_findings_of_the_doctor(api: APIClient) -> None:
+def test_a_preview_and_a_dry_run_have_the_findings_of_the_checks(api: APIClient) -> None:
     all_joined("a", "b")
     asserted = '[{"spread": {"region": {"atLeast": 2}}}]'
     document = placement_document("web", pick_n_spec(3), assertions=asserted)

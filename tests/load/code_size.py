@@ -103,7 +103,7 @@ AREAS = {
         "placements/management/impact_command.py",
         "placements/services/impact/*",
     ),
-    "Foresight: assertions and doctor": ("*/assertions.py", "*/doctor*"),
+    "Foresight: assertions and checks": ("*/assertions.py", "*/checks*"),
     "Foresight: forecast": ("*/forecast*.py",),
 }
 

@@ -8,8 +8,8 @@ from time import perf_counter_ns, process_time
 import pytest
 
 from placements.engine.assertions import AssertionFacts, evaluate_assertions
-from placements.engine.doctor.examination import examine_fleet, examine_placement
-from placements.engine.doctor.findings import Case
+from placements.engine.checks.examination import examine_fleet, examine_placement
+from placements.engine.checks.findings import Case
 from placements.engine.scheduling.record import pack
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import assertions_in

@@ -32,13 +32,13 @@ from rest_framework.test import APIClient
 from clusters.models import MemberCluster
 from fleetui.broker import UPDATES
 from fleetui.task_queue import record_heartbeat
-from placements.engine.doctor import findings
+from placements.engine.checks import findings
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.models import Binding, Draft, Placement
+from placements.services.checks import current_report
 from placements.services.demo import load
-from placements.services.doctor import current_report
 from placements.services.placements import save_placement
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import run_cluster_calls
@@ -203,7 +203,7 @@ def test_a_row_of_a_list_takes_few_nodes_addresses_and_compiled_queries(
     assert {name: number for name, number in counts.items() if number > MOST_OF_THE_LIST[name]} == {}
 
 
-def test_the_doctor_takes_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_take_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[int] = []
 
     def counted(cycle: Cycle) -> Decision:

@@ -7,7 +7,7 @@ import pytest
 from django.db import connection
 
 from placements.models import AssertionCheck, DoctorCheck, Placement, StalenessCheck
-from placements.services import assertions, doctor, verification
+from placements.services import assertions, checks, verification
 from tests.rows import NOW, assertion_document, decided, joined, pick_n_spec
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("module", "check", "model"),
     [
-        (doctor, doctor.check_due, DoctorCheck),
+        (checks, checks.check_due, DoctorCheck),
         (assertions, assertions.check_due, AssertionCheck),
         (verification, verification.refresh_staleness, StalenessCheck),
     ],

@@ -137,8 +137,8 @@ GATES = [
     ("assert: [{survives: cluster}]", 1),
     ("assert: [{churn: {perWeek: 1}}]", 3),
     ("assert: [{apart: nothing}]", 3),
-    ("doctor: error", 1),
-    ("doctor: none", 2),
+    ("checks: error", 1),
+    ("checks: none", 2),
     ("max-leaves: many", 2),
 ]
 
@@ -151,11 +151,11 @@ def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, stat
 
 
 @pytest.mark.nightly
-def test_the_gate_of_the_doctor_breaks_on_what_the_change_introduces_alone(tmp_path: Path) -> None:
+def test_the_gate_of_the_checks_breaks_on_what_the_change_introduces_alone(tmp_path: Path) -> None:
     def written(*keys: str, **labels: str) -> dict[str, Any]:
         spread = [{"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"} for key in keys]
         return {
-            ".fleetui.yaml": "gates: {doctor: warning}\n",
+            ".fleetui.yaml": "gates: {checks: warning}\n",
             "all.yaml": [placement_document("web", pick_n_spec(2, topologySpreadConstraints=spread))],
             "fleet.yaml": [
                 *members(**labels),
@@ -181,7 +181,7 @@ def test_the_gate_of_the_doctor_breaks_on_what_the_change_introduces_alone(tmp_p
     [row] = document["rows"]
     assert ("S01", "error") in [(one["rule"], one["severity"]) for one in row["findings"]]
     assert "- error S01, web: No cluster has the label zoen." in diff(folders)[0]
-    write(folders[1], {".fleetui.yaml": "gates: {doctor: error}\n" + "overrides: []\n"})
+    write(folders[1], {".fleetui.yaml": "gates: {checks: error}\n" + "overrides: []\n"})
     assert diff(folders)[1] == 1
 
 

@@ -94,9 +94,9 @@ def test_foreign_files_are_passed_over(repository: Callable[..., str]) -> None:
     assert (status, errors) == (0, "")
     assert (joins(document), document["notes"], document["incomplete"]) == ({"web": 1}, [], False)
     for name in FOREIGN:
-        out, errors, status = run("doctor", "-f", name)
+        out, errors, status = run("checks", "-f", name)
         assert (status, out, errors) == (0, "No findings.\n", f"{name}:1: contains nothing that is checked\n")
-    out, errors, status = run("doctor", "-f", ".", "-o", "json")
+    out, errors, status = run("checks", "-f", ".", "-o", "json")
     assert (status, errors, json.loads(out)["notes"]) == (0, "", [])
 
 
@@ -131,7 +131,7 @@ def test_what_cannot_be_read_and_may_be_ours_is_a_note(repository: Callable[...,
         if one["ruleId"] == "not-read"
     ]
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line
-    out, errors, status = run("doctor", "-f", "odd.yaml", "-o", "json")
+    out, errors, status = run("checks", "-f", "odd.yaml", "-o", "json")
     assert (status, json.loads(out)["notes"], errors.count("\n")) == (0, [note], 1)
 
 
@@ -290,13 +290,13 @@ def test_what_is_not_rendered_marks_the_result_as_incomplete(
         )
 
 
-def test_the_doctor_passes_over_parts_of_kustomizations(repository: Callable[..., str], calls: Path) -> None:
+def test_the_checks_pass_over_parts_of_kustomizations(repository: Callable[..., str], calls: Path) -> None:
     patch = {"overlays/prod/patch.yaml": "kind: ClusterResourcePlacement\nmetadata: {name: web}\n"}
     merged = {"overlays/prod/kustomization.yaml": f"{overlay(1)}- path: patch.yaml\n"}
     repository({**kustomized(1), **patch, **merged})
 
     for arguments in (["."], ["overlays/prod/patch.yaml"], ["base/web.yaml", "overlays/prod/patch.yaml"]):
-        assert run("doctor", "-f", *arguments)[2] == 0, arguments
+        assert run("checks", "-f", *arguments)[2] == 0, arguments
     assert not (calls / "calls").exists()
 
 

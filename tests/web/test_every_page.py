@@ -34,7 +34,7 @@ from tests.web.test_teams import stored
 pytestmark = pytest.mark.django_db
 
 READ = [
-    "/doctor/",
+    "/checks/",
     "/",
     "/demo/",
     "/help/keyboard/",

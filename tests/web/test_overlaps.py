@@ -14,7 +14,7 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.placement import parse_placement
 from placements.models import Binding
 from placements.services.apply import preview_documents
-from placements.services.doctor import current_report
+from placements.services.checks import current_report
 from placements.services.editor.preview import preview
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import delete_placement
@@ -69,7 +69,7 @@ def test_with_consent_of_both_the_object_is_shared() -> None:
     assert phases("web") == phases("api") == {Phase.AVAILABLE}
 
 
-def test_previews_and_the_doctor_warn_of_an_overlap() -> None:
+def test_previews_and_the_checks_warn_of_an_overlap() -> None:
     world = World(2)
     world.place("web", spec())
     world.pass_time(6)
@@ -89,5 +89,5 @@ def test_previews_and_the_doctor_warn_of_an_overlap() -> None:
     messages = [one.message for _, one in current_report().findings_of("", "N05")]
     assert sorted(messages) == [sentence.replace("web", "api", 1), sentence]
     out = StringIO()
-    call_command("doctor", stdout=out)
+    call_command("checks", stdout=out)
     assert sentence in " ".join(out.getvalue().split())

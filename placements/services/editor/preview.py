@@ -17,7 +17,7 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.diagnosis import feasibility_bound
-from placements.engine.doctor.findings import Finding
+from placements.engine.checks.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import RolloutState
@@ -38,7 +38,7 @@ from placements.manifests.placement import ClusterResourcePlacement, ResourceSel
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
 from placements.services.assertions import SourcedResult, assertion_results
-from placements.services.doctor import quick_findings
+from placements.services.checks import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
 from placements.services.editor.validation import PlacementDraft
@@ -282,7 +282,7 @@ class DraftPreview:
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
-        """What the doctor finds quickly enough while a user types."""
+        """What the checks find quickly enough while a user types."""
         if self.schedule is None or self.draft.manifest is None:
             return ()
         return quick_findings(self.draft.manifest, self.schedule.decision.cycle)

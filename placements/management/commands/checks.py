@@ -1,4 +1,4 @@
-"""manage.py doctor: check the policies of placements and the labels of the fleet."""
+"""manage.py checks: check the policies of placements and the labels of the fleet."""
 
 import json
 from typing import Any
@@ -7,11 +7,11 @@ from django.core.management.base import CommandError, CommandParser
 
 from fleetui import __version__
 from fleetui.management.hub_command import HubCommand
-from placements.engine.doctor.findings import Finding, Severity
-from placements.engine.doctor.overrides import override_name
-from placements.explain.doctor import finding_document, finding_lines, findings_sarif
+from placements.engine.checks.findings import Finding, Severity
+from placements.engine.checks.overrides import override_name
+from placements.explain.checks import finding_document, finding_lines, findings_sarif
 from placements.explain.impact import note_document, notes_sarif
-from placements.services.doctor import DoctorReport, current_report, examine
+from placements.services.checks import FindingsReport, current_report, examine
 from placements.services.impact.sources import DiffSide, SourceNote, read_files
 from placements.services.snapshots import draft_cycle
 
@@ -86,7 +86,7 @@ def _without_effect(side: DiffSide) -> list[SourceNote]:
     return [SourceNote(file, 1, f"contains nothing that is checked{more}")]
 
 
-def _examine_files(side: DiffSide) -> DoctorReport:
+def _examine_files(side: DiffSide) -> FindingsReport:
     """Examine what is in files; their MemberClusters are the fleet."""
     fleet, manifests = side.fleet(), [one.manifest for one in side.placements.values()]
     cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)

@@ -7,7 +7,7 @@ import numpy as np
 
 from clusters.columns import ABSENT, Codes, Ints
 from placements.engine.advice.diagnosis import pinned_groups
-from placements.engine.doctor.findings import (
+from placements.engine.checks.findings import (
     MOST_NAMES,
     Case,
     Finding,

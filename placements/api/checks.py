@@ -1,4 +1,4 @@
-"""Findings of the doctor: what is wrong, without effect or risky in policies and labels."""
+"""Findings of the checks: what is wrong, without effect or risky in policies and labels."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from placements.api.base import BaseViewSet, MayRead, query_params
-from placements.api.filters import DoctorQuery
+from placements.api.filters import ChecksQuery
 from placements.api.schema import documented
 from placements.api.serializers import AnyValue, CamelCaseSerializer, enum, names
-from placements.engine.doctor.findings import Severity
-from placements.explain.doctor import finding_document
-from placements.services.doctor import current_report
+from placements.engine.checks.findings import Severity
+from placements.explain.checks import finding_document
+from placements.services.checks import current_report
 from placements.services.results import get_placement
 
 
@@ -65,7 +65,7 @@ class FindingSerializer(CausedFindingSerializer):
     caused = CausedFindingSerializer(many=True)
 
 
-class DoctorSerializer(CamelCaseSerializer):
+class ChecksSerializer(CamelCaseSerializer):
     """The findings by cause, of the fleet first."""
 
     fleet_version = serializers.IntegerField()
@@ -74,15 +74,15 @@ class DoctorSerializer(CamelCaseSerializer):
     not_checked = names(help_text="Rules that could not be checked in time.")
 
 
-class DoctorViewSet(BaseViewSet):
-    """Findings of the doctor."""
+class ChecksViewSet(BaseViewSet):
+    """Findings of the checks."""
 
     permission_classes = (MayRead,)
 
-    @documented("get_doctor_findings", DoctorSerializer, query=DoctorQuery, is_costly=True)
+    @documented("get_check_findings", ChecksSerializer, query=ChecksQuery, is_costly=True)
     def retrieve(self, request: Request) -> Response:
         """Examine the labels of the fleet and the policies of all placements."""
-        params = query_params(request, DoctorQuery)
+        params = query_params(request, ChecksQuery)
         placement, rule = params["placement"], params.get("rule", "")
         report = current_report()
         examined: list[Any] = [report.fleet, *report.placements.values()]
@@ -95,4 +95,4 @@ class DoctorViewSet(BaseViewSet):
             "muted": sum(one.muted for one in examined),
             "not_checked": sorted({each for one in examined for each in one.not_checked}),
         }
-        return Response(DoctorSerializer(document).data)
+        return Response(ChecksSerializer(document).data)

@@ -8,7 +8,7 @@ import numpy as np
 
 from clusters.columns import ABSENT, Bools, Ints
 from clusters.fleet import Fleet
-from placements.engine.doctor.findings import (
+from placements.engine.checks.findings import (
     Finding,
     Fix,
     Needs,

@@ -1,13 +1,13 @@
-"""Findings of the doctor as plain data, as lines of a terminal and as SARIF."""
+"""Findings of the checks as plain data, as lines of a terminal and as SARIF."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleetui.apimachinery.errors import format_path
 from fleetui.apimachinery.yaml import Document, lines_of
-from placements.engine.doctor.examination import RULES
-from placements.engine.doctor.findings import Finding, Fix, Severity
-from placements.engine.doctor.overrides import OVERRIDES
+from placements.engine.checks.examination import RULES
+from placements.engine.checks.findings import Finding, Fix, Severity
+from placements.engine.checks.overrides import OVERRIDES
 from placements.explain.sarif import SarifResult, sarif_text
 
 LEVEL = "unknown"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from clusters.fleet import CORDON_KEY, Taint
-from placements.engine.doctor.findings import (
+from placements.engine.checks.findings import (
     Case,
     Finding,
     Fix,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import format_path
-from placements.engine.doctor.findings import Finding, Needs, Rule, Severity
+from placements.engine.checks.findings import Finding, Needs, Rule, Severity
 from placements.engine.overrides import Override, idle_rule_warnings
 
 

@@ -1,4 +1,4 @@
-"""Examinations by the doctor: of all placements of the hub, of a draft, and of manifests in files."""
+"""Examinations by the checks: of all placements of the hub, of a draft, and of manifests in files."""
 
 import logging
 import re
@@ -24,14 +24,14 @@ from clusters.models import FleetState
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
-from placements.engine.doctor.examination import (
+from placements.engine.checks.examination import (
     RULES,
     Examination,
     examine_fleet,
     examine_placement,
     rules_named,
 )
-from placements.engine.doctor.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
+from placements.engine.checks.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
 from placements.engine.overlaps import Overlap, all_overlaps
 from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
@@ -41,19 +41,19 @@ from placements.services.overrides.operations import PARSERS
 from placements.services.results import kept
 from placements.services.snapshots import cycles_of, placed_objects
 
-MUTE_ANNOTATION = "fleetui.io/doctor"
+MUTE_ANNOTATION = "fleetui.io/checks"
 KEPT_SECONDS = 300
 _LOG = logging.getLogger(__name__)
 _INDEX = re.compile(r"\[\d+\]")
 _MUTED = re.compile(r"-([A-Z][0-9]{2}|[a-z]+(?:-[a-z]+)+)")
-if _UNKNOWN := sorted(rules_named(settings.DOCTOR_MUTED) - RULES.keys()):
+if _UNKNOWN := sorted(rules_named(settings.CHECKS_MUTED) - RULES.keys()):
     raise ImproperlyConfigured(
-        f"FLEETUI_DOCTOR_MUTED: unknown rules: {', '.join(_UNKNOWN)} (allowed: {', '.join(RULES)})"
+        f"FLEETUI_CHECKS_MUTED: unknown rules: {', '.join(_UNKNOWN)} (allowed: {', '.join(RULES)})"
     )
 
 
 @dataclass(frozen=True)
-class DoctorReport:
+class FindingsReport:
     """What is found in the labels of the fleet, and by placement."""
 
     fleet: Examination
@@ -99,18 +99,18 @@ class DoctorReport:
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
     """Return the rules that the settings mute, and those of an annotation such as `-S07,-N04`."""
     text = (annotations or {}).get(MUTE_ANNOTATION, "")
-    return rules_named([*settings.DOCTOR_MUTED, *_MUTED.findall(text)])
+    return rules_named([*settings.CHECKS_MUTED, *_MUTED.findall(text)])
 
 
-def current_report() -> DoctorReport:
+def current_report() -> FindingsReport:
     """Return the examination of all placements; computed once for each state of the fleet and placements."""
     view = current_fleet()
     counters = (Sum("revision"), Sum("hub_changes"), Sum("decisions_made"))
     facts = Placement.objects.aggregate(Count("pk"), Max("pk"), *counters)
     of_overrides = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
     numbers = (current_hub_id(), view.version, *facts.values(), *of_overrides.values())
-    key = "-".join(map(str, ("doctor", *numbers)))
-    report: DoctorReport | None = caches["process"].get(key)
+    key = "-".join(map(str, ("checks", *numbers)))
+    report: FindingsReport | None = caches["process"].get(key)
     if report is None:
         rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
         several = []
@@ -140,7 +140,7 @@ def check_due(*, now: datetime) -> int:
     if not rows:
         return 0
     view = current_fleet()
-    key = f"doctor-fleet-{current_hub_id()}-{view.version}"
+    key = f"checks-fleet-{current_hub_id()}-{view.version}"
     make = partial(fleet_examination, view.fleet)
     hygiene: Examination | None = caches["process"].get_or_set(key, make, KEPT_SECONDS)
     overlaps = all_overlaps(placed_objects())
@@ -196,7 +196,7 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
     return rows.exclude(Q(doctor_check__revision=F("revision") + F("hub_changes")) & is_fresh)
 
 
-def doctor_check_of(placement: Placement) -> DoctorCheck | None:
+def counts_of(placement: Placement) -> DoctorCheck | None:
     return getattr(placement, "doctor_check", None)
 
 
@@ -206,7 +206,7 @@ def fleet_examination(fleet: Fleet, overrides: Sequence[OverrideManifest] = ()) 
 
 def _log_errors(examination: Examination) -> Examination:
     for error in examination.errors:
-        _LOG.error("A rule of the doctor failed", exc_info=error)
+        _LOG.error("A rule of the checks failed", exc_info=error)
     return examination
 
 
@@ -217,7 +217,7 @@ def examine(
     *,
     clock: Callable[[], float] = monotonic,
     overlaps: Mapping[str, Collection[Overlap]] = MappingProxyType({}),
-) -> DoctorReport:
+) -> FindingsReport:
     """Return the examination of a fleet with its overrides, and of placements, each with its cycle.
 
     Bindings do not count. `overlaps` are those of the placements, by name.
@@ -227,7 +227,7 @@ def examine(
         name: examine_one(manifest, cycle, labels.findings, clock=clock, overlaps=overlaps.get(name, ()))
         for name, manifest, cycle in placements
     }
-    return DoctorReport(labels, examinations)
+    return FindingsReport(labels, examinations)
 
 
 def has_timed_objects(manifest: ClusterResourcePlacement) -> bool:

@@ -1,4 +1,4 @@
-"""The doctor: findings about the labels of the fleet and the policies of all placements."""
+"""The checks: findings about the labels of the fleet and the policies of all placements."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
-from placements.engine.doctor.examination import ALIASES, RULES
-from placements.engine.doctor.findings import Finding, Fix, Severity, flat
-from placements.explain.doctor import LEVEL
+from placements.engine.checks.examination import ALIASES, RULES
+from placements.engine.checks.findings import Finding, Fix, Severity, flat
+from placements.explain.checks import LEVEL
 from placements.models import Placement, RebalancePlan
-from placements.services.doctor import current_report, fixed_document
+from placements.services.checks import current_report, fixed_document
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_typed
 
@@ -47,7 +47,7 @@ class FindingRow:
 @for_readers
 @costly
 @require_safe
-def doctor(request: HttpRequest) -> HttpResponse:
+def checks(request: HttpRequest) -> HttpResponse:
     """Show the findings by cause, filtered by rule, severity or placement."""
     text, report = read_typed(request, _FILTERS).lower(), current_report()
     rule, severity, name = (request.GET.get(one, "").strip() for one in _FILTERS)
@@ -80,7 +80,7 @@ def doctor(request: HttpRequest) -> HttpResponse:
         "muted": sum(one.muted for one in examined),
         "not_checked": sorted({each for one in examined for each in one.not_checked}),
     }
-    return render_page(request, "doctor/doctor.html", context, fragment="doctor/_list.html")
+    return render_page(request, "checks/checks.html", context, fragment="checks/_list.html")
 
 
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:

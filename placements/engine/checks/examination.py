@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
-from placements.engine.doctor.affinity import AFFINITY
-from placements.engine.doctor.findings import (
+from placements.engine.checks.affinity import AFFINITY
+from placements.engine.checks.findings import (
     OF_FLEET,
     Case,
     Finding,
@@ -16,10 +16,10 @@ from placements.engine.doctor.findings import (
     Severity,
     joined,
 )
-from placements.engine.doctor.hygiene import HYGIENE
-from placements.engine.doctor.overrides import OVERRIDES, OverridesOnFleet
-from placements.engine.doctor.placement import PLACEMENT
-from placements.engine.doctor.spread import SPREAD
+from placements.engine.checks.hygiene import HYGIENE
+from placements.engine.checks.overrides import OVERRIDES, OverridesOnFleet
+from placements.engine.checks.placement import PLACEMENT
+from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT)}
@@ -132,7 +132,7 @@ def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Exa
             not_checked.append(rule.id)
             continue
         except _FAILURES as error:  # a rule that fails must not break the page
-            error.add_note(f"in rule {rule.id} of the doctor")
+            error.add_note(f"in rule {rule.id} of the checks")
             errors.append(error)
             not_checked.append(rule.id)
             continue

@@ -1,4 +1,4 @@
-"""Findings of the doctor, their fixes, and what a rule can read (`rules/foresight.md#doctor`)."""
+"""Findings of the checks, their fixes, and what a rule can read (`rules/foresight.md#checks`)."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,6 +1,6 @@
 """Random fleets with values that are easily confused: nothing is found in a clean one, planted faults are.
 
-The goals are those of `rules/foresight.md#doctor`.
+The goals are those of `rules/foresight.md#checks`.
 """
 
 import random
@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from clusters.fleet import Cluster, Fleet
-from placements.engine.doctor.examination import examine_fleet
+from placements.engine.checks.examination import examine_fleet
 from tests.builders import cluster
 
 REGIONS = ("eastus", "eastus2", "westus2", "westus3", "eu-west-1", "eu-west-2", "eu-west-3", "europe-north1")
