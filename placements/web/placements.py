@@ -85,7 +85,7 @@ from placements.web import badges
 from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import HeadroomRow, headroom_row, skew_badges
 from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices, read_typed
-from placements.web.layout import counts_of
+from placements.web.layout import counts_of as navigation_of
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,
@@ -217,7 +217,7 @@ def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
 @polled
 def placements(request: HttpRequest) -> HttpResponse:
     """List the placements that match, a page at a time; the page polls it."""
-    stored = counts_of(request)
+    stored = navigation_of(request)
     if stored.is_new:
         read_version_again(request)
     poll = request.GET.copy()
