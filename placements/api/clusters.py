@@ -11,12 +11,7 @@ from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matchin
 from clusters.hubs.kinds.kubefleet import PREFIX
 from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
-from clusters.operations.edit import (
-    UnknownClusterError,
-    change_labels,
-    set_labels,
-    set_taints,
-)
+from clusters.operations.edit import UnknownClusterError
 from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.queries import status_of
@@ -41,6 +36,8 @@ from placements.services.actions import ACTIONS, ActionKind
 from placements.services.filters import bindings_on, placements_on
 
 TAINTS = TaintSerializer(many=True)
+_LABELS = ACTIONS[ActionKind.CLUSTER, "labels"]
+_TAINTS = ACTIONS[ActionKind.CLUSTER, "taints"]
 
 
 def _action(name: str, operation_id: str, description: str) -> Any:
@@ -114,7 +111,7 @@ class ClusterViewSet(BaseViewSet):
         LABELS,
         has_tag=True,
         path="labels",
-        route={"parser_classes": PATCH_PARSERS, **route_of(ACTIONS[ActionKind.CLUSTER, "labels"])},
+        route={"parser_classes": PATCH_PARSERS, **route_of(_LABELS)},
     )
     def labels(self, request: Request, name: str) -> Response:
         """Get the labels of a cluster."""
@@ -132,7 +129,7 @@ class ClusterViewSet(BaseViewSet):
                 before = self.get_object().document["metadata"].get("labels") or {}
                 removed = {key: None for key in before if key not in labels and not key.startswith(PREFIX)}
                 return self.act_on_hub("labels", {"name": name, "labels": {**labels, **removed}})
-            set_labels(name, labels, **actor(request), expected=expected)
+            _LABELS.perform(name, put=labels, replaces=True, **actor(request), expected=expected)
         return self.labels(request, name)
 
     @documented(
@@ -153,14 +150,14 @@ class ClusterViewSet(BaseViewSet):
                 return self.act_on_hub("labels", {"name": name, "labels": patch})
             put = {key: value for key, value in patch.items() if value is not None}
             remove = patch.keys() - put.keys()
-            change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
+            _LABELS.perform(name, put=put, remove=remove, **actor(request), expected=expected)
         return self.labels(request, name)
 
     @operation(
         "get_cluster_taints",
         TAINTS,
         has_tag=True,
-        route=route_of(ACTIONS[ActionKind.CLUSTER, "taints"]),
+        route=route_of(_TAINTS),
     )
     def taints(self, request: Request, name: str) -> Response:
         """Get the taints of a cluster."""
@@ -176,7 +173,7 @@ class ClusterViewSet(BaseViewSet):
             check_objects(taints, what="a list of taints")
             if is_on_live_hub():
                 return self.act_on_hub("taints", {"name": name, "taints": taints})
-            set_taints(name, taints, **actor(request), expected=expected)
+            _TAINTS.perform(name, add=taints, replaces=True, **actor(request), expected=expected)
         return self.taints(request, name)
 
     cordon = _action("cordon", "cordon_cluster", "Cordon a cluster; its placements stay.")

@@ -105,7 +105,8 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             by, now, hub = current_user(request), datetime.now(UTC), _live_hub(request)
             action = actions.ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
             if hub:
-                action = replace(action, operation=partial(cancel_hub_drain, hub))
+                operation = partial(cancel_hub_drain, hub)
+                action = replace(action, operation=operation, takes_many=False)
             done = action.run(cluster.name, by=by, now=now)
         else:
             raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
