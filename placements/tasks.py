@@ -17,7 +17,7 @@ from fleetui.hub_backend import live_backend
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.task_queue import HEARTBEAT_PERIOD, record_end, record_heartbeat, send_now
 from fleetui.threads import close_connections
-from placements.services import assertions, bulk_changes, checks, pruning, scheduling, verification
+from placements.services import assertions, checks, pruning, scheduling, verification
 from placements.services.decisions import exact
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
@@ -122,12 +122,6 @@ def evaluate_resilience(self: Task[..., None], **_newer: Any) -> None:
         send_now(self.name, {})
 
 
-@shared_task(acks_late=True, bind=True)
-def apply_bulk_changes(self: Task[..., None], **_newer: Any) -> None:
-    if repeat(bulk_changes.apply_due):
-        send_now(self.name, {})
-
-
 @shared_task(acks_late=True)
 def refresh_staleness(**_newer: Any) -> None:
     verification.refresh_staleness(now=datetime.now(UTC))
@@ -170,7 +164,6 @@ def sweep(**_newer: Any) -> None:
         run_cluster_calls: worker.is_due,
         evaluate_scenarios: is_due,
         check_assertions: assertions.is_due,
-        apply_bulk_changes: bulk_changes.is_due,
         refresh_staleness: verification.freshness_due,
     }
     if next(_sweeps) % RARELY == 0:

@@ -99,9 +99,7 @@ urlpatterns = [
     path("clusters/new/", connections.add_cluster, name="cluster-new"),
     path("clusters/new/prepare/", connections.prepare_cluster, name="cluster-prepare"),
     path("clusters/import/", cluster_edit.import_clusters, name="cluster-import"),
-    path(
-        "clusters/bulk/results/<str:request_id>/", bulk_changes.bulk_change_result, name="bulk-change-result"
-    ),
+    path("clusters/bulk/undo/", bulk_changes.undo_cluster_change, name="undo-cluster-change"),
     path("clusters/bulk/<str:action>/", bulk_changes.bulk_change, name="bulk-change"),
     path(_CLUSTER, clusters.cluster, name="cluster"),
     *(

@@ -15,7 +15,6 @@ from fleetui.access.tokens import create_token
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.models import Decision, Placement, Resource
-from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.evictions import evict
 from placements.services.editor.operations import start_draft
@@ -54,7 +53,6 @@ SAMPLES = {
     "cluster-prepare": "/clusters/new/prepare/",
     "cluster-import": "/clusters/import/",
     "bulk-change": "/clusters/bulk/cordon/?name={cluster}",
-    "bulk-change-result": "/clusters/bulk/results/{bulk_change}/",
     "cluster": "/clusters/{cluster}/",
     "cluster-labels": "/clusters/{cluster}/labels/",
     "cluster-properties": "/clusters/{cluster}/properties/",
@@ -209,7 +207,6 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
         "scenario": scenario.pk,
-        "bulk_change": start_change(BulkAction.UNCORDON, {}, [cluster], by=by, now=now).request_id,
         "event": Event.objects.latest("pk").pk,
         "eviction": disruptions_of(placement, by=by, now=now),
         "token": _create_token(by, now=now),

@@ -1,5 +1,6 @@
 """Every action of the table by pages, REST and commands: the same role, and the same reason why not."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from html import unescape
@@ -19,6 +20,8 @@ from fleetui.permissions import Role
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, Drain, Eviction, Placement, PolicySnapshot, StagedRun
 from placements.services.actions import ACTIONS, Action, ActionKind
+from placements.services.bulk_changes import BULK_ACTIONS
+from placements.services.disruption.drains import drain
 from placements.services.rollouts import operations, staged_operations
 from tests.rows import NOW, api_token, person
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
@@ -356,6 +359,108 @@ def test_the_cases_are_all_actions() -> None:
     always = {("rolling", "pause"), ("rolling", "resume")}
     always |= {("cluster", "cordon"), ("cluster", "uncordon"), ("cluster", "leave")}
     assert {(case.kind, case.name) for case in CASES if not case.is_possible} == generic - always
+
+
+BULK: dict[str, dict[str, Any]] = {"labels": {"labels": {"tier": "1"}}, "taints": {"add": [TAINT]}}
+BULK_FORMS = {
+    "labels": {"label_key": "tier", "label_value": "1"},
+    "taints": {"taint_key": "gpu", "taint_value": "", "taint_effect": "NoSchedule"},
+}
+MANY = ["c000", "c001"]
+
+
+def bulk_doors(name: str, role: str) -> tuple[Callable[[str], Any], Callable[[], Any], Callable[[], Any]]:
+    """Return the doors to an action on many clusters: a step of the page, REST and the command."""
+    user = person("pia", role)
+    browser, rest = Client(), APIClient()
+    browser.force_login(user)
+    rest.credentials(HTTP_AUTHORIZATION=f"Token {api_token(user)}")
+    form = {"name": " ".join(MANY), "count": "2", **BULK_FORMS.get(name, {})}
+    body = {"action": name, "names": MANY, **BULK.get(name, {})}
+    words = {"labels": ["--set", "tier=1"], "taints": ["--add", "gpu:NoSchedule"]}.get(name, [])
+
+    def command() -> tuple[int, str]:
+        out = StringIO()
+        try:
+            call_command("change_clusters", name, *MANY, *words, stdout=out)
+        except CommandError as error:
+            return error.returncode, str(error)
+        return 0, out.getvalue()
+
+    return (
+        lambda step: browser.post(f"/clusters/bulk/{name}/", {**form, "do": step}, follow=True),
+        lambda: rest.post("/api/v1/cluster-changes", body, format="json"),
+        command,
+    )
+
+
+@pytest.mark.parametrize("role", ["viewer", "approver", "cluster-administrator"])
+@pytest.mark.parametrize("name", BULK_ACTIONS)
+def test_an_action_on_many_clusters_requires_the_role_of_the_table(name: str, role: str) -> None:
+    world_once("actions rolling", updating_world)
+    before = changes()
+    action = BULK_ACTIONS[name]
+    page, rest, _ = bulk_doors(name, role)
+
+    for step in ("preview", "apply"):
+        answer = page(step)
+        assert answer.status_code == 403
+        denial = f"permission to {action.verb}. required role: {action.role}."
+        assert denial in _text(answer)
+    refused = rest()
+
+    assert (refused.status_code, f"the role {action.role}" in refused.json()["detail"]) == (403, True)
+    assert changes() == before
+
+
+@pytest.mark.parametrize(("name", "state"), [("drain", leave_first), ("cancel-drain", nothing)])
+def test_an_action_on_many_clusters_is_refused_for_the_reason_against_one(
+    name: str, state: Callable[[], None]
+) -> None:
+    world_once("actions rolling", updating_world)
+    state()
+    before = changes()
+    why_not = BULK_ACTIONS[name].why_not(MemberCluster.objects.get(name="c000"), None)
+    page, rest, command = bulk_doors(name, "operator")
+
+    preview, posted, answer, said = page("preview"), page("apply"), rest(), command()
+
+    assert why_not
+    assert (preview.status_code, 'value="apply"' in preview.content.decode()) == (200, False)
+    assert why_not.lower() in _text(preview)
+    assert (posted.status_code, answer.status_code, said[0]) == (409, 409, 1)
+    assert why_not.lower() in _text(posted)
+    assert why_not in answer.json()["detail"]
+    assert why_not in said[1]
+    assert changes() == before
+
+
+@pytest.mark.parametrize("door", ["page", "rest", "command"])
+@pytest.mark.parametrize("name", BULK_ACTIONS)
+def test_an_action_on_many_clusters_is_done_everywhere(name: str, door: str) -> None:
+    world_once("actions rolling", updating_world)
+    if name == "uncordon":
+        cordon(MANY, **BY)
+    if name == "cancel-drain":
+        drain(MANY, **BY)
+    action = BULK_ACTIONS[name]
+    page, rest, command = bulk_doors(name, "operator")
+    before = state_of_all(), list(Drain.objects.values())
+
+    if door == "page":
+        done = page("apply")
+        assert done.redirect_chain == [("/clusters/", 302)]
+        assert action.message.format(name="2 clusters").lower() in _text(done)
+        undo = re.search(r'name="change" value="([0-9a-f]{32})"', done.content.decode())
+        assert bool(undo) == action.is_undone
+    elif door == "rest":
+        answer = rest()
+        assert answer.status_code == 200, answer.content
+        assert [row["name"] for row in answer.json()["clusters"] if row["change"]] == MANY
+    else:
+        assert command()[0] == 0
+
+    assert (state_of_all(), list(Drain.objects.values())) != before
 
 
 def state_of_all() -> str:

@@ -137,7 +137,16 @@ def _state() -> FleetState:
 
 
 def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
-    members = [parse_cluster(one.document) for one in wanted]
+    members = []
+    for one in wanted:
+        try:
+            members.append(parse_cluster(one.document))
+        except InvalidManifest as invalid:
+            if len(wanted) == 1:
+                raise
+            name = one.document["metadata"]["name"]
+            errors = [replace(error, message=f"{name}: {error.message}") for error in invalid.errors]
+            raise InvalidManifest(errors) from invalid
     odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
     if odd:
         raise InvalidManifest.of("driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS))

@@ -1,13 +1,11 @@
-"""Changes of many clusters at once: preview, start, and the result of each cluster."""
+"""Actions on many clusters at once, with a preview."""
 
 from typing import Any
 
-from django.shortcuts import get_object_or_404
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.reverse import reverse
 
 from clusters.filters import ClusterFilter, ClusterFilterState
 from placements.api.base import BaseViewSet, actor, query_params
@@ -15,15 +13,12 @@ from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
 from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, NextDecisionSerializer, json_field
-from placements.models import BulkChange
 from placements.services.bulk_changes import (
-    BulkAction,
-    BulkOutcome,
+    BULK_ACTIONS,
+    change_clusters,
     preview_change,
     read_options,
-    results_of,
     selected_clusters,
-    start_change,
 )
 
 _MOST_NAMES = 10_000
@@ -43,7 +38,7 @@ class ClusterSelectorSerializer(CamelCaseSerializer):
 class BulkChangeInputSerializer(CamelCaseSerializer):
     """An action on clusters: those in `names`, and all that match `filter`."""
 
-    action = serializers.ChoiceField([str(one) for one in BulkAction])
+    action = serializers.ChoiceField(list(BULK_ACTIONS))
     names = serializers.ListField(
         child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=_MOST_NAMES
     )
@@ -59,87 +54,58 @@ class BulkChangeInputSerializer(CamelCaseSerializer):
     )
 
 
-class BulkResultSerializer(CamelCaseSerializer):
-    """The result of one cluster, with the reason of a failure; in a dry run what would change."""
+class ClusterChangeSerializer(CamelCaseSerializer):
+    """What changes on one cluster; empty if nothing."""
 
     name = serializers.CharField()
-    outcome = serializers.ChoiceField([str(one) for one in BulkOutcome])
-    message = serializers.CharField(allow_blank=True)
+    change = serializers.CharField(allow_blank=True)
+    conflict = serializers.CharField(allow_blank=True, help_text="A reason to check the change first.")
+    refusal = serializers.CharField(
+        allow_blank=True, help_text="In a dry run: why the action is not possible on any cluster."
+    )
 
 
 class BulkChangeSerializer(CamelCaseSerializer):
-    """A change of many clusters and its results until now; without an id it is a dry run."""
+    """What an action changed on each cluster, or in a dry run what it would change."""
 
-    request_id = serializers.CharField(allow_blank=True)
-    action = serializers.ChoiceField([str(one) for one in BulkAction])
-    total = serializers.IntegerField(help_text="Selected clusters.")
-    ended_at = serializers.DateTimeField(allow_null=True)
-    results = BulkResultSerializer(many=True)
-    placements = serializers.ListField(
-        child=serializers.CharField(), help_text="In a dry run: the placements that would change."
-    )
+    action = serializers.ChoiceField(list(BULK_ACTIONS))
+    request_id = serializers.CharField(allow_blank=True, help_text="That of its events.")
+    clusters = ClusterChangeSerializer(many=True)
     decisions = NextDecisionSerializer(
-        many=True, help_text="In a dry run: what the next decisions of these placements would change."
+        many=True, help_text="In a dry run: what the next decisions of placements would change."
     )
 
 
 class BulkChangeViewSet(BaseViewSet):
-    """Changes of many clusters; a worker continues those of more than 200."""
+    """Actions on many clusters: all or none."""
 
-    lookup_path = "<named:request_id>"
     dry_run_action = "create"
 
     @documented(
         "change_clusters",
         BulkChangeSerializer,
-        status=201,
-        also={200: BulkChangeSerializer},
         body=BulkChangeInputSerializer,
         query=DryRunQuery,
+        problems=(409,),
         is_costly=True,
     )
     def create(self, request: Request) -> Response:
-        """Change many clusters: labels, taints, cordon, uncordon, drain, or removal from the fleet."""
+        """Change many clusters, all or none: labels, taints, cordon, drain, or removal from the fleet."""
         params = query_params(request, DryRunQuery)
         fields = parse_body(request, BulkChangeInputSerializer, errors=ValidationError)
-        action, chosen = BulkAction(fields["action"]), fields.get("filter")
+        action = BULK_ACTIONS[fields["action"]]
+        chosen = fields.get("filter")
         wanted = None
         if chosen is not None:
             state = ClusterFilterState(chosen["state"]) if "state" in chosen else None
             wanted = ClusterFilter(chosen["q"], tuple(chosen["labels"]), state)
         options = read_options(action, {key: fields[key] for key in ("labels", "add", "remove")})
         names = selected_clusters(fields["names"], wanted)
+        document: dict[str, Any] = {"action": action.name, "request_id": "", "decisions": ()}
         if "dryRun" in params:
             preview = preview_change(action, options, names)
-            results = [
-                {
-                    "name": row.name,
-                    "outcome": BulkOutcome.DONE if row.change else BulkOutcome.UNCHANGED,
-                    "message": row.conflict or row.change,
-                }
-                for row in preview.rows
-            ]
-            changed = [row.placement for row in preview.impact.rows]
-            document: dict[str, Any] = {
-                "request_id": "",
-                "action": action,
-                "ended_at": None,
-                "results": results,
-            }
-            decisions = preview.impact.rows
-            document |= {"total": len(names), "placements": changed, "decisions": decisions}
-            return Response(BulkChangeSerializer(document).data)
-        row = start_change(action, options, names, **actor(request))
-        location = reverse("api:cluster-change", args=[row.request_id], request=request)
-        return Response(_document(row), status=201, headers={"Location": location})
-
-    @documented("get_cluster_change", BulkChangeSerializer)
-    def retrieve(self, request: Request, request_id: str) -> Response:
-        """Get a change of many clusters with its results until now."""
-        return Response(_document(get_object_or_404(BulkChange, request_id=request_id)))
-
-
-def _document(row: BulkChange) -> Any:
-    values = {"request_id": row.request_id, "action": row.action, "total": len(row.names)}
-    values |= {"ended_at": row.ended_at, "results": results_of(row), "placements": [], "decisions": []}
-    return BulkChangeSerializer(values).data
+            document |= {"clusters": preview.rows, "decisions": preview.impact.rows}
+        else:
+            result = change_clusters(action, options, names, **actor(request))
+            document |= {"clusters": result.rows, "request_id": result.request_id}
+        return Response(BulkChangeSerializer(document).data)

@@ -10,12 +10,7 @@ from clusters.drivers.base import Observation
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, cordoned_among
 from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
-from clusters.operations.edit import (
-    UnknownClusterError,
-    change_labels,
-    set_labels,
-    set_taints,
-)
+from clusters.operations.edit import UnknownClusterError
 from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.queries import status_of
@@ -39,6 +34,8 @@ from placements.services.actions import ACTIONS, ActionKind
 from placements.services.filters import bindings_on, placements_on
 
 TAINTS = TaintSerializer(many=True)
+_LABELS = ACTIONS[ActionKind.CLUSTER, "labels"]
+_TAINTS = ACTIONS[ActionKind.CLUSTER, "taints"]
 
 
 def _action(name: str, operation_id: str, description: str) -> Any:
@@ -109,7 +106,7 @@ class ClusterViewSet(BaseViewSet):
         LABELS,
         has_tag=True,
         path="labels",
-        route={"parser_classes": PATCH_PARSERS, **route_of(ACTIONS[ActionKind.CLUSTER, "labels"])},
+        route={"parser_classes": PATCH_PARSERS, **route_of(_LABELS)},
     )
     def labels(self, request: Request, name: str) -> Response:
         """Get the labels of a cluster."""
@@ -123,7 +120,7 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as document:
             labels = object_in(document, what="an object of labels")
-            set_labels(name, labels, **actor(request), expected=expected)
+            _LABELS.perform(name, put=labels, replaces=True, **actor(request), expected=expected)
         return self.labels(request, name)
 
     @documented(
@@ -142,14 +139,14 @@ class ClusterViewSet(BaseViewSet):
             patch = object_in(document, what="a merge patch of labels")
             put = {key: value for key, value in patch.items() if value is not None}
             remove = patch.keys() - put.keys()
-            change_labels([name], put=put, remove=remove, **actor(request), expected=expected)
+            _LABELS.perform(name, put=put, remove=remove, **actor(request), expected=expected)
         return self.labels(request, name)
 
     @operation(
         "get_cluster_taints",
         TAINTS,
         has_tag=True,
-        route=route_of(ACTIONS[ActionKind.CLUSTER, "taints"]),
+        route=route_of(_TAINTS),
     )
     def taints(self, request: Request, name: str) -> Response:
         """Get the taints of a cluster."""
@@ -163,7 +160,7 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as taints:
             check_objects(taints, what="a list of taints")
-            set_taints(name, taints, **actor(request), expected=expected)
+            _TAINTS.perform(name, add=taints, replaces=True, **actor(request), expected=expected)
         return self.taints(request, name)
 
     cordon = _action("cordon", "cordon_cluster", "Cordon a cluster; its placements stay.")

@@ -45,7 +45,6 @@ from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
 from placements.services.disruption.drains import Pace
-from placements.services.disruption.evictions import evict
 from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import (
     BudgetState,
@@ -261,7 +260,7 @@ class ClusterDisruptionViewSet(BaseViewSet):
     @documented("cancel_drain", DrainSerializer, problems=(409,), is_costly=True)
     @drain.mapping.delete
     def cancel_drain(self, request: Request, name: str) -> Response:
-        """Cancel a drain: evictions stop, the cluster stays cordoned, and nothing is restored."""
+        """Cancel a drain: evictions stop, the cordon stays, and nothing is restored."""
         self.get_object()
         ACTIONS[ActionKind.CLUSTER, "cancel-drain"].run(name, **actor(request))
         return self._drain_response()
@@ -336,7 +335,8 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """
         get_placement(name)
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
-        return Response(EvictionSerializer(evict(name, cluster, **actor(request))).data)
+        row = ACTIONS[ActionKind.ROLLING, "evict"].perform(name, cluster, **actor(request))
+        return Response(EvictionSerializer(row).data)
 
     @paged_list("list_evictions", EvictionSerializer, order="-id", unique="id")
     def evictions(self, params: Params, name: str) -> Rows:

@@ -31,7 +31,6 @@ from placements.explain.rollouts import eta_document, result_sentences, short_re
 from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
-from placements.services.rescheduling import reschedule
 from placements.services.results import get_placement
 from placements.services.rollouts.controller import running_rollout
 from placements.services.rollouts.queries import (
@@ -353,5 +352,6 @@ class RolloutActionViewSet(FullNameViewSet):
         Refused (409) without `confirm` where no cluster would be selected.
         """
         confirmed = "confirm" in query_params(request, ConfirmQuery)
-        reschedule(name, **actor(request), expected=expected_revision(request), confirmed=confirmed)
+        action = ACTIONS[ActionKind.ROLLING, "reschedule"]
+        action.perform(name, **actor(request), expected=expected_revision(request), confirmed=confirmed)
         return self.action_response(name, status=202)

@@ -90,7 +90,6 @@ _ONLY_FORMS = frozenset(
 """Pages that show something although their form is refused."""
 NO_PAGES = frozenset(_WAY_OF).difference(_ONLY_FORMS) | {
     "bulk-change",
-    "bulk-change-result",
     "cluster-cordon",
     "cluster-uncordon",
     "placement-delete",

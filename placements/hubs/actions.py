@@ -28,13 +28,13 @@ def write(action: str, names: Sequence[str], *, by: User, now: datetime) -> None
         apply_write(_hub(), ACTIONS[action], {"name": name}, by=by, now=now)
 
 
-def drain(cluster: str, *, by: User, now: datetime, pace: Pace = DEFAULT_PACE) -> Drain:
-    at_once = pace.at_once or 1
-    return start_hub_drain(_hub(), cluster, by=by, now=now, at_once=at_once, deadline=pace.deadline)
+def drain(clusters: Sequence[str], *, by: User, now: datetime, pace: Pace = DEFAULT_PACE) -> list[Drain]:
+    options: dict[str, Any] = {"at_once": pace.at_once or 1, "deadline": pace.deadline}
+    return [start_hub_drain(_hub(), name, by=by, now=now, **options) for name in clusters]
 
 
-def cancel_drain(cluster: str, *, by: User, now: datetime) -> Drain:
-    return cancel_hub_drain(_hub(), cluster, by=by, now=now)
+def cancel_drain(clusters: Sequence[str], *, by: User, now: datetime) -> list[Drain]:
+    return [cancel_hub_drain(_hub(), name, by=by, now=now) for name in clusters]
 
 
 OPERATIONS: Mapping[tuple[str, str], Callable[..., Any]] = {

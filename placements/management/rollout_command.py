@@ -35,7 +35,7 @@ class RolloutCommand(HubCommand):
                 )
                 parser.add_argument("--comment", default="", metavar="TEXT", help="kept with the approval")
 
-    def run_action(self, name: str, target: str, value: str = "", user: str = "", **more: str) -> str:
+    def run_action(self, name: str, target: str, value: str = "", user: str = "", **more: Any) -> str:
         action: Action = ACTIONS[self.kind, name]
         by = None
         if user:

@@ -1,4 +1,8 @@
-"""Changes of many clusters at once, with the result of each."""
+"""The table of changes of many clusters, which no code uses any more: they are made within the request.
+
+A running release before this one may still write it: the next release removes the model in a migration
+named `…_contract` (`tests/migration_rules.py`).
+"""
 
 from django.conf import settings
 from django.db import models
@@ -8,13 +12,7 @@ from clusters.models import HubRow
 
 
 class BulkChange(HubRow):
-    """An action on many clusters, applied in batches.
-
-    `options` are those of the action, `names` all clusters, and `results` has for each processed cluster its
-    name, outcome and message. A worker continues it from `run_at` on, and moves that time before it does;
-    None once it is done. Events of the change have its `request_id`.
-    """
-
+    is_shown = False
     request_id = models.CharField(max_length=32)
     action = models.CharField(max_length=20)
     options = models.JSONField(default=dict)

@@ -16,7 +16,7 @@ from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState
 from placements.services.disruption.drains import cancel_drain, drain, why_not_cancel, why_not_drain
 from placements.services.disruption.evictions import evict
-from placements.services.rescheduling import confirm_reschedule, reschedule_refusal
+from placements.services.rescheduling import reschedule, reschedule_refusal
 from placements.services.rollouts import operations, staged_operations
 from placements.services.rollouts.approvals import why_not_approve
 from placements.services.rollouts.staged_runs import why_not_state
@@ -58,9 +58,16 @@ class Action:
     is_dangerous: bool = False
     starts_rollout: bool = False
     takes_many: bool = False
-    """The operation takes the names of several subjects."""
+    """The operation takes the names of several subjects: all or none."""
+    is_undone: bool = True
+    """What it changed can be restored."""
     has_form: bool = False
     """It has a page and a command of its own, for what the operation takes besides the argument."""
+
+    @property
+    def short_title(self) -> str:
+        """The title without its subject, such as "Remove from fleet"."""
+        return self.title.replace(" of {name}", "").replace(" {name}", "")
 
     @property
     def denial(self) -> str:
@@ -80,14 +87,18 @@ class Action:
         is_allowed = may_change(user, self.labels_of(subject), role=self.role)
         return "" if is_allowed else f"required role: {self.role}"
 
-    def run(
+    def perform(
         self, name: str, value: str | int | None = "", *, by: User | None, now: datetime, **more: Any
-    ) -> str:
-        """Run the operation, or that of a live hub, and return the message; raise what it raises."""
-        operation = current_backend().operation(self.kind, self.name, self.operation)
+    ) -> Any:
+        """Run the operation, or that of a live hub, and return its result; raise what it raises."""
         argument = {self.argument: value} if self.argument else {}
         subject = [name] if self.takes_many else name
-        result = operation(subject, **argument, by=by, now=now, **more)
+        operation = current_backend().operation(self.kind, self.name, self.operation)
+        return operation(subject, **argument, by=by, now=now, **more)
+
+    def run(self, name: str, value: str | int | None = "", **options: Any) -> str:
+        """Run the operation and return the message; raise what the operation raises."""
+        result = self.perform(name, value, **options)
         return self.message.format(name=name, value=value, result=result)
 
 
@@ -217,7 +228,7 @@ _ACTIONS = (
         "Reschedule {name}",
         "Every cluster is a candidate again; present clusters win ties.",
         "Placement {name} rescheduled.",
-        confirm_reschedule,
+        reschedule,
         reschedule_refusal,
         verb="reschedule placements",
         has_form=True,
@@ -300,32 +311,31 @@ _ACTIONS = (
     _cluster(
         "leave",
         "Remove {name} from fleet",
-        "Removes the cluster from the fleet. Placements are rescheduled. Workloads keep running but are no"
-        " longer managed.",
+        "Placements are rescheduled. Workloads keep running but are no longer managed. This cannot be"
+        " undone.",
         "Removing {name} from the fleet.",
         leave,
         is_dangerous=True,
+        is_undone=False,
     ),
     _cluster(
         "drain",
         "Drain {name}",
-        "Cordons the cluster and evicts its placements within their disruption budgets.",
+        "Cordons, and evicts placements within their disruption budgets.",
         "Drain of {name} started.",
         drain,
         why_not_drain,
         verb="drain clusters",
-        takes_many=False,
         has_form=True,
     ),
     _cluster(
         "cancel-drain",
         "Cancel drain of {name}",
-        "Stops evicting; the cluster stays cordoned.",
-        "Drain of {name} canceled; {name} stays cordoned.",
+        "Stops evicting; the cordon stays.",
+        "Drain of {name} canceled; the cordon stays.",
         cancel_drain,
         why_not_cancel,
         verb="drain clusters",
-        takes_many=False,
         has_form=True,
         is_dangerous=True,
     ),

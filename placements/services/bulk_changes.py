@@ -1,14 +1,11 @@
-"""Changes of many clusters at once: a preview with the impact on placements, then batches with a result each.
+"""Actions on many clusters at once: what they would change with the impact on placements, then all or none.
 
-Page, REST and command call `preview_change` and `start_change`; a worker continues a change of more than
-200 clusters. The state of a change is in the database, so any worker can continue it, also after a crash.
+Page, REST and command run the actions on clusters of the table (`actions.py`) by these functions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from time import monotonic
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
@@ -20,78 +17,41 @@ from clusters.fleet import Cluster, Fleet, Taint
 from clusters.health import leaving
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
-from clusters.operations.edit import (
-    CORDON,
-    UnknownClusterError,
-    change_labels,
-    change_taints,
-    cordon,
-    uncordon,
-)
-from clusters.operations.join import JoinOutcome, JoinResult
-from clusters.operations.leave import leave
+from clusters.operations.change_log import lock_fleet
+from clusters.operations.edit import CORDON, UnknownClusterError, clusters_named
 from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from fleetui.audit import actor_name
+from fleetui.apimachinery.words import counted
+from fleetui.hub_backend import current_backend
 from fleetui.permissions import FLEET, check_change
 from fleetui.request_ids import with_request_id
-from fleetui.task_queue import enqueue
-from placements.models import BulkChange, Drain
-from placements.services.disruption.drains import drain
+from placements.services.actions import ACTIONS, Action, ActionKind
+from placements.services.disruption.drains import running_drains
 from placements.services.fleet.impact import Impact, impact_of
-from placements.services.rollouts.operations import ActionNotAllowed
 
-APPLY_BULK_CHANGES = "placements.tasks.apply_bulk_changes"
-MOST_AT_ONCE = 200
-"""A change of more clusters runs in a worker; also the size of a batch."""
-IN_REQUEST = 0.2
-"""Seconds after which a request leaves the rest to a worker."""
-LEASE = timedelta(seconds=60)
-KEPT = 100
-"""Number of changes to keep."""
-
-
-class BulkAction(StrEnum):
-    """What is done with each of many clusters."""
-
-    LABELS = "labels"
-    TAINTS = "taints"
-    CORDON = "cordon"
-    UNCORDON = "uncordon"
-    DRAIN = "drain"
-    LEAVE = "leave"
-
-
-class BulkOutcome(StrEnum):
-    DONE = "done"
-    UNCHANGED = "unchanged"
-    FAILED = "failed"
+BULK_ACTIONS = {name: action for (kind, name), action in ACTIONS.items() if kind is ActionKind.CLUSTER}
+_MOST_ERRORS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class BulkResult:
-    """The result for one cluster, with the reason of a failure."""
+class ClusterChange:
+    """What an action changes on one cluster; empty if nothing.
 
-    name: str
-    outcome: BulkOutcome
-    message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PreviewRow:
-    """What an action would change on one cluster; `conflict` is a reason to check it first."""
+    `conflict` is a reason to check it first, `refusal` one why the action is not possible.
+    """
 
     name: str
     change: str
     conflict: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class BulkPreview:
     """The clusters as they would be changed, and the impact on placements."""
 
-    rows: tuple[PreviewRow, ...]
+    rows: tuple[ClusterChange, ...]
     impact: Impact
 
     @property
@@ -102,39 +62,77 @@ class BulkPreview:
     def conflicts(self) -> int:
         return sum(bool(row.conflict) for row in self.rows)
 
+    @property
+    def refusals(self) -> int:
+        return sum(bool(row.refusal) for row in self.rows)
 
-def read_options(action: BulkAction, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of an action: `labels` to set, None removes; taints to `add` and to `remove`.
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What an action changed; its events have this `request_id`, by which it is undone."""
+
+    action: Action
+    request_id: str
+    rows: tuple[ClusterChange, ...]
+
+    @property
+    def changed(self) -> list[str]:
+        return [row.name for row in self.rows if row.change]
+
+    @property
+    def is_undone(self) -> bool:
+        return self.action.is_undone and bool(self.changed)
+
+    @property
+    def message(self) -> str:
+        changed = len(self.changed)
+        if len(self.rows) == 1:
+            return self.action.message.format(name=self.rows[0].name)
+        if not changed:
+            return f"Nothing to change on {counted(len(self.rows), 'cluster')}."
+        words = self.action.message.format(name=counted(changed, "cluster"))
+        unchanged = len(self.rows) - changed
+        return f"{words} {counted(unchanged, 'cluster')} unchanged." if unchanged else words
+
+
+def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the operation: from `labels` to set, None removes; taints to `add` and `remove`.
 
     Raise InvalidManifest for those that a manifest could not have, and for none where some are required.
     """
-    allowed = {BulkAction.LABELS: {"labels"}, BulkAction.TAINTS: {"add", "remove"}}.get(action, set())
+    allowed = {"labels": {"labels"}, "taints": {"add", "remove"}}.get(action.name, set())
     options = {key: value for key, value in values.items() if value}
     if unknown := sorted(options.keys() - allowed):
         words = ", ".join(sorted(allowed)) or "no options"
         raise InvalidManifest.of(unknown[0], "unknown-field", f"Unknown field {unknown[0]!r}", words)
     if allowed and not options:
-        path = "labels" if action is BulkAction.LABELS else "add"
+        path = "labels" if action.name == "labels" else "add"
         raise InvalidManifest.of(path, "required", "Required value", "at least one change")
     labels = options.get("labels", {})
     if not isinstance(labels, dict):
         raise InvalidManifest.of("labels", "wrong-type", "Invalid value: not an object", "labels by key")
-    metadata = {"name": "any", "labels": {key: "" if one is None else one for key, one in labels.items()}}
+    put = {key: value for key, value in labels.items() if value is not None}
     for field in ("add", "remove"):
-        spec = {"identity": {"kind": "User", "name": "any"}, "taints": options.get(field) or []}
-        document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
-        try:
-            parse_member(document)
-        except InvalidManifest as invalid:
-            paths = {"metadata.labels": "labels", "spec.taints": field}
-            placed = [
-                replace(error, path=here + error.path.removeprefix(there))
-                for error in invalid.errors
-                for there, here in paths.items()
-                if error.path.startswith(there)
-            ]
-            raise InvalidManifest(placed or invalid.errors) from invalid
-    return options
+        _check_manifest({**dict.fromkeys(labels, ""), **put}, options.get(field) or [], field)
+    return {"put": put, "remove": sorted(labels.keys() - put.keys())} if labels else options
+
+
+def _check_manifest(labels: Mapping[str, Any], taints: Any, field: str) -> None:
+    """Raise InvalidManifest, with the paths of the options, for what no manifest of a cluster may have."""
+    metadata = {"name": "any", "labels": labels}
+    spec = {"identity": {"kind": "User", "name": "any"}, "taints": taints}
+    document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
+    try:
+        parse_member(document)
+    except InvalidManifest as invalid:
+        paths = {"metadata.labels": "labels", "spec.taints": field}
+        placed = [
+            replace(error, path=here + error.path.removeprefix(there))
+            for error in invalid.errors
+            for there, here in paths.items()
+            if error.path.startswith(there)
+        ]
+        raise InvalidManifest(placed or invalid.errors) from invalid
 
 
 def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None = None) -> list[str]:
@@ -153,161 +151,105 @@ def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None
     if not clusters:
         errors.append(FieldError("names", "required", "Required value", "at least one cluster"))
     if errors:
-        raise InvalidManifest(errors[:20])
+        raise InvalidManifest(errors[:_MOST_ERRORS])
     return clusters
 
 
-def preview_change(action: BulkAction, options: Mapping[str, Any], names: Sequence[str]) -> BulkPreview:
+def preview_change(action: Action, options: Mapping[str, Any], names: Sequence[str]) -> BulkPreview:
     """Return what an action would change, and the placements that would be scheduled differently."""
-    fleet, chosen = current_fleet().fleet, set(names)
-    draining = set[str]()
-    if action in (BulkAction.DRAIN, BulkAction.UNCORDON):
-        running = Drain.objects.filter(state=Drain.State.RUNNING)
-        draining = set(running.values_list("cluster_name", flat=True))
-    rows, after = [], []
-    for cluster in fleet:
-        if cluster.name not in chosen:
-            after.append(cluster)
-            continue
-        new, change, conflict = _apply_action(cluster, action, options)
-        if cluster.name in draining:
-            conflict = "Drain in progress"
-            change = "" if action is BulkAction.DRAIN else change
-        rows.append(PreviewRow(cluster.name, change, conflict))
-        after.append(new)
-    gone = [row.name for row in rows if row.change] if action is BulkAction.LEAVE else ()
-    return BulkPreview(tuple(rows), impact_of(Fleet(after), gone=gone))
-
-
-def _apply_action(
-    cluster: Cluster, action: BulkAction, options: Mapping[str, Any]
-) -> tuple[Cluster, str, str]:
-    """Return a cluster as an action would leave it, the change in words, and what conflicts with it."""
-    if action is BulkAction.LEAVE:
-        is_leaving = cluster.eligibility == leaving()
-        return cluster._replace(eligibility=leaving()), "" if is_leaving else "Leaves the fleet", ""
-    if action is BulkAction.LABELS:
-        labels, words, conflicts = dict(cluster.labels), [], []
-        for key, value in options["labels"].items():
-            before = labels.get(key)
-            if value is None and before is not None:
-                del labels[key]
-                words.append(f"− {key}={before}")
-            elif value is not None and before != value:
-                labels[key] = value
-                words.append(f"+ {key}={value}" if before is None else f"{key}: {before} → {value}")
-                conflicts += [f"Replaces {key}={before}"] if before is not None else []
-        return cluster._replace(labels=labels), ", ".join(words), ", ".join(conflicts)
-    add, remove = options.get("add", ()), options.get("remove", ())
-    if action is not BulkAction.TAINTS:
-        add, remove = ((), (CORDON,)) if action is BulkAction.UNCORDON else ((CORDON,), ())
-    added, removed = (
-        [Taint(one["key"], one.get("value") or "", one["effect"]) for one in several]
-        for several in (add, remove)
-    )
-    taints = tuple(one for one in cluster.taints if one not in removed)
-    taints += tuple(one for one in dict.fromkeys(added) if one not in taints)
-    words = [f"+ {_taint_words(one)}" for one in taints if one not in cluster.taints]
-    words += [f"− {_taint_words(one)}" for one in cluster.taints if one not in taints]
-    if action is BulkAction.DRAIN:
-        return cluster._replace(taints=taints), "Cordon and evict", ""
-    return cluster._replace(taints=taints), ", ".join(words), ""
-
-
-def _taint_words(taint: Taint) -> str:
-    return f"{taint.key}{'=' + taint.value if taint.value else ''}:{taint.effect}"
-
-
-def start_change(
-    action: BulkAction, options: Mapping[str, Any], names: Sequence[str], *, by: User | None, now: datetime
-) -> BulkChange:
-    """Apply an action to clusters; a worker continues what takes longer than a request may.
-
-    Raise NotOfTeamError unless the user may change each cluster.
-    """
-    check_change(by, *(FLEET for _ in names), what="these clusters")
-    row = BulkChange.objects.create(
-        request_id=uuid4().hex,
-        action=action,
-        options=dict(options),
-        names=list(names),
-        created_at=now,
-        actor=by,
-        created_by=actor_name(by),
-        run_at=now + LEASE if len(names) <= MOST_AT_ONCE else now,
-    )
-    BulkChange.objects.filter(pk__lte=row.pk - KEPT).delete()
-    if len(names) <= MOST_AT_ONCE:
-        apply_batch(row, now=now, seconds=IN_REQUEST)
-    if row.run_at is not None:
-        enqueue(APPLY_BULK_CHANGES)
-    return row
-
-
-def is_due(*, now: datetime) -> bool:
-    return BulkChange.objects.filter(run_at__lte=now).exists()
-
-
-def apply_due(*, now: datetime) -> int:
-    """Apply a batch of the oldest change that is due and that no worker has claimed; return 0 or 1."""
-    row = BulkChange.objects.filter(run_at__lte=now).order_by("run_at", "pk").first()
-    if row is None or not BulkChange.objects.filter(pk=row.pk, run_at=row.run_at).update(run_at=now + LEASE):
-        return 0
-    apply_batch(row, now=now)
-    return 1
-
-
-def apply_batch(row: BulkChange, *, now: datetime, seconds: float = 2.0) -> None:
-    """Apply a change to its next clusters, and record the results; a batch that fails is repeated singly."""
-    names = row.names[len(row.results) : len(row.results) + MOST_AT_ONCE]
-    started, results = monotonic(), list[BulkResult]()
-    with with_request_id(row.request_id):
-        one_by_one = row.action == BulkAction.DRAIN
-        try:
-            results = [] if one_by_one else _apply(row, names, now=now)
-        except (InvalidManifest, UnknownClusterError):
-            one_by_one = True
-        for name in names if one_by_one else ():
-            if results and monotonic() - started > seconds:
-                break
-            try:
-                results += _apply(row, [name], now=now)
-            except (InvalidManifest, UnknownClusterError, ActionNotAllowed) as error:
-                results.append(BulkResult(name, BulkOutcome.FAILED, str(error)))
-    row.results = [*row.results, *([one.name, one.outcome, one.message] for one in results)]
-    is_done = len(row.results) >= len(row.names)
-    row.run_at, row.ended_at = (None, datetime.now(UTC)) if is_done else (now, None)
-    row.save(update_fields=["results", "run_at", "ended_at"])
+    fleet = current_fleet().fleet
+    rows, after = _changes(fleet, action, options, names)
+    gone = [row.name for row in rows if row.change] if action.name == "leave" else ()
+    return BulkPreview(rows, impact_of(fleet.with_clusters(after), gone=gone))
 
 
 @transaction.atomic
-def _apply(row: BulkChange, names: Sequence[str], *, now: datetime) -> list[BulkResult]:
-    """Apply a change to clusters, all or none. Raise what the operations raise."""
-    how: Any = {"by": row.actor, "now": now}
-    if row.action == BulkAction.LEAVE:
-        left = {one.name for one in leave(names, **how)}
-        return [_bulk_result(name, name in left) for name in names]
-    if row.action == BulkAction.DRAIN:
-        return [_bulk_result(name, drain(name, **how).started_at == now) for name in names]
-    operations: dict[BulkAction, Callable[..., list[JoinResult]]] = {
-        BulkAction.LABELS: change_labels,
-        BulkAction.TAINTS: change_taints,
-        BulkAction.CORDON: cordon,
-        BulkAction.UNCORDON: uncordon,
-    }
-    operation = operations[BulkAction(row.action)]
-    options = dict(row.options)
-    if row.action == BulkAction.LABELS:
-        labels = options["labels"]
-        new_labels = {key: value for key, value in labels.items() if value is not None}
-        options = {"put": new_labels, "remove": sorted(labels.keys() - new_labels.keys())}
-    results = operation(names, **options, **how)
-    return [_bulk_result(one.name, one.result is JoinOutcome.CHANGED) for one in results]
+def change_clusters(
+    action: Action, options: Mapping[str, Any], names: Sequence[str], *, by: User | None, now: datetime
+) -> BulkResult:
+    """Run an action on clusters, all or none. Raise NotOfTeamError, and what the operation raises."""
+    check_change(by, FLEET, role=action.role, what="these clusters")
+    lock_fleet()
+    rows, _ = _changes(current_fleet().fleet, action, options, names)
+    identity = uuid4().hex
+    with with_request_id(identity):
+        operation = current_backend().operation(action.kind, action.name, action.operation)
+        operation(names, **options, by=by, now=now)
+    return BulkResult(action, identity, rows)
 
 
-def _bulk_result(name: str, is_changed: bool) -> BulkResult:
-    return BulkResult(name, BulkOutcome.DONE if is_changed else BulkOutcome.UNCHANGED)
+def _changes(
+    fleet: Fleet, action: Action, options: Mapping[str, Any], names: Collection[str]
+) -> tuple[tuple[ClusterChange, ...], list[Cluster]]:
+    """Return what an action changes on clusters, and the clusters as it leaves them."""
+    draining = running_drains(names) if action.name in ("drain", "cancel-drain", "uncordon") else {}
+    refusals = {}
+    if action.precondition is not None:
+        refusals = {row.name: action.why_not(row, None, draining) for row in clusters_named(names)}
+    rows = []
+    clusters = []
+    for name in names:
+        if name not in fleet.positions:
+            raise UnknownClusterError(name)
+        cluster = fleet.clusters[fleet.positions[name]]
+        after, change, conflict = _changed(cluster, action, options)
+        if cluster.name in draining and action.name != "cancel-drain":
+            conflict = "Drain in progress"
+            change = "" if action.name == "drain" else change
+        refusal = refusals.get(name, "")
+        rows.append(ClusterChange(name, "" if refusal else change, conflict, refusal))
+        clusters.append(after)
+    return tuple(rows), clusters
 
 
-def results_of(row: BulkChange) -> list[BulkResult]:
-    return [BulkResult(name, BulkOutcome(outcome), message) for name, outcome, message in row.results]
+_TAINTS: Mapping[str, Mapping[str, Any]] = {
+    "cordon": {"add": [CORDON]},
+    "uncordon": {"remove": [CORDON]},
+    "drain": {"add": [CORDON]},
+}
+
+
+def _changed(cluster: Cluster, action: Action, options: Mapping[str, Any]) -> tuple[Cluster, str, str]:
+    """Return a cluster as an action leaves it, the change in words, and what conflicts with it."""
+    if action.name == "leave":
+        change = "" if cluster.eligibility == leaving() else "Leaves the fleet"
+        return cluster._replace(eligibility=leaving()), change, ""
+    if action.name == "cancel-drain":
+        return cluster, "Stops evicting", ""
+    if action.name == "labels":
+        return _relabeled(cluster, **options)
+    after, change = _retainted(cluster, **_TAINTS.get(action.name, options))
+    return after, "Cordon and evict" if action.name == "drain" else change, ""
+
+
+def _relabeled(cluster: Cluster, put: Mapping[str, str], remove: Collection[str]) -> tuple[Cluster, str, str]:
+    labels = {key: value for key, value in {**cluster.labels, **put}.items() if key not in remove}
+    words = [f"− {key}={cluster.labels[key]}" for key in remove if key in cluster.labels]
+    conflicts = []
+    for key, value in put.items():
+        before = cluster.labels.get(key)
+        if before is None:
+            words.append(f"+ {key}={value}")
+        elif before != value:
+            words.append(f"{key}: {before} → {value}")
+            conflicts.append(f"Replaces {key}={before}")
+    return cluster._replace(labels=labels), ", ".join(words), ", ".join(conflicts)
+
+
+def _retainted(
+    cluster: Cluster, add: Sequence[Mapping[str, str]] = (), remove: Sequence[Mapping[str, str]] = ()
+) -> tuple[Cluster, str]:
+    added, removed = (
+        [Taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in several]
+        for several in (add, remove)
+    )
+    taints = tuple(taint for taint in cluster.taints if taint not in removed)
+    taints += tuple(taint for taint in dict.fromkeys(added) if taint not in taints)
+    words = [f"+ {_taint_words(taint)}" for taint in taints if taint not in cluster.taints]
+    words += [f"− {_taint_words(taint)}" for taint in cluster.taints if taint not in taints]
+    return cluster._replace(taints=taints), ", ".join(words)
+
+
+def _taint_words(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
-from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
@@ -20,8 +19,8 @@ from clusters.fleet import Cluster, Taint
 from clusters.importing import read_members
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
-from clusters.operations.edit import CORDON
-from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, put_cluster, upsert_clusters
+from clusters.operations.edit import CORDON, replace_labels_and_taints
+from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, upsert_clusters
 from clusters.queries import cluster_of, current_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import counted
@@ -29,8 +28,10 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators
 from placements.services.actions import ACTIONS, Action, ActionKind
+from placements.services.bulk_changes import change_clusters
 from placements.services.fleet import forms
 from placements.services.fleet.impact import Impact, impact_of
+from placements.web.bulk_changes import redirect_done
 from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import file_or_text, for_action, next_address, number_of
 
@@ -50,13 +51,11 @@ def _impact_with(changed: Cluster) -> Impact:
     return impact_of(current_fleet().fleet.with_clusters([changed]))
 
 
-_BUTTONS = {"cordon": "Cordon", "uncordon": "Uncordon", "leave": "Remove from fleet"}
 _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
     "cordon": partial(_cordon_impact, is_cordoned=True),
     "uncordon": partial(_cordon_impact, is_cordoned=False),
     "leave": lambda cluster: impact_of(current_fleet().fleet, gone=[cluster.name]),
 }
-_UNDO = {"cordon": "uncordon", "uncordon": "cordon"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -72,21 +71,24 @@ def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResp
     is_quick = request.POST.get("do") == "quick"
     impact = _IMPACTS[action.name](cluster) if is_quick or request.method != "POST" else None
     if request.method == "POST" and not (impact and (impact.rows or impact.not_evaluated)):
-        message = action.run(name, by=current_user(request), now=datetime.now(UTC))
-        back = next_address(request, reverse("web:cluster", args=[name]))
-        undo = action.name in _UNDO and reverse(f"web:cluster-{_UNDO[action.name]}", args=[name])
-        done = {"words": message, "url": undo, "back": back}
-        messages.success(request, render_to_string("clusters/_done.html", done, request))
-        return redirect(back)
+        result = change_clusters(action, {}, [name], by=current_user(request), now=datetime.now(UTC))
+        return redirect_done(request, result, back=next_address(request, reverse("web:cluster", args=[name])))
     context = {
         "title": f"{action.title.format(name=name)}?",
-        "button": _BUTTONS[action.name],
+        "button": action.short_title,
         "cluster": cluster,
         "confirmation": action.confirmation,
         "impact": impact,
         "is_final": action.is_dangerous,
     }
     return render(request, "clusters/change.html", context)
+
+
+_SAVE = replace(
+    ACTIONS[ActionKind.CLUSTER, "labels"],
+    operation=replace_labels_and_taints,
+    message="Cluster {name} saved.",
+)
 
 
 @for_action(ActionKind.CLUSTER, "labels")
@@ -102,8 +104,10 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
         document = _document(cluster, fields)
         if request.POST.get("do") != "save":
             return _form(request, cluster, fields, impact=_impact_of_edit(document))
-        put_cluster(
-            ClusterSpec(document),
+        message = _SAVE.run(
+            name,
+            labels=document["metadata"]["labels"],
+            taints=document["spec"]["taints"],
             by=current_user(request),
             now=datetime.now(UTC),
             expected=number_of(fields["revision"], digits=18) or 0,
@@ -112,7 +116,7 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
         return _form(request, cluster, fields, errors=error.errors, status=422)
     except RevisionConflict as stale:
         return _form(request, cluster, fields, stale=stale, status=409)
-    messages.success(request, f"Cluster {name} saved.")
+    messages.success(request, message)
     return redirect("web:cluster", name)
 
 

@@ -41,6 +41,7 @@ from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
 from placements.explain.connections import unreachable_words
 from placements.models import Placement
+from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.filters import bindings_on, events_matching, placements_on
 from placements.services.fleet.queries import (
     LABEL,
@@ -59,7 +60,7 @@ from placements.services.workqueue import IS_DUE
 from placements.templatetags.fleet import offered, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
-from placements.web.bulk_changes import WORDS, cluster_filter
+from placements.web.bulk_changes import cluster_filter
 from placements.web.fault_injection import fault_rows
 from placements.web.filter_bar import Facet, FilterBar, filter_bar
 from placements.web.request import as_file, page_from, pager_of, requested_table
@@ -163,7 +164,7 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
         "headers": headers,
         "formats": FORMATS,
         "may_change": may_operate(request.user) and offered(reverse("web:bulk-change", args=["cordon"])),
-        "actions": [(action, words) for action, (words, _) in WORDS.items()],
+        "actions": BULK_ACTIONS.values(),
         "keys": keys,
         "bar": _bar(request, wanted, keys, states_counted, favourites),
     }

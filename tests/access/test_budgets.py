@@ -256,7 +256,6 @@ _LIGHT = {
     "GET /api/v1/what-if": "lists saved rows",
     "GET /api/v1/what-if/<number:number>": "shows saved rows",
     "GET /api/v1/what-if/<number:number>/placements": "lists saved rows",
-    "GET /api/v1/cluster-changes/<named:request_id>": "shows a saved row",
     "GET /api/v1/resilience/latest/placements/<full_name:name>": "shows saved rows",
     **{f"{one} /api/v1/placements/preview": "a placement of this name" for one in ("GET", "PUT", "DELETE")},
     "/help/semantics/": "is text",

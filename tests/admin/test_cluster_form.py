@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, set_taints
+from clusters.operations.edit import change_labels, change_taints
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.models import Event
 from tests.admin.pages import ADD, change_url, fields_of, submit, text_of
@@ -52,7 +52,7 @@ def test_the_heartbeat_period_can_be_removed(operator: Client) -> None:
 
 def test_labels_and_taints_are_shown_with_a_link_to_their_page(operator: Client) -> None:
     joined("a", region="east")
-    set_taints("a", [{"key": "gpu", "effect": "NoSchedule"}], by=None, now=NOW)
+    change_taints(["a"], add=[{"key": "gpu", "effect": "NoSchedule"}], replaces=True, by=None, now=NOW)
 
     page = text_of(operator.get(change_url("a")))
 

@@ -49,7 +49,6 @@ from placements.hubs.connections.operations import HubSpec, save_hub
 from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun, WaitingRemoval
 from placements.services.assertions import save_assertions
-from placements.services.bulk_changes import BulkAction, start_change
 from placements.services.decisions import exact
 from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
@@ -311,7 +310,7 @@ def filled_hub() -> dict[str, str]:
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
     save_assertions(assertion_document("gold", {"minFree": 1}, placements=["web"]), by=None, now=NOW)
-    drain("a", by=None, now=NOW)
+    drain(["a"], by=None, now=NOW)
     _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
     waiting_run()
@@ -328,12 +327,10 @@ def filled_hub() -> dict[str, str]:
     web = Placement.objects.get(full_name="web")
     web.rebalance_plans.create(number=1, batches=[[step]], created_by="ann", **plan)
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
-    change = start_change(BulkAction.UNCORDON, {}, ["a"], by=None, now=NOW)
     decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
     search = exact_search(recorded(decision)[1])
     caches["default"].set_many({search.id: search, exact._request(search.id): (decision, REQUEST_OPTIONS)})
     return {
-        "request_id": change.request_id,
         "scenario": str(scenario.pk),
         "token": api_token(ann),
         "token_number": str(ApiToken.objects.get().pk),
@@ -406,7 +403,7 @@ def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 164
+    assert len(operations) == 163
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from clusters.models import ClusterLabel, ClusterTaint, FleetChange, FleetState, MemberCluster, Membership
-from clusters.operations.edit import change_labels, cordon, set_taints
+from clusters.operations.edit import change_labels, change_taints, cordon
 from clusters.operations.join import ClusterSpec, JoinOutcome, put_cluster, upsert_clusters
 from clusters.queries import counters, current_fleet, forget_cached_fleet, manifest_of
 from fleetui.apimachinery.errors import InvalidManifest
@@ -234,7 +234,7 @@ def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:
                 change_labels(["a"], put=one, remove=other, by=None, now=NOW)
             elif kind == "taints":
                 taints = [{"key": key, "effect": "NoSchedule"} for key in one]
-                set_taints("a", taints, by=None, now=NOW)
+                change_taints(["a"], add=taints, replaces=True, by=None, now=NOW)
             else:
                 cordon(["a"], by=None, now=NOW)
         forget_cached_fleet()

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from clusters.drivers.base import Observation
-from clusters.operations.edit import set_labels
+from clusters.operations.edit import change_labels
 from clusters.operations.heartbeat import report
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
@@ -153,14 +153,14 @@ def test_a_change_of_the_fleet_raises_one_event_for_a_broken_assertion() -> None
     assert check_due(now=NOW) == 1
     assert not is_due(now=NOW)
     for labels in ({"env": "canary"}, *({"env": "canary", "n": str(at)} for at in range(9))):
-        set_labels("a", labels, by=None, now=NOW)
+        change_labels(["a"], put=labels, replaces=True, by=None, now=NOW)
         run_due()
         assert is_due(now=NOW)
         check_due(now=NOW)
     check = AssertionCheck.objects.get()
     assert (check.broken, check.results[0]["evidence"]) == (1, ["a"])
     assert [one.verb for one in Event.objects.filter(verb__startswith="assertion")] == ["assertion broken"]
-    set_labels("a", {"env": "prod"}, by=None, now=NOW)
+    change_labels(["a"], put={"env": "prod"}, replaces=True, by=None, now=NOW)
     check_due(now=NOW)
     assert Event.objects.filter(verb="assertion holds again").count() == 1
 

@@ -59,7 +59,7 @@ def world_with_histories() -> World:
     world.run(until=world.is_settled)
     world.change()
     world.work()
-    drain("c000", by=None, now=world.now)
+    drain(["c000"], by=None, now=world.now)
     placement = Placement.objects.get()
     ann, now = person("ann", "operator"), world.now
     placement.drafts.create(owner=ann, text="web", base={}, created_at=now, updated_at=now)

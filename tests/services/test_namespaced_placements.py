@@ -255,7 +255,7 @@ def test_evictions_and_drains_leave_it_where_it_is(world: World) -> None:
     assert (outcome.outcome, outcome.why) == (Eviction.Outcome.INVALID, "namespaced")
     impacts = {row.placement: row.impact for row in drain_impact("c000", now=world.now).rows}
     assert impacts == {"shop/web": "stays", "spaces": "shrinks"}
-    drain("c000", by=None, now=world.now)
+    drain(["c000"], by=None, now=world.now)
     advance_drains(now=world.now)
     step = DrainStep.objects.get(placement_name="shop/web")
     assert (step.state, step.why) == ("stays", "namespaced")

@@ -142,7 +142,7 @@ def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(world: World)
 def test_drains_and_evictions(world: World) -> None:
     evict("web", Binding.objects.first().cluster_name, by=None, now=world.now)  # type: ignore[union-attr]
     apply_eviction(EVICTION, by=None, now=world.now)
-    drain("c000", by=None, now=world.now, pace=Pace())
+    drain(["c000"], by=None, now=world.now, pace=Pace())
 
     prune(now=world.now + KEPT + timedelta(hours=1))
 

@@ -16,7 +16,7 @@ from django.db import connection
 
 from clusters import driver_factory
 from clusters.models import MemberCluster
-from clusters.operations.edit import change_labels, set_taints
+from clusters.operations.edit import change_labels, change_taints
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget
@@ -53,22 +53,27 @@ def change(world: World, hour: int) -> None:
     save_placement(placement_document(f"new-{hour}", pick_n_spec(1)), **system)
     save_run(run_document(f"run-{hour}", placementName="staged"), **system)
     change_labels(["c000"], put={"tier": str(hour % 3)}, **system)
-    set_taints("c001", [{"key": f"key-{hour}", "effect": "NoSchedule"}] if hour % 2 else [], **system)
+    change_taints(
+        ["c001"],
+        add=[{"key": f"key-{hour}", "effect": "NoSchedule"}] if hour % 2 else [],
+        replaces=True,
+        **system,
+    )
     patch = rule(annotate(hour=str(hour)))
     save_override(for_clusters(f"of-{hour}", patch, placement="web"), **system)
     joining = [ClusterSpec(member_document(f"new-{hour}"), "simulated", QUICK)]
     upsert_clusters(joining, **system)
     what_if.create_scenario(names=["c000"], labels=[], **system)
-    bulk_changes.start_change(
-        bulk_changes.BulkAction.LABELS, {"labels": {"bulk": str(hour)}}, ["c000"], **system
+    bulk_changes.change_clusters(
+        bulk_changes.BULK_ACTIONS["labels"], {"put": {"bulk": str(hour)}, "remove": []}, ["c000"], **system
     )
     resilience.start_report(**system)
     world.work()
     evict("web", Binding.objects.filter(placement__name="web").latest("pk").cluster_name, **system)
-    drain("c000", **system)
+    drain(["c000"], **system)
     advance_drains(now=world.now)
     world.work()
-    cancel_drain("c000", **system)
+    cancel_drain(["c000"], **system)
     delete_placement(f"new-{hour}", **system)
     delete_override(CLUSTER_OVERRIDE_KIND, "", f"of-{hour}", **system)
     forget(MemberCluster.objects.filter(name=f"new-{hour}"), verb="left", **system)
@@ -125,7 +130,7 @@ def test_a_soak_ends_with_a_bounded_database(
         setattr(settings, f"KEEP_{name}", timedelta(hours=min(5, hours // 6)))
     settings.KEEP_TOMBSTONES = timedelta()  # by the clock of this machine
     monkeypatch.setattr(driver_factory, "MOST_FENCES", 2)
-    for module in (bulk_changes, what_if, resilience):
+    for module in (what_if, resilience):
         monkeypatch.setattr(module, "KEPT", hours // 4)
 
     sizes = soak(hours)

@@ -137,7 +137,7 @@ def test_an_odd_pace_is_refused_with_its_fault(
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch) -> None:
-    drain("nimblefox", by=None, now=NOW, pace=Pace(at_once=1))
+    drain(["nimblefox"], by=None, now=NOW, pace=Pace(at_once=1))
     advance_drains(now=NOW)
     htmx = {"HX-Request": "true"}
 
@@ -156,7 +156,7 @@ def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch)
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> None:
-    drain("nimblefox", by=None, now=NOW)
+    drain(["nimblefox"], by=None, now=NOW)
     advance_drains(now=NOW)
     web = Binding.objects.filter(placement__name="web").exclude(cluster_name="nimblefox").first()
     assert web is not None
@@ -176,7 +176,7 @@ def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> Non
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_is_cancelled_once(operator: Client) -> None:
-    drain("nimblefox", by=None, now=NOW)
+    drain(["nimblefox"], by=None, now=NOW)
 
     first = operator.post(PAGE, {"do": "cancel"})
     second = operator.post(PAGE, {"do": "cancel"})
@@ -191,7 +191,7 @@ def test_offers_to_bring_back_what_only_a_fresh_schedule_would(operator: Client,
     decided("web", pick_n_spec(1))
     joined("b")
     Binding.objects.update(cluster_name="a")
-    row = drain("a", by=None, now=NOW)
+    [row] = drain(["a"], by=None, now=NOW)
     DrainStep.objects.create(drain=row, placement_name="web", state=DrainStep.State.GONE, changed_at=NOW)
     Drain.objects.update(state=Drain.State.DONE, ended_at=NOW)
     Binding.objects.update(cluster_name="b")
@@ -269,7 +269,7 @@ def test_a_cluster_that_is_not_there_has_no_drain(operator: Client) -> None:
 
 def test_since_names_its_moment_so_that_the_page_counts_on(operator: Client, text_of: Fetch) -> None:
     joined("nimblefox")
-    row = drain("nimblefox", by=None, now=NOW)
+    [row] = drain(["nimblefox"], by=None, now=NOW)
     DrainStep.objects.create(drain=row, placement_name="web", state=DrainStep.State.WAITING, changed_at=NOW)
 
     page = text_of(operator, PAGE)

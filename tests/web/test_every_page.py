@@ -14,8 +14,7 @@ from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements import urls
-from placements.models import BulkChange, Eviction, Placement, Scenario
-from placements.services.bulk_changes import BulkAction, start_change
+from placements.models import Eviction, Placement, Scenario
 from placements.services.editor.operations import start_draft
 from placements.services.resilience.operations import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
@@ -52,7 +51,6 @@ READ = [
     "/clusters/bravelion/properties/",
     "/clusters/bravelion/events/",
     "/clusters/bravelion/yaml/",
-    "/clusters/bulk/results/{bulk_change}/",
     "/clusters/bravelion/connection/",
     "/clusters/?columns=region,tier&sort=-label:region",
     "/topology/",
@@ -169,6 +167,7 @@ ASK = [
 ASK_AGAIN = [f"/what-if/{{scenario}}/{action}/" for action in ("run-again", "cancel", "save")]
 """Everyone may repeat an analysis; its author cancels and saves it: `test_what_if.py`."""
 POST_ONLY = [
+    "/clusters/bulk/undo/",
     "/demo/load/",
     "/placements/web/clusters/nimblefox/read/",
     "/resources/apply/dry-run/",
@@ -195,7 +194,6 @@ def begin_everything(web: Placement) -> str:
     sync_due_rollouts(now=NOW)
     start_report(by=None, now=NOW)
     create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
-    start_change(BulkAction.UNCORDON, {}, ["bravelion"], by=None, now=NOW)
     live_hub("rome")
     disruptions_of("web", by=None, now=NOW)
     return web.decisions.select_related("record").get().record.decision_id
@@ -217,8 +215,7 @@ def address_of(address: str, decision_id: str) -> str:
             ("eviction", Eviction),
         )
     }
-    change = BulkChange.objects.latest("pk").request_id
-    return address.format(id=decision_id, bulk_change=change, **numbers)
+    return address.format(id=decision_id, **numbers)
 
 
 @pytest.fixture
@@ -482,7 +479,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
-    numbers = dict.fromkeys(("draft", "scenario", "event", "eviction", "bulk_change"), 1)
+    numbers = dict.fromkeys(("draft", "scenario", "event", "eviction"), 1)
     tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
     matched = {get_resolver().resolve(address).url_name for address in tested}
 

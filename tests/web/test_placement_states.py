@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from django.test import Client
 
-from clusters.operations.edit import set_labels
+from clusters.operations.edit import change_labels
 from placements.models import Binding, Rollout
 from placements.services.dashboard import queries
 from placements.services.problems.book import compare_all
@@ -59,7 +59,7 @@ def test_says_that_the_domains_of_the_decision_are_not_those_of_today(viewer: Cl
     assert words not in text_of(viewer, "/placements/web/")
 
     for name in Binding.objects.filter(placement__full_name="web").values_list("cluster_name", flat=True):
-        set_labels(name, {"region": "north", "env": "prod"}, by=None, now=NOW)
+        change_labels([name], put={"region": "north", "env": "prod"}, replaces=True, by=None, now=NOW)
     refresh_staleness(now=NOW + STALENESS_EVERY)
 
     assert words in text_of(viewer, "/placements/web/")

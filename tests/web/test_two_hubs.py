@@ -231,7 +231,6 @@ def test_no_address_of_the_api_shows_what_only_another_hub_has(
     for world, other in (worlds, worlds[::-1]):
         keys = {
             "decision": world.pages["decision"].split("/")[2],
-            "request_id": world.pages["bulk-change-result"].split("/")[4],
             "cluster": "bravelion",
             "group": "core",
             "kind": "ConfigMap",

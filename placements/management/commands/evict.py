@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
 from placements.models import Eviction
-from placements.services.disruption.evictions import evict
+from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.queries import event_line
 from placements.services.results import get_placement
 
@@ -26,7 +26,9 @@ class Command(HubCommand):
 
     def handle(self, *, placement: str, cluster: str, **_options: Any) -> None:
         """Evict; exit status 1 if the disruption budget forbids it, 2 if it is invalid."""
-        row = evict(get_placement(placement).full_name, cluster, by=None, now=datetime.now(UTC))
+        name = get_placement(placement).full_name
+        action = ACTIONS[ActionKind.ROLLING, "evict"]
+        row = action.perform(name, cluster, by=None, now=datetime.now(UTC))
         if row.outcome != Eviction.Outcome.EXECUTED:
             code = BAD_INPUT if row.outcome == Eviction.Outcome.INVALID else NOT_DONE
             raise CommandError(event_line(row), returncode=code)

@@ -10,10 +10,9 @@ from django.core.management.base import CommandParser
 from fleetui.apimachinery.words import joined
 from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
 from placements.management.rollout_command import RolloutCommand
-from placements.services.actions import ACTIONS, ActionKind
+from placements.services.actions import ActionKind
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.health import health_of
-from placements.services.rescheduling import reschedule
 from placements.services.results import CONFIRMATION, get_placement
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
@@ -45,11 +44,10 @@ class Command(RolloutCommand):
         elif action == "reschedule":
             confirmed = options["confirm"] is not None
             fresh = fresh_schedule(get_placement(target))
-            reschedule(target, by=None, now=datetime.now(UTC), confirmed=confirmed)
+            done = self.run_action(action, target, confirmed=confirmed)
             changes = (("selected", fresh.joins), ("deselected", fresh.leaves))
             words = [f"{word}: {joined(names)}" for word, names in changes if names]
-            message = ACTIONS[self.kind, action].message.format(name=target)
-            self.stdout.write(f"{message} {'; '.join(words) or 'No changes'}.")
+            self.stdout.write(f"{done} {'; '.join(words) or 'No changes'}.")
         else:
             self.stdout.write(self.run_action(options["name"], target, options.get("value", "")))
 

@@ -6,6 +6,7 @@ The state of a drain is in the database, so any worker can continue it, also aft
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -13,11 +14,12 @@ from django.db import transaction
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterTaint, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
-from clusters.operations.edit import UnknownClusterError, cordon
+from clusters.operations.edit import clusters_named, cordon
 from clusters.operations.join import CLUSTER
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import counted
-from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.audit import AuditEvent, actor_name, record, record_all
+from fleetui.bulk import BATCH_SIZE, batched
 from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
@@ -25,7 +27,7 @@ from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, execute, judge
 from placements.services.disruption.impact import has_started_run, is_held, why_placement_stays
 from placements.services.disruption.queries import left_of, numbers_facts
-from placements.services.rollouts.operations import ActionNotAllowed, check_possible
+from placements.services.rollouts.operations import check_all_possible
 
 TRY_AGAIN = timedelta(seconds=10)
 MOSTTRIED = 50
@@ -176,46 +178,66 @@ class Pace:
 DEFAULT_PACE = Pace()
 
 
-def why_not_drain(cluster: MemberCluster) -> str:
+def why_not_drain(cluster: MemberCluster, _draining: Collection[str] | None = None) -> str:
     """Return why a cluster cannot be drained; empty if it can."""
     is_leaving = cluster.membership == Membership.LEAVING
     return f"{cluster.name} is leaving the fleet; nothing to drain" if is_leaving else ""
 
 
-def why_not_cancel(cluster: MemberCluster) -> str:
-    """Return why there is no drain to cancel; empty if there is one."""
-    is_drained = running_drain(cluster.name) is not None
-    return "" if is_drained else _NOT_DRAINED.format(name=cluster.name)
-
-
-_NOT_DRAINED = "{name} is not being drained; nothing to cancel"
+def why_not_cancel(cluster: MemberCluster, draining: Collection[str] | None = None) -> str:
+    """Return why there is no drain to cancel; empty if there is one. `draining` are those that have one."""
+    is_drained = running_drain(cluster.name) is not None if draining is None else cluster.name in draining
+    return "" if is_drained else f"{cluster.name} is not being drained; nothing to cancel"
 
 
 @transaction.atomic
-def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE) -> Drain:
-    """Cordon a cluster and start to evict its placements, or change the options of its running drain.
+def drain(
+    clusters: Collection[str], *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE
+) -> list[Drain]:
+    """Cordon clusters and start to evict their placements, or change the options of their running drains.
 
-    At the deadline the drain ends as `expired`: evictions stop (`left_of` has the rest), the cordon stays,
-    and evictions in progress complete. Raise UnknownClusterError, InvalidManifest for invalid options,
-    ActionNotAllowed for a cluster that leaves.
+    All or none. At the deadline a drain ends as `expired`: evictions stop (`left_of` has the rest), the
+    cordon stays, and evictions in progress complete. Raise UnknownClusterError, InvalidManifest for invalid
+    options, ActionNotAllowed for a cluster that leaves.
     """
     lock_fleet()
-    member = MemberCluster.objects.filter(name=cluster).first()
-    if member is None:
-        raise UnknownClusterError(cluster)
-    check_possible(why_not_drain(member))
-    running = running_drain(cluster)
+    check_all_possible([why_not_drain(row) for row in clusters_named(clusters)])
+    running = running_drains(clusters)
     errors = []
     if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
         errors.append(FieldError("atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"))
     if pace.deadline is not None and pace.deadline <= now:
         errors.append(FieldError("deadline", "out-of-range", "is over already", "a time in the future"))
-    first = list(pace.first or ())
-    here = set[str]()
-    if first:
-        bindings = Binding.objects.filter(cluster_name=cluster)
-        here |= set(bindings.values_list("placement__full_name", flat=True))
-        here |= set(running.steps.values_list("placement_name", flat=True)) if running else set()
+    for cluster in clusters if pace.first else ():
+        errors += _order_errors(cluster, list(pace.first or ()), running.get(cluster))
+    if errors:
+        raise InvalidManifest(errors)
+    for row in running.values():
+        _change_pace(row, pace, by=by, now=now)
+    new = [name for name in clusters if name not in running]
+    cordon(new, by=by, now=now)
+    options: dict[str, Any] = {"at_once": AT_ONCE, "per_placement": PER_PLACEMENT, **pace.columns}
+    started = Drain.objects.bulk_create(
+        [
+            Drain(cluster_name=name, requeue_at=now, started_at=now, started_by=actor_name(by), **options)
+            for name in new
+        ],
+        batch_size=BATCH_SIZE,
+    )
+    events = [
+        AuditEvent("drain started", CLUSTER, row.cluster_name, after=_pace_facts(row)) for row in started
+    ]
+    record_all(events, by=by, now=now)
+    return [*running.values(), *started]
+
+
+def _order_errors(cluster: str, first: Sequence[str], running: Drain | None) -> list[FieldError]:
+    """Return what is wrong with the order of evictions from a cluster."""
+    bindings = Binding.objects.filter(cluster_name=cluster)
+    here = set(bindings.values_list("placement__full_name", flat=True))
+    if running:
+        here |= set(running.steps.values_list("placement_name", flat=True))
+    errors = []
     for at, name in enumerate(first):
         if name in first[:at]:
             errors.append(FieldError(f"order[{at}]", "duplicate", f"Duplicate value: {name!r}"))
@@ -223,21 +245,7 @@ def drain(cluster: str, *, by: User | None, now: datetime, pace: Pace = DEFAULT_
             errors.append(
                 FieldError(f"order[{at}]", "not-found", f"{name[:63]!r} is not placed on {cluster}")
             )
-    if errors:
-        raise InvalidManifest(errors)
-    if running:
-        _change_pace(running, pace, by=by, now=now)
-        return running
-    cordon([cluster], by=by, now=now)
-    row = Drain.objects.create(
-        cluster_name=cluster,
-        requeue_at=now,
-        started_at=now,
-        started_by=actor_name(by),
-        **{"at_once": AT_ONCE, "per_placement": PER_PLACEMENT, **pace.columns},
-    )
-    record(AuditEvent("drain started", CLUSTER, cluster, after=_pace_facts(row)), by=by, now=now)
-    return row
+    return errors
 
 
 def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> None:
@@ -257,22 +265,60 @@ def _pace_facts(row: Drain) -> dict[str, object]:
 
 
 @transaction.atomic
-def cancel_drain(cluster: str, *, by: User | None, now: datetime) -> Drain:
-    """Stop evicting from a cluster, which stays cordoned; evicted placements do not return automatically.
+def cancel_drain(clusters: Collection[str], *, by: User | None, now: datetime) -> list[Drain]:
+    """Stop evicting from clusters, which stay cordoned; evicted placements do not return automatically.
 
-    Raise ActionNotAllowed without a running drain.
+    All or none. Raise UnknownClusterError, and ActionNotAllowed for a cluster without a running drain.
     """
     lock_fleet()
-    running = running_drain(cluster)
-    if running is None:
-        raise ActionNotAllowed(_NOT_DRAINED.format(name=cluster))
-    _end(running, Drain.State.CANCELLED, f"cancelled by {actor_name(by)}", by=by, now=now)
-    return running
+    running = running_drains(clusters)
+    check_all_possible([why_not_cancel(row, running) for row in clusters_named(clusters)])
+    return _cancel(clusters, f"cancelled by {actor_name(by)}", by=by, now=now)
 
 
+@transaction.atomic
+def continue_drains(
+    clusters: Collection[str], *, ended_at: datetime, by: User | None, now: datetime
+) -> list[str]:
+    """Continue the drains of clusters that were cancelled at this time.
+
+    Return the clusters that stay as they are: drained again, leaving, or not cordoned any more.
+    """
+    lock_fleet()
+    running = running_drains(clusters)
+    continued: list[str] = []
+    for part in batched(clusters):
+        cordons = ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE)
+        cordoned = cordons.filter(cluster__name__in=part).exclude(cluster__membership=Membership.LEAVING)
+        names = set(cordoned.values_list("cluster__name", flat=True)) - running.keys()
+        ended = Drain.objects.filter(cluster_name__in=names, state=Drain.State.CANCELLED, ended_at=ended_at)
+        latest = dict(ended.order_by("pk").values_list("cluster_name", "pk"))
+        Drain.objects.filter(pk__in=latest.values()).update(
+            state=Drain.State.RUNNING, ended_at=None, ended_reason="", requeue_at=now
+        )
+        continued += latest
+    record_all([AuditEvent("drain continued", CLUSTER, name) for name in continued], by=by, now=now)
+    return [name for name in clusters if name not in set(continued)]
+
+
+@transaction.atomic
 def end_drains_of(clusters: Collection[str], *, by: User | None, now: datetime) -> None:
-    for row in Drain.objects.filter(cluster_name__in=clusters, state=Drain.State.RUNNING).order_by("pk"):
-        _end(row, Drain.State.CANCELLED, "the cluster has left the fleet", by=by, now=now)
+    _cancel(clusters, "the cluster has left the fleet", by=by, now=now)
+
+
+def _cancel(clusters: Collection[str], reason: str, *, by: User | None, now: datetime) -> list[Drain]:
+    """End the running drains of these clusters; their rows are locked, because a worker may end them too."""
+    running = Drain.objects.select_for_update().filter(state=Drain.State.RUNNING)
+    rows: list[Drain] = []
+    for part in batched(clusters):
+        some = list(running.filter(cluster_name__in=part).order_by("pk").prefetch_related("steps"))
+        for row in some:
+            row.state, row.ended_at, row.ended_reason = Drain.State.CANCELLED, now, reason
+        ended = {"state": Drain.State.CANCELLED, "ended_at": now, "ended_reason": reason}
+        running.filter(pk__in=[row.pk for row in some]).update(**ended)
+        rows += some
+    record_all([_end_event(row) for row in rows], by=by, now=now)
+    return rows
 
 
 def advance_drains(*, now: datetime) -> int:
@@ -306,14 +352,28 @@ def running_drain(cluster: str) -> Drain | None:
     return Drain.objects.filter(cluster_name=cluster, state=Drain.State.RUNNING).first()
 
 
+def running_drains(clusters: Collection[str]) -> dict[str, Drain]:
+    """Return the running drains of these clusters by cluster."""
+    return {
+        row.cluster_name: row
+        for part in batched(clusters)
+        for row in Drain.objects.filter(cluster_name__in=part, state=Drain.State.RUNNING)
+    }
+
+
 def _end(row: Drain, state: Drain.State, reason: str, *, by: User | None, now: datetime) -> None:
     ended = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
     if state == Drain.State.EXPIRED:  # unless the deadline was changed meanwhile
         ended = ended.filter(deadline=row.deadline)
-    if ended.update(state=state, ended_at=now, ended_reason=reason):
-        left = [step.placement_name for step in left_of(row)]
-        after = {"because": reason, "left": left[:_NAMED], "leftCount": len(left)}
-        is_late = state == Drain.State.EXPIRED
-        event = AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=after, is_warning=is_late)
-        record(event, by=by, now=now)
+    is_ended = ended.update(state=state, ended_at=now, ended_reason=reason)
     row.refresh_from_db()
+    if is_ended:
+        record(_end_event(row), by=by, now=now)
+
+
+def _end_event(row: Drain) -> AuditEvent:
+    left = sorted(step.placement_name for step in row.steps.all() if step.state != DrainStep.State.GONE)
+    after = {"because": row.ended_reason, "left": left[:_NAMED], "leftCount": len(left)}
+    state = Drain.State(row.state)
+    is_late = state is Drain.State.EXPIRED
+    return AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=after, is_warning=is_late)

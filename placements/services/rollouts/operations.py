@@ -33,6 +33,7 @@ from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 _STARTED = "started again"
 """The verb of the event, as stored."""
 _MOST_NAMES = 20
+_MOST_REASONS = 5
 
 
 class ActionNotAllowed(FleetError):
@@ -43,6 +44,15 @@ def check_possible(why_not: str) -> None:
     """Raise ActionNotAllowed with a reason; an empty one refuses nothing."""
     if why_not:
         raise ActionNotAllowed(why_not)
+
+
+def check_all_possible(reasons: Sequence[str]) -> None:
+    """Raise ActionNotAllowed with the reasons against some of many subjects; empty ones refuse nothing."""
+    refusals = [reason for reason in reasons if reason]
+    words = "; ".join(refusals[:_MOST_REASONS])
+    if len(refusals) > _MOST_REASONS:
+        words += f"; and {len(refusals) - _MOST_REASONS:,} more"
+    check_possible(words)
 
 
 @transaction.atomic

@@ -8,7 +8,7 @@ world.begin("one")                   a run of that strategy
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from clusters.operations.edit import set_labels
+from clusters.operations.edit import change_labels
 from placements.engine.rollout.staged_run import StagedRunPlan, run_from_plain
 from placements.models import ApprovalRequest, Binding, StagedRun
 from placements.services.rollouts.staged_operations import approve, set_state
@@ -70,7 +70,7 @@ class StagedWorld(World):
         super().__init__(len(names))
         for label, several in members.items():
             for name in several:
-                set_labels(name, {"stage": label}, by=None, now=self.now)
+                change_labels([name], put={"stage": label}, replaces=True, by=None, now=self.now)
         self.approver = person("ann", "approver")
         save_strategy(strategy_document(*stages), by=None, now=self.now)
 

@@ -62,7 +62,7 @@ def is_over() -> bool:
 def test_s49_a_drain_moves_everything_off() -> None:
     world = world_with(4, web=spec(), ledger=pick_n_spec(3))
 
-    drain("c003", by=None, now=world.now)
+    drain(["c003"], by=None, now=world.now)
     world.run(until=is_over)
 
     assert ClusterTaint.objects.filter(cluster__name="c003", key="cordon-key").exists()
@@ -78,7 +78,7 @@ def test_s49_a_budget_can_block_it_wholly_until_it_is_lifted() -> None:
     world = world_with(3, web=spec())
     save_budget(budget(minAvailable=3), by=None, now=world.now)
 
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.pass_time(40)
 
     assert steps() == {"web": ("blocked", "over-budget")}
@@ -95,7 +95,7 @@ def test_s49_a_budget_can_block_it_in_part() -> None:
     world = world_with(3, web=spec(), ledger=spec())
     save_budget(budget("ledger", minAvailable=3), by=None, now=world.now)
 
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.pass_time(20)
 
     assert steps() == {"web": ("gone", ""), "ledger": ("blocked", "over-budget")}
@@ -106,7 +106,7 @@ def test_s49_a_budget_can_block_it_in_part() -> None:
 def test_what_names_its_clusters_or_tolerates_the_cordon_stays_and_is_listed() -> None:
     world = world_with(2, fixed=spec(FIXED), daemon=spec(TOLERATING), web=spec())
 
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.run(until=is_over)
 
     assert steps() == {
@@ -122,7 +122,7 @@ def test_it_is_paced() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     world.inject("c001", {"kind": "unreachable"})
 
-    drain("c001", by=None, now=world.now, pace=Pace(at_once=2))
+    drain(["c001"], by=None, now=world.now, pace=Pace(at_once=2))
     world.pass_time(6)
 
     assert [state for state, _ in steps().values()].count("leaving") == 2
@@ -135,10 +135,10 @@ def test_it_is_paced() -> None:
 def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
     world = world_with(3, web=spec())
     world.inject("c001", {"kind": "unreachable"})
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.pass_time(2)
 
-    drain("c002", by=None, now=world.now)
+    drain(["c002"], by=None, now=world.now)
     world.pass_time(6)
 
     assert "c002" in world.available()
@@ -153,7 +153,7 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     world.inject("c001", {"kind": "unreachable"})
     world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
 
-    drain("c001", by=None, now=world.now, pace=Pace(at_once=1))
+    drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(8)
 
     assert set(steps().values()) == {("leaving", "leaving")}
@@ -163,7 +163,7 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
 @pytest.mark.servers
 def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with(2, web=spec(), ledger=spec())
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     execute = drains.execute
 
     def killed(*args: Any, **options: Any) -> Any:
@@ -186,23 +186,23 @@ def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytes
 def test_a_cancelled_drain_evicts_nothing_more_and_leaves_the_cordon() -> None:
     world = world_with(2, web=spec())
     save_budget(budget(minAvailable=2), by=None, now=world.now)
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.pass_time(3)
 
-    cancel_drain("c001", by=None, now=world.now)
+    cancel_drain(["c001"], by=None, now=world.now)
     delete_budget("web", by=None, now=world.now)
     world.pass_time(20)
 
     assert len(world.available()) == 2
     assert ClusterTaint.objects.filter(cluster__name="c001").exists()
     with pytest.raises(ActionNotAllowed, match="not being drained"):
-        cancel_drain("c001", by=None, now=world.now)
+        cancel_drain(["c001"], by=None, now=world.now)
 
 
 @pytest.mark.nightly
 def test_the_drain_of_a_cluster_that_left_the_fleet_ends_at_once() -> None:
     world = world_with(3, web=spec())
-    drain("c000", by=None, now=world.now)
+    drain(["c000"], by=None, now=world.now)
     leave(["c000"], by=None, now=world.now)
     enqueue_affected_placements()
     advance_drains(now=world.now)
@@ -220,7 +220,7 @@ def test_uncordoning_ends_a_drain_and_brings_nothing_back_by_itself() -> None:
     world = world_with(3, web=pick_n_spec(2), fixed=spec(FIXED), ledger=pick_n_spec(2))
     save_budget(budget("ledger", minAvailable=2), by=None, now=world.now)
     cluster = world.available("web")[0]
-    drain(cluster, by=None, now=world.now)
+    drain([cluster], by=None, now=world.now)
     world.pass_time(10)
 
     uncordon([cluster], by=None, now=world.now)
@@ -241,7 +241,7 @@ def test_a_staged_placement_waits_for_its_next_run() -> None:
     placement.document["spec"]["strategy"] = {"type": "External"}
     placement.save()
 
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.run(until=is_over)
 
     assert steps() == {"web": ("next-run", "next-run")}
@@ -255,7 +255,7 @@ def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
     world = world_with(2, web=spec())
     operations.pause("web", by=None, now=world.now)
 
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.pass_time(4)
 
     assert steps() == {"web": ("blocked", "held")}
@@ -269,11 +269,11 @@ def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
 def test_draining_again_goes_on_with_the_same_drain_and_an_unknown_cluster_is_refused() -> None:
     world = world_with(1)
 
-    first = drain("c000", by=None, now=world.now)
+    [first] = drain(["c000"], by=None, now=world.now)
 
-    assert drain("c000", by=None, now=world.now) == first
+    assert drain(["c000"], by=None, now=world.now) == [first]
     with pytest.raises(UnknownClusterError):
-        drain("c999", by=None, now=world.now)
+        drain(["c999"], by=None, now=world.now)
     assert advance_drains(now=world.now) == 1
     assert advance_drains(now=world.now + drains.RESYNC) == 0
 

@@ -47,7 +47,7 @@ def test_a_drain_waits_for_the_run_that_has_still_to_update_the_cluster() -> Non
     world = world_of_three()
     world.begin("one")
 
-    drain("c002", by=None, now=world.now)
+    drain(["c002"], by=None, now=world.now)
     world.pass_time(3)
     waiting = step()
     world.run(until=lambda: world.status("one") == "succeeded")
@@ -64,7 +64,7 @@ def test_a_drain_waits_for_the_run_that_has_still_to_update_the_cluster() -> Non
 def test_the_next_run_takes_away_what_a_drain_waited_with() -> None:
     world = world_of_three()
     world.begin("one")
-    drain("c002", by=None, now=world.now)
+    drain(["c002"], by=None, now=world.now)
     world.run(until=lambda: Drain.objects.get().state == "done")
 
     world.begin("two")
@@ -76,7 +76,7 @@ def test_the_next_run_takes_away_what_a_drain_waited_with() -> None:
 def test_giving_the_run_up_lets_the_drain_go_on() -> None:
     world = world_of_three(before=True)
     world.begin("one")
-    drain("c002", by=None, now=world.now)
+    drain(["c002"], by=None, now=world.now)
     world.pass_time(20)
     assert (step().state, step().why) == ("blocked", "staged-run")
 
@@ -92,7 +92,7 @@ def test_a_drain_does_not_wait_for_a_run_that_is_only_prepared() -> None:
     world = world_of_three()
     world.begin("one", state="Initialize")
 
-    drain("c002", by=None, now=world.now)
+    drain(["c002"], by=None, now=world.now)
     world.run(until=lambda: Drain.objects.get().state == "done")
 
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
@@ -103,7 +103,7 @@ def test_an_eviction_by_hand_is_carried_out_and_ends_the_run_with_the_reason() -
     world = world_of_three()
     world.begin("one")
     world.run(until=lambda: "c000" in world.available())
-    drain("c000", by=None, now=world.now)
+    drain(["c000"], by=None, now=world.now)
 
     evict("web", "c000", by=None, now=world.now)
     world.work()
@@ -132,7 +132,7 @@ def test_what_was_stopped_and_is_staged_since_can_be_drained() -> None:
     operations.stop("web", by=None, now=world.now)
     save_placement(placement_document("web", staged_spec()), by=None, now=world.now)
 
-    drain("c001", by=None, now=world.now)
+    drain(["c001"], by=None, now=world.now)
     world.go_on(4)
 
     assert (step().state, step().why) == ("next-run", "next-run")

@@ -34,7 +34,7 @@ def sentences() -> dict[str, str]:
 def test_the_placements_that_are_named_go_first_in_that_order_the_others_by_name() -> None:
     world = world_with(2, **{name: spec() for name in ("a", "b", "c", "d")})
 
-    drain("c001", by=None, now=world.now, pace=Pace(at_once=1, first=("d", "b")))
+    drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1, first=("d", "b")))
     world.run(until=is_over)
 
     assert evicted() == ["d", "b", "a", "c"]
@@ -45,7 +45,7 @@ def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
     world = world_with(3, web=spec(), ledger=spec(), fixed=spec(FIXED))
     save_budget(budget("ledger", minAvailable=3), by=None, now=world.now)
 
-    drain("c001", by=None, now=world.now, pace=Pace(deadline=world.now + 10 * SECOND))
+    drain(["c001"], by=None, now=world.now, pace=Pace(deadline=world.now + 10 * SECOND))
     world.run(until=is_over)
 
     row = Drain.objects.get()
@@ -65,7 +65,7 @@ def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
 def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_began_leaves() -> None:
     world = world_with(2, web=spec(), ledger=spec())
     world.inject("c001", {"kind": "unreachable"})
-    drain("c001", by=None, now=world.now, pace=Pace(at_once=1, deadline=world.now + 6 * SECOND))
+    drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1, deadline=world.now + 6 * SECOND))
     world.run(until=is_over)
 
     assert Drain.objects.get().state == "expired"
@@ -84,7 +84,7 @@ def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_be
 def test_a_drain_that_has_moved_everything_by_its_deadline_is_done() -> None:
     world = world_with(2, web=spec())
 
-    drain("c001", by=None, now=world.now, pace=Pace(deadline=world.now + 60 * SECOND))
+    drain(["c001"], by=None, now=world.now, pace=Pace(deadline=world.now + 60 * SECOND))
     world.run(until=is_over)
     world.pass_time(60)
 
@@ -96,11 +96,11 @@ def test_a_drain_that_has_moved_everything_by_its_deadline_is_done() -> None:
 def test_an_expired_drain_can_be_begun_again() -> None:
     world = world_with(2, web=spec())
     save_budget(budget(minAvailable=2), by=None, now=world.now)
-    drain("c001", by=None, now=world.now, pace=Pace(deadline=world.now + 4 * SECOND))
+    drain(["c001"], by=None, now=world.now, pace=Pace(deadline=world.now + 4 * SECOND))
     world.run(until=is_over)
     delete_budget("web", by=None, now=world.now)
 
-    again = drain("c001", by=None, now=world.now)
+    [again] = drain(["c001"], by=None, now=world.now)
     world.run(until=is_over)
 
     again.refresh_from_db()
@@ -113,10 +113,10 @@ def test_an_expired_drain_can_be_begun_again() -> None:
 def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     world.inject("c001", {"kind": "unreachable"})
-    first = drain("c001", by=None, now=world.now, pace=Pace(at_once=1))
+    [first] = drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(3)
 
-    same = drain("c001", by=None, now=world.now, pace=Pace(at_once=3, first=("p3",)))
+    [same] = drain(["c001"], by=None, now=world.now, pace=Pace(at_once=3, first=("p3",)))
     world.pass_time(3)
 
     assert same == first
@@ -139,7 +139,7 @@ def test_a_pace_that_will_not_do_is_refused_and_nothing_is_cordoned(pace: Pace, 
     world = world_with(1, web=spec())
 
     with pytest.raises(InvalidManifest) as refused:
-        drain("c000", by=None, now=world.now, pace=pace)
+        drain(["c000"], by=None, now=world.now, pace=pace)
 
     assert [error.path for error in refused.value.errors] == paths
     assert not Drain.objects.exists()
@@ -151,7 +151,7 @@ def test_a_deadline_that_is_over_is_refused() -> None:
     world = world_with(1, web=spec())
 
     with pytest.raises(InvalidManifest) as refused:
-        drain("c000", by=None, now=world.now, pace=Pace(deadline=world.now))
+        drain(["c000"], by=None, now=world.now, pace=Pace(deadline=world.now))
 
     assert [error.path for error in refused.value.errors] == ["deadline"]
     assert not DrainStep.objects.exists()

@@ -100,7 +100,7 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
 def test_rollouts_and_drains_of_the_demo_end_with_it() -> None:
     world = World(3)
     world.place("web", spec())
-    drain("c000", by=None, now=world.now)
+    drain(["c000"], by=None, now=world.now)
     MemberCluster.objects.update(is_demo=True)
     Placement.objects.update(is_demo=True)
     assert not world.is_settled()

@@ -53,7 +53,7 @@ def test_one_drain_is_begun() -> None:
     def drain_one(_number: int) -> int:
         try:
             start.wait(timeout=60)
-            return drain("c000", by=None, now=NOW).pk
+            return drain(["c000"], by=None, now=NOW)[0].pk
         finally:
             connections.close_all()
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.operations.edit import set_labels
+from clusters.operations.edit import change_labels
 from placements.engine.disruption import EvictionReason
 from placements.models import Binding
 from placements.services.disruption.budgets import save_budget
@@ -24,7 +24,7 @@ def _on_label(value: str) -> dict[str, object]:
 @pytest.mark.servers_only
 def test_evicted_and_then_edited_away_leaves_no_binding() -> None:
     world = World(3)
-    set_labels("c002", {"off": "later"}, by=None, now=world.now)
+    change_labels(["c002"], put={"off": "later"}, replaces=True, by=None, now=world.now)
     world.place("web", _on_label("never"))
     world.run(until=world.is_settled)
     world.inject("c000", {"kind": "timeOut"})  # the rollout waits for it, so that c002 stays empty

@@ -7,7 +7,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from rest_framework.test import APIClient
 
-from clusters.operations.edit import set_labels
+from clusters.operations.edit import change_labels
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
@@ -29,7 +29,7 @@ WRONG = {"op": "remove", "path": "/spec/nowhere"}
 def placed(clusters: int = 3, **strategy: Any) -> World:
     """Return a world in which the shop is on every cluster; c000 is in the east."""
     world = World(clusters)
-    set_labels("c000", {"region": "east"}, by=None, now=world.now)
+    change_labels(["c000"], put={"region": "east"}, replaces=True, by=None, now=world.now)
     given = {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}} if strategy else {}
     world.place("web", spec(**given))
     world.run(until=world.is_settled)
@@ -196,7 +196,7 @@ def test_a_cluster_that_gets_the_label_gets_the_override() -> None:
     world = placed()
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))
 
-    set_labels("c001", {"region": "east"}, by=None, now=world.now)
+    change_labels(["c001"], put={"region": "east"}, replaces=True, by=None, now=world.now)
     world.work()
     world.run(until=world.is_settled)
 

@@ -33,7 +33,7 @@ def drained() -> Drained:
     world.place("three", pick_n_spec(3))
     world.place("two", pick_n_spec(2))
     world.run(until=world.is_settled)
-    drain("c000", by=None, now=world.now)
+    drain(["c000"], by=None, now=world.now)
     world.run(until=lambda: is_over() and world.is_settled())
     delete_placement("gone", by=None, now=world.now)
     return world

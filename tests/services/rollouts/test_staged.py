@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.operations.edit import set_labels
+from clusters.operations.edit import change_labels
 from clusters.operations.leave import finish_leaving, leave
 from placements.engine.rollout.state import Phase
 from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, Rollout, StagedRun
@@ -255,7 +255,7 @@ def test_a_cluster_that_moves_to_another_stage_ends_the_run() -> None:
     world.begin("one")
     world.go_on()
 
-    set_labels("c000", {"stage": "canary"}, by=None, now=world.now)
+    change_labels(["c000"], put={"stage": "canary"}, replaces=True, by=None, now=world.now)
     world.go_on(61)
 
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
