@@ -31,7 +31,6 @@ from placements.services.hubs.projection.operations import (
 )
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
-from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.what_if.operations import evaluate_due, is_due
@@ -204,10 +203,7 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; advance drains.
-
-    Rebalance plans are continued here too.
-    """
+    """Send hints for the work that is due, whose own may be lost; advance drains."""
     enqueue_affected_placements()
     _repeat(advance_drains)
     due = {
@@ -230,7 +226,6 @@ def sweep(**_newer: Any) -> None:
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):
             send_now(task.name, {})
-    _repeat(advance_plans)
     for hub in hubs_with_changes():
         send_now(project_hub.name, {"hub": hub})
     for hub in judgements.hubs_to_judge(now=datetime.now(UTC)):

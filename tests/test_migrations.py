@@ -122,6 +122,7 @@ CONTENT = {
     "placements/migrations/0012_exceeded_limits.py": "5c9d4d4c479aec9a",
     "placements/migrations/0013_stored_status.py": "79b63a84be497ffd",
     "placements/migrations/0014_dry_runs_without_rows.py": "b257398d2c4e05b4",
+    "placements/migrations/0015_no_rebalance_plans.py": "a33888278eaf56f2",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

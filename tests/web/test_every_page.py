@@ -118,7 +118,6 @@ WRITE = [
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",
-    "/placements/web/reschedule/",
     "/placements/web/pause/",
     "/placements/web/resume/",
     "/placements/web/stop/",
@@ -158,7 +157,11 @@ ADMINISTER_POST = [
 ADD = ["/clusters/new/"]
 """For operators and for cluster administrators."""
 OWN = ["/drafts/{draft}/review/"]
-READ_AND_WRITE = ["/clusters/bravelion/drain/", "/clusters/bravelion/removals/", "/placements/web/rebalance/"]
+READ_AND_WRITE = [
+    "/clusters/bravelion/drain/",
+    "/clusters/bravelion/removals/",
+    "/placements/web/reschedule/",
+]
 """Everyone reads them; what is posted there is for operators."""
 ASK = [
     "/what-if/",
