@@ -15,6 +15,7 @@ from clusters.hubs.dispatch import on_live_hub, refuse_local
 from clusters.operations.change_log import lock_fleet
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record
 from placements.engine.exact.moves import MovePlan, NoPlanReason, hub_difference, plan_moves
 from placements.engine.exact.record import REQUEST_OPTIONS
@@ -114,7 +115,7 @@ def reschedule_with_few_moves(
     with transaction.atomic():
         lock_fleet()
         placement = locked_placement(name, by=by, expected=expected)
-        placement.trigger = f"rescheduled with at most {few.plan.chosen.limit} moves"
+        placement.trigger = f"rescheduled with at most {counted(few.plan.chosen.limit, 'move')}"
         placement.triggered_by = actor_name(by)
         inputs = load_cycle_inputs(placement, current_fleet())
         result = decide(replace(inputs, cycle=replace(inputs.cycle, batch=few.plan.batch)))
