@@ -364,9 +364,7 @@ class Variables(BaseSettings):
     KEEP_ROLLOUTS: Period = variable(
         timedelta(days=90), "rollouts and staged update runs that ended, with their updates and samples"
     )
-    KEEP_EVICTIONS: Period = variable(
-        timedelta(days=90), "evictions, and drains and rebalance plans that ended"
-    )
+    KEEP_EVICTIONS: Period = variable(timedelta(days=90), "evictions, and drains that ended")
     KEEP_ANALYSES: Period = variable(
         timedelta(days=90), "what-if analyses without a name; the latest 100 at most"
     )

@@ -23,7 +23,6 @@ from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
-from placements.services.rebalance import advance_plans
 from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
 from placements.services.what_if.operations import evaluate_due, is_due
@@ -152,10 +151,7 @@ def notify(**_newer: Any) -> None:
 
 @shared_task(acks_late=True)
 def sweep(**_newer: Any) -> None:
-    """Send hints for the work that is due, whose own may be lost; advance drains.
-
-    Rebalance plans are continued here too.
-    """
+    """Send hints for the work that is due, whose own may be lost; advance drains."""
     enqueue_affected_placements()
     repeat(advance_drains)
     due = {
@@ -177,7 +173,6 @@ def sweep(**_newer: Any) -> None:
     for task, is_task_due in due.items():
         if is_task_due(now=datetime.now(UTC)):
             send_now(task.name, {})
-    repeat(advance_plans)
     for name, arguments in live_backend().due_tasks(datetime.now(UTC)):
         send_now(name, arguments)
     record_end("swept_at", now=datetime.now(UTC))

@@ -75,7 +75,6 @@ SAMPLES = {
     "placement-manifest": "/placements/{placement}/manifest/",
     "placement-edit": "/placements/{placement}/edit/",
     "placement-delete": "/placements/{placement}/delete/",
-    "placement-rebalance": "/placements/{placement}/rebalance/",
     "placement-reschedule": "/placements/{placement}/reschedule/",
     "placement-history": "/placements/{placement}/history/",
     "comparison": "/placements/{placement}/compare/p0..p1/",

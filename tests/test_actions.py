@@ -258,7 +258,7 @@ FORMS = [
         "reschedule",
         ("/placements/web/reschedule/", {"revision": "1", "decision": "0"}),
         ("post", "placements/web/reschedule", None),
-        ("rollout", "reschedule", "web"),
+        ("reschedule", "web"),
         delete,
     ),
     Form(

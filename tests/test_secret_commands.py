@@ -48,7 +48,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "pause_hub": (("rome",),),
     "prepare": ((),),
     "prune": (("--dry-run",),),
-    "rebalance": (("web",), ("web", "-o", "json")),
+    "reschedule": (("web", "--dry-run"), ("web", "--moves", "fewest", "--dry-run")),
     "removals": ((), ("bravelion",)),
     "reproject_hub": (("rome",),),
     "resilience": ((),),

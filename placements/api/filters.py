@@ -19,7 +19,7 @@ from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
 from placements.models import Agreement, Eviction, ProblemKind, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
-from placements.services.rebalance import MOST_MOVES
+from placements.services.rescheduling import FEWEST
 from placements.services.results import CONFIRMATION
 from placements.services.what_if.queries import PlacementImpact, Variant
 
@@ -224,14 +224,13 @@ SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
 )
 AssertionQuery = query_of(PageQuery, state=choice(AssertionState))
-RebalanceQuery = query_of(
-    moves=serializers.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=MOST_MOVES,
-        help_text="The maximum of moves; by default the fewest that repair all hard limits.",
+MovesQuery = query_of(
+    moves=_text(
+        help_text=f"The maximum of moves, or `{FEWEST}` that repair all hard limits; a move is one cluster"
+        " that leaves. Without it, all at once."
     )
 )
+RescheduleQuery = query_of(ConfirmQuery, MovesQuery)
 ResilienceQuery = query_of(
     variant=choice(LossVariant),
     level=_text(help_text="`cluster` or a topology key."),

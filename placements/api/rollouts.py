@@ -22,7 +22,7 @@ from placements.api.base import (
     route_of,
 )
 from placements.api.disruption import RescheduleImpactSerializer
-from placements.api.filters import ConfirmQuery, NumberedPageQuery, RolloutQuery
+from placements.api.filters import MovesQuery, NumberedPageQuery, RescheduleQuery, RolloutQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, operation, page_serializer
@@ -31,6 +31,12 @@ from placements.explain.rollouts import eta_document, result_sentences, short_re
 from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
+from placements.services.fleet.impact import impact_of_decision
+from placements.services.rescheduling import (
+    moves_from,
+    plan_few_moves,
+    reschedule_with_few_moves,
+)
 from placements.services.results import get_placement
 from placements.services.rollouts.controller import running_rollout
 from placements.services.rollouts.queries import (
@@ -286,6 +292,39 @@ def rollout_action(
 _rolling = partial(rollout_action, ActionKind.ROLLING, RolloutControlsSerializer, has_tag=True)
 
 
+class CurvePointSerializer(CamelCaseSerializer):
+    """The best set of clusters with at most `limit` moves."""
+
+    limit = serializers.IntegerField()
+    placed = serializers.IntegerField()
+    hard_excess = serializers.IntegerField()
+    excess = serializers.IntegerField()
+    stale = serializers.IntegerField()
+    skew = serializers.IntegerField()
+    affinity = serializers.IntegerField()
+    moves = serializers.IntegerField()
+
+
+class MovePlanSerializer(CamelCaseSerializer):
+    """What each number of moves reaches, and the chosen one."""
+
+    wanted = serializers.IntegerField()
+    current = CurvePointSerializer()
+    curve = CurvePointSerializer(many=True)
+    chosen = CurvePointSerializer()
+    is_cut = serializers.BooleanField(help_text="The search ended before its result is proved.")
+    refusal = serializers.CharField(allow_blank=True, help_text="Why these moves are not possible now.")
+    hub = serializers.CharField(
+        allow_blank=True, help_text="On a live hub: whether the hub would follow the moves by evictions."
+    )
+
+
+class RescheduleSerializer(RescheduleImpactSerializer):
+    """What rescheduling a placement would change; `plan` with `moves` only."""
+
+    plan = MovePlanSerializer(required=False)
+
+
 class RolloutActionViewSet(FullNameViewSet):
     """Rollout controls of a placement, and its rescheduling."""
 
@@ -327,19 +366,30 @@ class RolloutActionViewSet(FullNameViewSet):
 
     @operation(
         "get_fresh_schedule",
-        RescheduleImpactSerializer,
+        RescheduleSerializer,
+        query=MovesQuery,
         is_costly=True,
+        problems=(409,),
         route=route_of(ACTIONS[ActionKind.ROLLING, "reschedule"]),
     )
     def reschedule(self, request: Request, name: str) -> Response:
-        """Get the impact of rescheduling: every cluster is a candidate, present ones win ties."""
-        return Response(RescheduleImpactSerializer(fresh_schedule(get_placement(name))).data)
+        """Get the impact of rescheduling: every cluster is a candidate, present ones win ties.
+
+        With `moves`, of the best set that so many moves reach, and `plan`, what each number of moves reaches.
+        """
+        placement, moves = get_placement(name), query_params(request, MovesQuery)["moves"]
+        if not moves:
+            return Response(RescheduleSerializer(fresh_schedule(placement)).data)
+        few = plan_few_moves(placement, moves_from(moves))
+        impact = RescheduleSerializer(impact_of_decision(placement, few.decision)).data
+        plan = MovePlanSerializer({**vars(few.plan), "refusal": few.refusal, "hub": few.hub}).data
+        return Response({**impact, "plan": plan})
 
     @documented(
         "reschedule_placement",
         RolloutControlsSerializer,
         status=202,
-        query=ConfirmQuery,
+        query=RescheduleQuery,
         is_edit=True,
         has_tag=True,
         is_costly=True,
@@ -351,7 +401,11 @@ class RolloutActionViewSet(FullNameViewSet):
 
         Refused (409) without `confirm` where no cluster would be selected.
         """
-        confirmed = "confirm" in query_params(request, ConfirmQuery)
-        action = ACTIONS[ActionKind.ROLLING, "reschedule"]
-        action.perform(name, **actor(request), expected=expected_revision(request), confirmed=confirmed)
+        query = query_params(request, RescheduleQuery)
+        options: dict[str, Any] = {**actor(request), "expected": expected_revision(request)}
+        if moves := query["moves"]:
+            reschedule_with_few_moves(name, moves=moves_from(moves), **options)
+        else:
+            action = ACTIONS[ActionKind.ROLLING, "reschedule"]
+            action.perform(name, confirmed="confirm" in query, **options)
         return self.action_response(name, status=202)

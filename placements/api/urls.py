@@ -23,7 +23,6 @@ from placements.api import (
     overrides,
     overview,
     placements,
-    rebalance,
     removals,
     resilience,
     resources,
@@ -51,7 +50,6 @@ router.register("placements", history.HistoryViewSet, "history")
 router.register("placements", editor.PlanViewSet, "plan")
 router.register("placements", rollouts.RolloutActionViewSet, "rollout-action")
 router.register("placements", assertions.PlacementAssertionViewSet, "placement-assertion")
-router.register("placements", rebalance.RebalanceViewSet, "rebalance")
 router.register("rollouts", rollouts.RolloutViewSet, "rollout")
 router.register("decisions", decisions.DecisionViewSet, "decision")
 router.register("exact", decisions.ExactViewSet, "exact-search")

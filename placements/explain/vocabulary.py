@@ -151,7 +151,7 @@ def headline(decision: Decision) -> str:
         CycleKind.SCALE_DOWN: f"{kept:,} of {wanted or 0:,} clusters kept, {ended:,} deselected",
         CycleKind.NOTHING_TO_DO: f"No change: {kept:,} of {wanted or 0:,} clusters already selected",
         CycleKind.FAILED: "Scheduling failed: property value is not a valid quantity",
-        CycleKind.REBALANCE: f"Rebalanced: {selected:,} selected, {ended:,} deselected, {kept:,} kept",
+        CycleKind.REBALANCE: f"Few moves: {selected:,} selected, {ended:,} deselected, {kept:,} kept",
     }
     return sentences[kind]
 
@@ -305,9 +305,9 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ReasonCode.PICKED: lambda facts: f"Selected in step {facts['round']} ({_scores(facts)})",
     ReasonCode.PICKED_ALL: "Passes every filter",
     ReasonCode.PICKED_BY_NAME: "Named and ready",
-    ReasonCode.PICKED_BY_PLAN: lambda facts: f"Selected by a rebalance plan ({_scores(facts)})",
-    ReasonCode.MOVED_BY_PLAN: "Moved to another cluster by a rebalance plan",
-    ReasonCode.NOT_IN_BATCH: "Not evaluated: a rebalance plan named the clusters",
+    ReasonCode.PICKED_BY_PLAN: lambda facts: f"Selected by rescheduling with few moves ({_scores(facts)})",
+    ReasonCode.MOVED_BY_PLAN: "Moved to another cluster by rescheduling with few moves",
+    ReasonCode.NOT_IN_BATCH: "Not evaluated: rescheduled with few moves",
     ReasonCode.KEPT: lambda facts: (
         f"Already placed ({_STATES[facts['state']]}); existing placements are kept"
     ),

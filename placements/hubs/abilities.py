@@ -60,7 +60,6 @@ _WAYS: Mapping[str, tuple[str, ...]] = {
         "demo-remove",
         "draft-dry-run",
         "placement-reschedule",
-        "placement-rebalance",
         "resilience",
         "resource-dry-run",
         "scenario-cancel",
@@ -69,7 +68,6 @@ _WAYS: Mapping[str, tuple[str, ...]] = {
         "what-if",
         "fault-injection",
         "reschedule",
-        "rebalance-plans",
         "scenarios",
     ),
 }
@@ -79,7 +77,7 @@ _ONLY_FORMS = frozenset(
     {
         "cluster",
         "cluster-removals",
-        "placement-rebalance",
+        "placement-reschedule",
         "resilience",
         "what-if",
         "scenario-cancel",
@@ -174,7 +172,7 @@ READING = frozenset(
     }
 )
 """Commands that change nothing of the hub in scope, or act on the hub that their argument names."""
-_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "rebalance", "resilience"})
+_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "reschedule", "resilience"})
 
 
 COMMANDS = READING | _COMMANDS.keys() | _LOCAL_COMMANDS | {"drain", "import_clusters", "join", "removals"}

@@ -1,7 +1,6 @@
 """Placements with the state of their scheduling and rollout, and the drafts of users."""
 
 from datetime import timedelta
-from functools import cached_property
 
 from django.conf import settings
 from django.db import models
@@ -174,11 +173,6 @@ class Placement(ObjectRow):
     @property
     def is_staged(self) -> bool:
         return self.strategy_type == StrategyType.EXTERNAL
-
-    @cached_property
-    def active_plan(self) -> models.Model | None:
-        """Return the rebalance plan that is in progress or paused."""
-        return self.rebalance_plans.filter(ended_at=None).first()
 
     @property
     def changes(self) -> int:

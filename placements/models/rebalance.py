@@ -1,4 +1,8 @@
-"""Rebalance plans: moves of a placement that are applied batch by batch."""
+"""Table of rebalance plans, which no code uses any more.
+
+A running release before this one may still write it: the next release removes the model in a migration named
+`…_contract` (`tests/migration_rules.py`).
+"""
 
 from django.db import models
 from django.db.models import Q
@@ -9,13 +13,7 @@ from placements.models.placements import Placement
 
 
 class RebalancePlan(HubRow):
-    """A plan of a placement, in batches of steps (`engine.exact.rebalance.RebalanceStep`).
-
-    `done` batches are finished; with `is_moving` the bindings of the next one are written, and its rollout is
-    awaited. The plan holds for one policy, one number of clusters and one set of clusters: `placed_digest` is
-    that of the names that are selected between two batches. `waits_for` is a message for people. A worker
-    reconciles a running plan from `requeue_at` on.
-    """
+    is_shown = False
 
     class State(models.TextChoices):
         RUNNING = "running"
@@ -69,12 +67,3 @@ class RebalancePlan(HubRow):
 
     def __str__(self) -> str:
         return f"rebalance plan {self.number} of {self.placement_id}: {self.state}"
-
-    @property
-    def is_active(self) -> bool:
-        return self.state in (self.State.RUNNING, self.State.PAUSED)
-
-    @property
-    def moves_left(self) -> int:
-        first_open = self.done + int(self.is_moving)
-        return sum(step["leave"] is not None for batch in self.batches[first_open:] for step in batch)

@@ -41,7 +41,6 @@ from placements.models import (
     Placement,
     PolicySnapshot,
     Problem,
-    RebalancePlan,
     ResourceSnapshot,
     Rollout,
     RolloutSample,
@@ -182,10 +181,7 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
 
 
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
-    """Yield old plans and records for replays, and surplus versions of fleets and overrides."""
-    plans = RebalancePlan.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
-    later_plan = RebalancePlan.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
-    yield "rebalance plans", plans.filter(Exists(later_plan)), _SMALL_BATCH
+    """Yield old records for replays, and surplus versions of fleets and overrides."""
     before = now - settings.KEEP_HUB_HISTORY
     undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
     yield "hub decisions without a replay", undecided, _BATCH

@@ -16,7 +16,7 @@ from fleetui.permissions import for_readers
 from placements.engine.checks.examination import ALIASES, RULES
 from placements.engine.checks.findings import Finding, Fix, Severity, flat
 from placements.explain.checks import LEVEL
-from placements.models import Placement, RebalancePlan
+from placements.models import Placement
 from placements.services.checks import current_report, fixed_document
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_typed
@@ -60,9 +60,6 @@ def checks(request: HttpRequest) -> HttpResponse:
     findings.sort(key=lambda pair: order.index(pair[1].severity))
     names = {placement for placement, _ in findings[:most]}
     placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
-    plans = {one.placement_id: one for one in RebalancePlan.objects.filter(ended_at=None)}
-    for one in placements.values():
-        one.active_plan = plans.get(one.pk)
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)

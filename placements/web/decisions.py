@@ -167,8 +167,8 @@ class DecisionPage(DecisionView):
         return self.exact is None and is_supported and self.value.kind is CycleKind.PICK
 
     @property
-    def can_rebalance(self) -> bool:
-        """Whether there is a better set and a placement that a rebalance plan can move to it."""
+    def can_move(self) -> bool:
+        """Whether there is a better set and a placement that few moves can get to it."""
         if isinstance(self.row, ScenarioDecision) or self.row.placement is None:
             return False
         return self.exact is not None and self.exact.has_better_set

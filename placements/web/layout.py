@@ -352,9 +352,8 @@ _API_URLS: dict[str, Twin] = {
         "placements", "q", "state", "type", "semantics", "cluster", "namespace", "survives", sort="order"
     ),
     "placement-plan": _object("plan", "name"),
-    "placement-reschedule": _object("reschedule", "name"),
-    "placement-rebalance": lambda arguments, query: _at(
-        "rebalance", arguments["name"], query={"moves": moves} if (moves := query.get("moves")) else {}
+    "placement-reschedule": lambda arguments, query: _at(
+        "reschedule", arguments["name"], query={"moves": moves} if (moves := query.get("moves")) else {}
     ),
     "placement-history": _object("history", "name"),
     "comparison": _object("compare", "name", "before", "after"),

@@ -1,4 +1,4 @@
-"""Placements: the list, one of them, its manifest to download, deleting and rescheduling it."""
+"""Placements: the list, one of them, its manifest to download, deleting it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,22 +12,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect
 
-from clusters.models import MemberCluster
-from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
 from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
-from fleetui.audit import events_since
-from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
-from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_operators, for_readers, may_change
 from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
 from placements.explain.checks import LEVEL
-from placements.explain.preview import rescheduling_words
 from placements.explain.resilience import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
 from placements.explain.vocabulary import headline, policy_sentence
@@ -56,7 +50,7 @@ from placements.services.decisions.records import (
     spreads_of,
 )
 from placements.services.disruption.impact import has_started_run
-from placements.services.editor.queries import drafts_of, preview_reschedule
+from placements.services.editor.queries import drafts_of
 from placements.services.filters import (
     PLACEMENT_ORDERS,
     PlacementFilter,
@@ -69,15 +63,11 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale_picks_of
 from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
-from placements.services.placements import UnschedulesEverything, delete_placement
-from placements.services.rescheduling import confirm_reschedule
+from placements.services.placements import delete_placement
 from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
-from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
-from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
-from placements.services.scheduling import PreviewOutdatedError
 from placements.services.status import manifest_of, scheduled_condition
 from placements.services.teams import labels_in, of_placement
 from placements.templatetags.fleet import address, offered, state_words
@@ -89,16 +79,12 @@ from placements.web.layout import counts_of as navigation_of
 from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
 from placements.web.request import (
     as_file,
-    for_action,
-    is_confirmed,
-    number_of,
     order_from,
     page_from,
     pager_of,
     unknown_words,
     word_from,
 )
-from placements.web.review import decision_context, names_after, names_changed_since, rollout_sentence
 from placements.web.rollouts import run_rows
 
 _REVISIONS_SHOWN = 10
@@ -506,80 +492,3 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
         "applied_on": placed.exclude(state=BindingState.SCHEDULED).count(),
     }
     return render(request, "placements/delete.html", context)
-
-
-@for_action(ActionKind.ROLLING, "reschedule")
-@costly
-@require_http_methods(["GET", "HEAD", "POST"])
-def reschedule(request: HttpRequest, name: str) -> HttpResponse:
-    """Show what rescheduling a placement would change, or do just what was shown.
-
-    `?back=` is the cluster that the placement is to be restored to, from whose page this was opened.
-    """
-    placement = get_object_or_404(Placement, full_name=name)
-    if request.method != "POST":
-        return _show_reschedule(request, placement)
-    expected = number_of(request.POST.get("revision", ""), digits=18)
-    if expected is None:
-        return _show_reschedule(request, placement, status=409)
-    try:
-        confirm_reschedule(
-            name,
-            decision_id=request.POST.get("decision", ""),
-            by=current_user(request),
-            now=datetime.now(UTC),
-            expected=expected,
-            confirmed=is_confirmed(request),
-        )
-    except UnschedulesEverything as error:
-        return _show_reschedule(request, placement, status=409, empties=error)
-    except RevisionConflict:
-        placement.refresh_from_db()
-        events = event_rows(events_since(PLACEMENT, name, expected))
-        return _show_reschedule(request, placement, status=409, outdated="placement", events=events)
-    except PreviewOutdatedError:
-        placement.refresh_from_db()
-        return _show_reschedule(request, placement, status=409, outdated="fleet")
-    except ActionNotAllowed:
-        return _show_reschedule(request, placement, status=409)
-    messages.success(request, f"Placement {name} rescheduled.")
-    back = _cluster_to_restore(request)
-    return redirect("web:cluster-drain", back) if back else redirect("web:placement", name)
-
-
-def _cluster_to_restore(request: HttpRequest) -> str:
-    name = request.GET.get("back", "")
-    return name if MemberCluster.objects.filter(name=name).exists() else ""
-
-
-def _show_reschedule(
-    request: HttpRequest, placement: Placement, *, status: int = 200, **results: Any
-) -> HttpResponse:
-    """Show the preview; `results` say why a confirmation was refused: outdated, events, empties."""
-    context: dict[str, Any] = {
-        "placement": placement,
-        "now": datetime.now(UTC),
-        "refusal": ACTIONS[ActionKind.ROLLING, "reschedule"].why_not(placement, None),
-        "outdated": results.get("outdated", ""),
-        "events": results.get("events", ()),
-        "empties": results.get("empties"),
-        "back": _cluster_to_restore(request),
-        "schedule": None,
-        "explanation": "",
-        "errors": (),
-        "is_saved": True,
-    }
-    if not context["refusal"]:
-        try:
-            schedule = preview_reschedule(placement)
-        except InvalidManifest as error:
-            context["errors"] = error.errors
-        else:
-            context |= {
-                **decision_context(schedule),
-                "rollout": rollout_sentence(schedule, schedule.waves(now=datetime.now(UTC))),
-                "explanation": rescheduling_words(schedule.decision.cycle),
-                "after": names_after(schedule),
-                "moved": names_changed_since(request, schedule),
-            }
-    return render(request, "placements/reschedule.html", context, status=status)

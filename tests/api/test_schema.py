@@ -114,7 +114,6 @@ REFUSED = {
     "POST /api/v1/placements/{name}/abandon-cluster": 409,
     "POST /api/v1/clusters/{name}/connection/renew": 409,
     "POST /api/v1/hubs/{name}/writes": 409,
-    "POST /api/v1/placements/{name}/rebalance-plans": 409,
     "POST /api/v1/placements/{name}/reapply": 422,
     "POST /api/v1/placements/{name}/bindings/{cluster}/objects/read": 409,
     "GET /api/v1/decisions/{decision}/hub": 404,
@@ -278,8 +277,6 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         names["number"] = hub["token_number"]
     if "/what-if/" in operation.path:
         names["number"] = hub["scenario"]
-    if "/rebalance-plans/" in operation.path:
-        names["number"] = "1"
     body = BODIES.get(operation.label)
     sent: dict[str, Any] = {} if body is None else {"body": body, "media_type": "application/json"}
     query = QUERIES.get(operation.label, {})
@@ -322,10 +319,6 @@ def filled_hub() -> dict[str, str]:
     ann.user_permissions.add(*Permission.objects.filter(codename__in=permissions))
     send_test("chat", by=ann, now=NOW)
     start_report(by=None, now=NOW)
-    plan = {"moves": 1, "policy_number": 0, "wanted": 1, "requeue_at": NOW, "created_at": NOW}
-    step = {"leave": None, "join": "s", "skew": 0, "hardExcess": 0, "breaksLimit": False}
-    web = Placement.objects.get(full_name="web")
-    web.rebalance_plans.create(number=1, batches=[[step]], created_by="ann", **plan)
     scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
     search = exact_search(recorded(decision)[1])

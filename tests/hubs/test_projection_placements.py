@@ -9,7 +9,7 @@ from django.test import Client
 from clusters.queries import load_fleet
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
-from placements.services import rebalance, scheduling
+from placements.services import rescheduling, scheduling
 from placements.services.rollouts import controller, worker
 from placements.services.snapshots import draft_cycle
 from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
@@ -462,7 +462,7 @@ def test_a_namespaced_placement_of_cluster_scoped_kinds_shows_what_the_hub_repor
     assert "InvalidResourceSelectors" in page
 
 
-def test_a_rebalance_plan_of_a_live_hub_says_whether_the_hub_would_follow_it(
+def test_few_moves_of_a_live_hub_say_whether_the_hub_would_follow_them(
     live: ProjectedHub, admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     regions = {"paris": "east", "rome": "east", "oslo": "west"}
@@ -477,13 +477,13 @@ def test_a_rebalance_plan_of_a_live_hub_says_whether_the_hub_would_follow_it(
     live.put(POLICY, own)
     live.project()
 
-    page = admin_client.get("/hubs/prod-eu/placements/web/rebalance/").content.decode()
+    page = admin_client.get("/hubs/prod-eu/placements/web/reschedule/").content.decode()
 
     assert "Hard spread limits exceeded by 1." in page
-    assert "The hub follows this plan: evict the clusters" in page
-    assert ("Evict on the hub" in page, 'value="start"' in page) == (True, False)
+    assert "The hub follows these moves: evict the clusters" in page
+    assert ("Evict on the hub" in page, 'name="revision"' in page) == (True, False)
 
-    monkeypatch.setattr(rebalance, "hub_difference", lambda *_: (1, ()))
-    page = admin_client.get("/hubs/prod-eu/placements/web/rebalance/").content.decode()
-    assert "The hub does not follow this plan" in page
-    assert ("Evict on the hub" in page, 'id="steps"' in page) == (False, False)
+    monkeypatch.setattr(rescheduling, "hub_difference", lambda *_: (1, ()))
+    page = admin_client.get("/hubs/prod-eu/placements/web/reschedule/").content.decode()
+    assert "The hub does not follow these moves" in page
+    assert "Evict on the hub" not in page

@@ -89,10 +89,10 @@ AREAS = {
         "fleetui/request_ids.py",
         "fleetui/tracing.py",
     ),
-    "Foresight: exact search and rebalance": (
+    "Foresight: exact search and few moves": (
         "*/exact.py",
         "*/exact_process.py",
-        "*/rebalance.py",
+        "*/moves.py",
         "placements/engine/exact/*",
     ),
     "Foresight: resilience": ("*/resilience*",),

@@ -29,10 +29,9 @@ from placements.engine.rollout.actions import Action, Remove
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.status import HealthLevel
 from placements.manifests.binding import BindingState
-from placements.models import ApprovalRequest, Binding, Leftover, Placement, RebalancePlan, Rollout, StagedRun
+from placements.models import ApprovalRequest, Binding, Leftover, Placement, Rollout, StagedRun
 from placements.services.disruption.drains import advance_drains
 from placements.services.health import healths_of
-from placements.services.rebalance import advance_plans
 from placements.services.rollout_state import RolloutContext
 from placements.services.rollouts import controller, orphans
 from tests.database import forget_caches, rolled_back
@@ -135,7 +134,6 @@ class Campaign(RuleBasedStateMachine):
         """Run the workers for what is due."""
         Campaign.now = self.world.now
         advance_drains(now=self.world.now)
-        advance_plans(now=self.world.now)
         self.world.work()
         orphans.remove_orphans(now=self.world.now, threads=0, clock=lambda: self.world.now)
         self.world.work()
@@ -232,14 +230,9 @@ class Campaign(RuleBasedStateMachine):
         else:
             self.call("delete", f"overrides/{name}")
 
-    @rule(action=st.sampled_from(("start", "start", "pause", "resume", "stop")))
-    def rebalance(self, action: str) -> None:
-        plans = "placements/db/rebalance-plans"
-        latest = RebalancePlan.objects.filter(placement__name="db").order_by("-number").first()
-        if action == "start":
-            self.call("post", plans)
-        elif latest:
-            self.call("post", f"{plans}/{latest.number}/{action}")
+    @rule(moves=st.sampled_from(("fewest", "1", "")))
+    def reschedule(self, moves: str) -> None:
+        self.call("post", f"placements/db/reschedule?moves={moves}")
 
     @rule(name=placements, cluster=clusters)
     def evict(self, name: str, cluster: str) -> None:
@@ -409,7 +402,6 @@ class Campaign(RuleBasedStateMachine):
         """Return what is not as it should be yet."""
         problems = [f"active: {run}" for run in Rollout.objects.filter(ended_at=None)]
         problems += [f"active: {run}" for run in StagedRun.objects.filter(ended_at=None)]
-        problems += [f"active: {plan}" for plan in RebalancePlan.objects.filter(state="running")]
         problems += [f"being deleted: {row}" for row in Placement.objects.exclude(deleting_since=None)]
         for binding in Binding.objects.select_related("placement"):
             if binding.state == BindingState.UNSCHEDULED or binding.phase != Phase.AVAILABLE:

@@ -116,7 +116,6 @@ WRITE = [
     "/placements/new/",
     "/placements/web/edit/",
     "/placements/web/delete/",
-    "/placements/web/reschedule/",
     "/placements/web/pause/",
     "/placements/web/resume/",
     "/placements/web/stop/",
@@ -156,7 +155,11 @@ ADMINISTER_POST = [
 ADD = ["/clusters/new/"]
 """For operators and for cluster administrators."""
 OWN = ["/drafts/{draft}/review/"]
-READ_AND_WRITE = ["/clusters/bravelion/drain/", "/clusters/bravelion/removals/", "/placements/web/rebalance/"]
+READ_AND_WRITE = [
+    "/clusters/bravelion/drain/",
+    "/clusters/bravelion/removals/",
+    "/placements/web/reschedule/",
+]
 """Everyone reads them; what is posted there is for operators."""
 ASK = [
     "/what-if/",

@@ -1,17 +1,23 @@
 """Rescheduling a placement on a page: what it would change, doing just that, and conflicts."""
 
 import re
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import Client
+from rest_framework.test import APIClient
 
 from clusters.operations.edit import change_labels, cordon
 from fleetui.models import Event
 from placements.models import Placement, PolicySnapshot
 from placements.services.placements import save_placement
 from placements.services.scheduling import schedule_due
-from tests.rows import NOW, decided, joined, person, pick_n_spec, placed, placement_document, spec
+from placements.services.verification import refresh_staleness
+from tests.rows import NOW, api_token, decided, joined, person, pick_n_spec, placed, placement_document, spec
+from tests.services.test_few_moves import drifted, skew
 
 pytestmark = pytest.mark.django_db
 ADDRESS = "/placements/web/reschedule/"
@@ -29,10 +35,10 @@ def spread(web: Placement) -> Placement:
     return web
 
 
-def _confirm(browser: Client, page: str, **more: str) -> Any:
+def _confirm(browser: Client, page: str, *, address: str = ADDRESS, **more: str) -> Any:
     form = page.partition('class="bar"')[2]
     given = dict(re.findall(r'name="(revision|decision|after)" value="([^"]*)"', form))
-    return browser.post(ADDRESS, {**given, **more})
+    return browser.post(address, {**given, **more})
 
 
 def _page(browser: Client) -> str:
@@ -144,5 +150,63 @@ def test_a_viewer_sees_which_role_is_needed(viewer: Client) -> None:
 
     assert refused.status_code == 403
     assert "reschedule placements" in refused.content.decode()
-    assert ADDRESS not in page
+    assert f'href="{ADDRESS}"' not in page
     assert "Reschedule" in page
+
+
+def test_with_few_moves_it_shows_what_each_number_reaches_and_makes_those_that_were_shown(
+    operator: Client, viewer: Client
+) -> None:
+    drifted()
+    fewest = f"{ADDRESS}?moves=fewest"
+    page, read_only = operator.get(fewest).content.decode(), viewer.get(fewest).content.decode()
+
+    assert "Hard spread limits exceeded by 5." in page
+    assert "4 moves repair all hard limits." in page
+    assert 'href="?moves=2"' in page
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["4 selected", "4 deselected", "2 kept"]
+    assert ('method="post" class="bar"' in page, 'method="post" class="bar"' in read_only) == (True, False)
+    assert viewer.post(fewest, {"revision": "1"}).status_code == 403
+    assert "Invalid value" in operator.get(f"{ADDRESS}?moves=many").content.decode()
+
+    two = operator.get(f"{ADDRESS}?moves=2").content.decode()
+    assert _confirm(operator, page, address=f"{ADDRESS}?moves=2").status_code == 409
+    assert _confirm(operator, two, address=f"{ADDRESS}?moves=2").status_code == 302
+    assert Event.objects.filter(verb="rescheduled", name="web", actor_name="ana").exists()
+    again = operator.get(fewest).content.decode()
+    assert _confirm(operator, again, address=fewest).status_code == 302
+    done = operator.get(fewest).content.decode()
+    assert "No moves are needed." in done
+    assert 'method="post" class="bar"' not in done
+
+
+def test_over_rest_and_as_a_command_it_is_the_same() -> None:
+    drifted()
+    client = APIClient(headers={"Authorization": f"Token {api_token(person('ana', 'operator'))}"})
+    address = "/api/v1/placements/web/reschedule"
+    shown = client.get(f"{address}?moves=2").json()
+    out = StringIO()
+    call_command("reschedule", "web", "--moves", "2", "--dry-run", stdout=out)
+
+    assert f"selected: {', '.join(shown['joins'][:1])}" in out.getvalue()
+    assert "     2         6      2      0         0      3         0 *" in out.getvalue()
+    assert (shown["plan"]["chosen"]["limit"], shown["plan"]["refusal"]) == (2, "")
+    assert (len(shown["joins"]), len(shown["leaves"]), skew()) == (2, 2, 6)
+    assert "plan" not in client.get(address).json()
+    for wrong in ("-1", "many", "100001"):
+        refused = client.post(f"{address}?moves={wrong}")
+        assert (refused.status_code, refused.json()["faults"][0]["path"]) == (422, "moves")
+    assert (client.post(f"{address}?moves=2").status_code, skew()) == (202, 3)
+    call_command("reschedule", "web", "--moves", "fewest", stdout=out)
+    assert skew() == 0
+    with pytest.raises(CommandError, match="No moves are needed") as error:
+        call_command("reschedule", "web", "--moves", "fewest", stdout=out)
+    assert error.value.returncode == 1
+
+
+def test_the_page_of_a_placement_leads_to_few_moves(viewer: Client) -> None:
+    world = drifted()
+    refresh_staleness(now=world.now)
+
+    page = re.sub(r"<[^>]*>", "", viewer.get("/placements/web/").content.decode())
+    assert "Hard spread limits are exceeded: region 6 / 1. Plan the moves" in page

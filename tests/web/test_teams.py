@@ -81,7 +81,7 @@ THROUGH = {
     *("POST staged-run-skip-wait", "POST staged-run-retry", "POST staged-strategy-new"),
     *("POST staged-strategy-edit", "POST staged-strategy-delete", "POST draft", "POST draft-review"),
     *("POST draft-rebase", "POST draft-dry-run", "POST resource-apply", "POST resource-dry-run"),
-    *("POST resource-delete", "POST placement-rebalance", "POST rebalance-plans"),
+    *("POST resource-delete"),
 }
 """What an operator and approver of a team does with the objects of the team, and nothing else."""
 

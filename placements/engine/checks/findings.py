@@ -63,7 +63,7 @@ class Fix:
     """A change that removes a finding; a person confirms it.
 
     `edits` set fields of the spec of the placement, or remove them with None; `labels` those of clusters.
-    Without either it is a rebalance plan.
+    Without either it is rescheduling with few moves.
     """
 
     words: str

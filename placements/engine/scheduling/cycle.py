@@ -27,7 +27,7 @@ class DuplicateBindingError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The clusters that leave and join together: one batch of a rebalance plan."""
+    """The clusters that leave and join together when a placement is rescheduled with few moves."""
 
     leaves: tuple[str, ...]
     joins: tuple[str, ...]

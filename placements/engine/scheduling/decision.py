@@ -56,7 +56,7 @@ class Decision:
     `chosen` has the positions of the clusters picked, in the order of picking; `kept` and `unscheduled`
     are names, sorted, the latter with clusters that are no longer in the fleet. `verdicts` are the
     filters' where filters ran; `candidates` and `picks` are there when a PickN cycle picked. `scores` are
-    the topology spread and affinity scores of the clusters that a batch of a rebalance plan adds.
+    the topology spread and affinity scores of the clusters that rescheduling with few moves adds.
     """
 
     cycle: Cycle

@@ -22,7 +22,7 @@ def schedule(cycle: Cycle) -> Decision:
     """Decide which clusters the placement gets. Deterministic: equal inputs result in equal decisions."""
     check_time()
     if cycle.batch is not None:
-        return _rebalance(cycle, cycle.batch)
+        return _apply(cycle, cycle.batch)
     match cycle.policy.placement_type:
         case PlacementType.PICK_FIXED:
             return _pick_fixed(cycle)
@@ -32,8 +32,8 @@ def schedule(cycle: Cycle) -> Decision:
             return _pick_n(cycle)
 
 
-def _rebalance(cycle: Cycle, batch: Batch) -> Decision:
-    """Apply a batch of a rebalance plan; each join gets the scores of a round at that state."""
+def _apply(cycle: Cycle, batch: Batch) -> Decision:
+    """Apply few moves; each join gets the scores of a round at that state."""
     fleet, bindings = cycle.fleet, cycle.binding_classes
     stays = replace(
         cycle, batch=None, bindings=tuple(one for one in cycle.bindings if one.cluster not in batch.leaves)

@@ -25,7 +25,7 @@ RULES: dict[ReasonCode, str] = {
     ReasonCode.CYCLE_FAILED: "scheduling failed",
     ReasonCode.NOTHING_TO_DO: "placement already satisfied",
     ReasonCode.SCALING_DOWN: "this cycle only removes",
-    ReasonCode.NOT_IN_BATCH: "not in this batch",
+    ReasonCode.NOT_IN_BATCH: "few moves",
     ReasonCode.CLUSTER_LEFT: "leaving the fleet",
     ReasonCode.NOT_NAMED: "not named",
     ReasonCode.REQUIRED_AFFINITY: "required affinity",

@@ -7,13 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from fleetui.apimachinery.words import joined
 from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
 from placements.management.rollout_command import RolloutCommand
 from placements.services.actions import ActionKind
-from placements.services.disruption.restore import fresh_schedule
 from placements.services.health import health_of
-from placements.services.results import CONFIRMATION, get_placement
+from placements.services.results import get_placement
 from placements.services.rollouts.queries import latest_run, progress_of, report_of
 
 
@@ -28,26 +26,10 @@ class Command(RolloutCommand):
         self.add_actions(subparsers, target="NAME")
         status: ArgumentParser = subparsers.add_parser("status", help="Show the latest rollout as JSON")
         status.add_argument("target", metavar="NAME")
-        again: ArgumentParser = subparsers.add_parser(
-            "reschedule", help="Reschedule NAME without its existing bindings"
-        )
-        again.add_argument("target", metavar="NAME")
-        again.add_argument(
-            "--confirm",
-            choices=[CONFIRMATION],
-            help="continue even if the placement would be removed from all clusters",
-        )
 
     def handle(self, *, action: str, target: str, **options: Any) -> None:
         if action == "status":
             self.stdout.write(_status(target, now=datetime.now(UTC)))
-        elif action == "reschedule":
-            confirmed = options["confirm"] is not None
-            fresh = fresh_schedule(get_placement(target))
-            done = self.run_action(action, target, confirmed=confirmed)
-            changes = (("selected", fresh.joins), ("deselected", fresh.leaves))
-            words = [f"{word}: {joined(names)}" for word, names in changes if names]
-            self.stdout.write(f"{done} {'; '.join(words) or 'No changes'}.")
         else:
             self.stdout.write(self.run_action(options["name"], target, options.get("value", "")))
 

@@ -15,6 +15,7 @@ from fleetui.apimachinery.yaml import dump_yaml, written_name
 from fleetui.audit import events_since
 from fleetui.permissions import AnyUser
 from placements.engine.rollout.waves import WavePlan, plan_waves
+from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.diff import differences
 from placements.manifests.placement import parse_placement
@@ -29,14 +30,17 @@ from placements.services.rollouts.queries import applied_names
 from placements.services.snapshots import cycles_of
 
 
-def preview_reschedule(placement: Placement) -> SchedulePreview:
-    """Preview what rescheduling a saved placement would change. Raise InvalidManifest of its selectors."""
+def preview_reschedule(placement: Placement, decision: Decision | None = None) -> SchedulePreview:
+    """Preview what rescheduling a saved placement would change. Raise InvalidManifest of its selectors.
+
+    `decision`: the one of few moves, in place of that of all at once.
+    """
     manifest = parse_placement(placement.document)
     selection = selection_of(manifest)
-    [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
-    return SchedulePreview(
-        manifest, schedule(cycle.rescheduled()), selection, placement, is_incremental=False
-    )
+    if decision is None:
+        [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
+        decision = schedule(cycle.rescheduled())
+    return SchedulePreview(manifest, decision, selection, placement, is_incremental=False)
 
 
 def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:

@@ -15,6 +15,7 @@ from clusters.queries import current_fleet
 from placements.engine.balance import ExceededLimit, exceeded_limits
 from placements.engine.resilience import active, placed_after
 from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.what_if import balance_sentence
 from placements.models import Placement
@@ -109,7 +110,11 @@ def impact_on(
 
 def impact_row(placement: Placement, cycle: Cycle) -> ImpactRow:
     """Return what a cycle would change."""
-    decision = schedule(cycle)
+    return impact_of_decision(placement, schedule(cycle))
+
+
+def impact_of_decision(placement: Placement, decision: Decision) -> ImpactRow:
+    cycle = decision.cycle
     before = active(cycle.live_bindings)
     after = before if decision.is_failed else placed_after(decision)
     return ImpactRow(

@@ -13,7 +13,7 @@ from placements.engine.checks import examination
 from placements.engine.checks.examination import RULES, examine_fleet, examine_placement, rank
 from placements.engine.checks.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
 from placements.engine.checks.overrides import OverridesOnFleet
-from placements.engine.exact.rebalance import MovePlan, plan_rebalance
+from placements.engine.exact.moves import MovePlan, plan_moves
 from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
@@ -283,7 +283,7 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     fixes = [one.fix for one in found if one.fix]
     assert bool(fixes) == example.has_fix
     if rule == "S08":
-        plan = plan_rebalance(replace(case.cycle, bindings=case.decision.bindings_after))
+        plan = plan_moves(replace(case.cycle, bindings=case.decision.bindings_after))
         assert isinstance(plan, MovePlan)
         assert plan.chosen.placed == case.policy.number_of_clusters
     elif fixes:

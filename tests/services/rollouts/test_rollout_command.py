@@ -23,6 +23,12 @@ def rollout(*words: str) -> str:
     return out.getvalue()
 
 
+def reschedule(*words: str) -> str:
+    out = StringIO()
+    call_command("reschedule", *words, stdout=out)
+    return out.getvalue()
+
+
 def test_pauses_and_resumes() -> None:
     saved("web", pick_n_spec(1))
 
@@ -55,14 +61,14 @@ def test_reschedules_and_says_what_that_changes() -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
 
-    output = rollout("reschedule", "spread")
+    output = reschedule("spread")
 
     assert output == "Placement spread rescheduled. selected: c000; deselected: c001.\n"
     assert PolicySnapshot.objects.filter(placement__name="spread").count() == 2
     with pytest.raises(CommandError, match="names its clusters"):
-        rollout("reschedule", "fixed")
+        reschedule("fixed")
     with pytest.raises(CommandError, match="no placement"):
-        rollout("reschedule", "none")
+        reschedule("none")
 
 
 def test_rescheduling_to_nothing_is_confirmed() -> None:
@@ -71,11 +77,11 @@ def test_rescheduling_to_nothing_is_confirmed() -> None:
     cordon(["a", "b"], by=None, now=NOW)
 
     with pytest.raises(CommandError) as refused:
-        rollout("reschedule", "db")
+        reschedule("db")
 
     assert refused.value.returncode == 3
     assert PolicySnapshot.objects.count() == 1
-    assert rollout("reschedule", "db", "--confirm", "unschedule-everything").endswith("deselected: b.\n")
+    assert reschedule("db", "--confirm", "unschedule-everything").endswith("deselected: b.\n")
 
 
 def test_says_how_a_run_stands() -> None:

@@ -1,6 +1,6 @@
-"""Rebalance plans against brute force: the curve, the order and the refusals.
+"""Few moves against brute force: the curve, the decision and the refusals.
 
-See `rules/foresight.md#rebalance-plans`.
+See `rules/foresight.md#few-moves`.
 """
 
 import random
@@ -12,20 +12,14 @@ import pytest
 
 from clusters.fleet import Cluster
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.rebalance import (
-    MovePlan,
-    NoPlanReason,
-    batches_of,
-    hub_difference,
-    plan_rebalance,
-)
+from placements.engine.exact.moves import MovePlan, NoPlanReason, hub_difference, plan_moves
 from placements.engine.scheduling.candidates import candidates_of
-from placements.engine.scheduling.cycle import Batch, Cycle
+from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.record import difference, pack, unpack
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
-from placements.explain.rebalance import repair_sentence
+from placements.explain.moves import repair_sentence
 from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
 from tests.engine.exact.random_problems import random_decision
 
@@ -79,12 +73,12 @@ def _brute_force(problem: Cycle) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("count", [60, LONG])
-def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -> None:
+def test_the_curve_equals_brute_force_and_one_decision_makes_the_moves(count: int) -> None:
     rng = random.Random(11)
     repaired = 0
     for _ in range(count):
         problem = _drifted(rng)
-        plan = plan_rebalance(problem)
+        plan = plan_moves(problem)
         assert isinstance(plan, MovePlan)
         values = _brute_force(problem)
         rows = []
@@ -100,29 +94,22 @@ def test_the_curve_equals_brute_force_and_no_step_raises_an_excess(count: int) -
         if plan.current.hard_excess:
             repaired += 1
             assert plan.chosen.limit == fewest
-        _check_steps(problem, plan)
-        _check_batches(problem, plan, size=rng.randint(1, 3))
+        _check_decision(problem, plan)
     assert repaired > count // 20
 
 
-def _check_steps(problem: Cycle, plan: MovePlan) -> None:
-    members = frozenset(problem.placed.tolist())
-    number, low = problem.policy.number_of_clusters or 0, len(members) - 1
+def _check_decision(problem: Cycle, plan: MovePlan) -> None:
+    """Make the moves by a cycle: its decision is stored, replayed, and reaches what was planned."""
+    decision = schedule(replace(problem, batch=plan.batch))
+    assert decision.picked_names == plan.joins
+    assert decision.unscheduled == tuple(sorted(plan.leaves))
+    assert difference(unpack(pack(decision), problem.fleet), decision) == ""
+    assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {Outcome.OUTRANKED}
     positions = problem.fleet.positions
-    _, before = _columns(problem, members)
-    for step in plan.steps:
-        if step.leave is not None:
-            assert positions[step.leave] in members
-            members -= {positions[step.leave]}
-        if step.join is not None:
-            assert positions[step.join] not in members
-            members |= {positions[step.join]}
-        value, after = _columns(problem, members)
-        assert (step.hard_excess, step.skew) == (-value[1], -value[4])
-        is_kept = all(now <= earlier for earlier, now in zip(before, after, strict=True))
-        assert step.breaks_limit is not (is_kept and low <= len(members) <= number + 1)
-        before = after
-    value, _ = _columns(problem, members)
+    placed = {positions[one.cluster] for one in decision.bindings_after if one.is_active}
+    value, after = _columns(problem, frozenset(placed))
+    _, before = _columns(problem, frozenset(problem.placed.tolist()))
+    assert all(now <= earlier for earlier, now in zip(before, after, strict=True))
     assert value[:-1] == (
         plan.chosen.placed,
         -plan.chosen.hard_excess,
@@ -133,39 +120,15 @@ def _check_steps(problem: Cycle, plan: MovePlan) -> None:
     )
 
 
-def _check_batches(problem: Cycle, plan: MovePlan, size: int) -> None:
-    """Run the batches by cycles of their own: each is stored, replayed, and keeps to the rules."""
-    missing = plan.chosen.placed - plan.current.placed
-    excess, at = plan.current.hard_excess, problem
-    for batch in batches_of(plan.steps, size):
-        leaves = tuple(step.leave for step in batch if step.leave)
-        joins = tuple(step.join for step in batch if step.join)
-        assert 0 <= len(joins) - len(leaves) <= missing
-        missing -= len(joins) - len(leaves)
-        decision = schedule(replace(at, batch=Batch(leaves, joins)))
-        assert decision.picked_names == joins
-        assert decision.unscheduled == tuple(sorted(leaves))
-        assert difference(unpack(pack(decision), at.fleet), decision) == ""
-        assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {Outcome.OUTRANKED}
-        after = tuple(one for one in decision.bindings_after if one.is_active)
-        at = replace(at, bindings=after)
-        if not any(step.breaks_limit for step in batch):
-            assert batch[-1].hard_excess <= excess
-        excess = batch[-1].hard_excess
-    assert missing == 0
-    assert len(at.bindings) == plan.chosen.placed
-
-
 def test_two_moves_repair_a_region_that_holds_all() -> None:
     east = grouped("region", east="a b c d", west="e f", north="g h")
     problem = cycle(fleet(*east), pick_n(4, spread=[spread("region")]), *map(binding, "abcd"))
 
-    plan = plan_rebalance(problem)
+    plan = plan_moves(problem)
 
     assert isinstance(plan, MovePlan)
     assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
-    assert plan.is_safe
-    assert [step.leave is None for step in plan.steps].count(True) == 2
+    assert (len(plan.leaves), len(plan.joins)) == (2, 2)
 
 
 @pytest.mark.parametrize(
@@ -181,27 +144,27 @@ def test_a_live_hub_follows_a_plan_that_its_own_decisions_make(
 ) -> None:
     policy = pick_n(len(placed), spread=[spread("region")])
     problem = cycle(fleet(*clusters), policy, *map(binding, placed), semantics=Semantics.KUBEFLEET)
-    plan = plan_rebalance(problem)
+    plan = plan_moves(problem)
 
     assert isinstance(plan, MovePlan)
-    assert plan.steps
-    assert hub_difference(problem, batches_of(plan.steps, 1)) == difference
+    assert plan.leaves
+    assert hub_difference(problem, plan) == difference
 
 
 def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
     clusters = fleet("a", "b", cluster("c", not_eligible="noAgent"))
 
-    plan = plan_rebalance(cycle(clusters, pick_n(1), binding("c")))
+    plan = plan_moves(cycle(clusters, pick_n(1), binding("c")))
 
     assert isinstance(plan, MovePlan)
     assert (plan.current.stale, plan.chosen.limit, plan.chosen.stale) == (1, 1, 0)
-    assert {step.leave for step in plan.steps} == {None, "c"}
+    assert plan.leaves == ("c",)
 
 
 def test_a_plan_that_only_evens_out_the_skew_has_moves_by_default() -> None:
     clusters = fleet(*grouped("region", east="a b c", west="d e f"))
     problem = cycle(clusters, pick_n(4, spread=[spread("region", 2, hard=False)]), *map(binding, "abcd"))
-    plan, none = plan_rebalance(problem), plan_rebalance(problem, moves=0)
+    plan, none = plan_moves(problem), plan_moves(problem, moves=0)
 
     assert isinstance(plan, MovePlan)
     assert isinstance(none, MovePlan)
@@ -220,4 +183,4 @@ def test_a_plan_that_only_evens_out_the_skew_has_moves_by_default() -> None:
     ],
 )
 def test_what_has_no_plan_says_why(problem: Cycle, reason: NoPlanReason) -> None:
-    assert plan_rebalance(problem) is reason
+    assert plan_moves(problem) is reason

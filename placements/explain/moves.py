@@ -1,17 +1,14 @@
-"""Rebalance plans in sentences, as documents and as a chart."""
+"""What few moves reach, in sentences and as a table."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from fleetui.apimachinery.words import counted, first_names
-from placements.engine.exact.rebalance import MovePlan, NoPlanReason, RebalanceStep
+from placements.engine.exact.moves import MovePlan, NoPlanReason
 from placements.explain.vocabulary import verb
 
-_STEPS_SHOWN = 200
-
 NO_PLAN = {
-    NoPlanReason.TYPE: "Only placements of the type PickN can be rebalanced.",
-    NoPlanReason.SEMANTICS: "Placements with these scheduling rules cannot be rebalanced.",
+    NoPlanReason.TYPE: "Only placements of the type PickN can be rescheduled with few moves.",
+    NoPlanReason.SEMANTICS: "Placements with these scheduling rules cannot be rescheduled with few moves.",
     NoPlanReason.OBSOLETE: "The policy was changed; its scheduling cycle reschedules the placement.",
     NoPlanReason.SCALES_DOWN: (
         "More clusters are selected than requested; the next scheduling cycle removes some."
@@ -34,7 +31,7 @@ def balance_sentence(plan: MovePlan) -> str:
 
 def repair_sentence(plan: MovePlan) -> str:
     chosen, today = plan.chosen, plan.current
-    if not plan.steps:
+    if not plan.leaves and not plan.joins:
         if plan.curve[-1].limit > chosen.limit:
             return "No set that so few moves reach is better."
         is_balanced = not (today.hard_excess or today.excess or today.stale or today.placed < plan.wanted)
@@ -57,50 +54,28 @@ def repair_sentence(plan: MovePlan) -> str:
     return f"With {what}, {', '.join(better)}."
 
 
-def hub_sentence(difference: tuple[int, Sequence[str]] | None) -> str:
+def hub_sentence(plan: MovePlan, difference: tuple[int, Sequence[str]] | None) -> str:
     """Return whether a live hub, which decides itself, would follow a plan (`hub_difference`)."""
     if difference is None:
-        return "The hub follows this plan: evict the clusters that leave in order, and it selects the others."
+        return (
+            "The hub follows these moves: evict the clusters that leave in order, and it selects the others."
+        )
     number, names = difference
     would = f"select {first_names(names)}" if names else "select no cluster"
+    leaving = plan.leaves[number - 1]
     if number == 1:
-        return f"The hub does not follow this plan: after the first batch of evictions it would {would}."
-    before = f"batches 1 to {number - 1:,}" if number > 2 else "batch 1"
-    return f"The hub follows {before} of this plan. After the evictions of batch {number:,} it would {would}."
+        return f"The hub does not follow these moves: after the eviction from {leaving} it would {would}."
+    followed = counted(number - 1, "eviction")
+    return f"The hub follows the first {followed}. After the eviction from {leaving} it would {would}."
 
 
-def plan_lines(plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, hub: str = "") -> Iterator[str]:
-    """Yield a plan as the command prints it: what is exceeded, the curve, and the steps."""
+def plan_lines(plan: MovePlan) -> Iterator[str]:
+    """Yield what each number of moves reaches, as the command prints it."""
     yield balance_sentence(plan)
     yield repair_sentence(plan)
-    if hub:
-        yield hub
     yield ""
     yield f"{'MOVES':>6} {'SELECTED':>9} {'HARD':>6} {'SOFT':>6} {'OUTDATED':>9} {'SKEW':>6} {'AFFINITY':>9}"
-    for one in plan.curve:
-        mark = " *" if one.limit == plan.chosen.limit else ""
-        row = f"{one.limit:>6} {one.placed:>9} {one.hard_excess:>6} {one.excess:>6}"
-        yield f"{row} {one.stale:>9} {one.skew:>6} {one.affinity:>9}{mark}"
-    if plan.steps:
-        yield ""
-    steps = [(number, step) for number, batch in enumerate(batches, start=1) for step in batch]
-    for number, step in steps[:_STEPS_SHOWN]:
-        warning = "  breaks a limit" if step.breaks_limit else ""
-        words = f"leave {step.leave}" if step.leave else f"join {step.join}"
-        yield f"batch {number}: {words} (skew {step.skew}, excess {step.hard_excess}){warning}"
-    if len(steps) > _STEPS_SHOWN:
-        yield f"… {len(steps) - _STEPS_SHOWN:,} more steps"
-
-
-def plan_document(
-    plan: MovePlan, batches: Sequence[Sequence[RebalanceStep]], *, refusal: str, hub: str
-) -> dict[str, Any]:
-    """Return a plan as REST and the command write it."""
-    document = plan.to_plain()
-    document.pop("steps")
-    return {
-        **document,
-        "batches": [[step.to_plain() for step in batch] for batch in batches],
-        "refusal": refusal,
-        "hub": hub,
-    }
+    for point in plan.curve:
+        mark = " *" if point.limit == plan.chosen.limit else ""
+        row = f"{point.limit:>6} {point.placed:>9} {point.hard_excess:>6} {point.excess:>6}"
+        yield f"{row} {point.stale:>9} {point.skew:>6} {point.affinity:>9}{mark}"
