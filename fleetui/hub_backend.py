@@ -22,8 +22,6 @@ class HubBackend:
     The answers of this class are those of the local hub: nothing is refused or comes from elsewhere.
     """
 
-    is_local = True
-
     def refusal(self, address: str, *, is_form: bool) -> HubDecidesError | None:
         """Return why the page `address`, a name such as "web:cluster-new", or its form is refused."""
         return None

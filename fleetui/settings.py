@@ -54,6 +54,7 @@ SECRET_KEY = variables.SECRET_KEY or SimpleLazyObject(partial(keep_secret, VAR_D
 
 # Live hubs: without this app the console has the local hub only.
 HUBS_APP = "placements.hubs.apps.HubsConfig"
+LIVE_HUBS = variables.LIVE_HUBS
 
 INSTALLED_APPS = [
     "fleetui.apps.FleetUIConfig",
@@ -78,7 +79,7 @@ INSTALLED_APPS = [
     "fleetui.access.apps.AccessConfig",
     "clusters",
     "placements",
-    *([HUBS_APP] if variables.LIVE_HUBS else []),
+    *([HUBS_APP] if LIVE_HUBS else []),
 ]
 
 # Traces of requests and tasks (`fleetui/tracing.py`).
@@ -206,7 +207,7 @@ CELERY_BEAT_SCHEDULE = {
         "options": {"expires": broker.VALID_SECONDS},
     }
     for task, seconds in _PERIODS.items()
-    if not task.startswith("placements.hubs.") or HUBS_APP in INSTALLED_APPS
+    if not task.startswith("placements.hubs.") or LIVE_HUBS
 }
 
 # How long rows are kept that nothing refers to (`placements.services.pruning`).

@@ -158,6 +158,7 @@ NO_PAGE = {
         "rows-set",
         "keys-set",
         "snooze",
+        "undo-cluster-change",
         "map-panel",
     ),
     *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),

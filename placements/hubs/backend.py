@@ -25,8 +25,6 @@ from placements.models import HubDecision, Placement
 class LiveHubBackend(HubBackend):
     """The live hub in scope: it decides, and its writes are sent to it."""
 
-    is_local = False
-
     def refusal(self, address: str, *, is_form: bool) -> HubDecidesError | None:
         space, _, name = address.rpartition(":")
         if space == "web":

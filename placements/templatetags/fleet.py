@@ -18,6 +18,7 @@ from django.utils.safestring import mark_safe
 
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.hub_backend import current_backend
+from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.diff import side_by_side
 from placements.explain.vocabulary import NONE, score_text
@@ -62,23 +63,22 @@ def accepted(url: str) -> bool:
 
 
 def _is_possible(url: str, *, is_form: bool) -> bool:
-    backend = current_backend()
-    if backend.is_local:
+    if current_hub_id() == LOCAL_HUB:
         return True
     path = urlsplit(url).path
     try:
         match = resolve(f"/{path.removeprefix(get_script_prefix())}")
     except Resolver404:
         return True
-    return backend.refusal(match.view_name, is_form=is_form) is None
+    return current_backend().refusal(match.view_name, is_form=is_form) is None
 
 
 @register.simple_tag(takes_context=True)
 def hub_part(context: template.RequestContext, name: str, **values: Any) -> str:
     """Show what a live hub adds to a page, with these values beside those of the page."""
-    part = current_backend().part(name)
-    if not part:
+    if current_hub_id() == LOCAL_HUB:
         return ""
+    part = current_backend().part(name)
     with context.push(**values):
         shown: str = context.template.engine.get_template(part).render(context)  # type: ignore[union-attr]
     return shown

@@ -21,7 +21,7 @@ from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
-from fleetui.hub_backend import current_backend, has_live_hubs
+from fleetui.hub_backend import current_backend
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -252,7 +252,7 @@ class PageLayout:
             for title, url, prefixes in (
                 (title, reverse(f"web:{name}"), at)
                 for title, name, at in _SECTIONS
-                if name != "hubs" or has_live_hubs()
+                if name != "hubs" or settings.LIVE_HUBS
             )
         ]
 

@@ -167,7 +167,9 @@ class Caller:
         names = next((names for start, names in starts.items() if route.startswith(start)), {})
         rest = {"number": 1, "name": "a", "cluster": "a", "value": "a", "before": "p0", "after": "p0"}
         rest |= {"action": "cordon"}
-        return {**rest, "prefix": "d-0", "content_type_id": 1, "provider_id": "oidc", **names}[part]
+        return {**rest, "prefix": "d-0", "form": "csv", "content_type_id": 1, "provider_id": "oidc", **names}[
+            part
+        ]
 
     def call(self, one: Address) -> Any:
         path = one.path(self.name_at)
