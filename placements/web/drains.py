@@ -16,7 +16,6 @@ from django.views.decorators.http import require_http_methods
 from clusters.filters import cordoned_among
 from clusters.hubs.dispatch import acts_through
 from clusters.hubs.queries import live_hub
-from clusters.hubs.writing.sending import NotWritableError
 from clusters.models import Hub, MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
@@ -32,9 +31,7 @@ from placements.services.disruption.impact import EvictionImpact, drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
 from placements.services.disruption.restore import bring_back
 from placements.services.hub_writes.catalogue import ACTIONS
-from placements.services.hub_writes.operations import HubRefusedError, apply_write
-from placements.services.hub_writes.planning import WriteRefusedError
-from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.hub_writes.operations import apply_write
 from placements.web.badges import Badge, phase_state
 from placements.web.request import for_action, number_of
 
@@ -112,8 +109,6 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
-    except (ActionNotAllowed, NotWritableError, WriteRefusedError, HubRefusedError) as refused:
-        return _page(request, cluster, refused=str(refused), status=409)
     if done:
         messages.success(request, done)
     return redirect("web:cluster-drain", cluster.name)
@@ -168,7 +163,6 @@ def _page(
     cluster: MemberCluster,
     *,
     errors: tuple[FieldError, ...] = (),
-    refused: str = "",
     status: int = 200,
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
@@ -196,7 +190,6 @@ def _page(
         "fields": {field: request.POST.get(field, default) for field, default in defaults.items()},
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,
-        "refused": refused,
     }
     fragment = "drains/_progress.html" if last and request.method != "POST" else None
     return render_page(request, "drains/drain.html", context, fragment=fragment, status=status)

@@ -1,7 +1,7 @@
 """Placements: the list, one of them, its manifest to download, deleting and rescheduling it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -79,7 +79,6 @@ from placements.services.rescheduling import confirm_reschedule
 from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.results import PLACEMENT
 from placements.services.rollouts.approvals import with_status
-from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import latest_run, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
 from placements.services.scheduling import PreviewOutdatedError
@@ -515,6 +514,9 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
     return render(request, "placements/delete.html", context)
 
 
+_CONFIRMED = replace(ACTIONS[ActionKind.ROLLING, "reschedule"], operation=confirm_reschedule)
+
+
 @acts_through(confirm_reschedule)
 @for_action(ActionKind.ROLLING, "reschedule")
 @costly
@@ -531,7 +533,7 @@ def reschedule(request: HttpRequest, name: str) -> HttpResponse:
     if expected is None:
         return _show_reschedule(request, placement, status=409)
     try:
-        confirm_reschedule(
+        message = _CONFIRMED.run(
             name,
             decision_id=request.POST.get("decision", ""),
             by=current_user(request),
@@ -548,9 +550,7 @@ def reschedule(request: HttpRequest, name: str) -> HttpResponse:
     except PreviewOutdatedError:
         placement.refresh_from_db()
         return _show_reschedule(request, placement, status=409, outdated="fleet")
-    except ActionNotAllowed:
-        return _show_reschedule(request, placement, status=409)
-    messages.success(request, f"Placement {name} rescheduled.")
+    messages.success(request, message)
     back = _cluster_to_restore(request)
     return redirect("web:cluster-drain", back) if back else redirect("web:placement", name)
 
