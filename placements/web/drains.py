@@ -15,7 +15,6 @@ from django.views.decorators.http import require_http_methods
 from clusters.filters import cordoned_among
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.errors import FleetError
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
@@ -98,8 +97,6 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
-    except FleetError as refused:
-        return _page(request, cluster, refused=str(refused), status=refused.status)
     if done:
         messages.success(request, done)
     return redirect("web:cluster-drain", cluster.name)
@@ -141,7 +138,6 @@ def _page(
     cluster: MemberCluster,
     *,
     errors: tuple[FieldError, ...] = (),
-    refused: str = "",
     status: int = 200,
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
@@ -169,7 +165,6 @@ def _page(
         "fields": {field: request.POST.get(field, default) for field, default in defaults.items()},
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,
-        "refused": refused,
     }
     fragment = "drains/_progress.html" if last and request.method != "POST" else None
     return render_page(request, "drains/drain.html", context, fragment=fragment, status=status)

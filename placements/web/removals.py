@@ -10,7 +10,6 @@ from django.views.decorators.http import require_http_methods
 from clusters.models import MemberCluster
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from placements.services.rollouts.removals import (
-    NoWaitingRemovalError,
     confirm_removal,
     keep_objects,
     waiting_removals,
@@ -22,28 +21,21 @@ from placements.services.rollouts.removals import (
 def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
     """Show the removals that wait; confirm one, or keep the objects."""
     cluster = get_object_or_404(MemberCluster, name=name)
-    return _decide(request, cluster) if request.method == "POST" else _page(request, cluster)
+    if request.method == "POST":
+        return _decide(request, cluster)
+    context = {"cluster": cluster, "removals": waiting_removals(cluster.name)}
+    return render(request, "clusters/removals.html", context)
 
 
 @for_operators("decide removals", of=by_operation)
 def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Confirm a removal, or keep the objects."""
     placement, by, now = request.POST.get("placement", ""), current_user(request), datetime.now(UTC)
-    try:
-        if request.POST.get("do") == "keep":
-            keep_objects(cluster.name, placement, by=by, now=now)
-            done = f"The objects of {placement} stay on {cluster.name}."
-        else:
-            confirm_removal(cluster.name, placement, by=by, now=now)
-            done = f"Removal of {placement} from {cluster.name} confirmed."
-    except NoWaitingRemovalError as error:
-        return _page(request, cluster, refused=str(error), status=409)
+    if request.POST.get("do") == "keep":
+        keep_objects(cluster.name, placement, by=by, now=now)
+        done = f"The objects of {placement} stay on {cluster.name}."
+    else:
+        confirm_removal(cluster.name, placement, by=by, now=now)
+        done = f"Removal of {placement} from {cluster.name} confirmed."
     messages.success(request, done)
     return redirect("web:cluster-removals", cluster.name)
-
-
-def _page(
-    request: HttpRequest, cluster: MemberCluster, *, refused: str = "", status: int = 200
-) -> HttpResponse:
-    context = {"cluster": cluster, "removals": waiting_removals(cluster.name), "refused": refused}
-    return render(request, "clusters/removals.html", context, status=status)
