@@ -36,11 +36,14 @@ class World:
     def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         self.now = NOW
         self.call_takes = timedelta()
-        self.join(clusters, connection=connection)
-        self.tag = 0
+        self.tag = 1
         self.namespaces = ["shop"]
-        self.apply(namespace("shop"))
-        self.change()
+
+        def load() -> None:
+            self.join(clusters, connection=connection)
+            self.apply(namespace("shop"), deployment("web", "web:1", in_="shop"))
+
+        load_once(f"world of {clusters} with {sorted(connection.items())}", load)
 
     def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         """Add clusters until there are so many."""
