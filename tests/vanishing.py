@@ -1,6 +1,6 @@
 """Deletes what others read, between any two queries of a page, a call or a task."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +12,7 @@ from clusters.models import MemberCluster
 from fleetui.hub_scope import in_hub
 from placements.models import Placement
 from placements.services.hubs.projection.placements import delete_placements
-from tests.database import rolled_back
+from tests.database import forget_caches, rolled_back
 
 
 @dataclass
@@ -50,32 +50,24 @@ class Vanishing:
         return execute(sql, params, many, context)
 
 
-def deleted_between_queries(
-    run: Callable[[], object], delete: Callable[[], object], *, first: int = 1, every: int = 1
-) -> Iterator[tuple[int, str, object]]:
-    """Run something again and again, with a deletion before its first query, its second, and so on.
-
-    Yield the number of the query, its text, and the result or the exception.
-    """
-    number = first
-    while True:
-        with rolled_back():
-            vanishing = Vanishing(delete, number)
-            result: object
-            with connection.execute_wrapper(vanishing):
-                try:
-                    result = run()
-                except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 -- it is what a test is about
-                    result = error
-            if not isinstance(result, BaseException):
-                try:
-                    connection.check_constraints()
-                except Exception as error:  # noqa: BLE001 -- as above
-                    result = error
-        if not vanishing.is_done:
-            return
-        yield number, vanishing.last_sql, result
-        number += every
+def deleted_before(
+    number: int, run: Callable[[], object], delete: Callable[[], object] = lambda: None
+) -> tuple[Vanishing, object]:
+    """Run something with a deletion before the query of this number; return the result or the exception."""
+    with rolled_back():
+        vanishing = Vanishing(delete, number)
+        result: object
+        with connection.execute_wrapper(vanishing):
+            try:
+                result = run()
+            except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 -- it is what a test is about
+                result = error
+        if not isinstance(result, BaseException):
+            try:
+                connection.check_constraints()
+            except Exception as error:  # noqa: BLE001 -- as above
+                result = error
+    return vanishing, result
 
 
 def placement_is_deleted(name: str, *, hub: int) -> Callable[[], None]:
@@ -100,9 +92,12 @@ Deletions = dict[str, Callable[[], None]]
 
 def faults(run: Callable[[], Any], deletions: Deletions, *, first: int = 1, every: int = 1) -> list[str]:
     """Return before which query a deletion makes a page, a call or a task fail."""
+    forget_caches()
+    undisturbed, _ = deleted_before(0, run)
     found = []
     for name, delete in deletions.items():
-        for number, sql, answer in deleted_between_queries(run, delete, first=first, every=every):
+        for number in range(first, undisturbed.seen + 1, every):
+            vanishing, answer = deleted_before(number, run, delete)
             if isinstance(answer, BaseException) or getattr(answer, "status_code", 200) >= 500:
-                found.append(f"{name} deleted before query {number}, {sql[:120]}: {answer!r}")
+                found.append(f"{name} deleted before query {number}, {vanishing.last_sql[:120]}: {answer!r}")
     return found

@@ -7,7 +7,7 @@ import pytest
 from django.test import Client
 
 from tests.addresses import Address
-from tests.database import rolled_back
+from tests.database import compare_for_long, rolled_back
 from tests.rows import person
 from tests.web.test_teams import ADMIN_READING, Caller, checked_addresses, counts, is_refused, load
 
@@ -33,11 +33,11 @@ class Stranger(Caller):
 
 def through(caller: Caller) -> tuple[set[str], set[str]]:
     """Return the addresses that did not refuse, and those that changed something."""
-    passed, changed = set(), set()
+    compare_for_long()
+    passed, changed, before = set(), set(), counts()
     for one in checked_addresses():
         name = f"{one.method} {one.name}"
         with rolled_back():
-            before = counts()
             answer = caller.call(one)
             if before != counts():
                 changed.add(name)

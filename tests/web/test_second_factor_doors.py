@@ -17,7 +17,8 @@ from placements.models import Placement
 from tests.addresses import Address, page_routes, writing_addresses
 from tests.api.test_permissions import operations
 from tests.api.test_schema import filled_hub
-from tests.api.test_scopes import send, stored, unsafe_operations
+from tests.api.test_scopes import send, unsafe_operations
+from tests.database import stored_rows
 from tests.rows import NOW, api_token, person
 from tests.web.test_teams import Caller, counts, load
 
@@ -123,7 +124,7 @@ def test_no_operation_is_done_for_a_session_or_a_token() -> None:
     token, client = api_token(user), Client()
     client.force_login(user)
     user.groups.set(Group.objects.all())
-    before, answers = stored(), {}
+    before, answers = stored_rows(), {}
     for method, path in [*operations(), *unsafe_operations()]:
         answers[method, path, "token"] = send(hub, token, method, path)
         answers[method, path, "session"] = client.generic(method, path.format_map(hub))
@@ -131,7 +132,7 @@ def test_no_operation_is_done_for_a_session_or_a_token() -> None:
     assert len(answers) > 300
     assert {one: a.status_code for one, a in answers.items() if a.status_code != 403} == {}
     assert {answer.json()["type"] for answer in answers.values()} == {PROBLEM}
-    assert stored() == before
+    assert stored_rows() == before
 
 
 def test_a_page_that_polls_leads_there(web: Placement) -> None:

@@ -7,9 +7,10 @@ import pytest
 from django.test import Client, RequestFactory
 from django.urls import ResolverMatch
 
-from fleetui.hub_scope import LOCAL_HUB
+from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.middleware import ReadAgainMiddleware
-from placements.models import Placement
+from placements.models import Placement, ProblemBook
+from tests.database import compare_for_long
 from tests.effort import IS_FULL
 from tests.hubs.test_live_pages import MOUNT, ROLES, busy_hub
 from tests.rows import person
@@ -30,6 +31,7 @@ def test_no_page_fails_for_what_is_deleted_meanwhile(
     operator: Client, web: Placement, subtests: pytest.Subtests
 ) -> None:
     decision_id = begin_everything(web)
+    compare_for_long()
     deletions = {
         "placement": placement_is_deleted("web", hub=LOCAL_HUB),
         "cluster": cluster_is_deleted("nimblefox", hub=LOCAL_HUB),
@@ -38,6 +40,9 @@ def test_no_page_fails_for_what_is_deleted_meanwhile(
         read = partial(operator.get, address_of(address, decision_id))
         with subtests.test(address):
             assert faults(read, deletions, first=number % EVERY + 1, every=EVERY) == []
+    ProblemBook.objects.all().delete()
+    with subtests.test("a page that compares problems and statuses first"):
+        assert faults(partial(operator.get, "/"), deletions, every=1 if IS_FULL else 3) == []
 
 
 @pytest.mark.larger
@@ -46,6 +51,8 @@ def test_no_page_of_a_live_hub_fails_for_what_is_deleted_meanwhile(
 ) -> None:
     live = busy_hub()
     client.force_login(person("ann", *ROLES))
+    with in_hub(live.hub.pk):
+        compare_for_long()
     deletions = {
         "placement": placement_is_deleted("web", hub=live.hub.pk),
         "cluster": cluster_is_deleted("paris", hub=live.hub.pk),
