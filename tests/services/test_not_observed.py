@@ -26,7 +26,7 @@ from placements.services.problems.book import compare, compare_all
 from placements.services.rollouts.worker import run_cluster_calls
 from tests.rows import NOW, pick_n_spec, simulated
 from tests.services.rollouts.test_health import health
-from tests.services.rollouts.world import World
+from tests.services.rollouts.world import World, world_once
 from tests.services.test_notifications import rule
 
 pytestmark = [
@@ -38,10 +38,14 @@ MINUTE = timedelta(minutes=1)
 
 
 def settled(clusters: int = 3) -> World:
-    world = World(clusters)
-    world.place("web", pick_n_spec(clusters))
-    world.run(until=world.is_settled)
-    world.pass_time(60, step=5)
+    def make() -> World:
+        made = World(clusters)
+        made.place("web", pick_n_spec(clusters))
+        made.run(until=made.is_settled)
+        made.pass_time(60, step=5)
+        return made
+
+    world = world_once(f"settled, {clusters} clusters", make)
     assert health(world).summary == "Healthy"
     return world
 
