@@ -32,8 +32,6 @@ load_profile()
 
 OUR_APPS = ("fleetui", "clusters", "placements")
 
-gc.disable()  # nothing of what is imported and collected is garbage: `pytest_collection_finish` begins again
-
 pytest_plugins = ["tests.clusters.kubernetes.local_members"]
 
 
@@ -42,7 +40,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
-    gc.enable()
 
 
 @pytest.fixture(autouse=True)

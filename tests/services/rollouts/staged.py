@@ -14,7 +14,6 @@ from placements.models import ApprovalRequest, Binding, StagedRun
 from placements.services.rollouts.staged_operations import approve, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
-from tests.database import load_once
 from tests.rows import person, spec
 from tests.services.rollouts.world import World
 
@@ -69,13 +68,9 @@ class StagedWorld(World):
     def __init__(self, members: Mapping[str, Iterable[str]], *stages: Mapping[str, Any]) -> None:
         names = sorted(name for several in members.values() for name in several)
         super().__init__(len(names))
-        labels = {name: label for label, several in members.items() for name in several}
-
-        def label_clusters() -> None:
-            for name, label in labels.items():
+        for label, several in members.items():
+            for name in several:
                 change_labels([name], put={"stage": label}, replaces=True, by=None, now=self.now)
-
-        load_once(f"stages {labels}", label_clusters)
         self.approver = person("ann", "approver")
         save_strategy(strategy_document(*stages), by=None, now=self.now)
 

@@ -36,14 +36,11 @@ class World:
     def __init__(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         self.now = NOW
         self.call_takes = timedelta()
-        self.tag = 1
+        self.join(clusters, connection=connection)
+        self.tag = 0
         self.namespaces = ["shop"]
-
-        def load() -> None:
-            self.join(clusters, connection=connection)
-            self.apply(namespace("shop"), deployment("web", "web:1", in_="shop"))
-
-        load_once(f"world of {clusters} with {sorted(connection.items())}", load)
+        self.apply(namespace("shop"))
+        self.change()
 
     def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         """Add clusters until there are so many."""
