@@ -73,10 +73,7 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it.
-
-    `code` is that of the warning which says the same beside a manifest.
-    """
+    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it."""
 
     rule: str
     severity: Severity
@@ -85,7 +82,6 @@ class Finding:
     evidence: Evidence = ()
     fix: Fix | None = None
     caused: tuple["Finding", ...] = ()
-    code: str = ""
 
 
 class NotCheckedError(Exception):
@@ -180,10 +176,8 @@ class Rule:
     title: str
     check: Any
 
-    def finding(
-        self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None, code: str = ""
-    ) -> Finding:
-        return Finding(self.id, self.severity, path, message, evidence, fix, code=code)
+    def finding(self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None) -> Finding:
+        return Finding(self.id, self.severity, path, message, evidence, fix)
 
 
 def distance(one: str, other: str, *, most: int = 2) -> int:
