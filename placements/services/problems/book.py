@@ -1,6 +1,6 @@
 """Stored problems and statuses: brought up to date by the sweep, and by a reader that finds them too old."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -17,7 +17,7 @@ from fleetui.hub_scope import LOCAL_HUB, LOCAL_HUB_NAME, current_hub_id, in_hub
 from placements.engine.problems import ProblemFacts, with_causes
 from placements.engine.status import PlacementHealth
 from placements.models import Placement, Problem, ProblemBook, ProblemKind
-from placements.services.filters import count_in_all
+from placements.services.filters import MOST_NAMESPACES, count_in_all
 from placements.services.health import all_healths
 from placements.services.problems.of_placements import of_placements
 from placements.services.problems.parts import MOST, NOT_COUNTED
@@ -78,7 +78,9 @@ def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFa
     found = _problems_of(healths, now=now)
     with suppress(OperationalError), unnoticed(), transaction.atomic():
         has_changed = _save_statuses(healths) | _save_problems(hub, found, now=now)
-        _save_book(hub, book, found, has_changed=has_changed, now=now)
+        namespaces = sorted({placement.namespace for placement, _ in healths} - {""})
+        shown = {"namespaces": namespaces[:MOST_NAMESPACES]}
+        _save_book(hub, book, found, shown, has_changed=has_changed, now=now)
     return found
 
 
@@ -168,13 +170,17 @@ def _save_book(
     hub: int,
     book: ProblemBook | None,
     found: Iterable[ProblemFacts],
+    more: Mapping[str, Any],
     *,
     has_changed: bool,
     now: datetime,
 ) -> None:
-    """Write what was compared: what has been marked since `book` was read is still to be compared."""
+    """Write what was compared: what has been marked since `book` was read is still to be compared.
+
+    `more` are totals beside the counts.
+    """
     in_inbox = sum(not one.causes and one.kind not in NOT_COUNTED for one in found)
-    totals = {**count_in_all(), "inbox": in_inbox}
+    totals = {**count_in_all(), **more, "inbox": in_inbox}
     values = {"compared_at": now, "totals": totals}
     if book is None:
         first = ProblemBook(hub_id=hub, **values)
