@@ -44,7 +44,8 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
     placements, clusters, seconds, *more = map(int, os.environ.get("FLEETUI_STORM", "20 30 20").split())
     members = [member_document(f"c{number:03}") for number in range(clusters)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*members))
-    wanted = [placement_document(f"p{number:03}", spec()) for number in range(placements)]
+    shared = spec(strategy={"applyStrategy": {"allowCoOwnership": True}})  # all select the same objects
+    wanted = [placement_document(f"p{number:03}", shared) for number in range(placements)]
     stage.manage("apply", "-f", "-", text=_yaml(namespace("shop"), deployment("web", "web:0"), *wanted))
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for("ready in")
