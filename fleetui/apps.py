@@ -13,8 +13,11 @@ class FleetUIConfig(AppConfig):
     name = "fleetui"
 
     def ready(self) -> None:
-        """Register the checks of this app; start tracing before the first request or task where it is on."""
-        from fleetui import private_files  # noqa: F401, PLC0415  # the settings are complete by now
+        """Register the checks of this app; start tracing before the first request or task where it is on.
+
+        Every process with models has the Celery application before its first task.
+        """
+        from fleetui import celery, private_files  # noqa: F401, PLC0415  # the settings are complete by now
 
         if settings.TRACES:
             start_tracing()

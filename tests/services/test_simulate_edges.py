@@ -250,6 +250,20 @@ def test_a_closed_output_is_reported_and_not_taken_for_an_answer() -> None:
     assert run.stderr == "CommandError: cannot write: standard output is closed\n"
 
 
+def test_a_decision_on_files_loads_no_app() -> None:
+    """Loading the apps takes longer than the decision; `--diff` needs them and has them."""
+    examples = ROOT / "docs" / "examples"
+    words = ["simulate", "--placement", str(examples / "web.yaml"), "--clusters", str(examples / "nine.yaml")]
+    program = (
+        "from django.apps import apps\nfrom fleetui.command_line import main\n"
+        f"main(['fleetui', *{words}])\nprint('ready:', apps.ready)"
+    )
+    command = [sys.executable, "-c", program]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert run.stdout.rstrip().endswith("ready: False"), run.stdout
+
+
 def test_constraints_that_share_a_key_do_not_hide_each_other(write: Any) -> None:
     claim = {"topologyKey": "region", "topologyKeyType": "Claim"}
     policy = {**WEB_POLICY, "topologySpreadConstraints": [{"topologyKey": "region"}, claim]}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.module_loading import import_string
 
 from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
@@ -22,7 +23,6 @@ from placements.explain.decision_document import advice_document, comparison_doc
 from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
-from placements.management.impact_command import run_diff
 from placements.services.impact.sources import Render
 from placements.services.simulate.cases import answers
 from placements.services.simulate.request import (
@@ -145,6 +145,8 @@ class Command(BaseCommand):
                     status = BAD_INPUT
             return status
         if options["diff"] is not None:
+            # Without it the command runs before the models are loaded.
+            run_diff = import_string("placements.management.impact_command.run_diff")
             text, status = run_diff(options, self.stderr)
             self.stdout.write(text, ending="")
             return status
