@@ -35,13 +35,13 @@ CORE_EXCEPTIONS = {
     ("fleetui/apimachinery/yaml.py", "imports yaml"): "the one place that parses and writes YAML",
     ("fleetui/apimachinery/yaml_edit.py", "imports yaml"): "edits the tokens of a text, keeping comments",
 }
-LONGEST_MODULE = 600
-LONGEST_FUNCTION = 60
-LONGEST_TEMPLATE = 120
-MOST_ONE_CALLER = 10.0
-"""Private functions with one caller, in percent of all functions (limit 12); lower it, never raise it."""
+LONGEST_MODULE = 450
+LONGEST_FUNCTION = 45
+"""Statements: lines would be saved by longer lines."""
+LONGEST_TEMPLATE = 8_000
+"""Characters."""
 MOST_TINY_ONE_CALLER = 0
-"""Of these, functions of at most two statements (limit 0); lower it, never raise it."""
+"""Private functions with one caller and at most two statements; the share of all is in `test_figures.py`."""
 MOST_SHARED_CLASS_NAMES = 1
 """Class names that two or more modules define; lower it, never raise it."""
 FRAMEWORK_CLASS_NAMES = {"Command"}  # Django finds a command by it
@@ -294,7 +294,9 @@ def test_a_query_at_import_is_found() -> None:
 
 
 def test_modules_are_short() -> None:
-    lengths = {module.name: module.text.count("\n") for module in PRODUCT}
+    lengths = {
+        module.name: sum(isinstance(node, ast.stmt) for node in nodes_of(module.tree)) for module in PRODUCT
+    }
 
     assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
 
@@ -308,19 +310,17 @@ def test_every_area_of_the_code_has_modules() -> None:
 
 def test_functions_are_short() -> None:
     long = [
-        (module.name, name, lines)
+        (module.name, name, statements)
         for module in PRODUCT
-        for name, lines in functions(module.tree)
-        if lines > LONGEST_FUNCTION
+        for name, statements in functions(module.tree)
+        if statements > LONGEST_FUNCTION
     ]
 
     assert long == []
 
 
 def test_templates_are_short() -> None:
-    lengths = {
-        path: path.read_text(encoding="utf-8").count("\n") for path in (ROOT / "templates").rglob("*.html")
-    }
+    lengths = {path: len(path.read_text(encoding="utf-8")) for path in (ROOT / "templates").rglob("*.html")}
 
     assert lengths
     assert {str(path): length for path, length in lengths.items() if length > LONGEST_TEMPLATE} == {}
@@ -340,16 +340,14 @@ def test_no_box_in_a_section_is_a_landmark_of_the_same_name() -> None:
     assert {place: boxes for place, boxes in found.items() if boxes} == {}
 
 
-def test_functions_with_one_caller_become_fewer() -> None:
-    total = sum(len(list(functions(module.tree))) for module in PRODUCT)
-    alone = [
-        (f"{module.name}: {name}", statements)
+def test_no_small_function_has_one_caller() -> None:
+    tiny = [
+        f"{module.name}: {name}"
         for module in PRODUCT
         for name, statements in one_caller_functions(module)
+        if statements <= 2
     ]
-    tiny = [name for name, statements in alone if statements <= 2]
 
-    assert 100 * len(alone) / total <= MOST_ONE_CALLER, "\n".join(name for name, _ in alone)
     assert len(tiny) <= MOST_TINY_ONE_CALLER, "\n".join(tiny)
 
 
