@@ -67,9 +67,9 @@ class Stage:
         assert isinstance(self._connection, sqlite3.Connection)
         return self._connection.execute(sql).fetchall()
 
-    def manage(self, *arguments: str, text: str = "") -> None:
-        """Run a command of the console."""
-        subprocess.run(
+    def manage(self, *arguments: str, text: str = "") -> str:
+        """Run a command of the console and return its output."""
+        run = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
             env=os.environ | self.variables,
@@ -78,6 +78,7 @@ class Stage:
             check=True,
             capture_output=True,
         )
+        return run.stdout
 
     def wipe_the_queue(self) -> None:
         """Lose every message that is waiting."""
