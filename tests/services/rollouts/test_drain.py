@@ -8,6 +8,7 @@ from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, uncordon
 from clusters.operations.leave import forget, leave
 from placements.engine.balance import ExceededLimit
+from placements.engine.loss import PlacementImpact
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
@@ -304,7 +305,7 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
         "stuck": ("stuck", (), 3, 2),
         "tight": ("blocked", (), 3, 3),
     }
-    assert impact.counts["stuck"] == 1
+    assert impact.counts[PlacementImpact.STUCK] == 1
     assert not Drain.objects.exists()
 
 
