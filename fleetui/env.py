@@ -365,9 +365,6 @@ class Variables(BaseSettings):
         timedelta(days=90), "rollouts and staged update runs that ended, with their updates and samples"
     )
     KEEP_EVICTIONS: Period = variable(timedelta(days=90), "evictions, and drains that ended")
-    KEEP_ANALYSES: Period = variable(
-        timedelta(days=90), "what-if analyses without a name; the latest 100 at most"
-    )
     KEEP_DRAFTS: Period = variable(timedelta(days=90), "drafts since their last change")
     KEEP_ACCESS_LOG: Period = variable(
         timedelta(days=365), "lines of the [access log](../guides/users.md#access-log)"
@@ -434,9 +431,6 @@ class Variables(BaseSettings):
         "longer",
         ge=1,
         le=3600,
-    )
-    WAITING_ANALYSES: int = variable(
-        5, "what-if analyses of a user that are not completed, 1 to 100", ge=1, le=100
     )
     METRICS_TOKEN: Secret = variable(
         None,

@@ -187,7 +187,6 @@ CELERY_TASK_ROUTES = {
     "placements.hubs.tasks.advance_hub_drains": {"queue": broker.ANALYSES},
     "placements.tasks.check_findings": {"queue": broker.ANALYSES},
     "placements.tasks.evaluate_resilience": {"queue": broker.ANALYSES},
-    "placements.tasks.evaluate_scenarios": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.search_exactly": {"queue": broker.EXACT},
     "placements.hubs.tasks.judge_hub": {"queue": broker.ANALYSES},
@@ -218,7 +217,6 @@ KEEP_EVENTS = variables.KEEP_EVENTS
 KEEP_DECISIONS = variables.KEEP_DECISIONS
 KEEP_ROLLOUTS = variables.KEEP_ROLLOUTS
 KEEP_EVICTIONS = variables.KEEP_EVICTIONS
-KEEP_ANALYSES = variables.KEEP_ANALYSES
 KEEP_DRAFTS = variables.KEEP_DRAFTS
 KEEP_ACCESS_LOG = variables.KEEP_ACCESS_LOG
 KEEP_HUB_HISTORY = variables.HUB_HISTORY
@@ -252,7 +250,6 @@ TOKEN_MOST_DAYS = variables.TOKEN_MOST_DAYS
 # processor within two minutes; and how many what-if analyses of a user may wait at once.
 REQUEST_SECONDS = variables.REQUEST_SECONDS
 COMPUTE_SECONDS = variables.COMPUTE_SECONDS
-MOST_WAITING_ANALYSES = variables.WAITING_ANALYSES
 
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "/"

@@ -21,11 +21,10 @@ from placements.services import assertions, checks, pruning, scheduling, verific
 from placements.services.decisions import exact
 from placements.services.disruption.drains import advance_drains
 from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.loss import report as resilience
 from placements.services.notifications.evaluation import evaluate
 from placements.services.notifications.sending import send_due
-from placements.services.resilience import operations as resilience
 from placements.services.rollouts import controller, orphans, worker
-from placements.services.what_if.operations import evaluate_due, is_due
 from placements.services.workqueue import count_waiting
 
 log = logging.getLogger(__name__)
@@ -103,12 +102,6 @@ def run_cluster_calls(self: Task[..., None], **_newer: Any) -> None:
         send_now(self.name, {})
 
 
-@shared_task(acks_late=True, bind=True)
-def evaluate_scenarios(self: Task[..., None], **_newer: Any) -> None:
-    if repeat(evaluate_due):
-        send_now(self.name, {})
-
-
 @shared_task(acks_late=True)
 def search_exactly(*, search: str, hub: int, **_newer: Any) -> None:
     with in_hub(hub):
@@ -158,7 +151,6 @@ def sweep(**_newer: Any) -> None:
         schedule_due: scheduling.is_due,
         sync_due_rollouts: controller.is_due,
         run_cluster_calls: worker.is_due,
-        evaluate_scenarios: is_due,
         check_assertions: assertions.is_due,
         refresh_staleness: verification.freshness_due,
     }

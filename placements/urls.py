@@ -31,7 +31,6 @@ from placements.web import (
     placements,
     removals,
     reschedule,
-    resilience,
     resources,
     review,
     rollouts,
@@ -194,18 +193,8 @@ urlpatterns = [
     path(f"{_DECISION}semantics/", semantics.semantics, name="decision-semantics"),
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
-    path("what-if/<int:number>/", what_if.scenario, name="scenario"),
-    *(
-        path(
-            f"what-if/<int:number>/{action}/",
-            what_if.scenario_action,
-            {"action": action},
-            name=f"scenario-{action}",
-        )
-        for action in what_if.ACTIONS
-    ),
     path("checks/", checks.checks, name="checks"),
-    path("resilience/", resilience.resilience, name="resilience"),
+    path("what-if/resilience/", what_if.resilience, name="resilience"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),
     path("overrides/<str:kind>/<str:namespace>/<str:name>/", overrides.show_override, name="override"),

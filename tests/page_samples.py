@@ -18,12 +18,11 @@ from placements.models import Decision, Placement, Resource
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.evictions import evict
 from placements.services.editor.operations import start_draft
+from placements.services.loss.report import start_report
 from placements.services.overrides.operations import save_override
-from placements.services.resilience.operations import start_report
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import save_strategy
-from placements.services.what_if.operations import create_scenario
 from placements.web.activity import resource_url
 from tests.clusters.kubernetes.certificates import authority
 from tests.rows import decided
@@ -115,9 +114,8 @@ SAMPLES = {
     "cluster-removals": "/clusters/{cluster}/removals/",
     "topology": "/topology/?key=region&key2=env",
     "what-if": "/what-if/?label=region:east",
-    "scenario": "/what-if/{scenario}/",
     "checks": "/checks/",
-    "resilience": "/resilience/",
+    "resilience": "/what-if/resilience/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",
     "decision-semantics": "/decisions/{decision}/semantics/",
@@ -153,7 +151,6 @@ NO_PAGE = {
         "placement-yaml",
         "comparison-select",
         "rollout-latest",
-        *("scenario-cancel", "scenario-save", "scenario-run-again"),
         "theme-set",
         "rows-set",
         "keys-set",
@@ -194,7 +191,6 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
     while sync_due_rollouts(now=now):
         pass
     start_report(by=by, now=now)
-    scenario = create_scenario(names=[cluster], labels=[], by=by, now=now)
     row = Placement.objects.get(name=placement)
     draft = start_draft(dump_yaml(row.document), placement=row, by=by, now=now)
     decision = Decision.objects.filter(placement_name=placement).latest("number")
@@ -206,7 +202,6 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
         "decision": decision.record.decision_id,
         "resource": resource_url(Resource.objects.earliest("pk")),
         "draft": draft.pk,
-        "scenario": scenario.pk,
         "event": Event.objects.latest("pk").pk,
         "eviction": disruptions_of(placement, by=by, now=now),
         "token": _create_token(by, now=now),

@@ -51,7 +51,6 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "reschedule": (("web", "--dry-run"), ("web", "--moves", "fewest", "--dry-run")),
     "removals": ((), ("bravelion",)),
     "reproject_hub": (("rome",),),
-    "resilience": ((),),
     "resume_hub": (("rome",),),
     "rollout": (("status", "web"), ("status", "bundle")),
     "simulate": (
@@ -60,6 +59,7 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     ),
     "staged": (("list",),),
     "verify_decisions": ((),),
+    "what_if": ((), ("--cluster", "bravelion")),
     "wait": (("web", "--for", "scheduled", "--timeout", "1s"),),
 }
 """What each command is called with; a command that refuses prints what it refuses."""

@@ -1,5 +1,6 @@
 """Actions on many clusters at once, with a preview."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from rest_framework import serializers
@@ -12,7 +13,7 @@ from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, NextDecisionSerializer, json_field
+from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, PlacementLossSerializer, json_field
 from placements.services.bulk_changes import (
     BULK_ACTIONS,
     change_clusters,
@@ -71,7 +72,7 @@ class BulkChangeSerializer(CamelCaseSerializer):
     action = serializers.ChoiceField(list(BULK_ACTIONS))
     request_id = serializers.CharField(allow_blank=True, help_text="That of its events.")
     clusters = ClusterChangeSerializer(many=True)
-    decisions = NextDecisionSerializer(
+    decisions = PlacementLossSerializer(
         many=True, help_text="In a dry run: what the next decisions of placements would change."
     )
 
@@ -103,7 +104,7 @@ class BulkChangeViewSet(BaseViewSet):
         names = selected_clusters(fields["names"], wanted)
         document: dict[str, Any] = {"action": action.name, "request_id": "", "decisions": ()}
         if "dryRun" in params:
-            preview = preview_change(action, options, names)
+            preview = preview_change(action, options, names, now=datetime.now(UTC))
             document |= {"clusters": preview.rows, "decisions": preview.impact.rows}
         else:
             result = change_clusters(action, options, names, **actor(request))

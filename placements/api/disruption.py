@@ -34,7 +34,7 @@ from placements.api.serializers import (
     BUDGET_MANIFEST,
     PLACEMENT_MANIFEST,
     CamelCaseSerializer,
-    ExceededLimitSerializer,
+    PlacementLossSerializer,
     RowSerializer,
     Text,
     json_field,
@@ -45,7 +45,7 @@ from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
 from placements.services.disruption.drains import Pace
-from placements.services.disruption.impact import EvictionImpact, drain_impact
+from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import (
     BudgetState,
     budget_states,
@@ -148,23 +148,11 @@ class DrainProgressSerializer(RowSerializer):
         return DrainStepSerializer(row.steps.order_by("placement_name"), many=True).data
 
 
-class PlacementImpactSerializer(CamelCaseSerializer):
-    """The impact of a drain on one placement."""
-
-    placement = serializers.CharField()
-    fate = serializers.ChoiceField([str(one) for one in EvictionImpact], source="impact")
-    message = serializers.CharField()
-    joins = names()
-    placed_before = serializers.IntegerField()
-    placed_after = serializers.IntegerField()
-    exceeded_limits = ExceededLimitSerializer(many=True)
-
-
 class DrainSerializer(CamelCaseSerializer):
     """The impact of draining a cluster now, and the progress of its last drain."""
 
     cluster = serializers.CharField()
-    impact = PlacementImpactSerializer(many=True)
+    impact = PlacementLossSerializer(many=True)
     unlooked = serializers.IntegerField(help_text=_UNCHECKED)
     drain = DrainProgressSerializer(allow_null=True)
 
@@ -189,25 +177,13 @@ class DrainOptionsSerializer(CamelCaseSerializer):
     )
 
 
-class RescheduleImpactSerializer(CamelCaseSerializer):
-    """What rescheduling a placement would change."""
-
-    placement = serializers.CharField()
-    joins = names()
-    leaves = names()
-    placed_before = serializers.IntegerField()
-    placed_after = serializers.IntegerField()
-    fulfilled = serializers.BooleanField(source="is_fulfilled")
-    exceeded_limits = ExceededLimitSerializer(many=True)
-
-
 class PlacementRestoreSerializer(CamelCaseSerializer):
     """Whether and how a placement would return to a cluster, and what that would change."""
 
     placement = serializers.CharField()
     how = serializers.ChoiceField([str(one) for one in Return])
     message = serializers.CharField()
-    fresh = RescheduleImpactSerializer()
+    fresh = PlacementLossSerializer()
 
 
 class RestorePlanSerializer(CamelCaseSerializer):

@@ -13,7 +13,7 @@ from fleetui.apimachinery.model import Semantics
 from fleetui.models import AuditEventType
 from placements.engine.assertions import AssertionState
 from placements.engine.checks.examination import ALIASES, RULES
-from placements.engine.resilience import LossVariant
+from placements.engine.loss import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
@@ -21,7 +21,6 @@ from placements.models import Agreement, Eviction, ProblemKind, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.rescheduling import FEWEST
 from placements.services.results import CONFIRMATION
-from placements.services.what_if.queries import PlacementImpact, Variant
 
 RESOURCE_ORDERS = ("name", "-name", "kind", "-kind", "updated_at", "-updated_at")
 _LONGEST = 400
@@ -235,7 +234,4 @@ ResilienceQuery = query_of(
     variant=choice(LossVariant),
     level=_text(help_text="`cluster` or a topology key."),
     limit=_number(100, 1, 10_000),
-)
-ScenarioPlacementQuery = query_of(
-    PageQuery, variant=choice(Variant, default=str(Variant.LEAVE)), fate=choice(PlacementImpact)
 )

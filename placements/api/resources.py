@@ -29,8 +29,8 @@ from placements.api.serializers import (
     AppliedDocumentSerializer,
     CamelCaseSerializer,
     DeletedSerializer,
-    NextDecisionSerializer,
     ObjectChangeSerializer,
+    PlacementLossSerializer,
     ResourceSerializer,
 )
 from placements.explain.checks import finding_document
@@ -46,7 +46,7 @@ class AppliedSerializer(CamelCaseSerializer):
 
     items = AppliedDocumentSerializer(many=True)
     changes = ObjectChangeSerializer(many=True, required=False)
-    decisions = NextDecisionSerializer(many=True, required=False)
+    decisions = PlacementLossSerializer(many=True, required=False)
     findings = FindingSerializer(
         many=True, required=False, help_text="What the checks find in the first 20 placements."
     )

@@ -21,17 +21,25 @@ from placements.api.base import (
     query_params,
     route_of,
 )
-from placements.api.disruption import RescheduleImpactSerializer
 from placements.api.filters import MovesQuery, NumberedPageQuery, RescheduleQuery, RolloutQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, operation, page_serializer
-from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, Text, names, number, text
+from placements.api.serializers import (
+    AnyValue,
+    CamelCaseSerializer,
+    PlacementLossSerializer,
+    RowSerializer,
+    Text,
+    names,
+    number,
+    text,
+)
 from placements.explain.rollouts import eta_document, result_sentences, short_result_document
 from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
-from placements.services.fleet.impact import impact_of_decision
+from placements.services.loss.evaluation import impact_of_decision
 from placements.services.rescheduling import (
     moves_from,
     plan_few_moves,
@@ -319,7 +327,7 @@ class MovePlanSerializer(CamelCaseSerializer):
     )
 
 
-class RescheduleSerializer(RescheduleImpactSerializer):
+class RescheduleSerializer(PlacementLossSerializer):
     """What rescheduling a placement would change; `plan` with `moves` only."""
 
     plan = MovePlanSerializer(required=False)

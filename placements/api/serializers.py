@@ -14,6 +14,7 @@ from clusters.observation import silence_of, unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
 from fleetui.models import AuditEventType, Event
 from placements.api.manifest_schema import ObjectCondition, component, ref
+from placements.engine.loss import PlacementImpact
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.status import HealthLevel
 from placements.explain.diff import manifest_diff
@@ -237,17 +238,29 @@ class ExceededLimitSerializer(CamelCaseSerializer):
     emptiest_count = serializers.IntegerField()
 
 
-class NextDecisionSerializer(CamelCaseSerializer):
-    """What the next decision of a placement would change."""
+class JoiningSerializer(CamelCaseSerializer):
+    """A cluster that would be selected, with the scores of its round."""
+
+    cluster = serializers.CharField()
+    topology_spread_score = Score(allow_null=True)
+    affinity_score = serializers.FloatField(allow_null=True)
+
+
+class PlacementLossSerializer(CamelCaseSerializer):
+    """What a change of the fleet, or its next decision, does to a placement."""
 
     placement = serializers.CharField()
-    joins = names()
-    leaves = names()
-    placed_before = serializers.IntegerField()
-    placed_after = serializers.IntegerField()
+    fate = serializers.ChoiceField(list(PlacementImpact), source="impact")
     was_fulfilled = serializers.BooleanField(allow_null=True)
     is_fulfilled = serializers.BooleanField()
+    joins = names()
+    leaves = names()
+    scores = JoiningSerializer(many=True, help_text="Of `joins`, in the order of the rounds.")
+    placed_before = serializers.IntegerField()
+    placed_after = serializers.IntegerField()
+    objects_out_of_service = serializers.IntegerField(help_text="Those that no cluster has afterwards.")
     exceeded_limits = ExceededLimitSerializer(many=True)
+    message = serializers.CharField(allow_blank=True)
 
 
 class ObjectChangeSerializer(CamelCaseSerializer):

@@ -24,7 +24,6 @@ from placements.api import (
     overview,
     placements,
     removals,
-    resilience,
     resources,
     rollouts,
     simulate,
@@ -58,7 +57,6 @@ router.register("overrides", overrides.OverrideViewSet, "override")
 router.register("budgets", disruption.BudgetViewSet, "budget-state")
 router.register("evictions", disruption.EvictionViewSet, "eviction")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
-router.register("what-if", what_if.WhatIfViewSet, "scenario")
 router.register("events", events.EventViewSet, "event")
 
 router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
@@ -91,13 +89,15 @@ first_version: list[URLPattern | URLResolver] = [
         name="fleet-snapshot",
     ),
     path("checks", checks.ChecksViewSet.as_view({"get": "retrieve"}), name="checks"),
-    path("resilience", resilience.ResilienceViewSet.as_view({"post": "create"}), name="resilience"),
+    path("what-if", what_if.WhatIfViewSet.as_view({"post": "create"}), name="what-if"),
     path(
-        "resilience/latest", resilience.ResilienceViewSet.as_view({"get": "latest"}), name="resilience-latest"
+        "what-if/resilience",
+        what_if.ResilienceViewSet.as_view({"get": "latest", "post": "create"}),
+        name="resilience",
     ),
     path(
-        "resilience/latest/placements/<full_name:name>",
-        resilience.PlacementResilienceViewSet.as_view({"get": "retrieve"}),
+        "what-if/resilience/placements/<full_name:name>",
+        what_if.PlacementResilienceViewSet.as_view({"get": "retrieve"}),
         name="placement-resilience",
     ),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),

@@ -1,40 +1,63 @@
-"""What-if analyses: the impact on every placement if clusters left."""
+"""What-if: the loss of chosen clusters, and reports over every cluster and every domain."""
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, paged_list
-from placements.api.filters import ScenarioPlacementQuery
+from placements.api.authentication import COMPUTING
+from placements.api.base import BaseViewSet, FullNameViewSet, MayRead, actor, query_params
+from placements.api.filters import ResilienceQuery
 from placements.api.parsers import parse_body
+from placements.api.renderers import CsvRenderer
 from placements.api.schema import documented
-from placements.api.serializers import CamelCaseSerializer, RowSerializer, Score, names, number, text
-from placements.models import Scenario, ScenarioDecision
-from placements.services.what_if.operations import create_scenario
-from placements.services.what_if.queries import (
-    PlacementImpact,
-    Variant,
-    done_count,
-    impact_counts,
-    scenario_numbered,
+from placements.api.serializers import (
+    AnyValue,
+    CamelCaseSerializer,
+    PlacementLossSerializer,
+    RowSerializer,
+    json_field,
+    map_of,
+    names,
+    number,
+    text,
 )
+from placements.engine.loss import LossVariant
+from placements.explain.decision_document import bounded_document
+from placements.explain.loss import choice_words, losses_csv
+from placements.models import Placement, ResilienceLoss, ResilienceReport
+from placements.services.loss.evaluation import chosen_clusters, losses
+from placements.services.loss.queries import (
+    NoReportError,
+    age_of,
+    losses_for,
+    resilience_of,
+    worst_losses,
+)
+from placements.services.loss.report import latest_report, start_report
+from placements.services.results import UnknownPlacementError, get_placement
 
+_LOSS_COLUMNS = (
+    "level",
+    "value",
+    "variant",
+    "clusters_count",
+    "placements_count",
+    "lost",
+    "moved",
+    "unfulfilled",
+    "empty",
+)
 _LONGEST = 400
 _MOST_NAMES = 10_000
-_COUNTS = {
-    "type": "object",
-    "additionalProperties": {"type": "object", "additionalProperties": {"type": "integer"}},
-    "description": "By variant, the number of placements with each impact.",
-}
+_COUNTS = {"type": "object", "additionalProperties": {"type": "integer"}}
 
 
-class WhatIfSerializer(CamelCaseSerializer):
-    """A what-if analysis to create: the clusters by name, and those that have all of the labels."""
+class WhatIfInputSerializer(CamelCaseSerializer):
+    """The clusters that are lost: those by name, and those that have all of the labels."""
 
     clusters = serializers.ListField(
         child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=_MOST_NAMES
@@ -47,122 +70,228 @@ class WhatIfSerializer(CamelCaseSerializer):
         help_text="`key:value`, or `key` for any value.",
     )
     variant = serializers.ChoiceField(
-        Variant.values,
+        list(LossVariant), required=False, default=LossVariant.LEAVE, help_text="How they are lost."
+    )
+    decision = serializers.CharField(
         required=False,
-        help_text="The variant that `result` shows (default: `leave`); both are evaluated.",
+        default="",
+        max_length=_LONGEST,
+        help_text="The full name of a placement whose hypothetical decision is returned, too.",
     )
 
 
-class ScenarioSerializer(RowSerializer):
-    """A what-if analysis and its progress; `result` is the address of the impact on each placement."""
+class WhatIfSerializer(CamelCaseSerializer):
+    """What the loss of clusters does to the placements, the worst first."""
 
     clusters = names()
-    state: Any = serializers.SerializerMethodField()
-    done = serializers.SerializerMethodField()
+    chosen_by = serializers.CharField()
+    variant = serializers.ChoiceField(list(LossVariant))
+    fates = json_field({"type": "object", "additionalProperties": _COUNTS})(
+        help_text="By variant, the number of placements with each impact."
+    )
+    evaluated = serializers.IntegerField()
+    not_evaluated = serializers.IntegerField(help_text="Placements beyond the limit of 2,000.")
+    placements = PlacementLossSerializer(many=True)
+    decision = AnyValue(allow_null=True, help_text="As that of `simulate`; null unless it was requested.")
+
+
+class ReportInputSerializer(CamelCaseSerializer):
+    """A report to compute: the topology keys and the variants; by default those in use, and all."""
+
+    keys: Any = serializers.ListField(
+        child=serializers.CharField(max_length=400), required=False, default=list, max_length=20
+    )
+    variants = serializers.ListField(
+        child=serializers.ChoiceField([str(one) for one in LossVariant]), required=False, default=list
+    )
+
+
+class LossSerializer(RowSerializer):
+    """One loss in one variant, and what it does to the placements together."""
+
+    clusters = number("clusters_count")
     placements = number("placements_count")
-    fates: Any = serializers.SerializerMethodField()
+
+    class Meta:
+        model = ResilienceLoss
+        fields = (
+            *("level", "value", "variant", "clusters", "placements", "lost", "moved", "unfulfilled"),
+            "empty",
+        )
+
+
+_WORST = {
+    "type": "object",
+    "properties": {"value": {"type": "string"}, "count": {"type": "integer"}},
+    "required": ["value", "count"],
+}
+
+
+class WeakestPointSerializer(CamelCaseSerializer):
+    """The smallest loss that a placement does not survive."""
+
+    level = serializers.CharField()
+    value = serializers.CharField()
+
+
+class ReportSerializer(RowSerializer):
+    """A report and its progress; `totals` has the worst losses by level and variant."""
+
     at = serializers.DateTimeField(source="created_at")
     by = text("created_by")
-    result = serializers.SerializerMethodField()
+    keys: Any = serializers.ListField(child=serializers.CharField())
+    variants = serializers.ListField(child=serializers.CharField())
+    placements = number("placements_count")
+    losses = number("losses_count")
+    totals = json_field(map_of(map_of(map_of(_WORST))))(
+        help_text="The worst loss by level, variant and kind: `unfulfilled`, `empty`, `lost`."
+    )
 
     class Meta:
-        model = Scenario
+        model = ResilienceReport
         fields = (
-            *("id", "name", "clusters", "chosen_by", "state", "done", "placements", "left_out", "fates"),
-            *("fleet_version", "at", "by", "result"),
+            *("id", "keys", "variants", "at", "by", "fleet_version", "done", "losses", "placements"),
+            *("completed_at", "totals"),
         )
 
-    @extend_schema_field(serializers.ChoiceField(["working", "answered", "canceled"]))
-    def get_state(self, row: Scenario) -> str:
-        return "canceled" if row.is_canceled else "answered" if row.is_answered else "working"
 
-    def get_done(self, row: Scenario) -> int:
-        return row.placements_count if row.is_answered and not row.is_canceled else done_count(row)
+class LatestReportSerializer(CamelCaseSerializer):
+    """The latest completed report with its losses, the worst first."""
 
-    @extend_schema_field(_COUNTS)
-    def get_fates(self, row: Scenario) -> dict[str, dict[str, int]]:
-        counts = impact_counts([row])
-        return {variant: counts.get((row.pk, variant), {}) for variant in Variant.values}
-
-    @extend_schema_field(serializers.URLField())
-    def get_result(self, row: Scenario) -> str:
-        address = reverse("api:scenario-placements", args=[row.pk], request=self.context["request"])
-        return f"{address}?variant={self.context.get('variant', Variant.LEAVE)}"
+    report = ReportSerializer()
+    outdated = serializers.BooleanField()
+    losses = LossSerializer(many=True)
 
 
-class JoiningSerializer(CamelCaseSerializer):
-    """A cluster that would be selected, with the scores of its round."""
+class CellSerializer(CamelCaseSerializer):
+    """What one loss does to one placement: numbers of clusters."""
 
-    cluster = serializers.CharField()
-    topology_spread_score = Score(allow_null=True)
-    affinity_score = serializers.FloatField(allow_null=True)
+    level = serializers.CharField()
+    value = serializers.CharField()
+    variant = serializers.ChoiceField([str(one) for one in LossVariant])
+    kept = serializers.IntegerField(source="cell.kept")
+    moved = serializers.IntegerField(source="cell.moved")
+    lost = serializers.IntegerField(source="cell.lost")
+    unfulfilled = serializers.BooleanField(source="cell.is_unfulfilled")
+    empty = serializers.BooleanField(source="cell.is_empty")
+    skew = serializers.IntegerField(
+        source="cell.skew", help_text="The worst skew afterwards; of the clusters that work for `down`."
+    )
 
 
-class ScenarioDecisionSerializer(RowSerializer):
-    """The impact on one placement; `joins` and `leaves` have the first twenty clusters."""
+class PlacementReportSerializer(CamelCaseSerializer):
+    """What the latest report says of one placement."""
 
-    placement = text("placement_name")
-    variant = serializers.ChoiceField(Variant.values)
-    fate = serializers.ChoiceField([str(one) for one in PlacementImpact], source="impact")
-    fulfilled = serializers.BooleanField(source="is_fulfilled")
-    joins: Any = serializers.SerializerMethodField()
-    leaves = names()
-    message = text("why", allow_blank=True)
-    note = serializers.CharField(allow_blank=True)
-    decision = text("record.decision_id")
-
-    class Meta:
-        model = ScenarioDecision
-        fields = (
-            *("placement", "variant", "fate", "fulfilled", "wanted", "placed_before", "placed_after"),
-            *("joins_count", "leaves_count", "joins", "leaves", "message", "note", "decision"),
-        )
-
-    @extend_schema_field(JoiningSerializer(many=True))
-    def get_joins(self, row: ScenarioDecision) -> list[dict[str, Any]]:
-        return [
-            {"cluster": name, "topologySpreadScore": topology, "affinityScore": affinity}
-            for name, topology, affinity in row.pairs
-        ]
+    placement = serializers.CharField()
+    survives = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="Levels of which no loss makes it unfulfilled or leaves it without a working cluster.",
+    )
+    weakest_point = WeakestPointSerializer(allow_null=True)
+    outdated = serializers.BooleanField()
+    losses = CellSerializer(many=True)
 
 
 class WhatIfViewSet(BaseViewSet):
-    """What-if analyses; readers may create them, as they change nothing on the fleet."""
+    """The loss of chosen clusters; readers may evaluate it, as it changes nothing on the fleet."""
 
-    lookup_path = "<number:number>"
     permission_classes = (MayRead,)
 
-    @paged_list("list_what_ifs", ScenarioSerializer, order="-id", unique="id")
-    def list(self, params: Params) -> Rows:
-        """List what-if analyses, the newest first."""
-        return Scenario.objects.all()
-
-    @documented("create_what_if", ScenarioSerializer, status=201, body=WhatIfSerializer, is_costly=True)
-    def create(self, request: Request) -> Response:
-        """Create a what-if analysis: clusters leave the fleet, or are cordoned and drained."""
-        fields = parse_body(request, WhatIfSerializer, errors=ValidationError)
-        row = create_scenario(names=fields["clusters"], labels=fields["labels"], **actor(request))
-        context = {"request": request, "variant": fields.get("variant", Variant.LEAVE)}
-        document = ScenarioSerializer(row, context=context).data
-        location = reverse("api:scenario", args=[row.pk], request=request)
-        return Response(document, status=201, headers={"Location": location})
-
-    @documented("get_what_if", ScenarioSerializer)
-    def retrieve(self, request: Request, number: int) -> Response:
-        """Get a what-if analysis with its progress and the number of placements by impact."""
-        row = scenario_numbered(number)
-        return Response(ScenarioSerializer(row, context={"request": request}).data)
-
-    @paged_list(
-        "list_what_if_placements",
-        ScenarioDecisionSerializer,
-        query=ScenarioPlacementQuery,
-        order="placement_name",
-        unique="placement_name",
-        route={"url_name": "scenario-placements"},
+    @documented(
+        "evaluate_loss",
+        WhatIfSerializer,
+        body=WhatIfInputSerializer,
+        is_costly=True,
+        scopes=COMPUTING,
     )
-    def placements(self, params: Params, number: int) -> Rows:
-        """List the placements of a what-if analysis by name, with their impact and hypothetical decision."""
-        rows = ScenarioDecision.objects.filter(scenario=scenario_numbered(number), variant=params["variant"])
-        rows = rows.filter(impact=params["fate"]) if "fate" in params else rows
-        return rows.select_related("record").defer("record__content")
+    def create(self, request: Request) -> Response:
+        """Evaluate the loss of clusters: they are down, drained, or removed from the fleet."""
+        fields = parse_body(request, WhatIfInputSerializer, errors=ValidationError)
+        clusters = chosen_clusters(fields["clusters"], fields["labels"])
+        impacts = losses(clusters)
+        impact = impacts[LossVariant(fields["variant"])]
+        decisions = {row.placement: row.decision for row in impact.rows}
+        decision = decisions.get(fields["decision"])
+        document = {
+            "clusters": clusters,
+            "chosen_by": choice_words(sorted(set(fields["clusters"])), fields["labels"], len(clusters)),
+            "variant": fields["variant"],
+            "fates": {variant: one.counts for variant, one in impacts.items()},
+            "evaluated": impact.evaluated,
+            "not_evaluated": impact.not_evaluated,
+            "placements": impact.rows,
+            "decision": bounded_document(decision) if decision else None,
+        }
+        return Response(WhatIfSerializer(document).data)
+
+
+class ResilienceViewSet(BaseViewSet):
+    """Resilience reports; readers may compute them, as they change nothing on the fleet."""
+
+    permission_classes = (MayRead,)
+
+    def get_renderers(self) -> Any:
+        return [*super().get_renderers(), *([CsvRenderer()] if self.action == "latest" else [])]
+
+    @documented(
+        "start_resilience_report", ReportSerializer, status=202, body=ReportInputSerializer, is_costly=True
+    )
+    def create(self, request: Request) -> Response:
+        """Compute a resilience report of every cluster and every domain."""
+        fields = parse_body(request, ReportInputSerializer, errors=ValidationError)
+        row = start_report(keys=fields["keys"], variants=fields["variants"], **actor(request))
+        location = reverse("api:resilience", request=request)
+        return Response(ReportSerializer(row).data, status=202, headers={"Location": location})
+
+    @documented(
+        "get_resilience_report",
+        LatestReportSerializer,
+        query=ResilienceQuery,
+        also={(200, "text/csv"): str},
+        is_costly=True,
+    )
+    def latest(self, request: Request) -> Response:
+        """Get the latest resilience report with its losses, the worst first."""
+        params = query_params(request, ResilienceQuery)
+        report = _latest()
+        variant = params.get("variant") or report.variants[-1]
+        rows = worst_losses(report, variant, params["level"])
+        if request.accepted_renderer.format == CsvRenderer.format:
+            return Response(losses_csv(rows.values_list(*_LOSS_COLUMNS)))
+        outdated = age_of(report).is_outdated
+        items = list(rows[: params["limit"]])
+        return Response(
+            LatestReportSerializer({"report": report, "outdated": outdated, "losses": items}).data
+        )
+
+
+class PlacementResilienceViewSet(FullNameViewSet):
+    """What the latest report says of one placement."""
+
+    permission_classes = (MayRead,)
+    model = Placement
+    not_found = UnknownPlacementError
+
+    @documented("get_placement_resilience", PlacementReportSerializer)
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Get what the latest resilience report says of a placement."""
+        query_params(request)
+        placement, report = get_placement(name), _latest()
+        resilience = resilience_of(placement)
+        document = {
+            "placement": placement.full_name,
+            "survives": resilience.levels if resilience else [],
+            "weakest_point": resilience.weakest if resilience else None,
+            "outdated": resilience is None
+            or resilience.decisions_made != placement.decisions_made
+            or age_of(report).is_other_fleet,
+            "losses": losses_for(report, placement),
+        }
+        return Response(PlacementReportSerializer(document).data)
+
+
+def _latest() -> ResilienceReport:
+    report = latest_report()
+    if report is None:
+        raise NoReportError
+    return report

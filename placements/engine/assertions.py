@@ -10,7 +10,7 @@ import numpy as np
 
 from clusters.columns import ABSENT, Codes
 from clusters.fleet import Fleet
-from placements.engine.resilience import placed_after
+from placements.engine.loss import placed_after
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.picker import possible_picks
 from placements.engine.scheduling.scheduler import schedule

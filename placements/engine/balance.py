@@ -77,3 +77,9 @@ def limit_words(limit: ExceededLimit) -> str:
         emptiest = "fewer domains than minDomains"
     counts = f"{limit.fullest_domain} {limit.fullest_count:,}, {emptiest}"
     return f"{limit.topology_key} skew {limit.skew:,}, max skew {limit.max_skew:,} ({counts})"
+
+
+def balance_sentence(exceeded: Iterable[ExceededLimit]) -> str:
+    """Return which hard limits what is placed exceeds, with the counts; empty without one."""
+    parts = [limit_words(limit) for limit in exceeded]
+    return f"Out of balance: {'; '.join(parts)}." if parts else ""

@@ -8,6 +8,7 @@ from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import POLICY_CHANGES
 from placements.engine.advice.search import Advice, how_to_fulfil
+from placements.engine.balance import ExceededLimit, balance_sentence
 from placements.engine.exact.record import inline_search
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
@@ -265,7 +266,13 @@ def comparison_text(comparison: SemanticsComparison, *, placement: str, notes: I
 
 
 def next_decision_line(
-    placement: str, *, joins: Sequence[str], leaves: Sequence[str], count: int, is_fulfilled: bool
+    placement: str,
+    *,
+    joins: Sequence[str],
+    leaves: Sequence[str],
+    count: int,
+    is_fulfilled: bool,
+    exceeded: Iterable[ExceededLimit],
 ) -> str:
     """Return the line of a placement in a dry run: what its next decision would change."""
     changes = [
@@ -274,7 +281,9 @@ def next_decision_line(
         if names
     ]
     result = "fulfilled" if is_fulfilled else "not fulfilled"
-    return f"decision {placement}: {'; '.join(changes) or 'no change'}; {counted(count, 'cluster')}, {result}"
+    clusters = counted(count, "cluster")
+    line = f"decision {placement}: {'; '.join(changes) or 'no change'}; {clusters}, {result}"
+    return f"{line} {balance_sentence(exceeded)}".rstrip()
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -62,13 +62,9 @@ _WAYS: Mapping[str, tuple[str, ...]] = {
         "placement-reschedule",
         "resilience",
         "resource-dry-run",
-        "scenario-cancel",
-        "scenario-run-again",
-        "scenario-save",
         "what-if",
         "fault-injection",
         "reschedule",
-        "scenarios",
     ),
 }
 """How it is done on the hub, by the names of pages and of operations of REST; else by its manifest."""
@@ -80,9 +76,6 @@ _ONLY_FORMS = frozenset(
         "placement-reschedule",
         "resilience",
         "what-if",
-        "scenario-cancel",
-        "scenario-run-again",
-        "scenario-save",
     }
 )
 """Pages that show something although their form is refused."""

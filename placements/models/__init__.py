@@ -31,8 +31,9 @@ from placements.models.rollouts import (
     StagedRun,
     StagedStrategy,
 )
-from placements.models.scenarios import Scenario, ScenarioDecision, StalenessCheck, StalePick
+from placements.models.scenarios import Scenario, ScenarioDecision
 from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
+from placements.models.staleness import StalenessCheck, StalePick
 from placements.models.watches import ChangeType, CollectionChange, CollectionState, WatchedKind
 
 __all__ = [

@@ -1,7 +1,8 @@
-"""Saved what-if analyses with their outcomes."""
+"""Tables of saved what-if analyses, which no code uses any more: a loss is evaluated within the request.
 
-from datetime import datetime
-from typing import Any
+A running release before this one may still write them: the next release removes the models in a migration
+named `…_contract` (`tests/migration_rules.py`).
+"""
 
 from django.db import models
 from django.db.models import Q
@@ -9,17 +10,11 @@ from django.db.models import Q
 from clusters.models import HubRow
 from placements.models.closed_sets import known
 from placements.models.decisions import DecisionRecord, FleetRecord
-from placements.models.placements import LONGEST_FULL_NAME, LONGEST_NAME, Placement
+from placements.models.placements import LONGEST_FULL_NAME, Placement
 
 
 class Scenario(HubRow):
-    """What if these clusters left the fleet, or were cordoned and drained? Both are evaluated.
-
-    A worker continues with it from `evaluate_at` on, and moves that time before it does; None once it is
-    done. The two fleets are frozen when the evaluation starts, with the version of the fleet that they were
-    made from, so that every placement is evaluated with the same ones. `chosen_by` describes how the
-    clusters were chosen. One with a name is saved: it is not deleted with age.
-    """
+    is_shown = False
 
     clusters = models.JSONField()
     chosen_by = models.CharField(max_length=400)
@@ -43,26 +38,12 @@ class Scenario(HubRow):
     def __str__(self) -> str:
         return f"what if {self.chosen_by}"
 
-    @property
-    def is_answered(self) -> bool:  # or canceled: no more is evaluated
-        return self.evaluate_at is None
-
-    @property
-    def title(self) -> str:
-        return self.name or self.chosen_by
-
 
 class ScenarioDecision(HubRow):
-    """Decision of one placement in a scenario: its last cycle with a change, and the clusters it moves."""
-
-    class Variant(models.TextChoices):
-        """How the clusters are removed."""
-
-        LEAVE = "leave"
-        CORDON = "cordon"
+    is_shown = False
 
     scenario = models.ForeignKey(Scenario, models.CASCADE, related_name="outcomes")
-    variant = models.CharField(max_length=6, choices=Variant.choices)
+    variant = models.CharField(max_length=6, choices=[("leave", "Leave"), ("cordon", "Cordon")])
     placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="+")
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     record = models.ForeignKey(DecisionRecord, models.PROTECT, related_name="scenario_decisions")
@@ -98,56 +79,3 @@ class ScenarioDecision(HubRow):
 
     def __str__(self) -> str:
         return f"hypothetical decision on {self.placement_name}"
-
-    @property
-    def created_at(self) -> datetime:
-        return self.scenario.created_at
-
-    @property
-    def triggered_by(self) -> str:
-        return self.scenario.created_by
-
-    @property
-    def trigger(self) -> str:
-        return f"what if {self.scenario.chosen_by}"
-
-    @property
-    def pairs(self) -> list[tuple[str, Any, Any]]:
-        return [(name, *scores) for name, scores in zip(self.joins, self.scores, strict=True)]
-
-
-class StalenessCheck(HubRow):
-    """How near a placement is to its limits; and its stale picks, which a new cycle would not pick.
-
-    A worker computes it from time to time, for the fleet and the decision that it refers to. `skews` are key,
-    skew, limit and whether it is hard; `headroom` is what the tightest limit leaves. `exceeded` are the hard
-    limits that the placed clusters exceed (`placements.engine.balance.ExceededLimit`).
-    """
-
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="staleness_check")
-    fleet_version = models.PositiveBigIntegerField()
-    readings = models.PositiveBigIntegerField()
-    decisions_made = models.PositiveIntegerField()
-    checked_at = models.DateTimeField()
-    headroom = models.IntegerField(null=True)
-    skews = models.JSONField(default=list)
-    exceeded = models.JSONField(default=list, db_default=[])
-
-    def __str__(self) -> str:
-        return f"as of version {self.fleet_version}"
-
-
-class StalePick(HubRow):
-    """A cluster that a placement is on although rescheduling would not select it."""
-
-    staleness_check = models.ForeignKey(StalenessCheck, models.CASCADE, related_name="stale")
-    cluster_name = models.CharField(max_length=LONGEST_NAME)
-
-    class Meta:
-        indexes = [models.Index(fields=["cluster_name"], name="stale_pick_of_cluster")]
-        constraints = [
-            models.UniqueConstraint(fields=["staleness_check", "cluster_name"], name="stale_pick_once")
-        ]
-
-    def __str__(self) -> str:
-        return self.cluster_name

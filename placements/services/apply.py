@@ -50,6 +50,7 @@ from fleetui.models import Event
 from fleetui.permissions import check_change
 from fleetui.transactions import try_out, write_in_parts
 from placements.engine.checks.findings import Finding
+from placements.engine.loss import ChangedFleet
 from placements.engine.overlaps import overlaps_of, to_place
 from placements.engine.overrides import idle_rule_warnings
 from placements.engine.resource_manifest import parse_hub_object
@@ -75,8 +76,8 @@ from placements.services.checks import examine
 from placements.services.disruption.budgets import BUDGET, save_budget
 from placements.services.disruption.evictions import apply_eviction
 from placements.services.disruption.queries import event_line
-from placements.services.fleet.impact import Impact, impact_on
 from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.loss.evaluation import Impact, impact_on
 from placements.services.overrides.operations import NOUNS, save_override
 from placements.services.placements import (
     UnscheduledPlacement,
@@ -374,7 +375,7 @@ def preview_documents(
                 for one in results
             ),
             tuple(Event.objects.filter(at=now).order_by("pk")),
-            impact_on(due, fleet, named=named),
+            impact_on(due, ChangedFleet(fleet), named=named),
             tuple(each for name in examined.placements for each in examined.findings_of(name)),
         )
 

@@ -28,7 +28,8 @@ from fleetui.permissions import FLEET, check_change
 from fleetui.request_ids import with_request_id
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.disruption.drains import running_drains
-from placements.services.fleet.impact import Impact, impact_of
+from placements.services.disruption.preview import drain_impact
+from placements.services.loss.evaluation import Impact, impact_of
 
 BULK_ACTIONS = {name: action for (kind, name), action in ACTIONS.items() if kind is ActionKind.CLUSTER}
 _MOST_ERRORS = 20
@@ -155,12 +156,16 @@ def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None
     return clusters
 
 
-def preview_change(action: Action, options: Mapping[str, Any], names: Sequence[str]) -> BulkPreview:
+def preview_change(
+    action: Action, options: Mapping[str, Any], names: Sequence[str], *, now: datetime
+) -> BulkPreview:
     """Return what an action would change, and the placements that would be scheduled differently."""
     fleet = current_fleet().fleet
     rows, after = _changes(fleet, action, options, names)
     gone = [row.name for row in rows if row.change] if action.name == "leave" else ()
-    return BulkPreview(rows, impact_of(fleet.with_clusters(after), gone=gone))
+    if action.name == "drain":
+        return BulkPreview(rows, drain_impact(*names, now=now))
+    return BulkPreview(rows, impact_of(after, lost=gone))
 
 
 @transaction.atomic

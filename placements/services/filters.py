@@ -12,7 +12,6 @@ from django.db.models.functions import Cast, Concat, Length, Replace
 from clusters.drivers.registry import DRIVERS, SIMULATED
 from clusters.manifest import parse_member
 from clusters.models import Hub, MemberCluster
-from clusters.queries import current_fleet
 from fleetui.bulk import number_of
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.models import AuditEventType, Event
@@ -28,8 +27,8 @@ from placements.models import (
     ResourceSnapshot,
     StalePick,
 )
-from placements.services.fleet.impact import impact_of
 from placements.services.health import IS_DEGRADED, IS_HEALTHY
+from placements.services.loss.evaluation import impact_of
 from placements.services.rollouts.under_way import runs_under_way, waiting_runs
 
 Row = TypeVar("Row", bound=Model)
@@ -198,7 +197,7 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """
     name = document["metadata"]["name"]
     member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
-    impact = impact_of(current_fleet().fleet.with_clusters([member]))
+    impact = impact_of([member])
     names = [one.placement for one in impact.rows if name in one.joins]
     return _kinds_in(ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True))
 

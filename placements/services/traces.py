@@ -12,8 +12,6 @@ from placements.models import (
     Leftover,
     ResilienceReport,
     Rollout,
-    Scenario,
-    ScenarioDecision,
     StagedRun,
     StalePick,
     WaitingRemoval,
@@ -27,7 +25,6 @@ def forget_placements(names: Collection[str]) -> None:
         StagedRun,
         Eviction,
         DrainStep,
-        ScenarioDecision,
         Leftover,
         WaitingRemoval,
     ):
@@ -39,7 +36,4 @@ def forget_clusters(names: Collection[str], *, since: datetime) -> None:
     """Delete the histories of clusters that left, and what was computed with them since they joined."""
     for model in (ClusterUpdate, Eviction, Drain, StalePick, Leftover, WaitingRemoval):
         model._default_manager.filter(cluster_name__in=names).delete()
-    gone = set(names)
-    analyses = [pk for pk, clusters in Scenario.objects.values_list("pk", "clusters") if gone & set(clusters)]
-    Scenario.objects.filter(pk__in=analyses).delete()
     ResilienceReport.objects.filter(created_at__gte=since).delete()

@@ -19,8 +19,10 @@ from django.utils.safestring import mark_safe
 from fleetui.apimachinery.quantity import quantity_words
 from fleetui.hub_backend import current_backend
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
+from placements.engine.loss import PlacementLoss
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.diff import side_by_side
+from placements.explain.loss import impact_badge
 from placements.explain.vocabulary import NONE, score_text
 
 register = template.Library()
@@ -198,6 +200,17 @@ def badge(kind: str, words: object, *, hidden: bool = False) -> str:
     text = f'<span class="hidden">{text}</span>' if hidden else text
     icon = f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
     return mark_safe(f'<span class="mark {kind}">{icon}{text}</span>')  # noqa: S308 - the text is escaped
+
+
+@register.simple_tag
+def impact(row: PlacementLoss) -> str:
+    """Show what becomes of a placement, and the limits that it exceeds."""
+    marks = [impact_badge(row)]
+    if row.exceeded_limits:
+        marks.append(("attention", "Out of balance"))
+    if row.is_empty:
+        marks.append(("failed", "No clusters left"))
+    return mark_safe(" ".join(badge(*mark) for mark in marks))  # noqa: S308 - badges
 
 
 @register.simple_tag

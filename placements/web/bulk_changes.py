@@ -24,14 +24,12 @@ from placements.services.bulk_changes import (
     read_options,
     selected_clusters,
 )
-from placements.services.disruption.impact import drain_impact
 from placements.services.fleet.forms import TypedCluster, read_cluster
 from placements.services.undo import undo_change
 from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import for_action, next_address
 
 _ROWS_SHOWN = 200
-_DRAINS_SHOWN = 10
 _WITH_FORM = ("labels", "taints")
 
 
@@ -120,13 +118,11 @@ def _page(
 ) -> HttpResponse:
     """Show the form, and with options the preview."""
     params = request.POST if request.method == "POST" else request.GET
-    preview = preview_change(action, options, names) if options is not None and names else None
+    preview = None
+    if options is not None and names:
+        preview = preview_change(action, options, names, now=timezone.now())
     rows = list(preview.rows) if preview else []
     rows.sort(key=lambda row: (not row.refusal, not row.conflict, not row.change))
-    drains = [
-        drain_impact(name, now=timezone.now(), beside=names)
-        for name in (names[:_DRAINS_SHOWN] if preview and action.name == "drain" else ())
-    ]
     context = {
         "action": action,
         "names": names,
@@ -138,7 +134,6 @@ def _page(
         "preview": preview,
         "rows": rows[:_ROWS_SHOWN],
         "more": max(0, len(rows) - _ROWS_SHOWN),
-        "drains": [(one, sum(row.gets_worse for row in one.rows)) for one in drains],
         "errors": errors,
         **row_context(*typed_rows(params)),
     }

@@ -15,13 +15,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from clusters.filters import similar_keys
-from clusters.fleet import Cluster, Taint
+from clusters.fleet import Taint
 from clusters.importing import read_members
 from clusters.manifest import parse_member
 from clusters.models import MemberCluster
 from clusters.operations.edit import CORDON, replace_labels_and_taints
 from clusters.operations.join import ClusterSpec, JoinOutcome, dry_run, upsert_clusters
-from clusters.queries import cluster_of, current_fleet
+from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import counted
 from fleetui.concurrency import RevisionConflict
@@ -30,7 +30,7 @@ from fleetui.permissions import current_user, for_operators
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import change_clusters
 from placements.services.fleet import forms
-from placements.services.fleet.impact import Impact, impact_of
+from placements.services.loss.evaluation import Impact, impact_of
 from placements.web.bulk_changes import redirect_done
 from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import file_or_text, for_action, next_address, number_of
@@ -44,17 +44,13 @@ def _cordon_impact(cluster: MemberCluster, *, is_cordoned: bool) -> Impact:
     taints = dict.fromkeys((*before.taints, _CORDON))
     if not is_cordoned:
         del taints[_CORDON]
-    return _impact_with(before._replace(taints=tuple(taints)))
-
-
-def _impact_with(changed: Cluster) -> Impact:
-    return impact_of(current_fleet().fleet.with_clusters([changed]))
+    return impact_of([before._replace(taints=tuple(taints))])
 
 
 _IMPACTS: dict[str, Callable[[MemberCluster], Impact]] = {
     "cordon": partial(_cordon_impact, is_cordoned=True),
     "uncordon": partial(_cordon_impact, is_cordoned=False),
-    "leave": lambda cluster: impact_of(current_fleet().fleet, gone=[cluster.name]),
+    "leave": lambda cluster: impact_of(lost=[cluster.name]),
 }
 
 
@@ -164,7 +160,7 @@ def _document(cluster: MemberCluster, fields: dict[str, str]) -> dict[str, Any]:
 
 def _impact_of_edit(document: dict[str, Any]) -> Impact:
     [(_, row)] = dry_run([ClusterSpec(document)], now=datetime.now(UTC))
-    return _impact_with(cluster_of(row))
+    return impact_of([cluster_of(row)])
 
 
 def _form(
@@ -232,7 +228,7 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
                 [(IMPORT_WORDS[did], row) for did, row in rows[:_ROWS_SHOWN]],
                 max(0, len(rows) - _ROWS_SHOWN),
                 {str(did): counts[str(did)] for did in JoinOutcome},
-                impact_of(current_fleet().fleet.with_clusters(changed)),
+                impact_of(changed),
             )
             return render(request, "clusters/import.html", {"text": text, "name": name, "plan": plan})
         put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))

@@ -30,7 +30,7 @@ from placements.templatetags.fleet import address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
-from placements.web.resilience import overview_card
+from placements.web.what_if import overview_card
 
 
 @dataclass(frozen=True, slots=True)

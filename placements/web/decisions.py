@@ -34,10 +34,9 @@ from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of,
 from placements.explain.decisions import step_sentences
 from placements.explain.exact import exact_sentences
 from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
-from placements.models import Rollout, ScenarioDecision
+from placements.models import Decision, Rollout
 from placements.services.decisions.exact import searched
-from placements.services.decisions.records import AnyDecision, DecisionView, decisions_named, ranking_decision
-from placements.services.what_if.queries import hypothetical_named
+from placements.services.decisions.records import DecisionView, decisions_named, ranking_decision
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import (
     UnknownWord,
@@ -121,7 +120,7 @@ class ClusterList:
 class DecisionPage(DecisionView):
     """A decision and what the address selects of it; each panel computes only what it shows."""
 
-    def __init__(self, request: HttpRequest, row: AnyDecision) -> None:
+    def __init__(self, request: HttpRequest, row: Decision) -> None:
         super().__init__(row)
         self._request = request
         self.cluster = request.GET.get("cluster", "").strip()
@@ -169,7 +168,7 @@ class DecisionPage(DecisionView):
     @property
     def can_move(self) -> bool:
         """Whether there is a better set and a placement that few moves can get to it."""
-        if isinstance(self.row, ScenarioDecision) or self.row.placement is None:
+        if self.row.placement is None:
             return False
         return self.exact is not None and self.exact.has_better_set
 
@@ -201,7 +200,7 @@ class DecisionPage(DecisionView):
     def ranking_url(self) -> str:
         """The address of the decision that selected the clusters, of one that changed nothing."""
         row = self.row
-        if isinstance(row, ScenarioDecision) or row.placement is None:
+        if row.placement is None:
             return ""
         source = ranking_decision(row.placement, row)
         is_other = source is not None and source.pk != row.pk
@@ -355,7 +354,7 @@ class DecisionPage(DecisionView):
 @require_safe
 def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id, or the one whose id starts so."""
-    rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
+    rows: list[Any] = list(decisions_named(prefix))
     if not rows:
         raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
     if len(rows) > 1:
@@ -387,7 +386,7 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
 @require_safe
 def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResponse:
     """Explain the outcome of one cluster on a page of its own."""
-    rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
+    rows: list[Any] = list(decisions_named(prefix))
     page = DecisionPage(request, rows[0]) if len(rows) == 1 else None
     if page is None or cluster not in page.value.cycle.fleet.positions:
         raise Http404(f"No such decision on a cluster named {cluster[:63]}.")
@@ -406,6 +405,4 @@ def _context(page: DecisionPage) -> dict[str, Any]:
         "page": page,
         "decision": row,
         "value": page.value,
-        "scenario": row.scenario if isinstance(row, ScenarioDecision) else None,
-        "variant": row.variant if isinstance(row, ScenarioDecision) else "",
     }

@@ -1,6 +1,5 @@
 """Drains of a cluster: impact, options, progress, and restoring the evicted placements."""
 
-from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,10 +18,11 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from fleetui.polling import polled
+from placements.explain.loss import IMPACT_BADGES
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, why_not_drain
-from placements.services.disruption.impact import EvictionImpact, drain_impact
+from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
 from placements.services.disruption.restore import bring_back
 from placements.web.badges import Badge, phase_state
@@ -30,14 +30,6 @@ from placements.web.request import for_action, number_of
 
 _NAMES_SHOWN = 3
 _LONGEST_MINUTES = 100_000
-_IMPACTS = {
-    EvictionImpact.STUCK: Badge("attention", "Unschedulable"),
-    EvictionImpact.BLOCKED: Badge("attention", "Blocked"),
-    EvictionImpact.STAYS: Badge("pending", "Not evictable"),
-    EvictionImpact.SHRINKS: Badge("attention", "Scaled down"),
-    EvictionImpact.MOVES: Badge("progress", "Rescheduled"),
-    EvictionImpact.LEAVING: Badge("progress", "Removing"),
-}
 _STEPS = {
     DrainStep.State.WAITING: Badge("pending", "Pending"),
     DrainStep.State.BLOCKED: Badge("attention", "Blocked"),
@@ -148,8 +140,8 @@ def _page(
     shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
     shows_result = shows_result or is_running
     impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_start and not shows_result else None
-    counts = impact.count if impact else Counter[EvictionImpact]()
     defaults = {"how": "drain", "at_once": str(AT_ONCE), "minutes": "", "first": "", "name": ""}
+    counts = impact.counts if impact else {}
     context = {
         "cluster": cluster,
         "drain": last,
@@ -160,8 +152,7 @@ def _page(
         "shows_result": shows_result,
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
-        "impact_rows": [(row, _IMPACTS[row.impact]) for row in impact.rows] if impact else [],
-        "impact_totals": [(state, counts[impact]) for impact, state in _IMPACTS.items() if counts[impact]],
+        "impact_totals": [(*IMPACT_BADGES[one], count) for one, count in counts.items()],
         "fields": {field: request.POST.get(field, default) for field, default in defaults.items()},
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,

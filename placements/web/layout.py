@@ -75,9 +75,9 @@ _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/")),
     ("Inbox", "inbox", ("/inbox/",)),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/drafts/", "/checks/", "/decisions/", "/disruptions/")),
+    ("Placements", "placements", ("/placements/", "/drafts/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
-    ("What-if", "what-if", ("/what-if/", "/resilience/")),
+    ("What-if", "what-if", ("/what-if/", "/checks/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),
     ("Activity", "activity", ("/activity/",)),
     ("Hubs", "hubs", ("/hubs/",)),
@@ -369,9 +369,8 @@ _API_URLS: dict[str, Twin] = {
     "staged-strategies": _list("staged-strategies"),
     "staged-strategy-new": _list("staged-strategies"),
     "topology": _list("clusters"),
-    "what-if": _list("scenarios"),
-    "scenario": _object("scenario", "number"),
-    "resilience": lambda _arguments, _query: _at("resilience-latest"),
+    "what-if": lambda _arguments, _query: _at("resilience"),
+    "resilience": lambda _arguments, _query: _at("resilience"),
     "checks": lambda _, query: _at(
         "checks", query={name: query.get(name, "") for name in ("placement", "rule") if query.get(name)}
     ),

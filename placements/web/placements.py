@@ -22,7 +22,7 @@ from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
 from placements.explain.advice import OUTDATED
 from placements.explain.checks import LEVEL
-from placements.explain.resilience import loss_name
+from placements.explain.loss import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
@@ -49,7 +49,7 @@ from placements.services.decisions.records import (
     ranking_decision,
     spreads_of,
 )
-from placements.services.disruption.impact import has_started_run
+from placements.services.disruption.queries import has_started_run
 from placements.services.editor.queries import drafts_of
 from placements.services.filters import (
     PLACEMENT_ORDERS,
@@ -63,8 +63,8 @@ from placements.services.filters import (
 )
 from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale_picks_of
 from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
+from placements.services.loss.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.placements import delete_placement
-from placements.services.resilience.queries import is_outdated, levels_in, resilience_in, with_fleet_version
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.queries import latest_run, progress_of
 from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run

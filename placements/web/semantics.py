@@ -17,7 +17,6 @@ from placements.explain.vocabulary import headline
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.services.decisions.compare_semantics import SideBySide, side_by_side, side_by_side_of_draft
 from placements.services.decisions.records import DecisionView, decisions_named
-from placements.services.what_if.queries import hypothetical_named
 
 _MOST_ROWS = 100
 
@@ -50,14 +49,14 @@ class Column:
 @require_safe
 def semantics(request: HttpRequest, prefix: str) -> HttpResponse:
     """Show the decision with this id under fleet, kubefleet, ocm and kubernetes semantics."""
-    rows: list[Any] = [*(decisions_named(prefix) or hypothetical_named(prefix))]
+    rows: list[Any] = list(decisions_named(prefix))
     if not rows:
         raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
     if len(rows) > 1 or rows[0].record.decision_id != prefix:
         return redirect("web:decision", prefix)
     view = DecisionView(rows[0])
     sides = side_by_side(view.value, name=view.row.placement_name)
-    context = {"decision": view.row, "scenario": getattr(view.row, "scenario", None)}
+    context = {"decision": view.row}
     context |= sides_context(sides, own=view.value.cycle.semantics)
     return render_page(request, "decisions/semantics.html", context)
 

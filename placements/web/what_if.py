@@ -1,189 +1,259 @@
-"""What-if analyses of cluster loss; every role may create them, as they change nothing on the fleet."""
+"""What-if: the loss of chosen clusters, and the resilience report over every cluster and every domain."""
 
 from datetime import UTC, datetime
 from typing import Any
 
-from django.contrib import messages
-from django.core.exceptions import PermissionDenied
+from django.core.cache import caches
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.shortcuts import redirect
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_safe
 
 from clusters.filters import label_keys
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import current_user, for_readers, may_operate
+from fleetui.permissions import current_user, for_readers
 from fleetui.polling import polled
-from placements.explain.charts.what_if import MOST_BARS, Bar, what_if_chart
-from placements.explain.what_if import VARIANT_WORDS, impacts_sentence
-from placements.models import Scenario
-from placements.services.what_if.operations import (
-    LONGEST_NAME,
-    cancel_scenario,
-    create_scenario,
-    save_scenario,
+from placements.engine.loss import CLUSTER, LossVariant, PlacementImpact, PlacementLoss
+from placements.explain.charts.figure import Chart
+from placements.explain.charts.loss import (
+    MOST_LOSSES,
+    LossLine,
+    survival_chart,
 )
-from placements.services.what_if.queries import (
-    PlacementImpact,
-    Totals,
-    Variant,
-    done_count,
-    impact_counts,
-    outcomes_in,
-    totals_in,
-    waiting_before,
+from placements.explain.loss import (
+    IMPACT_BADGES,
+    VARIANT_NAMES,
+    choice_words,
+    difference_note,
+    impacts_sentence,
+    loss_name,
+    what_if_query,
+    worst_by_level,
 )
-from placements.web.badges import Badge
-from placements.web.request import (
-    PAGE_SIZE,
-    number_of,
-    page_from,
-    requested_table,
-    unknown_words,
-    word_from,
+from placements.explain.preview import MOST_PICKS, passed_over, pick_lines, spread_bars
+from placements.explain.vocabulary import OUTCOME_WORDS
+from placements.models import Placement, ResilienceReport
+from placements.services.loss.evaluation import Impact, chosen_clusters, losses
+from placements.services.loss.queries import (
+    ReportAge,
+    age_of,
+    has_cluster_of,
+    report_in_progress,
+    survival_by_group,
+    trend,
+    weakest_placements,
+    worst_domain,
+    worst_losses,
 )
+from placements.services.loss.report import latest_report, start_report
+from placements.services.teams import labels_in
+from placements.web.request import requested_table, unknown_words, word_from
 
-_MARKS = {
-    PlacementImpact.STUCK: Badge("attention", "Unschedulable"),
-    PlacementImpact.SHRINKS: Badge("attention", "Scaled down"),
-    PlacementImpact.MOVES: Badge("progress", "Rescheduled"),
-    PlacementImpact.CANNOT: Badge("pending", "Not evictable"),
-    PlacementImpact.STAYS: Badge("healthy", "Unchanged"),
-}
 _NAMES_SHOWN = 20
-ACTIONS = ("cancel", "save", "run-again")
+_ROWS_SHOWN = 50
+_LOSSES_SHOWN = 10
+_MOST = 200
+_KEPT_SECONDS = 60
+
+
+@for_readers
+@costly
+@require_safe
+def what_if(request: HttpRequest) -> HttpResponse:
+    """Show what the loss of the chosen clusters does; without a choice, of the worst single domain."""
+    names, labels = _choice(request)
+    worst = None if names or labels else worst_domain()
+    if worst is not None:
+        labels = [f"{worst.level}:{worst.value}"]
+    variant = word_from(request, "variant", LossVariant) or LossVariant.LEAVE
+    context = {
+        "variant": variant,
+        "worst": loss_name(*worst) if worst else "",
+        "variants": VARIANT_NAMES,
+        "names": "\n".join(names),
+        "labels": " ".join(label.replace(":", "=", 1) for label in labels),
+        "keys": label_keys(),
+        "errors": (),
+        "unknown": unknown_words(request, variant=LossVariant, impact=PlacementImpact),
+    }
+    status = 200
+    if names or labels:
+        try:
+            clusters = chosen_clusters(names, labels)
+        except InvalidManifest as error:
+            context["errors"] = error.errors
+            status = 422
+        else:
+            impacts = losses(clusters)
+            chosen = choice_words(names, labels, len(clusters))
+            context |= {"chosen": chosen, "clusters": clusters}
+            context |= _loss_context(request, impacts, variant)
+    return render_page(request, "what_if/loss.html", context, status=status)
+
+
+def _choice(request: HttpRequest) -> tuple[list[str], list[str]]:
+    """Return the names and the labels of the query."""
+    query = request.GET
+    names = " ".join([query.get("clusters", ""), *query.getlist("cluster")]).replace(",", " ").split()
+    labels = " ".join(query.getlist("label")).replace(",", " ").split()
+    return list(dict.fromkeys(names)), [label.replace("=", ":", 1) for label in dict.fromkeys(labels)]
+
+
+def _loss_context(
+    request: HttpRequest, impacts: dict[LossVariant, Impact], variant: LossVariant
+) -> dict[str, Any]:
+    impact = impacts[variant]
+    wanted = word_from(request, "impact", PlacementImpact)
+    rows = [row for row in impact.rows if wanted in (None, row.impact)]
+    drained = {row.placement: row for row in impacts[LossVariant.CORDON].rows}
+    notes: dict[str, list[str]] = {}
+    for row in impacts[LossVariant.LEAVE].rows if variant is not LossVariant.DOWN else ():
+        note = difference_note(row, drained[row.placement]) if row.placement in drained else ""
+        if note:
+            notes.setdefault(note, []).append(row.placement)
+    opened = request.GET.get("placement", "")
+    return {
+        "impact": impact,
+        "sentence": impacts_sentence(impact.counts),
+        "sentences": [
+            (each, VARIANT_NAMES[each], impacts_sentence(one.counts)) for each, one in impacts.items()
+        ],
+        "wanted": wanted,
+        "impacts": [(one, IMPACT_BADGES[one][1], count) for one, count in impact.counts.items()],
+        "objects": sum(row.objects_out_of_service for row in impact.rows),
+        "rows": rows if "all" in request.GET else rows[:_ROWS_SHOWN],
+        "rows_count": len(rows),
+        "notes": notes,
+        "opened": next((_opened(row) for row in impact.rows if row.placement == opened), None),
+    }
+
+
+def _opened(row: PlacementLoss) -> dict[str, Any] | None:
+    """Return how the scheduler would decide on a placement."""
+    decision = row.decision
+    if decision is None:
+        return None
+    return {
+        "placement": row.placement,
+        "decision": decision,
+        "spreads": spread_bars(decision),
+        "picks": list(pick_lines(decision)),
+        "more_picks": max(0, len(decision.picked) - MOST_PICKS),
+        "passed_over": [(OUTCOME_WORDS[outcome], count) for outcome, count in passed_over(decision)],
+    }
 
 
 @for_readers
 @costly
 @require_http_methods(["GET", "HEAD", "POST"])
-def what_if(request: HttpRequest) -> HttpResponse:
-    """List the analyses with a form, or create one."""
-    source = request.POST if request.method == "POST" else request.GET
-    names = " ".join([source.get("clusters", ""), *source.getlist("cluster")]).replace(",", " ").split()
-    labels = " ".join(source.getlist("label")).replace(",", " ").split()
-    variant = source.get("variant", "")
-    fields = {
-        "names": list(dict.fromkeys(names)),
-        "labels": [one.replace("=", ":", 1) for one in dict.fromkeys(labels)],
-        "variant": variant if variant in Variant.values else str(Variant.LEAVE),
-    }
-    if request.method != "POST":
-        return _form(request, fields)
-    try:
-        row = create_scenario(
-            names=fields["names"], labels=fields["labels"], by=current_user(request), now=datetime.now(UTC)
-        )
-    except InvalidManifest as error:
-        return _form(request, fields, errors=error.errors, status=422)
-    answer = redirect("web:scenario", row.pk)
-    answer["Location"] += f"?variant={fields['variant']}"
-    return answer
-
-
-def _form(
-    request: HttpRequest, fields: dict[str, Any], *, errors: tuple[FieldError, ...] = (), status: int = 200
-) -> HttpResponse:
-    page = page_from(request, Scenario.objects.all(), order="-pk", unique="pk")
-    counts = impact_counts(page.rows)
-    context = {
-        "names": "\n".join(fields["names"]),
-        "labels": " ".join(one.replace(":", "=", 1) for one in fields["labels"]),
-        "variant": fields["variant"],
-        "variants": VARIANT_WORDS,
-        "errors": errors,
-        "keys": label_keys(),
-        "rows": [
-            (one, *(impacts_sentence(counts.get((one.pk, of), {})) for of in (Variant.LEAVE, Variant.CORDON)))
-            for one in page.rows
-        ],
-        "after": page.after,
-    }
-    return render_page(request, "what_if/list.html", context, status=status)
-
-
-@for_readers
-@costly
-@require_POST
-def scenario_action(request: HttpRequest, number: int, action: str) -> HttpResponse:
-    """Cancel an analysis, save it under a name, or run it again with the clusters of today."""
-    scenario, user = get_object_or_404(Scenario, pk=number), current_user(request)
-    if action != "run-again" and user.get_username() != scenario.created_by and not may_operate(user):
-        raise PermissionDenied("Only its author and operators may change an analysis.")
-    try:
-        if action == "cancel":
-            message = "Analysis canceled." if cancel_scenario(scenario) else "The analysis has ended already."
-        elif action == "save":
-            save_scenario(scenario, request.POST.get("name", "").strip())
-            message = f"Analysis {scenario.name} saved." if scenario.name else "Name removed."
-        else:
-            same = {"names": scenario.clusters, "labels": (), "chosen_by": scenario.chosen_by}
-            return redirect("web:scenario", create_scenario(**same, by=user, now=datetime.now(UTC)).pk)
-    except InvalidManifest as error:
-        messages.error(request, "; ".join(map(str, error.errors)))
-        return redirect("web:scenario", number)
-    messages.success(request, message)
-    return redirect("web:scenario", number)
-
-
-@for_readers
-@require_safe
 @polled
-def scenario(request: HttpRequest, number: int) -> HttpResponse:
-    """Show the impact on every placement; the page polls until all are evaluated."""
-    row = get_object_or_404(Scenario, pk=number)
-    choice = request.GET.get("variant", "")
-    variant = choice if choice in Variant.values else str(Variant.LEAVE)
-    rows, charts = outcomes_in(row, variant), []
-    if row.is_answered:
-        bars = [
-            _bar(one.placement_name, _MARKS[PlacementImpact(one.impact)].words, Totals.of(one))
-            for one in rows[:MOST_BARS]
-        ]
-        total = _bar("All placements", "", totals_in(row, variant))
-        chart = what_if_chart(bars, total=total, in_all=rows.count())
-        charts = [chart] if chart else []
-    table = requested_table(request, charts)
-    if table:
+def resilience(request: HttpRequest) -> HttpResponse:
+    """Show the latest report, or start one."""
+    if request.method == "POST":
+        keys = request.POST.get("keys", "").replace(",", " ").split()
+        try:
+            start_report(keys=keys, by=current_user(request), now=datetime.now(UTC))
+        except InvalidManifest as error:
+            return _page(request, keys=" ".join(keys), errors=error.errors, status=422)
+        return redirect("web:resilience")
+    if "table" in request.GET and (table := requested_table(request, _charts(*_chosen(request)))):
         return table
-    counts, impact = impact_counts([row]), word_from(request, "impact", PlacementImpact)
-    mine = counts.get((row.pk, variant), {})
-    other = Variant.CORDON if variant == Variant.LEAVE else Variant.LEAVE
-    rows = rows.filter(impact=impact) if impact else rows
-    start = number_of(request.GET.get("from", "")) or 0
-    outcomes = list(rows[start : start + PAGE_SIZE + 1])
-    notes: dict[str, list[str]] = {}
-    for one in outcomes:
-        if one.note:
-            notes.setdefault(one.note, []).append(one.placement_name)
+    return _page(request)
+
+
+def _chosen(request: HttpRequest) -> tuple[ResilienceReport | None, str, str]:
+    """Return the latest report, and the variant and the level of it to show."""
+    report = latest_report()
+    variants = report.variants if report else list(LossVariant)
+    variant = word_from(request, "variant", LossVariant)
+    level = request.GET.get("level", "")
+    return (
+        report,
+        str(variant) if variant in variants else variants[-1],
+        level if report and level in report.totals else "",
+    )
+
+
+def _charts(report: ResilienceReport | None, variant: str, level: str) -> list[Chart]:
+    """Return the map of losses and placements; single clusters are in it where their level is chosen."""
+    if report is None:
+        return []
+    rows = worst_losses(report, variant, level).defer(None)
+    losses = list((rows if level else rows.exclude(level=CLUSTER))[: MOST_LOSSES + 1])
+    documents = Placement.objects.values_list("pk", "full_name", "namespace", "document")
+    placements = [(key, name, namespace, labels_in(document)) for key, name, namespace, document in documents]
+    by, groups = survival_by_group(losses, placements)
+    lines = [
+        LossLine(loss_name(loss.level, loss.value), one) for loss, one in zip(losses, groups, strict=True)
+    ]
+    chart = survival_chart(lines, by=by, is_down=variant == LossVariant.DOWN)
+    return [chart] if chart else []
+
+
+def _page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpResponse:
+    running = report_in_progress()
+    report, variant, level = _chosen(request)
+    variants = report.variants if report else list(LossVariant)
     context = {
-        "scenario": row,
+        "report": report,
+        "running": running,
         "variant": variant,
-        "variants": VARIANT_WORDS,
-        "unknown": unknown_words(request, variant=Variant.values, impact=PlacementImpact),
-        "done": done_count(row),
-        "before": 0 if row.is_answered else waiting_before(row),
-        "charts": charts,
-        "sentence": impacts_sentence(mine),
-        "other": str(other),
-        "other_sentence": impacts_sentence(counts.get((row.pk, other), {})),
-        "impacts": [(one, _MARKS[one].words, mine[one]) for one in PlacementImpact if mine.get(one)],
-        "impact": impact,
-        "default_rules": str(DEFAULT_SEMANTICS),
-        "rows": [(one, _MARKS[PlacementImpact(one.impact)]) for one in outcomes[:PAGE_SIZE]],
-        "notes": notes,
-        "longest_name": LONGEST_NAME,
-        "may_change": row.created_by == request.user.get_username() or may_operate(request.user),
-        "names": row.clusters[:_NAMES_SHOWN],
-        "more_names": max(0, len(row.clusters) - _NAMES_SHOWN),
-        "later": start + PAGE_SIZE if len(outcomes) > PAGE_SIZE else None,
-        "earlier": max(0, start - PAGE_SIZE) if start else None,
+        "variants": {one: VARIANT_NAMES[one] for one in variants},
+        "keys": "",
+        "errors": (),
+        "unknown": unknown_words(request, variant=LossVariant),
+        **more,
     }
-    return render_page(request, "what_if/scenario.html", context, fragment="what_if/_result.html")
+    if report is not None:
+        most = _MOST if "all" in request.GET else _LOSSES_SHOWN
+        rows = list(worst_losses(report, variant, level)[: most + 1])
+        weakest = weakest_placements(report)
+        context |= {
+            "age": age_of(report),
+            "worst": worst_by_level(report.totals, variant),
+            "level": level,
+            "losses": [
+                (
+                    loss,
+                    loss_name(loss.level, loss.value),
+                    urlencode(what_if_query(loss.level, loss.value, variant)),
+                )
+                for loss in rows[:most]
+            ],
+            "has_more": len(rows) > most,
+            "weakest": [(one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_MOST]],
+            "weakest_count": len(weakest),
+            "charts": _charts(report, variant, level),
+            "trend": [(one, worst_by_level(one.totals, variant)) for one in trend()],
+        }
+    return render_page(
+        request, "what_if/resilience.html", context, fragment="what_if/_report.html", status=status
+    )
 
 
-def _bar(name: str, impact: str, totals: Totals) -> Bar:
-    moves = min(totals.leaves, totals.joins)
-    return Bar(name, impact, totals.before - totals.leaves, moves, totals.leaves - moves)
+def overview_card(report: int | None, moment: str) -> dict[str, Any]:
+    """Return the worst losses of the last reports for the overview, unless none of their clusters is left.
+
+    This process keeps them for a minute; `moment` changes with the fleet and with each decision.
+    """
+
+    def read() -> tuple[list[ResilienceReport], ReportAge | None]:
+        reports = trend(most=5)
+        if not reports or not has_cluster_of(reports[0]):
+            return [], None
+        return reports, age_of(reports[0])
+
+    key = f"resilience-{report}-{moment}"
+    kept = caches["process"].get_or_set(key, read, _KEPT_SECONDS) if report else None
+    reports, age = kept or ([], None)
+    if not reports:
+        return {"resilience": None}
+    variant = reports[0].variants[-1]
+    histories: dict[str, list[int]] = {}
+    for each in reversed(reports):
+        for one in worst_by_level(each.totals, variant):
+            histories.setdefault(one.level, []).append(one.unfulfilled)
+    rows = [(one, histories[one.level]) for one in worst_by_level(reports[0].totals, variant)]
+    return {"resilience": reports[0], "resilience_age": age, "resilience_levels": rows[:4]}

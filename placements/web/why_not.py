@@ -20,7 +20,6 @@ from placements.explain.advice import (
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.scores import build_up_chart
 from placements.explain.decisions import course_sentences
-from placements.models import ScenarioDecision
 from placements.services.decisions.records import DecisionView
 from placements.services.decisions.why_not import draft_with, state_today
 from placements.web.outcomes import OutcomeRow, outcome_row
@@ -52,9 +51,7 @@ class Explanation:
 
 
 def today_words(view: DecisionView, cluster: str) -> str:
-    """Return the state of a cluster today; empty for a hypothetical decision."""
-    if isinstance(view.row, ScenarioDecision):
-        return ""
+    """Return the state of a cluster today."""
     return state_today(cluster, decided_at=view.row.created_at, now=datetime.now(UTC))
 
 

@@ -18,10 +18,9 @@ from fleetui.apimachinery import yaml
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.middleware import BudgetSpentError, forget_budgets, reserve, settle
 from placements import web
-from placements.models import Decision, Placement, Scenario
+from placements.models import Decision, Placement
 from tests.addresses import costly_addresses
 from tests.rows import (
-    NOW,
     api_token,
     config_map,
     decided,
@@ -142,32 +141,6 @@ def test_pages_that_compute_much_are_throttled() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
-def test_few_analyses_of_a_user_wait(ann: dict[str, str]) -> None:
-    joined("a")
-    for _ in range(2):
-        Scenario.objects.create(
-            clusters=["a"],
-            chosen_by="a",
-            created_at=NOW,
-            created_by="ann",
-            placements_count=1,
-            evaluate_at=NOW,
-        )
-    browser = Client()
-    browser.force_login(person("bob", "viewer"))
-
-    with override_settings(MOST_WAITING_ANALYSES=2):
-        refused = Client().post(
-            "/api/v1/what-if", {"clusters": ["a"]}, content_type="application/json", headers=ann
-        )
-        allowed = browser.post("/what-if/", {"clusters": "a"})
-
-    assert (refused.status_code, refused.headers["Retry-After"]) == (429, "11")
-    assert allowed.status_code == 302
-
-
-@pytest.mark.django_db
-@pytest.mark.usefixtures("collected_static")
 def test_a_request_that_takes_too_long_is_ended_and_changes_nothing(ann: dict[str, str]) -> None:
     client = Client()
     client.force_login(person("ana", "operator"))
@@ -251,12 +224,8 @@ _LIGHT = {
     "GET /api/v1/exact/<named:name>": "the result of a search that a worker does",
     "/drafts/<int:number>/discard/": "deletes a row",
     "/drafts/<int:number>/rebase/": "writes a row",
-    "/what-if/<int:number>/": "shows saved rows",
     "/placements/<full_name:name>/compare/": "redirects",
-    "GET /api/v1/what-if": "lists saved rows",
-    "GET /api/v1/what-if/<number:number>": "shows saved rows",
-    "GET /api/v1/what-if/<number:number>/placements": "lists saved rows",
-    "GET /api/v1/resilience/latest/placements/<full_name:name>": "shows saved rows",
+    "GET /api/v1/what-if/resilience/placements/<full_name:name>": "shows saved rows",
     **{f"{one} /api/v1/placements/preview": "a placement of this name" for one in ("GET", "PUT", "DELETE")},
     "/help/semantics/": "is text",
     "placements.web.connections.prepare_cluster": "fills a template",

@@ -16,9 +16,9 @@ READING_POSTS = {
     "/api/v1/placements/preview",
     "/api/v1/placements/preview/semantics",
     "/api/v1/placements/{name}/plan",
-    "/api/v1/resilience",
     "/api/v1/simulate",
     "/api/v1/what-if",
+    "/api/v1/what-if/resilience",
 }
 OWN = {"/api/v1/tokens", "/api/v1/tokens/{number}"}
 """What everyone with a role changes: their own tokens."""

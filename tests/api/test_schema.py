@@ -54,15 +54,14 @@ from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
 from placements.services.disruption.drains import drain
 from placements.services.disruption.evictions import evict
+from placements.services.loss.report import start_report
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import RuleInput, save_rule, send_test
 from placements.services.overrides.operations import save_override
-from placements.services.resilience.operations import start_report
 from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import save_strategy
-from placements.services.what_if.operations import create_scenario
 from tests.api.schema import example_problems, generated_schema
 from tests.database import rolled_back
 from tests.rows import (
@@ -161,9 +160,14 @@ BODIES = {
     "POST /api/v1/staged-runs/{name}/approve": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/skip-wait": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
-    "POST /api/v1/resilience": {"keys": ["region"], "variants": ["leave"]},
+    "POST /api/v1/what-if/resilience": {"keys": ["region"], "variants": ["leave"]},
     "POST /api/v1/decisions/{decision}/exact": {"stages": ["n", "skew"], "limitSeconds": 5},
-    "POST /api/v1/what-if": {"clusters": ["a"], "labels": ["region:east"], "variant": "cordon"},
+    "POST /api/v1/what-if": {
+        "clusters": ["a"],
+        "labels": ["region:east"],
+        "variant": "cordon",
+        "decision": "web",
+    },
     "POST /api/v1/hubs": {
         "name": "b",
         "connection": {"server": "https://hub.invalid", "token": "one"},
@@ -275,8 +279,6 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         names["number"] = hub["event" if "/events/" in operation.path else "round"]
     if "/tokens/" in operation.path:
         names["number"] = hub["token_number"]
-    if "/what-if/" in operation.path:
-        names["number"] = hub["scenario"]
     body = BODIES.get(operation.label)
     sent: dict[str, Any] = {} if body is None else {"body": body, "media_type": "application/json"}
     query = QUERIES.get(operation.label, {})
@@ -319,12 +321,10 @@ def filled_hub() -> dict[str, str]:
     ann.user_permissions.add(*Permission.objects.filter(codename__in=permissions))
     send_test("chat", by=ann, now=NOW)
     start_report(by=None, now=NOW)
-    scenario = create_scenario(names=["a"], labels=[], by=None, now=NOW)
     decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
     search = exact_search(recorded(decision)[1])
     caches["default"].set_many({search.id: search, exact._request(search.id): (decision, REQUEST_OPTIONS)})
     return {
-        "scenario": str(scenario.pk),
         "token": api_token(ann),
         "token_number": str(ApiToken.objects.get().pk),
         "name": "a",
@@ -396,7 +396,7 @@ def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 156
+    assert len(operations) == 153
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

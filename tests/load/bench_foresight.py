@@ -16,7 +16,7 @@ from placements.engine.exact.model import ModelProgram, build_model
 from placements.engine.exact.moves import MovePlan, plan_moves
 from placements.engine.exact.record import SearchOptions
 from placements.engine.exact.solver import SearchLimits
-from placements.engine.resilience import LossVariant, PlacedSubjects, Subject, losses_of
+from placements.engine.loss import EvaluatedPlacement, LossVariant, PlacementIndex, domains_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.fleet_change import can_change_picks, schedule_changed
 from placements.engine.scheduling.scheduler import schedule
@@ -118,15 +118,19 @@ def _resilience() -> Iterator[Goal]:
     fleet, cycles = large_world(random.Random(5), 1_000, 1_000)
     once, decisions = _seconds(lambda: [schedule(cycle) for cycle in cycles])
     subjects = {
-        at: Subject(replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled)
+        at: EvaluatedPlacement(replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled)
         for at, one in enumerate(decisions)
     }
-    losses = losses_of(fleet, ("region", "zone", "provider"), has_clusters=False)
+    losses = domains_of(fleet, ("region", "zone", "provider"), has_clusters=False)
     for variant in (LossVariant.CORDON, LossVariant.LEAVE):
 
         def report(variant: LossVariant = variant) -> int:
-            placed = PlacedSubjects(subjects)
-            return sum(len(cells) for loss in losses for _, cells in placed.cells(fleet, loss, [variant]))
+            placed = PlacementIndex(subjects)
+            return sum(
+                len(counts)
+                for domain in losses
+                for _, counts in placed.counts(fleet, domain.clusters, [variant])
+            )
 
         seconds, cells = _seconds(report)
         print(

@@ -95,7 +95,7 @@ AREAS = {
         "*/moves.py",
         "placements/engine/exact/*",
     ),
-    "Foresight: resilience": ("*/resilience*",),
+    "Foresight: loss of clusters": ("*/loss*", "*/what_if*", "placements/models/resilience.py"),
     "Foresight: difference of revisions": (
         "*/fleet_snapshot*.py",
         "placements/explain/sarif.py",

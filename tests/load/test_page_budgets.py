@@ -71,7 +71,6 @@ POLLED = (
     "rollout-clusters",
     "rollout-plan",
     "staged-run",
-    "scenario",
 )
 MOST_BYTES_OF_A_POLL, MOST_QUERIES_OF_A_POLL = 70_000, 16
 EDITED = ("storefront", "mobile-api", "feature-flags", "monitoring", "archive")

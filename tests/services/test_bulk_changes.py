@@ -80,7 +80,7 @@ def test_preview_result_and_events_agree(ana: User) -> None:
     assert {name for name, _, _ in STEPS} == set(BULK_ACTIONS)
     for name, given, changed in STEPS:
         action = BULK_ACTIONS[name]
-        preview = preview_change(action, read_options(action, given), ["a", "b", "c"])
+        preview = preview_change(action, read_options(action, given), ["a", "b", "c"], now=NOW)
         result = change(name, ana, "a", "b", "c", **given)
 
         assert (set(result.changed), preview.rows) == (changed, result.rows)
@@ -93,7 +93,7 @@ def test_preview_result_and_events_agree(ana: User) -> None:
 def test_a_replaced_label_is_a_conflict() -> None:
     joined("a", env="dev")
     action = BULK_ACTIONS["labels"]
-    [row] = preview_change(action, {"put": {"env": "prod"}, "remove": []}, ["a"]).rows
+    [row] = preview_change(action, {"put": {"env": "prod"}, "remove": []}, ["a"], now=NOW).rows
     assert (row.change, row.conflict) == ("env: dev → prod", "Replaces env=dev")
 
 
@@ -111,7 +111,8 @@ def test_one_that_is_refused_leaves_all_as_they_are_and_is_named() -> None:
         change("cordon", None, "a", "gone", "c")
 
     assert (documents(), Drain.objects.filter(state=Drain.State.RUNNING).count()) == (before, 1)
-    refusals = {row.name: row.refusal for row in preview_change(BULK_ACTIONS["drain"], {}, ["a", "b"]).rows}
+    rows = preview_change(BULK_ACTIONS["drain"], {}, ["a", "b"], now=NOW).rows
+    refusals = {row.name: row.refusal for row in rows}
     assert refusals == {"a": "", "b": "b is leaving the fleet; nothing to drain"}
 
 

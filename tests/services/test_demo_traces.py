@@ -15,7 +15,6 @@ from placements.models import (
     ResilienceReport,
     Resource,
     Rollout,
-    Scenario,
     StalenessCheck,
     WaitingRemoval,
 )
@@ -69,7 +68,6 @@ def world_with_histories() -> World:
     Eviction.objects.create(
         **names, placement=placement, at=now, outcome=Eviction.Outcome.EXECUTED, why="allowed"
     )
-    Scenario.objects.create(clusters=["c001"], chosen_by="c001", created_at=now, created_by="ann")
     report = ResilienceReport.objects.create(
         keys=[], variants=["down"], created_at=now, created_by="ann", totals={"cluster": {"worst": "c001"}}
     )
@@ -89,7 +87,7 @@ def test_nothing_names_what_was_of_a_demo() -> None:
     for model in (MemberCluster, Placement, Resource):
         model.objects.update(is_demo=True)
     before = models_that_name("web", "c000", "c001", "c002")
-    assert {"placements.Rollout", "placements.Scenario", "placements.ResilienceLoss"} < before
+    assert {"placements.Rollout", "placements.ResilienceLoss"} < before
 
     remove_demo(by=None, now=world.now)
 

@@ -17,7 +17,7 @@ from placements.models import Binding, Decision, DrainStep, Eviction, Placement,
 from placements.services.apply import apply_documents
 from placements.services.disruption.drains import advance_drains, drain
 from placements.services.disruption.evictions import evict
-from placements.services.disruption.impact import drain_impact
+from placements.services.disruption.preview import drain_impact
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts.operations import pause
@@ -254,7 +254,7 @@ def test_evictions_and_drains_leave_it_where_it_is(world: World) -> None:
     outcome = evict("shop/web", "c000", by=None, now=world.now)
     assert (outcome.outcome, outcome.why) == (Eviction.Outcome.INVALID, "namespaced")
     impacts = {row.placement: row.impact for row in drain_impact("c000", now=world.now).rows}
-    assert impacts == {"shop/web": "stays", "spaces": "shrinks"}
+    assert impacts == {"shop/web": "cannot", "spaces": "shrinks"}
     drain(["c000"], by=None, now=world.now)
     advance_drains(now=world.now)
     step = DrainStep.objects.get(placement_name="shop/web")

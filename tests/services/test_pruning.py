@@ -24,7 +24,6 @@ from placements.models import (
     OverrideSnapshot,
     Placement,
     Rollout,
-    Scenario,
 )
 from placements.services import pruning
 from placements.services.disruption.drains import Pace, drain
@@ -32,7 +31,6 @@ from placements.services.disruption.evictions import apply_eviction, evict
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import delete_placement, save_placement
 from placements.services.pruning import prune
-from placements.services.what_if.operations import create_scenario
 from tests.rows import NOW, pick_n_spec, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.world import World
@@ -148,15 +146,6 @@ def test_drains_and_evictions(world: World) -> None:
 
     assert list(Eviction.objects.values_list("name", flat=True)) == ["kept"]
     assert Drain.objects.count() == 1
-
-
-@pytest.mark.nightly
-def test_an_old_analysis_goes_with_its_decisions(world: World) -> None:
-    create_scenario(names=["c000"], labels=[], by=None, now=world.now)
-
-    prune(now=world.now + KEPT + timedelta(hours=1))
-
-    assert not Scenario.objects.exists()
 
 
 @pytest.mark.nightly

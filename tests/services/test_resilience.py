@@ -8,12 +8,12 @@ import pytest
 
 from clusters.operations.leave import leave
 from fleetui.apimachinery.errors import InvalidManifest
-from placements.engine.resilience import level_rank
-from placements.explain.resilience import loss_name, what_if_query
+from placements.engine.loss import level_rank
+from placements.explain.loss import loss_name, what_if_query
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
-from placements.services.placements import save_placement
-from placements.services.resilience import operations
-from placements.services.resilience.operations import (
+from placements.services.loss import report
+from placements.services.loss.evaluation import chosen_clusters, losses
+from placements.services.loss.report import (
     EVERY,
     cells_of,
     evaluate_due,
@@ -22,8 +22,7 @@ from placements.services.resilience.operations import (
     start_report,
     update_changed,
 )
-from placements.services.what_if.operations import create_scenario
-from placements.services.what_if.queries import outcomes_in
+from placements.services.placements import save_placement
 from tests.rows import NOW, joined, load_nine, pick_n_spec, placement_document, run_due
 
 pytestmark = pytest.mark.django_db
@@ -53,20 +52,12 @@ def test_the_report_says_what_the_what_if_analysis_says() -> None:
     assert row.done == row.losses_count
     names = dict(Placement.objects.values_list("full_name", "pk"))
     for value in ("east", "west"):
-        scenario = create_scenario(names=[], labels=[f"region:{value}"], by=None, now=NOW)
-        for variant in ("leave", "cordon"):
+        impacts = losses(chosen_clusters([], [f"region:{value}"]))
+        for variant, impact in impacts.items():
             loss = row.losses.get(level="region", value=value, variant=variant)
             cells = cells_of(loss)
-            for one in outcomes_in(scenario, variant):
-                cell = cells.get(names[one.placement_name])
-                if cell is None:
-                    assert not one.leaves_count
-                    continue
-                assert cell.moved == one.joins_count
-                assert cell.kept == one.placed_before - one.leaves_count
-                assert cell.is_empty == (one.placed_after == 0)
-                was = Placement.objects.get(pk=names[one.placement_name]).is_fulfilled
-                assert cell.is_unfulfilled == bool(was and not one.is_fulfilled)
+            inside = [one for one in impact.rows if one.inside]
+            assert {names[one.placement]: one.counts for one in inside} == cells
             assert loss.lost == sum(one.lost for one in cells.values())
             assert loss.unfulfilled == sum(one.is_unfulfilled for one in cells.values())
 
@@ -74,7 +65,7 @@ def test_the_report_says_what_the_what_if_analysis_says() -> None:
 def test_a_run_that_was_killed_resumes_with_the_same_result() -> None:
     load_nine()
     whole = content(completed())
-    with patch.object(operations, "CHUNK", 2), patch.object(operations, "AT_ONCE", 0):
+    with patch.object(report, "CHUNK", 2), patch.object(report, "AT_ONCE", 0):
         row = start_report(by=None, now=NOW)
         assert 0 < row.done < row.losses_count
         assert row.evaluate_at
@@ -82,7 +73,7 @@ def test_a_run_that_was_killed_resumes_with_the_same_result() -> None:
         assert not is_due(now=NOW)
         assert not evaluate_due(now=NOW)
         later = NOW + timedelta(seconds=61)
-        with patch.object(operations, "PIECE", 0):
+        with patch.object(report, "PIECE", 0):
             while evaluate_due(now=later):
                 pass
     row.refresh_from_db()

@@ -25,14 +25,13 @@ from placements.models import Binding
 from placements.services import bulk_changes
 from placements.services.disruption.drains import advance_drains, cancel_drain, drain
 from placements.services.disruption.evictions import evict
+from placements.services.loss import report as resilience
 from placements.services.notifications.evaluation import evaluate
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import delete_placement, save_placement
 from placements.services.pruning import prune
-from placements.services.resilience import operations as resilience
 from placements.services.rollouts import orphans
 from placements.services.rollouts.staged_runs import save_run
-from placements.services.what_if import operations as what_if
 from tests.rows import config_map, member_document, pick_n_spec, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
@@ -63,7 +62,6 @@ def change(world: World, hour: int) -> None:
     save_override(for_clusters(f"of-{hour}", patch, placement="web"), **system)
     joining = [ClusterSpec(member_document(f"new-{hour}"), "simulated", QUICK)]
     upsert_clusters(joining, **system)
-    what_if.create_scenario(names=["c000"], labels=[], **system)
     bulk_changes.change_clusters(
         bulk_changes.BULK_ACTIONS["labels"], {"put": {"bulk": str(hour)}, "remove": []}, ["c000"], **system
     )
@@ -91,7 +89,6 @@ def soak(hours: int) -> list[Counter[str]]:
             world.now += timedelta(seconds=seconds)
             observe(now=world.now)
             world.work()
-        what_if.evaluate_due(now=world.now)
         evaluate(now=world.now)
         orphans.remove_orphans(now=world.now, threads=0, clock=lambda: world.now)
         prune(now=world.now)
@@ -130,8 +127,7 @@ def test_a_soak_ends_with_a_bounded_database(
         setattr(settings, f"KEEP_{name}", timedelta(hours=min(5, hours // 6)))
     settings.KEEP_TOMBSTONES = timedelta()  # by the clock of this machine
     monkeypatch.setattr(driver_factory, "MOST_FENCES", 2)
-    for module in (what_if, resilience):
-        monkeypatch.setattr(module, "KEPT", hours // 4)
+    monkeypatch.setattr(resilience, "KEPT", hours // 4)
 
     sizes = soak(hours)
 

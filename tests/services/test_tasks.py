@@ -39,7 +39,7 @@ def test_a_queue_takes_twenty_hints_and_no_more(folder: Path) -> None:
 
 
 def test_a_full_queue_leaves_room_in_the_others(folder: Path) -> None:
-    for task in ["placements.tasks.schedule_due"] * 30 + ["placements.tasks.evaluate_scenarios"]:
+    for task in ["placements.tasks.schedule_due"] * 30 + ["placements.tasks.evaluate_resilience"]:
         SEND_NOW(task, {})
 
     assert len(list(folder.glob("*.analyses.msg"))) == 1
@@ -67,7 +67,7 @@ def test_hints_and_ticks_are_valid_for_a_worker_whose_clock_is_ahead(folder: Pat
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "name", ["schedule_due", "sync_due_rollouts", "run_cluster_calls", "evaluate_scenarios"]
+    "name", ["schedule_due", "sync_due_rollouts", "run_cluster_calls", "evaluate_resilience"]
 )
 def test_a_task_ends_though_more_is_due_and_enqueues_another(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +78,7 @@ def test_a_task_ends_though_more_is_due_and_enqueues_another(
         "schedule_due": "placements.services.scheduling.schedule_due",
         "sync_due_rollouts": "placements.services.rollouts.controller.sync_due_rollouts",
         "run_cluster_calls": "placements.services.rollouts.worker.run_cluster_calls",
-        "evaluate_scenarios": "placements.tasks.evaluate_due",
+        "evaluate_resilience": "placements.services.loss.report.evaluate_due",
     }
     monkeypatch.setattr(steps[name], lambda **_: 1)
     monkeypatch.setattr("placements.services.assertions.check_due", lambda **_: 0)

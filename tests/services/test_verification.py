@@ -15,7 +15,6 @@ from django.db import connection, connections
 from fleetui.models import Event
 from placements.models import Decision, DecisionRecord
 from placements.services.verification import EVERY, verification_due, verify_due
-from placements.services.what_if.operations import create_scenario, evaluate_due
 from placements.tasks import worker_is_ready
 from tests.records import outdate, tamper
 from tests.rows import NOW, all_joined, decided, joined, load_nine, pick_n_spec, run_due
@@ -50,28 +49,12 @@ def test_a_decision_replays_under_each_semantics(semantics: str) -> None:
     assert DecisionRecord.objects.get().fault == ""
 
 
-@pytest.mark.servers
-def test_a_hypothetical_decision_replays_too() -> None:
-    load_nine()
-    create_scenario(names=["bravelion"], labels=[], by=None, now=NOW)
-    evaluate_due(now=NOW)
-
-    call_command("verify_decisions", stdout=(output := StringIO()))
-
-    count = DecisionRecord.objects.count()
-    assert count > Decision.objects.values("record").distinct().count()
-    assert output.getvalue() == f"{count} of {count} decisions verified\n"
-
-
 @pytest.fixture
 def file_of_many(tmp_path: Path) -> Iterator[Path]:
     """Put more records than are read at once into a file, where another process may write too."""
     if connection.vendor != "sqlite":
         pytest.skip("only SQLite has one writer at a time")
     load_nine()
-    for name in ("bravelion", "smartfish", "nimblefox"):
-        create_scenario(names=[name], labels=[], by=None, now=NOW)
-        evaluate_due(now=NOW)
     with connection.cursor() as cursor:
         cursor.execute("VACUUM INTO %s", [str(tmp_path / "hub.sqlite3")])
     in_memory = connections["default"]

@@ -1,58 +1,65 @@
-"""What if clusters go: over all placements, under both variants, saved and never applied."""
+"""The loss of clusters in each variant, over all placements; nothing is written."""
 
-from typing import Any
+from collections.abc import Collection
 
 import pytest
 
-from clusters.operations.edit import cordon
+from clusters.operations.edit import change_labels
 from clusters.operations.leave import leave
-from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
+from placements.engine.loss import LossVariant, PlacementLoss
+from placements.explain.loss import difference_note, emptied_domains
 from placements.manifests.placement import SEMANTICS_ANNOTATION
-from placements.models import (
-    Binding,
-    Decision,
-    DecisionRecord,
-    FleetRecord,
-    Placement,
-    Scenario,
-    ScenarioDecision,
-)
-from placements.services.decisions.records import fleet_record_of
+from placements.models import Binding, Decision, Placement
+from placements.services.loss.evaluation import chosen_clusters, losses
+from placements.services.loss.queries import worst_domain
+from placements.services.loss.report import start_report
 from placements.services.placements import save_placement
-from placements.services.what_if import operations
-from placements.services.what_if.operations import create_scenario, evaluate_due
-from placements.services.what_if.queries import chosen_clusters, emptied_groups
 from tests.builders import fleet, grouped, spread
 from tests.rows import NOW, all_joined, decided, joined, load_nine, pick_n_spec, placed, run_due, spec
 
 pytestmark = pytest.mark.django_db
 
-Fates = dict[tuple[str, str], tuple[str, int]]
+
+def fates(clusters: Collection[str]) -> dict[tuple[str, str], tuple[str, int]]:
+    """Return fate and number of clusters by placement and variant."""
+    return {
+        (row.placement, variant): (row.impact, row.placed_after)
+        for variant, impact in losses(clusters).items()
+        for row in impact.rows
+    }
 
 
-def evaluated(**chosen: Any) -> Scenario:
-    """Create a scenario, and return it with its result."""
-    row = create_scenario(**{"names": (), "labels": (), **chosen}, by=None, now=NOW)
-    while evaluate_due(now=NOW):
-        pass
-    row.refresh_from_db()
+def outcome(clusters: Collection[str], placement: str, variant: str) -> PlacementLoss:
+    """Return what one placement would do."""
+    rows = losses(clusters)[LossVariant(variant)].rows
+    [row] = [row for row in rows if row.placement == placement]
     return row
 
 
-def fates(row: Scenario) -> Fates:
-    """Return fate and number of clusters by placement and variant."""
-    rows = ScenarioDecision.objects.filter(scenario=row)
-    return {(one.placement_name, one.variant): (one.impact, one.placed_after) for one in rows}
+@pytest.fixture
+def east() -> tuple[str, ...]:
+    """Load the demo fleet of nine clusters; return those of region east."""
+    load_nine()
+    return chosen_clusters([], ["region:east"])
 
 
-def outcome(row: Scenario, placement: str, variant: str) -> ScenarioDecision:
-    """Return what one placement would do."""
-    return ScenarioDecision.objects.get(scenario=row, placement_name=placement, variant=variant)
+def test_w6_region_east_goes_down_on_the_demo_of_nine(east: tuple[str, ...]) -> None:
+    impacts = fates(east)
+
+    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (("moves", 5), ("moves", 5))
+    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
+    assert (impacts["batch", "leave"], impacts["batch", "cordon"]) == (("shrinks", 6), ("shrinks", 6))
+    assert (impacts["config", "leave"], impacts["config", "cordon"]) == (("stuck", 2), ("cannot", 3))
+    assert {fate for (_, variant), fate in impacts.items() if variant == "down"} == {
+        ("down", 2),
+        ("down", 4),
+        ("down", 6),
+    }
 
 
-def _under_kubefleet() -> None:
-    """Save the placements of the demo under the rules of the released scheduler."""
+@pytest.mark.nightly
+def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five(east: tuple[str, ...]) -> None:
     for placement in Placement.objects.all():
         document = placement.document
         annotations = document["metadata"].get("annotations") or {}
@@ -60,61 +67,44 @@ def _under_kubefleet() -> None:
         save_placement(document, by=None, now=NOW, is_demo=True)
     run_due()
 
+    cordoned = outcome(east, "web", "cordon")
+    left = outcome(east, "web", "leave")
 
-@pytest.fixture
-def nine() -> None:
-    """Load the demo fleet of nine clusters."""
-    load_nine()
-
-
-@pytest.mark.usefixtures("nine")
-def test_w6_region_east_goes_down_on_the_demo_of_nine() -> None:
-    impacts = fates(evaluated(labels=["region:east"]))
-
-    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (("moves", 5), ("moves", 5))
-    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
-    assert (impacts["batch", "leave"], impacts["batch", "cordon"]) == (("shrinks", 6), ("shrinks", 6))
-    assert (impacts["config", "leave"], impacts["config", "cordon"]) == (("stuck", 2), ("cannot", 3))
-    assert len(impacts) == 10
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("nine")
-def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five() -> None:
-    _under_kubefleet()
-
-    row = evaluated(labels=["region:east"])
-    impacts, cordoned, left = fates(row), outcome(row, "web", "cordon"), outcome(row, "web", "leave")
-
-    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (("moves", 5), ("stuck", 4))
-    assert (cordoned.wanted, cordoned.leaves, cordoned.joins) == (5, ["smartfish"], [])
-    assert (left.leaves, left.pairs) == (["smartfish"], [("flyingpenguin", 1, -10)])
-    assert cordoned.why == "region=east stays at 0 (no candidates)"
-    assert cordoned.note == left.note
-    assert cordoned.note == (
+    assert (left.impact, left.placed_after) == ("moves", 5)
+    assert (cordoned.impact, cordoned.placed_after) == ("stuck", 4)
+    assert (cordoned.leaves, cordoned.joins) == (("smartfish",), ())
+    [joining] = left.scores
+    assert left.leaves == ("smartfish",)
+    assert (joining.cluster, joining.topology_spread_score, joining.affinity_score) == (
+        "flyingpenguin",
+        1,
+        -10,
+    )
+    assert cordoned.message == (
+        "No replacement: region=east stays at 0 (no candidates)."
+        " Out of balance: region skew 2, max skew 1 (north 2, east 0)."
+    )
+    assert difference_note(left, cordoned) == (
         "domains are counted over all member clusters, so a cordoned region=east stays a domain with 0"
     )
-    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
 
 
-@pytest.mark.nightly
-@pytest.mark.usefixtures("nine")
-def test_says_which_empty_groups_hold_a_placement_back() -> None:
-    row = evaluated(labels=["region:east"])
+def test_names_the_empty_domains_that_hold_a_placement_back(east: tuple[str, ...]) -> None:
+    assert outcome(east, "ledger", "leave").message == (
+        "No replacement: region=south stays at 0 (no candidates)."
+    )
+    assert outcome(east, "ledger", "cordon").message.startswith(
+        "No replacement: region=east and region=south stay at 0 (no candidates)."
+    )
 
-    assert outcome(row, "ledger", "leave").why == ("region=south stays at 0 (no candidates)")
-    assert outcome(row, "ledger", "cordon").why == ("region=east and region=south stay at 0 (no candidates)")
 
-
-@pytest.mark.usefixtures("nine")
-def test_changes_nothing() -> None:
+def test_changes_nothing(east: tuple[str, ...]) -> None:
     before = (list(Placement.objects.values()), list(Binding.objects.values()), Decision.objects.count())
 
-    row = evaluated(labels=["region:east"])
+    losses(east)
 
     after = (list(Placement.objects.values()), list(Binding.objects.values()), Decision.objects.count())
     assert after == before
-    assert (row.is_answered, row.chosen_by, len(row.clusters)) == (True, "3 clusters, region=east", 3)
 
 
 @pytest.mark.nightly
@@ -124,120 +114,62 @@ def test_foretells_what_leaving_then_does() -> None:
     decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
     decided("all", spec())
     there = set(Binding.objects.filter(placement__name="web").values_list("cluster_name", flat=True))
-    row = evaluated(names=sorted(there))
+    row = outcome(there, "web", "leave")
+    assert outcome(there, "all", "leave").placed_after == 2
 
     leave(sorted(there), by=None, now=NOW)
     Placement.objects.update(generation=99)
     run_due()
 
-    assert sorted(outcome(row, "web", "leave").joins) == placed(Placement.objects.get(name="web"))
-    assert outcome(row, "all", "leave").placed_after == 2
+    assert list(row.joins) == placed(Placement.objects.get(name="web"))
 
 
 def test_a_placement_that_tolerates_the_cordon_stays_where_it_is() -> None:
     all_joined("a", "b")
     decided("daemon", spec({"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}))
 
-    impacts = fates(evaluated(names=["a"]))
+    assert fates(["a"]) == {
+        ("daemon", "down"): ("down", 1),
+        ("daemon", "cordon"): ("cannot", 2),
+        ("daemon", "leave"): ("shrinks", 1),
+    }
 
-    assert impacts == {("daemon", "leave"): ("shrinks", 1), ("daemon", "cordon"): ("cannot", 2)}
+
+def test_objects_are_out_of_service_where_no_cluster_is_left() -> None:
+    joined("a")
+    decided("web", pick_n_spec(1))
+    Placement.objects.update(selected_count=3)
+
+    rows = [outcome(["a"], "web", variant) for variant in LossVariant]
+
+    assert [(row.is_empty, row.objects_out_of_service) for row in rows] == [(True, 3)] * 3
+    assert rows[0].message == "1 cluster does not work; nothing moves yet. 3 objects out of service."
 
 
-def test_who_is_not_concerned_stays_as_it_is() -> None:
+def test_who_is_not_concerned_is_not_listed() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
-
-    assert set(fates(evaluated(names=["a"])).values()) == {("stays", 1)}
-
-
-@pytest.mark.nightly
-def test_what_is_not_decided_is_left_out_and_counted() -> None:
-    all_joined("a", "b")
-    decided("web", pick_n_spec(1))
-    decided("odd", pick_n_spec(1))
+    decided("odd", spec())
     Placement.objects.filter(name="odd").update(selection_faults=[{"path": "", "code": "", "message": ""}])
 
-    row = evaluated(names=["a"])
-
-    assert ({name for name, _ in fates(row)}, row.left_out) == ({"web"}, 1)
-
-
-@pytest.mark.nightly
-def test_goes_on_in_a_worker_where_it_takes_longer(
-    monkeypatch: pytest.MonkeyPatch, woken: list[str], django_capture_on_commit_callbacks: Any
-) -> None:
-    all_joined("a", "b")
-    for number in range(5):
-        decided(f"p{number}", pick_n_spec(1))
-    woken.clear()
-    monkeypatch.setattr(operations, "_BATCH", 2)
-    monkeypatch.setattr(operations, "AT_ONCE", 0.0)
-    monkeypatch.setattr(operations, "PIECE", 0.0)
-
-    with django_capture_on_commit_callbacks(execute=True):
-        row = create_scenario(names=["a"], labels=(), by=None, now=NOW)
-    done = [ScenarioDecision.objects.filter(scenario=row).count()]
-    while evaluate_due(now=NOW):
-        done.append(ScenarioDecision.objects.filter(scenario=row).count())
-
-    assert woken == ["placements.tasks.evaluate_scenarios"]
-    assert done == [4, 8, 10]
-
-
-def test_a_large_fleet_is_left_to_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_joined("a", "b")
-    monkeypatch.setattr(operations, "SMALL_FLEET", 1)
-
-    row = create_scenario(names=["a"], labels=(), by=None, now=NOW)
-
-    assert (row.is_answered, row.fleet_version) == (False, None)
-
-
-def test_another_worker_takes_over_after_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_joined("a", "b")
-    decided("web", pick_n_spec(1))
-    monkeypatch.setattr(operations, "SMALL_FLEET", 1)
-    row = create_scenario(names=["a"], labels=(), by=None, now=NOW)
-    Scenario.objects.update(evaluate_at=NOW + operations.LEASE)
-
-    assert evaluate_due(now=NOW) == 0
-    assert evaluate_due(now=NOW + operations.LEASE) == 1
-    row.refresh_from_db()
-    assert row.is_answered
-
-
-@pytest.mark.nightly
-def test_uses_the_fleet_of_its_first_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_joined("a", "b")
-    for number in range(3):
-        decided(f"p{number}", spec())
-    monkeypatch.setattr(operations, "_BATCH", 1)
-    monkeypatch.setattr(operations, "AT_ONCE", 0.0)
-    row = create_scenario(names=["a"], labels=(), by=None, now=NOW)
-
-    joined("late")
-    while evaluate_due(now=NOW):
-        pass
-
-    assert {after for _, after in fates(row).values()} == {1}
+    assert fates(["a"]) == {}
 
 
 @pytest.mark.parametrize(
-    ("chosen", "path", "code"),
+    ("names", "labels", "path", "code"),
     [
-        ({"names": ["a", "missing"], "labels": []}, "clusters[1]", "unknown-cluster"),
-        ({"names": [], "labels": ["region:moon"]}, "labels", "unsatisfiable"),
-        ({"names": [], "labels": []}, "clusters", "required"),
+        (["a", "missing"], [], "clusters[1]", "unknown-cluster"),
+        ([], ["region:moon"], "labels", "unsatisfiable"),
+        ([], [], "clusters", "required"),
     ],
 )
-def test_refuses_an_analysis_without_clusters(chosen: dict[str, list[str]], path: str, code: str) -> None:
+def test_refuses_a_choice_without_clusters(names: list[str], labels: list[str], path: str, code: str) -> None:
     joined("a", region="east")
 
     with pytest.raises(InvalidManifest) as refusal:
-        create_scenario(names=chosen["names"], labels=chosen["labels"], by=None, now=NOW)
+        chosen_clusters(names, labels)
 
     assert [(one.path, one.code) for one in refusal.value.errors] == [(path, code)]
-    assert not Scenario.objects.exists()
 
 
 def test_clusters_are_chosen_by_name_and_by_label_together() -> None:
@@ -248,47 +180,11 @@ def test_clusters_are_chosen_by_name_and_by_label_together() -> None:
     assert chosen_clusters(["c"], ["region:east", "env:prod"]) == ("a", "c")
 
 
-def test_a_group_is_emptied_when_all_of_its_clusters_are_chosen() -> None:
-    small = fleet(*grouped("region", east="e1 e2", west="w1"))
+def test_a_domain_is_emptied_when_all_of_its_clusters_are_gone() -> None:
+    before = fleet(*grouped("region", east="e1 e2", west="w1"))
+    after = before.with_clusters([], gone=["e1", "w1"])
 
-    assert emptied_groups(small, ["e1", "w1"], ["region", "region", "env"]) == ("region=west",)
-
-
-@pytest.mark.nightly
-def test_the_oldest_go_with_what_only_they_cite(monkeypatch: pytest.MonkeyPatch) -> None:
-    all_joined("a", "b")
-    decided("web", pick_n_spec(1))
-    real = set(DecisionRecord.objects.values_list("pk", flat=True))
-    first = evaluated(names=["a"])
-    monkeypatch.setattr(operations, "KEPT", 1)
-
-    second = evaluated(names=["b"])
-
-    assert list(Scenario.objects.all()) == [second]
-    cited = set(ScenarioDecision.objects.values_list("record_id", flat=True))
-    assert set(DecisionRecord.objects.values_list("pk", flat=True)) == real | cited
-    assert (
-        not FleetRecord.objects.filter(pk__in=[first.without_id, first.cordoned_id])
-        .exclude(pk__in=[second.without_id, second.cordoned_id])
-        .exists()
-    )
-    assert Decision.objects.exists()
-
-
-@pytest.mark.nightly
-def test_the_fleet_as_it_is_outlives_a_scenario_that_supposed_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    all_joined("a", "b", "c")
-    decided("web", pick_n_spec(1))
-    cordon(["a"], by=None, now=NOW)
-    kept = fleet_record_of(current_fleet())
-    assert evaluated(names=["a"]).cordoned_id == kept.pk
-    monkeypatch.setattr(operations, "KEPT", 1)
-
-    evaluated(names=["b"])
-
-    assert decided("api", pick_n_spec(1)).is_fulfilled
+    assert emptied_domains(after, before, ["region", "region", "env"]) == ["region=west"]
 
 
 def test_a_loss_that_leaves_a_hard_limit_exceeded_says_so() -> None:
@@ -296,9 +192,20 @@ def test_a_loss_that_leaves_a_hard_limit_exceeded_says_so() -> None:
         joined(name, region=region)
     decided("web", pick_n_spec(3, topologySpreadConstraints=[spread("region")]))
 
-    row = evaluated(names=["c"])
-
-    assert outcome(row, "web", "cordon").why == (
-        "no other cluster passes its filters. Out of balance: region skew 2, max skew 1 (east 2, west 0)."
+    assert outcome(["c"], "web", "cordon").message == (
+        "No replacement: no other cluster passes its filters."
+        " Out of balance: region skew 2, max skew 1 (east 2, west 0)."
     )
-    assert "Out of balance" not in outcome(row, "web", "leave").why
+    assert "Out of balance" not in outcome(["c"], "web", "leave").message
+
+
+def test_the_worst_domain_is_that_of_the_latest_report_or_the_largest() -> None:
+    assert worst_domain() is None
+    load_nine()
+    all_joined("x1", "x2", "x3")
+    change_labels(["x1", "x2", "x3"], put={"region": "south"}, by=None, now=NOW)
+    assert worst_domain() == ("region", "south")
+
+    start_report(by=None, now=NOW)
+
+    assert worst_domain() == ("env", "prod")

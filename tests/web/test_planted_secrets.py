@@ -163,7 +163,7 @@ def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
 
 def pages_of_live_hub() -> list[str]:
     """Return the addresses of the pages of a live hub, of what is there and of what is not."""
-    things = dict.fromkeys(("budget", "connected", "decision", "draft", "scenario"), 1)
+    things = dict.fromkeys(("budget", "connected", "decision", "draft"), 1)
     things |= dict.fromkeys(("event", "eviction", "token"), 1)
     there = {**things, "placement": "web", "cluster": "paris", "selected": "paris", "resource": "/resources/"}
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):

@@ -15,12 +15,12 @@ from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels
-from placements.engine.resilience import LossResult
+from placements.engine.loss import LossCounts
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.services.loss import report as runs
+from placements.services.loss.queries import survival_by_group
+from placements.services.loss.report import cells_of, compute_now, start_report
 from placements.services.metrics import metrics_registry
-from placements.services.resilience import operations
-from placements.services.resilience.operations import cells_of, compute_now, start_report
-from placements.services.resilience.queries import survival_by_group
 from tests.rows import NOW, load_nine
 
 pytestmark = pytest.mark.django_db
@@ -36,18 +36,18 @@ def report() -> ResilienceReport:
 
 def test_a_viewer_computes_a_report_and_reads_it(viewer: Client, text_of: Fetch) -> None:
     load_nine()
-    assert "No report yet" in text_of(viewer, "/resilience/")
-    assert viewer.post("/resilience/").status_code == 302
-    page = text_of(viewer, "/resilience/?variant=leave")
+    assert "No report yet" in text_of(viewer, "/what-if/resilience/")
+    assert viewer.post("/what-if/resilience/").status_code == 302
+    page = text_of(viewer, "/what-if/resilience/?variant=leave")
     assert "Loss of any single cluster" in page
     assert "Loss of any region" in page
     assert 'href="/what-if/?label=region%3Aeast&amp;variant=leave"' in page
     assert "Outdated" not in page
-    down = text_of(viewer, "/resilience/?variant=down&level=region")
+    down = text_of(viewer, "/what-if/resilience/?variant=down&level=region")
     assert "Unfulfilled</th>" not in down
     losses = down.partition('id="losses"')[2].partition("</section>")[0]
     assert "cluster bravelion" not in losses
-    refused = viewer.post("/resilience/", {"keys": "nowhere"})
+    refused = viewer.post("/what-if/resilience/", {"keys": "nowhere"})
     assert refused.status_code == 422
     assert "no cluster has this label" in refused.content.decode()
 
@@ -89,7 +89,7 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     listed = text_of(viewer, "/placements/").partition("<tbody>")[2]
     assert len(re.findall(r"Survives [^<>]* \(outdated\)</span>", listed)) == 5
     assert changed in text_of(viewer, "/").partition('id="resilience"')[2]
-    assert changed in text_of(viewer, "/resilience/")
+    assert changed in text_of(viewer, "/what-if/resilience/")
 
     MemberCluster.objects.update(joined_at=NOW + timedelta(minutes=1))  # others of the same names
     change_labels(["bravelion"], put={"region": "south"}, by=None, now=NOW)
@@ -101,10 +101,10 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
 def test_the_map_of_losses_has_the_cells_of_the_report(
     report: ResilienceReport, viewer: Client, text_of: Fetch
 ) -> None:
-    page = text_of(viewer, "/resilience/?variant=leave")
+    page = text_of(viewer, "/what-if/resilience/?variant=leave")
     assert 'id="chart-survival"' in page
     assert "cluster bravelion" not in page.partition('id="chart-survival"')[2].partition("</figure>")[0]
-    table = text_of(viewer, "/resilience/?variant=leave&level=region&table=survival")
+    table = text_of(viewer, "/what-if/resilience/?variant=leave&level=region&table=survival")
     names = dict(Placement.objects.values_list("pk", "full_name"))
     losses = report.losses.filter(variant="leave", level="region")
     wanted = {
@@ -118,7 +118,7 @@ def test_the_map_of_losses_has_the_cells_of_the_report(
         (row[0].strip(), row[1].strip(), int(row[3])) for row in cells if row[3:] and row[3].strip().isdigit()
     }
     assert drawn_cells == wanted
-    assert viewer.get("/resilience/?table=other").status_code == 404
+    assert viewer.get("/what-if/resilience/?table=other").status_code == 404
 
 
 def test_many_placements_are_grouped_by_team_or_namespace() -> None:
@@ -134,8 +134,8 @@ def test_many_placements_are_grouped_by_team_or_namespace() -> None:
 
 def _packed(cells: dict[int, tuple[bool, int]]) -> ResilienceLoss:
     report = ResilienceReport(variants=["leave"])
-    results = {key: LossResult(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
-    row = operations._loss(report, "region", "east", "leave", 1, results)
+    results = {key: LossCounts(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
+    row = runs._loss(report, "region", "east", "leave", 1, results)
     assert row is not None
     return row
 
@@ -159,23 +159,23 @@ def reader(viewer: Client) -> APIClient:
 
 @pytest.mark.usefixtures("report")
 def test_the_report_over_rest(reader: APIClient) -> None:
-    started = reader.post("/api/v1/resilience", {"keys": ["region"]}, format="json")
+    started = reader.post("/api/v1/what-if/resilience", {"keys": ["region"]}, format="json")
     assert started.status_code == 202
-    latest = reader.get("/api/v1/resilience/latest?level=region&variant=leave").json()
+    latest = reader.get("/api/v1/what-if/resilience?level=region&variant=leave").json()
     assert {one["level"] for one in latest["losses"]} == {"region"}
     assert latest["report"]["keys"] == ["region"]
-    table = reader.get("/api/v1/resilience/latest?variant=cordon", headers={"Accept": "text/csv"})
+    table = reader.get("/api/v1/what-if/resilience?variant=cordon", headers={"Accept": "text/csv"})
     assert table.content.decode().startswith("level,value,variant,clusters,placements,lost")
     name = Placement.objects.filter(placement_type="PickN").earliest("name").full_name
-    document = reader.get(f"/api/v1/resilience/latest/placements/{name}").json()
+    document = reader.get(f"/api/v1/what-if/resilience/placements/{name}").json()
     assert {one["variant"] for one in document["losses"]} == {"down", "cordon", "leave"}
     assert max(one["skew"] for one in document["losses"]) > 0
-    refused = reader.post("/api/v1/resilience", {"variants": ["explode"]}, format="json")
+    refused = reader.post("/api/v1/what-if/resilience", {"variants": ["explode"]}, format="json")
     assert refused.status_code == 400
 
 
 def test_without_a_report_rest_says_so(reader: APIClient) -> None:
-    assert reader.get("/api/v1/resilience/latest").status_code == 404
+    assert reader.get("/api/v1/what-if/resilience").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_command_fails_on_a_condition(condition: str, status: int) -> None:
     out = StringIO()
     arguments: list[Any] = ["--keys", "region", "--fail-on", condition, "-o", "json"]
     try:
-        call_command("resilience", *arguments, stdout=out)
+        call_command("what_if", *arguments, stdout=out)
         exit_status = 0
     except CommandError as error:
         exit_status = error.returncode

@@ -53,9 +53,9 @@ OWN_ROUTES = (
 """What belongs to the caller alone: sessions, preferences, tokens."""
 OWN_DRAFTS = {"placement-new", "draft-discard"}
 """A draft of the caller; saving it is another address."""
-READING = {"simulate", "preview", "preview-semantics", "plan", "scenarios", "what-if", "resilience"}
-READING |= {"draft-completions", "exact", *(f"scenario-{one}" for one in ("run-again", "cancel", "save"))}
-"""They run analyses, or change what only its author may change (`test_what_if.py`)."""
+READING = {"simulate", "preview", "preview-semantics", "plan", "what-if", "resilience"}
+READING |= {"draft-completions", "exact"}
+"""They run analyses."""
 
 
 ALIASES = {

@@ -200,7 +200,6 @@ def test_no_number_or_id_of_another_hub_opens_anything(visitor: Client, worlds: 
         "event",
         "draft",
         "draft-review",
-        "scenario",
         "decision",
         "decision-cluster",
         "decision-semantics",
@@ -243,7 +242,7 @@ def test_no_address_of_the_api_shows_what_only_another_hub_has(
             if "get" not in methods or path.startswith("/api/v1/hubs"):
                 continue
             name = "settings" if "/resources/" in path else names.get(path.split("/")[3], "tune")
-            numbers = {"what-if": world.pages["scenario"], "events": world.pages["event"]}
+            numbers = {"events": world.pages["event"]}
             at = numbers.get(path.split("/")[3], "0" if "snapshots" in path else "1").strip("/")
             address = path.format(**keys, name=name, number=at.rpartition("/")[2])
             text_by_address[address] = caller.get(f"{world.mount}{address}").getvalue().decode()

@@ -7,9 +7,6 @@ from collections.abc import Callable
 import pytest
 from django.test import Client
 
-from placements.services.what_if.operations import create_scenario
-from tests.rows import NOW
-
 pytestmark = pytest.mark.django_db
 
 Fetch = Callable[[Client, str], str]
@@ -29,8 +26,8 @@ ADDRESSES = [
     ("/decisions/{id}/?reason=xx", "reason", "required-affinity"),
     ("/decisions/{id}/?view=xx", "view", "funnel"),
     ("/decisions/{id}/?download=xx", "download", "json"),
-    ("/what-if/{scenario}/?impact=xx", "impact", "stuck"),
-    ("/what-if/{scenario}/?variant=xx", "variant", "cordon"),
+    ("/what-if/?impact=xx", "impact", "stuck"),
+    ("/what-if/?variant=xx", "variant", "cordon"),
 ]
 
 
@@ -39,8 +36,7 @@ ADDRESSES = [
 def test_says_which_word_there_is_not_and_which_there_are(
     viewer: Client, text_of: Fetch, decision_id: str, address: str, name: str, word: str
 ) -> None:
-    scenario = create_scenario(names=["bravelion"], labels=[], by=None, now=NOW).pk
-    address = address.format(id=decision_id, scenario=scenario)
+    address = address.format(id=decision_id)
 
     page = text_of(viewer, address)
     notice = page.partition(f"Unsupported value for {name}: “xx”.")[2].partition("</p>")[0]

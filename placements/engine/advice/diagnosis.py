@@ -10,7 +10,7 @@ import numpy as np
 
 from clusters.columns import ABSENT
 from placements.engine.balance import exceeded_limits
-from placements.engine.resilience import active, without
+from placements.engine.loss import active, without
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from clusters.hub_queries import live_hub
 from clusters.models import Hub, MemberCluster
-from clusters.queries import cluster_of, current_fleet
+from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import load_json
@@ -52,7 +52,7 @@ from placements.hubs.writing.sending import NotWritableError
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
 from placements.services.editor.validation import PlacementDraft, text_for
-from placements.services.fleet.impact import impact_of
+from placements.services.loss.evaluation import impact_of
 from placements.web.request import as_file, is_confirmed
 from placements.web.review import own_draft
 
@@ -338,4 +338,4 @@ def impact_on_placements(plan: WritePlan | None) -> Any:
     metadata = {**row.document["metadata"], "labels": plan.manifest["metadata"].get("labels") or {}}
     spec = {**row.document["spec"], "taints": plan.manifest["spec"].get("taints") or []}
     changed.document = {**row.document, "metadata": metadata, "spec": spec}
-    return impact_of(current_fleet().fleet.with_clusters([cluster_of(changed)]))
+    return impact_of([cluster_of(changed)])

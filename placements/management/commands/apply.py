@@ -14,7 +14,6 @@ from placements.engine.balance import ExceededLimit
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import PartlyApplied, Result, apply_documents, preview_documents
-from placements.services.fleet.impact import ImpactRow
 from placements.services.placements import UnschedulesEverything
 from placements.services.results import CONFIRMATION
 
@@ -87,7 +86,18 @@ class Command(ManifestCommand):
         except UnschedulesEverything as error:
             raise unconfirmed(error) from error
         self._print(preview.results, suffix=DRY_RUN)
-        self._print_decisions(preview.impact.rows, not_evaluated=preview.impact.not_evaluated)
+        lines = [
+            next_decision_line(
+                row.placement,
+                joins=row.joins,
+                leaves=row.leaves,
+                count=row.placed_after,
+                is_fulfilled=row.is_fulfilled,
+                exceeded=row.exceeded_limits,
+            )
+            for row in preview.impact.rows
+        ]
+        self._print_decisions(lines, not_evaluated=preview.impact.not_evaluated)
 
     def run_remotely(
         self,
@@ -109,31 +119,22 @@ class Command(ManifestCommand):
                 self.stderr.write(str(error))
             raise
         self._print(map(_result, answer["items"]), suffix=DRY_RUN * dry_run)
-        rows = [
-            ImpactRow(
+        lines = [
+            next_decision_line(
                 one["placement"],
-                tuple(one["joins"]),
-                tuple(one["leaves"]),
-                one["placedBefore"],
-                one["placedAfter"],
-                one["wasFulfilled"],
-                one["isFulfilled"],
-                tuple(ExceededLimit(*(limit[name] for name in _LIMIT)) for limit in one["exceededLimits"]),
+                joins=one["joins"],
+                leaves=one["leaves"],
+                count=one["placedAfter"],
+                is_fulfilled=one["isFulfilled"],
+                exceeded=[ExceededLimit(*map(limit.get, _LIMIT)) for limit in one["exceededLimits"]],
             )
             for one in answer.get("decisions", ())
         ]
-        self._print_decisions(rows, not_evaluated=answer.get("notEvaluated", 0))
+        self._print_decisions(lines, not_evaluated=answer.get("notEvaluated", 0))
 
-    def _print_decisions(self, rows: Iterable[ImpactRow], *, not_evaluated: int) -> None:
-        for row in rows:
-            line = next_decision_line(
-                row.placement,
-                joins=row.joins,
-                leaves=row.leaves,
-                count=row.placed_after,
-                is_fulfilled=row.is_fulfilled,
-            )
-            self.stdout.write(" ".join(filter(None, [line, row.balance])))
+    def _print_decisions(self, lines: Iterable[str], *, not_evaluated: int) -> None:
+        for line in lines:
+            self.stdout.write(line)
         if not_evaluated:
             self.stdout.write(f"{not_evaluated} more placements not evaluated")
 

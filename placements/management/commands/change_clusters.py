@@ -76,12 +76,12 @@ class Command(ServerCommand):
             for row in result.rows:
                 self._write_change(row.name, row.change, row.conflict)
             return
-        preview = preview_change(action, options, clusters)
+        preview = preview_change(action, options, clusters, now=datetime.now(UTC))
         for row in preview.rows:
             self._write_change(row.name, row.change, row.refusal or row.conflict)
         for each in preview.impact.rows:
             counts = f"placement {each.placement}: {each.placed_before} -> {each.placed_after}"
-            self.stdout.write(" ".join(filter(None, [counts, each.balance])))
+            self.stdout.write(" ".join(filter(None, [counts, each.message])))
 
     def _change_there(self, client: RemoteClient, body: dict[str, Any], *, is_dry_run: bool) -> None:
         query = {"dryRun": "All"} if is_dry_run else {}

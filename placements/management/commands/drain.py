@@ -10,7 +10,7 @@ from clusters.operations.edit import UnknownClusterError
 from fleetui.management.hub_command import HubCommand, duration
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.drains import AT_ONCE, Pace
-from placements.services.disruption.impact import drain_impact
+from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import latest_drain, step_sentence
 
 

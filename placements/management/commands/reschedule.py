@@ -9,7 +9,7 @@ from fleetui.apimachinery.words import joined
 from fleetui.management.hub_command import HubCommand
 from placements.explain.moves import plan_lines
 from placements.services.disruption.restore import fresh_schedule
-from placements.services.fleet.impact import impact_of_decision
+from placements.services.loss.evaluation import impact_of_decision
 from placements.services.rescheduling import (
     FEWEST,
     moves_from,

@@ -7,7 +7,7 @@ import zlib
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
 from string import hexdigits
-from typing import Any, TypeAlias
+from typing import Any
 
 from django.db.models import Exists, F, Max, OuterRef, Q, QuerySet
 
@@ -40,12 +40,8 @@ from placements.models import (
     FleetRecord,
     Placement,
     Rollout,
-    ScenarioDecision,
     StagedRun,
 )
-
-AnyDecision: TypeAlias = Decision | ScenarioDecision
-"""One that was made, or one that would be: both cite a record."""
 
 _ID_PREFIX = re.compile("d-[0-9a-f]{4,32}")
 _MOST_ALIKE = 20
@@ -122,7 +118,7 @@ def _decision(record_id: int) -> DecisionValue:
     return unpack(bytes(record.content), fleet_of(record.fleet_id))
 
 
-def decision_of(row: AnyDecision) -> DecisionValue:
+def decision_of(row: Decision) -> DecisionValue:
     """Return what a cycle decided, with everything needed to replay it.
 
     Raise UnreadableRecordError if another engine wrote the record.
@@ -130,15 +126,14 @@ def decision_of(row: AnyDecision) -> DecisionValue:
     return _decision(row.record_id)
 
 
-def is_readable(row: AnyDecision) -> bool:
+def is_readable(row: Decision) -> bool:
     return row.record.engine == ENGINE_VERSION
 
 
 def reachable_records() -> QuerySet[DecisionRecord]:
     """Return the records that a decision of this hub cites: all hubs share the table."""
     is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
-    is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
-    return DecisionRecord.objects.filter(is_made | is_hypothetical)
+    return DecisionRecord.objects.filter(is_made)
 
 
 def recorded(prefix: str) -> tuple[int, DecisionValue]:
@@ -186,7 +181,7 @@ def _outcomes(record_id: int) -> tuple[ClusterOutcome, ...]:
     return tuple(Outcomes(_decision(record_id)))
 
 
-def outcomes_of(row: AnyDecision) -> tuple[ClusterOutcome, ...]:
+def outcomes_of(row: Decision) -> tuple[ClusterOutcome, ...]:
     """Return the outcome of every cluster in a cycle, by name; cached, as pages show it in pieces."""
     return _outcomes(row.record_id)
 
@@ -196,7 +191,7 @@ def _summary(record_id: int) -> tuple[tuple[Outcome, int], ...]:
     return tuple(Outcomes(_decision(record_id)).summary())
 
 
-def summary_of(row: AnyDecision) -> dict[str, tuple[Outcome, int]]:
+def summary_of(row: Decision) -> dict[str, tuple[Outcome, int]]:
     """Return the outcome and the rank of every cluster in a cycle; cached, without the reasons."""
     names = decision_of(row).cycle.fleet.names
     return dict(zip(names, _summary(row.record_id), strict=True))
@@ -210,7 +205,7 @@ def _spreads(record_id: int) -> tuple[SpreadBars, ...]:
     return tuple(spread_bars(_decision(record_id), most=_DOMAINS_SHOWN))
 
 
-def spreads_of(row: AnyDecision) -> tuple[SpreadBars, ...]:
+def spreads_of(row: Decision) -> tuple[SpreadBars, ...]:
     """Return the domains of each constraint as a decision leaves them, those furthest from the mean.
 
     Cached; empty for a record of another engine.
@@ -229,7 +224,7 @@ def _problems(record_id: int) -> tuple[str, ...]:
     return tuple(trap_sentences(_decision(record_id), exact=exact_of(record_id)))
 
 
-def problems_of(row: AnyDecision) -> tuple[str, ...]:
+def problems_of(row: Decision) -> tuple[str, ...]:
     """Return sentences on what an unfulfilled or surprising cycle ran into.
 
     Cached, since finding out takes scheduler runs. Empty for a record of another engine.
@@ -245,7 +240,7 @@ def _fixes(record_id: int) -> tuple[str, ...]:
     return tuple(change_words(one.change) for one in how_to_fulfil(_decision(record_id)))
 
 
-def fixes_of(row: AnyDecision) -> tuple[str, ...]:
+def fixes_of(row: Decision) -> tuple[str, ...]:
     """Return the single changes that would fulfil the placement; cached likewise."""
     return _fixes(row.record_id) if is_readable(row) else ()
 
@@ -337,7 +332,7 @@ def run_after(row: Decision) -> Rollout | StagedRun | None:
 class DecisionView:
     """One decision as pages show it: the record is unpacked once, and each fact derived once."""
 
-    def __init__(self, row: AnyDecision) -> None:
+    def __init__(self, row: Decision) -> None:
         self.row = row
 
     @cached_property
@@ -372,8 +367,8 @@ class DecisionView:
 
     @cached_property
     def rollout(self) -> Rollout | StagedRun | None:
-        """The run that rolled the decision out; None for a hypothetical decision."""
-        return None if isinstance(self.row, ScenarioDecision) else run_after(self.row)
+        """The run that rolled the decision out."""
+        return run_after(self.row)
 
     def advice(self, cluster: str) -> Advice:
         """Return why a cluster has its outcome, and what would change that.

@@ -25,8 +25,13 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.evictions import EvictionCheck, execute, judge
-from placements.services.disruption.impact import has_started_run, is_held, why_placement_stays
-from placements.services.disruption.queries import left_of, numbers_facts
+from placements.services.disruption.queries import (
+    has_started_run,
+    is_held,
+    left_of,
+    numbers_facts,
+    why_placement_stays,
+)
 from placements.services.rollouts.operations import check_all_possible
 
 TRY_AGAIN = timedelta(seconds=10)

@@ -18,17 +18,45 @@ from placements.engine.disruption import (
     Verdict,
     budget_numbers,
 )
+from placements.engine.loss import why_stays
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence, hub_eviction_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.disruption import DisruptionBudgetSpec, budget_errors, parse_disruption_budget
+from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
-from placements.models import Binding, DisruptionBudget, Drain, DrainStep, Eviction, Placement
+from placements.models import (
+    Binding,
+    DisruptionBudget,
+    Drain,
+    DrainStep,
+    Eviction,
+    Placement,
+    StagedRun,
+)
 
 
 def budget_for(placement: str) -> DisruptionBudgetSpec | None:
     row = DisruptionBudget.objects.filter(name=placement).first()
     return parse_disruption_budget(row.document).spec if row else None
+
+
+def why_placement_stays(placement: Placement) -> KeptReason | None:
+    policy = parse_placement(placement.document).spec.policy
+    return why_stays(policy, is_namespaced=bool(placement.namespace))
+
+
+def is_held(placement: Placement) -> bool:
+    return placement.paused_since is not None or placement.is_stopped
+
+
+def has_started_run(placement: Placement) -> bool:
+    """Return whether a staged update run is in progress; it fails if a cluster leaves.
+
+    See `rules/lifecycle.md#staged-update-runs`.
+    """
+    started = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
+    return started.exists()
 
 
 def numbers_facts(numbers: Numbers | None) -> dict[str, int] | None:

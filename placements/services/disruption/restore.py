@@ -10,11 +10,11 @@ from enum import StrEnum
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, Fleet
 from clusters.queries import current_fleet
 from fleetui.apimachinery.words import joined
-from placements.engine.resilience import active
+from placements.engine.loss import PlacementLoss, active
 from placements.engine.scheduling.scheduler import schedule
 from placements.models import DrainStep, Placement
 from placements.services.disruption.queries import latest_drain
-from placements.services.fleet.impact import MOST_EVALUATED, ImpactRow, impact_row
+from placements.services.loss.evaluation import MOST_EVALUATED, impact_of_decision
 from placements.services.snapshots import cycles_of
 
 
@@ -40,7 +40,7 @@ class BringBackRow:
 
     placement: str
     how: Return
-    fresh: ImpactRow
+    fresh: PlacementLoss
     message: str
 
 
@@ -54,10 +54,10 @@ class RestorePlan:
     not_evaluated: int = 0
 
 
-def fresh_schedule(placement: Placement) -> ImpactRow:
+def fresh_schedule(placement: Placement) -> PlacementLoss:
     """Return what rescheduling a placement would change."""
     [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
-    return impact_row(placement, cycle.rescheduled())
+    return impact_of_decision(placement, schedule(cycle.rescheduled()))
 
 
 def bring_back(cluster: str) -> RestorePlan:
@@ -72,7 +72,7 @@ def bring_back(cluster: str) -> RestorePlan:
     evaluated = list(rows.order_by("name")[:MOST_EVALUATED])
     fleet, returns = uncordoned(now, cluster), []
     for placement, cycle in cycles_of(evaluated, fleet):
-        fresh = impact_row(placement, cycle.rescheduled())
+        fresh = impact_of_decision(placement, schedule(cycle.rescheduled()))
         if cluster in active(cycle.live_bindings):
             how, message = Return.HERE, "Present."
         elif cluster in schedule(cycle).picked_names:

@@ -15,13 +15,14 @@ from placements.engine.assertions import (
 from placements.engine.checks.examination import RULES, Examination
 from placements.engine.checks.findings import OF_FLEET, Finding
 from placements.engine.checks.placement import least_seconds
-from placements.engine.resilience import (
+from placements.engine.loss import (
     CLUSTER,
+    EvaluatedPlacement,
     LossVariant,
-    PlacedSubjects,
-    Subject,
-    losses_of,
+    PlacementIndex,
+    domains_of,
     placed_after,
+    skew_of,
 )
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -144,14 +145,7 @@ class DiffRow:
 def _skew(decision: Decision | None, key: str) -> int | None:
     if decision is None:
         return None
-    fleet, placed = decision.cycle.fleet, placed_after(decision)
-    column = fleet.label(key)
-    counts = dict.fromkeys(column.values, 0)
-    for name in placed & fleet.positions.keys():
-        value = column.value_at(fleet.positions[name])
-        if value is not None:
-            counts[value] += 1
-    return max(counts.values()) - min(counts.values()) if counts else 0
+    return skew_of(decision.cycle.fleet, key, None, placed_after(decision))
 
 
 @dataclass(frozen=True)
@@ -216,12 +210,14 @@ def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]
     if not levels:
         return {}
     fleet = decision.cycle.fleet
-    subject = Subject(replace(decision.cycle, bindings=decision.bindings_after), decision.is_fulfilled)
+    after = replace(decision.cycle, bindings=decision.bindings_after)
+    facts = EvaluatedPlacement(after, decision.is_fulfilled)
     keys = sorted(levels - {CLUSTER})
-    index, survives = PlacedSubjects({0: subject}), dict.fromkeys(levels, True)
-    for loss in losses_of(fleet, keys, has_clusters=CLUSTER in levels):
-        for _, cells in index.cells(fleet, loss, list(LossVariant)):
-            survives[loss.level] = survives[loss.level] and not any(one.is_bad for one in cells.values())
+    index = PlacementIndex({0: facts})
+    survives = dict.fromkeys(levels, True)
+    for domain in domains_of(fleet, keys, has_clusters=CLUSTER in levels):
+        for _, counts in index.counts(fleet, domain.clusters, LossVariant):
+            survives[domain.level] &= not any(one.is_bad for one in counts.values())
     return survives
 
 

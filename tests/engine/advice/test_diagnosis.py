@@ -17,7 +17,7 @@ from placements.engine.advice.diagnosis import (
     stale_picks,
 )
 from placements.engine.balance import exceeded_limits
-from placements.engine.resilience import active, without
+from placements.engine.loss import active, without
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard

@@ -8,12 +8,13 @@ from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, uncordon
 from clusters.operations.leave import forget, leave
 from placements.engine.balance import ExceededLimit
+from placements.engine.loss import PlacementImpact
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
 from placements.services.disruption.budgets import delete_budget, save_budget
 from placements.services.disruption.drains import Pace, advance_drains, cancel_drain, drain
-from placements.services.disruption.impact import drain_impact
+from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import step_sentence
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
@@ -299,12 +300,12 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
     }
     assert impacts == {
         "all": ("shrinks", (), 3, 2),
-        "fixed": ("stays", (), 2, 2),
+        "fixed": ("cannot", (), 2, 2),
         "moves": ("moves", (free,), 2, 2),
         "stuck": ("stuck", (), 3, 2),
         "tight": ("blocked", (), 3, 3),
     }
-    assert impact.count["stuck"] == 1
+    assert impact.counts[PlacementImpact.STUCK] == 1
     assert not Drain.objects.exists()
 
 

@@ -5,11 +5,12 @@ See `rules/lifecycle.md#staged-update-runs`.
 
 import pytest
 
+from placements.engine.loss import PlacementImpact
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep
 from placements.services.disruption.drains import advance_drains, drain
 from placements.services.disruption.evictions import evict
-from placements.services.disruption.impact import EvictionImpact, drain_impact
+from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import step_sentence
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
@@ -118,7 +119,7 @@ def test_the_impact_of_a_drain_shows_the_run() -> None:
 
     [row] = drain_impact("c002", now=world.now).rows
 
-    assert row.impact is EvictionImpact.BLOCKED
+    assert row.impact is PlacementImpact.BLOCKED
     assert row.message.startswith("Staged: a run is in progress")
 
 

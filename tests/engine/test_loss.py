@@ -1,4 +1,4 @@
-"""The cells of a resilience report are those of the what-if analysis of the same loss."""
+"""The loss of clusters: counts of a report are those of the full evaluation of the same loss."""
 
 import os
 import random
@@ -11,23 +11,22 @@ import pytest
 
 from clusters.fleet import Cluster, Fleet, Taint
 from fleetui.apimachinery.model import Semantics
-from placements.engine import resilience
-from placements.engine.resilience import (
+from placements.engine import loss as loss_module
+from placements.engine.loss import (
     CLUSTER,
-    LossResult,
+    ChangedFleet,
+    EvaluatedPlacement,
     LossVariant,
-    PlacedSubjects,
-    Subject,
+    PlacementIndex,
     decisions_until_rest,
-    losses_of,
+    domains_of,
+    loss,
     placed_after,
     weakest_point,
-    without,
 )
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.policy import parse_policy
-from placements.services.what_if.queries import evaluate, fleet_under
 from tests.load.problems import large_world
 
 KEYS = ("region", "zone", "tier")
@@ -65,7 +64,7 @@ def random_policy(rng: random.Random, fleet: Fleet) -> dict[str, Any]:
     return policy
 
 
-def random_subject(rng: random.Random, fleet: Fleet) -> Subject:
+def random_placement(rng: random.Random, fleet: Fleet) -> EvaluatedPlacement:
     """Return a placement at rest."""
     semantics = rng.choice([Semantics.FLEET, Semantics.FLEET, Semantics.KUBEFLEET])
     policy = parse_policy(random_policy(rng, fleet), semantics=semantics)
@@ -73,65 +72,45 @@ def random_subject(rng: random.Random, fleet: Fleet) -> Subject:
     last = decisions_until_rest(Cycle(fleet, policy, (), semantics, namespace=namespace))[-1]
     cycle = replace(last.cycle, bindings=last.bindings_after)
     again = schedule(cycle)
-    return Subject(replace(cycle, bindings=again.bindings_after), again.is_fulfilled)
-
-
-def expected(subject: Subject, fleet: Fleet, clusters: tuple[str, ...], variant: LossVariant) -> LossResult:
-    """Return the cell according to the what-if analysis."""
-    changed = replace(subject.cycle, fleet=fleet_under(fleet, clusters, variant))
-    found = evaluate(
-        changed,
-        clusters,
-        variant,
-        was_fulfilled=subject.was_fulfilled,
-        is_namespaced=bool(subject.cycle.namespace),
-    )
-    short = found.decision.is_failed or not found.decision.is_fulfilled
-    lost = max(0, len(found.leaves) - len(found.joins))
-    kept = found.placed_before - len(found.leaves)
-    is_unfulfilled = bool(subject.was_fulfilled) and short
-    after = placed_after(found.decision)
-    skews = [0]
-    for one in subject.cycle.policy.topology_spread_constraints:
-        labels = [cluster.labels.get(one.topology_key) for cluster in changed.fleet if cluster.name in after]
-        counts = [labels.count(value) for value in changed.fleet.label(one.topology_key).values]
-        skews.append(max(counts, default=0) - min(counts, default=0))
-    return LossResult(kept, len(found.joins), lost, is_unfulfilled, not found.placed_after, max(skews))
+    return EvaluatedPlacement(replace(cycle, bindings=again.bindings_after), again.is_fulfilled)
 
 
 @pytest.mark.nightly
-def test_cells_are_those_of_the_what_if_analysis() -> None:
-    rng, compared, bad = random.Random(7), 0, 0
+def test_counts_are_those_of_the_full_evaluation() -> None:
+    rng = random.Random(7)
+    compared = bad = 0
     while compared < CELLS:
         fleet = random_fleet(rng, rng.randint(4, 14))
-        subjects = {at: random_subject(rng, fleet) for at in range(3)}
-        placed = PlacedSubjects(subjects)
-        for loss in rng.sample(losses_of(fleet, KEYS), 6):
-            for variant, cells in placed.cells(fleet, loss, [LossVariant.CORDON, LossVariant.LEAVE]):
-                for key, cell in cells.items():
-                    assert cell == expected(subjects[key], fleet, loss.clusters, variant), (loss, variant)
-                    compared, bad = compared + 1, bad + cell.is_bad
-                there = [key for key, one in subjects.items() if not one.placed.isdisjoint(loss.clusters)]
-                assert sorted(cells) == there
-        gone, subject = rng.choice(losses_of(fleet, KEYS)).clusters, subjects[0]
+        placements = {at: random_placement(rng, fleet) for at in range(3)}
+        index = PlacementIndex(placements)
+        for domain in rng.sample(domains_of(fleet, KEYS), 6):
+            there = [key for key, one in placements.items() if not one.placed.isdisjoint(domain.clusters)]
+            for variant, counts in index.counts(fleet, domain.clusters, LossVariant):
+                change = ChangedFleet(fleet, lost=frozenset(domain.clusters), variant=variant)
+                assert sorted(counts) == there
+                for key, found in counts.items():
+                    assert found == loss(placements[key], change).counts, (domain, variant)
+                    compared += 1
+                    bad += found.is_bad
+        gone = frozenset(rng.choice(domains_of(fleet, KEYS)).clusters)
         for variant in (LossVariant.CORDON, LossVariant.LEAVE):
-            start = replace(subject.cycle, fleet=fleet_under(fleet, gone, variant))
-            start = without(start, *gone) if variant is LossVariant.CORDON else start
-            last = decisions_until_rest(start)[-1]
-            following = schedule(replace(start, bindings=last.bindings_after))
-            assert last.is_failed or placed_after(following) == placed_after(last)
+            row = loss(placements[0], ChangedFleet(fleet, lost=gone, variant=variant))
+            last = row.decision
+            assert last is not None
+            following = schedule(replace(last.cycle, bindings=last.bindings_after))
+            assert last.is_failed or placed_after(following) == row.after
     assert bad > CELLS // 20
 
 
 def test_clusters_that_are_down_move_nothing_and_need_no_decision() -> None:
     rng = random.Random(3)
     fleet = random_fleet(rng, 12)
-    subjects = {at: random_subject(rng, fleet) for at in range(6)}
-    with patch.object(resilience, "schedule") as decide:
-        for loss in losses_of(fleet, KEYS):
-            [(_, cells)] = PlacedSubjects(subjects).cells(fleet, loss, [LossVariant.DOWN])
+    subjects = {at: random_placement(rng, fleet) for at in range(6)}
+    with patch.object(loss_module, "schedule") as decide:
+        for domain in domains_of(fleet, KEYS):
+            [(_, cells)] = PlacementIndex(subjects).counts(fleet, domain.clusters, [LossVariant.DOWN])
             for key, cell in cells.items():
-                inside = len(subjects[key].placed.intersection(loss.clusters))
+                inside = len(subjects[key].placed.intersection(domain.clusters))
                 assert (cell.lost, cell.moved, cell.is_unfulfilled) == (inside, 0, False)
                 assert cell.is_empty == (inside == len(subjects[key].placed))
                 assert cell.skew <= len(subjects[key].placed) - inside
@@ -146,16 +125,16 @@ def test_a_report_costs_at_most_twelve_times_the_decisions() -> None:
     assert all(one.bindings_after for one in decisions)
     once = process_time() - started
     subjects = {
-        at: Subject(replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled)
+        at: EvaluatedPlacement(replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled)
         for at, one in enumerate(decisions)
     }
-    losses = losses_of(fleet, ("region", "zone", "provider"), has_clusters=False)
+    losses = domains_of(fleet, ("region", "zone", "provider"), has_clusters=False)
     assert len(losses) == 36
     for variant in (LossVariant.CORDON, LossVariant.LEAVE):
         started = process_time()
-        placed = PlacedSubjects(subjects)
-        for loss in losses:
-            for _ in placed.cells(fleet, loss, [variant]):
+        placed = PlacementIndex(subjects)
+        for domain in losses:
+            for _ in placed.counts(fleet, domain.clusters, [variant]):
                 pass
         assert process_time() - started <= 12 * once, variant
 

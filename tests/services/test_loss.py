@@ -1,4 +1,4 @@
-"""The impact of a change of the fleet on placements, before it is made."""
+"""What the loss or a change of clusters does to placements, before it happens."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from clusters.fleet import Fleet, Taint
+from clusters.fleet import Taint
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
 from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
 from placements.engine.balance import ExceededLimit
 from placements.models import Placement
-from placements.services.fleet import impact
-from placements.services.fleet.impact import Impact, ImpactRow, impact_of
 from placements.services.fleet_events import enqueue_affected_placements
+from placements.services.loss import evaluation
+from placements.services.loss.evaluation import Impact, impact_of
 from placements.services.placements import delete_placement
 from tests.builders import labelled, spread
 from tests.rows import NOW, decided, joined, member_document, pick_n_spec, placed, run_due, saved, spec
@@ -33,16 +33,23 @@ def web() -> Placement:
 
 
 def _leaving(*names: str) -> Impact:
-    return impact_of(current_fleet().fleet, gone=names)
+    return impact_of(lost=names)
 
 
 def test_names_who_comes_in_the_place_of_who_leaves(web: Placement) -> None:
     assert placed(web) == ["bravelion", "nimblefox"]
 
-    assert _leaving("nimblefox") == Impact(
-        (ImpactRow("web", ("jumpingcat",), ("nimblefox",), 2, 2, was_fulfilled=True, is_fulfilled=True),),
-        evaluated=1,
+    impact = _leaving("nimblefox")
+    [row] = impact.rows
+
+    assert (row.joins, row.leaves, row.placed_before, row.placed_after) == (
+        ("jumpingcat",),
+        ("nimblefox",),
+        2,
+        2,
     )
+    assert (row.was_fulfilled, row.is_fulfilled, row.message) == (True, True, "Replacement: jumpingcat.")
+    assert (impact.evaluated, impact.not_evaluated) == (1, 0)
 
 
 @pytest.mark.nightly
@@ -61,7 +68,7 @@ def test_a_cordon_moves_no_existing_placement(web: Placement) -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["nimblefox"]]
 
-    impact = impact_of(fleet.with_clusters([here._replace(taints=(Taint("cordon-key"),))]))
+    impact = impact_of([here._replace(taints=(Taint("cordon-key"),))])
 
     assert (impact.rows, impact.evaluated, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
 
@@ -79,8 +86,8 @@ def test_looks_only_at_those_that_read_what_changed() -> None:
     fleet = current_fleet().fleet
     here = fleet.clusters[fleet.positions["jumpingcat"]]
 
-    other = impact_of(fleet.with_clusters([here._replace(labels={**here.labels, "team": "b"})]))
-    tier = impact_of(fleet.with_clusters([here._replace(labels={**here.labels, "tier": "edge"})]))
+    other = impact_of([here._replace(labels={**here.labels, "team": "b"})])
+    tier = impact_of([here._replace(labels={**here.labels, "tier": "edge"})])
 
     assert (other.rows, other.evaluated) == ((), 0)
     assert [(row.placement, row.joins, row.is_fulfilled) for row in tier.rows] == [
@@ -94,7 +101,7 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     documents = [member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")]
     foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
 
-    impact = impact_of(current_fleet().fleet.with_clusters([cluster_of(row) for _, row in foreseen]))
+    impact = impact_of([cluster_of(row) for _, row in foreseen])
 
     assert [(row.placement, row.joins) for row in impact.rows] == [("many", ("oldbadger", "palemoth"))]
     assert web.is_fulfilled
@@ -135,8 +142,8 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
 def _impact_of_change(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:
     """Return the impact as if the change were still to come."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(impact, "current_fleet", lambda: type("View", (), {"fleet": before}))
-        return impact_of(after, gone=gone)
+        patched.setattr(evaluation, "current_fleet", lambda: type("View", (), {"fleet": before}))
+        return impact_of(after, lost=gone)
 
 
 def test_leaves_out_what_is_deleted_or_at_fault() -> None:
@@ -151,7 +158,7 @@ def test_leaves_out_what_is_deleted_or_at_fault() -> None:
 def test_looks_at_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(4):
         saved(f"more-{number}", pick_n_spec(1))
-    monkeypatch.setattr(impact, "MOST_EVALUATED", 3)
+    monkeypatch.setattr(evaluation, "MOST_EVALUATED", 3)
 
     limited = _leaving("bravelion")
 
@@ -179,24 +186,23 @@ def test_writes_nothing() -> None:
     assert list(Placement.objects.values()) == before
 
 
-def _with_labels(name: str, labels: dict[str, str]) -> Fleet:
+def _relabeled(name: str, labels: dict[str, str]) -> Impact:
     fleet = current_fleet().fleet
-    return fleet.with_clusters([fleet.clusters[fleet.positions[name]]._replace(labels=labels)])
+    return impact_of([fleet.clusters[fleet.positions[name]]._replace(labels=labels)])
 
 
 def test_a_label_alone_exceeds_a_hard_limit_without_any_move() -> None:
     joined("palemoth", region="east")
-    assert impact_of(current_fleet().fleet).rows == ()
+    assert impact_of().rows == ()
 
-    [row] = impact_of(_with_labels("bravelion", {"region": "west"})).rows
+    [row] = _relabeled("bravelion", {"region": "west"}).rows
 
     assert (row.placement, row.joins, row.leaves, row.gets_worse) == ("web", (), (), False)
     assert row.exceeded_limits == (ExceededLimit("region", 1, "west", 2, "east", 0, 2),)
-    assert row.balance == "Out of balance: region skew 2, max skew 1 (west 2, east 0)."
 
 
 def test_a_limit_that_is_exceeded_already_is_no_impact_of_another_change() -> None:
     joined("palemoth", region="east")
     change_labels(["bravelion"], put={"region": "west"}, by=None, now=NOW)
 
-    assert impact_of(_with_labels("palemoth", {"region": "east", "tier": "edge"})).rows == ()
+    assert _relabeled("palemoth", {"region": "east", "tier": "edge"}).rows == ()

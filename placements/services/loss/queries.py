@@ -7,11 +7,19 @@ from typing import Any
 from django.db.models import QuerySet, Subquery
 
 from clusters.models import FleetState, MemberCluster
-from clusters.queries import counters
+from clusters.queries import counters, current_fleet
 from fleetui.errors import UnknownObject
-from placements.engine.resilience import LossResult, level_rank
+from placements.engine.loss import (
+    CLUSTER,
+    LossCounts,
+    Weakness,
+    default_keys,
+    domains_of,
+    level_rank,
+    pair_key,
+)
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
-from placements.services.resilience.operations import cells_of, changed_placements
+from placements.services.loss.report import cells_of, changed_placements, latest_report
 
 TREND = 12
 MOST_ALONE = 40
@@ -54,6 +62,19 @@ def trend(*, most: int = TREND) -> list[ResilienceReport]:
     """Return the latest completed reports, the newest first."""
     rows = ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk")
     return list(rows[:most])
+
+
+def worst_domain() -> Weakness | None:
+    """Return the domain whose loss is the worst of the latest report; before it, one with many clusters."""
+    report = latest_report()
+    if report is not None:
+        worst = worst_losses(report, report.variants[-1]).exclude(level=CLUSTER).first()
+        if worst is not None and not pair_key(worst.level):
+            return Weakness(worst.level, worst.value)
+    fleet = current_fleet().fleet
+    domains = domains_of(fleet, default_keys(fleet, ()), has_clusters=False)
+    largest = max(domains, key=lambda domain: len(domain.clusters), default=None)
+    return Weakness(largest.level, largest.value) if largest else None
 
 
 def worst_losses(report: ResilienceReport, variant: str, level: str = "") -> QuerySet[ResilienceLoss]:
@@ -100,17 +121,17 @@ def weakest_placements(report: ResilienceReport) -> list[PlacementResilience]:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementLoss:
+class ReportedLoss:
     level: str
     value: str
     variant: str
-    cell: LossResult
+    cell: LossCounts
 
 
-def losses_for(report: ResilienceReport, placement: Placement) -> list[PlacementLoss]:
+def losses_for(report: ResilienceReport, placement: Placement) -> list[ReportedLoss]:
     """Return the losses that concern a placement, by level; of single clusters those that cost something."""
     losses = [
-        PlacementLoss(row.level, row.value, row.variant, cells[placement.pk])
+        ReportedLoss(row.level, row.value, row.variant, cells[placement.pk])
         for row in report.losses.order_by("value", "pk").iterator(chunk_size=200)
         if placement.pk in (cells := cells_of(row))
     ]

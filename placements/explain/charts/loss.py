@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from placements.explain.charts.figure import RAMP, Chart, Color, figure, heatmap, row_axis
 
-MOST_LOSSES, MOST_GROUPS = 60, 40
+MOST_LOSSES = 60
+MOST_GROUPS = 40
 
 
 @dataclass(frozen=True, slots=True)

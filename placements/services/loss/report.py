@@ -17,25 +17,25 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import actor_name
 from fleetui.bulk import batched
 from fleetui.task_queue import enqueue
-from placements.engine.resilience import (
+from placements.engine.loss import (
     CLUSTER,
     MOST_PAIRED,
-    Loss,
-    LossResult,
+    EvaluatedPlacement,
+    LossCounts,
     LossVariant,
-    PlacedSubjects,
-    Subject,
+    LostDomain,
+    PlacementIndex,
     default_keys,
+    domains_of,
     level_rank,
-    losses_of,
     pair_key,
     weakest_point,
 )
 from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
 from placements.services.assertions import REPORT, recheck
 from placements.services.decisions.records import fleet_of, fleet_record_of
+from placements.services.loss.evaluation import facts_of, valid_placements
 from placements.services.snapshots import cycles_of
-from placements.services.what_if.queries import valid_placements
 
 TASK = "placements.tasks.evaluate_resilience"
 LEASE = timedelta(seconds=60)
@@ -54,7 +54,7 @@ _FORMER = np.dtype(
     [("placement", "<u8"), ("kept", "<u4"), ("moved", "<u4"), ("lost", "<u4"), ("flags", "u1")]
 )
 _CELL = np.dtype([*_FORMER.descr, ("skew", "<u4")])
-_Rows = dict[tuple[str, str, str], dict[int, LossResult]]
+_Rows = dict[tuple[str, str, str], dict[int, LossCounts]]
 
 
 def start_report(
@@ -170,12 +170,12 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         row.losses.all().delete()
         row.fleet, row.fleet_version, row.done = fleet_record_of(view), view.version, 0
         row.has_clusters = len(view.fleet) <= MOST_CLUSTERS
-        row.losses_count = len(losses_of(view.fleet, row.keys, has_clusters=row.has_clusters))
+        row.losses_count = len(domains_of(view.fleet, row.keys, has_clusters=row.has_clusters))
         row.save(update_fields=["fleet", "fleet_version", "done", "has_clusters", "losses_count"])
     fleet = fleet_of(row.fleet_id)
-    losses = losses_of(fleet, row.keys, has_clusters=row.has_clusters)
+    losses = domains_of(fleet, row.keys, has_clusters=row.has_clusters)
     subjects, counts = _subjects(valid_placements(), fleet)
-    placed = PlacedSubjects(subjects)
+    placed = PlacementIndex(subjects)
     while row.done < len(losses):
         chunk = losses[row.done : row.done + CHUNK]
         by_loss = _cells(chunk, placed, fleet, row.variants)
@@ -206,28 +206,29 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         others.exclude(pk__in=list(newest)).delete()
 
 
-def _subjects(rows: QuerySet[Placement], fleet: Fleet) -> tuple[dict[int, Subject], dict[int, int]]:
+def _subjects(
+    rows: QuerySet[Placement], fleet: Fleet
+) -> tuple[dict[int, EvaluatedPlacement], dict[int, int]]:
     """Return the placements to evaluate by key, and the number of decisions of each."""
     placements = list(rows.filter(decisions_made__gt=0).order_by("pk"))  # cycles read their documents
-    subjects = {
-        one.pk: Subject(cycle, one.is_fulfilled, can_be_evicted=not one.namespace)
-        for one, cycle in cycles_of(placements, fleet)
-    }
+    subjects = {one.pk: facts_of(one, cycle) for one, cycle in cycles_of(placements, fleet)}
     return subjects, {one.pk: one.decisions_made for one in placements if one.pk in subjects}
 
 
-def _cells(losses: Iterable[Loss], placed: PlacedSubjects, fleet: Fleet, variants: Sequence[str]) -> _Rows:
+def _cells(
+    losses: Iterable[LostDomain], placed: PlacementIndex, fleet: Fleet, variants: Sequence[str]
+) -> _Rows:
     """Return the cells of each loss and variant; of single clusters those in which something is lost."""
     by_loss: _Rows = {}
     for loss in losses:
-        for variant, cells in placed.cells(fleet, loss, [LossVariant(one) for one in variants]):
+        for variant, cells in placed.counts(fleet, loss.clusters, map(LossVariant, variants)):
             worse = {key: one for key, one in cells.items() if one.lost or one.is_bad}
             by_loss[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
     return by_loss
 
 
 def _loss(
-    report: ResilienceReport, level: str, value: str, variant: str, size: int, cells: Mapping[int, LossResult]
+    report: ResilienceReport, level: str, value: str, variant: str, size: int, cells: Mapping[int, LossCounts]
 ) -> ResilienceLoss | None:
     if level == CLUSTER and not cells:
         return None
@@ -251,12 +252,12 @@ def _loss(
     )
 
 
-def cells_of(row: ResilienceLoss) -> dict[int, LossResult]:
+def cells_of(row: ResilienceLoss) -> dict[int, LossCounts]:
     """Return the cells of a loss by the key of the placement; reports of older versions have no skew."""
     data = zlib.decompress(bytes(row.cells))
     is_former = len(data) == row.placements_count * _FORMER.itemsize
     return {
-        key: LossResult(kept, moved, lost, bool(flags & 1), bool(flags & 2), *skew)
+        key: LossCounts(kept, moved, lost, bool(flags & 1), bool(flags & 2), *skew)
         for key, kept, moved, lost, flags, *skew in np.frombuffer(
             data, dtype=_FORMER if is_former else _CELL
         ).tolist()
@@ -281,7 +282,7 @@ def levels_of(row: ResilienceReport) -> list[str]:
 
 
 def _write_placements(
-    row: ResilienceReport, subjects: Mapping[int, Subject], counts: Mapping[int, int]
+    row: ResilienceReport, subjects: Mapping[int, EvaluatedPlacement], counts: Mapping[int, int]
 ) -> None:
     """Write the result of the report for these placements, from its losses."""
     bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
@@ -320,9 +321,9 @@ def update_changed(row: ResilienceReport, *, now: datetime) -> int:
     if view.version != row.fleet_version:
         return 0
     subjects, counts = _subjects(changed_placements(), view.fleet)
-    losses = losses_of(view.fleet, row.keys, has_clusters=row.has_clusters)
+    losses = domains_of(view.fleet, row.keys, has_clusters=row.has_clusters)
     sizes = {(one.level, one.value): len(one.clusters) for one in losses}
-    by_loss = _cells(losses, PlacedSubjects(subjects), view.fleet, row.variants)
+    by_loss = _cells(losses, PlacementIndex(subjects), view.fleet, row.variants)
     before = {(one.level, one.value, one.variant): one for one in row.losses.all()}
     there = set(valid_placements().values_list("pk", flat=True)) - counts.keys()
     with transaction.atomic():

@@ -1,0 +1,202 @@
+"""Sentences about the loss of clusters, and tables and documents about resilience reports."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clusters.fleet import Fleet
+from fleetui.apimachinery.words import counted, first_names, joined
+from placements.engine.advice.diagnosis import pinned_groups
+from placements.engine.balance import balance_sentence
+from placements.engine.disruption import KeptReason
+from placements.engine.loss import AND, CLUSTER, PlacementImpact, PlacementLoss, pair_key
+from placements.engine.scheduling.decision import Decision
+from placements.explain.decision_tables import csv_text
+from placements.explain.staged_updates import STAYS_SENTENCES
+from placements.explain.vocabulary import headline, verb
+from placements.manifests.policy import PlacementType
+
+_NAMES_SHOWN = 5
+VARIANT_NAMES = {
+    "down": "Down (still members)",
+    "cordon": "Drained (still members)",
+    "leave": "Removed from the fleet",
+}
+IMPACT_BADGES = {
+    PlacementImpact.STUCK: ("attention", "Unschedulable"),
+    PlacementImpact.BLOCKED: ("attention", "Blocked"),
+    PlacementImpact.DOWN: ("attention", "Clusters down"),
+    PlacementImpact.SHRINKS: ("attention", "Scaled down"),
+    PlacementImpact.MOVES: ("progress", "Rescheduled"),
+    PlacementImpact.CANNOT: ("pending", "Not evictable"),
+    PlacementImpact.LEAVING: ("progress", "Removing"),
+    PlacementImpact.STAYS: ("healthy", "Unchanged"),
+}
+"""The level and the words of each impact."""
+METRICS = ("unfulfilled", "empty", "lost")
+_CSV = ("level", "value", "variant", "clusters", "placements", "lost", "moved", "unfulfilled", "empty")
+
+
+def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str:
+    """Return which clusters were chosen: "3 clusters, region=east", "bravelion and smartfish"."""
+    by_label = ", ".join(
+        f"no {label[1:]}" if label.startswith("!") else label.replace(":", "=", 1) for label in labels
+    )
+    if not labels:
+        return first_names(names, _NAMES_SHOWN)
+    also = f" and {joined(list(names[:_NAMES_SHOWN]))}" if names else ""
+    return f"{counted(total, 'cluster')}, {by_label}{also}"
+
+
+def stuck_words(decision: Decision) -> str:
+    if decision.not_found:
+        return f"named, and not in the fleet: {joined(decision.not_found[:_NAMES_SHOWN])}"
+    if decision.is_failed:
+        return headline(decision)
+    by_count: dict[tuple[int, bool], list[str]] = {}
+    for one in pinned_groups(decision):
+        by_count.setdefault((one.count, one.has_candidates), []).append(f"{one.topology_key}={one.group}")
+    sentences = []
+    for (count, has_candidates), groups in by_count.items():
+        cause = "no more candidates" if has_candidates else "no candidates"
+        stays = f"{joined(groups[:_NAMES_SHOWN])} {verb(len(groups), 'stays')}"
+        sentences.append(f"{stays} at {count:,} ({cause})")
+    return "; ".join(sentences) or "no other cluster passes its filters"
+
+
+def impact_badge(row: PlacementLoss) -> tuple[str, str]:
+    """Return the level and the words of what becomes of a placement."""
+    level, words = IMPACT_BADGES[row.impact]
+    if not row.is_fulfilled and row.decisions and row.impact is not PlacementImpact.STUCK:
+        return ("attention", "Not fulfilled" if row.gets_worse else "Not fulfilled, as before")
+    if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
+        return ("healthy", "Fulfilled")
+    return level, words
+
+
+def loss_message(row: PlacementLoss) -> str:
+    """Return what becomes of a placement in words: its replacements or why there are none, and its limits."""
+    is_all = row.cycle.policy.placement_type is PlacementType.PICK_ALL
+    message = ""
+    match row.impact:
+        case PlacementImpact.CANNOT:
+            message = STAYS_SENTENCES[KeptReason(row.stays or "")]
+        case PlacementImpact.STUCK if row.decision is not None:
+            message = f"No replacement: {stuck_words(row.decision)}."
+        case PlacementImpact.MOVES if row.leaves:
+            message = f"Replacement: {first_names(row.joins, _NAMES_SHOWN)}."
+        case PlacementImpact.SHRINKS:
+            message = "No replacement needed (PickAll)." if is_all else "No replacement needed."
+        case PlacementImpact.DOWN:
+            down = verb(len(row.inside), "does")
+            message = f"{counted(len(row.inside), 'cluster')} {down} not work; nothing moves yet."
+    if row.objects_out_of_service:
+        message = f"{message} {counted(row.objects, 'object')} out of service.".lstrip()
+    balance = balance_sentence(row.exceeded_limits) if row.is_touched else ""
+    return f"{message} {balance}".strip()
+
+
+def difference_note(left: PlacementLoss, drained: PlacementLoss) -> str:
+    """Return why it matters whether the clusters leave or are only drained; empty if it does not."""
+    if (left.impact, left.placed_after) == (drained.impact, drained.placed_after):
+        return ""
+    policy = drained.cycle.policy
+    if policy.placement_type is PlacementType.PICK_FIXED:
+        return "the policy names its clusters: members keep the placement, removed clusters are missing"
+    keys = [constraint.topology_key for constraint in policy.topology_spread_constraints]
+    emptied = emptied_domains(left.cycle.fleet, drained.cycle.fleet, keys)
+    if emptied:
+        which = joined(list(emptied[:_NAMES_SHOWN]))
+        stay = "stays a domain" if len(emptied) == 1 else "stay domains"
+        return f"domains are counted over all member clusters, so a cordoned {which} {stay} with 0"
+    if policy.tolerations:
+        return "the policy tolerates the cordon taint, so only removing the cluster has an effect"
+    return "a cordoned cluster still counts in its domain, a removed one does not"
+
+
+def emptied_domains(after: Fleet, before: Fleet, keys: Iterable[str]) -> list[str]:
+    """Return the domains of these keys, as `key=value`, that have no cluster any more."""
+    domains = []
+    for key in dict.fromkeys(keys):
+        gone = set(before.label(key).values) - set(after.label(key).values)
+        domains += [f"{key}={value}" for value in sorted(gone)]
+    return domains
+
+
+def impacts_sentence(counts: Mapping[PlacementImpact, int]) -> str:
+    """Return the result of a loss: "1 unschedulable, 3 rescheduled"."""
+    parts = [f"{counts[impact]:,} {words}" for impact, words in _IMPACTS.items() if counts.get(impact)]
+    return ", ".join(parts) or "no placement is affected"
+
+
+_IMPACTS = {
+    PlacementImpact.STUCK: "unschedulable",
+    PlacementImpact.DOWN: "with clusters down",
+    PlacementImpact.SHRINKS: "scaled down",
+    PlacementImpact.MOVES: "rescheduled",
+    PlacementImpact.CANNOT: "not evictable",
+    PlacementImpact.STAYS: "unchanged",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LevelWorst:
+    """The worst loss of one level: how many placements are unfulfilled or without any cluster."""
+
+    level: str
+    unfulfilled: int
+    empty: int
+    lost: int
+    value: str
+    sentence: str
+
+    @property
+    def is_bad(self) -> bool:
+        return bool(self.unfulfilled or self.empty)
+
+
+def worst_by_level(totals: Mapping[str, Any], variant: str) -> list[LevelWorst]:
+    """Return the worst loss of each level of a report, the smallest level first."""
+    levels = []
+    for level, by_variant in totals.items():
+        worst = by_variant.get(variant, {})
+        counts = {name: worst.get(name, {}).get("count", 0) for name in METRICS}
+        first = next((name for name in METRICS if counts[name]), "lost")
+        value = worst.get(first, {}).get("value", "")
+        sentence = _sentence(level, variant, counts, value)
+        levels.append(LevelWorst(level, value=value, sentence=sentence, **counts))
+    return levels
+
+
+def _sentence(level: str, variant: str, counts: Mapping[str, int], value: str) -> str:
+    name = f"2 domains of {pair_key(level)}" if pair_key(level) else level
+    loss = "Loss of any single cluster" if level == CLUSTER else f"Loss of any {name}"
+    number = counts["empty" if variant == "down" else "unfulfilled"]
+    words = "without any working cluster" if variant == "down" else "unfulfilled"
+    if number:
+        return f"{loss}: up to {counted(number, 'placement')} {words} ({value})."
+    if counts["empty"]:
+        return f"{loss}: up to {counted(counts['empty'], 'placement')} without any cluster ({value})."
+    if counts["lost"]:
+        verb = "lost" if variant == "down" else "not replaced"
+        return f"{loss}: no placement {words}; up to {counted(counts['lost'], 'cluster')} {verb} ({value})."
+    return f"{loss}: no placement is affected permanently."
+
+
+def loss_name(level: str, value: str) -> str:
+    """Return a loss in words: "cluster bravelion", "region=east", "region=east and region=west"."""
+    if level == CLUSTER:
+        return f"cluster {value}"
+    return " and ".join(f"{pair_key(level) or level}={one}" for one in value.split(AND))
+
+
+def what_if_query(level: str, value: str, variant: str) -> dict[str, str]:
+    """Return the query of the page that analyzes a loss."""
+    labels = " ".join(f"{pair_key(level) or level}:{one}" for one in value.split(AND))
+    chosen = {"cluster": value} if level == CLUSTER else {"label": labels}
+    return {**chosen, "variant": variant}
+
+
+def losses_csv(rows: Iterable[Sequence[Any]]) -> str:
+    """Return the losses of a report as CSV, in the order of its columns."""
+    return csv_text(_CSV, map(tuple, rows))

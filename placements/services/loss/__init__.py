@@ -1,0 +1,1 @@
+"""What the loss or a change of clusters does to placements: one evaluation for pages, REST and commands."""

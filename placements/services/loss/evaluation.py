@@ -1,0 +1,174 @@
+"""The impact of a change of the fleet on placements: scheduled in memory, nothing is written.
+
+impact_of([changed])                              labels, taints, a cordon, new clusters
+impact_of(lost=["nimblefox"])                     clusters that leave
+impact_of(lost=names, variant=LossVariant.CORDON) clusters that are drained
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from django.db.models import QuerySet
+
+from clusters.filters import ClusterFilter, clusters_matching
+from clusters.fleet import Cluster
+from clusters.models import MemberCluster
+from clusters.queries import current_fleet
+from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.bulk import batched
+from placements.engine.loss import (
+    ChangedFleet,
+    EvaluatedPlacement,
+    LossVariant,
+    PlacementImpact,
+    PlacementLoss,
+    decided_loss,
+    loss,
+)
+from placements.engine.scheduling.cycle import Cycle
+from placements.engine.scheduling.decision import Decision
+from placements.explain.loss import loss_message
+from placements.models import Placement
+from placements.services.fleet_events import affected_by_change, losing_a_cluster, reading_labels
+from placements.services.snapshots import cycles_of
+
+MOST_EVALUATED = 200
+MOST_IN_ANALYSIS = 2_000
+_RANKS = {impact: rank for rank, impact in enumerate(PlacementImpact)}
+
+
+@dataclass(frozen=True, slots=True)
+class Impact:
+    """The placements that would change, those that get worse first.
+
+    `evaluated` is the number of evaluated placements, `not_evaluated` the number beyond the limit.
+    """
+
+    rows: tuple[PlacementLoss, ...]
+    evaluated: int
+    not_evaluated: int = 0
+
+    @classmethod
+    def of(cls, rows: Iterable[PlacementLoss], *, evaluated: int, not_evaluated: int) -> "Impact":
+        """Order the rows, with their messages."""
+        worst_first = sorted(
+            rows, key=lambda row: (_RANKS[row.impact], not row.exceeded_limits, row.placement)
+        )
+        explained = tuple(replace(row, message=row.message or loss_message(row)) for row in worst_first)
+        return cls(explained, evaluated, not_evaluated)
+
+    @property
+    def counts(self) -> dict[PlacementImpact, int]:
+        counts = Counter(row.impact for row in self.rows)
+        return {impact: counts[impact] for impact in PlacementImpact if counts[impact]}
+
+    @property
+    def needs_typed_name(self) -> bool:
+        return not self.counts.keys().isdisjoint({PlacementImpact.STUCK, PlacementImpact.SHRINKS})
+
+
+def facts_of(placement: Placement, cycle: Cycle) -> EvaluatedPlacement:
+    return EvaluatedPlacement(
+        cycle, placement.is_fulfilled, placement.full_name, objects=placement.selected_count or 0
+    )
+
+
+def valid_placements() -> QuerySet[Placement]:
+    return Placement.objects.filter(deleting_since=None, selection_faults=[])
+
+
+def impact_of(
+    changed: Iterable[Cluster] = (),
+    *,
+    lost: Collection[str] = (),
+    variant: LossVariant = LossVariant.LEAVE,
+) -> Impact:
+    """Return the impact of clusters that change, join or are lost, on at most 200 placements by name."""
+    before = current_fleet().fleet
+    at = before.positions
+    changes = {
+        cluster.name: cluster
+        for cluster in changed
+        if cluster.name not in at or before.clusters[at[cluster.name]] != cluster
+    }
+    change = ChangedFleet(before, tuple(changes.values()), frozenset(lost), variant)
+    opens = bool(lost) and variant is not LossVariant.DOWN
+    keys = set[str]()
+    for name, new in changes.items():
+        if name not in at:
+            opens = True
+            continue
+        old = before.clusters[at[name]]
+        opens = opens or (old.taints, old.eligibility.kind) != (new.taints, new.eligibility.kind)
+        keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}
+        if (old.properties, old.usage) != (new.properties, new.usage):
+            opens = True  # which properties a policy reads is not known here, so all placements are affected
+    affected = affected_by_change(opens=opens, label_keys=keys, property_names=frozenset())
+    # A label moves clusters between domains, also of placements that no fleet change reschedules.
+    return impact_on({*affected, *losing_a_cluster(lost), *reading_labels(keys)}, change)
+
+
+def impact_on(placements: Collection[int], change: ChangedFleet, *, named: Collection[str] = ()) -> Impact:
+    """Return what a change of the fleet does to these placements; at most 200 are evaluated, by name.
+
+    Those in `named` are included although nothing would change.
+    """
+    [impact] = _evaluated(placements, [change], named=named, most=MOST_EVALUATED)
+    return impact
+
+
+def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
+    """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name."""
+    affected = affected_by_change(opens=True, label_keys=set(), property_names=frozenset())
+    fleet = current_fleet().fleet
+    changes = [ChangedFleet(fleet, lost=frozenset(clusters), variant=variant) for variant in LossVariant]
+    placements = {*affected, *losing_a_cluster(clusters)}
+    impacts = _evaluated(placements, changes, named=(), most=MOST_IN_ANALYSIS)
+    return dict(zip(LossVariant, impacts, strict=True))
+
+
+def _evaluated(
+    placements: Collection[int], changes: Sequence[ChangedFleet], *, named: Collection[str], most: int
+) -> list[Impact]:
+    """Return the impact of each of several changes of one fleet."""
+    rows = valid_placements().filter(pk__in=sorted(placements))
+    evaluated = list(rows.order_by("name")[:most])
+    not_evaluated = rows.count() - len(evaluated) if len(evaluated) == most else 0
+    concerned: list[list[PlacementLoss]] = [[] for _ in changes]
+    for placement, cycle in cycles_of(evaluated, changes[0].before):
+        facts = facts_of(placement, cycle)
+        for change, losses_of_change in zip(changes, concerned, strict=True):
+            row = loss(facts, change)
+            if row.is_touched or row.gets_worse or row.exceeds_more or row.placement in named:
+                losses_of_change.append(row)
+    return [Impact.of(rows, evaluated=len(evaluated), not_evaluated=not_evaluated) for rows in concerned]
+
+
+def impact_of_decision(placement: Placement, decision: Decision) -> PlacementLoss:
+    return decided_loss(facts_of(placement, decision.cycle), [decision])
+
+
+def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str, ...]:
+    """Return the clusters with these names and those with all of these labels (`key:value` or `key`).
+
+    Raise InvalidManifest for an unknown name, labels that no cluster has, and an empty choice.
+    """
+    known = set[str]()
+    for part in batched(names):
+        known |= set(MemberCluster.objects.filter(name__in=part).values_list("name", flat=True))
+    errors = [
+        FieldError(f"clusters[{at}]", "unknown-cluster", f"Invalid value: {name[:63]!r}: cluster not found")
+        for at, name in enumerate(names)
+        if name not in known
+    ]
+    rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
+    labelled = set(rows.values_list("name", flat=True)) if labels else set()
+    if labels and not labelled:
+        errors.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
+    if not names and not labels:
+        allowed = "names, or labels such as region=east"
+        errors.append(FieldError("clusters", "required", "Required value", allowed))
+    if errors:
+        raise InvalidManifest(errors)
+    return tuple(sorted({*names, *labelled}))

@@ -1,1 +1,0 @@
-"""Resilience reports: the loss of every cluster and every domain, for all placements."""

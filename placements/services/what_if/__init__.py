@@ -1,1 +1,0 @@
-"""Saved scenarios: a changed fleet and the decisions that would follow."""
