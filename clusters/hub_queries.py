@@ -27,6 +27,15 @@ def hub_named(name: str) -> Hub | None:
     return Hub.objects.filter(name=name, removed_at__isnull=True).first()
 
 
+def hub_id_named(name: str) -> int | None:
+    return Hub.objects.filter(name=name, removed_at__isnull=True).values_list("pk", flat=True).first()
+
+
+def has_watched_hubs() -> bool:
+    """Return whether there is a live hub that is not paused."""
+    return Hub.objects.filter(removed_at=None, is_paused=False).exclude(kind=HubKind.LOCAL).exists()
+
+
 def hub_ids() -> list[int]:
     """Return the keys of all hubs, of removed ones too: some of their rows stay."""
     return list(Hub.objects.order_by("pk").values_list("pk", flat=True))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from django.apps import apps
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
@@ -58,7 +58,7 @@ def has_role(user: AnyUser, role: Role) -> bool:
 
 def may_view_secrets(user: AnyUser) -> bool:
     """Return whether a user sees the values of Secrets where nothing is edited: a permission of its own."""
-    return isinstance(user, User) and user.has_perm("placements.view_secrets")
+    return isinstance(user, User) and user.has_perm(settings.SECRETS_PERMISSION)
 
 
 def may_view_access_log(user: AnyUser) -> bool:
@@ -110,13 +110,13 @@ class Grants:
 def grant_rows(user: int) -> list[tuple[Any, ...]]:
     """Return all that decides what a user may do on the hub in scope, by the primary key."""
     hub = current_hub_id()
-    grants = apps.get_model("clusters", "HubGrant")._default_manager.filter(hub=hub)
+    has_grants = Exists(Group.objects.filter(hub_grants__hub=hub))
     of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
     of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
     views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
     is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user)))
     groups = Group.objects.filter(user=user).annotate(
-        is_granted=Exists(grants), of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
+        is_granted=has_grants, of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
     )
     columns = [f"of_team__{name}" for name in ("role", "key", "value", "namespaces", "kinds", "clusters")]
     return list(groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns))
@@ -150,7 +150,7 @@ def groups_of(user: User) -> frozenset[str]:
 
 def may_manage_notifications(user: AnyUser) -> bool:
     """Return whether a user sees and changes channels and rules: superusers, and others by permission."""
-    return isinstance(user, User) and user.has_perm("clusters.change_notificationchannel")
+    return isinstance(user, User) and user.has_perm(settings.NOTIFICATIONS_PERMISSION)
 
 
 def roles_of(user: User) -> frozenset[str]:

@@ -255,6 +255,40 @@ def test_an_import_of_internals_is_found(line: str) -> None:
     assert len(_imports_of_internals(ast.parse(line))) == 1
 
 
+_WIRING = frozenset({"fleetui/settings.py", "fleetui/urls.py"})
+"""Where the console is put together: these alone name what is above `fleetui`."""
+
+
+def _names_of_upper_apps(tree: ast.Module) -> list[str]:
+    """Return the texts that name an app above `fleetui`, or something of it."""
+    texts = [node.value for node in nodes_of(tree) if isinstance(node, ast.Constant)]
+    dotted = re.compile(r"(clusters|placements)(\.\w+)+")
+    named = [text for text in texts if isinstance(text, str) and dotted.fullmatch(text)]
+    calls = [ast.unparse(node) for node in nodes_of(tree) if isinstance(node, ast.Call)]
+    return [
+        *named,
+        *(call for call in calls if re.search(r"get_model\(['\"](clusters|placements)['\"]", call)),
+    ]
+
+
+def test_the_lowest_app_names_none_above_it() -> None:
+    modules = [module for module in PRODUCT if module.name.startswith("fleetui/")]
+    found = [
+        f"{module.name}: {text}"
+        for module in modules
+        if module.name not in _WIRING
+        for text in _names_of_upper_apps(module.tree)
+    ]
+
+    assert len(modules) > len(_WIRING)
+    assert found == []
+
+
+@pytest.mark.parametrize("line", ["apps.get_model('clusters', 'Hub')", "user.has_perm('placements.edit')"])
+def test_a_name_of_an_upper_app_is_found(line: str) -> None:
+    assert len(_names_of_upper_apps(ast.parse(line))) == 1
+
+
 def test_one_function_looks_across_hubs() -> None:
     naming = {module.name for module in PRODUCT if "scopes_disabled" in module.text}
 

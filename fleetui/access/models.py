@@ -68,7 +68,7 @@ class TeamGrant(models.Model):
     Patterns are separated by white space (`fleetui/access/grants.py`).
     """
 
-    hub = models.ForeignKey("clusters.Hub", models.CASCADE, default=LOCAL_HUB, related_name="team_grants")
+    hub = models.ForeignKey(settings.HUB_MODEL, models.CASCADE, default=LOCAL_HUB, related_name="team_grants")
     group = models.ForeignKey(Group, models.CASCADE, related_name="team_grants")
     role = models.CharField(max_length=8, choices=[(role, role) for role in TEAM_ROLES])
     key = models.CharField("label", max_length=317, help_text="For example team.")

@@ -9,10 +9,11 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from django.apps import apps
+from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError, connection
+from django.utils.module_loading import import_string
 
 from fleetui.apimachinery.fields import parse_duration
 from fleetui.changes import noticed_changes
@@ -77,8 +78,7 @@ class HubCommand(BaseCommand):
 def _hub_named(name: str) -> int:
     if name == LOCAL_HUB_NAME:
         return LOCAL_HUB
-    hubs = apps.get_model("clusters", "Hub").objects.filter(name=name, removed_at__isnull=True)
-    pk: int | None = hubs.values_list("pk", flat=True).first()
+    pk: int | None = import_string(settings.HUB_FINDER)(name)
     if pk is None:
         raise CommandError(f"no hub is named {name[:63]!r}", returncode=REFUSED)
     return pk

@@ -11,11 +11,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, connections
-from django.db.models import Model
+from django.utils.module_loading import import_string
 
 from fleetui import bootstrap
 from fleetui.accounts.first_password import first_password_file, keep_first_password
@@ -130,10 +129,8 @@ def has_live_hub() -> bool:
     """Return whether a live hub is to be watched; while the database does not answer, none is."""
     if not has_live_hubs():
         return False
-    hubs: type[Model] = apps.get_model("clusters", "Hub")
     try:
-        chosen = hubs._default_manager.filter(removed_at=None, is_paused=False).exclude(kind="local")
-        return chosen.exists()
+        return bool(import_string(settings.WATCHED_HUBS)())
     except DatabaseError:
         return False
     finally:
