@@ -25,6 +25,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.checks.examination import (
+    OF_WARNINGS,
     RULES,
     Examination,
     examine_fleet,
@@ -266,7 +267,7 @@ def _identity(one: Finding) -> tuple[Any, ...]:
     return one.rule, _INDEX.sub("", one.path), evidence
 
 
-WARNED = frozenset({"S01", "S02", "S06", "A01", "N05", "R01"})
+WARNED = frozenset({*OF_WARNINGS, "N05", "R01"})
 """Rules whose findings are warnings of the editor already."""
 _QUICK = (Needs.POLICY, Needs.FLEET)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
+from fleetui.apimachinery.errors import ManifestWarning
 from placements.engine.checks.affinity import AFFINITY
 from placements.engine.checks.findings import (
     OF_FLEET,
@@ -21,6 +22,7 @@ from placements.engine.checks.overrides import OVERRIDES, OverridesOnFleet
 from placements.engine.checks.placement import PLACEMENT
 from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
+from placements.engine.scheduling.cycle import Cycle
 
 RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT)}
 ALIASES = {
@@ -28,14 +30,18 @@ ALIASES = {
     "unknown-property": ("A01",),
     "single-group": ("S02",),
     "clusters-lack-key": ("S06",),
-    "matches-nothing": ("A04", "O01"),
+    "matches-nothing": ("A03", "A04", "O01"),
+    "not-read": ("A05",),
     "overlap": ("N05",),
     "zero-max-unavailable": ("R01",),
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),
 }
 """The rules for each code of a warning."""
+OF_WARNINGS = ("S01", "S02", "S06", "A01", "A03", "A05")
+"""The rules whose findings are warnings of a manifest, too, also of an incomplete draft."""
 _DOWN = frozenset(EligibilityKind) - {EligibilityKind.LEAVING}
+_OF_EFFECT = ("S07", "A04", "T03")
 _FAMILIES = "HASTNRFO"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -75,6 +81,15 @@ def examine_fleet(
         (*labels.not_checked, *others.not_checked),
         (*labels.errors, *others.errors),
     )
+
+
+def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
+    """Return what does not match between a policy and a fleet, as the rules find it."""
+    if not len(cycle.fleet):
+        return (ManifestWarning("empty-fleet", "policy", "the fleet has no cluster"),)
+    case = Case(replace(cycle, bindings=()))
+    findings = (finding for rule in OF_WARNINGS for finding in RULES[rule].check(case))
+    return tuple(ManifestWarning(one.code, one.path.removeprefix("spec."), one.message) for one in findings)
 
 
 def examine_placement(
@@ -118,8 +133,8 @@ def _without_policy_change(finding: Finding) -> Finding:
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
     """Remove the finding that a part has no effect today where another rule has its reason."""
     several = list(findings)
-    explained = {pair for one in several if one.rule not in ("S07", "T03") for pair in one.evidence}
-    return [one for one in several if one.rule not in ("S07", "T03") or explained.isdisjoint(one.evidence)]
+    explained = {pair for one in several if one.rule not in _OF_EFFECT for pair in one.evidence}
+    return [one for one in several if one.rule not in _OF_EFFECT or explained.isdisjoint(one.evidence)]
 
 
 def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Examination:

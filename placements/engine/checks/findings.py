@@ -73,7 +73,10 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it."""
+    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it.
+
+    `code` is that of the warning which says the same beside a manifest.
+    """
 
     rule: str
     severity: Severity
@@ -82,6 +85,7 @@ class Finding:
     evidence: Evidence = ()
     fix: Fix | None = None
     caused: tuple["Finding", ...] = ()
+    code: str = ""
 
 
 class NotCheckedError(Exception):
@@ -176,8 +180,10 @@ class Rule:
     title: str
     check: Any
 
-    def finding(self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None) -> Finding:
-        return Finding(self.id, self.severity, path, message, evidence, fix)
+    def finding(
+        self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None, code: str = ""
+    ) -> Finding:
+        return Finding(self.id, self.severity, path, message, evidence, fix, code=code)
 
 
 def distance(one: str, other: str, *, most: int = 2) -> int:

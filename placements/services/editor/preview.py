@@ -17,6 +17,7 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.diagnosis import feasibility_bound
+from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
@@ -26,7 +27,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
-from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
+from placements.engine.scheduling.warnings import decision_warnings
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
@@ -86,9 +87,13 @@ class SchedulePreview:
         return [result_document(one.result) for one in self.assertions if not one.is_broken]
 
     @cached_property
+    def fleet_warnings(self) -> tuple[ManifestWarning, ...]:
+        return fleet_warnings(self.decision.cycle)
+
+    @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:
         """What is accepted with a warning; the paths are those of the manifest."""
-        of_fleet = (*fleet_warnings(self.decision.cycle), *decision_warnings(self.decision))
+        of_fleet = (*self.fleet_warnings, *decision_warnings(self.decision))
         warnings = (
             *manifest_warnings(self.manifest),
             *self.selection.warnings,
@@ -117,11 +122,15 @@ class SchedulePreview:
     def unlikely_results(self) -> tuple[str, ...]:
         """What is accepted only with a confirmation, as it is nearly always a mistake."""
         cycle = self.decision.cycle
-        unlikely_results = [
-            f"No cluster has label {one.topology_key}: the clusters are not spread over its domains."
-            for one in cycle.policy.topology_spread_constraints
-            if not cycle.fleet.topology(one.topology_key, one.topology_key_type).values
-        ]
+        constraints = cycle.policy.topology_spread_constraints
+        keys = [cycle.fleet.topology(one.topology_key, one.topology_key_type) for one in constraints]
+        unlikely_results = []
+        if not all(key.values for key in keys):  # a review enters the rules for their words alone
+            unlikely_results = [
+                warning.message
+                for warning in self.fleet_warnings
+                if warning.code == "unknown-key" and warning.path.endswith(".topologyKey")
+            ]
         resources = self.snapshot.objects_count if self.snapshot else len(self.selection.objects)
         return (*unlikely_results, *(() if resources else ("No resources are selected.",)))
 

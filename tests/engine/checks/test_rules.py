@@ -11,7 +11,17 @@ from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics, parse_manifest
 from placements.engine.checks import examination
 from placements.engine.checks.examination import RULES, examine_fleet, examine_placement, rank
-from placements.engine.checks.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
+from placements.engine.checks.findings import (
+    Case,
+    Finding,
+    Fix,
+    Needs,
+    NotCheckedError,
+    Rule,
+    Severity,
+    flat,
+    put,
+)
 from placements.engine.checks.overrides import OverridesOnFleet
 from placements.engine.exact.moves import MovePlan, plan_moves
 from placements.engine.overlaps import Overlap
@@ -30,6 +40,7 @@ from tests.builders import (
     pick_fixed,
     pick_n,
     prefer,
+    sorted_by,
     spread,
     taint,
     tolerate,
@@ -62,6 +73,7 @@ class Example:
     quiet_strategy: dict[str, Any] = field(default_factory=dict)
     has_fix: bool = True
     overlaps: tuple[Overlap, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 ALL, TWO = pick_all(), pick_n(2)
@@ -166,10 +178,28 @@ EXAMPLES = {
         (_regions(1, 1), pick_n(2, required=[EAST, labelled(region="west")])),
         has_fix=False,
     ),
+    "A03": Example(
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, labelled(region="north"))])),
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST), prefer(10, labelled(regoin="east"))])),
+        has_fix=False,
+    ),
     "A04": Example(
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, labelled(region="west"))])),
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
         has_fix=False,
+    ),
+    "A05": Example(
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
+        has_fix=False,
+        options={
+            "affinityTerms": [
+                {
+                    "topologyKey": "region",
+                    "topologyWeights": [{"weight": 5, "operator": "In", "values": ["east"]}],
+                }
+            ]
+        },
     ),
     "T01": Example(
         (_regions(3), pick_n(2, tolerations=[tolerate(key="gpu", operator="Exists")])),
@@ -274,6 +304,8 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     example = EXAMPLES[rule]
     case = _case(*example.found, example.strategy)
     case.overlaps = example.overlaps
+    if example.options:
+        case.cycle = replace(case.cycle, semantics=Semantics.OCM, options=example.options)
 
     found = _check(rule, case)
 
@@ -297,6 +329,37 @@ def test_a_rollout_of_objects_that_report_their_readiness_has_no_lower_bound() -
 
     assert _check("R03", timed)
     assert _check("R03", replace(timed, is_timed=False)) == []
+
+
+def test_a_name_that_only_a_preference_has_is_a_warning_with_a_fix_and_the_cause_of_others() -> None:
+    policy = pick_n(2, prefer=[prefer(10, labelled(regoin="east")), prefer(10, sorted_by("speed"))])
+    case = _case(_regions(3, 3), policy, {})
+
+    findings = examine_placement(case).findings
+
+    assert [(one.rule, one.severity, one.code) for one in findings if one.rule[0] == "A"] == [
+        ("A01", Severity.WARNING, "unknown-key"),
+        ("A01", Severity.WARNING, "unknown-property"),
+    ]
+    renamed, unknown = findings[:2]
+    assert renamed.fix is not None
+    assert [one.message for one in _check("A01", _fixed(case, renamed.fix))] == [unknown.message]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "effect"),
+    [
+        (Semantics.FLEET, "not limited by the constraint, and often selected first"),
+        (Semantics.KUBERNETES, "never selected"),
+    ],
+)
+def test_what_a_missing_key_means_depends_on_the_semantics(semantics: Semantics, effect: str) -> None:
+    case = _case(*EXAMPLES["S06"].found, {})
+    case.cycle = replace(case.cycle, semantics=semantics)
+
+    [finding] = _check("S06", case)
+
+    assert finding.message == f"1 candidate without region (bare): {effect}."
 
 
 def test_leaving_a_part_out_equals_two_runs() -> None:
