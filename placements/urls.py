@@ -205,6 +205,7 @@ urlpatterns = [
         for action in what_if.ACTIONS
     ),
     path("checks/", checks.checks, name="checks"),
+    path("checks/file/", checks.checks_file, name="checks-file"),
     path("resilience/", resilience.resilience, name="resilience"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),

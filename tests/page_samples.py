@@ -117,6 +117,7 @@ SAMPLES = {
     "what-if": "/what-if/?label=region:east",
     "scenario": "/what-if/{scenario}/",
     "checks": "/checks/",
+    "checks-file": "/checks/file/",
     "resilience": "/resilience/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",

@@ -124,6 +124,8 @@ CONTENT = {
     "placements/migrations/0014_dry_runs_without_rows.py": "b257398d2c4e05b4",
     "placements/migrations/0015_bulk_changes_at_once.py": "25512a2856461fdd",
     "placements/migrations/0016_no_rebalance_plans.py": "b501bb290e6ba086",
+    "placements/migrations/0017_checks_file.py": "fcc4e9a1c871a8d6",
+    "placements/migrations/0018_assertions_in_file.py": "622527a58cebccc7",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

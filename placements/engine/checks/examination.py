@@ -7,8 +7,10 @@ from typing import Any
 from clusters.fleet import EligibilityKind, Fleet
 from fleetui.apimachinery.errors import ManifestWarning
 from placements.engine.checks.affinity import AFFINITY
+from placements.engine.checks.asserted import ASSERTED
+from placements.engine.checks.change import GATES
 from placements.engine.checks.findings import (
-    OF_FLEET,
+    OF_PLACEMENT,
     Case,
     Finding,
     Needs,
@@ -24,7 +26,8 @@ from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
 from placements.engine.scheduling.cycle import Cycle
 
-RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT)}
+_TABLE = (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT, *ASSERTED, *GATES.values())
+RULES: dict[str, Rule] = {rule.id: rule for rule in _TABLE}
 ALIASES = {
     "unknown-key": ("S01", "A01"),
     "unknown-property": ("A01",),
@@ -36,13 +39,15 @@ ALIASES = {
     "zero-max-unavailable": ("R01",),
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),
+    "assertion-broken": ("P01",),
+    **{gate: (rule.id,) for gate, rule in GATES.items()},
 }
-"""The rules for each code of a warning."""
+"""The rules for each code of a warning, and for each gate."""
 OF_WARNINGS = ("S01", "S02", "S06", "A01", "A03", "A05")
 """The rules whose findings are warnings of a manifest, too, also of an incomplete draft."""
 _DOWN = frozenset(EligibilityKind) - {EligibilityKind.LEAVING}
 _OF_EFFECT = ("S07", "A04", "T03")
-_FAMILIES = "HASTNRFO"
+_FAMILIES = "HASTNRFOPG"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -97,7 +102,7 @@ def examine_placement(
     hygiene: Iterable[Finding] = (),
     *,
     muted: Collection[str] = (),
-    needs: Collection[Needs] = tuple(Needs),
+    needs: Collection[Needs] = OF_PLACEMENT,
 ) -> Examination:
     """Check a placement; findings about the fleet that are the cause of others come with them.
 
@@ -105,7 +110,7 @@ def examine_placement(
     `needs` limits the rules to those that read no more. While a cluster is down, no change of the policy is
     proposed.
     """
-    rules = [one for one in RULES.values() if one.needs not in OF_FLEET and one.needs in needs]
+    rules = [rule for rule in RULES.values() if rule.needs in needs]
     if not len(case.fleet):
         examination = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
         findings = tuple(replace(one, severity=Severity.INFO) for one in examination.findings)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 from django.contrib.auth.models import User
 
@@ -19,6 +18,7 @@ from fleetui.apimachinery.words import counted
 from placements.engine.advice.diagnosis import feasibility_bound
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
+from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import RolloutState
@@ -31,14 +31,13 @@ from placements.engine.scheduling.warnings import decision_warnings
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
-from placements.explain.assertions import result_document
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
-from placements.services.assertions import SourcedResult, assertion_results
+from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
@@ -78,13 +77,13 @@ class SchedulePreview:
     snapshot: ResourceSnapshot | None = None
 
     @cached_property
-    def assertions(self) -> list[SourcedResult]:
+    def assertions(self) -> list[AssertionResult]:
         return assertion_results(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC))
 
     @property
-    def unbroken_assertions(self) -> list[dict[str, Any]]:
-        """The assertions that hold or are unknown; broken ones are warnings."""
-        return [result_document(one.result) for one in self.assertions if not one.is_broken]
+    def kept_assertions(self) -> int:
+        """Return how many assertions hold."""
+        return sum(result.state is AssertionState.HOLDS for result in self.assertions)
 
     @cached_property
     def fleet_warnings(self) -> tuple[ManifestWarning, ...]:
@@ -98,7 +97,7 @@ class SchedulePreview:
             *manifest_warnings(self.manifest),
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
-            *(one.warning for one in self.assertions if one.is_broken),
+            *(assertion_warning(result) for result in self.assertions if result.is_broken),
             *(one.warning for one in self.overlaps),
         )
         if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
@@ -294,7 +293,8 @@ class DraftPreview:
         """What the checks find quickly enough while a user types."""
         if self.schedule is None or self.draft.manifest is None:
             return ()
-        return quick_findings(self.draft.manifest, self.schedule.decision.cycle)
+        schedule = self.schedule
+        return quick_findings(self.draft.manifest, schedule.decision.cycle, schedule.assertions)
 
     @cached_property
     def waves(self) -> tuple[int, ...] | None:

@@ -10,7 +10,9 @@ from hypothesis import given
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics, parse_manifest
 from placements.engine.checks import examination
+from placements.engine.checks.change import GatedChange
 from placements.engine.checks.examination import RULES, examine_fleet, examine_placement, rank
+from placements.engine.checks.file import Gates
 from placements.engine.checks.findings import (
     Case,
     Finding,
@@ -23,10 +25,12 @@ from placements.engine.checks.findings import (
     put,
 )
 from placements.engine.checks.overrides import OverridesOnFleet
+from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.moves import MovePlan, plan_moves
 from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.assertions import Assertion
 from placements.manifests.override import parse_override
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.manifests.strategy import RollingUpdate
@@ -294,8 +298,27 @@ def _fixed(case: Case, fix: Fix) -> Case:
     )
 
 
+RESULTS = {
+    "P01": AssertionResult(Assertion("minFree", 1, refuses=True), AssertionState.BROKEN),
+    "P02": AssertionResult(Assertion("apart", "web", "gold"), AssertionState.UNKNOWN, reason="not found"),
+}
+HOLDS = AssertionResult(Assertion("minFree", 0), AssertionState.HOLDS)
+LIMITS = Gates.model_validate(
+    {"max-moves-percent": 10, "max-leaves": 1, "no-new-unfulfilled": True, "no-unschedule-everything": True}
+)
+CHANGES = {
+    "G01": (GatedChange(LIMITS, "", 2, 19), GatedChange(LIMITS, "", 2, 20)),
+    "G02": (GatedChange(LIMITS, "web", 2, 20, 18), GatedChange(LIMITS, "web", 1, 20, 19)),
+    "G03": (
+        GatedChange(LIMITS, "web", 0, 2, 2, becomes_unfulfilled=True),
+        GatedChange(LIMITS, "web", 0, 2, 2),
+    ),
+    "G04": (GatedChange(LIMITS, "web", 1, 1, 0), GatedChange(LIMITS, "web", 0, 0, 0)),
+}
+
+
 def test_every_rule_has_an_example_and_an_id_of_its_own() -> None:
-    assert set(EXAMPLES) == set(RULES)
+    assert {*EXAMPLES, *RESULTS, *CHANGES} == set(RULES)
     assert len({one.title for one in RULES.values()}) == len(RULES)
 
 
@@ -321,6 +344,30 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     elif fixes:
         left = _check(rule, _fixed(case, fixes[0]))
         assert len(left) < len(found), fixes[0]
+
+
+@pytest.mark.parametrize("rule", CHANGES)
+def test_a_gate_finds_what_a_change_does_beyond_it(rule: str) -> None:
+    beyond, within = CHANGES[rule]
+    without = replace(beyond, gates=Gates())
+
+    found = [[one.rule for one in RULES[rule].check(change)] for change in (beyond, within, without)]
+
+    assert found == [[rule], [], []]
+
+
+def test_an_assertion_is_a_finding_while_it_is_broken_or_unknown() -> None:
+    case = _case(_regions(3, 3), TWO, {})
+    case.asserted = (*RESULTS.values(), HOLDS)
+
+    found = [
+        (one.rule, one.severity, one.path) for one in examine_placement(case).findings if one.rule[0] == "P"
+    ]
+
+    assert found == [
+        ("P01", "error", 'metadata.annotations["fleetui.io/assertions"]'),
+        ("P02", "info", "metadata.name"),
+    ]
 
 
 def test_a_rollout_of_objects_that_report_their_readiness_has_no_lower_bound() -> None:
