@@ -195,6 +195,7 @@ urlpatterns = [
     path("what-if/", what_if.what_if, name="what-if"),
     path("checks/", checks.checks, name="checks"),
     path("what-if/resilience/", what_if.resilience, name="resilience"),
+    path("checks/file/", checks.checks_file, name="checks-file"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),
     path("overrides/<str:kind>/<str:namespace>/<str:name>/", overrides.show_override, name="override"),

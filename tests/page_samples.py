@@ -116,6 +116,7 @@ SAMPLES = {
     "what-if": "/what-if/?label=region:east",
     "checks": "/checks/",
     "resilience": "/what-if/resilience/",
+    "checks-file": "/checks/file/",
     "decision-cluster": "/decisions/{decision}/clusters/{cluster}/",
     "decision": "/decisions/{decision}/?cluster={cluster}",
     "decision-semantics": "/decisions/{decision}/semantics/",

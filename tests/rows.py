@@ -15,8 +15,10 @@ from clusters.models import MemberCluster
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.access.models import SCOPES, ApiToken
 from fleetui.access.tokens import create_token
+from fleetui.apimachinery.yaml import dump_yaml
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
+from placements.services.assertions import save_checks_file
 from placements.services.demo.load import load_demo
 from placements.services.placements import save_placement
 from placements.services.scheduling import schedule_due
@@ -78,14 +80,18 @@ def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -
     }
 
 
-def assertion_document(name: str, *asserted: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
-    """Make a PlacementAssertion manifest; the fields of its spec are as in YAML."""
-    return {
-        "apiVersion": "fleetui.io/v1alpha1",
-        "kind": "PlacementAssertion",
-        "metadata": {"name": name},
-        "spec": {**spec, "assert": [dict(one) for one in asserted]},
-    }
+def assertion_entry(name: str, *asserted: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    """Make an assertion of a checks file; its fields are as in YAML."""
+    return {"name": name, **fields, "assert": [dict(one) for one in asserted]}
+
+
+def checks_file(*entries: Mapping[str, Any]) -> str:
+    """Make the text of a `.fleetui.yaml`."""
+    return dump_yaml({"assertions": list(entries)})
+
+
+def save_entries(*entries: Mapping[str, Any]) -> None:
+    save_checks_file(checks_file(*entries), by=None, now=NOW)
 
 
 def saved(name: str, spec: Mapping[str, Any], **annotations: str) -> Placement:

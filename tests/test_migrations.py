@@ -125,6 +125,8 @@ CONTENT = {
     "placements/migrations/0015_bulk_changes_at_once.py": "25512a2856461fdd",
     "placements/migrations/0016_no_rebalance_plans.py": "b501bb290e6ba086",
     "placements/migrations/0017_no_scenarios.py": "422efad60feb0bcb",
+    "placements/migrations/0018_checks_file.py": "431c6219231f2111",
+    "placements/migrations/0019_assertions_in_file.py": "49cac325c8a7ff46",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

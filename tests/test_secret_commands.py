@@ -17,7 +17,6 @@ from tests.web.test_planted_secrets import ROLES, page_world
 pytestmark = pytest.mark.django_db
 EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "apply": (("-f", "{secrets}", "--dry-run"), ("-f", "{wrong}"), ("-f", "{broken}"), ("-f", "{secrets}")),
-    "assertions": ((), ("-f", "{secrets}")),
     "change_clusters": (("cordon", "bravelion", "--dry-run"),),
     "completion": (("bash",),),
     "credentials": (("check",),),
@@ -31,11 +30,12 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
         ("-o", "json"),
         ("-o", "sarif"),
     ),
+    "checks_file": ((), ("-f", "{secrets}"), ("-f", "{wrong}"), ("-f", "{broken}")),
     "drain": (("bravelion", "--status"),),
     "end_sessions": (("owner",),),
     "evict": (("web", "bravelion"),),
     "export": (
-        *((kind,) for kind in ("approvals", "assertions", "budgets", "clusters", "placements", "runs")),
+        *((kind,) for kind in ("approvals", "budgets", "clusters", "placements", "runs")),
         ("strategies",),
         ("placements", "-o", "json"),
     ),

@@ -16,9 +16,6 @@ CLUSTER_OVERRIDE_KIND = "ClusterResourceOverride"
 OVERRIDE_KIND = "ResourceOverride"
 EVICTION_KIND = "ClusterResourcePlacementEviction"
 BUDGET_KIND = "ClusterResourcePlacementDisruptionBudget"
-ASSERTION_KIND = "PlacementAssertion"
-ASSERTION_VERSION = "fleetui.io/v1alpha1"
-"""Of this console, not of KubeFleet."""
 STAGED_STRATEGY_KIND = "ClusterStagedUpdateStrategy"
 STAGED_RUN_KIND = "ClusterStagedUpdateRun"
 APPROVAL_KIND = "ClusterApprovalRequest"
@@ -46,7 +43,6 @@ _NOUNS = {
     OVERRIDE_KIND: "an override",
     EVICTION_KIND: "an eviction",
     BUDGET_KIND: "a disruption budget",
-    ASSERTION_KIND: "an assertion",
     STAGED_STRATEGY_KIND: "a staged update strategy",
     STAGED_RUN_KIND: "a staged update run",
     APPROVAL_KIND: "an approval request",

@@ -6,12 +6,16 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, MayRead, query_params
+from placements.api.base import BaseViewSet, MayRead, actor, query_params
 from placements.api.filters import ChecksQuery
+from placements.api.parsers import parse_body
+from placements.api.preconditions import etag_response, expected_revision
 from placements.api.schema import documented
-from placements.api.serializers import AnyValue, CamelCaseSerializer, enum, names
+from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, enum, names
 from placements.engine.checks.findings import Severity
 from placements.explain.checks import finding_document
+from placements.models import StoredChecksFile
+from placements.services.assertions import save_checks_file, stored_file
 from placements.services.checks import current_report
 from placements.services.results import get_placement
 
@@ -96,3 +100,44 @@ class ChecksViewSet(BaseViewSet):
             "not_checked": sorted({each for one in examined for each in one.not_checked}),
         }
         return Response(ChecksSerializer(document).data)
+
+
+class ChecksFileInputSerializer(CamelCaseSerializer):
+    """The text of `.fleetui.yaml`."""
+
+    text = serializers.CharField(allow_blank=True, trim_whitespace=False)
+
+
+class ChecksFileSerializer(RowSerializer):
+    """The `.fleetui.yaml` of the hub; of revision 0 where it has none."""
+
+    text = serializers.CharField(allow_blank=True)
+    updated_at = serializers.DateTimeField(allow_null=True)
+
+    class Meta:
+        model = StoredChecksFile
+        fields = ("text", "revision", "updated_at")
+
+
+class ChecksFileViewSet(BaseViewSet):
+    """What is asserted of the placements of the hub."""
+
+    @documented("get_checks_file", ChecksFileSerializer, has_tag=True)
+    def retrieve(self, request: Request) -> Response:
+        """Get the `.fleetui.yaml` of the hub."""
+        query_params(request)
+        return _answer(request, stored_file())
+
+    @documented(
+        "put_checks_file", ChecksFileSerializer, body=ChecksFileInputSerializer, is_edit=True, has_tag=True
+    )
+    def update(self, request: Request) -> Response:
+        """Replace the `.fleetui.yaml` of the hub; its assertions are checked soon."""
+        query_params(request)
+        text = parse_body(request, ChecksFileInputSerializer)["text"]
+        row = save_checks_file(text, **actor(request), expected=expected_revision(request))
+        return _answer(request, row)
+
+
+def _answer(request: Request, row: StoredChecksFile) -> Response:
+    return etag_response(request, ChecksFileSerializer(row).data, f'"{row.revision}"')

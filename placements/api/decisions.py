@@ -45,12 +45,13 @@ from placements.api.serializers import (
     names,
 )
 from placements.engine.advice.search import why_not
+from placements.engine.checks.examination import fleet_warnings
 from placements.engine.exact.model import STAGES
 from placements.engine.exact.record import REQUEST_OPTIONS, ExactRecord, ExactVerdict, OpenReason, PickOrder
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.replay import Replay
-from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
+from placements.engine.scheduling.warnings import decision_warnings
 from placements.explain.advice import trap_sentences
 from placements.explain.decision_document import (
     MOST_FACTS,

@@ -9,7 +9,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from fleetui.apimachinery.errors import ManifestWarning
-from placements.api.assertions import AssertionSerializer
 from placements.api.authentication import COMPUTING
 from placements.api.base import FullNameViewSet, MayRead, actor, check_names
 from placements.api.checks import FindingSerializer
@@ -26,7 +25,6 @@ from placements.api.serializers import (
     names,
 )
 from placements.engine.scheduling.replay import Replay, Spread
-from placements.explain.assertions import result_document
 from placements.explain.checks import finding_document
 from placements.explain.decision_document import bounded_document, comparison_document
 from placements.explain.rollouts import plan_document
@@ -109,7 +107,6 @@ class PreviewSerializer(CamelCaseSerializer):
     spread = SpreadSerializer(many=True)
     warnings = WarningSerializer(many=True)
     findings = FindingSerializer(many=True, help_text="What the checks find in the draft.")
-    assertions = AssertionSerializer(many=True)
 
 
 MOST_SHOWN = 20
@@ -134,7 +131,8 @@ class PreviewViewSet(PlacementViewSet):
         if refusal := placement_refusal(actor(request)["by"], manifest, before=before, after=document):
             warnings.append(ManifestWarning("forbidden", "metadata.labels", refusal))
         kept = result.decision.cycle.placed.tolist()
-        findings = examine_one(manifest, result.decision.cycle, kept=kept).findings
+        asserted = result.assertions
+        findings = examine_one(manifest, result.decision.cycle, kept=kept, asserted=asserted).findings
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {
             "decision": decision.id,
@@ -148,7 +146,6 @@ class PreviewViewSet(PlacementViewSet):
             "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
             "warnings": warnings,
             "findings": [finding_document(manifest.full_name, one) for one in findings],
-            "assertions": [result_document(one.result) for one in result.assertions],
         }
         return Response(PreviewSerializer(document).data)
 

@@ -11,7 +11,6 @@ from clusters.models import HubWriteState
 from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from fleetui.models import AuditEventType
-from placements.engine.assertions import AssertionState
 from placements.engine.checks.examination import ALIASES, RULES
 from placements.engine.loss import LossVariant
 from placements.engine.scheduling.outcome import Outcome
@@ -222,7 +221,6 @@ InboxQuery = query_of(
 SearchQuery = query_of(
     q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
 )
-AssertionQuery = query_of(PageQuery, state=choice(AssertionState))
 MovesQuery = query_of(
     moves=_text(
         help_text=f"The maximum of moves, or `{FEWEST}` that repair all hard limits; a move is one cluster"

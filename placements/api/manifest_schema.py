@@ -15,8 +15,6 @@ from clusters.drivers.simulated.configuration import SimulatedFault
 from clusters.manifest import MemberSpec
 from fleetui.apimachinery.kinds import (
     ALPHA_VERSION,
-    ASSERTION_KIND,
-    ASSERTION_VERSION,
     BUDGET_KIND,
     CLUSTER_OVERRIDE_KIND,
     MEMBER_KIND,
@@ -32,7 +30,6 @@ from fleetui.apimachinery.kinds import (
 )
 from fleetui.apimachinery.model import IntOrPercent, ManifestModel
 from placements.engine.status import HealthLevel
-from placements.manifests.assertions import PlacementAssertionSpec
 from placements.manifests.disruption import DisruptionBudgetSpec
 from placements.manifests.ocm import OCM_KIND, OCM_VERSIONS, OcmSpec
 from placements.manifests.override import ClusterOverrideSpec, OverrideSpec
@@ -250,7 +247,7 @@ class StagedUpdateRunStatus(ReadModel):
 
 _MODELS: tuple[type[BaseModel], ...] = (
     *(Metadata, PlacementSpec, PlacementPolicy, OcmSpec, PlacementStatus, MemberSpec, MemberClusterStatus),
-    *(ClusterOverrideSpec, OverrideSpec, DisruptionBudgetSpec, PlacementAssertionSpec),
+    *(ClusterOverrideSpec, OverrideSpec, DisruptionBudgetSpec),
     *(StagedStrategySpec, StagedRunSpec, StagedUpdateRunStatus, ResourceIdentity, SimulatedFault),
 )
 
@@ -352,12 +349,6 @@ _MANIFESTS: dict[str, Plain] = {
             CLUSTER_OVERRIDE_KIND: "ClusterResourceOverrideManifest",
             OVERRIDE_KIND: "ResourceOverrideManifest",
         },
-    ),
-    "AssertionManifest": _manifest(
-        (ASSERTION_VERSION,),
-        (ASSERTION_KIND,),
-        PlacementAssertionSpec,
-        description="Assertions of several placements.",
     ),
     "BudgetManifest": _manifest(
         _ALPHA_TOO, (BUDGET_KIND,), DisruptionBudgetSpec, description="A disruption budget."

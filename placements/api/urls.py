@@ -6,7 +6,6 @@ import fleetui.url_converters  # noqa: F401 -- registers the converter of full n
 from fleetui.hub_backend import live_backend
 from placements.api import (
     access_log,
-    assertions,
     auth,
     bulk_changes,
     checks,
@@ -48,7 +47,6 @@ router.register("placements", disruption.PlacementDisruptionViewSet, "disruption
 router.register("placements", history.HistoryViewSet, "history")
 router.register("placements", editor.PlanViewSet, "plan")
 router.register("placements", rollouts.RolloutActionViewSet, "rollout-action")
-router.register("placements", assertions.PlacementAssertionViewSet, "placement-assertion")
 router.register("rollouts", rollouts.RolloutViewSet, "rollout")
 router.register("decisions", decisions.DecisionViewSet, "decision")
 router.register("exact", decisions.ExactViewSet, "exact-search")
@@ -77,16 +75,15 @@ first_version: list[URLPattern | URLResolver] = [
     path("overview", overview.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
     path("search", overview.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
-    path("assertions", assertions.AssertionViewSet.as_view({"get": "list"}), name="assertions"),
-    path(
-        "assertions/<named:name>",
-        assertions.AssertionDocumentViewSet.as_view({"get": "retrieve", "delete": "destroy"}),
-        name="assertion",
-    ),
     path(
         "fleet-snapshot",
         fleet_snapshot.FleetSnapshotViewSet.as_view({"get": "retrieve"}),
         name="fleet-snapshot",
+    ),
+    path(
+        "checks-file",
+        checks.ChecksFileViewSet.as_view({"get": "retrieve", "put": "update"}),
+        name="checks-file",
     ),
     path("checks", checks.ChecksViewSet.as_view({"get": "retrieve"}), name="checks"),
     path("what-if", what_if.WhatIfViewSet.as_view({"post": "create"}), name="what-if"),

@@ -6,12 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 from fleetui.apimachinery.words import first_lines, names_and_more
+from placements.engine.checks.file import NAME
 from placements.explain.checks import SARIF_LEVELS, TITLES, finding_document, labels_sarif
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
 
 MARKER = "<!-- fleetui-impact -->"
-_CONFIG = ".fleetui.yaml"
 _FINDINGS_SHOWN = _GATES_SHOWN = _NOTES_SHOWN = 20
 _LONGEST_LINE = 600
 _LONGEST = 60_000
@@ -191,7 +191,7 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
             one.gate,
             "error" if one.state == "broken" else "warning",
             one.message,
-            *((one.row.where.file, one.row.where.line) if one.row else (_CONFIG, 1)),
+            *((one.row.where.file, one.row.where.line) if one.row else (NAME, 1)),
         )
         for one in gates
         if one.state == "undetermined" or (one.state == "broken" and one.gate != "checks")

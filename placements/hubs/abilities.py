@@ -54,6 +54,7 @@ _WAYS: Mapping[str, tuple[str, ...]] = {
         "abandon-cluster",
     ),
     _LOCAL: (
+        "checks-file",
         "cluster-inject-fault",
         "demo",
         "demo-load",
@@ -146,7 +147,6 @@ _COMMANDS: Mapping[str, frozenset[str]] = {
 """The subcommands of commands that may change something, of those that only read."""
 READING = frozenset(
     {
-        "assertions",
         "checks",
         "export",
         "prune",

@@ -12,17 +12,17 @@ from clusters.fleet import Fleet
 from fleetui import __version__
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.remote import RemoteClient, RemoteError, ServerRefused, server_at
+from placements.engine.checks.file import NAME, ChecksFile, parse_checks_file
 from placements.explain.impact import impact_json, impact_markdown, impact_sarif
 from placements.manifests.binding import PlacedBinding
 from placements.services.impact.compare import compare
-from placements.services.impact.gates import GateConfig, check_gates, exit_status, parse_gates
+from placements.services.impact.gates import check_gates, exit_status
 from placements.services.impact.sources import (
-    CONFIG,
     BlobReader,
     DiffSide,
     Render,
     UnreadableSourceError,
-    read_config,
+    read_checks_file,
     read_side,
 )
 from placements.services.simulate.inputs import read_all_bindings, read_fleet
@@ -49,12 +49,12 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
             if not any(one.is_relative_to(path) for one in files):
                 raise UnreadableSourceError(f"--path {path}: no file there in BASE and HEAD")
         fleet, bindings = _fleet_and_bindings(options, sides)
-        config = _parse_file(CONFIG, parse_gates, read_config(head))
-        base_config = GateConfig()
+        file = _parse_file(NAME, parse_checks_file, read_checks_file(head))
+        base_file = ChecksFile()
         with suppress(InvalidManifest):  # the change may be its correction
-            base_config = parse_gates(read_config(base))
+            base_file = parse_checks_file(read_checks_file(base))
         impact = compare(*sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"]))
-        results = check_gates(impact, config, base_config)
+        results = check_gates(impact, file, base_file)
     except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
         raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)

@@ -6,23 +6,14 @@ See `rules/foresight.md#assertions`.
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from fleetui.apimachinery.errors import ErrorDetail
-from fleetui.apimachinery.fields import (
-    FilledText,
-    FleetDocument,
-    api_version,
-    list_of,
-    literal,
-    parse_document,
-)
-from fleetui.apimachinery.kinds import ASSERTION_VERSION
-from fleetui.apimachinery.model import ManifestModel, Raw, failure, plain_problems, quote_value
+from fleetui.apimachinery.fields import FilledText, list_of, literal
+from fleetui.apimachinery.model import ManifestModel, failure, plain_problems, quote_value
 from placements.manifests.affinity import LabelSelector
 
 ASSERTIONS_ANNOTATION = "fleetui.io/assertions"
@@ -33,31 +24,33 @@ _PERCENT = re.compile(r"(100|\d{1,2})%")
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """One predicate with its value, as it is written."""
+    """One predicate with its value, as it is written.
+
+    `entry` is that of `.fleetui.yaml`, empty for the annotation of a placement. `refuses`: a save that breaks
+    the assertion is refused, not only warned about. Neither makes it another assertion.
+    """
 
     predicate: str
     value: Any
+    entry: str = field(default="", compare=False)
+    refuses: bool = field(default=False, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Assertions:
-    """What a placement asserts; `refuses`: a save that breaks one is refused, not only warned about."""
-
-    items: tuple[Assertion, ...] = ()
-    refuses: bool = False
-
-
-def parse_assertions(annotations: Mapping[str, str]) -> Assertions:
+def parse_assertions(annotations: Mapping[str, str]) -> tuple[Assertion, ...]:
     """Return the assertions of a placement whose manifest is valid."""
     text = annotations.get(ASSERTIONS_ANNOTATION)
-    return assertions_in(json.loads(text)) if text else Assertions()
+    return assertions_in(json.loads(text)) if text else ()
 
 
-def assertions_in(value: Any) -> Assertions:
+def assertions_in(value: Any, entry: str = "") -> tuple[Assertion, ...]:
     """Return the assertions of valid data: a list of predicates, or an object with `assert` and `onBreak`."""
-    predicates = value["assert"] if isinstance(value, dict) else value
-    refuses = isinstance(value, dict) and value.get("onBreak") == "refuse"
-    return Assertions(tuple(Assertion(*next(iter(one.items()))) for one in predicates), refuses)
+    predicates = value
+    refuses = False
+    if isinstance(value, dict):
+        predicates = value["assert"]
+        refuses = value.get("onBreak") == "refuse"
+    written = (next(iter(one.items())) for one in predicates)
+    return tuple(Assertion(predicate, argument, entry, refuses) for predicate, argument in written)
 
 
 def assertions_problem(text: str) -> ErrorDetail | None:
@@ -160,31 +153,15 @@ def _predicates(value: object) -> tuple[dict[str, Any], ...]:
     return tuple(value)  # type: ignore[arg-type]
 
 
-class PlacementAssertionSpec(ManifestModel):
-    """The placements, by labels or by full name, and what is asserted of each of them."""
+class AssertionEntry(ManifestModel):
+    """What is asserted of the placements that it selects by labels or names; without either, of all."""
 
+    name: FilledText
     selector: LabelSelector | None = None
     placements: Annotated[tuple[FilledText, ...], list_of(high=1000, ours=True)] = ()
     asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_predicates)] = Field(alias="assert")
     on_break: Annotated[str, literal(*ON_BREAK)] = "warn"
 
-    @classmethod
-    def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
-        """Without placements nothing would ever be checked, without any message."""
-        if not raw.get("placements") and "selector" not in raw:
-            message = "Required value: selector or placements"
-            yield ErrorDetail((), "required", message, "selector or placements")
-
-
-class PlacementAssertion(FleetDocument):
-    """Assertions of several placements."""
-
-    api_version: Annotated[str, api_version(ASSERTION_VERSION)]
-    spec: PlacementAssertionSpec
-
     @property
-    def assertions(self) -> Assertions:
-        return assertions_in({"assert": self.spec.asserted, "onBreak": self.spec.on_break})
-
-
-parse_placement_assertion = partial(parse_document, PlacementAssertion)
+    def assertions(self) -> tuple[Assertion, ...]:
+        return assertions_in({"assert": self.asserted, "onBreak": self.on_break}, self.name)

@@ -418,6 +418,9 @@ def parse_resource_selectors(raw: Iterable[object]) -> tuple[ResourceSelector, .
     )
 
 
+NEVER_IN_PLACE = "Updates in place never start."
+
+
 def placement_warnings(placement: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
     """Return the warnings about a placement, each with its path in the manifest."""
     warnings = list(placement.warnings) if isinstance(placement, OcmPlacement) else []
@@ -438,7 +441,7 @@ def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
     warnings = [*policy_warnings(spec.policy, path="spec.policy")]
     if budgets and budgets.max_unavailable.number == 0:
         place = "spec.strategy.rollingUpdate.maxUnavailable"
-        warnings.append(ManifestWarning("zero-max-unavailable", place, "0: in-place updates never start"))
+        warnings.append(ManifestWarning("zero-max-unavailable", place, NEVER_IN_PLACE))
     if budgets and budgets.max_surge.number == 0:
         place = "spec.strategy.rollingUpdate.maxSurge"
         message = "0: a replacement starts only after a removal"

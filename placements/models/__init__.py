@@ -1,6 +1,6 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, plans, and saved what-ifs."""
 
-from placements.models.assertions import AssertionCheck, AssertionDocument
+from placements.models.assertions import AssertionCheck, AssertionDocument, StoredChecksFile
 from placements.models.bindings import Binding, Leftover, ObservedObjects, WaitingRemoval
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
@@ -95,6 +95,7 @@ __all__ = [
     "StagedStrategy",
     "StalePick",
     "StalenessCheck",
+    "StoredChecksFile",
     "WaitingRemoval",
     "WatchedKind",
 ]

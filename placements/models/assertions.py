@@ -1,4 +1,4 @@
-"""The results of assertions of placements, as of the latest check."""
+"""The `.fleetui.yaml` of a hub, and the results of assertions of placements, as of the latest check."""
 
 from django.db import models
 from django.db.models import Q
@@ -8,8 +8,28 @@ from placements.models.objects import ObjectRow
 from placements.models.placements import LONGEST_NAME, Placement
 
 
+class StoredChecksFile(HubRow):
+    """The `.fleetui.yaml` of a hub, as written: what is asserted of its placements."""
+
+    text = models.TextField()
+    revision = models.PositiveBigIntegerField()
+    updated_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["hub"], name="checks_file_once")]
+
+    def __str__(self) -> str:
+        return ".fleetui.yaml"
+
+
 class AssertionDocument(ObjectRow):
-    """A PlacementAssertion: assertions of the placements that it names or selects by labels."""
+    """Assertions of several placements, which no code uses any more: they are in the checks file.
+
+    A running release before this one may still write them: the next release removes the model in a migration
+    named `…_contract` (`tests/migration_rules.py`).
+    """
+
+    is_shown = False
 
     name = models.CharField(max_length=LONGEST_NAME)
 
@@ -27,7 +47,7 @@ class AssertionCheck(HubRow):
     """The results for one placement that has assertions, as of a decision and a fleet.
 
     `others` has the placements that assertions name, as `|a|b|`; their decisions cause a new check.
-    `documents` likewise has the PlacementAssertions about it.
+    `documents` is of the release before, which may still run.
     """
 
     placement = models.OneToOneField(Placement, models.CASCADE, related_name="assertion_check")
@@ -46,3 +66,7 @@ class AssertionCheck(HubRow):
 
     def __str__(self) -> str:
         return f"assertions of {self.placement_id}"
+
+    @property
+    def holding(self) -> int:
+        return len(self.results) - self.broken - self.unknown

@@ -25,8 +25,6 @@ from fleetui.apimachinery.effort import TooMuchWorkError
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
 from fleetui.apimachinery.kinds import (
     APPROVAL_KIND,
-    ASSERTION_KIND,
-    ASSERTION_VERSION,
     BUDGET_KIND,
     CLUSTER_OVERRIDE_KIND,
     EVICTION_KIND,
@@ -56,21 +54,18 @@ from placements.engine.overrides import idle_rule_warnings
 from placements.engine.resource_manifest import parse_hub_object
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
-from placements.manifests.assertions import parse_placement_assertion
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
 from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
 from placements.models import (
-    AssertionDocument,
     DisruptionBudget,
     Override,
     Placement,
     StagedRun,
     StagedStrategy,
 )
-from placements.services.assertions import ASSERTION, save_assertions
 from placements.services.boundary import NAMESPACE
 from placements.services.checks import examine
 from placements.services.disruption.budgets import BUDGET, save_budget
@@ -443,8 +438,6 @@ def _kind(document: Document) -> str | None:
         return None
     if kind in _NAMESPACED_KINDS and not is_fleet_group(document.data.get("apiVersion")):
         return None
-    if kind == ASSERTION_KIND and document.data.get("apiVersion") != ASSERTION_VERSION:
-        return None
     return kind if isinstance(kind, str) else None
 
 
@@ -508,7 +501,6 @@ _KINDS: Mapping[str | None, _Kind] = {
     ),
     OVERRIDE_KIND: _Kind(parse_override, NOUNS[OVERRIDE_KIND], Override, save_override),
     **dict.fromkeys((PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND, OCM_KIND), _PLACEMENT),
-    ASSERTION_KIND: _Kind(parse_placement_assertion, ASSERTION, AssertionDocument, save_assertions),
     BUDGET_KIND: _Kind(parse_disruption_budget, BUDGET, DisruptionBudget, save_budget),
     EVICTION_KIND: _Kind(parse_eviction),
     **dict.fromkeys((STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND), _STRATEGY),

@@ -1,24 +1,23 @@
 """Assertions of placements: checked after every decision and change of the fleet, and before a save."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth.models import User
-from django.db import transaction
 from django.db.models import F, Q, QuerySet, Subquery, Sum
 
 from clusters.models import FleetState
 from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWarning
-from fleetui.apimachinery.kinds import ASSERTION_KIND
 from fleetui.audit import AuditEvent, record
 from fleetui.bulk import batched
-from fleetui.concurrency import retry_on_conflict
-from fleetui.errors import UnknownObject
+from fleetui.concurrency import check_revision, retry_on_conflict
 from fleetui.permissions import check_change
-from placements.engine.assertions import (
+from placements.engine.checks.asserted import BROKEN, broken_finding
+from placements.engine.checks.file import NAME, parse_checks_file
+from placements.engine.checks.predicates import (
     AssertionFacts,
     AssertionResult,
     AssertionState,
@@ -29,57 +28,34 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.decision import Decision as DecisionValue
 from placements.engine.scheduling.scheduler import schedule
-from placements.explain.assertions import assertion_sentence, result_document
-from placements.manifests.assertions import (
-    ASSERTIONS_ANNOTATION,
-    Assertion,
-    Assertions,
-    PlacementAssertion,
-    parse_placement_assertion,
-)
+from placements.manifests.assertions import Assertion, AssertionEntry
 from placements.manifests.binding import BindingState
-from placements.manifests.ocm import annotation_path
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import (
     AssertionCheck,
-    AssertionDocument,
     Binding,
     Decision,
+    DoctorCheck,
     Placement,
     PlacementResilience,
+    StoredChecksFile,
 )
-from placements.services.results import (
-    PLACEMENT,
-    OperationResult,
-    SaveResult,
-    delete_row,
-    kept,
-    locked_row,
-    save_row,
-)
+from placements.services.results import PLACEMENT, kept
 from placements.services.snapshots import cycles_of, draft_cycle
 
-ASSERTION = "assertion"
+CHECKS_FILE = "checks file"
 WEEK = timedelta(days=7)
 BATCH = 20
 _NAMED = ("together", "apart")
-
-
-class UnknownAssertionsError(UnknownObject):
-    problem_type = "unknown-assertion"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no {ASSERTION_KIND} is named {name!r}")
-        self.name = name
 
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements whose decision, manifest, fleet or neighbours changed; return how many."""
     rows = list(due_checks(now=now).order_by("pk")[:BATCH])
     if rows:
-        documents = assertion_documents()
+        entries = stored_entries()
         for placement, cycle in cycles_of(rows, current_fleet().fleet):
-            _check(placement, cycle, documents, now=now)
+            _check(placement, cycle, entries, now=now)
     return len(rows)
 
 
@@ -112,78 +88,96 @@ def recheck(name: str) -> None:
     AssertionCheck.objects.filter(others__contains=f"|{name}|").update(decisions_made=0)
 
 
-def assertion_documents() -> list[PlacementAssertion]:
-    return [parse_placement_assertion(one.document) for one in AssertionDocument.objects.order_by("name")]
+def stored_file() -> StoredChecksFile:
+    """Return the `.fleetui.yaml` of the hub, an empty one of revision 0 where it has none."""
+    return StoredChecksFile.objects.first() or StoredChecksFile(revision=0)
 
 
-def _about(placement: Placement, documents: Collection[PlacementAssertion]) -> list[tuple[str, Assertions]]:
+@lru_cache(maxsize=8)
+def _entries_in(text: str) -> tuple[AssertionEntry, ...]:
+    return parse_checks_file(text.encode()).assertions
+
+
+def stored_entries() -> tuple[AssertionEntry, ...]:
+    return _entries_in(stored_file().text)
+
+
+def _about(placement: Placement, entries: Iterable[AssertionEntry]) -> tuple[Assertion, ...]:
     metadata = placement.document["metadata"]
     labels, annotations = (metadata.get(one) or {} for one in ("labels", "annotations"))
-    return assertions_about(placement.full_name, labels, annotations, documents)
+    return assertions_about(placement.full_name, labels, annotations, entries)
 
 
-def written_assertions(manifest: ClusterResourcePlacement) -> list[tuple[str, Assertions]]:
-    """Return the assertions of a manifest, by the document that has them."""
-    metadata, documents = manifest.metadata, assertion_documents()
-    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
+def written_assertions(manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
+    """Return the assertions of a manifest, with those that the file of the hub has about it."""
+    metadata = manifest.metadata
+    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, stored_entries())
 
 
 @retry_on_conflict
-def save_assertions(
-    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
-) -> SaveResult[AssertionDocument]:
-    """Create a PlacementAssertion or change it; its placements are checked soon. Raise InvalidManifest."""
-    name = parse_placement_assertion(dict(document)).metadata.name
-    check_change(by, what="assertions of several placements")
-    current = locked_row(AssertionDocument, ASSERTION, expected, name=name)
-    row = current or AssertionDocument(name=name, created_at=now, revision=0)
-    saved = save_row(row, ASSERTION, document, by=by, now=now)
-    if saved.result is not OperationResult.UNCHANGED:
-        _have_checked(name)
-    return saved
+def save_checks_file(
+    text: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> StoredChecksFile:
+    """Save the `.fleetui.yaml` of the hub; its placements are checked soon.
+
+    Raise InvalidManifest, RevisionConflict.
+    """
+    check_change(by, what=f"{NAME} of the hub")
+    entries = parse_checks_file(text.encode()).assertions
+    row = StoredChecksFile.objects.select_for_update().first() or StoredChecksFile(revision=0)
+    check_revision(CHECKS_FILE, NAME, expected=expected, revision=row.revision)
+    if row.text == text:
+        return row
+    before = row.text
+    row.text = text
+    row.revision += 1
+    row.updated_at = now
+    row.save()
+    changed = AuditEvent(
+        "changed", CHECKS_FILE, NAME, row.revision, before={"text": before}, after={"text": text}
+    )
+    record(changed, by=by, now=now)
+    _have_checked(entries)
+    return row
 
 
-@transaction.atomic
-def delete_assertions(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
-    """Delete a PlacementAssertion. Raise UnknownAssertionsError, RevisionConflict."""
-    check_change(by, what="assertions of several placements")
-    current = locked_row(AssertionDocument, ASSERTION, expected, name=name)
-    if current is None:
-        raise UnknownAssertionsError(name)
-    delete_row(current, ASSERTION, by=by, now=now)
-    _have_checked(name)
-
-
-def _have_checked(changed: str) -> None:
-    """Have the placements checked that a document is about, or was about."""
-    documents, pks_by_state = assertion_documents(), dict[bool, list[int]]()
-    before = AssertionCheck.objects.filter(documents__contains=f"|{changed}|")
-    stale = set(before.values_list("placement", flat=True))
-    for one in Placement.objects.filter(deleting_since=None).only("full_name", "document").iterator():
-        about = _about(one, documents)
-        if one.pk in stale or changed in dict(about):
-            pks_by_state.setdefault(bool(about), []).append(one.pk)
-    for is_asserting, several in pks_by_state.items():
-        for part in batched(several):
+def _have_checked(entries: Collection[AssertionEntry]) -> None:
+    """Have all placements with assertions checked."""
+    AssertionCheck.objects.update(decisions_made=0)
+    pks_by_state = dict[bool, list[int]]()
+    for placement in Placement.objects.only("full_name", "document", "has_assertions").iterator():
+        is_asserting = bool(_about(placement, entries))
+        if is_asserting is not placement.has_assertions:
+            pks_by_state.setdefault(is_asserting, []).append(placement.pk)
+    for is_asserting, pks in pks_by_state.items():
+        for part in batched(pks):
             Placement.objects.filter(pk__in=part).update(has_assertions=is_asserting)
-            AssertionCheck.objects.filter(placement__in=part).update(decisions_made=0)
 
 
-def _check(
-    placement: Placement, cycle: Cycle, documents: Collection[PlacementAssertion], *, now: datetime
-) -> None:
+def _check(placement: Placement, cycle: Cycle, entries: Collection[AssertionEntry], *, now: datetime) -> None:
     """Evaluate the assertions of a placement, save the results and record what changed."""
-    about = _about(placement, documents)
-    items = [one for _, assertions in about for one in assertions.items]
+    items = _about(placement, entries)
     results = evaluate_assertions(items, at_rest(cycle), _facts_for(placement, items, now=now))
-    plain_results = [result_document(one) for one in results]
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
+    plain_results = [
+        {
+            "predicate": result.assertion.predicate,
+            "value": result.assertion.value,
+            "entry": result.assertion.entry,
+            "refuses": result.assertion.refuses,
+            "name": result.name,
+            "state": str(result.state),
+            "evidence": list(result.evidence),
+            "reason": result.reason,
+        }
+        for result in results
+    ]
     with kept([placement.pk]) as there:
         if not there:
             return
         former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
-        before = {_identity(one): one["state"] for one in (former.results if former else [])}
+        before = {result.name: result for result in results_of(former)}
         AssertionCheck.objects.update_or_create(
             placement=placement,
             defaults={
@@ -192,20 +186,40 @@ def _check(
                 "fleet_version": current_fleet().version,
                 "checked_at": now,
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",
-                "documents": "".join(f"|{name}|" for name, _ in about if name),
                 "results": plain_results,
-                "broken": sum(one.state is AssertionState.BROKEN for one in results),
-                "unknown": sum(one.state is AssertionState.UNKNOWN for one in results),
+                "broken": sum(result.is_broken for result in results),
+                "unknown": sum(result.state is AssertionState.UNKNOWN for result in results),
             },
         )
-        for one, document in zip(results, plain_results, strict=True):
-            was_broken = before.get(_identity(document)) == AssertionState.BROKEN
-            if was_broken is not (one.state is AssertionState.BROKEN):
+        if before != {result.name: result for result in results}:
+            DoctorCheck.objects.filter(placement=placement).update(revision=0)
+        for result in results:
+            was_broken = result.name in before and before[result.name].is_broken
+            if was_broken is not result.is_broken:
                 verb = "assertion holds again" if was_broken else "assertion broken"
-                facts = {"assertion": assertion_sentence(one)}
+                facts = {"assertion": result.sentence}
                 name = placement.full_name
                 event = AuditEvent(verb, PLACEMENT, name, after=facts, is_warning=not was_broken)
                 record(event, by=None, now=now)
+
+
+def results_of(check: AssertionCheck | None) -> list[AssertionResult]:
+    """Return what the latest check of a placement found; a release before this one stored no entry."""
+    results = []
+    for stored in check.results if check else ():
+        assertion = Assertion(
+            stored["predicate"], stored["value"], stored.get("entry", ""), stored.get("refuses", False)
+        )
+        state = AssertionState(stored["state"])
+        results.append(AssertionResult(assertion, state, tuple(stored["evidence"]), stored["reason"]))
+    return results
+
+
+def stored_results() -> dict[str, list[AssertionResult]]:
+    """Return what the latest checks found, by placement."""
+    rows = AssertionCheck.objects.filter(placement__has_assertions=True)
+    rows = rows.select_related("placement").defer("placement__document")
+    return {check.placement.full_name: results_of(check) for check in rows}
 
 
 def at_rest(cycle: Cycle) -> DecisionValue:
@@ -215,10 +229,6 @@ def at_rest(cycle: Cycle) -> DecisionValue:
         CycleKind.NOTHING_TO_DO,
         kept=tuple(one.cluster for one in cycle.live_bindings if one.is_active),
     )
-
-
-def _identity(document: dict[str, Any]) -> str:
-    return f"{document['predicate']} {document['value']}"
 
 
 def _facts_for(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> AssertionFacts:
@@ -242,34 +252,11 @@ def _facts_for(placement: Placement | None, items: Collection[Assertion], *, now
     return AssertionFacts(others, survived, churn)
 
 
-@dataclass(frozen=True, slots=True)
-class SourcedResult:
-    """A result with the name of the document that asserts it, "" for the annotation of the placement."""
-
-    document: str
-    refuses: bool
-    result: AssertionResult
-
-    @property
-    def is_broken(self) -> bool:
-        return self.result.state is AssertionState.BROKEN
-
-    @property
-    def warning(self) -> ManifestWarning:
-        sentence = assertion_sentence(self.result)
-        if not self.document:
-            path = annotation_path(ASSERTIONS_ANNOTATION)
-            return ManifestWarning("assertion-broken", path, f"Assertion broken: {sentence}")
-        message = f"Assertion of {ASSERTION_KIND} {self.document} broken: {sentence}"
-        return ManifestWarning("assertion-broken", "metadata.name", message)
-
-
 def assertion_results(
     manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
-) -> list[SourcedResult]:
+) -> list[AssertionResult]:
     """Evaluate the assertions of a manifest on the decision that saving it would lead to."""
-    about = written_assertions(manifest)
-    items = [one for _, assertions in about for one in assertions.items]
+    items = written_assertions(manifest)
     if not items:
         return []
     facts = _facts_for(saved, items, now=now)
@@ -277,38 +264,27 @@ def assertion_results(
         before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         after = {one.cluster for one in decision.bindings_after if one.is_active}
         facts = AssertionFacts(facts.others, facts.survived, facts.churn + len(before ^ after))
-    sources = [(name, assertions.refuses) for name, assertions in about for _ in assertions.items]
-    results = evaluate_assertions(items, decision, facts)
-    return [SourcedResult(*source, one) for source, one in zip(sources, results, strict=True)]
+    return evaluate_assertions(items, decision, facts)
+
+
+def assertion_warning(result: AssertionResult) -> ManifestWarning:
+    """Return what is said of a broken assertion beside a manifest."""
+    finding = broken_finding(result)
+    return ManifestWarning(BROKEN, finding.path, finding.message)
 
 
 def check_assertions_before_save(
     manifest: ClusterResourcePlacement, *, saved: Placement | None, now: datetime
 ) -> tuple[ManifestWarning, ...]:
     """Return the warnings of broken assertions. Raise InvalidManifest where `onBreak` is `refuse`."""
-    if not written_assertions(manifest):
-        return ()
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=load_fleet()))
     results = assertion_results(manifest, decision, saved=saved, now=now)
-    broken = [(one.refuses, one.warning) for one in results if one.is_broken]
+    broken = [(result.assertion.refuses, assertion_warning(result)) for result in results if result.is_broken]
     allowed = "a placement that keeps its assertions, or onBreak: warn"
     refused = [FieldError(one.path, one.code, one.message, allowed) for refuses, one in broken if refuses]
     if refused:
         raise InvalidManifest(refused)
-    return tuple(one for _, one in broken)
-
-
-def checks(state: str = "") -> QuerySet[AssertionCheck]:
-    """Return the results of placements with assertions; with a state those with such an assertion."""
-    rows = AssertionCheck.objects.filter(placement__has_assertions=True)
-    if state == AssertionState.BROKEN:
-        rows = rows.filter(broken__gt=0)
-    elif state == AssertionState.UNKNOWN:
-        rows = rows.filter(unknown__gt=0)
-    elif state:
-        rows = rows.filter(broken=0, unknown=0)
-    rows = rows.select_related("placement").defer("placement__document")
-    return rows.order_by("placement__full_name")
+    return tuple(warning for _, warning in broken)
 
 
 def check_of(placement: Placement) -> AssertionCheck | None:

@@ -25,6 +25,7 @@ from clusters.queries import current_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.hub_scope import current_hub_id
 from placements.engine.checks.examination import (
+    OF_WARNINGS,
     RULES,
     Examination,
     examine_fleet,
@@ -32,11 +33,13 @@ from placements.engine.checks.examination import (
     rules_named,
 )
 from placements.engine.checks.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
+from placements.engine.checks.predicates import AssertionResult
 from placements.engine.overlaps import Overlap, all_overlaps
 from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
-from placements.models import DoctorCheck, Override, Placement
+from placements.models import AssertionCheck, DoctorCheck, Override, Placement
+from placements.services.assertions import check_of, results_of, stored_file, stored_results
 from placements.services.overrides.operations import PARSERS
 from placements.services.results import kept
 from placements.services.snapshots import cycles_of, placed_objects
@@ -108,8 +111,17 @@ def current_report() -> FindingsReport:
     counters = (Sum("revision"), Sum("hub_changes"), Sum("decisions_made"))
     facts = Placement.objects.aggregate(Count("pk"), Max("pk"), *counters)
     of_overrides = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
-    numbers = (current_hub_id(), view.version, *facts.values(), *of_overrides.values())
-    key = "-".join(map(str, ("checks", *numbers)))
+    sums = (Sum("broken"), Sum("unknown"))
+    of_assertions = AssertionCheck.objects.aggregate(Count("pk"), Max("checked_at"), *sums)
+    numbers = (
+        current_hub_id(),
+        view.version,
+        *facts.values(),
+        *of_overrides.values(),
+        *of_assertions.values(),
+        stored_file().revision,
+    )
+    key = "-".join(("checks", *(str(number).replace(" ", "_") for number in numbers)))
     report: FindingsReport | None = caches["process"].get(key)
     if report is None:
         rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
@@ -122,7 +134,8 @@ def current_report() -> FindingsReport:
             with suppress(InvalidManifest):
                 overrides.append(PARSERS[written.kind](written.document))
         overlaps = all_overlaps(placed_objects())
-        examined = examine(view.fleet, several, overrides, overlaps=overlaps)
+        asserted = stored_results()
+        examined = examine(view.fleet, several, overrides, overlaps=overlaps, asserted=asserted)
         report = replace(examined, fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
     return report
@@ -136,7 +149,7 @@ _WORST = 3
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements that changed, or whose fleet did, and save the counts; return how many."""
-    rows = list(due_checks(now=now).order_by("pk")[:BATCH])
+    rows = list(due_checks(now=now).select_related("assertion_check").order_by("pk")[:BATCH])
     if not rows:
         return 0
     view = current_fleet()
@@ -152,6 +165,7 @@ def check_due(*, now: datetime) -> int:
                 cycle,
                 hygiene.findings if hygiene else (),
                 overlaps=overlaps.get(row.full_name, ()),
+                asserted=results_of(check_of(row)),
             )
     order = list(Severity)
     for row, examination in examinations.items():
@@ -217,14 +231,22 @@ def examine(
     *,
     clock: Callable[[], float] = monotonic,
     overlaps: Mapping[str, Collection[Overlap]] = MappingProxyType({}),
+    asserted: Mapping[str, Collection[AssertionResult]] = MappingProxyType({}),
 ) -> FindingsReport:
     """Return the examination of a fleet with its overrides, and of placements, each with its cycle.
 
-    Bindings do not count. `overlaps` are those of the placements, by name.
+    Bindings do not count. `overlaps` and `asserted`, the results of assertions, are by placement.
     """
     labels = fleet_examination(fleet, overrides)
     examinations = {
-        name: examine_one(manifest, cycle, labels.findings, clock=clock, overlaps=overlaps.get(name, ()))
+        name: examine_one(
+            manifest,
+            cycle,
+            labels.findings,
+            clock=clock,
+            overlaps=overlaps.get(name, ()),
+            asserted=asserted.get(name, ()),
+        )
         for name, manifest, cycle in placements
     }
     return FindingsReport(labels, examinations)
@@ -246,11 +268,18 @@ def examine_one(
     clock: Callable[[], float] = monotonic,
     kept: Collection[int] = (),
     overlaps: Collection[Overlap] = (),
+    asserted: Collection[AssertionResult] = (),
 ) -> Examination:
     """Return the examination of one placement; `hygiene` are the findings about the fleet."""
     strategy = manifest.spec.strategy.rolling_update
     case = Case(
-        replace(cycle, bindings=()), strategy, clock, kept, overlaps, is_timed=has_timed_objects(manifest)
+        replace(cycle, bindings=()),
+        strategy,
+        clock,
+        kept,
+        overlaps,
+        is_timed=has_timed_objects(manifest),
+        asserted=asserted,
     )
     return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
 
@@ -266,15 +295,18 @@ def _identity(one: Finding) -> tuple[Any, ...]:
     return one.rule, _INDEX.sub("", one.path), evidence
 
 
-WARNED = frozenset({"S01", "S02", "S06", "A01", "N05", "R01"})
+WARNED = frozenset({*OF_WARNINGS, "N05", "R01", "P01"})
 """Rules whose findings are warnings of the editor already."""
-_QUICK = (Needs.POLICY, Needs.FLEET)
+_QUICK = (Needs.POLICY, Needs.FLEET, Needs.ASSERTIONS)
 
 
-def quick_findings(manifest: ClusterResourcePlacement, cycle: Cycle) -> tuple[Finding, ...]:
+def quick_findings(
+    manifest: ClusterResourcePlacement, cycle: Cycle, asserted: Collection[AssertionResult] = ()
+) -> tuple[Finding, ...]:
     """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
-    strategy, kept = manifest.spec.strategy.rolling_update, cycle.placed.tolist()
-    case = Case(replace(cycle, bindings=()), strategy, kept=kept)
+    strategy = manifest.spec.strategy.rolling_update
+    kept = cycle.placed.tolist()
+    case = Case(replace(cycle, bindings=()), strategy, kept=kept, asserted=asserted)
     muted = muted_rules(manifest.metadata.annotations) | WARNED
     return _log_errors(examine_placement(case, muted=muted, needs=_QUICK)).findings
 

@@ -2,24 +2,32 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
+from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
-from fleetui.permissions import for_readers
+from fleetui.permissions import current_user, for_operators, for_readers
 from placements.engine.checks.examination import ALIASES, RULES
+from placements.engine.checks.file import NAME
 from placements.engine.checks.findings import Finding, Fix, Severity, flat
 from placements.explain.checks import LEVEL
 from placements.models import Placement
+from placements.services.assertions import save_checks_file, stored_file
 from placements.services.checks import current_report, fixed_document
 from placements.web.badges import Badge
 from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.web.request import number_of
 
 _ROWS_SHOWN, _MOST_ROWS_SHOWN, _LINKS_SHOWN = 10, 500, 5
 _FILTERS = ("rule", "severity", "placement")
@@ -78,6 +86,33 @@ def checks(request: HttpRequest) -> HttpResponse:
         "not_checked": sorted({each for one in examined for each in one.not_checked}),
     }
     return render_page(request, "checks/checks.html", context, fragment="checks/_list.html")
+
+
+@for_operators(f"change {NAME}")
+@require_http_methods(["GET", "HEAD", "POST"])
+def checks_file(request: HttpRequest) -> HttpResponse:
+    """Show the `.fleetui.yaml` of the hub, or save it."""
+    row = stored_file()
+    context = {"text": row.text, "revision": row.revision, "errors": ()}
+    if request.method != "POST":
+        return render(request, "checks/file.html", context)
+    text = request.POST.get("text", "").replace("\r\n", "\n")
+    try:
+        save_checks_file(
+            text,
+            by=current_user(request),
+            now=datetime.now(UTC),
+            expected=number_of(request.POST.get("revision", ""), digits=18),
+        )
+    except InvalidManifest as invalid:
+        return render(
+            request, "checks/file.html", context | {"text": text, "errors": invalid.errors}, status=422
+        )
+    except RevisionConflict:
+        conflict = {"text": text, "is_changed": True}
+        return render(request, "checks/file.html", context | conflict, status=409)
+    messages.success(request, f"{NAME} saved. Its assertions are checked soon.")
+    return redirect("web:checks")
 
 
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:

@@ -133,7 +133,7 @@ def _tiles(
         ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
         (worst, degraded, "degraded or failed", f"{placements}?state=degraded"),
         ("attention", counts.unfulfilled, unfulfilled, f"{placements}?state=unfulfilled"),
-        ("attention", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
+        ("unknown", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
         ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
     )
     of_rollouts = (

@@ -48,7 +48,6 @@ from placements.explain.staged_updates import staged_document
 from placements.hubs.connections.operations import HubSpec, save_hub
 from placements.manifests.binding import BindingState
 from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun, WaitingRemoval
-from placements.services.assertions import save_assertions
 from placements.services.decisions import exact
 from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
@@ -67,7 +66,8 @@ from tests.database import rolled_back
 from tests.rows import (
     NOW,
     api_token,
-    assertion_document,
+    assertion_entry,
+    checks_file,
     decided,
     joined,
     member_document,
@@ -76,6 +76,7 @@ from tests.rows import (
     pick_n_spec,
     placement_document,
     run_due,
+    save_entries,
     saved,
     simulated,
 )
@@ -126,6 +127,7 @@ BODIES = {
     "POST /api/v1/cluster-changes": {"action": "labels", "names": ["a"], "labels": {"tier": "edge"}},
     "POST /api/v1/tokens": {"name": "deploy", "scopes": ["read"], "days": 1},
     "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
+    "PUT /api/v1/checks-file": {"text": checks_file(assertion_entry("gold", {"minFree": 1}))},
     "PUT /api/v1/clusters/{name}": member_document("a"),
     "PUT /api/v1/clusters/{name}/labels": {"region": "west"},
     "PATCH /api/v1/clusters/{name}/labels": {"region": None},
@@ -268,7 +270,6 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
         ("/notifications/channels", {"name": "chat"}),
         ("/notifications/rules", {"name": "payments"}),
         ("/budgets/", {"name": "web"}),
-        ("/assertions/", {"name": "gold"}),
         ("/exact/{name}", {"name": hub["search"]}),
         ("/evictions/", {"number": hub["eviction"]}),
         ("/overrides/", {"kind": "ClusterResourceOverride", "name": "tier"}),
@@ -308,7 +309,7 @@ def filled_hub() -> dict[str, str]:
     apply_resources([namespace("shop"), namespace("a")], by=None, now=NOW)
     decided("web", pick_n_spec(1))
     save_budget(BUDGET, by=None, now=NOW)
-    save_assertions(assertion_document("gold", {"minFree": 1}, placements=["web"]), by=None, now=NOW)
+    save_entries(assertion_entry("gold", {"minFree": 1}, placements=["web"]))
     drain(["a"], by=None, now=NOW)
     _allow_every_action()
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
@@ -396,7 +397,7 @@ def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
 def test_every_operation_has_a_description() -> None:
     operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
 
-    assert len(operations) == 153
+    assert len(operations) == 151
     assert [one["operationId"] for one in operations if not one.get("description")] == []
 
 

@@ -6,7 +6,7 @@ from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import Change, ChangeKind
-from placements.engine.scheduling import warnings
+from placements.engine.checks import spread as spread_rules
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.outcome import Outcomes
 from placements.engine.scheduling.reason import ReasonCode
@@ -60,7 +60,7 @@ def test_every_code_has_words() -> None:
     ranked = {name for rules in STRATEGIES for name in rules.rank_names}
     assert vocabulary.COLUMN_WORDS.keys() == {*ranked, NAME_COLUMN, None}
     assert advice._REPORTS.keys() == set(EligibilityKind)
-    assert warnings._WITHOUT_KEY.keys() == set(MissingKeyPolicy)
+    assert spread_rules._WITHOUT_KEY.keys() == set(MissingKeyPolicy)
     assert decisions._EFFECTS.keys() == set(Semantics)
     assert vocabulary._SCORED.keys() == set(Semantics)
     assert decisions._WORDS.keys() == ranked - {NAME_COLUMN}

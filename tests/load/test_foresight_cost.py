@@ -7,9 +7,9 @@ from time import perf_counter_ns, process_time
 
 import pytest
 
-from placements.engine.assertions import AssertionFacts, evaluate_assertions
 from placements.engine.checks.examination import examine_fleet, examine_placement
 from placements.engine.checks.findings import Case
+from placements.engine.checks.predicates import AssertionFacts, evaluate_assertions
 from placements.engine.scheduling.record import pack
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import assertions_in
@@ -41,7 +41,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def test_all_assertions_together_cost_a_tenth_of_the_decision() -> None:
     fleet, cycles = large_world(random.Random(5), 1_000, 300)
-    items = assertions_in(ASSERTED).items
+    items = assertions_in(ASSERTED)
     known = AssertionFacts({"web": set(fleet.names), "shop": set(fleet.names[:50])}, churn=3)
     # What a worker computes of each decision: its clusters, its id and its record. The least of several runs
     # of each placement, one beside the other, is what other work on the machine disturbs least.

@@ -4,46 +4,52 @@ import json
 import random
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
+from django.db import connection
 
 from clusters.drivers.base import Observation
 from clusters.operations.edit import change_labels
 from clusters.operations.heartbeat import report
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
-from fleetui.apimachinery.yaml import load_documents
+from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
-from placements.engine.assertions import AssertionFacts, AssertionState, evaluate_assertions
+from placements.engine.checks.predicates import AssertionFacts, AssertionState, evaluate_assertions
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion, assertions_in, assertions_problem
 from placements.manifests.policy import PlacementType
-from placements.models import AssertionCheck, Placement
-from placements.services.apply import apply_documents
+from placements.models import AssertionCheck, AssertionDocument, Placement
 from placements.services.assertions import (
     at_rest,
     check_due,
-    checks,
-    delete_assertions,
     is_due,
-    save_assertions,
+    save_checks_file,
+    stored_entries,
+    stored_file,
 )
+from placements.services.checks import current_report
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.placements import save_placement
 from tests.builders import binding, cluster, cycle, fleet, pick_n
 from tests.load.problems import large_world
 from tests.rows import (
     NOW,
-    assertion_document,
+    assertion_entry,
+    checks_file,
     joined,
     member_document,
     pick_n_spec,
     placement_document,
     run_due,
+    save_entries,
 )
 
 LABELS = {"a": {"region": "east", "env": "prod"}, "b": {"region": "east"}, "c": {"region": "west"}}
@@ -73,7 +79,7 @@ def states(listed: list[dict[str, Any]], *placed: str) -> list[tuple[str, tuple[
     clusters = fleet(*(cluster(name, labels) for name, labels in LABELS.items()))
     policy = pick_n(len(placed)) if placed else pick_n(1)
     decision = at_rest(cycle(clusters, policy, *map(binding, placed)))
-    results = evaluate_assertions(assertions_in(listed).items, decision, KNOWN)
+    results = evaluate_assertions(assertions_in(listed), decision, KNOWN)
     return [(str(one.state), one.evidence) for one in results]
 
 
@@ -98,7 +104,7 @@ def test_a_cluster_that_is_picked_again_counts_once() -> None:
     clusters = fleet(*(cluster(name, labels) for name, labels in LABELS.items()))
     decision = schedule(cycle(clusters, pick_n(3), binding("a", obsolete=True)))
     assert "a" in decision.picked_names
-    items = assertions_in([{"maxShare": {"region": "67%"}}, {"never": {"env": "prod"}}]).items
+    items = assertions_in([{"maxShare": {"region": "67%"}}, {"never": {"env": "prod"}}])
     assert [one.evidence for one in evaluate_assertions(items, decision, KNOWN)] == [(), ("a",)]
 
 
@@ -216,79 +222,85 @@ def test_a_property_that_the_policy_reads_is_a_reason_to_check_again() -> None:
 
 
 @pytest.mark.django_db
-def test_a_document_asserts_of_the_placements_that_it_selects_or_names() -> None:
+def test_an_entry_asserts_of_the_placements_that_it_selects_or_names_or_of_all() -> None:
     joined("a", env="prod")
-    for name, tier in (("web", "gold"), ("shop", "gold"), ("docs", "lab")):
+    for name, tier in (("web", "gold"), ("shop", "gold"), ("docs", "lab"), ("wiki", "lab")):
         document = placement_document(name, pick_n_spec(1))
         document["metadata"]["labels"] = {"tier": tier}
         save_placement(document, by=None, now=NOW)
     run_due()
     never = {"never": {"env": "prod"}}
-    gold = assertion_document("gold", never, selector={"matchLabels": {"tier": "gold"}}, placements=["docs"])
-    documents = load_documents(json.dumps(gold).encode())
-    [result] = apply_documents(documents, by=None, now=NOW)
-    assert (result.kind, result.did) == ("assertion", "created")
-    assert [one.did for one in apply_documents(documents, by=None, now=NOW)] == ["unchanged"]
+    gold = {"selector": {"matchLabels": {"tier": "gold"}}}
+    save_entries(assertion_entry("gold", never, placements=["docs"], **gold))
     assert check_due(now=NOW) == 3
     assert not is_due(now=NOW)
-    assert set(AssertionCheck.objects.values_list("placement__name", "broken")) == {
-        ("web", 1),
-        ("shop", 1),
-        ("docs", 1),
-    }
-    narrowed = assertion_document("gold", {"minFree": 0}, selector={"matchLabels": {"tier": "gold"}})
-    save_assertions(narrowed, by=None, now=NOW)
+    broken = {("web", 1), ("shop", 1), ("docs", 1)}
+    assert set(AssertionCheck.objects.values_list("placement__name", "broken")) == broken
+    found = {(name, one.rule, one.severity) for name, one in current_report().findings_of("", "P01")}
+    assert found == {(name, "P01", "warning") for name, _ in broken}
+    save_entries(assertion_entry("gold", {"minFree": 0}, **gold))
     assert check_due(now=NOW) == 2
-    assert sorted(checks("holds").values_list("placement__name", flat=True)) == ["shop", "web"]
-    delete_assertions("gold", by=None, now=NOW)
     assert not is_due(now=NOW)
-    assert not checks().exists()
+    save_entries(assertion_entry("every", {"minFree": 0}))
+    assert check_due(now=NOW) == 4
+    save_entries()
+    assert not is_due(now=NOW)
+    assert not current_report().findings_of("", "P01")
+
+
+@pytest.mark.django_db
+def test_a_file_is_saved_once_with_its_errors_at_their_lines() -> None:
+    text = checks_file(assertion_entry("gold", {"minFree": 0}))
+    first = save_checks_file(text, by=None, now=NOW)
+    again = save_checks_file(text, by=None, now=NOW)
+    assert (first.revision, again.revision, stored_file().text) == (1, 1, text)
     with pytest.raises(InvalidManifest) as refused:
-        save_assertions(assertion_document("gold", {"always": 1}), by=None, now=NOW)
-    assert [one.path for one in refused.value.errors] == ["spec", "spec.assert[0].always"]
+        save_checks_file("assertions:\n- name: gold\n  assert: [{always: 1}]\n", by=None, now=NOW)
+    assert [(one.path, one.line) for one in refused.value.errors] == [("assertions[0].assert[0].always", 3)]
+    with pytest.raises(RevisionConflict):
+        save_checks_file("", by=None, now=NOW, expected=7)
+    [event] = Event.objects.filter(kind="checks file")
+    assert (event.verb, event.before, event.after) == ("changed", {"text": ""}, {"text": text})
 
 
 def _command(*arguments: str) -> tuple[str, int]:
     out = StringIO()
     try:
-        call_command("assertions", *arguments, stdout=out)
+        call_command("checks", *arguments, stdout=out)
     except CommandError as error:
         return out.getvalue() or str(error), error.returncode
     return out.getvalue(), 0
 
 
 @pytest.mark.django_db
-def test_the_command_checks_the_hub_or_files(tmp_path: Path) -> None:
+def test_the_command_checks_the_assertions_of_the_hub_or_of_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     joined("a", env="prod")
-    _save("web", [{"never": {"env": "canary"}}])
+    _save("web", {"assert": [{"never": {"env": "prod"}}], "onBreak": "warn"})
     run_due()
-    assert _command() == ('web: holds: never: {"env": "canary"}\n', 0)
-    assert _command("nowhere")[1] == 1
+    check_due(now=NOW)
+    assert 'P01  web: Assertion broken: never: {"env": "prod"} (a)' in _command()[0]
+    assert _command("--fail-on", "warning")[1] == 1
 
-    path = tmp_path / "placements.json"
+    monkeypatch.chdir(tmp_path)
+    items = [
+        placement_document("shop", pick_n_spec(1), assertions=json.dumps([{"apart": "elsewhere"}])),
+        placement_document("docs", pick_n_spec(1)),
+        member_document("b", {"env": "test"}),
+    ]
+    path = tmp_path / "all.json"
+    path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
+    entry = assertion_entry("gold", {"never": {"env": "test"}}, placements=["docs"], onBreak="refuse")
+    (tmp_path / ".fleetui.yaml").write_text(checks_file(entry))
 
-    def files(**asserted: Any) -> str:
-        items = [
-            placement_document(name, pick_n_spec(1), assertions=json.dumps([one]))
-            for name, one in asserted.items()
-        ]
-        path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-        return str(path)
+    text, status = _command("-f", str(path), "--fail-on", "error")
 
-    assert _command("-f", files(shop={"never": {"env": "prod"}})) == (
-        'shop: broken: never: {"env": "prod"} (a)\n',
-        1,
-    )
-    several = files(shop={"apart": "web"}, docs={"apart": "shop"}, web={"minFree": 9})
-    assert _command("-f", several, "shop") == ("shop: broken: apart: web (a)\n", 1)
-    assert _command("-f", files(shop={"apart": "elsewhere"}))[1] == 3
-    assert _command("-f", several, "nowhere")[1] == 2
-    assert _command("-f", str(tmp_path / "none.yaml"))[1] == 2
-    with_fleet = json.loads(path.read_text())
-    with_fleet["items"].append(member_document("b", {"env": "test"}))
-    path.write_text(json.dumps(with_fleet))
-    text, status = _command("-f", str(path), "-o", "json")
-    assert (json.loads(text)["items"][0]["placement"], status) == ("shop", 3)
+    assert status == 1
+    assert 'error    P01  docs: Assertion of gold in .fleetui.yaml broken: never: {"env": "test"} (b)' in text
+    assert "info     P02  shop: Assertion cannot be checked: apart: elsewhere" in text
+    (tmp_path / ".fleetui.yaml").write_text("assertions: 7\n")
+    assert _command("-f", str(path))[1] == 2
 
 
 @pytest.mark.django_db
@@ -301,3 +313,17 @@ def test_a_save_warns_or_is_refused() -> None:
         _save("shop", {"assert": listed, "onBreak": "refuse"})
     assert [one.code for one in refused.value.errors] == ["assertion-broken"]
     assert not Placement.objects.filter(name="shop").exists()
+
+
+@pytest.mark.django_db
+def test_documents_of_the_release_before_become_entries_of_the_file() -> None:
+    gold = {"selector": {"matchLabels": {"tier": "gold"}}, "assert": [{"minFree": 1}], "onBreak": "refuse"}
+    for name, spec in (("gold", gold), ("nothing", {"selector": None, "assert": []})):
+        AssertionDocument.objects.create(name=name, document={"spec": spec}, created_at=NOW, updated_at=NOW)
+    migration = import_module("placements.migrations.0019_assertions_in_file")
+
+    migration.write_files(apps, SimpleNamespace(connection=connection))
+
+    [entry] = stored_entries()
+    assert entry.assertions == (Assertion("minFree", 1),)
+    assert (entry.name, entry.assertions[0].refuses, stored_file().revision) == ("gold", True, 1)

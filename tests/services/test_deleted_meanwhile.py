@@ -8,7 +8,7 @@ from django.db import connection
 
 from placements.models import AssertionCheck, DoctorCheck, Placement, StalenessCheck
 from placements.services import assertions, checks, verification
-from tests.rows import NOW, assertion_document, decided, joined, pick_n_spec
+from tests.rows import NOW, assertion_entry, decided, joined, pick_n_spec, save_entries
 
 pytestmark = pytest.mark.django_db
 
@@ -26,9 +26,7 @@ def test_nothing_is_written_about_a_placement_that_was_deleted_meanwhile(
 ) -> None:
     joined("a")
     decided("web", pick_n_spec(1))
-    assertions.save_assertions(
-        assertion_document("gold", {"minFree": 1}, placements=["web"]), by=None, now=NOW
-    )
+    save_entries(assertion_entry("gold", {"minFree": 1}, placements=["web"]))
     model.objects.all().delete()
     computed = module.cycles_of
     seen = []

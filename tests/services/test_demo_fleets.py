@@ -13,10 +13,10 @@ from clusters.fleet import EligibilityKind, Fleet
 from clusters.manifest import MemberClusterManifest, parse_member
 from fleetui.apimachinery.model import Semantics
 from placements.engine.advice.diagnosis import pinned_groups, stale_picks
+from placements.engine.checks.examination import fleet_warnings
 from placements.engine.exact.record import exact_search
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.warnings import fleet_warnings
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType

@@ -22,7 +22,7 @@ from placements.services.impact import sources
 from placements.services.impact.compare import compare
 from placements.services.impact.sources import BlobReader, read_side
 from tests.golden import check_recorded
-from tests.rows import NOW, assertion_document, member_document, pick_n_spec, placement_document
+from tests.rows import NOW, assertion_entry, checks_file, member_document, pick_n_spec, placement_document
 
 REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
 
@@ -132,11 +132,11 @@ GATES = [
     ("no-new-unfulfilled: true", 0),
     ("no-unschedule-everything: true", 1),
     ("no-unschedule-everything: false", 0),
-    ("assert: [{spread: {region: {atLeast: 1}}}]", 0),
-    ("assert: [{never: {region: west}}]", 1),
-    ("assert: [{survives: cluster}]", 1),
-    ("assert: [{churn: {perWeek: 1}}]", 3),
-    ("assert: [{apart: nothing}]", 3),
+    ("assertions: [{name: all, assert: [{spread: {region: {atLeast: 1}}}]}]", 0),
+    ("assertions: [{name: all, assert: [{never: {region: west}}]}]", 1),
+    ("assertions: [{name: all, assert: [{survives: cluster}]}]", 1),
+    ("assertions: [{name: all, assert: [{churn: {perWeek: 1}}]}]", 3),
+    ("assertions: [{name: all, assert: [{apart: nothing}]}]", 3),
     ("checks: error", 1),
     ("checks: none", 2),
     ("max-leaves: many", 2),
@@ -145,7 +145,8 @@ GATES = [
 
 @pytest.mark.parametrize(("gate", "status"), GATES)
 def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, status: int) -> None:
-    write(folders[1], {".fleetui.yaml": f"gates:\n  {gate}\n"})
+    is_entry = gate.startswith("assertions")
+    write(folders[1], {".fleetui.yaml": gate if is_entry else f"gates:\n  {gate}\n"})
     text, exit_status = diff(folders)
     assert exit_status == status, text
 
@@ -196,7 +197,7 @@ PROMISES = [
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("place", ["annotation", "document", "gate"])
+@pytest.mark.parametrize("place", ["annotation", "entry"])
 @pytest.mark.parametrize(("case", "before", "after", "number", "status"), PROMISES)
 def test_a_change_cannot_end_a_promise_and_break_it(
     tmp_path: Path, place: str, case: str, before: Any, after: Any, number: int, status: int
@@ -206,12 +207,10 @@ def test_a_change_cannot_end_a_promise_and_break_it(
         web = placement("web", number)
         if place == "annotation" and promise:
             web["metadata"]["annotations"] = {"fleetui.io/assertions": json.dumps(asserted)}
-        several = [web, *members()]
-        if place == "document" and promise:
-            several.append(assertion_document("regions", *asserted, placements=["web"]))
-        write(tmp_path / name, {"all.yaml": several})
-        if place == "gate":
-            write(tmp_path / name, {".fleetui.yaml": json.dumps({"gates": {"assert": asserted}})})
+        write(tmp_path / name, {"all.yaml": [web, *members()]})
+        if place == "entry" and promise:
+            entry = assertion_entry("regions", *asserted, placements=["web"])
+            write(tmp_path / name, {".fleetui.yaml": checks_file(entry)})
 
     side("base", before, 4)
     side("head", after, number)
@@ -227,7 +226,10 @@ def test_gates_select_by_expressions_and_their_errors_have_lines(folders: tuple[
     assert diff(folders)[1] == 0
     for written, where in (
         ("gates:\n  max-leafs: 1\n", '.fleetui.yaml: gates["max-leafs"] (line 2)'),
-        ("gates:\n  assert: [{always: 1}]\n", ".fleetui.yaml: gates.assert[0].always (line 2)"),
+        (
+            "assertions:\n- name: all\n  assert: [{always: 1}]\n",
+            ".fleetui.yaml: assertions[0].assert[0].always (line 3)",
+        ),
         ("overrides:\n- selector: web\n  gates: {}\n", ".fleetui.yaml: overrides[0].selector (line 2)"),
         (
             "overrides:\n- selector: {}\n  gates: {max-moves-percent: 1}\n",
@@ -388,7 +390,10 @@ def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
     many = [placement(f"placement-with-a-long-name-{at}", 1) for at in range(240)]
     write(tmp_path / "base", {"all.yaml": members()})
     write(tmp_path / "head", {"all.yaml": members(), f"{'long-' * 45}.yaml": many})
-    write(tmp_path / "head", {".fleetui.yaml": "gates: {assert: [{never: {region: east}}, {minFree: 9}]}\n"})
+    write(
+        tmp_path / "head",
+        {".fleetui.yaml": checks_file(assertion_entry("all", {"never": {"region": "east"}}, {"minFree": 9}))},
+    )
     text, _ = diff((tmp_path / "base", tmp_path / "head"))
     assert 50_000 < len(text) <= 60_000
     assert "<details>" in text

@@ -12,26 +12,25 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from placements.models import Placement
-from placements.services.assertions import save_assertions
-from tests.rows import NOW, assertion_document, joined, pick_n_spec, placement_document
+from tests.rows import assertion_entry, checks_file, joined, pick_n_spec, placement_document
 
 pytestmark = pytest.mark.django_db
 
 
-def test_a_document_that_refuses_does_so_on_the_page_over_rest_and_in_the_command(
+def test_an_entry_that_refuses_does_so_on_the_page_over_rest_and_in_the_command(
     operator: Client, tmp_path: Path
 ) -> None:
     joined("a", env="canary")
     rule = {"never": {"env": "canary"}}
-    gold = assertion_document("gold", rule, selector={"matchLabels": {"tier": "gold"}}, onBreak="refuse")
+    gold = assertion_entry("gold", rule, selector={"matchLabels": {"tier": "gold"}}, onBreak="refuse")
     document = placement_document("web", pick_n_spec(1))
     document["metadata"]["labels"] = {"tier": "gold"}
     path = tmp_path / "web.json"
     path.write_text(json.dumps(document))
     sent = {"manifest": path.read_text(), "mode": "yaml", "revision": "0", "do": "save", "confirm": "yes"}
-    save_assertions(gold, by=None, now=NOW)
     rest = APIClient()
     rest.force_authenticate(User.objects.get(pk=operator.session["_auth_user_id"]))
+    written = rest.put("/api/v1/checks-file", {"text": checks_file(gold)}, format="json")
 
     operator.post("/placements/new/", sent)
     review = operator.get("/drafts/1/review/").content.decode()
@@ -41,15 +40,20 @@ def test_a_document_that_refuses_does_so_on_the_page_over_rest_and_in_the_comman
     with pytest.raises(CommandError) as refused:
         call_command("apply", "-f", str(path), stdout=StringIO())
 
-    words = "Assertion of PlacementAssertion gold broken"
+    words = "Assertion of gold in .fleetui.yaml broken"
+    assert (written.status_code, written["ETag"]) == (200, '"1"')
     assert (page.status_code, over_rest.status_code, refused.value.returncode) == (422, 422, 2)
     assert words in page.content.decode()
     assert words in over_rest.content.decode()
     assert words in str(refused.value)
     assert not Placement.objects.exists()
-    assert rest.get("/api/v1/assertions/gold").json()["spec"]["onBreak"] == "refuse"
-    assert rest.delete("/api/v1/assertions/gold").status_code == 204
-    assert rest.get("/api/v1/assertions/gold").status_code == 404
+    shown = operator.get("/checks/file/").content.decode()
+    assert "onBreak: refuse" in shown
+    wrong = operator.post("/checks/file/", {"text": "gates: 7", "revision": "1"})
+    late = operator.post("/checks/file/", {"text": "", "revision": "0"})
+    saved = operator.post("/checks/file/", {"text": "", "revision": "1"})
+    assert (wrong.status_code, late.status_code, saved.status_code) == (422, 409, 302)
+    assert rest.get("/api/v1/checks-file").json()["text"] == ""
     values |= {"accept": "on"}
     assert operator.post("/drafts/1/review/", values).status_code == 302
     assert Placement.objects.exists()

@@ -127,7 +127,7 @@ def test_a_spread_over_an_unknown_label_is_saved_only_with_a_confirmation(
     assert (refused.status_code, Placement.objects.get().revision) == (422, 1)
     assert operator.post(f"/drafts/{draft.pk}/review/", {**sent, "accept": "yes"}).status_code == 302
 
-    warning = "no cluster has the label regoin: the constraint has no effect. Did you mean region?"
+    warning = "No cluster has the label regoin: the constraint has no effect. Did you mean region?"
     draft = _begun(operator, web, placement_document("web", spec))
     assert warning in operator.get(f"/drafts/{draft.pk}/?as=yaml").content.decode()
 

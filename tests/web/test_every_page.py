@@ -104,6 +104,7 @@ READ = [
 ]
 WRITE = [
     "/demo/remove/",
+    "/checks/file/",
     "/clusters/import/",
     "/clusters/bulk/labels/?name=bravelion",
     "/clusters/bulk/cordon/?name=bravelion",

@@ -332,7 +332,7 @@ def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
     done = operator.post(address, {**entered, "confirm": "unschedule-everything"})
 
     assert unaccepted.status_code == 422
-    assert "No cluster has label moon" in unaccepted.content.decode()
+    assert "No cluster has the label moon" in unaccepted.content.decode()
     assert (refused.status_code, unchanged.revision) == (409, revision)
     assert "web would leave all 3 clusters" in refused.content.decode()
     assert 'name="confirm" value="unschedule-everything"' in refused.content.decode()

@@ -1,6 +1,7 @@
 """Rules about affinity and tolerations."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from clusters.fleet import CORDON_KEY, Taint
 from placements.engine.checks.findings import (
@@ -16,7 +17,8 @@ from placements.engine.checks.findings import (
     set_at,
 )
 from placements.engine.scheduling.filters.taint_toleration import untolerated
-from placements.engine.scheduling.selectors import label_requirements, property_requirements
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.selectors import label_requirements, match_labels, property_requirements
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.policy import TolerationOperator
 
@@ -31,23 +33,60 @@ def _path(*keys: str | int) -> str:
 
 def unknown_names(case: Case) -> Iterator[Finding]:
     for index, term in enumerate(case.policy.required_terms):
-        for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
-            if not case.fleet.label(key).values:
-                guess = nearest(key, key_counts(case.fleet))
-                message = f"No cluster has the label {key}.{f' Did you mean {guess}?' if guess else ''}"
-                fix = Fix(f"Use the key {guess}.", edits=_renamed(term, index, key, guess)) if guess else None
-                yield A01.finding(_path(*_REQUIRED, index, "labelSelector"), message, (key, ""), fix=fix)
-        names = [one.name for one in property_requirements(term)]
-        for name in dict.fromkeys(names):
-            if all(text is None for text in case.fleet.property(name).texts):
-                message = f"No cluster reports the property {name}."
-                yield A01.finding(_path(*_REQUIRED, index, "propertySelector"), message, (name, ""))
+        yield from _unknown_names(case, term, (*_REQUIRED, index))
+    for index, place, term in _read_preferences(case):
+        for finding in _unknown_names(case, term, place):
+            evidence = (*finding.evidence, ("preferred", str(index)))
+            yield replace(finding, severity=Severity.WARNING, evidence=evidence)
 
 
-def _renamed(term: ClusterSelectorTerm, index: int, key: str, guess: str) -> tuple[tuple[Keys, object], ...]:
+def _read_preferences(case: Case) -> Iterator[tuple[int, Keys, ClusterSelectorTerm]]:
+    """Yield the preferred terms that the scheduling rules read, each with its place."""
+    if profile_of(case.cycle).preference.reads_terms:
+        for index, one in enumerate(case.policy.preferred_terms):
+            yield index, (*_PREFERRED, index, "preference"), one.preference
+
+
+def _unknown_names(case: Case, term: ClusterSelectorTerm, place: Keys) -> Iterator[Finding]:
+    for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
+        if case.fleet.label(key).values:
+            continue
+        message, fix = f"No cluster has the label {key}.", None
+        if guess := nearest(key, key_counts(case.fleet)):
+            message += f" Did you mean {guess}?"
+            fix = Fix(f"Use the key {guess}.", edits=_renamed(term, place, key, guess))
+        path = _path(*place, "labelSelector")
+        yield A01.finding(path, message, (key, ""), fix=fix, code="unknown-key")
+    names = [(one.name, "propertySelector") for one in property_requirements(term)]
+    if term.property_sorter is not None:
+        names.append((term.property_sorter.name, "propertySorter"))
+    for name, field in dict(names).items():
+        if all(text is None for text in case.fleet.property(name).texts):
+            message = f"No cluster reports the property {name}."
+            yield A01.finding(_path(*place, field), message, (name, ""), code="unknown-property")
+
+
+def preference_without_match(case: Case) -> Iterator[Finding]:
+    for index, place, term in _read_preferences(case):
+        is_known = not any(True for _ in _unknown_names(case, term, place))
+        if is_known and not match_labels(term.label_selector, case.fleet).any():
+            message = "No cluster matches: the preference has no effect."
+            path = _path(*place, "labelSelector")
+            yield A03.finding(path, message, ("preferred", str(index)), code="matches-nothing")
+
+
+def preferences_not_read(case: Case) -> Iterator[Finding]:
+    if case.policy.preferred_terms and not profile_of(case.cycle).preference.reads_terms:
+        message = "Not read: the affinity rows of the options replace the preferred terms."
+        yield A05.finding(_path(*_PREFERRED), message, code="not-read")
+
+
+def _renamed(
+    term: ClusterSelectorTerm, at_term: Keys, key: str, guess: str
+) -> tuple[tuple[Keys, object], ...]:
     """Return the edits that replace a key wherever a term requires it."""
     selector = term.label_selector
-    place: Keys = ("policy", *_REQUIRED, index, "labelSelector")
+    place: Keys = ("policy", *at_term, "labelSelector")
     edits: list[tuple[Keys, object]] = []
     if selector and key in selector.match_labels:
         edits += [((*place, "matchLabels", key), None)]
@@ -117,8 +156,10 @@ def toleration_without_effect(case: Case) -> Iterator[Finding]:
 
 A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names)
 A02 = Rule("A02", Severity.INFO, Needs.DECISION, "Required term without effect today", term_without_effect)
+A03 = Rule("A03", Severity.INFO, Needs.FLEET, "Preference that no cluster matches", preference_without_match)
 A04 = Rule("A04", Severity.INFO, Needs.DECISION, "Preference without effect today", preference_without_effect)
+A05 = Rule("A05", Severity.WARNING, Needs.FLEET, "Preferred terms that are not read", preferences_not_read)
 T01 = Rule("T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", without_taint)
 T02 = Rule("T02", Severity.WARNING, Needs.POLICY, "Toleration of every taint", tolerates_everything)
 T03 = Rule("T03", Severity.INFO, Needs.DECISION, "Toleration without effect today", toleration_without_effect)
-AFFINITY = (A01, A02, A04, T01, T02, T03)
+AFFINITY = (A01, A02, A03, A04, A05, T01, T02, T03)

@@ -5,9 +5,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from clusters.fleet import EligibilityKind, Fleet
+from fleetui.apimachinery.errors import ManifestWarning
 from placements.engine.checks.affinity import AFFINITY
+from placements.engine.checks.asserted import ASSERTED
+from placements.engine.checks.change import GATES
 from placements.engine.checks.findings import (
-    OF_FLEET,
+    OF_PLACEMENT,
     Case,
     Finding,
     Needs,
@@ -21,22 +24,30 @@ from placements.engine.checks.overrides import OVERRIDES, OverridesOnFleet
 from placements.engine.checks.placement import PLACEMENT
 from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
+from placements.engine.scheduling.cycle import Cycle
 
-RULES: dict[str, Rule] = {one.id: one for one in (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT)}
+_TABLE = (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT, *ASSERTED, *GATES.values())
+RULES: dict[str, Rule] = {rule.id: rule for rule in _TABLE}
 ALIASES = {
     "unknown-key": ("S01", "A01"),
     "unknown-property": ("A01",),
     "single-group": ("S02",),
     "clusters-lack-key": ("S06",),
-    "matches-nothing": ("A04", "O01"),
+    "matches-nothing": ("A03", "A04", "O01"),
+    "not-read": ("A05",),
     "overlap": ("N05",),
     "zero-max-unavailable": ("R01",),
     "not-a-quantity": ("H07",),
     "malformed-property": ("H07",),
+    "assertion-broken": ("P01",),
+    **{gate: (rule.id,) for gate, rule in GATES.items()},
 }
-"""The rules for each code of a warning."""
+"""The rules for each code of a warning, and for each gate."""
+OF_WARNINGS = ("S01", "S02", "S06", "A01", "A03", "A05")
+"""The rules whose findings are warnings of a manifest, too, also of an incomplete draft."""
 _DOWN = frozenset(EligibilityKind) - {EligibilityKind.LEAVING}
-_FAMILIES = "HASTNRFO"
+_OF_EFFECT = ("S07", "A04", "T03")
+_FAMILIES = "HASTNRFOPG"
 _FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
@@ -77,12 +88,21 @@ def examine_fleet(
     )
 
 
+def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
+    """Return what does not match between a policy and a fleet, as the rules find it."""
+    if not len(cycle.fleet):
+        return (ManifestWarning("empty-fleet", "policy", "the fleet has no cluster"),)
+    case = Case(replace(cycle, bindings=()))
+    findings = (finding for rule in OF_WARNINGS for finding in RULES[rule].check(case))
+    return tuple(ManifestWarning(one.code, one.path.removeprefix("spec."), one.message) for one in findings)
+
+
 def examine_placement(
     case: Case,
     hygiene: Iterable[Finding] = (),
     *,
     muted: Collection[str] = (),
-    needs: Collection[Needs] = tuple(Needs),
+    needs: Collection[Needs] = OF_PLACEMENT,
 ) -> Examination:
     """Check a placement; findings about the fleet that are the cause of others come with them.
 
@@ -90,7 +110,7 @@ def examine_placement(
     `needs` limits the rules to those that read no more. While a cluster is down, no change of the policy is
     proposed.
     """
-    rules = [one for one in RULES.values() if one.needs not in OF_FLEET and one.needs in needs]
+    rules = [rule for rule in RULES.values() if rule.needs in needs]
     if not len(case.fleet):
         examination = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
         findings = tuple(replace(one, severity=Severity.INFO) for one in examination.findings)
@@ -118,8 +138,8 @@ def _without_policy_change(finding: Finding) -> Finding:
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
     """Remove the finding that a part has no effect today where another rule has its reason."""
     several = list(findings)
-    explained = {pair for one in several if one.rule not in ("S07", "T03") for pair in one.evidence}
-    return [one for one in several if one.rule not in ("S07", "T03") or explained.isdisjoint(one.evidence)]
+    explained = {pair for one in several if one.rule not in _OF_EFFECT for pair in one.evidence}
+    return [one for one in several if one.rule not in _OF_EFFECT or explained.isdisjoint(one.evidence)]
 
 
 def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Examination:

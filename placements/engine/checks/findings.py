@@ -13,6 +13,7 @@ from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import names_and_more
 from placements.engine.advice.changes import Edit, edited
+from placements.engine.checks.predicates import AssertionResult
 from placements.engine.exact.record import ExactRecord, ExactVerdict, inline_search
 from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.candidates import filter_columns
@@ -43,7 +44,8 @@ class Severity(StrEnum):
 class Needs(StrEnum):
     """What a rule reads: the labels of a fleet, overrides, or the policy of a placement and more.
 
-    That is a policy alone, a policy on a fleet, its decision, or an exact search.
+    That is a policy alone, a policy on a fleet, its decision, an exact search, or the results of assertions.
+    Rules about a change read what it does to one placement, or to all together.
     """
 
     LABELS = "labels"
@@ -52,10 +54,15 @@ class Needs(StrEnum):
     FLEET = "fleet"
     DECISION = "decision"
     EXACT = "exact"
+    ASSERTIONS = "assertions"
+    CHANGE = "change"
+    CHANGES = "changes"
 
 
 OF_FLEET = frozenset({Needs.LABELS, Needs.OVERRIDES})
 """What rules read that are about no placement."""
+OF_PLACEMENT = frozenset({Needs.POLICY, Needs.FLEET, Needs.DECISION, Needs.EXACT, Needs.ASSERTIONS})
+"""What rules read that examine a placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,10 @@ class Fix:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it."""
+    """What a rule found. Findings with the same evidence have one cause; `caused` are those below it.
+
+    `code` is that of the warning which says the same beside a manifest.
+    """
 
     rule: str
     severity: Severity
@@ -82,6 +92,7 @@ class Finding:
     evidence: Evidence = ()
     fix: Fix | None = None
     caused: tuple["Finding", ...] = ()
+    code: str = ""
 
 
 class NotCheckedError(Exception):
@@ -95,6 +106,7 @@ class Case:
     `kept` are the positions of clusters that stay selected, whether they pass the filters or not.
     `overlaps`: what other placements apply to the same clusters, too.
     `is_timed`: it selects objects whose readiness cannot be observed, so that each update lasts the period.
+    `asserted` are the results of its assertions.
     `clock` returns seconds; without one the number of runs is the only limit.
     """
 
@@ -104,6 +116,7 @@ class Case:
     kept: Collection[int] = ()
     overlaps: Collection[Overlap] = ()
     is_timed: bool = False
+    asserted: Collection[AssertionResult] = ()
     runs: int = 0
     until: float = field(init=False)
 
@@ -176,8 +189,10 @@ class Rule:
     title: str
     check: Any
 
-    def finding(self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None) -> Finding:
-        return Finding(self.id, self.severity, path, message, evidence, fix)
+    def finding(
+        self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None, code: str = ""
+    ) -> Finding:
+        return Finding(self.id, self.severity, path, message, evidence, fix, code=code)
 
 
 def distance(one: str, other: str, *, most: int = 2) -> int:

@@ -17,6 +17,7 @@ from placements.engine.checks.findings import (
 from placements.engine.overlaps import PATH as OVERLAP_PATH
 from placements.engine.scheduling.candidates import filter_columns
 from placements.engine.scheduling.profile import profile_of
+from placements.manifests.placement import NEVER_IN_PLACE
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import RollingUpdate
 
@@ -91,8 +92,7 @@ _SET_QUARTER = Fix(f"Set maxUnavailable to {_QUARTER}.", edits=((_PLACE, _QUARTE
 
 def no_unavailability(case: Case) -> Iterator[Finding]:
     if case.strategy and case.strategy.max_unavailable.number == 0:
-        message = "Updates in place never start."
-        yield R01.finding(_PATH, message, ("maxUnavailable", ""), fix=_SET_QUARTER)
+        yield R01.finding(_PATH, NEVER_IN_PLACE, ("maxUnavailable", ""), fix=_SET_QUARTER)
 
 
 def all_at_once(case: Case) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clusters.columns import ABSENT, Codes, Ints
+from clusters.columns import ABSENT, Codes, Ints, LabelColumn
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.checks.findings import (
     MOST_NAMES,
@@ -24,40 +24,68 @@ from placements.engine.checks.findings import (
     some,
 )
 from placements.engine.exact.record import ExactRecord, ExactVerdict
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
 from placements.manifests.policy import KeyType, TopologySpreadConstraint, WhenUnsatisfiable
 
 _FIELD = "topologySpreadConstraints"
 
 
+_NO_EFFECT = "the constraint has no effect"
+_WITHOUT_KEY = {
+    MissingKeyPolicy.UNLIMITED: "not limited by the constraint, and often selected first",
+    MissingKeyPolicy.EXCLUDED: "never selected",
+    MissingKeyPolicy.LAST: "selected last",
+    MissingKeyPolicy.OWN_GROUP: "together a domain of their own",
+}
+"""What is true of clusters without a topology key."""
+
+
 def _constraints(case: Case) -> Iterator[tuple[int, TopologySpreadConstraint, str, tuple[str, str]]]:
-    """Yield the constraints on labels, each with its path and the evidence that it has in common."""
+    """Yield the constraints, each with its path and the evidence that its findings have in common."""
     for index, one in enumerate(case.policy.topology_spread_constraints if case.is_pick_n else ()):
-        if one.topology_key_type is not KeyType.CLAIM:
-            yield index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index))
+        yield index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index))
+
+
+def _column(case: Case, constraint: TopologySpreadConstraint) -> LabelColumn:
+    return case.fleet.topology(constraint.topology_key, constraint.topology_key_type)
 
 
 def unknown_key(case: Case) -> Iterator[Finding]:
+    strategy = profile_of(case.cycle).strategy
     for index, one, path, same in _constraints(case):
-        if not case.fleet.label(one.topology_key).values:
-            guess, fix = nearest(one.topology_key, key_counts(case.fleet)), None
-            message = f"No cluster has the label {one.topology_key}."
-            if guess:
-                message += f" Did you mean {guess}?"
-                place = ("policy", _FIELD, index, "topologyKey")
-                fix = Fix(f"Use the key {guess}.", edits=((place, guess),))
-            yield S01.finding(f"{path}.topologyKey", message, (one.topology_key, ""), same, fix=fix)
+        if _column(case, one).values:
+            continue
+        is_excluding = strategy.missing_key(one) is MissingKeyPolicy.EXCLUDED
+        effect = "no cluster can be selected" if is_excluding else _NO_EFFECT
+        sort, guess, fix = "claim", None, None
+        if one.topology_key_type is not KeyType.CLAIM:
+            sort, guess = "label", nearest(one.topology_key, key_counts(case.fleet))
+        message = f"No cluster has the {sort} {one.topology_key}: {effect}."
+        if guess:
+            message += f" Did you mean {guess}?"
+            place = ("policy", _FIELD, index, "topologyKey")
+            fix = Fix(f"Use the key {guess}.", edits=((place, guess),))
+        evidence = ((one.topology_key, ""), same)
+        yield S01.finding(f"{path}.topologyKey", message, *evidence, fix=fix, code="unknown-key")
 
 
 def one_value(case: Case) -> Iterator[Finding]:
+    strategy = profile_of(case.cycle).strategy
     for _, one, path, same in _constraints(case):
-        if len(values := case.fleet.label(one.topology_key).values) == 1:
-            message = f"{one.topology_key} has the value {values[0]} only: the constraint has no effect."
-            yield S02.finding(f"{path}.topologyKey", message, same)
+        column = _column(case, one)
+        is_own_group = strategy.missing_key(one) is MissingKeyPolicy.OWN_GROUP
+        if len(column.values) != 1 or (is_own_group and not column.is_present.all()):
+            continue
+        prefers = not column.is_present.all() and prefers_missing_key(strategy, one)
+        effect = "clusters without it are preferred" if prefers else _NO_EFFECT
+        message = f"{one.topology_key} has the value {column.values[0]} only: {effect}."
+        yield S02.finding(f"{path}.topologyKey", message, same, code="single-group")
 
 
 def nearly_unique(case: Case) -> Iterator[Finding]:
     for _, one, path, same in _constraints(case):
-        values = case.fleet.label(one.topology_key).values
+        values = _column(case, one).values
         if len(case.fleet) > 5 and len(values) >= len(case.fleet) / 2:
             message = f"{one.topology_key} is nearly unique: nearly every cluster is its own domain."
             yield S03.finding(f"{path}.topologyKey", message, same)
@@ -72,7 +100,7 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
     for _, one, _, _ in _constraints(case):
         if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
             continue
-        column = case.fleet.label(one.topology_key)
+        column = _column(case, one)
         ready, placed = _counts(case, case.passes.nonzero()[0], one), _counts(case, decision.chosen, one)
         if len(placed) < 2 or placed.max() - placed.min() <= one.max_skew:
             continue
@@ -105,7 +133,7 @@ def _minimum(count: int, has_candidates: bool) -> str:
 
 def _counts(case: Case, positions: Ints | Codes, one: TopologySpreadConstraint) -> Ints:
     """Return how many of the clusters are in each domain of a constraint."""
-    column = case.fleet.label(one.topology_key)
+    column = _column(case, one)
     codes = column.codes[positions]
     return np.bincount(codes[codes != ABSENT], minlength=len(column.values))
 
@@ -127,17 +155,20 @@ def limit_without_effect(case: Case) -> Iterator[Finding]:
 
 
 def candidates_without_key(case: Case) -> Iterator[Finding]:
+    strategy = profile_of(case.cycle).strategy
     for _, one, path, _ in _constraints(case):
-        column = case.fleet.label(one.topology_key)
+        column = _column(case, one)
         lacking = np.nonzero(case.passes & ~column.is_present)[0].tolist()
-        if column.values and lacking:
-            names = some(case.fleet.names[at] for at in lacking)
-            message = (
-                f"{counted(len(lacking), 'candidate')} without {one.topology_key} ({names}): not limited by"
-                " the constraint, and often selected first."
-            )
+        if not column.values or not lacking:
+            continue
+        names = some(case.fleet.names[at] for at in lacking)
+        candidates = f"{counted(len(lacking), 'candidate')} without {one.topology_key} ({names})"
+        message = f"{candidates}: {_WITHOUT_KEY[strategy.missing_key(one)]}."
+        evidence = (one.topology_key, "(absent)")
+        fix = None
+        if one.topology_key_type is not KeyType.CLAIM:
             fix = _require_key(case, one.topology_key)
-            yield S06.finding(f"{path}.topologyKey", message, (one.topology_key, "(absent)"), fix=fix)
+        yield S06.finding(f"{path}.topologyKey", message, evidence, fix=fix, code="clusters-lack-key")
 
 
 def _require_key(case: Case, key: str) -> Fix:
@@ -171,7 +202,7 @@ def _require_key(case: Case, key: str) -> Fix:
 
 def no_effect_today(case: Case) -> Iterator[Finding]:
     for index, one, path, same in _constraints(case):
-        if not case.fleet.label(one.topology_key).values:
+        if not _column(case, one).values:
             continue
         if case.has_no_effect(set_at(_FIELD, index, value=None)):
             message = "Without this constraint the same clusters are selected today."

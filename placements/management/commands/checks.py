@@ -6,16 +6,20 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from fleetui import __version__
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.management.hub_command import HubCommand
+from placements.engine.checks.file import NAME, parse_checks_file
 from placements.engine.checks.findings import Finding, Severity
 from placements.engine.checks.overrides import override_name
+from placements.engine.checks.predicates import AssertionResult
 from placements.explain.checks import finding_document, finding_lines, findings_sarif
 from placements.explain.impact import note_document, notes_sarif
 from placements.services.checks import FindingsReport, current_report, examine
-from placements.services.impact.sources import DiffSide, SourceNote, read_files
+from placements.services.impact.compare import assertions_of, compare
+from placements.services.impact.sources import DiffSide, SourceNote, read_checks_file, read_files
 from placements.services.snapshots import draft_cycle
 
-HAS_FINDINGS = 1
+HAS_FINDINGS, INVALID = 1, 2
 
 
 class Command(HubCommand):
@@ -88,9 +92,26 @@ def _without_effect(side: DiffSide) -> list[SourceNote]:
 
 def _examine_files(side: DiffSide) -> FindingsReport:
     """Examine what is in files; their MemberClusters are the fleet."""
-    fleet, manifests = side.fleet(), [one.manifest for one in side.placements.values()]
+    fleet = side.fleet()
+    manifests = [one.manifest for one in side.placements.values()]
     cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
-    return examine(fleet, cycles, [one.manifest for one in side.overrides])
+    asserted = _asserted(side) if len(fleet) else {}
+    return examine(fleet, cycles, [one.manifest for one in side.overrides], asserted=asserted)
+
+
+def _asserted(side: DiffSide) -> dict[str, list[AssertionResult]]:
+    """Evaluate the assertions of files, decided from nothing; entries are those of the current folder."""
+    try:
+        file = parse_checks_file(read_checks_file("."))
+    except InvalidManifest as invalid:
+        errors = "\n".join(f"{NAME}: {error}" for error in invalid.errors)
+        raise CommandError(errors, returncode=INVALID) from invalid
+    impact = compare(side, side)
+    return {
+        row.where.manifest.full_name: impact.assertion_results(row, items, of_base=False)
+        for row in impact.rows
+        if (items := assertions_of(row.where, file))
+    }
 
 
 def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:

@@ -15,7 +15,6 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.management.hub_command import HubCommand
 from placements.models import (
     ApprovalRequest,
-    AssertionDocument,
     DisruptionBudget,
     Override,
     Placement,
@@ -44,7 +43,6 @@ def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
 
 _KINDS: dict[str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, Any]]]] = {
     "approvals": (lambda: ApprovalRequest.objects.select_related("run").order_by("pk"), _approval_of),
-    "assertions": (lambda: AssertionDocument.objects.order_by("name"), _document_of),
     "budgets": (lambda: DisruptionBudget.objects.order_by("name"), _document_of),
     "clusters": (lambda: MemberCluster.objects.order_by("name"), queries.manifest_of),
     "overrides": (lambda: Override.objects.order_by("kind", "namespace", "name"), _document_of),

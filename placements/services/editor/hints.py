@@ -12,9 +12,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, Manif
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
-from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
@@ -23,28 +21,19 @@ from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50
 _NAMES_SHOWN = 5
-_EFFECT_WITHOUT_LABEL = {
-    MissingKeyPolicy.UNLIMITED: "preferred",
-    MissingKeyPolicy.EXCLUDED: "never selected",
-    MissingKeyPolicy.LAST: "selected last",
-    MissingKeyPolicy.OWN_GROUP: "counted as one domain",
-}
-_CODES_OF_HINTS = frozenset({"unknown-key", "single-group", "clusters-lack-key"})
-
 Suggestions = tuple[tuple[str, int | None], ...]
 """Values with the number of clusters that have each; None where the value is not of clusters."""
 
 
 @dataclass
 class FieldNotes:
-    """What is shown beside a field, a row or a list; `is_warning` is about the hint."""
+    """What is shown beside a field, a row or a list."""
 
     name: str
     errors: list[FieldError] = field(default_factory=list)
     warnings: list[ManifestWarning] = field(default_factory=list)
     hint: str = ""
     left_out: bool = False
-    is_warning: bool = False
 
     @property
     def id(self) -> str:
@@ -96,14 +85,9 @@ def notes_of(
 
     warnings_without_place: list[ManifestWarning] = []
     for one in warnings:
-        has_hint = one.code in _CODES_OF_HINTS and one.path.endswith(".topologyKey")
         # Where something is left out, the places in warnings are not those in the form.
-        note = nearest(one.path.removesuffix(".topologyKey") if has_hint else one.path)
-        note = None if draft.left_out else note
-        if note and has_hint:
-            note.is_warning = True
-        else:
-            (note.warnings if note else warnings_without_place).append(one)
+        note = None if draft.left_out else nearest(one.path)
+        (note.warnings if note else warnings_without_place).append(one)
 
     for name, hint in (*resource_hints.items(), *_hints(draft.form, draft, fleet, cycle, bound)):
         if name in notes:
@@ -121,7 +105,7 @@ def _hints(
     for row in (*form.required.rows, *form.preferred.rows):
         yield row.name, _matching_clusters(row, draft.data, fleet, semantics)
     for row in form.spread.rows:
-        yield row.name, _domains(row, draft.data, fleet, semantics, cycle)
+        yield row.name, _domains(row, draft.data, fleet, semantics)
     wanted = wanted_clusters(draft.valid_part) if draft.valid_part else None
     if bound is not None and (wanted or 0) <= bound:  # above it there is a warning
         yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound:,}"
@@ -162,7 +146,7 @@ def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Sema
     return f"{int(np.count_nonzero(matches)):,} of {counted(len(fleet), 'cluster')} match"
 
 
-def _domains(row: FormRow, data: object, fleet: Fleet, semantics: Semantics, cycle: Cycle | None) -> str:
+def _domains(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:
     try:
         constraint = parse_manifest(
             TopologySpreadConstraint, at(data, row.keys), semantics=semantics, path=""
@@ -170,21 +154,8 @@ def _domains(row: FormRow, data: object, fleet: Fleet, semantics: Semantics, cyc
     except InvalidManifest:
         return ""
     column = fleet.topology(constraint.topology_key, constraint.topology_key_type)
-    count = len(column.values)
-    if not count:
-        return f"No cluster has label {constraint.topology_key}"
-
-    strategy = profile_of(cycle).strategy if cycle else None
-    domains = f"{count:,} domains"
-    if count == 1:
-        prefers = strategy is not None and prefers_missing_key(strategy, constraint)
-        effect = "clusters without the label are preferred" if prefers else "constraint has no effect"
-        domains = f"Only 1 domain: {effect}"
-    without = int(np.count_nonzero(~column.is_present))
-    if not without:
-        return f"{domains}; all {len(fleet):,} clusters have it"
-    effect = f" ({_EFFECT_WITHOUT_LABEL[strategy.missing_key(constraint)]})" if strategy else ""
-    return f"{domains}; {counted(without, 'cluster')} without it{effect}"
+    having = int(np.count_nonzero(column.is_present))
+    return f"{counted(len(column.values), 'domain')}; {having:,} of {counted(len(fleet), 'cluster')} have it"
 
 
 def wanted_clusters(manifest: ClusterResourcePlacement) -> int | None:

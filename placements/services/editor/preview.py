@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from time import perf_counter
-from typing import Any
 
 from django.contrib.auth.models import User
 
@@ -17,7 +16,9 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.diagnosis import feasibility_bound
+from placements.engine.checks.examination import fleet_warnings
 from placements.engine.checks.findings import Finding
+from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.record import ExactVerdict, SearchOptions, inline_search
 from placements.engine.overlaps import Overlap, keys_of, overlaps_of, to_place
 from placements.engine.rollout.state import RolloutState
@@ -26,18 +27,17 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import GroupStrategy
-from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
+from placements.engine.scheduling.warnings import decision_warnings
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
-from placements.explain.assertions import result_document
 from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
-from placements.services.assertions import SourcedResult, assertion_results
+from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
 from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
@@ -77,23 +77,27 @@ class SchedulePreview:
     snapshot: ResourceSnapshot | None = None
 
     @cached_property
-    def assertions(self) -> list[SourcedResult]:
+    def assertions(self) -> list[AssertionResult]:
         return assertion_results(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC))
 
     @property
-    def unbroken_assertions(self) -> list[dict[str, Any]]:
-        """The assertions that hold or are unknown; broken ones are warnings."""
-        return [result_document(one.result) for one in self.assertions if not one.is_broken]
+    def kept_assertions(self) -> int:
+        """Return how many assertions hold."""
+        return sum(result.state is AssertionState.HOLDS for result in self.assertions)
+
+    @cached_property
+    def fleet_warnings(self) -> tuple[ManifestWarning, ...]:
+        return fleet_warnings(self.decision.cycle)
 
     @cached_property
     def warnings(self) -> tuple[ManifestWarning, ...]:
         """What is accepted with a warning; the paths are those of the manifest."""
-        of_fleet = (*fleet_warnings(self.decision.cycle), *decision_warnings(self.decision))
+        of_fleet = (*self.fleet_warnings, *decision_warnings(self.decision))
         warnings = (
             *manifest_warnings(self.manifest),
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
-            *(one.warning for one in self.assertions if one.is_broken),
+            *(assertion_warning(result) for result in self.assertions if result.is_broken),
             *(one.warning for one in self.overlaps),
         )
         if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
@@ -117,11 +121,15 @@ class SchedulePreview:
     def unlikely_results(self) -> tuple[str, ...]:
         """What is accepted only with a confirmation, as it is nearly always a mistake."""
         cycle = self.decision.cycle
-        unlikely_results = [
-            f"No cluster has label {one.topology_key}: the clusters are not spread over its domains."
-            for one in cycle.policy.topology_spread_constraints
-            if not cycle.fleet.topology(one.topology_key, one.topology_key_type).values
-        ]
+        constraints = cycle.policy.topology_spread_constraints
+        keys = [cycle.fleet.topology(one.topology_key, one.topology_key_type) for one in constraints]
+        unlikely_results = []
+        if not all(key.values for key in keys):  # a review enters the rules for their words alone
+            unlikely_results = [
+                warning.message
+                for warning in self.fleet_warnings
+                if warning.code == "unknown-key" and warning.path.endswith(".topologyKey")
+            ]
         resources = self.snapshot.objects_count if self.snapshot else len(self.selection.objects)
         return (*unlikely_results, *(() if resources else ("No resources are selected.",)))
 
@@ -285,7 +293,8 @@ class DraftPreview:
         """What the checks find quickly enough while a user types."""
         if self.schedule is None or self.draft.manifest is None:
             return ()
-        return quick_findings(self.draft.manifest, self.schedule.decision.cycle)
+        schedule = self.schedule
+        return quick_findings(self.draft.manifest, schedule.decision.cycle, schedule.assertions)
 
     @cached_property
     def waves(self) -> tuple[int, ...] | None:

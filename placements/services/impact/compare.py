@@ -6,15 +6,16 @@ from datetime import timedelta
 from functools import cached_property
 
 from clusters.fleet import Fleet
-from placements.engine.assertions import (
+from placements.engine.checks.examination import RULES, Examination
+from placements.engine.checks.file import ChecksFile
+from placements.engine.checks.findings import OF_FLEET, Finding
+from placements.engine.checks.placement import least_seconds
+from placements.engine.checks.predicates import (
     AssertionFacts,
     AssertionResult,
     assertions_about,
     evaluate_assertions,
 )
-from placements.engine.checks.examination import RULES, Examination
-from placements.engine.checks.findings import OF_FLEET, Finding
-from placements.engine.checks.placement import least_seconds
 from placements.engine.loss import (
     CLUSTER,
     EvaluatedPlacement,
@@ -182,13 +183,6 @@ class RevisionImpact:
         renamed = {row.name: row.before for row in self.rows if row.before}
         return {**renamed, **before}, {row.name: row.now for row in self.rows if row.now}
 
-    def assertions_of(self, placement: WrittenPlacement, *, of_base: bool) -> tuple[Assertion, ...]:
-        """Return the assertions of a placement of one side, with those of documents about it."""
-        manifest, documents = placement.manifest, (self.base if of_base else self.head).assertions
-        metadata = manifest.metadata
-        about = assertions_about(manifest.full_name, metadata.labels, metadata.annotations, documents)
-        return tuple(one for _, assertions in about for one in assertions.items)
-
     def assertion_results(
         self, row: DiffRow, items: Sequence[Assertion], *, of_base: bool
     ) -> list[AssertionResult]:
@@ -201,6 +195,13 @@ class RevisionImpact:
         others = {name: placed_after(decisions[name]) if name in decisions else None for name in names}
         survived = _survived(decision, items)
         return evaluate_assertions(items, decision, AssertionFacts(others, survived))
+
+
+def assertions_of(placement: WrittenPlacement, file: ChecksFile) -> tuple[Assertion, ...]:
+    """Return the assertions of a placement, with those of a file about it."""
+    manifest = placement.manifest
+    metadata = manifest.metadata
+    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, file.assertions)
 
 
 def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]:

@@ -23,8 +23,6 @@ from clusters.fleet import Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.kinds import (
-    ASSERTION_KIND,
-    ASSERTION_VERSION,
     CLUSTER_OVERRIDE_KIND,
     MEMBER_KIND,
     NAMESPACED_PLACEMENT_KIND,
@@ -39,7 +37,7 @@ from fleetui.apimachinery.kinds import (
 from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
 from fleetui.errors import FleetError
-from placements.manifests.assertions import PlacementAssertion, parse_placement_assertion
+from placements.engine.checks.file import NAME
 from placements.manifests.override import (
     ClusterResourceOverride,
     ResourceOverride,
@@ -62,7 +60,6 @@ from placements.services.impact.kustomize import (
     kustomizations_of,
 )
 
-CONFIG = ".fleetui.yaml"
 GROUPS = ("kubernetes-fleet.io", "fleetui.io", OCM_GROUP)
 _ENDINGS = (".yaml", ".yml", ".json")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -106,7 +103,6 @@ class ParsedFile:
     lines: Sequence[int] = ()
     overrides: list[ClusterResourceOverride | ResourceOverride] = field(default_factory=list)
     override_lines: Sequence[int] = ()
-    assertions: list[PlacementAssertion] = field(default_factory=list)
     strategies: list[ClusterStagedUpdateStrategy] = field(default_factory=list)
     runs: list[ClusterStagedUpdateRun] = field(default_factory=list)
     errors: Sequence[FieldError] = ()
@@ -152,7 +148,6 @@ class DiffSide:
 
     members: tuple[MemberClusterManifest, ...]
     placements: dict[tuple[str, str], WrittenPlacement]
-    assertions: tuple[PlacementAssertion, ...] = ()
     member_files: dict[str, tuple[str, Document | None]] = field(default_factory=dict)
     waits: dict[str, timedelta] = field(default_factory=dict)
     overrides: tuple[WrittenOverride, ...] = ()
@@ -271,7 +266,6 @@ class _Collector:
         return DiffSide(
             tuple(self.members.values()),
             placements,
-            tuple(one for blob in self.blobs.values() for one in blob.assertions),
             self.member_files,
             _waits(self.blobs.values()),
             tuple(self.overrides),
@@ -301,13 +295,13 @@ def read_files(names: Sequence[str]) -> DiffSide:
     return read_side(str(root), [str(one) for one in paths], BlobReader(), render=None)
 
 
-def read_config(source: str) -> bytes | None:
+def read_checks_file(source: str) -> bytes | None:
     """Return `.fleetui.yaml` at the root of a folder or a git revision; None where it has none."""
     if Path(source).is_dir():
-        path = Path(source) / CONFIG
+        path = Path(source) / NAME
         return path.read_bytes() if path.is_file() else None
     names = git("ls-tree", "--full-tree", "--name-only", f"{source}^{{tree}}").decode().splitlines()
-    return git("show", f"{source}:{CONFIG}") if CONFIG in names else None
+    return git("show", f"{source}:{NAME}") if NAME in names else None
 
 
 def relative_path(source: str, path: str) -> str:
@@ -420,7 +414,6 @@ _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     NAMESPACED_PLACEMENT_KIND: ("placements", parse_placement),
     CLUSTER_OVERRIDE_KIND: ("overrides", parse_cluster_override),
     OVERRIDE_KIND: ("overrides", parse_override),
-    ASSERTION_KIND: ("assertions", parse_placement_assertion),
     STAGED_STRATEGY_KIND: ("strategies", parse_staged_strategy),
     NAMESPACED_STRATEGY_KIND: ("strategies", parse_staged_strategy),
     STAGED_RUN_KIND: ("runs", parse_staged_run),
@@ -446,8 +439,7 @@ def _parse(content: bytes) -> ParsedFile:
         return file
     for one in _documents(content, file):
         kind = PLACEMENT_KIND if is_ocm_placement(one.data) else kind_of(one.data)
-        is_other = kind == ASSERTION_KIND and one.data.get("apiVersion") != ASSERTION_VERSION
-        if kind not in _KINDS or is_other:
+        if kind not in _KINDS:
             continue
         noun, parse = _KINDS[kind]
         try:

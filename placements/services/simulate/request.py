@@ -11,10 +11,11 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest, ManifestWar
 from fleetui.apimachinery.model import Semantics
 from fleetui.apimachinery.words import first_lines
 from fleetui.errors import FleetError
+from placements.engine.checks.examination import fleet_warnings
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
-from placements.engine.scheduling.warnings import decision_warnings, fleet_warnings
+from placements.engine.scheduling.warnings import decision_warnings
 from placements.manifests.binding import PlacedBinding
 from placements.services.simulate.inputs import BindingsFile, read_bindings, read_fleet, read_placement
 from placements.services.simulate.translate import PlacementInput, translate

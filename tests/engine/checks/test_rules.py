@@ -10,13 +10,27 @@ from hypothesis import given
 from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics, parse_manifest
 from placements.engine.checks import examination
+from placements.engine.checks.change import GatedChange
 from placements.engine.checks.examination import RULES, examine_fleet, examine_placement, rank
-from placements.engine.checks.findings import Case, Finding, Fix, Needs, NotCheckedError, Rule, flat, put
+from placements.engine.checks.file import Gates
+from placements.engine.checks.findings import (
+    Case,
+    Finding,
+    Fix,
+    Needs,
+    NotCheckedError,
+    Rule,
+    Severity,
+    flat,
+    put,
+)
 from placements.engine.checks.overrides import OverridesOnFleet
+from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.engine.exact.moves import MovePlan, plan_moves
 from placements.engine.overlaps import Overlap
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
+from placements.manifests.assertions import Assertion
 from placements.manifests.override import parse_override
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from placements.manifests.strategy import RollingUpdate
@@ -30,6 +44,7 @@ from tests.builders import (
     pick_fixed,
     pick_n,
     prefer,
+    sorted_by,
     spread,
     taint,
     tolerate,
@@ -62,6 +77,7 @@ class Example:
     quiet_strategy: dict[str, Any] = field(default_factory=dict)
     has_fix: bool = True
     overlaps: tuple[Overlap, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 ALL, TWO = pick_all(), pick_n(2)
@@ -166,10 +182,28 @@ EXAMPLES = {
         (_regions(1, 1), pick_n(2, required=[EAST, labelled(region="west")])),
         has_fix=False,
     ),
+    "A03": Example(
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, labelled(region="north"))])),
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST), prefer(10, labelled(regoin="east"))])),
+        has_fix=False,
+    ),
     "A04": Example(
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, labelled(region="west"))])),
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
         has_fix=False,
+    ),
+    "A05": Example(
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
+        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST)])),
+        has_fix=False,
+        options={
+            "affinityTerms": [
+                {
+                    "topologyKey": "region",
+                    "topologyWeights": [{"weight": 5, "operator": "In", "values": ["east"]}],
+                }
+            ]
+        },
     ),
     "T01": Example(
         (_regions(3), pick_n(2, tolerations=[tolerate(key="gpu", operator="Exists")])),
@@ -264,8 +298,27 @@ def _fixed(case: Case, fix: Fix) -> Case:
     )
 
 
+RESULTS = {
+    "P01": AssertionResult(Assertion("minFree", 1, refuses=True), AssertionState.BROKEN),
+    "P02": AssertionResult(Assertion("apart", "web", "gold"), AssertionState.UNKNOWN, reason="not found"),
+}
+HOLDS = AssertionResult(Assertion("minFree", 0), AssertionState.HOLDS)
+LIMITS = Gates.model_validate(
+    {"max-moves-percent": 10, "max-leaves": 1, "no-new-unfulfilled": True, "no-unschedule-everything": True}
+)
+CHANGES = {
+    "G01": (GatedChange(LIMITS, "", 2, 19), GatedChange(LIMITS, "", 2, 20)),
+    "G02": (GatedChange(LIMITS, "web", 2, 20, 18), GatedChange(LIMITS, "web", 1, 20, 19)),
+    "G03": (
+        GatedChange(LIMITS, "web", 0, 2, 2, becomes_unfulfilled=True),
+        GatedChange(LIMITS, "web", 0, 2, 2),
+    ),
+    "G04": (GatedChange(LIMITS, "web", 1, 1, 0), GatedChange(LIMITS, "web", 0, 0, 0)),
+}
+
+
 def test_every_rule_has_an_example_and_an_id_of_its_own() -> None:
-    assert set(EXAMPLES) == set(RULES)
+    assert {*EXAMPLES, *RESULTS, *CHANGES} == set(RULES)
     assert len({one.title for one in RULES.values()}) == len(RULES)
 
 
@@ -274,6 +327,8 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     example = EXAMPLES[rule]
     case = _case(*example.found, example.strategy)
     case.overlaps = example.overlaps
+    if example.options:
+        case.cycle = replace(case.cycle, semantics=Semantics.OCM, options=example.options)
 
     found = _check(rule, case)
 
@@ -291,12 +346,67 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
         assert len(left) < len(found), fixes[0]
 
 
+@pytest.mark.parametrize("rule", CHANGES)
+def test_a_gate_finds_what_a_change_does_beyond_it(rule: str) -> None:
+    beyond, within = CHANGES[rule]
+    without = replace(beyond, gates=Gates())
+
+    found = [[one.rule for one in RULES[rule].check(change)] for change in (beyond, within, without)]
+
+    assert found == [[rule], [], []]
+
+
+def test_an_assertion_is_a_finding_while_it_is_broken_or_unknown() -> None:
+    case = _case(_regions(3, 3), TWO, {})
+    case.asserted = (*RESULTS.values(), HOLDS)
+
+    found = [
+        (one.rule, one.severity, one.path) for one in examine_placement(case).findings if one.rule[0] == "P"
+    ]
+
+    assert found == [
+        ("P01", "error", 'metadata.annotations["fleetui.io/assertions"]'),
+        ("P02", "info", "metadata.name"),
+    ]
+
+
 def test_a_rollout_of_objects_that_report_their_readiness_has_no_lower_bound() -> None:
     example = EXAMPLES["R03"]
     timed = _case(*example.found, example.strategy)
 
     assert _check("R03", timed)
     assert _check("R03", replace(timed, is_timed=False)) == []
+
+
+def test_a_name_that_only_a_preference_has_is_a_warning_with_a_fix_and_the_cause_of_others() -> None:
+    policy = pick_n(2, prefer=[prefer(10, labelled(regoin="east")), prefer(10, sorted_by("speed"))])
+    case = _case(_regions(3, 3), policy, {})
+
+    findings = examine_placement(case).findings
+
+    assert [(one.rule, one.severity, one.code) for one in findings if one.rule[0] == "A"] == [
+        ("A01", Severity.WARNING, "unknown-key"),
+        ("A01", Severity.WARNING, "unknown-property"),
+    ]
+    renamed, unknown = findings[:2]
+    assert renamed.fix is not None
+    assert [one.message for one in _check("A01", _fixed(case, renamed.fix))] == [unknown.message]
+
+
+@pytest.mark.parametrize(
+    ("semantics", "effect"),
+    [
+        (Semantics.FLEET, "not limited by the constraint, and often selected first"),
+        (Semantics.KUBERNETES, "never selected"),
+    ],
+)
+def test_what_a_missing_key_means_depends_on_the_semantics(semantics: Semantics, effect: str) -> None:
+    case = _case(*EXAMPLES["S06"].found, {})
+    case.cycle = replace(case.cycle, semantics=semantics)
+
+    [finding] = _check("S06", case)
+
+    assert finding.message == f"1 candidate without region (bare): {effect}."
 
 
 def test_leaving_a_part_out_equals_two_runs() -> None:

@@ -1,5 +1,6 @@
-"""_Check of the assertions of a placement: pure functions of a decision and what it is compared with."""
+"""The predicates of assertions: pure functions of a decision and what it is compared with."""
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,13 +16,7 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.picker import possible_picks
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.selectors import selects
-from placements.manifests.assertions import (
-    Assertion,
-    Assertions,
-    PlacementAssertion,
-    parse_assertions,
-    percent,
-)
+from placements.manifests.assertions import Assertion, AssertionEntry, parse_assertions, percent
 from placements.manifests.policy import PlacementType
 
 _MOST_NAMES = 10
@@ -52,29 +47,44 @@ class AssertionFacts:
 
 
 class AssertionResult(NamedTuple):
-    """The state of one assertion, with the clusters or domains that break it, or why it is unknown."""
+    """The state of an assertion, with the clusters or domains that break it, or why it is unknown."""
 
-    predicate: str
-    value: Any
+    assertion: Assertion
     state: AssertionState
     evidence: tuple[str, ...] = ()
     reason: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        return self.state is AssertionState.BROKEN
+
+    @property
+    def name(self) -> str:
+        """The assertion as it is written: `spread: {"region": {"atLeast": 3}}`."""
+        value = self.assertion.value
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        return f"{self.assertion.predicate}: {text}"
+
+    @property
+    def sentence(self) -> str:
+        details = ", ".join(self.evidence) or self.reason
+        return f"{self.name} ({details})" if details else self.name
 
 
 def assertions_about(
     full_name: str,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
-    documents: Iterable[PlacementAssertion],
-) -> list[tuple[str, Assertions]]:
-    """Return the assertions of a placement by the document that has them, "" for its annotation."""
-    own = parse_assertions(annotations)
-    by_document = [("", own)] if own.items else []
-    for one in documents:
-        is_selected = one.spec.selector is not None and selects(one.spec.selector, labels)
-        if is_selected or full_name in one.spec.placements:
-            by_document.append((one.metadata.name, one.assertions))
-    return by_document
+    entries: Iterable[AssertionEntry],
+) -> tuple[Assertion, ...]:
+    """Return the assertions of a placement: of its annotation, and of the entries that are about it."""
+    assertions = [*parse_assertions(annotations)]
+    for entry in entries:
+        is_selected = entry.selector is not None and selects(entry.selector, labels)
+        is_about_all = entry.selector is None and not entry.placements
+        if is_selected or is_about_all or full_name in entry.placements:
+            assertions += entry.assertions
+    return tuple(assertions)
 
 
 def evaluate_assertions(
@@ -113,9 +123,9 @@ def _evaluate(
 ) -> AssertionResult:
     broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, facts)
     if not broken:
-        return AssertionResult(one.predicate, one.value, _UNKNOWN if reason else _HOLDS, (), reason)
+        return AssertionResult(one, _UNKNOWN if reason else _HOLDS, (), reason)
     more = (f"and {len(broken) - _MOST_NAMES} more",) if len(broken) > _MOST_NAMES else ()
-    return AssertionResult(one.predicate, one.value, _BROKEN, (*broken[:_MOST_NAMES], *more))
+    return AssertionResult(one, _BROKEN, (*broken[:_MOST_NAMES], *more))
 
 
 def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
