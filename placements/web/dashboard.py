@@ -115,7 +115,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 def _overview(request: HttpRequest) -> HttpResponse:
     now, navigation = datetime.now(UTC), counts_of(request)
-    counts = queries.counts(navigation.totals)
+    counts = queries.counts(navigation.totals, version=navigation.version)
     decisions = list(queries.last_decisions(_MOST_DECISIONS))
     mark = queries.fleet_mark(counts, decisions)
     fleet = kept_map_context(request, mark)

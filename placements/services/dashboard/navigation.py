@@ -20,12 +20,13 @@ from placements.services.problems.book import OLDEST, compare
 class NavigationCounts:
     """What the navigation counts, and whether there are demo data, simulated clusters and others.
 
-    `totals` are those of the hub; `is_new`: they were counted for this reader.
+    `totals` are those of the hub as of `version`; `is_new`: they were counted for this reader.
     """
 
     rollouts: int
     inbox: int
     totals: Mapping[str, Any] = field(default_factory=dict)
+    version: int | None = None
     is_new: bool = False
     has_demo: bool = False
     has_simulated: bool = False
@@ -53,6 +54,7 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
         totals["runs_under_way"],
         inbox,
         totals,
+        book.version if book else None,
         is_outdated,
         has_demo=bool(totals["demo_placements"] or totals["demo_clusters"]),
         has_simulated=bool(totals["simulated"]),

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.cache import caches
 from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
+from fleetui.hub_scope import current_hub_id
 from placements.engine.status import HealthLevel, PlacementHealth
 from placements.models import (
     CHANGES_CLUSTERS,
@@ -23,6 +25,7 @@ from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import stored_healths
 from placements.services.rollouts.approvals import with_gate
 
+MANY_CLUSTERS, _KEPT_SECONDS = 200, 10
 WITH_PLACEMENTS = 20
 """Up to this number of clusters the map has the placements of each."""
 
@@ -69,9 +72,17 @@ def is_untouched() -> bool:
     return not any(model.objects.exists() for model in (MemberCluster, Placement, Resource))
 
 
-def counts(stored: Mapping[str, Any] | None = None) -> Counts:
-    """Return the totals, those of placements as they were stored: two queries, or one if they are known."""
-    of_placements, of_clusters = counts_in_all(stored), counts_by_state()
+def counts(stored: Mapping[str, Any] | None = None, *, version: int | None = None) -> Counts:
+    """Return the totals, those of placements as they were stored: two queries, or one if they are known.
+
+    With the `version` of what was compared, this process keeps the states of many clusters for seconds.
+    """
+    of_placements = counts_in_all(stored)
+    if version is None or not stored or stored["clusters"] <= MANY_CLUSTERS:
+        of_clusters = counts_by_state()
+    else:
+        key = f"cluster-states/{current_hub_id()}/{version}"
+        of_clusters = caches["process"].get_or_set(key, counts_by_state, _KEPT_SECONDS) or {}
     by_state = of_placements.by_state
     not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
     leaving = of_clusters[ClusterFilterState.LEAVING]
