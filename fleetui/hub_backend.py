@@ -73,6 +73,11 @@ class HubBackend:
         """The operations of REST of live hubs."""
         return ()
 
+    @property
+    def entries(self) -> Sequence[tuple[str, str]]:
+        """The entries of live hubs in the navigation: titles, and names of pages."""
+        return ()
+
     def part(self, name: str) -> str:
         """Return the template of what a hub adds to a page; empty for nothing."""
         return ""

@@ -22,6 +22,8 @@ from placements.services.rollouts.queries import running_count
 from placements.services.searching import find, find_on_hubs
 from placements.services.workqueue import waiting_since
 
+MOST_CAUSES = 10
+
 
 class AttentionSerializer(CamelCaseSerializer):
     """An object that needs attention, with what follows from it."""
@@ -139,7 +141,7 @@ class OverviewViewSet(BaseViewSet):
         waiting = counts.of_placements.waiting
         runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         now = datetime.now(UTC)
-        causes = attention(counts, user, snoozes={}, now=now).causes
+        causes = attention(user, snoozes={}, now=now).items[:MOST_CAUSES]
         items = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
         worker = worker_facts(worker_state(now=now, due_since=waiting_since))
         document = {**asdict(counts), **runs, "attention": items, "worker": worker}

@@ -1,5 +1,6 @@
 """What is wrong with a hub, by root cause: problems in, causes with what follows from them out."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -105,11 +106,24 @@ class Effect:
     path: str
 
 
+_END_OF_HEADLINE = re.compile(r"(?<=\w): |; |\. ")
+
+
+def headline(message: str) -> tuple[str, str]:
+    """Return the first words of a message, to be put after a name, and the sentences after them."""
+    first, *others = _END_OF_HEADLINE.split(message, maxsplit=1)
+    rest = "".join(others)
+    first = first.removesuffix(".")
+    is_word = first[1:2].islower()
+    return first[:1].lower() + first[1:] if is_word else first, rest[:1].upper() + rest[1:]
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """An object that needs attention: why, since when, what follows from it, and the page to open.
 
-    `summary` counts what follows. `mark` changes when the cause does; a time does not change it.
+    `summary` counts what follows. `mark` changes when the cause does; a time does not change it. `labels`
+    are those of the object, of several clusters those that all of them have.
     """
 
     key: str
@@ -122,6 +136,7 @@ class Cause:
     since: datetime | None = None
     effects: tuple[Effect, ...] = ()
     summary: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def mark(self) -> str:
@@ -180,4 +195,5 @@ def _cause(key: str, problems: list[ProblemFacts], following: Mapping[str, list[
         first.since,
         tuple(effects[:MOST_EFFECTS]),
         " · ".join(parts),
+        first.labels,
     )

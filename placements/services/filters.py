@@ -27,7 +27,7 @@ from placements.models import (
     ResourceSnapshot,
     StalePick,
 )
-from placements.services.health import IS_DEGRADED, IS_HEALTHY
+from placements.services.health import AWAITS_APPROVAL, IS_DEGRADED, IS_HEALTHY, IS_SUSPENDED
 from placements.services.loss.evaluation import impact_of
 from placements.services.rollouts.under_way import runs_under_way, waiting_runs
 
@@ -120,13 +120,16 @@ def _states() -> dict[PlacementFilterState, Q]:
 class PlacementTotals:
     """How many placements there are, in all and by filter value; a placement can match several.
 
-    Beside them how many runs wait for a user, the key of the resilience report, and the first namespaces.
+    Beside them how many runs wait for a user, how many placements wait for an approval or are suspended, the
+    key of the resilience report, and the first namespaces.
     """
 
     in_all: int
     by_state: dict[PlacementFilterState, int]
     report: int | None
     waiting: int
+    awaiting_approval: int
+    suspended: int
     namespaces: list[str]
 
 
@@ -138,7 +141,13 @@ def counts_in_all(stored: Mapping[str, Any] | None = None) -> PlacementTotals:
     counts = dict(stored)
     in_all, report, waiting = (counts.pop(name) for name in ("in_all", "report", "waiting_runs"))
     by_state = {state: counts[state] for state in PlacementFilterState}
-    return PlacementTotals(in_all, by_state, report, waiting, counts.get("namespaces", []))
+    # A comparison of an older release has none of these.
+    approval, suspended = (counts.get(name, 0) for name in _OTHER_STATES)
+    names = counts.get("namespaces", [])
+    return PlacementTotals(in_all, by_state, report, waiting, approval, suspended, names)
+
+
+_OTHER_STATES = {"awaiting_approval": AWAITS_APPROVAL, "suspended": IS_SUSPENDED}
 
 
 def count_in_all() -> dict[str, Any]:
@@ -160,7 +169,7 @@ def count_in_all() -> dict[str, Any]:
     counts = {
         "in_all": Count("pk"),
         "demo_placements": Count("pk", filter=Q(is_demo=True)),
-        **{name: Count("pk", filter=condition) for name, condition in conditions.items()},
+        **{name: Count("pk", filter=condition) for name, condition in (conditions | _OTHER_STATES).items()},
     }
     rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
     rows = rows.annotate(report=Max("resilience__report"), **counts, **others)

@@ -411,7 +411,9 @@ def _applied_older() -> QuerySet[Binding]:
     return rows.exclude(failure=FailureKind.DIFFERS).exclude(is_wanted)
 
 
-IS_DEGRADED = Q(health_level__in=TROUBLED) & ~Q(health__word=WAITS_FOR_APPROVAL)
+AWAITS_APPROVAL = Q(health__word=WAITS_FOR_APPROVAL)
+IS_SUSPENDED = Q(health_level=HealthLevel.SUSPENDED)
+IS_DEGRADED = Q(health_level__in=TROUBLED) & ~AWAITS_APPROVAL
 """The condition of placements whose stored status `is_degraded`."""
 IS_HEALTHY = Q(health_level=HealthLevel.HEALTHY)
 

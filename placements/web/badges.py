@@ -14,7 +14,7 @@ from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.engine.status import GATES, HealthCounts, PlacementHealth
+from placements.engine.status import GATES, WAITS_FOR_APPROVAL, HealthCounts, PlacementHealth
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType
@@ -74,7 +74,7 @@ STATE_BADGES = {
     ClusterListState.READY: Badge("healthy", "Ready"),
     ClusterListState.NOT_MONITORED: Badge("unknown", "Not monitored"),
     ClusterListState.JOINING: Badge("progress", "Joining"),
-    ClusterListState.CORDONED: Badge("attention", "Cordoned"),
+    ClusterListState.CORDONED: Badge("suspended", "Cordoned"),
     ClusterListState.WORKLOADS_FAILING: Badge("attention", "Workloads failing"),
     ClusterListState.UNHEALTHY: Badge("attention", "Unhealthy"),
     ClusterListState.HEARTBEAT_LATE: Badge("attention", "Heartbeat late"),
@@ -97,7 +97,7 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
         (silence is not None, "unknown", silence_words(silence) if silence else ""),
         (unhealthy_since(cluster, now=now) is not None, "attention", "Unhealthy"),
         (bool(cluster.workloads_problem), "attention", "Workloads failing"),
-        (is_cordoned, "attention", "Scheduling disabled (cordoned)"),
+        (is_cordoned, "suspended", "Scheduling disabled (cordoned)"),
         (cluster.membership == Membership.JOINING, "progress", "Joining"),
         (not cluster.is_monitored, "unknown", "Not monitored"),
     )
@@ -107,8 +107,13 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
     return Badge("healthy", "Ready")
 
 
+APPROVAL = "approval"
+"""The kind of what waits for an approval: it works as specified, and a person is to act."""
+
+
 def placement_state(health: PlacementHealth) -> Badge:
-    return Badge(health.level, health.summary)
+    kind = APPROVAL if health.word == WAITS_FOR_APPROVAL else health.level
+    return Badge(kind, health.summary)
 
 
 _PHASES: dict[str, Badge] = {
@@ -180,7 +185,8 @@ def staged_state(run: StagedRun) -> Badge:
     if run.ended_at is None and run.placement and run.placement.paused_since:
         return Badge("suspended", "Paused")
     if run.status == RunStatus.WAITING and (gate := GATES.get(run.gate or "")):
-        return Badge(*gate[:2])
+        level, words, _ = gate
+        return Badge(APPROVAL if words == WAITS_FOR_APPROVAL else level, words)
     badge = _STAGED[run.status]
     return _at_work(badge, run.failed) if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK) else badge
 

@@ -1,4 +1,4 @@
-"""The overview: totals, what needs attention, the placements with the least headroom, recent decisions."""
+"""The overview: figures, the fleet map, what needs attention, rollouts in progress, placements, decisions."""
 
 import time
 from collections.abc import Iterable
@@ -16,20 +16,30 @@ from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import Role, current_user, for_readers, may_approve, may_operate, teams_of
 from fleetui.polling import TOKEN, polled, read_version_again, shared_fragment
-from placements.engine.status import HealthLevel
 from placements.explain.vocabulary import measure_word
-from placements.models import Placement
+from placements.models import Placement, ProblemKind
 from placements.services.dashboard import queries
-from placements.services.dashboard.causes import Attention, Snooze, attention, snoozes_from
-from placements.services.dashboard.queries import PlacementHeadroom, least_headroom
-from placements.services.dashboard.trend import FleetTrend, fleet_trend
+from placements.services.dashboard.causes import Snooze, attention, snoozes_from
+from placements.services.dashboard.pictures import pictures_of
+from placements.services.dashboard.progress import runs_in_progress
+from placements.services.dashboard.queries import PlacementHeadroom
 from placements.services.demo.load import DEMO_SIZES
 from placements.services.fleet.queries import Skew
-from placements.services.problems.book import bring_up_to_date
+from placements.services.problems.book import bring_up_to_date, stored_problems
+from placements.services.problems.root_causes import AttentionSection
 from placements.templatetags.fleet import address
 from placements.web import badges
 from placements.web.fleet_map import MAP_FIELDS, kept_map_context
 from placements.web.layout import counts_of
+from placements.web.overview_rows import (
+    approval_url,
+    figures_of,
+    placement_line,
+    rows_of,
+    run_line,
+    with_loss,
+)
+from placements.web.request import word_from
 from placements.web.what_if import overview_card
 
 
@@ -74,82 +84,16 @@ def skew_badges(skews: Iterable[Skew]) -> list[tuple[Skew, badges.Badge]]:
     return [(one, badges.Badge(kind, f"{one.key} {one.skew} / {one.most}")) for one, kind in kinds]
 
 
-@dataclass(frozen=True, slots=True)
-class TilePart:
-    """A part of a total: its level, its words and the list that shows it."""
-
-    level: str
-    words: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """A total of the overview: the page that lists it, and the parts that deserve a look."""
-
-    title: str
-    url: str
-    total: int
-    parts: list[TilePart]
-    good: int | None = None
-    """How many of the total are as they should be, for a bar."""
-    word: str = ""
-    trend: FleetTrend | None = None
-
-    @property
-    def level(self) -> str:
-        levels = {part.level for part in self.parts}
-        order = (one.value for one in HealthLevel if one.value in levels)
-        return next(order, HealthLevel.HEALTHY if self.total else HealthLevel.SUSPENDED)
-
-
-def _tiles(
-    counts: queries.Counts, runs: int, failing: int, items: Attention, trend: FleetTrend | None
-) -> list[Tile]:
-    clusters, placements, rollouts = (
-        reverse(f"web:{name}") for name in ("clusters", "placements", "rollouts")
-    )
-    of_clusters = (
-        ("failed", counts.not_eligible, "not ready", f"{clusters}?state=not-eligible"),
-        ("attention", counts.late, "heartbeat late", f"{clusters}?state=heartbeat-late"),
-        ("attention", counts.unhealthy, "unhealthy", f"{clusters}?state=unhealthy"),
-        (
-            "attention",
-            counts.workloads_failing,
-            "with failing workloads",
-            f"{clusters}?state=workloads-failing",
-        ),
-        ("unknown", counts.not_observed, "not observed", f"{clusters}?state=not-observed"),
-        ("attention", counts.cordoned, "cordoned", f"{clusters}?state=cordoned"),
-        ("progress", counts.leaving, "leaving", f"{clusters}?state=leaving"),
-        ("unknown", counts.not_monitored, "not monitored", f"{clusters}?state=not-monitored"),
-    )
-    # A placement that is not fulfilled is degraded or failed too.
-    sound = counts.placements - counts.degraded
-    degraded = counts.degraded if counts.degraded > counts.unfulfilled + counts.invalid else 0
-    unfulfilled = f"{'of them ' if degraded else ''}not fulfilled"
-    worst = "failed" if items.has_failed else "attention"
-    of_placements = (
-        ("failed", counts.invalid, "with invalid selectors", f"{placements}?state=invalid"),
-        (worst, degraded, "degraded or failed", f"{placements}?state=degraded"),
-        ("attention", counts.unfulfilled, unfulfilled, f"{placements}?state=unfulfilled"),
-        ("unknown", counts.broken, "with broken assertions", f"{placements}?state=assertion-broken"),
-        ("progress", counts.pending, "scheduling", f"{placements}?state=pending"),
-    )
-    of_rollouts = (
-        ("failed", failing, "with failed clusters", f"{rollouts}?state=failed"),
-        ("attention", counts.of_placements.waiting, "stalled or waiting for a user", rollouts),
-        ("attention", items.approvals, "of them pending approval", f"{rollouts}?waiting=approval"),
-    )
-
-    def parts(entries: Iterable[tuple[str, int, str, str]]) -> list[TilePart]:
-        return [TilePart(level, f"{count:,} {words}", url) for level, count, words, url in entries if count]
-
-    return [
-        Tile("Clusters", clusters, counts.clusters, parts(of_clusters), counts.ready, "ready", trend),
-        Tile("Placements", placements, counts.placements, parts(of_placements), sound, "without problems"),
-        Tile("Rollouts in progress", rollouts, runs, parts(of_rollouts)),
-    ]
+MOST_CONTROLS = 35
+"""So many links and buttons the content of the overview has at most, the map being one."""
+_MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS = 6, 4, 4, 5, 10
+_OF_MAP, _OF_FILTERS, _OF_PLACEMENTS = 4, 4, 1
+"""Controls: the map, its menus and its link; the filters of the list; the link to all placements."""
+FILTERS = {
+    AttentionSection.APPROVE: "Approve",
+    AttentionSection.BROKEN: "Broken",
+    AttentionSection.ADVICE: "Advice",
+}
 
 
 @for_readers
@@ -162,47 +106,73 @@ def overview(request: HttpRequest) -> HttpResponse:
     if wants_fragment(request):
         if queries.is_untouched():
             return HttpResponseClientRefresh()
-        is_approver = may_approve(request.user) or teams_of(request.user, Role.APPROVER)
-        approver = request.user.get_username() if is_approver else ""
+        approver = request.user.get_username() if may_approve_somewhere(request) else ""
         who = (may_operate(request.user), approver, str(_snoozes(request)))
-        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "all", "fleet")), *who)
+        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "show", "fleet")), *who)
         return shared_fragment(request, key, lambda: _overview(request))
     return _overview(request)
 
 
 def _overview(request: HttpRequest) -> HttpResponse:
-    counts = queries.counts()
-    mark = queries.fleet_mark(counts)
-    has_map = wants_fragment(request) and request.GET.get("fleet") == mark
-    fleet = {} if has_map else kept_map_context(request, mark)
-    if fleet and not fleet["domains"] and queries.is_untouched():
+    now, navigation = datetime.now(UTC), counts_of(request)
+    counts = queries.counts(navigation.totals, version=navigation.version)
+    decisions = list(queries.last_decisions(_MOST_DECISIONS))
+    mark = queries.fleet_mark(counts, decisions)
+    fleet = kept_map_context(request, mark)
+    if not counts.clusters and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
-    under_way = counts_of(request).rollouts
-    failing = queries.failing_count() if under_way else 0
-    now = datetime.now(UTC)
-    items = attention(counts, current_user(request), snoozes=_snoozes(request), now=now)
-    not_ready = counts.not_eligible + counts.leaving
-    trend = fleet_trend(clusters=counts.clusters, not_ready=not_ready, now=now)
-    decisions = queries.last_decisions()
-    last = decisions[0].pk if decisions else 0
+    user, snoozes = current_user(request), _snoozes(request)
+    found = attention(user, snoozes=snoozes, now=now, key=fleet["by"], problems=stored_problems())
+    found = with_loss(found, overview_card(counts.of_placements.report, mark), reverse("web:resilience"))
+    section = word_from(request, "show", AttentionSection)
+    rows, more = rows_of(found.in_section(section), most=_MOST_ITEMS, url="" if section else "?show=advice")
+    runs = [run_line(one) for one in runs_in_progress(_MOST_RUNS)] if navigation.rollouts else []
+    has_room = len(rows) <= _MOST_DECISIONS and len(runs) <= 2
+    decisions = decisions if has_room else []
+    approval = next((one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None)
+    lists = (
+        more,
+        found.snoozed,
+        len(runs) < navigation.rollouts,
+        decisions,
+        approval,
+        navigation.has_live_hubs,
+    )
+    used = _OF_MAP + _OF_FILTERS + _OF_PLACEMENTS + sum(map(bool, lists)) + len(runs) + len(decisions)
+    used += sum(1 if one.section is AttentionSection.ADVICE else 2 for one in rows)
+    most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, MOST_CONTROLS - used))
+    several = queries.worst_placements(most)
+    pictures = pictures_of(several, fleet["by"], version=mark)
+    is_news = wants_fragment(request)
     context = {
         "fleet_mark": mark,
-        "is_news": wants_fragment(request),
+        "is_news": is_news,
+        "has_fleet": not (is_news and request.GET.get("fleet") == mark),
         **fleet,
         "counts": counts,
         "sizes": DEMO_SIZES,
-        "tiles": _tiles(counts, under_way, failing, items, trend),
-        "runs": under_way,
-        "is_calm": under_way == counts.of_placements.waiting and not counts.pending,
-        "attention": items,
+        "figures": figures_of(counts, fleet, navigation.rollouts, found.items),
+        "runs": runs,
+        "navigation": navigation,
+        "is_calm": navigation.rollouts == counts.of_placements.waiting and not counts.pending,
+        "attention": found,
+        "section": section,
+        "filters": [(one, FILTERS[one], found.counts[one]) for one in AttentionSection],
+        "rows": rows,
+        "more_items": more,
+        "to_approve": approval.key if approval and may_approve_somewhere(request) else "",
+        "approval_url": approval_url(approval) if approval else "",
         "snooze_for": SNOOZE_FOR,
         "decisions": decisions,
-        "placements": [headroom_row(one) for one in least_headroom()],
-        **overview_card(counts.of_placements.report, f"{mark}-{last}"),
+        "placements": [placement_line(one, pictures[one.placement.pk], counts.clusters) for one in several],
     }
-    if wants_fragment(request):
+    if is_news:
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions
     return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
+
+
+def may_approve_somewhere(request: HttpRequest) -> bool:
+    return may_approve(request.user) or bool(teams_of(request.user, Role.APPROVER))
 
 
 SNOOZE_FOR = {"1h": ("1 hour", 3600), "8h": ("8 hours", 8 * 3600), "change": ("Until it changes", None)}

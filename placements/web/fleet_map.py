@@ -1,10 +1,11 @@
-"""The fleet map of the overview: clusters by a label, with a measure, and the panel of one."""
+"""The fleet map of the overview: columns of clusters by a label, with a measure, and the panel of one."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+from math import inf
 from typing import Any
 from urllib.parse import urlencode
 
@@ -30,6 +31,9 @@ from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import for_readers
 from placements.explain.charts.fleet import label_filter, value_words
 from placements.explain.connections import unreachable_words
+from placements.manifests.binding import BindingState
+from placements.models import Binding
+from placements.services.dashboard.queries import WITH_PLACEMENTS
 from placements.services.filters import bindings_on, placements_on
 from placements.services.fleet.queries import favourite_key
 from placements.services.health import healths_named
@@ -37,30 +41,81 @@ from placements.services.problems.book import bring_up_to_date
 from placements.web import badges
 from placements.web.request import unknown_words
 
-_KEYS_SHOWN, _MEASURES_SHOWN, _ROWS = 50, 20, 30
+_KEYS_SHOWN, _MEASURES_SHOWN, _COLUMNS = 50, 20, 16
 HEALTH, PLACEMENTS = "health", "placements"
 MAP_FIELDS = ("by", "measure")
 """The parameters of the overview that choose what the map shows."""
 _KEPT_SECONDS = 60
-NAMED_UP_TO = 200
-"""Up to this number of clusters each has its name and its state on the map."""
-Members = Sequence[tuple[str, str]]
+SQUARES_UP_TO = 200
+"""Up to this number of clusters each is a square; above it a domain is a pillar."""
+_FORMS = {"boxes": WITH_PLACEMENTS, "squares": SQUARES_UP_TO, "pillars": inf}
+_NARROW, _HIGHEST = 3, 7
+"""A column has three squares beside each other, and more where it would be higher than seven."""
+_SHADES = 4
+Members = Sequence[tuple[str, ClusterListState]]
 """Clusters, each with its state."""
 _WORKING = (ClusterListState.READY, ClusterListState.NOT_MONITORED, ClusterListState.JOINING)
-"""States that are no problem; domains are sorted by their share of clusters in another state."""
+"""States that are no problem."""
+_QUIET = (*_WORKING, ClusterListState.CORDONED)
+"""States that are not written above a column."""
+_GLYPHS = {
+    ClusterListState.WORKLOADS_FAILING: "!",
+    ClusterListState.UNHEALTHY: "!",
+    ClusterListState.HEARTBEAT_LATE: "?",
+    ClusterListState.NOT_OBSERVED: "?",
+    ClusterListState.NOT_ELIGIBLE: "×",  # noqa: RUF001 - a cross
+    ClusterListState.LEAVING: "−",
+    ClusterListState.JOINING: "+",
+}
+"""The sign in the square of a state, so that colour is not the only one."""
+_WORDS = {
+    ClusterListState.HEARTBEAT_LATE: "unreachable",
+    ClusterListState.NOT_ELIGIBLE: "not ready",
+    ClusterListState.WORKLOADS_FAILING: "with failing workloads",
+}
 
 
 @dataclass(frozen=True, slots=True)
-class DomainRow:
-    """A row of the map: one domain, its clusters by state, and in a small fleet each of them."""
+class MapState:
+    """A state in the legend or above a column: how many clusters have it, and how it is drawn."""
+
+    kind: str
+    glyph: str
+    words: str
+    count: int
+    is_quiet: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MapCluster:
+    """A cluster of the map; `shade` is that of a measure, `text` what is beside its name."""
+
+    name: str
+    state: badges.Badge
+    glyph: str
+    text: str = ""
+    shade: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MapColumn:
+    """One domain: its clusters from the base up, and what is wrong there.
+
+    `height` is that of a pillar in percent of the largest domain.
+    """
 
     words: str
     query: str
     total: int
-    states: list[tuple[badges.Badge, int]]
-    segments: list[badges.Segment]
+    states: list[MapState]
+    clusters: list[MapCluster]
+    width: int
+    height: int
     measured: str
-    clusters: list[tuple[str, badges.Badge, str]]
+
+    @property
+    def trouble(self) -> list[MapState]:
+        return [one for one in self.states if not one.is_quiet]
 
 
 def _number(value: object) -> float | None:
@@ -84,35 +139,116 @@ def kept_map_context(request: HttpRequest, version: str) -> dict[str, Any]:
 
 
 def map_context(request: HttpRequest) -> dict[str, Any]:
-    """Return the map as the overview shows it: domains, with their clusters where there are few."""
+    """Return the map as the overview shows it: a column for each domain, with few clusters each."""
     keys, params = [key for key, _ in label_keys()], request.GET
     by = params.get("by", "").strip() or favourite_key(keys)
     unsorted, sample = members_by(by)
 
-    def place(item: tuple[str | None, Members]) -> tuple[bool, float]:
-        value, clusters = item
-        return value is None, -sum(state not in _WORKING for _, state in clusters) / len(clusters)
-
-    members = dict(sorted(unsorted.items(), key=place))
     numeric = {name for one in sample for name, value in one.items() if _number(value) is not None}
     measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
     measure = next((one for one in measures if one == params.get("measure")), HEALTH)
     values = _measured(measure) if measure != HEALTH else {}
-    is_named = sum(map(len, members.values())) <= NAMED_UP_TO
-    rows = [
-        _domain_row(by, value, clusters, values, measure, is_named=is_named)
-        for value, clusters in members.items()
-    ]
+    total = sum(map(len, unsorted.values()))
+    placed = _names_of_placements() if total <= WITH_PLACEMENTS and measure == HEALTH else {}
+    form = next(form for form, most in _FORMS.items() if total <= most)
+    shown, rest = _largest(unsorted)
+    highest = max(map(len, unsorted.values()), default=1)
+    drawing = _Drawing(by, measure, values, placed, form=form, highest=highest)
+    columns = [drawing.column(value, members) for value, members in shown]
+    states = Counter(state for members in unsorted.values() for _, state in members)
     return {
         "by": by,
         "keys": keys[:_KEYS_SHOWN],
         "measure": measure,
         "measures": measures,
-        "has_fleet": True,
+        "form": form,
         "map_unknown": unknown_words(request, measure=measures),
-        "domains": rows[:_ROWS],
-        "more_domains": max(0, len(rows) - _ROWS),
+        "columns": columns,
+        "legend": _states(states),
+        "domains": sum(value is not None for value in unsorted),
+        "more_domains": len(rest),
+        "more_clusters": sum(len(members) for _, members in rest),
     }
+
+
+Domains = list[tuple[str | None, Members]]
+
+
+def _largest(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
+    """Return the domains to draw, the largest first and no label last, and the others.
+
+    Of many domains those with a problem are drawn before those without.
+    """
+
+    def rank(item: tuple[str | None, Members]) -> tuple[bool, int]:
+        return item[0] is None, -len(item[1])
+
+    domains = sorted(members.items(), key=rank)
+    if len(domains) <= _COLUMNS:
+        return domains, []
+    is_calm = {value: all(state in _QUIET for _, state in several) for value, several in domains}
+    kept = sorted(domains, key=lambda item: is_calm[item[0]])[: _COLUMNS - 1]
+    values = {value for value, _ in kept}
+    return [one for one in domains if one[0] in values], [one for one in domains if one[0] not in values]
+
+
+def _states(counts: Mapping[ClusterListState, int]) -> list[MapState]:
+    found = []
+    for state, badge in badges.STATE_BADGES.items():
+        if counts.get(state):
+            words = _WORDS.get(state, badge.words.lower())
+            glyph = _GLYPHS.get(state, "")
+            found.append(MapState(badge.kind, glyph, words, counts[state], state in _QUIET))
+    return found
+
+
+def _names_of_placements() -> dict[str, list[str]]:
+    rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).order_by("placement__full_name")
+    names: dict[str, list[str]] = defaultdict(list)
+    for cluster, placement in rows.values_list("cluster_name", "placement__full_name"):
+        names[cluster].append(placement)
+    return names
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    """What the columns of one map share."""
+
+    by: str
+    measure: str
+    values: Mapping[str, float]
+    placed: Mapping[str, Sequence[str]]
+    form: str
+    highest: int
+
+    def column(self, value: str | None, members: Members) -> MapColumn:
+        counts = Counter(state for _, state in members)
+        measured = [self.values[name] for name, _ in members if name in self.values]
+        numbers = (sum(measured) / len(measured), min(measured), max(measured)) if measured else ()
+        words = [quantity_words(number, self.measure) for number in numbers]
+        rank = list(badges.STATE_BADGES)
+        clusters = list(members) if self.form != "pillars" else []
+        if self.form == "squares":  # what is wrong is at the top
+            clusters.sort(key=lambda one: rank.index(one[1]))
+        return MapColumn(
+            value_words(value),
+            urlencode({"label": label_filter(self.by, value)}) if self.by else "",
+            len(members),
+            _states(counts),
+            [self.cluster(*one) for one in clusters],
+            max(_NARROW, -(-len(members) // _HIGHEST)),
+            max(4, round(100 * len(members) / self.highest)),
+            "{} ({} to {})".format(*words) if words else "",
+        )
+
+    def cluster(self, name: str, state: ClusterListState) -> MapCluster:
+        text, shade = ", ".join(self.placed.get(name, ())), ""
+        if name in self.values:
+            text = quantity_words(self.values[name], self.measure)
+            low, high = min(self.values.values()), max(self.values.values())
+            share = (self.values[name] - low) / (high - low) if high > low else 1
+            shade = f"shade-{1 + min(_SHADES - 1, int(_SHADES * share))}"
+        return MapCluster(name, badges.STATE_BADGES[state], _GLYPHS.get(state, ""), text, shade)
 
 
 def _measured(measure: str) -> dict[str, float]:
@@ -123,34 +259,6 @@ def _measured(measure: str) -> dict[str, float]:
     rows = MemberCluster.objects.order_by().values_list("name", "properties")
     values = ((name, _number(properties.get(measure))) for name, properties in rows)
     return {name: value for name, value in values if value is not None}
-
-
-def _domain_row(
-    by: str,
-    value: str | None,
-    clusters: Members,
-    values: Mapping[str, float],
-    measure: str,
-    *,
-    is_named: bool,
-) -> DomainRow:
-    counts = Counter(ClusterListState(state) for _, state in clusters)
-    of_state = [(badge, counts[state]) for state, badge in badges.STATE_BADGES.items() if counts[state]]
-    measured = [values[name] for name, _ in clusters if name in values]
-    numbers = (sum(measured) / len(measured), min(measured), max(measured)) if measured else ()
-    cells = []
-    for name, state in clusters if is_named else ():
-        number = quantity_words(values[name], measure) if name in values else ""
-        cells.append((name, badges.STATE_BADGES[ClusterListState(state)], number))
-    return DomainRow(
-        value_words(value),
-        urlencode({"label": label_filter(by, value)}) if by else "",
-        len(clusters),
-        of_state,
-        badges.segments((badge.kind, f"{count:,} {badge.words}", count) for badge, count in of_state),
-        "{} ({} to {})".format(*(quantity_words(number, measure) for number in numbers)) if measured else "",
-        cells,
-    )
 
 
 _BINDINGS, _LABELS = 10, 20

@@ -21,7 +21,7 @@ from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
-from fleetui.hub_backend import current_backend
+from fleetui.hub_backend import current_backend, live_backend
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -72,16 +72,16 @@ def _cookie(name: str) -> str:
 
 
 _SECTIONS = (
-    ("Overview", "overview", ("/demo/", "/search/")),
-    ("Inbox", "inbox", ("/inbox/",)),
+    ("Overview", "overview", ("/demo/", "/search/", "/inbox/")),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
     ("Placements", "placements", ("/placements/", "/drafts/", "/decisions/", "/disruptions/")),
     ("Rollouts", "rollouts", ("/rollouts/",)),
-    ("What-if", "what-if", ("/what-if/", "/checks/")),
     ("Resources", "resources", ("/resources/", "/overrides/")),
+    ("What-if", "what-if", ("/what-if/", "/checks/")),
     ("Activity", "activity", ("/activity/",)),
-    ("Hubs", "hubs", ("/hubs/",)),
 )
+_COUNTED = {"Overview": "inbox", "Rollouts": "rollouts"}
+"""What the navigation counts beside an entry."""
 _CAPTIONS = {"theme": "Theme", "rows": "Row height", "keys": "Keyboard shortcuts"}
 _KEYS = {"Resources": "s"}
 """Letters of sections that are not their first."""
@@ -94,7 +94,13 @@ class Section:
     title: str
     url: str
     is_current: bool
-    count: int
+    count: int = 0
+    counted: str = ""
+    """What is counted; empty for an entry without a count."""
+
+    @property
+    def icon(self) -> str:
+        return f"to-{self.title.lower()}"
 
     @property
     def key(self) -> str:
@@ -246,29 +252,38 @@ class PageLayout:
     def sections(self) -> list[Section]:
         path, inside = self._request.path, self._request.path_info
         navigation = counts_of(self._request)
-        counts = {"Rollouts": navigation.rollouts, "Inbox": navigation.inbox}
-        return [
-            Section(title, url, path == url or inside.startswith(prefixes), counts.get(title, 0))
-            for title, url, prefixes in (
-                (title, reverse(f"web:{name}"), at)
-                for title, name, at in _SECTIONS
-                if name != "hubs" or settings.LIVE_HUBS
-            )
-        ]
+        counts = {"rollouts": navigation.rollouts, "inbox": navigation.inbox}
+        sections = []
+        for title, name, prefixes in _SECTIONS:
+            url, counted = reverse(f"web:{name}"), _COUNTED.get(title, "")
+            is_current = path == url or inside.startswith(prefixes)
+            sections.append(Section(title, url, is_current, counts.get(counted, 0), counted))
+        if navigation.has_live_hubs:
+            sections += self._of_hubs
+        return sections
 
     @property
-    def more(self) -> list[Section]:
-        may_administer = bool(getattr(self._user, "is_superuser", False))
-        links = (
-            *((("Users", reverse("web:users")),) if may_administer else ()),
-            ("Admin", reverse("admin:index")),
+    def _of_hubs(self) -> list[Section]:
+        entries = ((title, reverse(name)) for title, name in live_backend().entries)
+        return [Section(title, url, self._request.path.startswith(url)) for title, url in entries]
+
+    @cached_property
+    def settings(self) -> list[Section]:
+        """The entries below the gear."""
+        links = [
+            *([("Users", reverse("web:users"))] if getattr(self._user, "is_superuser", False) else ()),
+            *([("Notifications", reverse("web:notifications"))] if self.may_manage_notifications else ()),
+            ("API tokens", reverse("web:tokens")),
             ("API", reverse("api:docs")),
-            ("Help", reverse("web:help", kwargs={"page": "glossary"})),
-        )
-        path = self._request.path
-        return [
-            Section(title, url, path.startswith(url.removesuffix("glossary/")), 0) for title, url in links
+            ("Admin", reverse("admin:index")),
         ]
+        path = self._request.path
+        return [*self._of_hubs, *(Section(title, url, path.startswith(url)) for title, url in links)]
+
+    @property
+    def help(self) -> Section:
+        url = reverse("web:help", kwargs={"page": "glossary"})
+        return Section("Help", url, self._request.path.startswith(url.removesuffix("glossary/")))
 
 
 def base_context(request: HttpRequest) -> dict[str, PageLayout]:

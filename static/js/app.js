@@ -219,3 +219,28 @@ document.addEventListener("htmx:afterSwap", (event) => {
   panel.showPopover();
   panel.querySelector("[autofocus]").focus();
 });
+
+/* The links of the map are one stop for the Tab key; arrow keys, Home and End move among them. */
+function oneStop() {
+  for (const map of document.querySelectorAll("[data-one-stop]")) {
+    const links = [...map.querySelectorAll("a")];
+    const current = links.find((one) => one === document.activeElement) ?? links.find((one) => one.tabIndex === 0) ?? links[0];
+    for (const link of links) link.tabIndex = link === current ? 0 : -1;
+  }
+}
+
+const MOVES = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1, Home: -Infinity, End: Infinity };
+
+document.addEventListener("keydown", (event) => {
+  const map = event.target.closest?.("[data-one-stop]");
+  const step = MOVES[event.key];
+  if (!map || !step || event.ctrlKey || event.metaKey || event.altKey) return;
+  const links = [...map.querySelectorAll("a")];
+  const next = Math.max(0, Math.min(links.length - 1, links.indexOf(event.target) + step));
+  event.preventDefault();
+  links[next].focus();
+  oneStop();
+});
+
+oneStop();
+document.addEventListener("htmx:afterSettle", oneStop);

@@ -27,8 +27,8 @@ def test_from_an_empty_hub_to_an_explained_decision_in_three_clicks(enter: Enter
 @pytest.mark.usefixtures("nine")
 def test_the_status_of_a_placement_and_why_a_cluster_is_not_selected_take_two_clicks(enter: Enter) -> None:
     page = enter("/", "operator")
-    table = page.locator("#least-headroom")
-    expect(table.get_by_role("row").filter(has_text="web")).to_contain_text("5 of 5")
+    table = page.locator("#placements-now")
+    expect(table.get_by_role("row").filter(has_text="web")).to_contain_text("0 of 5")  # available: no worker
 
     table.get_by_role("link", name="web", exact=True).click()
     expect(page.locator("#roll-back")).to_have_attribute("href", "/placements/web/history/")

@@ -26,7 +26,7 @@ def page(enter: Enter, nine: None, work: Callable[[], None]) -> Page:
     made = enter("/help/glossary/", "operator")
     made.clock.install()
     made.goto("/?by=env")
-    expect(made.locator("#fleet .map-cell").first).to_be_visible()
+    expect(made.locator("#fleet .cells a").first).to_be_visible()
     made.evaluate("window.loaded = true")
     return made
 
@@ -48,35 +48,30 @@ def _go_silent(name: str) -> None:
 def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_stay(page: Page) -> None:
     needs, link = (
         page.locator("#attention"),
-        page.locator("#attention").get_by_role("link", name="Explain ledger"),
+        page.locator("#attention").get_by_role("link", name="ledger: 3 of 4 clusters selected"),
     )
-    page.locator("#by").select_option("region")
     link.focus()
 
     _go_silent("nimblefox")
     _later(page)
 
     expect(needs).to_contain_text("nimblefox")
-    expect(page.locator(".tiles")).to_contain_text("1 not ready")
+    expect(page.locator("#live")).to_contain_text("1 not ready")
     expect(link).to_be_focused()
     assert page.evaluate("window.loaded") is True
-    assert page.locator("#by").input_value() == "region"
+    expect(page.locator("#map-by summary")).to_contain_text("env")
     expect(page.locator("#fleet").get_by_role("link", name="nimblefox")).to_contain_text("Not ready")
 
 
-def test_a_placement_that_is_saved_appears_and_the_fleet_is_left_alone(
-    page: Page, work: Callable[[], None]
-) -> None:
-    drawn = page.locator("#fleet table").element_handle()
-
+def test_a_placement_that_is_saved_appears_also_on_its_clusters(page: Page, work: Callable[[], None]) -> None:
     save_placement(placement_document("newest", pick_n_spec(9)), by=None, now=datetime.now(UTC))
     work()
     _later(page)
 
     expect(page.locator("#latest-decisions")).to_contain_text("newest")
-    expect(page.locator("#least-headroom")).to_contain_text("newest")
-    expect(page.locator(".tiles")).to_contain_text("Placements 6")
-    assert drawn.evaluate("one => one.isConnected"), "no cluster has changed, so that part is left alone"
+    expect(page.locator("#placements-now")).to_contain_text("newest")
+    expect(page.locator("#live")).to_contain_text("of 6 placements healthy")
+    expect(page.locator("#fleet").get_by_role("link", name="smartfish")).to_contain_text("newest")
     assert page.evaluate("window.loaded") is True
 
 

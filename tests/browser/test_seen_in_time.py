@@ -16,7 +16,7 @@ PAGES = {
     "cluster": ("/clusters/smartfish/", "#live [aria-labelledby=placed]", "Unreachable"),
     "placement": ("/placements/web/", "#clusters", "Unreachable"),
     "placements": ("/placements/", "#list", "1 unreachable"),
-    "map": ("/", "#fleet", "Heartbeat late"),
+    "map": ("/", "#fleet", "unreachable"),
     "overview": ("/", "#attention", "smartfish"),
 }
 """Open pages, where the failure is to appear on each, and in which words."""

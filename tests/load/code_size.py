@@ -38,7 +38,6 @@ AREAS = {
         "placements/management/commands/change_clusters.py",
         "placements/services/dashboard/causes.py",
         "placements/services/dashboard/navigation.py",
-        "placements/services/dashboard/trend.py",
         "placements/services/editor/completion.py",
         "placements/web/disruptions.py",
         "placements/web/fleet_map.py",

@@ -43,7 +43,7 @@ def to_notify(kind: ProblemKind, *, now: datetime) -> int:
 def numbers_of_unfulfilled(reader: User, client: Client) -> dict[str, int]:
     """Return how many placements are not fulfilled, by who says so."""
     listed = placements_matching(PlacementFilter(state=PlacementFilterState.UNFULFILLED))
-    causes = attention(counts(), reader, snoozes={}, now=NOW).causes
+    causes = attention(reader, snoozes={}, now=NOW).items
     client.force_login(reader)
     metrics = client.get("/metrics").content.decode()
     return {

@@ -27,11 +27,11 @@ from clusters.operations.edit import cordon
 from clusters.operations.fault_injection import not_ready_at
 from clusters.operations.heartbeat import observe
 from fleetui.hub_scope import LOCAL_HUB
-from placements.services.dashboard import causes
-from placements.services.dashboard.queries import counts
+from placements.services.dashboard.causes import attention
 from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
 from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
+from placements.services.problems import root_causes
 from placements.services.problems.book import compare, compare_all
 from placements.web.badges import STATE_BADGES, Badge, cluster_badge
 from tests.problems import found
@@ -185,19 +185,19 @@ def test_the_overview_lists_it_with_its_consequence(client: Client, root: User) 
     client.force_login(root)
     text = " ".join(re.sub(r"<[^>]+>", " ", client.get("/").content.decode()).split())
 
-    assert "2 of 3 ready 1 unhealthy" in text
-    assert "c000 c001 Unhealthy c002" in text, "the map of the fleet"
-    assert "Reports itself unhealthy: no memory left." in text
+    assert "2 of 3 clusters ready 1 unhealthy" in text
+    assert "c001 Unhealthy" in text, "the map of the fleet"
+    assert "c001: reports itself unhealthy No memory left." in text
 
 
-def test_the_overview_of_a_large_fleet_counts_them(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(causes, "MANY_CLUSTERS", 2)
+def test_the_attention_list_counts_several(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(root_causes, "GROUPED_FROM", 1)
 
-    found = causes.attention(counts(), None, snoozes={}, now=datetime.now(UTC))
+    found = attention(None, snoozes={}, now=datetime.now(UTC))
 
-    [one] = [each for each in found.causes if each.key.startswith("clusters/")]
-    assert (one.level, one.name, one.since) == ("attention", "Unhealthy", since)
-    assert one.message == "1 cluster unhealthy by own report; not selected after 5m of it."
+    [one] = [each for each in found.items if each.key.startswith("clusters/")]
+    assert (one.level, one.name, one.since) == ("attention", "1 cluster unhealthy", since)
+    assert one.message == "By own report; not selected after 5m of it: c001."
     assert one.path == "/clusters/?state=unhealthy"
     assert [each.words for each in one.effects] == ["web"]
 

@@ -10,7 +10,7 @@ from django.test import Client
 from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
 from placements.web import fleet_map
-from tests.rows import NOW
+from tests.rows import NOW, simulated
 
 Fetch = Callable[[Client, str], str]
 HTMX = {"HX-Request": "true"}
@@ -18,38 +18,52 @@ HTMX = {"HX-Request": "true"}
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nine")]
 
 
-def _domains(page: str) -> list[tuple[str, str]]:
-    """Return the domains in their order, each with its words."""
-    table = page.partition('class="cards map-bars"')[2].partition("</tbody>")[0].partition("<tbody>")[2]
-    rows = [re.sub(r"<[^>]+>", " ", row) for row in table.split("</tr>")]
-    words = [" ".join(row.split()) for row in rows if row.strip()]
-    return [(one.split()[0], one.partition(" ")[2]) for one in words]
+def _columns(page: str) -> list[str]:
+    """Return the words of each domain in their order: what is wrong there, its clusters, its name."""
+    section = page.partition('id="fleet"')[2].partition("</section>")[0].partition('<a class="map-more')[0]
+    _, *columns = re.split(r'<div class="map-column(?: hot)?"[^>]*>', section)
+    words = (re.sub(r"<ul.*?</ul>|<[^>]+>", " ", one, flags=re.DOTALL) for one in columns)
+    return [" ".join(one.split()) for one in words]
 
 
 def _cells(page: str) -> dict[str, str]:
-    """Return the words beside the name of each cluster."""
-    cells = re.findall(r'<a\s+id="map-[^>]*>.*?</a>', page, re.DOTALL)
-    words = [re.sub(r"<[^>]+>", " ", cell).split() for cell in cells]
-    return {name: " ".join(more) for name, *more in words}
+    """Return the state of each cluster, with its placements or its measure."""
+    return dict(re.findall(r'<a\s+id="map-[^>]*title="([^:"]+): ([^"]*)"', page))
 
 
-def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_the_worst_first(
+def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_them(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cordon(["bravelion"], by=None, now=NOW)
-    region = MemberCluster.objects.get(name="bravelion").document["metadata"]["labels"]["region"]
+    simulated("silent", fault="silent", region="south")
 
     small = text_of(viewer, "/?by=region")
-    monkeypatch.setattr(fleet_map, "NAMED_UP_TO", 5)
+    monkeypatch.setattr(fleet_map, "_FORMS", {"boxes": 0, "squares": 0, "pillars": 200})
     caches["process"].clear()
     large = text_of(viewer, "/?by=region")
 
-    assert len(_cells(small)) == 9
-    assert (_cells(small)["bravelion"], _cells(small)["nimblefox"]) == ("Cordoned", "")
+    assert len(_cells(small)) == 10
+    assert _cells(small)["bravelion"].startswith("Cordoned")
+    assert _cells(small)["silent"] == "Not ready"
+    assert _cells(small)["nimblefox"].startswith("Ready (")
     assert "/topology/panel/?cluster=bravelion" in small
-    assert [_domains(page)[0][0] for page in (small, large)] == [region, region]
+    assert _columns(small) == ["3 east", "3 west", "2 north", "1 not ready 2 south"]
+    assert _columns(large) == _columns(small)
     assert _cells(large) == {}
-    assert "Cordoned 1" in _domains(large)[0][1]
+
+
+def test_of_many_domains_those_with_a_problem_are_drawn(viewer: Client, text_of: Fetch) -> None:
+    for number in range(20):
+        simulated(f"more-{number}", region=f"r{number:02}")
+    MemberCluster.objects.update(verdict="")
+    MemberCluster.objects.filter(name="more-19").update(verdict="stale-heartbeat", verdict_since=NOW)
+
+    columns = _columns(text_of(viewer, "/?by=region"))
+
+    assert len(columns) == 15
+    assert "1 not ready 1 r19" in columns
+    assert columns[0] == "3 east"
+    assert "9 more domains, 9 clusters" in text_of(viewer, "/?by=region")
 
 
 def test_a_measure_is_shown_of_clusters_and_of_domains(viewer: Client, text_of: Fetch) -> None:
@@ -58,11 +72,11 @@ def test_a_measure_is_shown_of_clusters_and_of_domains(viewer: Client, text_of: 
     page = text_of(viewer, "/?by=region&measure=cpu")
     placed = text_of(viewer, "/?by=region&measure=placements")
 
-    assert {name: words for name, words in _cells(page).items() if words} == {"bravelion": "0.5"}
-    measures = page.partition('id="measure"')[2].partition("</select>")[0]
-    assert re.findall(r"<option[^>]*>([^<]*)", measures)[:3] == ["health", "placements", "cpu"]
+    assert [name for name, words in _cells(page).items() if "(0.5)" in words] == ["bravelion"]
+    measures = page.partition('id="map-measure"')[2].partition("</details>")[0]
+    assert re.findall(r"<a [^>]*>([^<]*)", measures)[:3] == ["health", "placements", "cpu"]
     assert "zone" not in measures
-    assert re.search(r"\d to \d", _domains(placed)[0][1])
+    assert re.search(r"\d to \d", _columns(placed)[0])
 
 
 @pytest.mark.nightly

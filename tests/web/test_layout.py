@@ -2,13 +2,16 @@
 
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 from django.test import Client
 
 from placements.services.demo.load import load_demo
+from placements.services.problems.book import compare_all
 from tests.rows import NOW, person
 from tests.web.reading import Outline
+from tests.web.test_inbox import live_with_items
 
 EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"  # of nothing: charts fill it by rules
 pytestmark = pytest.mark.django_db
@@ -40,21 +43,33 @@ def test_says_that_the_password_is_wrong(client: Client) -> None:
 
 def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, "/clusters/").partition('class="rail"')[2].partition("</nav>")[0]
-    page = re.sub(r' <span class="count" id="count-\w+"></span>\s*', "", page)
-    rail = re.findall(r'<li><a href="([^"]*)" data-go="\w"( aria-current="page")?>([\w-]+)</a></li>', page)
+    link = r'<a href="([^"]*)" data-go="\w"( aria-current="page")?>\s*<svg.*?</svg>([\w-]+)'
+    rail = re.findall(link, page, re.DOTALL)
+    settings = page.partition('id="settings"')[2].partition("</details>")[0]
 
     assert [title for _, _, title in rail] == [
         "Overview",
-        "Inbox",
         "Clusters",
         "Placements",
         "Rollouts",
-        "What-if",
         "Resources",
+        "What-if",
         "Activity",
-        "Hubs",
     ]
     assert [address for address, current, _ in rail if current] == ["/clusters/"]
+    assert re.findall(r">([\w ]+)</a>", settings) == ["Hubs", "API tokens", "API", "Admin"]
+
+
+def test_hubs_are_an_entry_once_one_is_connected(client: Client) -> None:
+    client.force_login(person("ana", "viewer"))
+    before = client.get("/clusters/").content.decode().partition('class="rail"')[2]
+
+    live_with_items("prod-eu")
+    compare_all(now=datetime.now(UTC))
+    after = client.get("/clusters/").content.decode().partition('class="rail"')[2]
+
+    assert 'data-go="h"' not in before
+    assert '<a href="/hubs/" data-go="h">' in after
 
 
 def test_every_page_forbids_code_and_styles_from_elsewhere(client: Client, viewer: Client) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from django.contrib.auth.models import AnonymousUser, User
 from django.db.models import F, QuerySet
 
-from fleetui.hub_scope import UNKNOWN_HUB, current_hub_id
+from fleetui.hub_scope import LOCAL_HUB, UNKNOWN_HUB, current_hub_id
 from fleetui.permissions import groups_of, roles_among
 from placements.models import ProblemBook
 from placements.services.filters import count_in_all
@@ -20,15 +20,17 @@ from placements.services.problems.book import OLDEST, compare
 class NavigationCounts:
     """What the navigation counts, and whether there are demo data, simulated clusters and others.
 
-    `totals` are those of the hub; `is_new`: they were counted for this reader.
+    `totals` are those of the hub as of `version`; `is_new`: they were counted for this reader.
     """
 
     rollouts: int
     inbox: int
     totals: Mapping[str, Any] = field(default_factory=dict)
+    version: int | None = None
     is_new: bool = False
     has_demo: bool = False
     has_simulated: bool = False
+    has_live_hubs: bool = False
     has_others: bool = False
 
 
@@ -37,7 +39,7 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     if not isinstance(user, User) or not user.is_active or current_hub_id() == UNKNOWN_HUB:
         return NavigationCounts(0, 0)
     now = datetime.now(UTC)
-    book, inbox = _book_and_inbox(user)
+    book, inbox, has_live_hubs = _book_and_inbox(user)
     is_outdated = (
         book is None
         or not book.totals
@@ -46,21 +48,26 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     )
     if is_outdated:
         compare(now=now)
-        book, inbox = _book_and_inbox(user)
+        book, inbox, has_live_hubs = _book_and_inbox(user)
     totals = book.totals if book else count_in_all()  # no row: the database takes no writes now
     return NavigationCounts(
         totals["runs_under_way"],
         inbox,
         totals,
+        book.version if book else None,
         is_outdated,
         has_demo=bool(totals["demo_placements"] or totals["demo_clusters"]),
         has_simulated=bool(totals["simulated"]),
+        has_live_hubs=has_live_hubs,
         has_others=totals["clusters"] > totals["simulated"],
     )
 
 
-def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int]:
-    """Return the book of the hub in scope, and the number of items of all hubs on which a user has a role."""
+def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int, bool]:
+    """Return the book of the hub in scope, and of all hubs on which a user has a role the number of items.
+
+    The third value is whether there is a live hub among these.
+    """
     columns = {"group": F("hub__grants__group__name"), "role": F("hub__grants__role")}
     books: dict[int, ProblemBook] = {}
     granted = defaultdict(list)
@@ -69,8 +76,9 @@ def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int]:
         books[row.hub_id] = row
         if row.group:
             granted[row.hub_id].append((row.group, row.role))
-    inbox = 0
+    inbox, has_live_hubs = 0, False
     for hub, book in books.items():
         if user.is_superuser or roles_among(groups_of(user), granted[hub]):
             inbox += book.totals.get("inbox", 0)
-    return books.get(current_hub_id()), inbox
+            has_live_hubs = has_live_hubs or hub != LOCAL_HUB
+    return books.get(current_hub_id()), inbox, has_live_hubs

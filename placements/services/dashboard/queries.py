@@ -1,19 +1,19 @@
-"""Data of the overview: totals, recent decisions, rollouts, headroom, and numbers of the navigation."""
+"""Data of the overview: totals, recent decisions, placements with their rollouts and skews."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from django.core.cache import caches
 from django.db.models import Case, F, OuterRef, QuerySet, Subquery, When
 
 from clusters.filters import ClusterFilterState, counts_by_state
 from clusters.models import FleetState, MemberCluster
-from placements.engine.rollout.staged_run import RunStatus
-from placements.engine.status import PlacementHealth
+from fleetui.hub_scope import current_hub_id
+from placements.engine.status import HealthLevel, PlacementHealth
 from placements.models import (
     CHANGES_CLUSTERS,
-    UNFULFILLED,
     Decision,
     Placement,
     Resource,
@@ -24,12 +24,10 @@ from placements.services.filters import PlacementFilterState, PlacementTotals, c
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import stored_healths
 from placements.services.rollouts.approvals import with_gate
-from placements.services.rollouts.queries import with_failed
-from placements.services.rollouts.under_way import runs_under_way
 
-_MOST_ROWS = 10
-
-MOST = 5
+MANY_CLUSTERS, _KEPT_SECONDS = 200, 10
+WITH_PLACEMENTS = 20
+"""Up to this number of clusters the map has the placements of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +56,15 @@ class Counts:
     of_placements: PlacementTotals
 
 
-def fleet_mark(counts: Counts) -> str:
-    """Return what changes with what the map of the fleet shows, at the latest each minute."""
+def fleet_mark(counts: Counts, decisions: Sequence[Decision]) -> str:
+    """Return what changes with what the map of the fleet shows, at the latest each minute.
+
+    A small one has the placements of its clusters.
+    """
     version = FleetState.objects.values_list("version", flat=True).first() or 0
-    states = (counts.late, counts.not_observed, counts.unhealthy, counts.workloads_failing)
+    states = [counts.late, counts.not_observed, counts.unhealthy, counts.workloads_failing, counts.cordoned]
+    if counts.clusters <= WITH_PLACEMENTS:
+        states += [one.pk for one in decisions[:1]]
     return "-".join(map(str, (version, *states, f"{datetime.now(UTC):%M}")))
 
 
@@ -69,9 +72,17 @@ def is_untouched() -> bool:
     return not any(model.objects.exists() for model in (MemberCluster, Placement, Resource))
 
 
-def counts() -> Counts:
-    """Return the totals; two queries."""
-    of_placements, of_clusters = counts_in_all(), counts_by_state()
+def counts(stored: Mapping[str, Any] | None = None, *, version: int | None = None) -> Counts:
+    """Return the totals, those of placements as they were stored: two queries, or one if they are known.
+
+    With the `version` of what was compared, this process keeps the states of many clusters for seconds.
+    """
+    of_placements = counts_in_all(stored)
+    if version is None or not stored or stored["clusters"] <= MANY_CLUSTERS:
+        of_clusters = counts_by_state()
+    else:
+        key = f"cluster-states/{current_hub_id()}/{version}"
+        of_clusters = caches["process"].get_or_set(key, counts_by_state, _KEPT_SECONDS) or {}
     by_state = of_placements.by_state
     not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
     leaving = of_clusters[ClusterFilterState.LEAVING]
@@ -97,21 +108,15 @@ def counts() -> Counts:
     )
 
 
-def failing_count() -> int:
-    """Return how many rollouts and staged runs have the status of failed clusters in lists."""
-    rolling, staged = (with_failed(one.filter(placement__paused_since=None)) for one in runs_under_way())
-    at_work = staged.filter(status__in=(RunStatus.PROGRESSING, RunStatus.STUCK))
-    both = [one.filter(failed__gt=0).order_by().values("pk") for one in (rolling, at_work)]
-    return both[0].union(both[1], all=True).count()
-
-
-def last_decisions() -> QuerySet[Decision]:
+def last_decisions(most: int) -> QuerySet[Decision]:
     """Return the latest decisions that changed clusters."""
-    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:_MOST_ROWS]
+    return decisions_of().filter(CHANGES_CLUSTERS).order_by("-id")[:most]
 
 
-MANY_CLUSTERS = 200
-"""Above this number the overview shows counts of clusters instead of names."""
+def last_rollout_end() -> datetime | None:
+    """Return when the newest rollout that has ended did."""
+    ends = Rollout.objects.filter(ended_at__isnull=False).order_by("-id")
+    return ends.values_list("ended_at", flat=True).first()
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +130,12 @@ class PlacementHeadroom:
     staged: StagedRun | None = None
 
 
-def least_headroom() -> list[PlacementHeadroom]:
-    """Return the placements with most missing clusters first, then those nearest to a limit."""
-    missing = F("number_of_clusters") - F("placed_count")
-    is_short = Case(When(UNFULFILLED, then=0), default=1)
-    rows = Placement.objects.select_related("staleness_check").annotate(is_short=is_short)
-    headroom = F("staleness_check__headroom").asc(nulls_last=True)
-    rows = rows.order_by("is_short", missing.desc(nulls_last=True), headroom, "full_name")
-    return headroom_of(list(rows[:_MOST_ROWS]))
+def worst_placements(most: int) -> list[PlacementHeadroom]:
+    """Return the placements with their status, the worst first, then by name."""
+    ranks = [When(health_level=level, then=rank) for rank, level in enumerate(HealthLevel)]
+    rows = Placement.objects.select_related("staleness_check").defer("document")
+    rows = rows.order_by(Case(*ranks, default=len(HealthLevel)), "full_name")
+    return headroom_of(list(rows[:most]))
 
 
 def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:

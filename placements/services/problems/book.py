@@ -20,7 +20,8 @@ from placements.models import Placement, Problem, ProblemBook, ProblemKind
 from placements.services.filters import MOST_NAMESPACES, count_in_all
 from placements.services.health import all_healths
 from placements.services.problems.of_placements import of_placements
-from placements.services.problems.parts import MOST, NOT_COUNTED
+from placements.services.problems.parts import MOST
+from placements.services.problems.root_causes import AttentionSection, root_causes, section_of
 from placements.services.problems.sources import SOURCES
 
 SWEPT_AFTER = timedelta(seconds=15)
@@ -41,8 +42,11 @@ def _problems_of(healths: Sequence[tuple[Any, PlacementHealth]], *, now: datetim
 
 def open_problems(*, now: datetime) -> list[ProblemFacts]:
     """Return what is wrong with the hub in scope: the rows, which are compared with the facts if too old."""
-    if not _is_current(now=now):
-        return compare(now=now)
+    return stored_problems() if _is_current(now=now) else compare(now=now)
+
+
+def stored_problems() -> list[ProblemFacts]:
+    """Return what was wrong with the hub in scope at its last comparison."""
     rows = Problem.objects.filter(hub=current_hub_id(), ended_at=None).order_by("pk")
     return [row.facts for row in rows]
 
@@ -169,7 +173,7 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
 def _save_book(
     hub: int,
     book: ProblemBook | None,
-    found: Iterable[ProblemFacts],
+    found: Sequence[ProblemFacts],
     more: Mapping[str, Any],
     *,
     has_changed: bool,
@@ -179,7 +183,7 @@ def _save_book(
 
     `more` are totals beside the counts.
     """
-    in_inbox = sum(not one.causes and one.kind not in NOT_COUNTED for one in found)
+    in_inbox = sum(section_of(one) is not AttentionSection.ADVICE for one in root_causes(found))
     totals = {**count_in_all(), **more, "inbox": in_inbox}
     values = {"compared_at": now, "totals": totals}
     if book is None:

@@ -40,6 +40,10 @@ class _Where:
     since: datetime | None = None
     reason: str = ""
 
+    @property
+    def failing(self) -> list[str]:
+        return [*self.failed, *self.not_available]
+
 
 def of_placements(healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime) -> Iterator[ProblemFacts]:
     """Yield a problem for each placement that is degraded by its status; two queries."""
@@ -54,32 +58,29 @@ def of_placements(healths: Iterable[tuple[Any, PlacementHealth]], *, now: dateti
         problem = _of_placement(placement, degraded[placement], where[placement.pk], decisions)
         problems += [problem] if problem else []
     yield from problems
-    yield from _of_workloads(problems, placements, where)
+    yield from _of_workloads([where[placement.pk] for placement in placements])
 
 
-def _of_workloads(
-    problems: Collection[ProblemFacts], placements: Collection[Placement], where: Mapping[int, _Where]
-) -> Iterator[ProblemFacts]:
-    """Yield the clusters that are the only ones on which several placements fail."""
-    alone = {one.placement: one.clusters[0] for one in problems if len(one.clusters) == 1}
+def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
+    """Yield the clusters that are the only ready ones on which several placements fail."""
     by_cluster: dict[str, list[_Where]] = defaultdict(list)
-    for placement in placements:
-        one = where[placement.pk]
-        if alone.get(placement.full_name) in (*one.failed, *one.not_available):
-            by_cluster[alone[placement.full_name]].append(one)
+    for one in places:
+        if len(one.failing) == 1:
+            by_cluster[one.failing[0]].append(one)
     for name, several in by_cluster.items():
         if len(several) == 1:
             continue
         has_failed = any(one.failed for one in several)
         level = ProblemLevel.FAILED if has_failed else ProblemLevel.ATTENTION
-        words = "fail" if has_failed else "are not available"
+        words = "failed" if has_failed else "not available"
         yield ProblemFacts(
             ProblemKind.CLUSTER_WORKLOADS,
             f"{ProblemKind.CLUSTER_WORKLOADS}/{name}",
             Noun.CLUSTER,
             name,
             level,
-            f"Workloads {words} in {counted(len(several), 'placement')}, and only here.",
+            f"Workloads {words} in {counted(len(several), 'placement')}. These placements work on their"
+            " other ready clusters.",
             page("cluster", name),
             min((one.since for one in several if one.since), default=None),
             "workloads",
@@ -138,11 +139,10 @@ def _of_placement(
         if not placement.selection_faults:
             sentences.insert(0, _why_unfulfilled(placement, decision))
     sentences += _of_clusters(placement, health, where)
-    # A single sentence about a single cluster may have its cause there, as one about clusters that are away.
-    failing = [*where.failed, *where.not_available]
-    clusters = failing if len(sentences) == len(failing) == 1 else []
+    # What is only about a single cluster that fails, and clusters that are away, may have its causes there.
+    clusters = list(where.failing) if len(sentences) == len(where.failing) == 1 else []
     if where.away and not is_nowhere:
-        clusters = [] if sentences else where.away
+        clusters = [*clusters, *where.away] if len(sentences) == len(clusters) else []
         sentences += _of_absence(health)
     if not sentences and not placement.is_stalled and not where.waits:
         sentences.append(": ".join(filter(None, (health.word, health.message))) + ".")

@@ -157,7 +157,8 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
     for run in rows[:_MOST_RESULTS]:
         result, sentences = result_from_document(run.sync_result), []
         away = away_sentence(result)
-        clusters = [one.cluster for one in result.blocked if one.reason is BlockReason.UNREACHABLE]
+        may_be_causes = (BlockReason.UNREACHABLE, BlockReason.NOT_AVAILABLE)
+        clusters = [one.cluster for one in result.blocked if one.reason in may_be_causes]
         if result.phase is RunPhase.HALTED:
             is_paused = run.placement is not None and run.placement.paused_since is not None
             # Nothing is ever applied to a cluster without a driver: that is its status, and no stall.
@@ -245,7 +246,7 @@ def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
     known = Placement.objects.filter(full_name__in={one.placement_name for one in rows}) if rows else ()
     labels = {one.full_name: labels_of(one.document) for one in known}
     for one in rows:
-        message = f"{one.placement_name}: {one.reason}"
+        message = f"Removal of {one.placement_name} waits: {one.reason}"
         if one.is_orphan:
             message = f"The removal of {one.placement_name} waits for a confirmation: {one.reason}"
         yield ProblemFacts(
@@ -398,8 +399,8 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
             Noun.PLACEMENT,
             name,
             ProblemLevel.OUTDATED,
-            f"{names_and_more(clusters, 3)} would not be selected if rescheduled"
-            f" (as of {checked[name]:%H:%M:%S} UTC).",
+            f"{names_and_more(clusters, 3)} would not be selected if rescheduled."
+            f" Checked at {checked[name]:%H:%M:%S} UTC.",
             page("placement", name),
             reason=why,
             placement=name,

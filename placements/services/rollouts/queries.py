@@ -1,5 +1,6 @@
 """Queries for rollouts: lists, one rollout, its clusters, its progress."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -266,19 +267,30 @@ def parts_of(run: Rollout) -> dict[str, Part]:
         }
         return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
     rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run)
-    parts = {}
-    for name, phase, is_wanted, state in rows.values_list("cluster_name", "phase", "is_wanted", "state"):
-        is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
-        is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
-        is_current = is_removed or is_wanted
-        if is_done:
-            parts[name] = Part.REMOVED if is_removed else Part.UPDATED
-        elif phase in _FAILED:
-            parts[name] = Part.FAILED
-        else:
-            parts[name] = Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
+    columns = ("cluster_name", "phase", "is_wanted", "state")
+    parts = {name: _part(run, *facts) for name, *facts in rows.values_list(*columns)}
     planned = (name for wave in run.waves for name in wave)  # what has no binding is not selected any more
     return dict.fromkeys(planned, Part.REMOVED) | parts if not run.is_deletion else parts
+
+
+def part_counts(run: Rollout) -> Counter[Part]:
+    """Return how many clusters with a binding have come how far with a rollout in progress."""
+    rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run).order_by()
+    counts: Counter[Part] = Counter()
+    for *facts, count in rows.values_list("phase", "is_wanted", "state").annotate(count=Count("pk")):
+        counts[_part(run, *facts)] += count
+    return counts
+
+
+def _part(run: Rollout, phase: str, is_wanted: bool, state: str) -> Part:
+    is_removed = run.is_deletion or state == BindingState.UNSCHEDULED
+    is_done = phase in EMPTY if is_removed else phase == Phase.AVAILABLE and is_wanted
+    if is_done:
+        return Part.REMOVED if is_removed else Part.UPDATED
+    if phase in _FAILED:
+        return Part.FAILED
+    is_current = is_removed or is_wanted
+    return Part.UPDATING if phase in IN_FLIGHT and is_current else Part.PENDING
 
 
 def _is_wanted(run: Rollout) -> Q:

@@ -479,7 +479,9 @@ def test_a_cluster_on_which_several_placements_fail_is_one_problem(client: Clien
 
     problems = {one.key: one for one in Problem.objects.filter(ended_at=None)}
     root = "cluster-workloads/c001"
-    assert problems[root].message == "Workloads fail in 2 placements, and only here."
+    assert problems[root].message == (
+        "Workloads failed in 2 placements. These placements work on their other ready clusters."
+    )
     assert {key: one.causes for key, one in problems.items()} == {
         root: [],
         "placement-degraded/db": [root],

@@ -133,7 +133,7 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
     items = client.get("/api/v1/inbox?kind=removal-waits").json()["items"]
     reasons = {name: why for _, name, why in expected}
     ghost = f"The removal of ghost waits for a confirmation: {reasons['ghost']}"
-    sentences = {ghost, f"web: {reasons['web']}"}
+    sentences = {ghost, f"Removal of web waits: {reasons['web']}"}
     assert {(one["noun"], one["name"]) for one in items} == {("cluster-removals", "pier")}
     assert {one["message"] for one in items} == sentences
     page = client.get("/inbox/").content.decode()

@@ -1,0 +1,60 @@
+"""Template tags of the small pictures of the overview, drawn by the server."""
+
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import mark_safe
+
+from placements.services.dashboard.pictures import Picture
+
+register = template.Library()
+_WIDTH, _GAP, _WIDEST = 132.0, 0.3, 33.0
+
+
+@register.simple_tag
+def spark(picture: Picture, height: int) -> str:
+    """Show the clusters of a placement by domain as bars, and shaded where a bar may end.
+
+    The words beside it say the limit and the number of clusters.
+    """
+    counts = picture.counts
+    if not counts:
+        return ""
+    top = max(*counts, picture.high or 0, 1)
+    step = min(_WIDEST, _WIDTH / len(counts))
+    scale = (height - 1) / top
+    shapes = []
+    if picture.low is not None and picture.high is not None:
+        y = height - picture.high * scale
+        band = (picture.high - picture.low) * scale
+        width = step * (len(counts) - _GAP)
+        shapes.append(f'<rect class="band" x="0" y="{y:.1f}" width="{width:.1f}" height="{band:.1f}"/>')
+        shapes.append(f'<path class="limit" d="M0 {y:.1f}H{width:.1f}"/>')
+    for at, count in enumerate(counts):
+        size = max(1.5, count * scale)
+        kind = "placed" if count else "none"
+        shapes.append(
+            f'<rect class="{kind}" x="{at * step:.1f}" y="{height - size:.1f}"'
+            f' width="{step * (1 - _GAP):.1f}" height="{size:.1f}" rx="1"/>'
+        )
+    bars = mark_safe("".join(shapes))  # noqa: S308 - numbers only
+    text = f"Clusters by {picture.key}: {', '.join(map(str, counts))}"
+    shape = '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img" aria-label="{}">{}</svg>'
+    return format_html(shape, int(_WIDTH), height, height, text, bars)
+
+
+@register.simple_tag
+def ticks(line: Any) -> str:
+    """Show the bar of a run: its waves or stages, with a part for each cluster of a small one."""
+    groups = []
+    for group in line.ticks:
+        parts = "".join(f'<i class="{kind}" style="flex-grow:{width}"></i>' for kind, width in group)
+        groups.append(f'<span style="flex-grow:{sum(width for _, width in group)}">{parts}</span>')
+    size = "few" if line.progress.total <= _FEW else "many"
+    words = f"{line.progress.updated:,} of {line.progress.total:,} clusters updated"
+    bar = mark_safe("".join(groups))  # noqa: S308 - states and numbers only
+    return format_html('<div class="ticks {}" role="img" aria-label="{}">{}</div>', size, words, bar)
+
+
+_FEW = 40
