@@ -113,7 +113,7 @@ SAMPLES = {
     "cluster-drain": "/clusters/{cluster}/drain/",
     "cluster-removals": "/clusters/{cluster}/removals/",
     "topology": "/topology/?key=region&key2=env",
-    "what-if": "/what-if/?label=region:east",
+    "what-if": "/what-if/",
     "checks": "/checks/",
     "resilience": "/what-if/resilience/",
     "checks-file": "/checks/file/",
