@@ -59,7 +59,10 @@ class FixLine:
 
 
 def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
-    """Return the changes that fulfil a placement: a true label first, fewer clusters last."""
+    """Return the changes that fulfil a placement: a true label first, fewer clusters last.
+
+    That a cluster leaves the fleet is no advice: it would only hide that the cluster cannot be selected.
+    """
 
     def cost(one: Suggestion) -> int:
         return _COSTS.index(one.change.kind) if one.change.kind in _COSTS else len(_COSTS) - 1
@@ -71,6 +74,7 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
             _GIVES_UP.get(one.change.kind, "nothing"),
         )
         for one in sorted(suggestions, key=cost)
+        if one.change.kind is not ChangeKind.LEAVE
     ]
 
 
@@ -86,7 +90,6 @@ _COSTS = (
     ChangeKind.COUNTED,
     ChangeKind.OPTION,
     ChangeKind.DROP_CONSTRAINT,
-    ChangeKind.LEAVE,
     ChangeKind.NUMBER,
 )
 _GIVES_UP = {
@@ -100,7 +103,6 @@ _GIVES_UP = {
     ChangeKind.COUNTED: "domains that count",
     ChangeKind.OPTION: "the present rule",
     ChangeKind.DROP_CONSTRAINT: "the spread over this key",
-    ChangeKind.LEAVE: "a cluster of the fleet",
     ChangeKind.NUMBER: "the clusters that are missing",
 }
 

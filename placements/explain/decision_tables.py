@@ -28,6 +28,7 @@ from placements.explain.terminal import visible
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     HEADINGS,
+    NONE,
     TIMES,
     minus_signs,
     preference_words,
@@ -123,8 +124,8 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     shown = sorted({*range(min(TOP, len(spans))), *range(max(0, cut - AROUND_CUT), cut), *own})
     shown = sorted({*shown, *range(cut, min(len(spans), cut + AROUND_CUT))})
 
-    preferences = one.candidates.affinity[ranked[: spans[shown[-1]][1]]] if shown else np.zeros(1)
-    bounds = (min(0.0, float(preferences.min(initial=0))), max(0.0, float(preferences.max(initial=0))))
+    preferences = one.candidates.affinity[one.is_left]
+    bounds = (float(preferences.min(initial=0)), float(preferences.max(initial=0)))
     rows, before = [], 0
     for place in shown:
         start, end = spans[place]
@@ -147,7 +148,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         before = end
 
     blocked = np.flatnonzero(one.is_left & one.is_forbidden)
-    forbidden = _blocked_rows(replay, one, blocked, position, columns)
+    forbidden = _blocked_rows(replay, one, blocked, position, columns, bounds)
     listed = sum(row.count for row in forbidden)
     if not any(cell.is_deciding for row in rows for cell in row.cells if cell.column == PLACED_BEFORE):
         columns.pop("was-here", None)
@@ -193,7 +194,12 @@ def _spans(one: Round, size: int, position: int) -> list[tuple[int, int]]:
 
 
 def _blocked_rows(
-    replay: Replay, one: Round, blocked: Ints, position: int, columns: Mapping[str, str]
+    replay: Replay,
+    one: Round,
+    blocked: Ints,
+    position: int,
+    columns: Mapping[str, str],
+    bounds: tuple[float, float],
 ) -> list[RankRow]:
     """Return the clusters that a hard limit blocks: few one by one, many by the domains that do."""
     alike: dict[object, list[int]] = {place: [place] for place in blocked.tolist()}
@@ -211,7 +217,7 @@ def _blocked_rows(
     rows = []
     for positions in ordered[:FORBIDDEN_SHOWN]:
         candidate = replay.candidate(one.number, replay.names[positions[0]])
-        row = _rank_row(replay, candidate, positions, columns, (0.0, 0.0), size=0)
+        row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
         rows.append(replace(row, is_highlighted=position in positions))
     return rows
 
@@ -313,9 +319,11 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
         check = one.constraints[int(key.removeprefix("constraint-"))]
         if check.is_forbidden:
             return Cell("blocked", tone="blocked")
-        if isinstance(check.score, float):
-            return Cell(score_text(check.score))
-        return Cell(signed_text(check.score), tone=_tone(check.score, is_cost=check.violates))
+        if one.rank is None:
+            return Cell(NONE)  # another limit blocks the cluster, which is not scored
+        is_cost = isinstance(check.score, float)
+        tone = "" if is_cost else _tone(check.score, is_cost=check.violates)
+        return Cell(score_text(check.score) if is_cost else signed_text(check.score), tone=tone)
     if key == "topology":
         score = one.topology_spread_score
         if one.rank is None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -127,7 +128,7 @@ class _Moment:
         self.placed = np.concatenate([kept, self.round.earlier_picks]).astype(np.int64)
         self.added = decision.chosen[:0] if is_start else decision.chosen[step - 1 : step]
 
-    def marks(self, place: int) -> np.ndarray:
+    def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
         marks = np.empty(len(self.names), dtype=object)
         marks[:] = Mark.OUT
@@ -141,7 +142,7 @@ class _Moment:
         marks[self.added] = Mark.NEW
         return marks
 
-    def lane(self, marks: np.ndarray, positions: Sequence[int], *, is_named: bool) -> tuple[LaneBlock, ...]:
+    def lane(self, marks: Any, positions: Sequence[int], *, is_named: bool) -> tuple[LaneBlock, ...]:
         """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
         order = list(Mark)
         ordered = sorted(positions, key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at))
@@ -243,7 +244,7 @@ def _panel(
     )
 
 
-def _keyless_lane(moment: _Moment, marks: np.ndarray, key: str, groups: Groups) -> list[Lane]:
+def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list[Lane]:
     """Return the lane of the placed clusters without the key, if there are any."""
     both = np.concatenate([moment.placed, moment.added]).astype(np.int64)
     without = both[groups.codes[both] == ABSENT].tolist()
@@ -254,7 +255,7 @@ def _keyless_lane(moment: _Moment, marks: np.ndarray, key: str, groups: Groups) 
     return [Lane(f"no {key.rpartition('/')[2]}", None, blocks, "", len(without), size, 0, None, f"{key}:")]
 
 
-def _others_words(marks: np.ndarray) -> str:
+def _others_words(marks: Any) -> str:
     """Return how many candidates a domain has besides, and how many the step blocks."""
     numbers = Counter(marks.tolist())
     candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY]

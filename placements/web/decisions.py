@@ -372,9 +372,9 @@ class DecisionPage(DecisionView):
     @property
     def others(self) -> list[tuple[str, tuple[str, ...], int]]:
         """The clusters that are kept and deselected; without steps, also the selected ones."""
-        groups = (("Kept", self.value.kept), ("Deselected", self.value.unscheduled))
+        groups = [("Kept", self.value.kept), ("Deselected", self.value.unscheduled)]
         if self.strip is None:
-            groups = (("Selected", self.played.picked_names), *groups)
+            groups.insert(0, ("Selected", self.played.picked_names))
         return [
             (words, names[:_MOST_NAMES], max(0, len(names) - _MOST_NAMES)) for words, names in groups if names
         ]

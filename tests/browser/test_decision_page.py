@@ -131,6 +131,7 @@ def test_a_view_chosen_while_the_first_one_loads_is_shown(
     page.route(re.compile("panel=view"), lambda route: held.append(route))  # noqa: PLW0108
     with page.expect_request(re.compile("panel=view$")):
         page.goto(decision)
+        page.locator("#view").scroll_into_view_if_needed()
     with page.expect_event("requestfailed"), page.expect_request(re.compile("view=affinity")):
         page.get_by_role("link", name="Affinity").click()  # its response would find its target replaced
     held[-1].continue_()

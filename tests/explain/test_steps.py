@@ -235,3 +235,14 @@ def test_says_who_was_a_candidate_and_what_became_of_those_placed_before() -> No
     assert candidate_words(anew) == "4 clusters, 2 candidates: 2 do not match the required affinity"
     assert change_of_clusters(anew) == "Rescheduled: 2 were placed before, 1 stay, 1 new, 1 deselected."
     assert change_of_clusters(TWO) == ""
+
+
+def test_bars_of_affinity_stay_within_their_cells() -> None:
+    weighed = decide(
+        GUIDE, pick_n(2, spread=[spread("region")], prefer=[prefer(20, labelled(region="east"))])
+    )
+    ranking = ranking_of(Replay(weighed), 2)
+
+    bars = [cell.bar for row in (*ranking.rows, *ranking.forbidden) for cell in row.cells if cell.bar]
+    assert len(bars) == 3
+    assert all(start + width <= 100 for start, width, _ in bars)
