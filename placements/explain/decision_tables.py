@@ -113,7 +113,7 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 
     Raise IndexError for a step that does not exist.
     """
-    decision, one = replay.decision, replay.decision.round(number)
+    decision, one = replay.decision, replay.round(number)
     ranked = one.ranked
     size = 1 if one.constraint_scores else len(decision.chosen)
     position = decision.cycle.fleet.positions.get(cluster, -1)

@@ -501,7 +501,7 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
     last = min(total, first + MOST_COLUMNS - 1)
     cells = []
     for number in range(first, last + 1):
-        one = decision.round(number)
+        one = replay.round(number)
         candidate = replay.candidate_in(one, cluster)
         blocked = [blocked_words(check) for check in candidate.constraints if check.is_forbidden]
         is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])
