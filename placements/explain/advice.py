@@ -1,6 +1,7 @@
 """Sentences about what would have to change, and about the traps that a decision ran into."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from clusters.fleet import EligibilityKind
@@ -46,6 +47,64 @@ def effects_words(suggestion: Suggestion) -> str:
     """Return which clusters a change would select and deselect; empty where none changes."""
     effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
     return "; ".join(f"{verb} {names_and_more(names, _NAMES_SHOWN)}" for verb, names in effects if names)
+
+
+@dataclass(frozen=True, slots=True)
+class FixLine:
+    """A change that would fulfil a placement, which clusters it selects, and what it gives up."""
+
+    words: str
+    selected: str
+    gives_up: str
+
+
+def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
+    """Return the changes that fulfil a placement: a true label first, fewer clusters last.
+
+    That a cluster leaves the fleet is no advice: it would only hide that the cluster cannot be selected.
+    """
+
+    def cost(one: Suggestion) -> int:
+        return _COSTS.index(one.change.kind) if one.change.kind in _COSTS else len(_COSTS) - 1
+
+    return [
+        FixLine(
+            change_words(one.change),
+            names_and_more(one.gains, _NAMES_SHOWN) if one.gains else "no other cluster",
+            _GIVES_UP.get(one.change.kind, "nothing"),
+        )
+        for one in sorted(suggestions, key=cost)
+        if one.change.kind is not ChangeKind.LEAVE
+    ]
+
+
+_COSTS = (
+    ChangeKind.LABEL,
+    ChangeKind.REPORT,
+    ChangeKind.TOLERATION,
+    ChangeKind.DROP_REQUIREMENT,
+    ChangeKind.DROP_TERM,
+    ChangeKind.WHEN_UNSATISFIABLE,
+    ChangeKind.MAX_SKEW,
+    ChangeKind.MIN_DOMAINS,
+    ChangeKind.COUNTED,
+    ChangeKind.OPTION,
+    ChangeKind.DROP_CONSTRAINT,
+    ChangeKind.NUMBER,
+)
+_GIVES_UP = {
+    ChangeKind.LABEL: "nothing, if the label is true",
+    ChangeKind.TOLERATION: "the guard of the taint",
+    ChangeKind.DROP_REQUIREMENT: "the requirement",
+    ChangeKind.DROP_TERM: "the required term",
+    ChangeKind.WHEN_UNSATISFIABLE: "a limit that is never exceeded",
+    ChangeKind.MAX_SKEW: "some of the even spread",
+    ChangeKind.MIN_DOMAINS: "some of the domains",
+    ChangeKind.COUNTED: "domains that count",
+    ChangeKind.OPTION: "the present rule",
+    ChangeKind.DROP_CONSTRAINT: "the spread over this key",
+    ChangeKind.NUMBER: "the clusters that are missing",
+}
 
 
 def plausible(suggestions: Iterable[Suggestion]) -> list[Suggestion]:

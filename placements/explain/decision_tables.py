@@ -2,9 +2,8 @@
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -15,20 +14,21 @@ from fleetui.apimachinery.quantity import quantity_words
 from fleetui.apimachinery.words import joined
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.equivalence import classes_of
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import Candidate, Replay
-from placements.engine.scheduling.round import NAME_COLUMN, Round
+from placements.engine.scheduling.round import NAME_COLUMN, Round, SpreadScore
 from placements.engine.scheduling.scores.preferred_affinity import observed_range, term_scores
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.engine.scheduling.spread.base import is_hard
-from placements.explain.decisions import verdict_sentence
+from placements.explain.decisions import blocked_words, cost_words, rank_order_words
+from placements.explain.steps import domain_words
 from placements.explain.terminal import visible
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     HEADINGS,
+    NONE,
     TIMES,
     minus_signs,
     preference_words,
@@ -39,36 +39,57 @@ from placements.explain.vocabulary import (
 )
 from placements.manifests.affinity import PreferredTerm
 
-TOP, AROUND_CUT, FORBIDDEN_SHOWN = 10, 2, 10
-CLASSES_FROM = 100
-"""With this number of candidates or more, those that are equal share a row."""
+TOP, AROUND_CUT, FORBIDDEN_SHOWN = 8, 2, 6
+FEW, NAMED, OPENED = 12, 10, 60
+"""Up to FEW candidates have a row each; of those that share one NAMED are listed, and OPENED on request."""
+
+
+PLACED_BEFORE = "placed before"
+"""The column of clusters that had the placement, which is shown where it decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One number of a rank tuple; `is_deciding` marks the column that ranks the winner before this row."""
+    """One number of a rank tuple; `is_deciding` marks the column that ranks the winner before this row.
+
+    `bar` has the start and the width of a bar, and its zero, in percent of the cell.
+    """
 
     text: str
     is_deciding: bool = False
-    note: str = ""
+    tone: str = ""
     column: str = ""
+    bar: tuple[float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RankRow:
-    """One candidate, or the first of several that differ in nothing but the name."""
+    """One candidate, or several in a row whose scores are the same: names by their domains.
+
+    `rest` are names that open, and `more` is how many there are besides.
+    """
 
     rank: int | None
+    last: int | None
     cluster: str
+    names: tuple[tuple[str, tuple[str, ...]], ...]
+    rest: tuple[str, ...]
+    more: int
     cells: tuple[Cell, ...]
-    decided_by: str
+    words: str
     is_in: bool
     is_highlighted: bool
     is_by_name: bool = False
-    alike: int = 0
-    words: str = ""
     gap: int = 0
     is_cut: bool = False
+
+    @property
+    def hidden(self) -> int:
+        return len(self.rest) + self.more
+
+    @property
+    def count(self) -> int:
+        return sum(len(names) for _, names in self.names) + self.hidden
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +101,10 @@ class Ranking:
     more: int
     forbidden: tuple[RankRow, ...]
     more_forbidden: int
-    by_class: bool
+    candidates: int
+    blocked: int
     size: int
+    order: str
     notes: tuple[str, ...] = ()
 
 
@@ -90,79 +113,161 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 
     Raise IndexError for a step that does not exist.
     """
-    decision, one = replay.decision, replay.decision.round(number)
-    ranked, codes = one.ranked, classes_of(decision).of
+    decision, one = replay.decision, replay.round(number)
+    ranked = one.ranked
     size = 1 if one.constraint_scores else len(decision.chosen)
-    by_class = int(np.count_nonzero(one.is_left)) > CLASSES_FROM
     position = decision.cycle.fleet.positions.get(cluster, -1)
     columns = _columns(decision, one)
-    row = partial(_rank_row, columns=columns, size=size, cluster=cluster)
+    spans = _spans(one, size, position)
+    cut = next((place for place, (start, _) in enumerate(spans) if start >= size), len(spans))
+    own = [place for place, (start, end) in enumerate(spans) if position in ranked[start:end]]
+    shown = sorted({*range(min(TOP, len(spans))), *range(max(0, cut - AROUND_CUT), cut), *own})
+    shown = sorted({*shown, *range(cut, min(len(spans), cut + AROUND_CUT))})
 
-    alike = _first_of_class(codes[ranked]) if by_class else {}
-    top = sorted(alike)[:TOP] if by_class else range(min(TOP, len(ranked)))
-    cut = range(max(0, size - AROUND_CUT), min(len(ranked), size + AROUND_CUT))
-    places = sorted({*top, *cut, *np.nonzero(ranked == position)[0].tolist()})
-    rows, before = [], -1
-    for place in places:
-        candidate = replay.candidate(number, replay.names[int(ranked[place])])
+    preferences = one.candidates.affinity[one.is_left]
+    bounds = (float(preferences.min(initial=0)), float(preferences.max(initial=0)))
+    rows, before = [], 0
+    for place in shown:
+        start, end = spans[place]
+        candidate = replay.candidate(number, replay.names[int(ranked[start])])
         if not one.constraint_scores and size:
             # All are selected from one ranking: compare with the last one in rather than the first.
-            last = int(ranked[size - 1])
-            decided_by = None if place < size else one.decided_by(last, int(ranked[place]))
+            decided_by = None if start < size else one.decided_by(int(ranked[size - 1]), int(ranked[start]))
             candidate = replace(candidate, decided_by=decided_by)
+        row = _rank_row(replay, candidate, ranked[start:end].tolist(), columns, bounds, size=size)
         rows.append(
-            row(candidate, alike=alike.get(place, 0), gap=place - before - 1, is_cut=before < size <= place)
+            replace(
+                row,
+                last=end,
+                words=_why_words(replay, one, candidate, size) if start >= size or start == 0 else "Selected",
+                is_highlighted=place in own,
+                gap=start - before,
+                is_cut=before <= size <= start,
+            )
         )
-        before = place
+        before = end
 
-    forbidden = np.nonzero(one.is_left & one.is_forbidden)[0]
-    like = _first_of_class(codes[forbidden]) if by_class else dict.fromkeys(range(len(forbidden)), 0)
-    excluded = [(int(forbidden[place]), like[place]) for place in sorted(like)[:FORBIDDEN_SHOWN]]
-    if position in forbidden.tolist() and position not in [each for each, _ in excluded]:
-        excluded = [(position, 0), *excluded[: FORBIDDEN_SHOWN - 1]]
-    ruled_out = tuple(row(replay.candidate(number, replay.names[at]), alike=more) for at, more in excluded)
+    blocked = np.flatnonzero(one.is_left & one.is_forbidden)
+    forbidden = _blocked_rows(replay, one, blocked, position, columns, bounds)
+    listed = sum(row.count for row in forbidden)
+    if not any(cell.is_deciding for row in rows for cell in row.cells if cell.column == PLACED_BEFORE):
+        columns.pop("was-here", None)
+        rows = [_without_column(row) for row in rows]
+        forbidden = [_without_column(row) for row in forbidden]
     return Ranking(
         tuple(columns.values()),
         tuple(rows),
-        len(ranked) - (places[-1] + 1 if places else 0),
-        ruled_out,
-        len(forbidden) - sum(1 + each.alike for each in ruled_out),
-        by_class,
+        len(ranked) - before,
+        tuple(forbidden),
+        len(blocked) - listed,
+        len(ranked),
+        len(blocked),
         size,
+        rank_order_words(decision),
         tuple(_notes(one, decision.cycle.semantics)) if one.constraint_scores else (),
     )
 
 
-def _rank_row(
-    candidate: Candidate,
-    *,
+def _without_column(row: RankRow) -> RankRow:
+    return replace(row, cells=tuple(cell for cell in row.cells if cell.column != PLACED_BEFORE))
+
+
+def _spans(one: Round, size: int, position: int) -> list[tuple[int, int]]:
+    """Return the first and the next rank of each row: equal scores share one, except the best two."""
+    ranked = one.ranked
+    if len(ranked) <= FEW:
+        return [(place, place + 1) for place in range(len(ranked))]
+    values = [column[ranked] for column in one.rank_columns]
+    values += [one.candidates.affinity[ranked], *(score.score[ranked] for score in one.constraint_scores)]
+    differs = np.zeros(len(ranked), dtype=np.bool_)
+    for column in values:
+        differs[1:] |= column[1:] != column[:-1]
+    own = np.flatnonzero(ranked == position)
+    starts = {
+        *np.flatnonzero(differs).tolist(),
+        *range(min(size, FEW) + 2),
+        *own.tolist(),
+        *(own + 1).tolist(),
+    }
+    ordered = sorted(start for start in starts | {size} if start < len(ranked))
+    return list(zip(ordered, [*ordered[1:], len(ranked)], strict=True))
+
+
+def _blocked_rows(
+    replay: Replay,
+    one: Round,
+    blocked: Ints,
+    position: int,
     columns: Mapping[str, str],
+    bounds: tuple[float, float],
+) -> list[RankRow]:
+    """Return the clusters that a hard limit blocks: few one by one, many by the domains that do."""
+    alike: dict[object, list[int]] = {place: [place] for place in blocked.tolist()}
+    if len(blocked) > FORBIDDEN_SHOWN:
+        alike = {}
+        keys = [
+            np.where(
+                score.is_forbidden[blocked], score.groups.codes[blocked], np.iinfo(np.int32).max
+            ).tolist()
+            for score in one.constraint_scores
+        ]
+        for place, *key in zip(blocked.tolist(), *keys, strict=True):
+            alike.setdefault(tuple(key), []).append(place)
+    ordered = sorted(alike.values(), key=lambda places: (position not in places, places[0]))
+    rows = []
+    for positions in ordered[:FORBIDDEN_SHOWN]:
+        candidate = replay.candidate(one.number, replay.names[positions[0]])
+        row = _rank_row(replay, candidate, positions, columns, bounds, size=0)
+        rows.append(replace(row, is_highlighted=position in positions))
+    return rows
+
+
+def _rank_row(
+    replay: Replay,
+    candidate: Candidate,
+    positions: Sequence[int],
+    columns: Mapping[str, str],
+    bounds: tuple[float, float],
+    *,
     size: int,
-    cluster: str,
-    alike: int = 0,
-    gap: int = 0,
-    is_cut: bool = False,
 ) -> RankRow:
-    out = [verdict_sentence(one) for one in candidate.constraints if one.is_forbidden and not one.has_key]
-    is_in = candidate.rank is not None and candidate.rank <= size
-    decided = HEADINGS.get(candidate.decided_by or "", COLUMN_WORDS[candidate.decided_by])
-    if candidate.rank is None:
-        decided = "filtered out"
-    elif is_in:
-        decided = f"selected, {decided}" if candidate.decided_by else "selected"
+    names: dict[str, list[str]] = {}
+    for place in positions[:NAMED]:
+        names.setdefault(domain_words(replay.decision, replay.names[place]), []).append(replay.names[place])
+    out = [blocked_words(one) for one in candidate.constraints if one.is_forbidden and not one.has_key]
+    cells = (replace(_score_cell(key, candidate, bounds), column=word) for key, word in columns.items())
     return RankRow(
         rank=candidate.rank,
+        last=candidate.rank,
         cluster=candidate.cluster,
-        cells=tuple(replace(_score_cell(key, candidate), column=word) for key, word in columns.items()),
-        decided_by=decided,
-        is_in=is_in,
-        is_highlighted=candidate.cluster == cluster,
-        is_by_name=candidate.decided_by == NAME_COLUMN,
-        alike=alike,
+        names=tuple((words, tuple(several)) for words, several in names.items()),
+        rest=tuple(replay.names[place] for place in positions[NAMED : NAMED + OPENED]),
+        more=max(0, len(positions) - NAMED - OPENED),
+        cells=tuple(cells),
         words="; ".join(out),
-        gap=gap,
-        is_cut=is_cut,
+        is_in=candidate.rank is not None and candidate.rank <= size,
+        is_highlighted=False,
+        is_by_name=candidate.decided_by == NAME_COLUMN,
     )
+
+
+def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> str:
+    """Return what put the winner before a candidate, or that the candidate is the only one."""
+    if candidate.decided_by is None:
+        is_only = size == 1 and len(one.ranked) == 1 and bool(np.any(one.is_left & one.is_forbidden))
+        return "Selected, the only one within the limit" if is_only else "Selected"
+    if candidate.decided_by == NAME_COLUMN:
+        return "Same scores; the name decides"
+    costs = [cost_words(check) for check in candidate.constraints if check.violates]
+    if candidate.decided_by == "topology" and costs:
+        return "; ".join(costs)
+    best = replay.candidate(one.number, replay.names[int(one.ranked[min(size, len(one.ranked)) - 1])])
+    word = HEADINGS.get(candidate.decided_by, COLUMN_WORDS[candidate.decided_by])
+    word = "spread" if candidate.decided_by == "topology" else word
+    if candidate.decided_by == "was-here":
+        return "Same scores; not placed before"
+    values = [_score_cell(candidate.decided_by, each, (0.0, 0.0)).text for each in (candidate, best)]
+    return f"{word.capitalize()} {values[0]} against {values[1]}"
 
 
 def _columns(decision: Decision, one: Round) -> dict[str, str]:
@@ -173,10 +278,14 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
         for index, score in enumerate(one.constraint_scores)
         if strategy.hard_ones_score or not is_hard(score.constraint)
     }
-    columns |= {"topology": "topology"} if one.constraint_scores else {}
+    if one.constraint_scores:
+        columns["topology"] = "= spread" if len(columns) > 1 else "spread"
+        alone = one.constraint_scores[0].score
+        if len(columns) == 2 and "constraint-0" in columns and np.array_equal(alone, one.spread[0]):
+            columns = {"topology": "spread"}  # alone, it is the sum
     columns["affinity"] = "affinity"
     if decision.cycle.binding_classes.obsolete and "was-here" in strategy.rank_names:
-        columns["was-here"] = "previously placed"
+        columns["was-here"] = PLACED_BEFORE
     others = [name for name in strategy.rank_names if name not in ("topology", "affinity", "was-here")]
     return columns | {name: HEADINGS.get(name, name) for name in others}
 
@@ -204,26 +313,42 @@ def _notes(one: Round, semantics: Semantics) -> Iterator[str]:
         yield f"The sum is {COLUMN_WORDS['score']}."
 
 
-def _first_of_class(codes: Ints) -> dict[int, int]:
-    """Return the first place of each class, with the number of others in it."""
-    _, first, counts = np.unique(codes, return_index=True, return_counts=True)
-    return dict(zip(first.tolist(), (counts - 1).tolist(), strict=True))
-
-
-def _score_cell(key: str, one: Candidate) -> Cell:
+def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
     is_deciding = key == one.decided_by and one.rank is not None
     if key.startswith("constraint-"):
-        verdict = one.constraints[int(key.removeprefix("constraint-"))]
-        note = "soft limit broken" if verdict.violates and not verdict.is_forbidden else ""
-        is_cost = isinstance(verdict.score, float)
-        score = score_text(verdict.score) if is_cost else signed_text(verdict.score)
-        return Cell("out" if verdict.is_forbidden else score, note=note)
-    if key in ("topology", "affinity"):
-        number = one.topology_spread_score if key == "topology" else one.affinity_score
-        return Cell(signed_text(number), is_deciding)
+        check = one.constraints[int(key.removeprefix("constraint-"))]
+        if check.is_forbidden:
+            return Cell("blocked", tone="blocked")
+        if one.rank is None:
+            return Cell(NONE)  # another limit blocks the cluster, which is not scored
+        is_cost = isinstance(check.score, float)
+        tone = "" if is_cost else _tone(check.score, is_cost=check.violates)
+        return Cell(score_text(check.score) if is_cost else signed_text(check.score), tone=tone)
+    if key == "topology":
+        score = one.topology_spread_score
+        if one.rank is None:
+            return Cell("blocked", tone="blocked")
+        is_cost = any(check.violates for check in one.constraints)
+        return Cell(signed_text(score), is_deciding, tone=_tone(score, is_cost=is_cost))
+    if key == "affinity":
+        low, high = bounds
+        reach = (high - low) or 1.0
+        start = (min(0.0, one.affinity_score) - low) / reach
+        width = abs(one.affinity_score) / reach
+        bar = (round(100 * start, 1), round(100 * width, 1), round(-100 * low / reach, 1))
+        return Cell(signed_text(one.affinity_score), is_deciding, bar=bar)
     if key == "was-here":
         return Cell("yes" if one.was_here else "no", is_deciding)
     return Cell(minus_signs(score_text(one.combined.get(key))), is_deciding)
+
+
+def _tone(score: SpreadScore | None, *, is_cost: bool) -> str:
+    """Return how a score is colored: a gain, a loss, or the cost of a soft limit."""
+    if is_cost:
+        return "cost"
+    if not isinstance(score, int | float) or not score:
+        return ""
+    return "gain" if score > 0 else "loss"
 
 
 _OTHERS = {

@@ -29,6 +29,7 @@ from placements.explain.vocabulary import (
 )
 
 _RANGES_SHOWN = 6
+_MOST_ALIKE_LETTERS = 3
 
 
 def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
@@ -117,7 +118,9 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
         yield f"{winner} was the only candidate."
     elif step.decided_by == "name":
         pair = (replay.candidate(step.number, name) for name in (winner, second))
-        yield f"{winner} and {second} tie on {tied_words(*pair)}; the name decides."
+        smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
+        order = name_order_words(winner, second, smaller_wins=smaller)
+        yield f"{winner} and {second} tie on {tied_words(*pair)}; the name decides: {order}."
     else:
         yield f"{winner} comes before {second} on {COLUMN_WORDS[step.decided_by]}."
         # The numbers of these columns mean nothing without their parts.
@@ -148,6 +151,93 @@ def verdict_sentence(verdict: ConstraintCheck) -> str:
 
 def _is_outgrown(verdict: ConstraintCheck) -> bool:
     return verdict.skew_after != (verdict.count or 0) + 1 - verdict.smallest
+
+
+def step_title(step: RoundSummary) -> str:
+    """Return the question that the sentences of a step answer."""
+    if step.cut is not None:
+        return f"Why {step.cut.last_in} and not {step.cut.first_out}" if step.cut.first_out else "One ranking"
+    if step.winner is None:
+        return f"Step {step.number:,}: why no cluster"
+    other = f"not {step.runner_up}" if step.runner_up else "no other"
+    return f"Step {step.number:,}: why {step.winner} and {other}"
+
+
+def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
+    """Return what decided a step, and over which cluster: "name", "over oldbadger: s comes after o"."""
+    winner, second = step.winner, step.runner_up
+    limits = [spread.topology_key for spread in step.spreads if spread.forbids]
+    if winner is None:
+        return "blocked" if limits else "no candidate", f"by the limit of {joined(limits)}" if limits else ""
+    if second is None:
+        if not limits:
+            return "only candidate", ""
+        domains = [check.group or "" for check in replay.verdicts(step.number, winner)]
+        keys = [spread.topology_key for spread in step.spreads]
+        below = [domain for key, domain in zip(keys, domains, strict=True) if key in limits and domain]
+        return (
+            f"{joined(limits)} limit",
+            f"only {joined(below)} is below it" if below else "no other candidate",
+        )
+    if step.decided_by == NAME_COLUMN:
+        smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
+        return "name", f"over {second}: {name_order_words(winner, second, smaller_wins=smaller)}"
+    ahead, behind = (replay.candidate(step.number, name) for name in (winner, second))
+    words = {"topology": "spread", "was-here": "placed before"}.get(step.decided_by or "", "")
+    words = words or COLUMN_WORDS[step.decided_by]
+    values = [_decisive_value(one, step.decided_by or "") for one in (ahead, behind)]
+    if not any(values):
+        return words, f"over {second}"
+    return words, f"{values[0]}, over {second} with {values[1]}"
+
+
+def _decisive_value(one: Candidate, column: str) -> str:
+    if column == "topology":
+        return signed_text(one.topology_spread_score)
+    if column == "affinity":
+        return signed_text(one.affinity_score)
+    return signed_text(one.combined[column]) if column in one.combined else ""
+
+
+def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
+    """Return where two names differ: "j comes after f"; whole names where they begin alike for long."""
+    same = next((at for at, pair in enumerate(zip(winner, other, strict=False)) if pair[0] != pair[1]), None)
+    verb_words = f"comes {'before' if smaller_wins else 'after'}"
+    if same is None or same > _MOST_ALIKE_LETTERS:
+        return f"{winner} {verb_words} {other}"
+    return f"{winner[: same + 1]} {verb_words} {other[: same + 1]}"
+
+
+def blocked_words(verdict: ConstraintCheck) -> str:
+    """Return the numbers of the hard limit that blocks a cluster: "east would be 2 against 0: skew 2 > 1"."""
+    if verdict.group is None:
+        return f"no {key_words(verdict)}, which the hard limit requires"
+    return f"{_would_be(verdict)} (hard)"
+
+
+def cost_words(verdict: ConstraintCheck) -> str:
+    """Return the numbers of the soft limit that a cluster breaks, and what that costs it."""
+    return f"{_would_be(verdict).replace('skew ', '')} (soft) costs {-SOFT_VIOLATION_SCORE}"
+
+
+def _would_be(verdict: ConstraintCheck) -> str:
+    would = f"{verdict.group} would be {(verdict.count or 0) + 1:,} against {verdict.smallest:,}"
+    measure = "skew" if verdict.limits_skew else "gap"
+    return f"{would}: {measure} {verdict.skew_after:,} > {verdict.max_skew:,}"
+
+
+def rank_order_words(decision: Decision) -> str:
+    """Return by which scores the rules rank, in their order, from the profile of the decision."""
+    strategy = profile_of(decision.cycle).strategy
+    names = [
+        name for name in strategy.rank_names if name != "was-here" or decision.cycle.binding_classes.obsolete
+    ]
+    if not decision.cycle.policy.topology_spread_constraints:
+        names = [name for name in names if name != "topology"]
+    words = {"topology": "spread", "was-here": "placed before"}
+    order = [words.get(name) or COLUMN_WORDS[name] for name in names]
+    alphabet = "first" if strategy.smaller_name_wins else "last"
+    return ", then ".join([*order, f"the name ({alphabet} of the alphabet first)"])
 
 
 def course_sentences(decision: Decision, cluster: str) -> list[str]:

@@ -156,6 +156,45 @@ def headline(decision: Decision) -> str:
     return sentences[kind]
 
 
+_FILTER_WORDS = {
+    "affinity": "do not match the required affinity",
+    "eligibility": "not ready",
+    "namespace": "without the namespace",
+    "taints": "with a taint",
+    "already placed": "placed before",
+    "topology keys": "without a topology key",
+}
+
+
+def candidate_words(decision: Decision) -> str:
+    """Return how many clusters were candidates, and what ruled out the others."""
+    clusters = counted(len(decision.cycle.fleet), "cluster")
+    if decision.verdicts is None:
+        return f"{clusters} evaluated"
+    candidates = int((decision.verdicts == 0).sum())
+    if candidates == len(decision.cycle.fleet):
+        return f"{clusters}, all of them candidates"
+    # A cluster counts for the first filter that it fails, the lowest bit.
+    first = decision.verdicts & (~decision.verdicts + 1)
+    filters = enumerate(profile_of(decision.cycle).filters)
+    counts = [(int((first == 1 << bit).sum()), rule.name) for bit, rule in filters]
+    parts = [f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count]
+    return f"{clusters}, {counted(candidates, 'candidate')}: {', '.join(parts)}"
+
+
+def change_of_clusters(decision: Decision) -> str:
+    """Return what a decision did to the clusters that were placed before; empty where none was."""
+    before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+    if not before or not decision.picked_names:
+        return ""
+    again = sum(name in before for name in decision.picked_names)
+    counts = [(again + len(decision.kept), "stay"), (len(decision.picked_names) - again, "new")]
+    counts.append((len(decision.unscheduled), "deselected"))
+    parts = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    start = "" if decision.kept else "Rescheduled: "
+    return f"{start}{len(before):,} {'was' if len(before) == 1 else 'were'} placed before, {parts}."
+
+
 def round_sentence(step: RoundSummary) -> str:
     """Return which cluster a step selected, and what decided it."""
     if step.winner is None:

@@ -1,9 +1,8 @@
 """The page of one decision: its replay, an explanation for one cluster, and all clusters or one chart."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
@@ -11,36 +10,70 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from fleetui.htmx import render_page
+from fleetui.apimachinery.model import DEFAULT_SEMANTICS
+from fleetui.htmx import render_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.engine.exact.record import ExactRecord
 from placements.engine.scheduling.decision import CycleKind
-from placements.engine.scheduling.outcome import Outcome
+from placements.engine.scheduling.decision import Decision as DecisionValue
+from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import ReasonCode
-from placements.engine.scheduling.replay import RoundSummary
-from placements.explain.charts.figure import Chart, Leads
+from placements.engine.scheduling.replay import Replay
+from placements.explain.advice import FixLine, fix_lines
+from placements.explain.charts.figure import Chart
+from placements.explain.charts.lanes import lanes_figure
 from placements.explain.charts.outcomes import (
     RULES,
     FunnelStage,
     funnel_chart,
     stages,
 )
-from placements.explain.charts.scores import build_up_chart, heatmap_chart
-from placements.explain.charts.spread import group_chart, skew_chart
+from placements.explain.charts.scores import affinity_chart, build_up_chart
 from placements.explain.decision_document import outcome_document
 from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_csv, rows_of
-from placements.explain.decisions import step_sentences
+from placements.explain.decisions import rank_order_words, step_sentences, step_title
 from placements.explain.exact import exact_sentences
-from placements.explain.vocabulary import bindings_sentence, headline, policy_sentence
+from placements.explain.steps import (
+    FEW_CLUSTERS,
+    FEW_STEPS,
+    MARK_WORDS,
+    ClusterSteps,
+    FinalSkew,
+    LanePanel,
+    SkewCourse,
+    StepChip,
+    Strip,
+    cluster_steps,
+    final_skews,
+    lane_panels,
+    skew_courses,
+    strip_of,
+)
+from placements.explain.vocabulary import (
+    OUTCOME_WORDS,
+    bindings_sentence,
+    candidate_words,
+    change_of_clusters,
+    headline,
+    measure_word,
+    policy_sentence,
+    reason_sentence,
+)
 from placements.models import Decision, Rollout
+from placements.services.checks import fleet_examination
 from placements.services.decisions.exact import searched
-from placements.services.decisions.records import DecisionView, decisions_named, ranking_decision
+from placements.services.decisions.records import (
+    DecisionView,
+    decision_of,
+    decisions_named,
+    problems_of,
+    ranking_decision,
+)
 from placements.web.outcomes import OutcomeTable, outcome_table
 from placements.web.request import (
     UnknownWord,
-    address_with,
     as_file,
     number_of,
     requested_table,
@@ -53,53 +86,56 @@ FORMATS = ("csv", "json")
 PANELS = {
     "issues": "decisions/_issues.html",
     "view": "decisions/_view.html",
-    "replay": "decisions/_replay.html",
     "exact": "decisions/_exact.html",
 }
 """Parts of the page that htmx fetches separately: `?panel=issues`."""
-_MOST_DOMAINS, _MOST_OFFERED, _MOST_FOUND = 60, 200, 20
-_MOST_FILTERED = 5
+_MOST_DOMAINS, _MOST_FILTERED, _MOST_NAMES = 60, 5, 12
+_WIDTH = 1190
 
 
 class View(StrEnum):
-    """What the last panel of the page shows, one at a time."""
+    """The tabs of the page, one at a time."""
 
     CLUSTERS = "clusters"
+    AFFINITY = "affinity"
     FUNNEL = "funnel"
-    SCORES = "scores"
     INPUTS = "inputs"
+    COMPARE = "compare"
 
 
 _TITLES = {
-    View.CLUSTERS: "All clusters",
-    View.FUNNEL: "Filtering summary",
-    View.SCORES: "Score heatmap",
+    View.CLUSTERS: "Clusters",
+    View.AFFINITY: "Affinity",
+    View.FUNNEL: "Filters",
     View.INPUTS: "Inputs",
+    View.COMPARE: "Compare",
 }
+_AFTER_FILTERS = frozenset({ReasonCode.TOPOLOGY_SPREAD})
 _LIST_FILTERS = ("q", "group", "reason", "outcome", "from")
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRound:
-    """One step as the page shows it; `is_single`: one ranking instead of steps."""
+    """One step as the page shows it, with the sentences that explain it."""
 
-    step: RoundSummary
     number: int
-    total: int
-    earlier: int | None
-    later: int | None
-    is_single: bool
+    title: str
     sentences: list[str]
-    ranking: Ranking
+    ranking: Ranking | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Chooser:
-    """The clusters to choose from: all names of a small fleet, and those that contain a part of a name."""
+class StepPicture:
+    """One step of a small decision: its chip, its domains and its ranking."""
 
-    names: tuple[str, ...]
-    matches: tuple[str, ...]
-    more: int
+    chip: StepChip
+    panels: tuple[LanePanel, ...]
+    ranking: Ranking
+    sentences: list[str]
+
+    @property
+    def name(self) -> str:
+        return f"step-{self.chip.number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +161,55 @@ class DecisionPage(DecisionView):
         self._request = request
         self.cluster = request.GET.get("cluster", "").strip()
         self.headline = headline(self.value)
+        self.verdict = self.headline.partition(" (")[0]
+        self.candidate_words = candidate_words(self.value)
+        self.change_words = change_of_clusters(self.value)
+        self.measure = measure_word(self.value.cycle.semantics)
         self.clusters_count = len(self.value.cycle.fleet)
-        self.placed_count = len(self.value.picked_names) + len(self.value.kept)
         # Finding issues takes scheduler runs: they are in the page at once only where some are certain.
         self.has_issues_panel = not self.value.is_fulfilled or request.GET.get("panel") == "issues"
+        self.is_swap = request.GET.get("panel") == "issues" and wants_fragment(request)
+
+    @cached_property
+    def final_skews(self) -> list[FinalSkew]:
+        return final_skews(self.value)
+
+    @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """What went wrong: of a fulfilled decision only a hard limit that the selection exceeds."""
+        over = tuple(one.exceeded_words for one in self.final_skews if one.is_exceeded)
+        return over if self.value.is_fulfilled else (*super().problems, *over)
+
+    @property
+    def problem_count(self) -> int:
+        """How many things are wrong: that clusters are missing, and each hard limit that is exceeded."""
+        return (not self.value.is_fulfilled) + sum(one.is_exceeded for one in self.final_skews)
+
+    @cached_property
+    def notes(self) -> list[str]:
+        """What is worth knowing and is no problem: what the checks say about the keys of the spread."""
+        found = problems_of(self.row) if self.value.is_fulfilled else ()
+        return [f"{one[:1].upper()}{one[1:]}." for one in found] + self._label_notes
+
+    @property
+    def _label_notes(self) -> list[str]:
+        keys = {f"labels.{one.topology_key}" for one in self.value.cycle.policy.topology_spread_constraints}
+        findings = fleet_examination(self.value.cycle.fleet).findings if keys else ()
+        return [one.message for one in findings if one.path in keys]
+
+    @property
+    def rules(self) -> str:
+        """The scheduling rules, where they are not the default."""
+        semantics = self.value.cycle.semantics
+        return "" if semantics is DEFAULT_SEMANTICS else f"scheduling rules: {semantics}"
+
+    @property
+    def snapshot_url(self) -> str:
+        row = self.row
+        if row.placement is None:
+            return "?view=inputs#view"
+        number = f"p{row.policy_number}"
+        return f"{reverse('web:placement-history', args=[row.placement_name])}?at={number}#{number}"
 
     @cached_property
     def policy(self) -> str:
@@ -178,9 +259,36 @@ class DecisionPage(DecisionView):
         return [one for one in found if not self.has_issues_panel or one not in self.problems]
 
     @cached_property
+    def _source(self) -> Decision | None:
+        """The decision that selected the clusters, of one that changed nothing."""
+        row = self.row
+        if row.placement is None:
+            return None
+        source = ranking_decision(row.placement, row)
+        return source if source is not None and source.pk != row.pk else None
+
+    @property
+    def ranking_url(self) -> str:
+        source = self._source
+        return reverse("web:decision", args=[source.record.decision_id]) if source else ""
+
+    @cached_property
+    def played(self) -> DecisionValue:
+        """The decision whose steps are shown: the one that selected the clusters."""
+        return decision_of(self._source) if self._source else self.value
+
+    @cached_property
+    def played_replay(self) -> Replay:
+        return Replay(self.played)
+
+    @property
+    def steps_count(self) -> int:
+        return self.played.number_of_rounds
+
+    @cached_property
     def step(self) -> int | None:
         """The step that the address selects, by default the last; None without steps. Raise Http404."""
-        total, text = self.value.number_of_rounds, self._request.GET.get("step", "")
+        total, text = self.steps_count, self._request.GET.get("step", "")
         if not text:
             return total or None
         number = number_of(text) or 0
@@ -189,67 +297,149 @@ class DecisionPage(DecisionView):
         return number
 
     @property
-    def has_replay(self) -> bool:
-        return "step" in self._request.GET or self._request.GET.get("panel") == "replay"
+    def earlier(self) -> int | None:
+        return self.step - 1 if self.step and self.step > 1 else None
 
     @property
-    def shown_round(self) -> ReplayedRound | None:
-        return self.replayed if self.has_replay else None
+    def later(self) -> int | None:
+        return self.step + 1 if self.step and self.step < self.steps_count else None
 
     @cached_property
-    def ranking_url(self) -> str:
-        """The address of the decision that selected the clusters, of one that changed nothing."""
-        row = self.row
-        if row.placement is None:
-            return ""
-        source = ranking_decision(row.placement, row)
-        is_other = source is not None and source.pk != row.pk
-        return reverse("web:decision", args=[source.record.decision_id]) if source and is_other else ""
+    def strip(self) -> Strip | None:
+        has_steps = bool(self.step and self.played.cycle.policy.topology_spread_constraints)
+        return strip_of(self.played, self.step) if self.step and has_steps else None
+
+    @property
+    def courses(self) -> list[SkewCourse]:
+        return skew_courses(self.played)
+
+    @cached_property
+    def panels(self) -> tuple[LanePanel, ...]:
+        candidates = self.played.candidates
+        step = self.step if candidates is not None and candidates.constraints else None
+        return lane_panels(self.played, step, every=self._request.GET.get("domains") == "all")
+
+    @cached_property
+    def pictures(self) -> list[StepPicture]:
+        """A picture for each step of a small decision that started from nothing."""
+        decision, strip = self.played, self.strip
+        is_small = self.clusters_count <= FEW_CLUSTERS and self.steps_count <= FEW_STEPS
+        if strip is None or not (is_small and strip.start and decision.is_fulfilled) or decision.kept:
+            return []
+        return [
+            StepPicture(
+                chip,
+                lane_panels(decision, chip.number),
+                ranking_of(self.played_replay, chip.number, self.cluster),
+                step_sentences(self.played_replay, self.played_replay.step(chip.number)),
+            )
+            for chip in strip.chips
+        ]
+
+    @property
+    def start_panels(self) -> tuple[LanePanel, ...]:
+        return lane_panels(self.played, 1, is_start=True)
+
+    @property
+    def order(self) -> str:
+        return rank_order_words(self.played)
+
+    @property
+    def legend(self) -> list[tuple[str, str]]:
+        panels = [panel for picture in self.pictures for panel in picture.panels] or self.panels
+        marks = {mark for panel in panels for mark in panel.marks}
+        return [(mark, words) for mark, words in MARK_WORDS.items() if mark in marks]
 
     @cached_property
     def replayed(self) -> ReplayedRound | None:
         if not self.step:
             return None
-        number, total = self.step, self.value.number_of_rounds
-        step = self.replay.step(number)
-        return ReplayedRound(
-            step,
-            number,
-            total,
-            number - 1 if number > 1 else None,
-            number + 1 if number < total else None,
-            is_single=step.cut is not None or not step.spreads,
-            sentences=step_sentences(self.replay, step),
-            ranking=ranking_of(self.replay, number, self.cluster),
-        )
+        step = self.played_replay.step(self.step)
+        ranking = ranking_of(self.played_replay, self.step, self.cluster)
+        sentences = step_sentences(self.played_replay, step)
+        return ReplayedRound(self.step, step_title(step), sentences, ranking)
+
+    @property
+    def first_round(self) -> ReplayedRound | None:
+        """The first step, which is explained beside every other."""
+        if not self.step or self.step == 1:
+            return None
+        step = self.played_replay.step(1)
+        return ReplayedRound(1, step_title(step), step_sentences(self.played_replay, step))
+
+    @property
+    def others(self) -> list[tuple[str, tuple[str, ...], int]]:
+        """The clusters that are kept and deselected; without steps, also the selected ones."""
+        groups = [("Kept", self.value.kept), ("Deselected", self.value.unscheduled)]
+        if self.strip is None:
+            groups.insert(0, ("Selected", self.played.picked_names))
+        return [
+            (words, names[:_MOST_NAMES], max(0, len(names) - _MOST_NAMES)) for words, names in groups if names
+        ]
 
     @cached_property
-    def step_charts(self) -> list[Chart]:
-        charts = (group_chart(self.value, self.step), self._skews())
-        return [one for one in charts if one and len(one.rows) > 1] if self.has_replay else []
+    def rejected(self) -> list[tuple[str, int, list[str]]]:
+        """The clusters by outcome, for a decision without a ranking."""
+        names: dict[str, list[str]] = {}
+        for one in self.outcomes:
+            names.setdefault(OUTCOME_WORDS[one.outcome], []).append(one.cluster)
+        return [(words, len(several), several[:_MOST_NAMES]) for words, several in names.items()]
 
-    def _skews(self) -> Chart | None:
-        """Draw the skews; each step leads to its replay."""
-        chart = skew_chart(self.value, self.step)
-        if chart is None:
+    @cached_property
+    def ruled_out(self) -> list[tuple[str, list[str]]]:
+        """The clusters of a small fleet that are no candidates, by the reason."""
+        reasons: dict[str, list[str]] = {}
+        candidates = self.played.candidates
+        if candidates is None or self.clusters_count > FEW_CLUSTERS or candidates.passes.all():
+            return []
+        for one in Outcomes(self.played):
+            if one.outcome in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE) and one.ruled_by not in _AFTER_FILTERS:
+                reasons.setdefault(reason_sentence(one.reasons[0]), []).append(one.cluster)
+        return list(reasons.items())
+
+    @property
+    def cluster_steps(self) -> ClusterSteps | None:
+        """The line of the chosen cluster through the steps around the shown one."""
+        if not self.step or self.cluster not in self.played.cycle.fleet.positions:
             return None
-        here = address_with(self._request, step=None)
-        before = here if here == "?" else f"{here}&"
-        cells = tuple((f"{before}step={row[0]}#replay",) for row in chart.rows)
-        return replace(chart, leads=Leads(f"{before}step={{x}}#replay", cells))
+        return cluster_steps(self.played, self.cluster, self.step)
+
+    @property
+    def step_table(self) -> list[ClusterSteps]:
+        """All clusters of a small fleet through all steps."""
+        if not self.step or self.clusters_count > FEW_CLUSTERS:
+            return []
+        return [cluster_steps(self.played, name, self.step) for name in self.played.cycle.fleet.names]
+
+    @property
+    def fix_lines(self) -> list[FixLine]:
+        return fix_lines(self.fixes)
+
+    def figure(self, name: str) -> str:
+        """Return the figure of the domains as JSON; empty where nothing is drawn."""
+        number, width = name.removeprefix("step-"), _WIDTH // 2
+        if name == "groups":
+            panels = self.panels
+        elif name == "start":
+            panels = self.start_panels
+        elif number.isdecimal() and 1 <= int(number) <= self.steps_count:
+            panels = lane_panels(self.played, int(number))
+        else:
+            return ""
+        if name != "groups":
+            # The columns of a small decision; the first is smaller than the others.
+            share = (1.0 if name == "start" else 1.4) / (1.0 + 1.4 * self.steps_count)
+            width = int((_WIDTH - 20 * self.steps_count) * share)
+        figure = lanes_figure(panels, width=width) if panels else None
+        return figure.to_json(validate=True, engine="json") if figure else ""
 
     def chart(self, name: str) -> Chart | None:
         """Draw the chart with this name; None for an unknown one, or where there is nothing to draw."""
-        value, step = self.value, self.step
-        charts: dict[str, Callable[[], Chart | None]] = {
-            "groups": partial(group_chart, value, step),
-            "skews": self._skews,
-            "funnel": lambda: funnel_chart(self.outcomes),
-            "scores": lambda: heatmap_chart(value, self.outcomes, step),
-        }
-        if name == "build-up" and self.cluster in value.cycle.fleet.positions:
-            return build_up_chart(value, self.cluster)
-        return charts[name]() if name in charts else None
+        if name == "build-up" and self.cluster in self.value.cycle.fleet.positions:
+            return build_up_chart(self.value, self.cluster)
+        if name == "funnel":
+            return funnel_chart(self.outcomes)
+        return affinity_chart(self.value, self.outcomes) if name == "affinity" else None
 
     @cached_property
     def why(self) -> Explanation | None:
@@ -262,31 +452,23 @@ class DecisionPage(DecisionView):
         words = today_words(self, self.cluster) if self.cluster and self.why is None else ""
         return words if "after this decision" in words else ""
 
-    @cached_property
-    def chooser(self) -> Chooser:
-        names, text = self.value.cycle.fleet.names, self.cluster
-        matches = [name for name in names if text.lower() in name] if text and text not in names else []
-        return Chooser(
-            names if len(names) <= _MOST_OFFERED else (),
-            tuple(matches[:_MOST_FOUND]),
-            max(0, len(matches) - _MOST_FOUND),
-        )
+    @property
+    def matches(self) -> list[str]:
+        """The clusters whose names contain what the address asks for, where none is named so."""
+        text = self.cluster.lower()
+        return [name for name in self.value.cycle.fleet.names if text in name] if text else []
 
     @cached_property
     def view(self) -> View | None:
         """The view that the address selects; None: the clusters, fetched when they scroll into sight."""
         query = self._request.GET
         is_list = query.get("panel") == "view" or any(query.get(name) for name in _LIST_FILTERS)
-        return word_from(self._request, "view", View) or (View.CLUSTERS if is_list else None)
+        chosen = View.COMPARE if self.is_search_requested else word_from(self._request, "view", View)
+        return chosen or (View.CLUSTERS if is_list else None)
 
     @property
     def views(self) -> list[tuple[str, str, bool]]:
-        has_steps = bool(self.value.number_of_rounds)
-        return [
-            (str(view), title, view is self.view)
-            for view, title in _TITLES.items()
-            if has_steps or view is not View.SCORES
-        ]
+        return [(str(view), title, view is (self.view or View.CLUSTERS)) for view, title in _TITLES.items()]
 
     @cached_property
     def view_chart(self) -> Chart | None:
@@ -374,6 +556,9 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
         is_filtered = page.cluster_list.is_filtered or table.chosen
         text = rows_csv(rows_of(page.value, table.matches)) if is_filtered else outcome_csv(page.value)
         return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
+    if "figure" in request.GET:
+        figure = page.figure(request.GET["figure"])
+        return HttpResponse(figure, content_type="application/json", status=200 if figure else 404)
     if "table" in request.GET:
         chart = page.chart(request.GET["table"])
         return requested_table(request, [chart] if chart else []) or HttpResponse(status=404)

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
+from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.status import HealthLevel
 from placements.explain.charts.fleet import label_filter, value_words
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
@@ -88,9 +89,12 @@ def outcome_table(
 
 def outcome_row(one: ClusterOutcome) -> OutcomeRow:
     first, *others = one.reasons
+    words = OUTCOME_WORDS[one.outcome]
+    if one.outcome is Outcome.FILTERED and one.ruled_by is ReasonCode.TOPOLOGY_SPREAD:
+        words = f"Blocked in step {first.facts['round']:,}"
     return OutcomeRow(
         one.cluster,
-        OUTCOME_WORDS[one.outcome],
+        words,
         outcome_kind(one.outcome),
         reason_sentence(first),
         list(map(reason_sentence, others)),

@@ -20,7 +20,7 @@ from fleetui.permissions import current_user, for_operators, for_readers, may_ch
 from fleetui.polling import polled, read_version_again
 from placements.engine.rollout.state import Phase
 from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHealth
-from placements.explain.advice import OUTDATED
+from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
 from placements.explain.loss import loss_name
 from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
@@ -405,7 +405,7 @@ def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None)
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,
         "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
-        "ways": fixes_of(latest) if latest else (),
+        "ways": [change_words(one.change) for one in fixes_of(latest)] if latest else (),
         "decisions": page.rows
         if page
         else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],

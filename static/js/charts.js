@@ -66,11 +66,14 @@ function draw(script) {
 /* A press on a point leads on where the page says so; the rows of the table beside it have links for the keyboard.
    The braces of the address contain a fact of the point. */
 function follow(plot, point) {
-  const address = plot.closest("[data-chart]").dataset.leads ?? "";
+  const chart = plot.closest("[data-chart]");
+  const address = chart.dataset.leads ?? "";
   const facts = [...address.matchAll(/\{(\w+)\}/g)].map(([, name]) => point[name] ?? null);
   if (!address || facts.includes(null)) return;
   const url = address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift()));
-  location.assign(url);
+  const { swap } = chart.dataset;
+  if (swap) window.htmx.ajax("GET", url, { source: chart, target: swap, swap: "outerHTML" });
+  else location.assign(url);
 }
 
 function show(chart, view) {
@@ -110,6 +113,37 @@ function mount(root) {
     show(chart, chart.dataset.view);
     switcher(chart);
   }
+  for (const lanes of root.querySelectorAll("[data-lanes]:not([data-chart])")) near.observe(lanes);
+}
+
+/* The domains that the server draws as lanes: Plotly takes over when they come near, and the lanes are its table.
+   A phone keeps the lanes, whose names wrap there. */
+const near = new IntersectionObserver((entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    near.unobserve(target);
+    takeOver(target);
+  }
+}, { rootMargin: "400px" });
+
+async function takeOver(lanes) {
+  const answer = await fetch(lanes.dataset.lanes);
+  const figure = answer.ok ? await answer.text() : "";
+  if (!figure || !lanes.isConnected || !window.Plotly || NARROW.matches) return;
+  const [head, plot, script] = ["div", "div", "script"].map((name) => document.createElement(name));
+  head.className = "chart-head";
+  plot.className = "plot";
+  plot.id = `plot-${lanes.id}`;
+  plot.role = "img";
+  plot.ariaLabel = [...lanes.querySelectorAll("caption")].map((one) => one.textContent.trim()).join("; ");
+  script.type = "application/json";
+  script.dataset.figure = plot.id;
+  script.textContent = figure;
+  lanes.append(head, plot, script);
+  lanes.dataset.chart = "";
+  lanes.dataset.view = wanted.get(lanes.id) ?? "chart";
+  show(lanes, lanes.dataset.view);
+  switcher(lanes);
 }
 
 /* What the user chose to see is kept while fragments are replaced. */

@@ -1,10 +1,11 @@
-/* The page of a decision: keys step through the replay, and a click copies the current address. */
+/* The page of a decision: keys and a button step through it, and a click copies the current address. */
 document.addEventListener("keydown", (event) => {
   const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
   if (event.defaultPrevented || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   const link = [...document.querySelectorAll("[data-key]")].find((one) => one.dataset.key === event.key);
   if (link) {
     event.preventDefault();
+    stop();
     link.click();
   }
 });
@@ -15,3 +16,36 @@ document.addEventListener("click", (event) => {
   event.preventDefault();
   document.dispatchEvent(new CustomEvent("copy:text", { detail: location.href }));
 });
+
+/* Play: the next step each time one was shown for a while; from the last step it starts at the first. */
+const PAUSE = 1600;
+let timer = 0;
+
+function label() {
+  const button = document.querySelector("[data-play]");
+  if (!button) return;
+  button.hidden = false;
+  button.textContent = timer ? "❚❚ Pause" : "▶ Play";
+}
+
+function stop() {
+  clearTimeout(timer);
+  timer = 0;
+  label();
+}
+
+function advance(link) {
+  if (!link) return stop();
+  timer = setTimeout(() => advance(document.getElementById("step-later")), PAUSE);
+  label();
+  return link.click();
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.closest?.("[data-play]")) return;
+  if (timer) stop();
+  else advance(document.getElementById("step-later") ?? document.querySelector("[data-first]"));
+});
+document.addEventListener("htmx:load", label);
+document.addEventListener("htmx:responseError", stop);
+label();

@@ -21,16 +21,16 @@ def decision(nine: None) -> str:
 
 
 def test_a_chart_is_drawn_and_named_by_its_sentence(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?step=1")
+    page = enter(f"{decision}?view=affinity")
 
-    plot = page.get_by_role("img", name="Skew by step")
+    plot = page.get_by_role("img", name="Affinity score by candidate")
     expect(plot.locator("svg.main-svg").first).to_be_visible()
-    expect(plot).to_have_accessible_name(re.compile(r"region \(max skew 1, hard\): at most 1"))
+    expect(plot).to_have_accessible_name(re.compile(r"5 selected clusters and the best 4 others"))
 
 
 def test_a_press_turns_it_into_its_table_and_back(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?step=1")
-    figure = page.locator("#chart-skews")
+    page = enter(f"{decision}?view=affinity")
+    figure = page.locator("#chart-affinity")
 
     figure.get_by_role("button", name="Table").click()
     expect(figure.locator("table")).to_be_visible()
@@ -41,28 +41,28 @@ def test_a_press_turns_it_into_its_table_and_back(enter: Enter, decision: str) -
 
 
 def test_colours_follow_the_theme(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?step=1")
-    line = page.locator("#plot-skews path.js-line").first
-    light = line.evaluate("one => getComputedStyle(one).stroke")
+    page = enter(f"{decision}?view=affinity")
+    bar = page.locator("#plot-affinity .bars path").first
+    light = bar.evaluate("one => getComputedStyle(one).fill")
 
     page.emulate_media(color_scheme="dark")
 
-    expect(line).not_to_have_css("stroke", light)
+    expect(bar).not_to_have_css("fill", light)
 
 
 def test_on_a_small_screen_the_table_comes_first_and_nothing_sticks_out(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?step=1", width=390)
+    page = enter(f"{decision}?view=affinity", width=390)
 
-    expect(page.locator("#chart-skews table")).to_be_visible()
+    expect(page.locator("#chart-affinity table")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
 def test_without_javascript_the_table_is_there(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?step=1", javascript=False)
+    page = enter(f"{decision}?view=affinity", javascript=False)
 
-    page.locator("#chart-skews summary").click()
-    expect(page.locator("#chart-skews table")).to_be_visible()
-    expect(page.locator("#chart-skews .plot")).to_be_hidden()
+    page.locator("#chart-affinity summary").click()
+    expect(page.locator("#chart-affinity table")).to_be_visible()
+    expect(page.locator("#chart-affinity .plot")).to_be_hidden()
 
 
 def _press(page: Page, plot: str, *, x: float, y: float) -> None:
@@ -83,18 +83,13 @@ def _press(page: Page, plot: str, *, x: float, y: float) -> None:
     page.mouse.click(*place)
 
 
-def test_a_press_on_a_step_opens_it_and_the_row_of_the_table_does_too(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?cluster=bravelion&view=scores&step=1")
-    skew = page.evaluate("document.getElementById('plot-skews').data[0].y[1]")
+def test_a_press_on_a_cluster_of_a_lane_explains_it(enter: Enter, decision: str) -> None:
+    page = enter(f"{decision}?step=5")
 
-    _press(page, "plot-skews", x=2, y=skew)
-    expect(page.locator("#step")).to_have_value("2")
-    expect(page).to_have_url(f"{decision}?cluster=bravelion&view=scores&step=2#replay")
+    _press(page, "plot-lanes-groups", x=2.5, y=0)
 
-    page.locator("#chart-skews").get_by_role("button", name="Table").click()
-    row = page.locator("#chart-skews").get_by_role("row", name=re.compile("^4 "))
-    row.get_by_role("link").press("Enter")
-    expect(page.locator("#step")).to_have_value("4")
+    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?step=5&cluster=bravelion$"))
 
 
 @pytest.mark.usefixtures("nine")

@@ -20,28 +20,75 @@ def decision(nine: None) -> str:
     return f"/decisions/{found.record.decision_id}/"
 
 
-def test_keys_step_through_the_replay(enter: Enter, decision: str) -> None:
+def _step(page: Page, number: int) -> None:
+    expect(page.locator(".player-place")).to_have_text(f"Step {number} of 5")
+    expect(page.locator(".chip[aria-current]")).to_contain_text(STEPS[number - 1])
+    expect(page.locator("#lanes-groups svg.main-svg").first).to_be_visible()
+
+
+STEPS = ("quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger")
+
+
+def test_keys_step_through_the_picks_without_loading_the_page(enter: Enter, decision: str) -> None:
     page = enter(f"{decision}?step=2")
+    page.evaluate("window.isSamePage = true")
 
     page.keyboard.press("]")
-    expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
+    _step(page, 3)
     expect(page).to_have_url(re.compile(r"\?step=3$"))
-    expect(page.locator("#plot-groups svg.main-svg").first).to_be_visible()
-
     page.keyboard.press("[")
-    expect(page.get_by_role("heading", name="Step 2 → smartfish")).to_be_visible()
+    _step(page, 2)
+    assert page.evaluate("window.isSamePage")
+
     page.go_back()
     expect(page).to_have_url(re.compile(r"\?step=3$"))
-    expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
+    _step(page, 3)
+
+
+def test_a_press_on_a_pick_shows_its_step(enter: Enter, decision: str) -> None:
+    page = enter(decision)
+    _step(page, 5)
+
+    page.locator(".chip", has_text="smartfish").click()
+
+    _step(page, 2)
+    expect(page.get_by_role("heading", name="Ranking of step 2")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?step=2$"))
+
+
+def test_play_shows_one_step_after_the_other_from_the_first(enter: Enter, decision: str) -> None:
+    page = enter(decision)
+
+    page.get_by_role("button", name="Play").click()
+    _step(page, 1)
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    _step(page, 2)
+    page.get_by_role("button", name="Pause").click()
+
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_a_press_on_a_cluster_of_a_lane_explains_it(enter: Enter, decision: str) -> None:
+    page = enter(decision)
+    lanes = page.locator("#lanes-groups")
+    expect(lanes.locator("svg.main-svg").first).to_be_visible()
+
+    lanes.get_by_role("button", name="Table").click()
+    lanes.get_by_role("link", name="bravelion").first.click()
+
+    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_visible()
+    expect(page.locator(".cluster-steps tbody tr")).to_have_count(5)
+    page.get_by_role("link", name="Close").click()
+    expect(page.locator("#why")).to_have_count(0)
 
 
 def test_the_keys_are_letters_in_a_field(enter: Enter, decision: str) -> None:
-    page = enter(f"{decision}?step=2")
+    page = enter(f"{decision}?step=2&view=clusters")
 
-    page.get_by_label("Cluster", exact=True).press("]")
+    page.get_by_label("Name contains").press("]")
 
-    expect(page.get_by_label("Cluster", exact=True)).to_have_value("]")
-    expect(page).to_have_url(re.compile(r"\?step=2$"))
+    expect(page.get_by_label("Name contains")).to_have_value("]")
+    expect(page).to_have_url(re.compile(r"\?step=2&view=clusters$"))
 
 
 def test_why_not_is_three_clicks_from_the_overview(enter: Enter, nine: None) -> None:
@@ -71,10 +118,10 @@ def test_a_click_copies_the_current_address(enter: Enter, decision: str) -> None
 def test_a_press_shows_another_picture_and_keeps_the_step(enter: Enter, decision: str) -> None:
     page = enter(f"{decision}?step=2")
 
-    page.get_by_role("link", name="Score heatmap").click()
+    page.get_by_role("link", name="Affinity").click()
 
-    expect(page.locator("#plot-scores svg.main-svg").first).to_be_visible()
-    expect(page).to_have_url(re.compile(r"\?step=2&view=scores$"))
+    expect(page.locator("#plot-affinity svg.main-svg").first).to_be_visible()
+    expect(page).to_have_url(re.compile(r"\?step=2&view=affinity$"))
 
 
 def test_a_view_chosen_while_the_first_one_loads_is_shown(
@@ -84,20 +131,23 @@ def test_a_view_chosen_while_the_first_one_loads_is_shown(
     page.route(re.compile("panel=view"), lambda route: held.append(route))  # noqa: PLW0108
     with page.expect_request(re.compile("panel=view$")):
         page.goto(decision)
-    with page.expect_event("requestfailed"), page.expect_request(re.compile("view=scores")):
-        page.get_by_role("link", name="Score heatmap").click()  # its response would find its target replaced
+        page.locator("#view").scroll_into_view_if_needed()
+    with page.expect_event("requestfailed"), page.expect_request(re.compile("view=affinity")):
+        page.get_by_role("link", name="Affinity").click()  # its response would find its target replaced
     held[-1].continue_()
 
-    expect(page.locator("#plot-scores svg.main-svg").first).to_be_visible()
+    expect(page.locator("#plot-affinity svg.main-svg").first).to_be_visible()
     complaints.clear()  # htmx reports the cancelled request
 
 
 def test_it_works_without_javascript_and_on_a_phone(enter: Enter, decision: str) -> None:
     page = enter(f"{decision}?step=2", width=390, javascript=False)
 
-    page.get_by_role("link", name="Next step").click()
+    page.get_by_role("link", name="Next").click()
 
-    expect(page.get_by_role("heading", name="Step 3 → nimblefox")).to_be_visible()
+    expect(page.get_by_role("heading", name="Ranking of step 3")).to_be_visible()
+    expect(page.locator(".lanes").first).to_be_visible()
+    expect(page.get_by_role("button", name="Play")).to_have_count(0)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     page.locator("details.curl summary").click()
     expect(page.locator("details.curl code")).to_be_visible()

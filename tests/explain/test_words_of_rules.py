@@ -15,10 +15,17 @@ from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.charts.outcomes import RULES
-from placements.explain.charts.spread import group_chart, skew_chart
 from placements.explain.decision_tables import ranking_of
-from placements.explain.decisions import course_sentences, explain_rank, step_sentences, verdict_sentence
+from placements.explain.decisions import (
+    course_sentences,
+    deciding_words,
+    explain_rank,
+    rank_order_words,
+    step_sentences,
+    verdict_sentence,
+)
 from placements.explain.preview import beginning, rescheduling_words, spread_bars
+from placements.explain.steps import final_skews, lane_panels
 from placements.explain.terminal import decision_text
 from placements.explain.vocabulary import TIMES, headline, policy_sentence, reason_sentence, round_sentence
 from placements.manifests.binding import PlacedBinding
@@ -129,13 +136,14 @@ def _texts_of(decision: Decision) -> Iterator[str]:
         ranking = ranking_of(replay, step.number)
         yield from (*ranking.columns, *ranking.notes)
         yield from (row.words for row in (*ranking.rows, *ranking.forbidden))
-        yield from (row.decided_by for row in ranking.rows)
+        yield from deciding_words(replay, step)
     for outcome in Outcomes(decision):
         yield from map(reason_sentence, outcome.reasons)
         yield from course_sentences(decision, outcome.cluster)
-    for chart in (group_chart(decision), skew_chart(decision)):
-        if chart is not None:
-            yield from (chart.title, chart.caption, *chart.columns)
+    yield rank_order_words(decision)
+    yield from (one.words for one in final_skews(decision))
+    for panel in lane_panels(decision):
+        yield from (panel.note, panel.band, panel.measure)
     yield decision_text(decision, placement="web")
 
 
@@ -264,7 +272,7 @@ def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
     assert "1 cluster could not be selected without the label zone, which a hard limit requires." in steps
     assert "without the label region" not in " ".join(steps)
     (row,) = ranking_of(Replay(hard), 1).forbidden
-    assert row.words == "no label zone, which the topology spread requires"
+    assert row.words == "no label zone, which the hard limit requires"
     assert course_sentences(hard, "y") == [
         "Never a candidate, ruled out by its missing label zone in steps 1 and 2."
     ]
@@ -303,7 +311,8 @@ def test_having_been_here_stands_only_where_it_ranks() -> None:
         cycle = Cycle(fleet("a", "b"), pick_n(1), (_obsolete("b"),), semantics)
         ranks = semantics in (FLEET, KUBEFLEET)
 
-        assert ("previously placed" in ranking_of(Replay(schedule(cycle)), 1).columns) == ranks
+        assert ("placed before" in rank_order_words(schedule(cycle))) == ranks
+        assert ("placed before" in ranking_of(Replay(schedule(cycle)), 1).columns) == ranks
         assert ("previously placed" in decision_text(schedule(cycle), placement="web", step=1)) == ranks
 
 
@@ -381,8 +390,11 @@ def test_sums_that_tie_are_not_called_scores_that_do() -> None:
     assert explain_rank(by_sum, by_sum.round(1), "a2", "b1") == (
         f"2 {TIMES} spread + affinity is the same, and the first name of the alphabet wins"
     )
-    assert f"a2 and b1 tie on 2 {TIMES} spread + affinity; the name decides." in _step_words(by_sum)
+    assert (
+        f"a2 and b1 tie on 2 {TIMES} spread + affinity; the name decides: a comes before b."
+        in _step_words(by_sum)
+    )
     assert explain_rank(by_parts, by_parts.round(1), "d", "c") == (
         "the sum of the scores is the same, and the last name of the alphabet wins"
     )
-    assert "d and c tie on the sum of the scores; the name decides." in _step_words(by_parts)
+    assert "d and c tie on the sum of the scores; the name decides: d comes after c." in _step_words(by_parts)

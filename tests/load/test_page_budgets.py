@@ -84,7 +84,7 @@ OTHER_VIEWS = {
     "rollout": (f"/rollouts/{LARGEST}/1/clusters/?from={SIZE // 2}",),
     "topology": ("/topology/?key=zone",),
     "what-if": ("/what-if/?label=env:prod",),
-    "decision": ("{decision}?view=funnel", "{decision}?view=scores"),
+    "decision": ("{decision}?view=funnel", "{decision}?view=affinity"),
 }
 """What else a page shows, by its address."""
 

@@ -66,29 +66,48 @@ def plain(page: str) -> str:
     return " ".join(re.sub("<[^>]+>", " ", page).split())
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?step=2"))
-
-    assert "Step 2 → smartfish" in page
-    assert 'href="?step=1#replay"' in page
-    assert 'href="?step=3#replay"' in page
-    assert page.count('data-key="["') == page.count('data-key="]"') == 1
     words = plain(page)
+
+    assert "Ranking of step 2" in words
+    assert 'href="?step=1"' in page
+    assert 'href="?step=3"' in page
+    assert page.count('data-key="["') == page.count('data-key="]"') == 1
+    assert "Step 2: why smartfish and not oldbadger" in words
     assert "Placing in env=canary evens out env: skew 1 → 0 (+1)." in words
-    assert "smartfish and oldbadger tie on every score; the name decides." in words
+    assert "smartfish and oldbadger tie on every score; the name decides: s comes after o." in words
     assert "4 clusters have higher affinity, but topology spread takes precedence." in words
 
 
-@pytest.mark.nightly
+@pytest.mark.usefixtures("nine")
+def test_the_first_viewport_answers_who_was_selected_where_and_why(viewer: Client, text_of: Fetch) -> None:
+    page = text_of(viewer, address("web"))
+    words = plain(page)
+
+    verdict = words[words.index("web: 5 of 5 clusters selected") :][:160]
+    assert "region skew 1 of 1 (hard) env skew 1 of 2 (soft)" in verdict
+    assert "Rescheduled: 5 were placed before, 3 stay, 2 new, 2 deselected." in words
+    picks = re.findall(
+        r'class="chip[^"]*"[^>]*>\s*<span class="step-number">(\d)</span> <strong>(\w+)<', page
+    )
+    order = ["quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"]
+    assert picks == [(str(number), name) for number, name in enumerate(order, start=1)]
+    assert "region max skew 1, hard · emptiest 1 + max skew 1 = at most 2" in words
+    assert "Higher wins: spread, then affinity, then placed before, then the name" in words
+    assert "prod would be 4 against 1: 3 > 2 (soft) costs 1000" in html.unescape(words)
+    assert "Step 5: why oldbadger and not flyingpenguin" in words
+    assert "Step 1: why quietheron and not nimblefox" in words
+
+
 @pytest.mark.usefixtures("nine")
 def test_the_first_and_the_last_step_lead_nowhere_further(viewer: Client, text_of: Fetch) -> None:
-    first, last = (text_of(viewer, address("web", query)) for query in ("?step=1", "?panel=replay"))
+    first, last = (text_of(viewer, address("web", query)) for query in ("?step=1", ""))
 
     assert 'data-key="["' not in first
     assert 'data-key="]"' in first
-    assert "Step 5 → oldbadger" in last
+    assert "Step 5 of 5" in plain(last)
     assert 'data-key="]"' not in last
 
 
@@ -100,17 +119,41 @@ def test_a_step_that_there_was_not_is_not_found(viewer: Client, step: str) -> No
 
 
 @pytest.mark.usefixtures("nine")
-def test_the_candidates_stand_with_their_rank_tuple_and_what_decided(viewer: Client, text_of: Fetch) -> None:
+def test_the_candidates_stand_with_their_scores_and_what_decided(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, address("web", "?step=2&cluster=bravelion"))
-    table = page[page.index('<table class="ranking cards"') :].partition("</table>")[0]
+    table = page[page.index('<table class="ranking"') :].partition("</table>")[0]
     rows = [plain(row) for row in table.split("<tr")[1:]]
 
-    assert "Rank Cluster region env topology affinity previously placed Deciding score" in rows[0]
-    assert any("1 smartfish 0 +1 +1 −10 no selected" in row for row in rows)
-    assert any("4 ▸ bravelion 0 −1 −1 +20 yes topology spread" in row for row in rows)
-    assert any("jumpingcat Filtered out region=west would be 2 vs. minimum 0" in row for row in rows)
-    assert 'class="number deciding" data-column="topology">−1<' in table
-    assert '<th scope="row" class="deciding"><a' in table
+    assert "Candidate region env = spread affinity Why" in rows[0]
+    assert any("1 smartfish east, canary 0 +1 +1 −10 Selected" in row for row in rows)
+    assert any("4 bravelion east, prod 0 −1 −1 +20 Spread −1 against +1" in row for row in rows)
+    assert any("jumpingcat" in row and "west would be 2 against 0: skew 2" in row for row in rows)
+    assert re.search(r'class="score deciding" data-column="= spread"><span class="value loss">−1<', table)
+    assert '<th scope="row" class="by-name">' in table
+
+
+@pytest.mark.usefixtures("nine")
+def test_a_cluster_is_explained_through_all_steps_without_an_empty_form(
+    viewer: Client, text_of: Fetch
+) -> None:
+    closed, opened = (text_of(viewer, address("web", query)) for query in ("", "?cluster=bravelion"))
+    course = plain(opened.partition('class="cluster-steps"')[2].partition("</table>")[0])
+
+    assert 'id="why"' not in closed
+    assert "1 −2 +20 rank 4" in course
+    assert "3 – +20 blocked: east would be 2 against 0" in course  # noqa: RUF001 -- the dash of tables
+    assert "5 −1001 +20 rank 4" in course
+
+
+@pytest.mark.usefixtures("nine")
+@pytest.mark.parametrize("name", ["groups", "step-1", "start"])
+def test_the_figure_of_the_domains_is_fetched_by_itself(viewer: Client, name: str) -> None:
+    answer = viewer.get(address("web", f"?figure={name}"))
+
+    assert answer["Content-Type"] == "application/json"
+    assert {"data", "layout"} <= set(answer.json())
+    assert viewer.get(address("web", "?figure=step-9")).status_code == 404
+    assert viewer.get(address("web", "?figure=other")).status_code == 404
 
 
 @pytest.mark.nightly
@@ -119,7 +162,7 @@ def test_htmx_gets_the_record_alone(viewer: Client) -> None:
     answer = viewer.get(address("web", "?step=3"), headers={"HX-Request": "true"})
     text = answer.content.decode()
 
-    assert text.lstrip().startswith('<div class="stack" id="record"')
+    assert text.lstrip().startswith('<div class="record" id="record"')
     assert "<html" not in text
     assert "HX-Request" in answer["Vary"]
 
@@ -137,12 +180,12 @@ def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
 
     assert re.search(r'id="issues"[^>]* hx-get="\?panel=issues" hx-trigger="load"', page)
     assert re.search(r'id="view"[^>]* hx-get="\?panel=view" hx-trigger="revealed"', page)
-    assert 'href="?panel=issues#issues"' in page
+    assert 'href="?panel=issues"' in page
     assert 'href="?view=clusters#view"' in page
     assert issues.lstrip().startswith('<div id="issues">')
     assert view.lstrip().startswith('<section id="view"')
-    assert view.count("<tr>") == 10
-    assert 'hx-push-url="?view=scores"' in view
+    assert view.count("<tr>") == 20  # the clusters through all steps, and with their reasons
+    assert 'hx-push-url="?view=affinity"' in view
 
 
 @pytest.mark.nightly
@@ -229,7 +272,7 @@ def test_part_of_a_name_finds_clusters(viewer: Client, text_of: Fetch) -> None:
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize(
     ("view", "chart"),
-    [("funnel", "funnel"), ("scores", "scores")],
+    [("funnel", "funnel"), ("affinity", "affinity")],
 )
 def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, view: str, chart: str) -> None:
     page = text_of(viewer, address("web", f"?view={view}"))
@@ -263,28 +306,28 @@ def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fe
 @pytest.mark.usefixtures("nine")
 def test_one_ranking_has_a_cut_and_no_steps(viewer: Client, text_of: Fetch) -> None:
     placement = decided("flat", pick_n_spec(3))
-    page = text_of(viewer, address(placement, "?panel=replay"))
+    page = text_of(viewer, address(placement, ""))
 
-    assert "Ranking and cut-off" in page
-    assert "cut-off: 3 selected" in page
+    assert "Ranking of step 1" in page
+    assert page.count('<tr class="selected') == 3
+    assert '<tr class=" cut' in page
     assert 'data-key="]"' not in page
 
 
 @pytest.mark.nightly
 def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned: Placement) -> None:
-    words = plain(text_of(viewer, address(pinned, "?panel=replay")))
+    words = plain(text_of(viewer, address(pinned, "")))
 
     assert "2 of 4 clusters selected" in words
     assert (
         "Blocking domain: region=south has 0 selected clusters and no candidates, so the minimum stays at 0"
         in words
     )
-    assert "south stays at 0 (no candidates)." in words
-    assert "Step 3 → no cluster" in words
+    assert "Step 3: why no cluster" in words
     assert "every selection would break region (max skew 1, hard)" in words
     assert "region maxSkew 2" in words
     assert "region ScheduleAnyway" in words
-    assert "s1 removed from the fleet" in words
+    assert "s1 removed from the fleet" not in words
     assert "s1 without the label region" not in words
 
 
@@ -296,9 +339,9 @@ def test_a_dead_end_is_distinguished_from_the_impossible(
 
     assert "3 of 4 clusters selected" in words
     assert "4 of 4 are possible without any change." in words
-    assert "Greedy compared with exact" in words
-    assert "Show the set · Plan the moves" in words
-    assert "Fulfilled by any of these changes" not in words
+    assert "Greedy compared with exact" in plain(text_of(viewer, address(dead_end, "?view=compare")))
+    assert "Show the set Plan the moves" in words
+    assert "What would help" not in words
 
 
 @pytest.mark.nightly
@@ -307,10 +350,10 @@ def test_a_large_problem_is_searched_when_its_section_is_opened(
 ) -> None:
     for module in (record, exact):
         monkeypatch.setattr(module, "is_small", lambda _model: False)
-    closed = text_of(viewer, address(dead_end))
+    closed = text_of(viewer, address(dead_end, "?view=compare"))
     opened = plain(text_of(viewer, address(dead_end, "?panel=exact")))
 
-    assert 'href="?panel=exact#exact"' in closed
+    assert 'panel=exact#exact"' in closed
     assert "Greedy compared with exact" not in closed
     assert "4 of 4 are possible without any change." in opened
     assert "Show the set (4 clusters)" in opened
@@ -323,7 +366,7 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
         joined(one.name, **one.labels)
     policy = decision.cycle.policy.to_plain()
     page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
-    words = plain(text_of(viewer, page))
+    words = plain(text_of(viewer, f"{page}?view=compare"))
     exact_over_rest = viewer.post(f"/api/v1{page}exact", {}, content_type="application/json").json()
     clusters = [{"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet]
     placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
@@ -336,7 +379,7 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
     assert "5 of 8 clusters selected" in words
     assert "8 of 8 are possible without any change." in words
     assert "Show the set (8 clusters) In an order in which every selection keeps the hard limits" in words
-    assert "Fulfilled by any of these changes" not in words
+    assert "What would help" not in words
     for one in (exact_over_rest, simulated["exact"]):
         assert (one["verdict"], one["most"], one["order"]) == ("optimal", [8, 8], "possible")
         assert sorted(one["sequence"]) == one["picks"]
@@ -348,7 +391,7 @@ def test_a_better_set_is_searched_although_all_are_selected(viewer: Client, text
         joined(name, region=labels.split()[0], env=labels.split()[1])
     soft = [{**constraint(key), "whenUnsatisfiable": "ScheduleAnyway"} for key in ("region", "env")]
     page = address(decided("lab", pick_n_spec(4, topologySpreadConstraints=soft)))
-    closed, opened = text_of(viewer, page), plain(text_of(viewer, f"{page}?panel=exact"))
+    closed, opened = (text_of(viewer, f"{page}?view=compare"), plain(text_of(viewer, f"{page}?panel=exact")))
 
     assert "Search for a better set" in plain(closed)
     assert "A better set exists: excess of soft limits 0 instead of 1, skew 0 instead of 2." in opened

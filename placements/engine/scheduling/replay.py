@@ -152,13 +152,20 @@ class Replay:
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         self.names = decision.cycle.fleet.names
+        self._latest: Round | None = None
+
+    def round(self, number: int) -> Round:
+        """Return one round; the latest one is kept, as its clusters are asked for one by one."""
+        if self._latest is None or self._latest.number != number:
+            self._latest = self.decision.round(number)
+        return self._latest
 
     def __iter__(self) -> Iterator[RoundSummary]:
         return (self.step(number) for number in range(1, self.decision.number_of_rounds + 1))
 
     def step(self, number: int) -> RoundSummary:
         """Return one round, numbered from 1. Raise IndexError."""
-        one = self.decision.round(number)
+        one = self.round(number)
         first = one.best()
         second = None if first is None else one.best(besides=first)
         return RoundSummary(
@@ -187,7 +194,7 @@ class Replay:
 
     def candidate(self, number: int, cluster: str) -> Candidate:
         """Return one cluster in one round, whether or not it could be picked. Raise IndexError, KeyError."""
-        return self.candidate_in(self.decision.round(number), cluster)
+        return self.candidate_in(self.round(number), cluster)
 
     def candidate_in(self, one: Round, cluster: str) -> Candidate:
         """Return one cluster in any round under the rules of the decision. Raise KeyError."""

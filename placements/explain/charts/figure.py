@@ -25,6 +25,13 @@ class Color:
     ON_SERIES = "var(--on-series)"
     ON_ACCENT = "var(--on-accent)"
     DIVIDER = "var(--divider)"
+    BORDER = "var(--border)"
+    PLACED = "var(--placed)"
+    ON_PLACED = "var(--on-placed)"
+    BAND = "var(--band)"
+    HATCH = "var(--hatch)"
+    LOSS = "var(--loss)"
+    COST = "var(--cost)"
     PAGE = "var(--page)"
     CLEAR = "rgba(0,0,0,0)"
 

@@ -15,7 +15,7 @@ from clusters.fleet import Fleet
 from clusters.queries import FleetSnapshot
 from fleetui.errors import FleetError, UnknownObject
 from fleetui.hub_scope import LatestByHub
-from placements.engine.advice.search import Advice, how_to_fulfil, why_not
+from placements.engine.advice.search import Advice, Suggestion, how_to_fulfil, why_not
 from placements.engine.exact.record import ExactRecord, inline_search
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.engine.scheduling.decision import Decision as DecisionValue
@@ -30,7 +30,7 @@ from placements.engine.scheduling.record import (
 )
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
-from placements.explain.advice import change_words, trap_sentences
+from placements.explain.advice import trap_sentences
 from placements.explain.exact import ComparedNumber, compared_numbers
 from placements.explain.preview import SpreadBars, spread_bars
 from placements.models import (
@@ -233,14 +233,14 @@ def problems_of(row: Decision) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _fixes(record_id: int) -> tuple[str, ...]:
+def _fixes(record_id: int) -> tuple[Suggestion, ...]:
     exact = exact_of(record_id)
     if exact is not None and exact.is_possible:
         return ()  # the policy can be satisfied as it is
-    return tuple(change_words(one.change) for one in how_to_fulfil(_decision(record_id)))
+    return how_to_fulfil(_decision(record_id))
 
 
-def fixes_of(row: Decision) -> tuple[str, ...]:
+def fixes_of(row: Decision) -> tuple[Suggestion, ...]:
     """Return the single changes that would fulfil the placement; cached likewise."""
     return _fixes(row.record_id) if is_readable(row) else ()
 
@@ -362,7 +362,7 @@ class DecisionView:
         return compared_numbers(self.exact) if self.exact else []
 
     @cached_property
-    def fixes(self) -> tuple[str, ...]:
+    def fixes(self) -> tuple[Suggestion, ...]:
         return fixes_of(self.row)
 
     @cached_property

@@ -1,0 +1,225 @@
+"""The chart of topology domains: a lane for each, what is placed in it, and the band of the limit."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import plotly.graph_objects as go
+
+from placements.explain.charts.figure import OUTLINED, Color, figure
+from placements.explain.steps import MARK_WORDS, Lane, LanePanel, Mark
+from placements.explain.vocabulary import NONE
+
+_HEAD, _GAP, _WIDE, _DENSE = 44, 6, 30, 22
+_LETTER, _NARROW = 7.2, 420
+"""The width of a letter in pixels: names that are longer than their lane are cut."""
+_COUNTS, _NUMBER = 64, "      "
+
+_HATCHED = {
+    **OUTLINED,
+    "pattern": {"shape": "/", "fgcolor": Color.HATCH, "bgcolor": Color.CLEAR, "size": 6, "solidity": 0.25},
+}
+_MARKERS: dict[Mark, dict[str, Any]] = {
+    Mark.PLACED: {"color": Color.PLACED},
+    Mark.NEW: {"color": Color.ACCENT},
+    Mark.CANDIDATE: OUTLINED,
+    Mark.COSTLY: {"color": Color.LOSS, "line": {"color": Color.COST, "width": 1}},
+    Mark.BLOCKED: _HATCHED,
+    Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.DIVIDER, "width": 1}},
+}
+_TEXTS = {Mark.PLACED: Color.ON_PLACED, Mark.NEW: Color.ON_ACCENT, Mark.OUT: Color.QUIET}
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One column of a panel: its lanes, the number of its axes, and the share of the picture that it has."""
+
+    panel: LanePanel
+    lanes: Sequence[Lane]
+    axes: int
+    across: tuple[float, float]
+    down: tuple[float, float]
+    width: float
+
+    @property
+    def slot(self) -> float:
+        """The width of a cluster, in pixels."""
+        return self.width * (self.across[1] - self.across[0]) / self.panel.slots
+
+    @property
+    def letters(self) -> int:
+        return max(3, int((self.slot - 8) / _LETTER))
+
+
+def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
+    """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
+    is_narrow = width < _NARROW
+    right = _COUNTS if all(panel.columns == 1 for panel in panels) else 8
+    right = 24 if is_narrow else right
+    longest = max((len(lane.name) for panel in panels for lane in panel.lanes), default=4)
+    left = min(120, int(longest * _LETTER) + 14)
+    parts, total = _placed_parts(panels, left, width - left - right)
+    layout: dict[str, Any] = {}
+    annotations: list[dict[str, Any]] = []
+    shapes: list[dict[str, Any]] = []
+    traces: list[Any] = []
+    for part in parts:
+        suffix = "" if part.axes == 1 else str(part.axes)
+        hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
+        layout[f"xaxis{suffix}"] = {
+            **hidden, "domain": part.across, "range": [0, part.panel.slots], "anchor": f"y{suffix}"
+        }  # fmt: skip
+        rows = part.panel.rows
+        layout[f"yaxis{suffix}"] = {
+            **hidden, "domain": part.down, "range": [rows - 0.5, -0.5], "anchor": f"x{suffix}"
+        }  # fmt: skip
+        traces += _bars(part, suffix)
+        shapes += _bands(part, suffix)
+        annotations += _words(part, suffix, left, right, is_narrow=is_narrow)
+    return figure(
+        *traces,
+        height=total,
+        barmode="overlay",
+        bargap=0.12,
+        shapes=shapes,
+        annotations=annotations,
+        margin={"l": left, "r": right, "t": 0, "b": 0},
+        **layout,
+    )
+
+
+def _placed_parts(panels: Sequence[LanePanel], left: int, plot: int) -> tuple[list[_Part], int]:
+    """Return the columns of all panels, and the height of the picture."""
+    heights = []
+    for panel in panels:
+        row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
+        heights.append(_HEAD + panel.rows * (row if panel.columns == 1 else _DENSE) + _GAP)
+    total = sum(heights)
+
+    parts: list[_Part] = []
+    top = 0
+    for panel, height in zip(panels, heights, strict=True):
+        down = (1 - (top + height - _GAP) / total, 1 - (top + _HEAD) / total)
+        top += height
+        label = left / plot
+        width = (1 - label * (panel.columns - 1)) / panel.columns
+        for column in range(panel.columns):
+            start = column * (width + label)
+            across = (round(start, 4), round(min(1.0, start + width), 4))
+            lanes = panel.lanes[column * panel.rows : (column + 1) * panel.rows]
+            parts.append(_Part(panel, lanes, len(parts) + 1, across, down, plot))
+    return parts, total
+
+
+def _bars(part: _Part, suffix: str) -> Iterator[Any]:
+    axes = {"xaxis": f"x{suffix}", "yaxis": f"y{suffix}"}
+    places = []
+    for row, lane in enumerate(part.lanes):
+        start = 0
+        for segment in lane.segments:
+            places.append((segment, row, start))
+            start += segment.size
+    for mark, marker in _MARKERS.items():
+        own = [one for one in places if one[0].mark is mark]
+        if not own:
+            continue
+        letters = part.letters - (1 if mark is Mark.NEW else 0)  # bold letters are wider
+        texts = [_text(segment.words, letters, has_number=bool(segment.number)) for segment, *_ in own]
+        yield go.Bar(
+            **axes,
+            orientation="h",
+            width=0.86,
+            y=[row for _, row, _ in own],
+            base=[start + 0.02 for *_, start in own],
+            x=[segment.size - 0.04 for segment, *_ in own],
+            name=MARK_WORDS[mark],
+            marker=marker,
+            text=[f"<b>{text}</b>" for text in texts] if mark is Mark.NEW else texts,
+            textposition="inside",
+            insidetextanchor="start" if part.panel.slots <= 40 else "middle",
+            insidetextfont={"color": _TEXTS.get(mark, Color.TEXT), "size": 12},
+            constraintext="none",
+            textangle=0,
+            customdata=[segment.cluster or None for segment, *_ in own],
+            hovertext=[f"{segment.words}: {MARK_WORDS[mark]}" for segment, *_ in own],
+            hovertemplate="%{hovertext}<extra></extra>",
+        )
+    numbered = [one for one in places if one[0].number]
+    if numbered:
+        yield go.Scatter(
+            **axes,
+            mode="markers+text",
+            x=[start + 13 / part.slot for *_, start in numbered],
+            y=[row for _, row, _ in numbered],
+            text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
+            textfont={
+                "size": 11,
+                "color": [Color.ACCENT if one[0].mark is Mark.NEW else Color.PLACED for one in numbered],
+            },
+            marker={
+                "size": 16,
+                "color": [
+                    Color.ON_ACCENT if one[0].mark is Mark.NEW else Color.ON_PLACED for one in numbered
+                ],
+            },
+            hoverinfo="skip",
+        )
+
+
+def _text(words: str, letters: int, *, has_number: bool) -> str:
+    room = letters - (3 if has_number else 0)
+    cut = words if len(words) <= room else f"{words[: max(1, room - 1)]}…"
+    return f"{_NUMBER}{cut}" if has_number else cut
+
+
+def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
+    axes = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
+    axis = {"color": Color.BORDER, "width": 1}
+    bottom = len(part.lanes) - 0.5
+    yield {**axes, "type": "line", "x0": 0, "x1": 0, "y0": -0.5, "y1": bottom, "line": axis}
+    for (low, high), run in groupby(enumerate(part.lanes), key=lambda pair: (pair[1].low, pair[1].high)):
+        rows = [row for row, _ in run]
+        if high is None:
+            continue
+        edges = {**axes, "y0": rows[0] - 0.5, "y1": rows[-1] + 0.5, "layer": "below"}
+        yield {**edges, "type": "rect", "x0": low, "x1": high, "fillcolor": Color.BAND, "line": {"width": 0}}
+        dashes = {"color": Color.QUIET, "width": 1.5, "dash": "dash"}
+        for at in {low, high} - {0}:
+            yield {**edges, "type": "line", "x0": at, "x1": at, "layer": "above", "line": dashes}
+
+
+def _words(part: _Part, suffix: str, left: int, right: int, *, is_narrow: bool) -> Iterator[dict[str, Any]]:
+    panel = part.panel
+    axes = {"xref": f"x{suffix}", "yref": f"y{suffix}", "showarrow": False}
+    quiet = {"color": Color.QUIET, "size": 12}
+    if part.across[0] == 0:
+        limit = f"max skew {panel.max_skew}, " if panel.is_limited else ""
+        note = f" · {panel.note}" if panel.note and not is_narrow else ""
+        words = f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{limit}{panel.sort}{note}</span>"
+        yield {
+            "xref": "paper", "yref": "paper", "showarrow": False, "x": 0, "xanchor": "left", "xshift": -left,
+            "y": part.down[1], "yanchor": "bottom", "yshift": 22, "text": words, "font": {"size": 13},
+        }  # fmt: skip
+    bands = [lane for lane in part.lanes if lane.high is not None]
+    if bands and panel.band and panel.columns == 1:
+        middle = (bands[0].low + (bands[0].high or 0)) / 2
+        yield {**axes, "x": middle, "y": -0.5, "yanchor": "bottom", "text": panel.band, "font": quiet}
+    letters = int((left - 10) / _LETTER)
+    for row, lane in enumerate(part.lanes):
+        name = lane.name if len(lane.name) <= letters else f"{lane.name[: letters - 1]}…"
+        yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
+        end = max(lane.placed, lane.high or 0)
+        if lane.others:
+            words = lane.others
+            if panel.columns > 1:
+                # There is little room: how many candidates, or a dash.
+                words = words.partition(" candidate")[0].replace("no", NONE)
+            yield {**axes, "x": end, "y": row, "xanchor": "left", "xshift": 8, "text": words, "font": quiet}
+        if panel.columns == 1:
+            of = "" if is_narrow else f" <span style='font-size:12px'>of {lane.size:,}</span>"
+            count = f"<b>{lane.placed:,}</b>{of}"
+            yield {
+                **axes, "xref": "paper", "x": 1, "y": row, "xanchor": "right", "xshift": right,
+                "text": count,
+            }  # fmt: skip

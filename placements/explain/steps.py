@@ -1,0 +1,528 @@
+"""The steps of a decision as its page shows them: the picks, the skew after each, the domains of one."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from clusters.columns import ABSENT, Ints
+from fleetui.apimachinery.words import counted
+from placements.engine.scheduling.candidates import candidates_of
+from placements.engine.scheduling.decision import CycleKind, Decision
+from placements.engine.scheduling.profile import profile_of
+from placements.engine.scheduling.replay import Replay, RoundSummary
+from placements.engine.scheduling.spread.base import Groups, SkewProjection, imbalance, is_hard
+from placements.explain.decisions import blocked_words, deciding_words
+from placements.explain.vocabulary import NONE, signed_text
+from placements.manifests.policy import PlacementType, TopologySpreadConstraint
+
+FEW_CLUSTERS, FEW_STEPS = 12, 4
+"""Up to these numbers every cluster is named in its lane, and each step has a picture of its own."""
+MOST_COLUMNS, MOST_LANES = 12, 60
+_NEAR_LIMITS = 12
+MOST_SLOTS, _MOST_NAMED = 6, 5
+_BAR, _MOST_POINTS = 26, 120
+
+
+class Mark(StrEnum):
+    """How a lane shows clusters; the words are in the legend."""
+
+    PLACED = "placed"
+    NEW = "new"
+    CANDIDATE = "candidate"
+    COSTLY = "costly"
+    BLOCKED = "blocked"
+    OUT = "out"
+
+
+MARK_WORDS = {
+    Mark.PLACED: "placed",
+    Mark.NEW: "selected in this step",
+    Mark.CANDIDATE: "candidate",
+    Mark.COSTLY: "candidate over the soft limit",
+    Mark.BLOCKED: "blocked in this step",
+    Mark.OUT: "not a candidate",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LaneBlock:
+    """One cluster of a lane, or several; `number` is the step that selected it, 0 without one."""
+
+    mark: Mark
+    words: str
+    cluster: str = ""
+    number: int = 0
+    size: int = 1
+
+    @property
+    def mark_words(self) -> str:
+        return MARK_WORDS[self.mark]
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One topology domain; `value` None: clusters without the key. A bar may end from `low` to `high`."""
+
+    name: str
+    value: str | None
+    segments: tuple[LaneBlock, ...]
+    others: str
+    placed: int
+    size: int
+    low: int
+    high: int | None
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class LanePanel:
+    """One constraint; `slots` is the width of a lane in clusters, of which `text` are for words."""
+
+    key: str
+    sort: str
+    max_skew: int
+    is_limited: bool
+    measure: str
+    skew: int
+    note: str
+    band: str
+    slots: float
+    columns: int
+    lanes: tuple[Lane, ...]
+    hidden: int
+
+    @property
+    def rows(self) -> int:
+        return -(-len(self.lanes) // self.columns)
+
+    @property
+    def marks(self) -> set[Mark]:
+        return {segment.mark for lane in self.lanes for segment in lane.segments}
+
+
+class _Moment:
+    """The clusters before a step, or at the end: who is placed, who is added, and the mark of each other."""
+
+    def __init__(self, decision: Decision, step: int | None, *, is_start: bool) -> None:
+        fleet = decision.cycle.fleet
+        self.decision = decision
+        self.names = fleet.names
+        self.is_small = len(fleet) <= FEW_CLUSTERS
+        self.candidates = decision.candidates or candidates_of(decision.cycle)
+        chosen = decision.chosen.tolist()
+        self.number_of = {position: number for number, position in enumerate(chosen, start=1)}
+        self.round = None if step is None else decision.round(step)
+        if self.round is None or step is None:
+            active = (one.cluster for one in decision.bindings_after if one.is_active)
+            places = sorted(fleet.positions[name] for name in active if name in fleet.positions)
+            self.placed = np.array(places, dtype=np.int64)
+            self.added = decision.chosen[:0]
+            return
+        # Where every cycle chooses again, no cluster counts before the first step.
+        again = profile_of(decision.cycle).chooses_again
+        kept = self.candidates.placed[:0] if again else self.candidates.placed
+        self.placed = np.concatenate([kept, self.round.earlier_picks]).astype(np.int64)
+        self.added = decision.chosen[:0] if is_start else decision.chosen[step - 1 : step]
+
+    def marks(self, place: int) -> Any:
+        """Return the mark of every cluster for one constraint, by its place in the policy."""
+        marks = np.empty(len(self.names), dtype=object)
+        marks[:] = Mark.OUT
+        if self.round is not None:
+            left = self.round.is_left
+            violates = self.round.constraint_scores[place].violates
+            marks[left] = Mark.CANDIDATE
+            marks[left & violates] = Mark.COSTLY
+            marks[left & self.round.is_forbidden] = Mark.BLOCKED
+        marks[self.placed] = Mark.PLACED
+        marks[self.added] = Mark.NEW
+        return marks
+
+    def lane(self, marks: Any, positions: Sequence[int], *, is_named: bool) -> tuple[LaneBlock, ...]:
+        """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
+        order = list(Mark)
+        ordered = sorted(positions, key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at))
+        segments = []
+        for at in ordered:
+            number = self.number_of.get(at, 0) if marks[at] in (Mark.PLACED, Mark.NEW) else 0
+            segments.append(LaneBlock(marks[at], self.names[at], self.names[at], number))
+        inside = [one for one in segments if one.mark in (Mark.PLACED, Mark.NEW)]
+        if not is_named:
+            old = [one for one in inside if one.mark is Mark.PLACED]
+            sums = [LaneBlock(Mark.PLACED, f"{len(old):,}", size=len(old))] if old else []
+            return (*sums, *inside[len(old) :])
+        if not self.is_small:
+            return tuple(inside)
+        if len(segments) > MOST_SLOTS:
+            kept = max(len(inside), MOST_SLOTS - 1)
+            rest = segments[kept:]
+            more = [LaneBlock(rest[0].mark, f"+{len(rest)} more")] if rest else []
+            return (*segments[:kept], *more)
+        return tuple(segments)
+
+
+def lane_panels(
+    decision: Decision, step: int | None = None, *, every: bool = False, is_start: bool = False
+) -> tuple[LanePanel, ...]:
+    """Return the domains of each constraint in a step, or as the decision leaves them.
+
+    Of many domains those near the limits are returned, unless `every`; `is_start`: without what the step
+    adds. Raise IndexError.
+    """
+    policy = decision.cycle.policy
+    is_spread = policy.placement_type is PlacementType.PICK_N and policy.topology_spread_constraints
+    if not is_spread or decision.kind is CycleKind.FAILED:
+        return ()
+    moment = _Moment(decision, step, is_start=is_start)
+    candidates = moment.candidates
+    pairs = zip(candidates.constraints, candidates.groups, strict=True)
+    return tuple(_panel(moment, place, *pair, every=every) for place, pair in enumerate(pairs))
+
+
+def _panel(
+    moment: _Moment, place: int, constraint: TopologySpreadConstraint, groups: Groups, *, every: bool
+) -> LanePanel:
+    strategy = moment.candidates.strategy
+    counts = groups.count(moment.placed)
+    after = counts + groups.count(moment.added)
+    projected = strategy.project(constraint, groups, counts)
+    is_limited = (is_hard(constraint) or projected.is_skew) and not groups.weights and bool(len(groups))
+    shown: Sequence[int] = range(len(groups))
+    if len(groups) > MOST_LANES and not every:
+        # The emptiest and the fullest, and those that the step adds to.
+        order = np.argsort(after - projected.smallest, kind="stable").tolist()
+        added = groups.codes[moment.added]
+        shown = sorted({*order[:_NEAR_LIMITS], *order[-_NEAR_LIMITS:], *added[added >= 0].tolist()})
+
+    marks = moment.marks(place)
+    is_named = int(after.max(initial=0)) <= (MOST_SLOTS if moment.is_small else _MOST_NAMED)
+    total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
+    is_inside = (marks == Mark.PLACED) | (marks == Mark.NEW)
+    lanes = []
+    for code in shown:
+        is_member = groups.codes == code
+        members = np.flatnonzero(is_member if moment.is_small else is_member & is_inside).tolist()
+        low = int(projected.smallest[code])
+        lanes.append(
+            Lane(
+                groups.values[code],
+                groups.values[code],
+                moment.lane(marks, members, is_named=is_named),
+                "" if moment.is_small else _others_words(marks[is_member]),
+                int(after[code]),
+                int(total[code]),
+                low,
+                low + constraint.max_skew if is_limited else None,
+                f"{constraint.topology_key}:{groups.values[code]}",
+            )
+        )
+    lanes += _keyless_lane(moment, marks, constraint.topology_key, groups)
+
+    columns = 1
+    if len(lanes) > 8:
+        columns = 2 if len(lanes) <= 32 else 3
+    widths = [sum(one.size for one in lane.segments) for lane in lanes]
+    slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
+    note, band = _band_words(constraint, counts, projected) if is_limited else ("", "")
+    return LanePanel(
+        key=constraint.topology_key,
+        sort="hard" if is_hard(constraint) else "soft",
+        max_skew=constraint.max_skew,
+        is_limited=is_limited,
+        measure="skew" if projected.is_skew else "gap",
+        skew=imbalance(after, strategy.project(constraint, groups, after)),
+        note=note,
+        band=band,
+        slots=slots if moment.is_small else slots / (0.68 if columns == 1 else 0.55),
+        columns=columns,
+        lanes=tuple(lanes),
+        hidden=len(groups) - len(shown),
+    )
+
+
+def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list[Lane]:
+    """Return the lane of the placed clusters without the key, if there are any."""
+    both = np.concatenate([moment.placed, moment.added]).astype(np.int64)
+    without = both[groups.codes[both] == ABSENT].tolist()
+    if not without:
+        return []
+    blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
+    size = int(np.count_nonzero(groups.codes == ABSENT))
+    return [Lane(f"no {key.rpartition('/')[2]}", None, blocks, "", len(without), size, 0, None, f"{key}:")]
+
+
+def _others_words(marks: Any) -> str:
+    """Return how many candidates a domain has besides, and how many the step blocks."""
+    numbers = Counter(marks.tolist())
+    candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY]
+    parts = [counted(candidates, "candidate")] if candidates else []
+    if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
+        parts = [f"{parts[0]} over the limit"]
+    parts += [f"{numbers[Mark.BLOCKED]:,} blocked"] if numbers[Mark.BLOCKED] else []
+    return ", ".join(parts) or "no candidate"
+
+
+def _band_words(
+    constraint: TopologySpreadConstraint, counts: Ints, projected: SkewProjection
+) -> tuple[str, str]:
+    """Return where a bar may end: as a sum, and as the label of the band; empty where domains differ."""
+    low, high = int(projected.smallest.min()), int(projected.smallest.max())
+    if low != high:
+        return f"emptiest sibling + max skew {constraint.max_skew}", "allowed"
+    most = low + constraint.max_skew
+    emptiest = f"emptiest {low}"
+    if low < int(counts.min()):
+        emptiest = f"0, with fewer than {constraint.min_domains} domains,"
+    return f"{emptiest} + max skew {constraint.max_skew} = at most {most}", f"allowed {low} to {most}"
+
+
+@dataclass(frozen=True, slots=True)
+class FinalSkew:
+    """The skew of one constraint as a decision leaves it, against its limit."""
+
+    key: str
+    measure: str
+    skew: int
+    max_skew: int
+    is_limited: bool
+    is_hard: bool
+
+    @property
+    def words(self) -> str:
+        limit = f" of {self.max_skew}" if self.is_limited else ""
+        return f"{self.key} {self.measure} {self.skew}{limit}"
+
+    @property
+    def limit_words(self) -> str:
+        return "(hard)" if self.is_hard else "(soft)"
+
+    @property
+    def is_exceeded(self) -> bool:
+        return self.is_hard and self.is_limited and self.skew > self.max_skew
+
+    @property
+    def exceeded_words(self) -> str:
+        return f"{self.key}: {self.measure} {self.skew} exceeds the hard limit {self.max_skew}"
+
+
+def final_skews(decision: Decision) -> list[FinalSkew]:
+    """Return the skew of each constraint after the decision."""
+    cycle = decision.cycle
+    is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
+    if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
+        return []
+    moment = _Moment(decision, None, is_start=False)
+    skews = []
+    for constraint, groups in zip(moment.candidates.constraints, moment.candidates.groups, strict=True):
+        counts = groups.count(moment.placed)
+        projected = moment.candidates.strategy.project(constraint, groups, counts)
+        skews.append(
+            FinalSkew(
+                constraint.topology_key,
+                "skew" if projected.is_skew else "gap",
+                imbalance(counts, projected),
+                constraint.max_skew,
+                (is_hard(constraint) or projected.is_skew) and not groups.weights,
+                is_hard(constraint),
+            )
+        )
+    return skews
+
+
+@dataclass(frozen=True, slots=True)
+class SkewBar:
+    """The skew of one constraint before and after a step; the heights are those of the bar and its limit."""
+
+    key: str
+    words: str
+    before: int
+    after: int
+    limit: int | None
+    height: int
+    limit_height: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepChip:
+    """One step of the strip: the cluster that it selected, in which domains, and what decided."""
+
+    number: int
+    cluster: str
+    domains: str
+    note: str
+    skews: tuple[SkewBar, ...]
+    decided_by: str
+    decided: str
+    is_current: bool
+    is_later: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """The steps from `first` on that fit beside each other, and the skews before the first of all."""
+
+    start: tuple[SkewBar, ...]
+    chips: tuple[StepChip, ...]
+    earlier: int
+    later: int
+
+
+def strip_of(decision: Decision, current: int) -> Strip:
+    """Return the steps around the current one, at most as many as there are columns."""
+    replay, total = Replay(decision), decision.number_of_rounds
+    first = max(1, min(current - MOST_COLUMNS // 2, total - MOST_COLUMNS + 1))
+    last = min(total, first + MOST_COLUMNS - 1)
+    steps = [replay.step(number) for number in range(first, last + 1)]
+    largest = [
+        max([1, spread.max_skew, *(each.spreads[place].skew_after for each in steps)])
+        for place, spread in enumerate(steps[0].spreads)
+    ]
+    before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+    chips = []
+    for step in steps:
+        decided_by, decided = deciding_words(replay, step)
+        note = ""
+        if before and step.winner:
+            note = "stays" if step.winner in before else "new"
+        chips.append(
+            StepChip(
+                step.number,
+                step.winner or "",
+                domain_words(decision, step.winner) if step.winner else "",
+                note,
+                _skew_bars(step, largest, is_start=False),
+                decided_by,
+                decided,
+                is_current=step.number == current,
+                is_later=step.number > current,
+            )
+        )
+    start = _skew_bars(steps[0], largest, is_start=True) if first == 1 else ()
+    return Strip(start, tuple(chips), first - 1, total - last)
+
+
+def _skew_bars(step: RoundSummary, largest: Sequence[int], *, is_start: bool) -> tuple[SkewBar, ...]:
+    bars = []
+    for spread, most in zip(step.spreads, largest, strict=True):
+        is_limited = spread.is_hard or spread.limits_skew
+        value = spread.skew_before if is_start else spread.skew_after
+        sort = "hard" if spread.is_hard else "soft"
+        bars.append(
+            SkewBar(
+                spread.topology_key,
+                f"max {spread.max_skew}, {sort}" if is_limited else sort,
+                spread.skew_before,
+                value,
+                spread.max_skew if is_limited else None,
+                max(2, _BAR * value // most),
+                _BAR * spread.max_skew // most,
+            )
+        )
+    return tuple(bars)
+
+
+def domain_words(decision: Decision, cluster: str) -> str:
+    """Return the domains of a cluster, one for each constraint: "west, prod"."""
+    fleet, words = decision.cycle.fleet, {}
+    position = fleet.positions[cluster]
+    for one in decision.cycle.policy.topology_spread_constraints:
+        value = fleet.topology(one.topology_key, one.topology_key_type).value_at(position)
+        words[one.topology_key] = value or f"no {one.topology_key.rpartition('/')[2]}"
+    return ", ".join(words.values())
+
+
+@dataclass(frozen=True, slots=True)
+class SkewCourse:
+    """The skew of one constraint over all steps, as the points of a line 100 wide and 24 high."""
+
+    key: str
+    limit: int | None
+    limit_at: float
+    points: str
+    final: int
+
+
+def skew_courses(decision: Decision) -> list[SkewCourse]:
+    """Return a line for each constraint; of many steps those at even distances."""
+    candidates, total = decision.candidates, len(decision.chosen)
+    if candidates is None or not total:
+        return []
+    numbers = np.unique(np.linspace(1, total, min(total, _MOST_POINTS)).astype(np.int64)).tolist()
+    courses = []
+    starts = candidates.starting_counts()
+    for constraint, groups, start in zip(candidates.constraints, candidates.groups, starts, strict=True):
+        skews = []
+        for number in numbers:
+            counts = start + groups.count(decision.chosen[:number])
+            projected = candidates.strategy.project(constraint, groups, counts)
+            skews.append(imbalance(counts, projected))
+        is_limited = is_hard(constraint) or projected.is_skew
+        top = max(1, *skews, constraint.max_skew if is_limited else 0)
+        points = " ".join(
+            f"{100 * number / total:.1f},{24 - 22 * skew / top:.1f}"
+            for number, skew in zip(numbers, skews, strict=True)
+        )
+        limit_at = 24 - 22 * constraint.max_skew / top
+        limit = constraint.max_skew if is_limited else None
+        courses.append(SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1]))
+    return courses
+
+
+@dataclass(frozen=True, slots=True)
+class StepCell:
+    """One cluster in one step: its scores and rank, or why it has none."""
+
+    number: int
+    spread: str
+    affinity: str
+    words: str
+    is_selected: bool
+    is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSteps:
+    """One cluster through the steps from the first to its selection, or those around one of many."""
+
+    cluster: str
+    domains: str
+    cells: tuple[StepCell, ...]
+    more: int
+
+
+def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterSteps:
+    """Return the line of a cluster through the steps. Raise KeyError."""
+    replay, total = Replay(decision), decision.number_of_rounds
+    first = max(1, min(current - MOST_COLUMNS // 2, total - MOST_COLUMNS + 1))
+    last = min(total, first + MOST_COLUMNS - 1)
+    cells = []
+    for number in range(first, last + 1):
+        one = replay.round(number)
+        candidate = replay.candidate_in(one, cluster)
+        blocked = [blocked_words(check) for check in candidate.constraints if check.is_forbidden]
+        is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])
+        places = 1 if one.constraint_scores else len(decision.chosen)
+        is_selected = candidate.rank is not None and candidate.rank <= places
+        words = f"rank {candidate.rank:,}" if candidate.rank else "not a candidate"
+        if is_selected:
+            words = "selected"
+        elif is_left and candidate.rank is None:
+            words = f"blocked: {'; '.join(blocked)}"
+        elif not is_left and cluster in decision.picked_names[: number - 1]:
+            words = f"selected in step {decision.picked_names.index(cluster) + 1}"
+        has_rank = candidate.rank is not None
+        cells.append(
+            StepCell(
+                number,
+                signed_text(candidate.topology_spread_score) if has_rank else NONE,
+                signed_text(candidate.affinity_score) if is_left else NONE,
+                words,
+                is_selected,
+                number == current,
+            )
+        )
+    return ClusterSteps(cluster, domain_words(decision, cluster), tuple(cells), total - len(cells))

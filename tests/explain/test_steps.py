@@ -1,0 +1,248 @@
+"""The steps of a decision: the strip of picks, the lanes of domains, the ranking, one cluster through all."""
+
+import json
+
+import numpy as np
+import pytest
+
+from placements.engine.scheduling.replay import Replay
+from placements.explain.charts.lanes import lanes_figure
+from placements.explain.decision_tables import NAMED, ranking_of
+from placements.explain.decisions import name_order_words, rank_order_words
+from placements.explain.steps import (
+    MOST_COLUMNS,
+    Mark,
+    cluster_steps,
+    final_skews,
+    lane_panels,
+    skew_courses,
+    strip_of,
+)
+from placements.explain.vocabulary import candidate_words, change_of_clusters
+from placements.manifests.policy import PlacementPolicy
+from tests.builders import (
+    binding,
+    cluster,
+    decide,
+    fleet,
+    grouped,
+    labelled,
+    pick_all,
+    pick_fixed,
+    pick_n,
+    prefer,
+    spread,
+)
+
+GUIDE = fleet(*grouped("region", east="bravelion smartfish", west="flyingpenguin jumpingcat"))
+TWO = decide(GUIDE, pick_n(2, spread=[spread("region")]))
+"""The example of the guide: two of four clusters, at most 1 apart across region."""
+LARGE = decide(
+    fleet(
+        *(
+            cluster(f"c{number:03}", zone=f"z{number % 80:02}", tier="a" if number % 3 else "b")
+            for number in range(400)
+        )
+    ),
+    pick_n(30, spread=[spread("zone")], prefer=[prefer(10, labelled(tier="a"))]),
+)
+
+
+def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> None:
+    strip = strip_of(TWO, 2)
+
+    first, second = strip.chips
+    assert (first.cluster, first.domains, first.decided_by) == ("smartfish", "east", "name")
+    assert second.decided == "over flyingpenguin: j comes after f"
+    assert [(one.before, one.after, one.limit) for one in (*first.skews, *second.skews)] == [
+        (0, 1, 1),
+        (1, 0, 1),
+    ]
+    assert [one.after for one in strip.start] == [0]
+    assert (first.is_current, second.is_current, strip.earlier, strip.later) == (False, True, 0, 0)
+
+
+def test_many_steps_show_those_around_the_current_one() -> None:
+    strip = strip_of(LARGE, 15)
+
+    assert len(strip.chips) == MOST_COLUMNS
+    assert (strip.earlier, strip.later) == (8, 30 - 8 - MOST_COLUMNS)
+    assert strip.start == ()
+
+
+def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
+    [panel] = lane_panels(TWO, 2)
+
+    lanes = {lane.name: [(one.words, one.mark, one.number) for one in lane.segments] for lane in panel.lanes}
+    assert lanes == {
+        "east": [("smartfish", Mark.PLACED, 1), ("bravelion", Mark.BLOCKED, 0)],
+        "west": [("jumpingcat", Mark.NEW, 2), ("flyingpenguin", Mark.CANDIDATE, 0)],
+    }
+    assert (panel.note, panel.band, panel.skew) == (
+        "emptiest 0 + max skew 1 = at most 1",
+        "allowed 0 to 1",
+        0,
+    )
+    [start] = lane_panels(TWO, 1, is_start=True)
+    assert start.marks == {Mark.CANDIDATE}
+
+
+def test_at_the_end_everybody_else_is_no_candidate_any_more() -> None:
+    [panel] = lane_panels(TWO)
+
+    assert panel.marks == {Mark.PLACED, Mark.OUT}
+    assert [lane.placed for lane in panel.lanes] == [1, 1]
+
+
+def test_a_soft_limit_marks_candidates_that_would_break_it() -> None:
+    soft = decide(GUIDE, pick_n(3, spread=[spread("region", hard=False)]))
+
+    assert Mark.COSTLY in lane_panels(soft, 2)[0].marks
+
+
+def test_large_fleets_count_candidates_and_show_domains_near_the_limits() -> None:
+    [panel] = lane_panels(LARGE, 30)
+    [whole] = lane_panels(LARGE, 30, every=True)
+
+    assert panel.hidden + len(panel.lanes) == len(whole.lanes) == 80
+    assert whole.hidden == 0
+    added = [lane for lane in panel.lanes if any(one.mark is Mark.NEW for one in lane.segments)]
+    assert len(added) == 1
+    assert added[0].others.endswith(("candidates", "blocked"))
+
+
+def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
+    one = decide(fleet(cluster("a", region="east"), cluster("z")), pick_n(1, spread=[spread("region")]))
+
+    lane = lane_panels(one, 1)[0].lanes[-1]
+
+    assert (lane.name, lane.value, lane.placed) == ("no region", None, 1)
+
+
+def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
+    drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=500).to_json())
+
+    bars = {one["name"]: (one["x"], one["base"], one["y"]) for one in drawn["data"] if one["type"] == "bar"}
+    assert bars["selected in this step"] == ([0.96], [0.02], [1])
+    assert bars["blocked in this step"] == ([0.96], [1.02], [0])
+    [band] = [one for one in drawn["layout"]["shapes"] if one["type"] == "rect"]
+    assert (band["x0"], band["x1"]) == (0, 1)
+    assert "allowed 0 to 1" in [one["text"] for one in drawn["layout"]["annotations"]]
+    assert [one["customdata"] for one in drawn["data"] if one.get("name") == "candidate"] == [
+        ["flyingpenguin"]
+    ]
+
+
+def test_a_figure_of_many_domains_has_columns() -> None:
+    panels = lane_panels(LARGE, 30)
+
+    drawn = json.loads(lanes_figure(panels, width=600).to_json())
+
+    assert panels[0].columns == 2
+    assert {"xaxis", "xaxis2"} <= set(drawn["layout"])
+    assert drawn["layout"]["height"] < 600
+
+
+@pytest.mark.parametrize("policy", [pick_all(), pick_fixed("smartfish"), pick_n(2)])
+def test_nothing_is_spread_without_constraints(policy: PlacementPolicy) -> None:
+    decision = decide(GUIDE, policy)
+
+    assert lane_panels(decision) == ()
+    assert final_skews(decision) == []
+
+
+def test_the_ranking_has_scores_reasons_and_the_numbers_of_the_limit() -> None:
+    ranking = ranking_of(Replay(TWO), 2, "bravelion")
+
+    assert ranking.columns == ("spread", "affinity")
+    assert [(row.rank, row.cluster, row.words) for row in ranking.rows] == [
+        (1, "jumpingcat", "Selected"),
+        (2, "flyingpenguin", "Same scores; the name decides"),
+    ]
+    [blocked] = ranking.forbidden
+    assert blocked.words == "east would be 2 against 0: skew 2 > 1 (hard)"
+    assert blocked.cells[0].text == "blocked"
+    assert blocked.is_highlighted
+    assert ranking.order == "spread, then affinity, then the name (last of the alphabet first)"
+
+
+def test_candidates_with_equal_scores_share_a_row_that_names_ten() -> None:
+    ranking = ranking_of(Replay(LARGE), 2, "c200")
+
+    shared = max(ranking.rows, key=lambda row: (row.last or 0) - (row.rank or 0))
+    assert sum(len(names) for _, names in shared.names) == NAMED
+    assert shared.hidden == (shared.last or 0) - (shared.rank or 0) + 1 - NAMED
+    assert [row.cluster for row in (*ranking.rows, *ranking.forbidden) if row.is_highlighted] == ["c200"]
+    ranks = [row.rank for row in ranking.rows if row.rank]
+    assert ranks == sorted(ranks)
+
+
+def test_every_candidate_is_listed_or_counted() -> None:
+    for number in (1, 7, 30):
+        ranking = ranking_of(Replay(LARGE), number)
+        listed = sum(len(names) for row in ranking.rows for _, names in row.names)
+        hidden = sum(row.hidden + row.gap for row in ranking.rows)
+        one = LARGE.round(number)
+
+        assert listed + hidden + ranking.more == ranking.candidates == int(np.count_nonzero(one.contends))
+
+
+def test_a_cluster_has_a_line_through_all_steps() -> None:
+    line = cluster_steps(TWO, "bravelion", 2)
+
+    assert [(cell.spread, cell.words) for cell in line.cells] == [
+        ("−1", "rank 4"),
+        ("–", "blocked: east would be 2 against 0: skew 2 > 1 (hard)"),  # noqa: RUF001 -- the dash of tables
+    ]
+    winner = cluster_steps(TWO, "smartfish", 2)
+    assert [cell.words for cell in winner.cells] == ["selected", "selected in step 1"]
+
+
+def test_the_course_of_the_skew_has_a_point_for_each_step() -> None:
+    [course] = skew_courses(TWO)
+
+    assert (course.key, course.limit, course.final) == ("region", 1, 0)
+    assert len(course.points.split()) == 2
+
+
+def test_the_order_of_scores_comes_from_the_rules() -> None:
+    words = {
+        semantics: rank_order_words(decide(GUIDE, pick_n(1, spread=[spread("region")]), semantics=semantics))
+        for semantics in ("fleet", "ocm", "kubernetes")
+    }
+
+    assert words["fleet"].startswith("spread, then affinity")
+    assert words["ocm"] == "spread, then preference, then the name (first of the alphabet first)"
+    assert words["kubernetes"].startswith("2 × spread + affinity")  # noqa: RUF001 -- the sign of a product
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("jumpingcat", "flyingpenguin"), "j comes after f"),
+        (("jollycrane", "jademoth"), "jo comes after ja"),
+        (("cluster-2", "cluster-1"), "cluster-2 comes after cluster-1"),
+    ],
+)
+def test_names_are_compared_where_they_differ(names: tuple[str, str], words: str) -> None:
+    assert name_order_words(*names, smaller_wins=False) == words
+
+
+def test_says_who_was_a_candidate_and_what_became_of_those_placed_before() -> None:
+    policy = pick_n(2, required=[labelled(region="east")])
+    anew = decide(GUIDE, policy, binding("jumpingcat", obsolete=True), binding("smartfish", obsolete=True))
+
+    assert candidate_words(anew) == "4 clusters, 2 candidates: 2 do not match the required affinity"
+    assert change_of_clusters(anew) == "Rescheduled: 2 were placed before, 1 stay, 1 new, 1 deselected."
+    assert change_of_clusters(TWO) == ""
+
+
+def test_bars_of_affinity_stay_within_their_cells() -> None:
+    weighed = decide(
+        GUIDE, pick_n(2, spread=[spread("region")], prefer=[prefer(20, labelled(region="east"))])
+    )
+    ranking = ranking_of(Replay(weighed), 2)
+
+    bars = [cell.bar for row in (*ranking.rows, *ranking.forbidden) for cell in row.cells if cell.bar]
+    assert len(bars) == 3
+    assert all(start + width <= 100 for start, width, _ in bars)
