@@ -126,6 +126,7 @@ CONTENT = {
     "placements/migrations/0016_no_rebalance_plans.py": "b501bb290e6ba086",
     "placements/migrations/0017_checks_file.py": "fcc4e9a1c871a8d6",
     "placements/migrations/0018_assertions_in_file.py": "622527a58cebccc7",
+    "placements/migrations/0019_findings_check.py": "1fcd959758f2a75c",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 
