@@ -127,6 +127,7 @@ CONTENT = {
     "placements/migrations/0017_no_scenarios.py": "422efad60feb0bcb",
     "placements/migrations/0018_checks_file.py": "431c6219231f2111",
     "placements/migrations/0019_assertions_in_file.py": "49cac325c8a7ff46",
+    "placements/migrations/0020_findings_check.py": "fb5fe6539c6fa61c",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -5,8 +5,8 @@ from placements.models.bindings import Binding, Leftover, ObservedObjects, Waiti
 from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
-from placements.models.doctor import DoctorCheck
 from placements.models.dry_runs import DryRun
+from placements.models.findings import FindingsCheck
 from placements.models.hub_decisions import (
     Agreement,
     DueJudgement,
@@ -56,13 +56,13 @@ __all__ = [
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
-    "DoctorCheck",
     "Draft",
     "Drain",
     "DrainStep",
     "DryRun",
     "DueJudgement",
     "Eviction",
+    "FindingsCheck",
     "FleetRecord",
     "FleetVersion",
     "HubDecision",

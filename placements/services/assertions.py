@@ -35,7 +35,7 @@ from placements.models import (
     AssertionCheck,
     Binding,
     Decision,
-    DoctorCheck,
+    FindingsCheck,
     Placement,
     PlacementResilience,
     StoredChecksFile,
@@ -192,7 +192,7 @@ def _check(placement: Placement, cycle: Cycle, entries: Collection[AssertionEntr
             },
         )
         if before != {result.name: result for result in results}:
-            DoctorCheck.objects.filter(placement=placement).update(revision=0)
+            FindingsCheck.objects.filter(placement=placement).update(revision=0)
         for result in results:
             was_broken = result.name in before and before[result.name].is_broken
             if was_broken is not result.is_broken:

@@ -38,7 +38,7 @@ from placements.engine.overlaps import Overlap, all_overlaps
 from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
-from placements.models import AssertionCheck, DoctorCheck, Override, Placement
+from placements.models import AssertionCheck, FindingsCheck, Override, Placement
 from placements.services.assertions import check_of, results_of, stored_file, stored_results
 from placements.services.overrides.operations import PARSERS
 from placements.services.results import kept
@@ -174,7 +174,7 @@ def check_due(*, now: datetime) -> int:
         with kept([row.pk]) as there:
             if not there:
                 continue
-            DoctorCheck.objects.update_or_create(
+            FindingsCheck.objects.update_or_create(
                 placement=row,
                 defaults={
                     "revision": row.changes,
@@ -205,13 +205,13 @@ def is_due(*, now: datetime) -> bool:
 def due_checks(*, now: datetime) -> QuerySet[Placement]:
     """Return the placements with another manifest than at their check, or long after it another fleet."""
     version = Subquery(FleetState.objects.values("version")[:1])
-    is_fresh = Q(doctor_check__fleet_version=version) | Q(doctor_check__checked_at__gt=now - EVERY)
+    is_fresh = Q(findings_check__fleet_version=version) | Q(findings_check__checked_at__gt=now - EVERY)
     rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
-    return rows.exclude(Q(doctor_check__revision=F("revision") + F("hub_changes")) & is_fresh)
+    return rows.exclude(Q(findings_check__revision=F("revision") + F("hub_changes")) & is_fresh)
 
 
-def counts_of(placement: Placement) -> DoctorCheck | None:
-    return getattr(placement, "doctor_check", None)
+def counts_of(placement: Placement) -> FindingsCheck | None:
+    return getattr(placement, "findings_check", None)
 
 
 def fleet_examination(fleet: Fleet, overrides: Sequence[OverrideManifest] = ()) -> Examination:

@@ -220,7 +220,7 @@ def placements(request: HttpRequest) -> HttpResponse:
         survives=request.GET.get("survives", "").strip(),
     )
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
-    related = ("staleness_check", "resilience__report", "doctor_check")
+    related = ("staleness_check", "resilience__report", "findings_check")
     listed = with_fleet_version(rows.select_related(*related))
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all(stored.totals)
@@ -274,7 +274,7 @@ def _list_bar(
 @polled
 def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
     """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
-    related = ("staleness_check", "resilience__report", "assertion_check", "doctor_check")
+    related = ("staleness_check", "resilience__report", "assertion_check", "findings_check")
     rows = with_fleet_version(Placement.objects.select_related(*related).filter(full_name=name))
     row = with_rollouts(rows).first()
     if row is None:

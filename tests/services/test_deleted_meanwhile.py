@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from placements.models import AssertionCheck, DoctorCheck, Placement, StalenessCheck
+from placements.models import AssertionCheck, FindingsCheck, Placement, StalenessCheck
 from placements.services import assertions, checks, verification
 from tests.rows import NOW, assertion_entry, decided, joined, pick_n_spec, save_entries
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(
     ("module", "check", "model"),
     [
-        (checks, checks.check_due, DoctorCheck),
+        (checks, checks.check_due, FindingsCheck),
         (assertions, assertions.check_due, AssertionCheck),
         (verification, verification.refresh_staleness, StalenessCheck),
     ],

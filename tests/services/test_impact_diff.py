@@ -181,7 +181,7 @@ def test_the_gate_of_the_checks_breaks_on_what_the_change_introduces_alone(tmp_p
     document = json.loads(diff(folders, "-o", "json")[0])
     [row] = document["rows"]
     assert ("S01", "error") in [(one["rule"], one["severity"]) for one in row["findings"]]
-    assert "- error S01, web: No cluster has the label zoen." in diff(folders)[0]
+    assert "- error S01, web: No cluster has the label zoen:" in diff(folders)[0]
     write(folders[1], {".fleetui.yaml": "gates: {checks: error}\n" + "overrides: []\n"})
     assert diff(folders)[1] == 1
 

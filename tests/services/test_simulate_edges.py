@@ -82,7 +82,7 @@ def test_options_that_only_another_semantics_reads_are_refused_there(write: Any,
 @pytest.mark.parametrize(
     ("semantics", "words"),
     [
-        ("fleet", "no limit there, and often selected first"),
+        ("fleet", "not limited by the constraint, and often selected first"),
         ("kubernetes", "never selected"),
         ("ocm", "together a domain of their own"),
     ],
@@ -94,7 +94,7 @@ def test_what_a_missing_key_means_depends_on_the_semantics(write: Any, semantics
 
     run = simulate("--clusters", clusters, "--placement", policy_file, "--semantics", semantics)
 
-    assert f"1 cluster (b) without the label zone: {words}" in run.output
+    assert f"1 candidate without zone (b): {words}." in run.output
 
 
 def test_warnings_point_into_the_document_whatever_its_form(write: Any) -> None:
@@ -119,9 +119,9 @@ def test_warnings_point_into_the_document_whatever_its_form(write: Any) -> None:
     first = simulate("--clusters", NINE, "--placement", fleet_form).output
     second = simulate("--clusters", NINE, "--placement", ocm_form).output
 
-    assert "warning: spec.policy.topologySpreadConstraints[0].topologyKey: no cluster has" in first
-    assert "warning: spec.spreadPolicy.spreadConstraints[1].topologyKey: no cluster has" in second
-    assert "warning: spec.predicates[0].requiredClusterSelector.labelSelector: no cluster has" in second
+    assert "warning: spec.policy.topologySpreadConstraints[0].topologyKey: No cluster has" in first
+    assert "warning: spec.spreadPolicy.spreadConstraints[1].topologyKey: No cluster has" in second
+    assert "warning: spec.predicates[0].requiredClusterSelector.labelSelector: No cluster has" in second
 
 
 def test_a_soft_term_of_ocm_has_no_limit_to_carry_over() -> None:

@@ -21,7 +21,7 @@ from sarif_kit.validate import validation_errors
 
 from fleetui.apimachinery.yaml import Document, load_documents
 from placements.engine.checks.findings import Fix
-from placements.models import DoctorCheck, Placement
+from placements.models import FindingsCheck, Placement
 from placements.services.apply import apply_documents
 from placements.services.checks import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
 from placements.services.placements import save_placement
@@ -164,7 +164,7 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
     assert "finding" not in text_of(viewer, "/placements/").partition('id="list"')[2]
     assert check_due(now=NOW) == 1
     assert not is_due(now=NOW)
-    check = DoctorCheck.objects.get()
+    check = FindingsCheck.objects.get()
     assert (check.errors, check.worst[0]["rule"]) == (2, "S01")
     assert re.search(
         r'href="/checks/\?placement=web">.*?2 findings', text_of(viewer, "/placements/"), re.DOTALL

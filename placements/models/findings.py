@@ -6,10 +6,10 @@ from clusters.models import HubRow
 from placements.models.placements import Placement
 
 
-class DoctorCheck(HubRow):
+class FindingsCheck(HubRow):
     """The findings about one placement, as of a revision and a fleet; `worst` has the first, worst first."""
 
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="doctor_check")
+    placement = models.OneToOneField(Placement, models.CASCADE, related_name="findings_check")
     revision = models.PositiveBigIntegerField()
     fleet_version = models.PositiveBigIntegerField()
     checked_at = models.DateTimeField()
@@ -18,6 +18,10 @@ class DoctorCheck(HubRow):
     infos = models.PositiveIntegerField()
     muted = models.PositiveIntegerField()
     worst = models.JSONField()
+
+    class Meta:
+        db_table = "placements_doctorcheck"
+        """The name of releases so far, which may still run."""
 
     def __str__(self) -> str:
         return f"findings of {self.placement_id}"
