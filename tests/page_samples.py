@@ -166,7 +166,6 @@ NO_PAGE = {
         "hub-check",
         "hub-pause",
         "hub-line",
-        "fleet-version",
         "hub-write",
         "draft-hub-write",
         "decision-hub",
