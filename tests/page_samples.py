@@ -164,7 +164,6 @@ NO_PAGE = {
         "hub-check",
         "hub-pause",
         "hub-line",
-        "fleet-version",
         "hub-write",
         "draft-hub-write",
         "decision-hub",

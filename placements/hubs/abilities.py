@@ -154,13 +154,8 @@ READING = frozenset(
         "wait",
         "credentials",
         "connect_hub",
-        "disconnect_hub",
         "hubs",
-        "judge_hub",
-        "pause_hub",
         "record_hub",
-        "reproject_hub",
-        "resume_hub",
         "watch_hubs",
     }
 )

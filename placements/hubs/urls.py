@@ -10,7 +10,6 @@ from placements.hubs.api import writes as write_operations
 from placements.hubs.web import decisions, hubs, writes
 
 PAGES: tuple[URLPattern, ...] = (
-    path("fleet-versions/<int:number>/", hubs.fleet_version, name="fleet-version"),
     path("hubs/", hubs.hubs, name="hubs"),
     path("hubs/new/", hubs.new_hub, name="hub-new"),
     path("hub-line/", hubs.line, name="hub-line"),

@@ -366,7 +366,7 @@ def test_connect_hub_has_exit_codes(served: tuple[FakeHub, LocalServer], tmp_pat
     assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--anyway")[0] == 0
     assert status("connect_hub", "Prod EU", "--kubeconfig", path)[0] == 2
     assert status("connect_hub", "--kubeconfig", path)[0] == 2
-    assert status("pause_hub", "nowhere")[0] == 1
+    assert status("hubs", "nowhere", "--pause")[0] == 1
 
 
 RBAC = {
@@ -450,14 +450,14 @@ def test_pause_resume_and_disconnect_by_command() -> None:
         lines = run("hubs", "prod-eu").splitlines()
         assert len({line.split("  ")[1] for line in lines[1:]}) == 25, "each stream can be told apart"
 
-        assert run("pause_hub", "prod-eu") == "Hub prod-eu paused\n"
+        assert run("hubs", "prod-eu", "--pause") == "Hub prod-eu paused\n"
         watched.work_until(lambda: not watched.watcher.hubs)
         assert status("hubs")[0] == 1
-        run("resume_hub", "prod-eu")
+        run("hubs", "prod-eu", "--resume")
         watched.work_until_state("live")
 
-        assert status("disconnect_hub", "prod-eu")[0] == 3
-        assert "background" in run("disconnect_hub", "prod-eu", "--yes")
+        assert status("hubs", "prod-eu", "--disconnect")[0] == 3
+        assert "background" in run("hubs", "prod-eu", "--disconnect", "--yes")
         assert not HubCredential.objects.exists()
         watched.work_until(lambda: not watched.watcher.hubs)
         watched.fake.wait_until(lambda: watched.fake.watches == 0)

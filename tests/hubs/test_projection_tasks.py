@@ -72,7 +72,7 @@ def test_two_hubs_with_equal_names_do_not_mix() -> None:
     assert (names(one), names(other)) == ([], ["paris", "rome"])
 
 
-def test_reproject_hub_makes_the_rows_again_and_counts_what_is_unresolved() -> None:
+def test_reprojecting_a_hub_makes_the_rows_again_and_counts_what_is_unresolved() -> None:
     live, output = ProjectedHub(), StringIO()
     live.put("MemberCluster", member("paris"))
     odd = placement("web", namespace="shop")
@@ -82,7 +82,7 @@ def test_reproject_hub_makes_the_rows_again_and_counts_what_is_unresolved() -> N
     with live.scope():
         MemberCluster.objects.all().delete()
 
-    call_command("reproject_hub", "prod-eu", stdout=output)
+    call_command("hubs", "prod-eu", reproject=True, stdout=output)
 
     assert names(live) == ["paris"]
     assert output.getvalue().splitlines() == [

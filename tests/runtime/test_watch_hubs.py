@@ -117,5 +117,5 @@ def test_watch_hubs_once_lists_everything_and_ends(tmp_path: Path, variables: di
         fake.denied.add("list memberclusters")
         fake.compact()
         fake.put("memberclusters", member("last"))
-        assert manage(variables, "pause_hub", "prod-eu").returncode == 0
+        assert manage(variables, "hubs", "prod-eu", "--pause").returncode == 0
         assert manage(variables, "watch_hubs", "--once").returncode == 0

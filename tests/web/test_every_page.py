@@ -496,7 +496,7 @@ def test_no_address_is_missing_in_these_tests() -> None:
     elsewhere |= {"draft-completions"}  # any reader may ask: `tests/services/test_completion.py`
     elsewhere |= {"map-panel"}  # a fragment of the overview: `test_fleet_map.py`
     elsewhere |= {"snooze"}  # kept in the session of any reader: `test_dashboard.py`
-    elsewhere |= {"hub-line", "fleet-version", "hub-write", "draft-hub-write", "decision-hub", "metrics"}
+    elsewhere |= {"hub-line", "hub-write", "draft-hub-write", "decision-hub", "metrics"}
     assert matched == {pattern.name for pattern in urls.urlpatterns} - elsewhere
 
 

@@ -1,4 +1,4 @@
-"""Decisions of a live hub on pages, over REST and by command: the agreement, and what differs."""
+"""Decisions of a live hub on pages and over REST: the agreement, and what differs."""
 
 import csv
 import io
@@ -9,14 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.core.management import call_command
-from django.core.management.base import CommandError
 from django.test import Client
 from rest_framework.test import APIClient
 
 from clusters.models import Hub
 from placements.hubs.explain.agreements import DIFFERS_SENTENCE
-from placements.models import Decision, HubDecision
+from placements.models import HubDecision
 from tests.database import forget_caches
 from tests.hubs.scenarios import RecordedHub
 from tests.hubs.test_agreement import planted
@@ -71,14 +69,12 @@ def test_the_block_shows_both_sides_and_what_differs(viewer: Client, differing: 
     assert "Differs" in block
     assert "Confirmed" in block
     assert "Observed: the fleet and the bindings are those that the hub had" in block
-    assert f'href="{differing.mount}/fleet-versions/' in block
+    assert "fleet version 1, seen" in block
     assert f"affinity {differing.wrong['affinityScore']}," in block
     assert f"affinity {differing.wrong['affinityScore'] - 1}," in block
     assert f"The hub lists {len(differing.listed)} of" in block
     assert DIFFERS_SENTENCE in page
     assert DIFFERS_SENTENCE in text(viewer, f"{differing.page}clusters/{differing.wrong['cluster']}/")
-    assert "fleet version" in text(viewer, f"{differing.mount}/fleet-versions/1/").lower()
-    assert viewer.get(f"{differing.mount}/fleet-versions/99/").status_code == 404
 
 
 def test_the_differences_can_be_downloaded(viewer: Client, differing: DecidedHub) -> None:
@@ -142,23 +138,6 @@ def test_rest_has_the_agreement(differing: DecidedHub) -> None:
     assert got(f"{api}/placements")["items"][0]["agreement"] == "differs"
     assert got(f"{api}/decisions")["items"][0]["agreement"] == "differs"
     assert caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 400
-
-
-def test_the_command_judges_and_says_whether_something_differs(
-    differing: DecidedHub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name = differing.recorded.live.hub.name
-
-    with pytest.raises(CommandError) as refused:
-        call_command("judge_hub", name, output="json")
-    with pytest.raises(CommandError) as unknown:
-        call_command("judge_hub", name, placement="nothing")
-
-    [item] = json.loads(capsys.readouterr().out)["items"]
-    assert (refused.value.returncode, item["agreement"]) == (1, "differs")
-    assert unknown.value.returncode == 1
-    with differing.recorded.live.scope():
-        assert Decision.objects.count() == 1
 
 
 def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:

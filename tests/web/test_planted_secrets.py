@@ -59,7 +59,6 @@ MORE_PAGES = {
     "map-panel": "/topology/panel/",
     "draft-completions": "/drafts/completions/",
     "hub-line": "/hub-line/",
-    "fleet-version": "/fleet-versions/1/",
     "metrics": "/metrics",
     "access-log-export": "/access-log/export/",
 }

@@ -132,21 +132,6 @@ def judge_due(*, now: datetime) -> int:
     return len(claimed)
 
 
-def judge_now(*, placement: str = "", now: datetime) -> int:
-    """Judge placements of the hub in scope now, whether or not that is due; return how many.
-
-    While its mirror is out of date none is judged: agreements stay as they were.
-    """
-    hub = _live_hub(now)
-    if hub is None:
-        return 0
-    rows = Placement.objects.filter(full_name=placement) if placement else Placement.objects.all()
-    pks = list(rows.order_by("full_name").values_list("pk", flat=True))
-    for pk in pks:
-        judge_placement(pk, hub, now=now)
-    return len(pks)
-
-
 @dataclass(frozen=True)
 class Judgement:
     """The result of judging one observation, not written yet."""

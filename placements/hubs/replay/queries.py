@@ -1,4 +1,4 @@
-"""What is shown of decisions of live hubs: agreements of placements, disagreements, versions of the fleet."""
+"""What is shown of decisions of live hubs: agreements of placements, and disagreements."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -7,10 +7,8 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
-from clusters.fleet import Fleet
 from clusters.hub_queries import across_hubs
 from placements.engine.scheduling.decision import Decision as Decided
-from placements.explain.diff import FieldDifference, differences
 from placements.explain.hub_status import condition_of
 from placements.hubs.explain.agreements import (
     INPUTS,
@@ -20,9 +18,8 @@ from placements.hubs.explain.agreements import (
     difference_rows,
     shown_agreement,
 )
-from placements.hubs.fleet_versions import fleet_at
 from placements.hubs.replay.agreement import listed_counts
-from placements.models import Agreement, Decision, FleetVersion, HubDecision, Placement
+from placements.models import Agreement, Decision, HubDecision, Placement
 
 LIGHT = ("content", "differences")
 """Columns that lists do not need, and that may be large."""
@@ -122,35 +119,3 @@ def disagreements_by_hub() -> dict[int, int]:
     with across_hubs():
         counted = disagreements().order_by().values_list("hub").annotate(count=Count("pk"))
         return dict(counted.values_list("hub", "count"))
-
-
-def version_numbered(number: int) -> FleetVersion | None:
-    return FleetVersion.objects.select_related("fleet").defer("fleet__content").filter(number=number).first()
-
-
-def version_changes(version: FleetVersion) -> list[tuple[str, list[FieldDifference]]]:
-    """Return what a version changed, cluster by cluster: those that it names, next to the one before."""
-    previous = FleetVersion.objects.filter(number__lt=version.number).order_by("-number").first()
-    sides = [fleet_at(one) if one else None for one in (previous, version)]
-    changes = []
-    for name in version.changes["names"]:
-        before, after = (_cluster_facts(side, name) if side else {} for side in sides)
-        changes.append((name, differences(before, after)))
-    return changes
-
-
-def _cluster_facts(fleet: Fleet, name: str) -> dict[str, Any]:
-    """Return what decisions read of a cluster; nothing if it is not in the fleet."""
-    position = fleet.positions.get(name)
-    if position is None:
-        return {}
-    cluster = fleet.clusters[position]
-    namespaces = cluster.namespaces
-    return {
-        "eligible": cluster.eligibility.reason or "yes",
-        "labels": dict(cluster.labels),
-        "taints": [f"{one.key}={one.value}:{one.effect}" for one in cluster.taints],
-        "properties": dict(cluster.properties),
-        "usage": {key: dict(getattr(cluster.usage, key)) for key in ("capacity", "allocatable", "available")},
-        "namespaces": "not collected" if namespaces is None else sorted(namespaces.names or ()),
-    }

@@ -40,7 +40,7 @@ from placements.hubs.connections.operations import (
 from placements.hubs.explain.connections import permission_rows, shown_hub, shown_stream, shown_write
 from placements.hubs.projection.unresolved import UnresolvedObject, unresolved_counts, unresolved_objects
 from placements.hubs.queries import recent_writes, streams_of, summaries_of, summary_of
-from placements.hubs.replay.queries import disagreements_by_hub, version_changes, version_numbered
+from placements.hubs.replay.queries import disagreements_by_hub
 
 MOST_SHOWN = 50
 
@@ -233,14 +233,3 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     remove_hub(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Hub {name} removed.")
     return redirect(reverse("web:hubs"))
-
-
-@for_readers
-@require_safe
-def fleet_version(request: HttpRequest, number: int) -> HttpResponse:
-    """Show a version: when it was seen, and what it changed."""
-    version = version_numbered(number)
-    if version is None:
-        raise Http404(f"Version {number} of the fleet not found. Versions that no decision cites are pruned.")
-    context = {"version": version, "changes": version_changes(version)}
-    return render_page(request, "clusters/version.html", context, fragment="clusters/version.html")

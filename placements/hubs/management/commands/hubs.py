@@ -1,4 +1,4 @@
-"""manage.py hubs [NAME] [-o json]: states, streams and ages of the live hubs."""
+"""manage.py hubs [NAME]: states, streams and ages of the live hubs, and what is done to one of them."""
 
 import json
 from datetime import UTC, datetime
@@ -8,22 +8,70 @@ from django.core.management.base import CommandError, CommandParser
 
 from clusters.hub_queries import live_hub, live_hubs
 from clusters.hub_state import HubState
-from fleetui.errors import REFUSED
+from fleetui.apimachinery.words import counted
+from fleetui.errors import BAD_INPUT, REFUSED, UNCONFIRMED
+from fleetui.hub_scope import in_hub
 from fleetui.management.hub_command import HubCommand
+from placements.hubs.connections.operations import change_hub, delete_rows, remove_hub
+from placements.hubs.projection.operations import reproject
+from placements.hubs.projection.unresolved import unresolved_objects
 from placements.hubs.queries import HubSummary, streams_of, summaries_of
 
 
 class Command(HubCommand):
-    """List the live hubs, or show the streams of one."""
+    """List the live hubs, show the streams of one, or pause, resume, reproject or remove it."""
 
-    help = "List the live hubs with state and age, or the streams of one; status 1 if a hub is not live."
+    help = (
+        "List the live hubs with state and age, or the streams of one; status 1 if a hub is not live. "
+        "Or pause, resume, reproject or remove one; nothing is changed on the hub."
+    )
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", nargs="?", default="")
         parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+        add = parser.add_mutually_exclusive_group().add_argument
+        add("--pause", action="store_true", help="stop all traffic to the hub; its mirror stays")
+        add("--resume", action="store_true", help="watch a paused hub again")
+        add("--reproject", action="store_true", help="make its clusters and placements again from its mirror")
+        add("--disconnect", action="store_true", help="remove the hub with its credentials and its mirror")
+        parser.add_argument("--yes", action="store_true", help="confirm the removal")
 
-    def handle(self, *, name: str, output: str, **_options: Any) -> None:
+    def handle(self, *, name: str, output: str, **options: Any) -> None:
         """Write the table or JSON; exit status 1 if any hub is not live."""
+        verbs = ("pause", "resume", "reproject", "disconnect")
+        verb = next((one for one in verbs if options[one]), "")
+        if verb and not name:
+            raise CommandError("NAME is missing", returncode=BAD_INPUT)
+        if verb in ("pause", "resume"):  # the watcher notices within five seconds
+            change_hub(name, {"paused": verb == "pause"}, by=None, now=datetime.now(UTC))
+            self.stdout.write(f"Hub {name} {verb}d")
+        elif verb == "reproject":
+            self.reproject(name)
+        elif verb == "disconnect":
+            self.disconnect(name, confirmed=options["yes"])
+        else:
+            self.show(name, output)
+
+    def reproject(self, name: str) -> None:
+        with in_hub(live_hub(name).pk):
+            now = datetime.now(UTC)
+            count = reproject(now=now)
+            unresolved = unresolved_objects(now=now).count()
+        self.stdout.write(f"{counted(count, 'object')} of hub {name} projected")
+        if unresolved:
+            are, them = ("is", "it") if unresolved == 1 else ("are", "them")
+            words = counted(unresolved, "object")
+            self.stdout.write(f"{words} {are} unresolved; the page of the hub lists {them}")
+
+    def disconnect(self, name: str, *, confirmed: bool) -> None:
+        """Remove credentials immediately, the mirror as soon as no watcher has it."""
+        if not confirmed:
+            raise CommandError(f"Repeat the command with --yes to remove {name}", returncode=UNCONFIRMED)
+        hub = remove_hub(name, by=None, now=datetime.now(UTC))
+        rest = " The rest of its mirror is deleted in the background." if delete_rows(hub.pk) else ""
+        self.stdout.write(f"Hub {name} removed.{rest}")
+
+    def show(self, name: str, output: str) -> None:
         now = datetime.now(UTC)
         summaries = summaries_of([live_hub(name)] if name else live_hubs().order_by("name"), now=now)
         rows = [self._document(one, now, with_streams=bool(name)) for one in summaries]
