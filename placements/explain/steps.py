@@ -277,7 +277,7 @@ def _band_words(
     emptiest = f"emptiest {low}"
     if low < int(counts.min()):
         emptiest = f"0, with fewer than {constraint.min_domains} domains,"
-    return f"{emptiest} + max skew {constraint.max_skew} = at most {most}", f"allowed {low} to {most}"
+    return f"{emptiest} + {constraint.max_skew} = at most {most}", f"allowed {low} to {most}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
         "west": [("jumpingcat", Mark.NEW, 2), ("flyingpenguin", Mark.CANDIDATE, 0)],
     }
     assert (panel.note, panel.band, panel.skew) == (
-        "emptiest 0 + max skew 1 = at most 1",
+        "emptiest 0 + 1 = at most 1",
         "allowed 0 to 1",
         0,
     )

@@ -94,7 +94,7 @@ def test_the_first_viewport_answers_who_was_selected_where_and_why(viewer: Clien
     )
     order = ["quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"]
     assert picks == [(str(number), name) for number, name in enumerate(order, start=1)]
-    assert "region max skew 1, hard · emptiest 1 + max skew 1 = at most 2" in words
+    assert "region max skew 1, hard · emptiest 1 + 1 = at most 2" in words
     assert "Higher wins: spread, then affinity, then placed before, then the name" in words
     assert "prod would be 4 against 1: 3 > 2 (soft) costs 1000" in html.unescape(words)
     assert "Step 5: why oldbadger and not flyingpenguin" in words
