@@ -160,7 +160,7 @@ READING = frozenset(
     }
 )
 """Commands that change nothing of the hub in scope, or act on the hub that their argument names."""
-_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "reschedule", "resilience"})
+_LOCAL_COMMANDS = frozenset({"fault", "load_demo", "reschedule", "what_if"})
 
 
 COMMANDS = READING | _COMMANDS.keys() | _LOCAL_COMMANDS | {"drain", "import_clusters", "join", "removals"}

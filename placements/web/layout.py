@@ -11,11 +11,12 @@ from django.contrib.auth.models import User
 from django.db.models import Exists
 from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest, QueryDict
 from django.shortcuts import redirect
-from django.urls import NoReverseMatch, reverse
+from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
 from clusters.drivers.registry import SIMULATED
+from clusters.middleware import HUB_INDEPENDENT
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
@@ -278,7 +279,15 @@ class PageLayout:
             ("Admin", reverse("admin:index")),
         ]
         path = self._request.path
-        return [*self._of_hubs, *(Section(title, url, path.startswith(url)) for title, url in links)]
+        mount = get_script_prefix()
+        root = mount.partition("hubs/")[0]
+        sections = self._of_hubs
+        for title, url in links:
+            page = url.removeprefix(mount)
+            is_independent = f"/{page}".startswith(HUB_INDEPENDENT)
+            place = f"{root}{page}" if is_independent else url
+            sections.append(Section(title, place, path.startswith(place)))
+        return sections
 
     @property
     def help(self) -> Section:

@@ -75,8 +75,13 @@ def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(api:
         {
             "placement": "web",
             "fate": "shrinks",
+            "wasFulfilled": True,
+            "isFulfilled": True,
             "message": "No replacement needed (PickAll).",
             "joins": [],
+            "leaves": ["c001"],
+            "scores": [],
+            "objectsOutOfService": 0,
             "placedBefore": 2,
             "placedAfter": 1,
             "exceededLimits": [],

@@ -127,7 +127,7 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
     pages = [text_of(viewer, one) for one in ("/clusters/?state=heartbeat-late", "/topology/", "/")]
     for page in (after, *pages):
         assert "heartbeat late" in page.lower()
-    assert "1 heartbeat late" in pages[-1].partition('id="attention"')[0], "the tile"
+    assert "1 unreachable" in pages[-1].partition('id="attention"')[0], "the figure"
     assert "Not ready in" not in text_of(viewer, "/clusters/b/")
     set_faults("a", [], by=None, now=now)
     cleared = text_of(viewer, "/clusters/a/")
