@@ -73,11 +73,6 @@ class HubBackend:
         """The operations of REST of live hubs."""
         return ()
 
-    @property
-    def entries(self) -> Sequence[tuple[str, str]]:
-        """The entries of live hubs in the navigation: titles, and names of pages."""
-        return ()
-
     def part(self, name: str) -> str:
         """Return the template of what a hub adds to a page; empty for nothing."""
         return ""
@@ -85,11 +80,14 @@ class HubBackend:
 
 _LOCAL = HubBackend()
 _live: list[str] = []
+HUB_PAGES: list[tuple[str, str]] = []
+"""The entries of live hubs in the navigation: titles, and names of pages."""
 
 
-def register(path: str) -> None:
+def register(path: str, *, pages: Iterable[tuple[str, str]]) -> None:
     """Make the backend with this dotted path the one of all live hubs; it is imported when it is needed."""
     _live[:] = [path]
+    HUB_PAGES[:] = pages
 
 
 def has_live_hubs() -> bool:

@@ -4,7 +4,7 @@ Budgets and pauses are left aside: they affect when placements move, not the res
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
@@ -182,18 +182,18 @@ class PlacementLoss:
 
     `cycle` is its last one on the fleet after the change; `inside` are the lost clusters that it is on.
     `stays` says why it is not evictable, `obstacle` why nothing is decided, and `message` is the sentence
-    about all of this (`placements.explain.loss`).
+    about all of this (`placements.explain.loss`). Two are equal if their results are.
     """
 
     placement: str
-    cycle: Cycle
+    cycle: Cycle = field(compare=False)
     before: frozenset[str]
     after: frozenset[str]
     inside: frozenset[str]
-    fleet_before: Fleet
+    fleet_before: Fleet = field(compare=False)
     was_fulfilled: bool | None
     is_fulfilled: bool
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[Decision, ...] = field(default=(), compare=False)
     stays: KeptReason | None = None
     obstacle: PlacementImpact | None = None
     objects: int = 0

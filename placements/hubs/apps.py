@@ -12,4 +12,4 @@ class HubsConfig(AppConfig):
     label = "hubs"
 
     def ready(self) -> None:
-        register("placements.hubs.backend.LiveHubBackend")
+        register("placements.hubs.backend.LiveHubBackend", pages=[("Hubs", "web:hubs")])

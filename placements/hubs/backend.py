@@ -68,10 +68,6 @@ class LiveHubBackend(HubBackend):
     def operations(self) -> Sequence[URLPattern | URLResolver]:
         return urls.OPERATIONS
 
-    @property
-    def entries(self) -> Sequence[tuple[str, str]]:
-        return (("Hubs", "web:hubs"),)
-
     def part(self, name: str) -> str:
         return f"hubs/_{name}.html"
 

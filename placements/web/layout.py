@@ -22,7 +22,7 @@ from clusters.operations.connection import INSECURE_WARNING
 from fleetui import __version__
 from fleetui.environment import EnvironmentProblem, disk_problem
 from fleetui.htmx import wants_fragment
-from fleetui.hub_backend import current_backend, live_backend
+from fleetui.hub_backend import HUB_PAGES, current_backend
 from fleetui.permissions import (
     LabelsOf,
     Role,
@@ -98,10 +98,6 @@ class Section:
     count: int = 0
     counted: str = ""
     """What is counted; empty for an entry without a count."""
-
-    @property
-    def icon(self) -> str:
-        return f"to-{self.title.lower()}"
 
     @property
     def key(self) -> str:
@@ -260,18 +256,16 @@ class PageLayout:
             is_current = path == url or inside.startswith(prefixes)
             sections.append(Section(title, url, is_current, counts.get(counted, 0), counted))
         if navigation.has_live_hubs:
-            sections += self._of_hubs
+            for title, name in HUB_PAGES:
+                url = reverse(name)
+                sections.append(Section(title, url, path.startswith(url)))
         return sections
-
-    @property
-    def _of_hubs(self) -> list[Section]:
-        entries = ((title, reverse(name)) for title, name in live_backend().entries)
-        return [Section(title, url, self._request.path.startswith(url)) for title, url in entries]
 
     @cached_property
     def settings(self) -> list[Section]:
         """The entries below the gear."""
         links = [
+            *zip(dict(HUB_PAGES), map(reverse, dict(HUB_PAGES).values()), strict=True),
             *([("Users", reverse("web:users"))] if getattr(self._user, "is_superuser", False) else ()),
             *([("Notifications", reverse("web:notifications"))] if self.may_manage_notifications else ()),
             ("API tokens", reverse("web:tokens")),
@@ -281,18 +275,13 @@ class PageLayout:
         path = self._request.path
         mount = get_script_prefix()
         root = mount.partition("hubs/")[0]
-        sections = self._of_hubs
+        sections = []
         for title, url in links:
             page = url.removeprefix(mount)
             is_independent = f"/{page}".startswith(HUB_INDEPENDENT)
             place = f"{root}{page}" if is_independent else url
             sections.append(Section(title, place, path.startswith(place)))
         return sections
-
-    @property
-    def help(self) -> Section:
-        url = reverse("web:help", kwargs={"page": "glossary"})
-        return Section("Help", url, self._request.path.startswith(url.removesuffix("glossary/")))
 
 
 def base_context(request: HttpRequest) -> dict[str, PageLayout]:

@@ -154,4 +154,4 @@ def test_a_cluster_that_answers_again_needs_no_attention_before_the_next_calls(
     not_called.update(phase="applying")
     client.force_login(person("ana", "viewer"))
     attention = client.get("/").content.decode().partition('id="attention"')[2].partition("</section>")[0]
-    assert attention.count("not responding to the calls of 2 placements") == 1, "once"
+    assert attention.count(">c001: not responding to the calls of 2 placements</a>") == 1, "once"
