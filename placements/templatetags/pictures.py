@@ -1,5 +1,6 @@
 """Template tags of the small pictures of the overview, drawn by the server."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
@@ -7,6 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from placements.services.dashboard.pictures import Picture
+from placements.services.dashboard.progress import Tick
 
 register = template.Library()
 _WIDTH, _GAP, _WIDEST = 132.0, 0.3, 33.0
@@ -42,6 +44,17 @@ def spark(picture: Picture, height: int) -> str:
     text = f"Clusters by {picture.key}: {', '.join(map(str, counts))}"
     shape = '<svg class="spark" viewBox="0 0 {} {}" height="{}" role="img" aria-label="{}">{}</svg>'
     return format_html(shape, int(_WIDTH), height, height, text, bars)
+
+
+@register.filter
+def kinds_of_ticks(lines: Iterable[Any]) -> list[Tick]:
+    """Return what the bars of these runs have parts of: a legend has nothing else."""
+    shown = {kind for line in lines for group in line.ticks for kind, _ in group}
+    return [
+        kind
+        for kind in (Tick.UPDATED, Tick.UPDATING, Tick.FAILED, Tick.BLOCKED, Tick.WAITING)
+        if kind in shown
+    ]
 
 
 @register.simple_tag
