@@ -1,5 +1,6 @@
 """Template tags of the small pictures of the overview, drawn by the server."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
@@ -7,6 +8,7 @@ from django.utils.html import format_html
 from django.utils.safestring import mark_safe
 
 from placements.services.dashboard.pictures import Picture
+from placements.services.dashboard.progress import Tick
 
 register = template.Library()
 _WIDTH, _GAP, _WIDEST = 132.0, 0.3, 33.0
@@ -44,13 +46,24 @@ def spark(picture: Picture, height: int) -> str:
     return format_html(shape, int(_WIDTH), height, height, text, bars)
 
 
+@register.filter
+def kinds_of_ticks(lines: Iterable[Any]) -> list[Tick]:
+    """Return what the bars of these runs have parts of: a legend has nothing else."""
+    shown = {kind for line in lines for group in line.ticks for kind, _ in group}
+    return [
+        kind
+        for kind in (Tick.UPDATED, Tick.UPDATING, Tick.FAILED, Tick.BLOCKED, Tick.WAITING)
+        if kind in shown
+    ]
+
+
 @register.simple_tag
 def ticks(line: Any) -> str:
     """Show the bar of a run: its waves or stages, with a part for each cluster of a small one."""
     groups = []
     for group in line.ticks:
-        parts = "".join(f'<i class="{kind}" style="flex-grow:{width}"></i>' for kind, width in group)
-        groups.append(f'<span style="flex-grow:{sum(width for _, width in group)}">{parts}</span>')
+        parts = "".join(f'<i class="{kind}" data-sizes="grow:{width}"></i>' for kind, width in group)
+        groups.append(f'<span data-sizes="grow:{sum(width for _, width in group)}">{parts}</span>')
     size = "few" if line.progress.total <= _FEW else "many"
     words = f"{line.progress.updated:,} of {line.progress.total:,} clusters updated"
     bar = mark_safe("".join(groups))  # noqa: S308 - states and numbers only

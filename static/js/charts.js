@@ -72,7 +72,7 @@ function follow(plot, point) {
   if (!address || facts.includes(null)) return;
   const url = address.replace(/\{\w+\}/g, () => encodeURIComponent(facts.shift()));
   const { swap } = chart.dataset;
-  if (swap) window.htmx.ajax("GET", url, { source: chart, target: swap, swap: "outerHTML" });
+  if (swap) window.htmx.ajax("GET", url, { source: chart, target: swap }); // swapped as hx-swap around the chart says
   else location.assign(url);
 }
 

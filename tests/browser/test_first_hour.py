@@ -21,7 +21,9 @@ def test_from_an_empty_hub_to_an_explained_decision_in_three_clicks(enter: Enter
     page.get_by_role("link", name=re.compile("^web ?: decision")).first.click()
 
     expect(page).to_have_url(re.compile(r"/decisions/d-\w+/$"))
-    expect(page.get_by_role("heading", name="Explain a cluster")).to_be_visible()
+    why = page.get_by_role("heading", name=re.compile(r"^Step \d+: why \w+ and not \w+$"))
+    expect(why.first).to_be_visible()
+    expect(page.get_by_role("table", name=re.compile(r"^Candidates in step \d+, by rank$"))).to_be_visible()
 
 
 @pytest.mark.usefixtures("nine")

@@ -96,7 +96,6 @@ READ = [
     "/decisions/{id}/?view=funnel",
     "/decisions/{id}/?view=affinity",
     "/decisions/{id}/?view=compare",
-    "/decisions/{id}/?figure=groups",
     "/decisions/{id}/?view=inputs",
     "/decisions/{id}/?table=funnel",
     "/decisions/{id}/clusters/bravelion/",
