@@ -62,8 +62,8 @@ def ticks(line: Any) -> str:
     """Show the bar of a run: its waves or stages, with a part for each cluster of a small one."""
     groups = []
     for group in line.ticks:
-        parts = "".join(f'<i class="{kind}" data-sizes="grow:{width}"></i>' for kind, width in group)
-        groups.append(f'<span data-sizes="grow:{sum(width for _, width in group)}">{parts}</span>')
+        parts = "".join(f'<i class="{kind}" style="--grow:{width}"></i>' for kind, width in group)
+        groups.append(f'<span style="--grow:{sum(width for _, width in group)}">{parts}</span>')
     size = "few" if line.progress.total <= _FEW else "many"
     words = f"{line.progress.updated:,} of {line.progress.total:,} clusters updated"
     bar = mark_safe("".join(groups))  # noqa: S308 - states and numbers only

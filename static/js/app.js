@@ -244,17 +244,3 @@ document.addEventListener("keydown", (event) => {
 
 oneStop();
 document.addEventListener("htmx:afterSettle", oneStop);
-
-/* The numbers that style sheets calculate with: the HTML of a page has no style of its own. */
-function setSizes() {
-  for (const one of document.querySelectorAll("[data-sizes]")) {
-    for (const size of one.dataset.sizes.split(";")) {
-      const [name, value] = size.split(":");
-      one.style.setProperty(`--${name}`, value);
-    }
-  }
-}
-
-setSizes();
-document.addEventListener("htmx:afterSwap", setSizes);
-document.addEventListener("htmx:oobAfterSwap", setSizes);
