@@ -15,9 +15,17 @@ from clusters.fleet import (
 )
 from fleetui.apimachinery.errors import ErrorDetail, faults_of
 from fleetui.apimachinery.fields import written
-from fleetui.apimachinery.model import is_good_scalar, is_good_text, is_one_line, quote_value, wrong_type
+from fleetui.apimachinery.model import (
+    is_good_scalar,
+    is_good_text,
+    is_one_line,
+    quote_value,
+    wrong_type,
+)
 
-_CLUSTER_KEYS = frozenset({"name", "labels", "taints", "properties", "resourceUsage", "eligible"})
+_CLUSTER_KEYS = frozenset(
+    {"name", "labels", "taints", "properties", "resourceUsage", "eligible"}
+)
 _TAINT_KEYS = frozenset({"key", "value", "effect"})
 _USAGE_SORTS = ("capacity", "allocatable", "available")
 _USAGE_KEYS = frozenset(_USAGE_SORTS)
@@ -42,7 +50,9 @@ def parse_clusters(raw: object, *, path: str = "clusters") -> tuple[Cluster, ...
         name = item.get("name") if isinstance(item, dict) else None
         if isinstance(name, str) and name in names:
             message = f"Duplicate value: {quote_value(name)}"
-            problems.append(ErrorDetail((index, "name"), "duplicate", message, "unique names"))
+            problems.append(
+                ErrorDetail((index, "name"), "duplicate", message, "unique names")
+            )
         elif isinstance(name, str):
             names.add(name)
     if problems:
@@ -70,7 +80,9 @@ def _problems(raw: object) -> list[ErrorDetail]:
         problems.append(_text_problem(name).under("name"))
     elif not is_one_line(name):
         message = "Must not contain line breaks or control characters"
-        problems.append(ErrorDetail(("name",), "bad-format", message, "text on one line"))
+        problems.append(
+            ErrorDetail(("name",), "bad-format", message, "text on one line")
+        )
     for key, problems_of in _PARTS.items():
         value = raw.get(key)
         if value is not None:
@@ -84,7 +96,9 @@ def _unknown_keys(raw: dict[Any, Any], known: Iterable[str]) -> Iterator[ErrorDe
         if not is_good_text(key):
             yield ErrorDetail((), "wrong-type", "Keys must be strings", allowed)
         elif key not in known:
-            yield ErrorDetail((key,), "unknown-field", f"Unknown field {quote_value(key)}", allowed)
+            yield ErrorDetail(
+                (key,), "unknown-field", f"Unknown field {quote_value(key)}", allowed
+            )
 
 
 def _text_problem(value: object) -> ErrorDetail:
@@ -104,9 +118,13 @@ def _map_problems(value: object, types: frozenset[type]) -> Iterator[ErrorDetail
         pass
     for key, item in value.items():
         if not is_good_text(key):
-            yield ErrorDetail((), "wrong-type", "Keys must be strings", "strings as keys")
+            yield ErrorDetail(
+                (), "wrong-type", "Keys must be strings", "strings as keys"
+            )
         elif type(item) not in types or not is_good_scalar(item):
-            yield wrong_type(item, "text" if types is _TEXT else "a quantity").under(key)
+            yield wrong_type(item, "text" if types is _TEXT else "a quantity").under(
+                key
+            )
 
 
 def taint_problems(value: object) -> Iterator[ErrorDetail]:
@@ -115,7 +133,11 @@ def taint_problems(value: object) -> Iterator[ErrorDetail]:
         return
     for index, taint in enumerate(value):
         is_object = isinstance(taint, dict)
-        problems = _one_taint_problems(taint) if is_object else [wrong_type(taint, "an object")]
+        problems = (
+            _one_taint_problems(taint)
+            if is_object
+            else [wrong_type(taint, "an object")]
+        )
         yield from (problem.under(index) for problem in problems)
 
 
@@ -128,7 +150,10 @@ def _one_taint_problems(taint: dict[Any, Any]) -> Iterator[ErrorDetail]:
         yield wrong_type(taint["value"], "text").under("value")
     if taint.get("effect") not in (None, NO_SCHEDULE):
         yield ErrorDetail(
-            ("effect",), "not-one-of", f"Unsupported value: {quote_value(taint['effect'])}", NO_SCHEDULE
+            ("effect",),
+            "not-one-of",
+            f"Unsupported value: {quote_value(taint['effect'])}",
+            NO_SCHEDULE,
         )
 
 
@@ -140,7 +165,10 @@ def _usage_problems(value: object) -> Iterator[ErrorDetail]:
         yield from _unknown_keys(value, _USAGE_KEYS)
     for key, quantities in value.items():
         if key in _USAGE_KEYS and quantities is not None:
-            yield from (problem.under(key) for problem in _map_problems(quantities, _TEXT_OR_NUMBER))
+            yield from (
+                problem.under(key)
+                for problem in _map_problems(quantities, _TEXT_OR_NUMBER)
+            )
 
 
 def _eligible_problems(value: object) -> Iterator[ErrorDetail]:
@@ -172,13 +200,19 @@ def _cluster(raw: dict[str, Any]) -> Cluster:
     return Cluster(
         raw["name"],
         raw.get("labels") or {},
-        tuple([Taint(taint["key"], taint.get("value") or "") for taint in raw.get("taints") or ()]),
+        tuple(
+            [
+                Taint(taint["key"], taint.get("value") or "")
+                for taint in raw.get("taints") or ()
+            ]
+        ),
         _quantities(raw.get("properties")),
         ResourceUsage(*amounts) if usage else NO_USAGE,
         ELIGIBLE
         if eligible is None or eligible["value"]
         else Eligibility(
-            EligibilityKind(eligible.get("kind") or EligibilityKind.UNSPECIFIED), eligible.get("reason") or ""
+            EligibilityKind(eligible.get("kind") or EligibilityKind.UNSPECIFIED),
+            eligible.get("reason") or "",
         ),
     )
 

@@ -42,7 +42,9 @@ class LabelColumn:
         return None if code == ABSENT else self.values[code]
 
     def is_any_of(self, values: Sequence[str]) -> Bools:
-        wanted = np.zeros(len(self.values) + 1, dtype=np.bool_)  # the last place answers for code −1
+        wanted = np.zeros(
+            len(self.values) + 1, dtype=np.bool_
+        )  # the last place answers for code −1
         wanted[[code for code in map(self.code_of, values) if code != ABSENT]] = True
         return wanted.take(self.codes)
 
@@ -57,8 +59,14 @@ class LabelColumn:
 
     def counts(self, positions: Codes) -> list[tuple[str, int]]:
         """Return the values that the clusters at these positions have, with how many of them."""
-        counts = np.bincount(self.bins[positions], minlength=len(self.values) + 1).tolist()
-        return [(value, count) for value, count in zip(self.values, counts[1:], strict=True) if count]
+        counts = np.bincount(
+            self.bins[positions], minlength=len(self.values) + 1
+        ).tolist()
+        return [
+            (value, count)
+            for value, count in zip(self.values, counts[1:], strict=True)
+            if count
+        ]
 
     def patched(self, texts: Mapping[int, str | None]) -> "LabelColumn":
         values, codes = _recoded(self.values, self.codes, texts)
@@ -72,9 +80,13 @@ class LabelColumn:
 def label_column(values: Sequence[str | None], order: Ints) -> LabelColumn:
     """Return the coded values of one key, None for a cluster without it, in the given order."""
     distinct = sorted(value for value in set(values) if value is not None)
-    code_of: dict[str | None, int] = {value: code for code, value in enumerate(distinct)}
+    code_of: dict[str | None, int] = {
+        value: code for code, value in enumerate(distinct)
+    }
     code_of[None] = ABSENT
-    codes = np.fromiter(map(code_of.__getitem__, values), dtype=np.int32, count=len(values))
+    codes = np.fromiter(
+        map(code_of.__getitem__, values), dtype=np.int32, count=len(values)
+    )
     return LabelColumn(tuple(distinct), codes[order])
 
 
@@ -88,30 +100,44 @@ class PropertyColumn:
     @cached_property
     def is_malformed(self) -> Bools:
         pairs = zip(self.texts, self.quantities, strict=True)
-        return np.fromiter((t is not None and q is None for t, q in pairs), np.bool_, len(self.texts))
+        return np.fromiter(
+            (t is not None and q is None for t, q in pairs), np.bool_, len(self.texts)
+        )
 
     @cached_property
     def distinct(self) -> tuple[int, ...]:
         """Return the values that occur, in units of 10⁻⁹, ascending."""
-        return tuple(sorted({quantity.nano for quantity in self.quantities if quantity is not None}))
+        return tuple(
+            sorted(
+                {quantity.nano for quantity in self.quantities if quantity is not None}
+            )
+        )
 
     @cached_property
     def ranks(self) -> Codes:
         """Return each cluster's place among the distinct values, ABSENT for none or no quantity."""
         rank_of = {nano: rank for rank, nano in enumerate(self.distinct)}
-        ranks = (ABSENT if quantity is None else rank_of[quantity.nano] for quantity in self.quantities)
+        ranks = (
+            ABSENT if quantity is None else rank_of[quantity.nano]
+            for quantity in self.quantities
+        )
         return np.fromiter(ranks, np.int32, len(self.quantities))
 
     @cached_property
     def approximates(self) -> Floats:
         """Return each value as a double, NaN for none or no quantity."""
-        values = (np.nan if quantity is None else quantity.approximate for quantity in self.quantities)
+        values = (
+            np.nan if quantity is None else quantity.approximate
+            for quantity in self.quantities
+        )
         return np.fromiter(values, np.float64, len(self.quantities))
 
     def patched(self, texts: Mapping[int, str | None]) -> "PropertyColumn":
         parsed = property_column(tuple(texts.values()))
         all_texts, quantities = list(self.texts), list(self.quantities)
-        for position, text, quantity in zip(texts, parsed.texts, parsed.quantities, strict=True):
+        for position, text, quantity in zip(
+            texts, parsed.texts, parsed.quantities, strict=True
+        ):
             all_texts[position], quantities[position] = text, quantity
         column = PropertyColumn(tuple(all_texts), tuple(quantities))
         if "ranks" in self.__dict__:
@@ -128,18 +154,28 @@ class PropertyColumn:
         is_kept = np.ones(len(self.texts), dtype=np.bool_)
         is_kept[positions] = False
         column = PropertyColumn(
-            tuple(compress(self.texts, is_kept)), tuple(compress(self.quantities, is_kept))
+            tuple(compress(self.texts, is_kept)),
+            tuple(compress(self.quantities, is_kept)),
         )
         distinct, ranks = _recoded(self.distinct, self.ranks[is_kept], {})
-        column.__dict__.update(distinct=tuple(distinct), ranks=ranks, is_malformed=self.is_malformed[is_kept])
+        column.__dict__.update(
+            distinct=tuple(distinct),
+            ranks=ranks,
+            is_malformed=self.is_malformed[is_kept],
+        )
         return column
 
-    def compare(self, operator: str, wanted: Quantity, *, only: int | None = None) -> Bools:
+    def compare(
+        self, operator: str, wanted: Quantity, *, only: int | None = None
+    ) -> Bools:
         """Return which clusters have a value in the relation (`Gt Ge Eq Ne Lt Le`) to a quantity.
 
         With `only` the result is about the cluster at that position alone.
         """
-        low, high = bisect_left(self.distinct, wanted.nano), bisect_right(self.distinct, wanted.nano)
+        low, high = (
+            bisect_left(self.distinct, wanted.nano),
+            bisect_right(self.distinct, wanted.nano),
+        )
         ranks = self.ranks if only is None else self.ranks[only : only + 1]
         present = np.not_equal(ranks, ABSENT)
         answers: dict[str, Bools] = {
@@ -175,8 +211,14 @@ def _recoded(
             values.insert(place, value)
             codes[codes >= place] += 1
         codes[position] = place
-    is_used = np.bincount(codes[codes != ABSENT], minlength=len(values)).astype(np.bool_)
+    is_used = np.bincount(codes[codes != ABSENT], minlength=len(values)).astype(
+        np.bool_
+    )
     if is_used.all():
         return values, codes
-    code_of = np.append(np.cumsum(is_used, dtype=np.int32) - 1, np.int32(ABSENT))  # the last for code −1
-    return [value for value, used in zip(values, is_used, strict=True) if used], code_of[codes]
+    code_of = np.append(
+        np.cumsum(is_used, dtype=np.int32) - 1, np.int32(ABSENT)
+    )  # the last for code −1
+    return [
+        value for value, used in zip(values, is_used, strict=True) if used
+    ], code_of[codes]

@@ -13,7 +13,13 @@ from clusters.drivers.kubernetes.addresses import (
 )
 from clusters.drivers.kubernetes.configuration import split_server
 from clusters.drivers.kubernetes.sockets import CONNECT_SECONDS
-from clusters.kubeconfig import LARGEST_KUBECONFIG, ParsedConnection, Secret, parse_fields, parse_kubeconfig
+from clusters.kubeconfig import (
+    LARGEST_KUBECONFIG,
+    ParsedConnection,
+    Secret,
+    parse_fields,
+    parse_kubeconfig,
+)
 from clusters.kubernetes_drivers import address_rules
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import load_documents
@@ -44,17 +50,23 @@ def parse_connection_input(
     if wanted.kubeconfig:
         if wanted.fields:
             allowed = "a kubeconfig or separate fields"
-            raise InvalidManifest.of("kubeconfig", "conflict", "Forbidden: with separate fields", allowed)
+            raise InvalidManifest.of(
+                "kubeconfig", "conflict", "Forbidden: with separate fields", allowed
+            )
         documents = load_documents(wanted.kubeconfig, max_bytes=LARGEST_KUBECONFIG)
         if len(documents) != 1:
             message = f"Invalid value: {len(documents)} documents"
-            raise InvalidManifest.of("kubeconfig", "wrong-type", message, "one kubeconfig")
+            raise InvalidManifest.of(
+                "kubeconfig", "wrong-type", message, "one kubeconfig"
+            )
         document = documents[0].data
         names = context_names(document)
         if names_context and not wanted.context and len(names) > 1:
             message = "Required value: the kubeconfig has several contexts"
             raise InvalidManifest.of("context", "required", message, ", ".join(names))
-        parsed = parse_kubeconfig(document, context=wanted.context, rules=rules, now=now)
+        parsed = parse_kubeconfig(
+            document, context=wanted.context, rules=rules, now=now
+        )
     else:
         parsed = parse_fields(wanted.fields, rules=rules, now=now)
     if parsed.secret is None and "inCluster" not in parsed.connection:
@@ -77,4 +89,8 @@ def parse_connection_input(
 def context_names(document: object) -> list[str]:
     contexts = document.get("contexts") if isinstance(document, Mapping) else None
     entries = contexts if isinstance(contexts, list) else []
-    return [str(one["name"]) for one in entries if isinstance(one, Mapping) and one.get("name")]
+    return [
+        str(one["name"])
+        for one in entries
+        if isinstance(one, Mapping) and one.get("name")
+    ]

@@ -22,13 +22,24 @@ from django.db.models.functions import Coalesce
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.kubeconfig import Secret, facts_of
-from clusters.models import ClusterCredential, Hub, HubCredential, MemberCluster, NotificationChannel
+from clusters.models import (
+    ClusterCredential,
+    Hub,
+    HubCredential,
+    MemberCluster,
+    NotificationChannel,
+)
 from fleetui import encryption
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.encryption import KeysUnreadable
 from fleetui.env import new_encryption_key
 
-PURPOSE, HUB_PURPOSE, CHANNEL_PURPOSE, VERSION = "credential", "hub-credential", "notification-channel", 1
+PURPOSE, HUB_PURPOSE, CHANNEL_PURPOSE, VERSION = (
+    "credential",
+    "hub-credential",
+    "notification-channel",
+    1,
+)
 UNREADABLE = "credentials-unreadable"
 BLOCKED_AFTER = 2
 """So many consecutive 401 answers stop the calls for a while, so that no account is locked."""
@@ -46,7 +57,9 @@ class CredentialsUnreadable(DriverUnavailable):
     """A stored secret cannot be decrypted: its key was lost, or it belongs to another cluster."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the stored credentials cannot be read: {reason}", code=UNREADABLE)
+        super().__init__(
+            f"the stored credentials cannot be read: {reason}", code=UNREADABLE
+        )
 
 
 def encryption_keys() -> tuple[str, ...]:
@@ -71,7 +84,12 @@ def add_key() -> None:
 
 def encrypt(cluster: UUID, secret: Secret, *, purpose: str = PURPOSE) -> str:
     """Return the ciphertext of a secret, bound to its cluster or hub. Raise CredentialsUnreadable."""
-    content = {"cluster": str(cluster), "purpose": purpose, "v": VERSION, **secret.values}
+    content = {
+        "cluster": str(cluster),
+        "purpose": purpose,
+        "v": VERSION,
+        **secret.values,
+    }
     return _cipher(encryption_keys()).encrypt(json.dumps(content).encode()).decode()
 
 
@@ -93,17 +111,23 @@ def kept_secret(
     """
     allowed = "a token, or a client certificate with its key"
     if owner is None or credential is None:
-        raise InvalidManifest.of("token", "required", "Required value: the credentials", allowed)
+        raise InvalidManifest.of(
+            "token", "required", "Required value: the credentials", allowed
+        )
     if connection != owner.connection:
         message = "Required value: the credentials, since the connection changes"
         raise InvalidManifest.of("token", "required", message, allowed)
     try:
         return decrypt(owner.uid, credential.ciphertext, purpose=purpose)
     except CredentialsUnreadable as error:
-        raise InvalidManifest.of("token", "required", f"Required value: {error}", allowed) from error
+        raise InvalidManifest.of(
+            "token", "required", f"Required value: {error}", allowed
+        ) from error
 
 
-def is_stored(secret: Secret, credential: Credential | None, uid: UUID, *, purpose: str = PURPOSE) -> bool:
+def is_stored(
+    secret: Secret, credential: Credential | None, uid: UUID, *, purpose: str = PURPOSE
+) -> bool:
     """Return whether a credential has exactly this secret, readable with the present keys."""
     if credential is None or credential.fingerprint != fingerprint(secret):
         return False
@@ -131,12 +155,16 @@ def credential_columns(
 
 def fingerprint(secret: Secret) -> str:
     """Return 16 hex digits that recognize a secret, of use only to who has the first key."""
-    key = hmac.digest(encryption_keys()[0].encode(), b"fleetui credential fingerprint", "sha256")
+    key = hmac.digest(
+        encryption_keys()[0].encode(), b"fleetui credential fingerprint", "sha256"
+    )
     content = json.dumps(dict(secret.values), sort_keys=True).encode()
     return hmac.new(key, content, hashlib.sha256).hexdigest()[:16]
 
 
-def decrypt_with(keys: Sequence[str], cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE) -> Secret:
+def decrypt_with(
+    keys: Sequence[str], cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE
+) -> Secret:
     """Return the secret of a cluster or hub by one of these keys. Raise CredentialsUnreadable."""
     try:
         content: dict[str, Any] = json.loads(_cipher(keys).decrypt(ciphertext.encode()))
@@ -218,7 +246,9 @@ def has_first_key(row: Stored, owner: UUID, keys: Sequence[str]) -> bool:
 
 def record_rejection(pk: int, *, revision: int, now: datetime) -> None:
     """Count a 401 answer to a secret; the second in a row blocks calls for five minutes, for all workers."""
-    is_blocked = When(unauthorized_count__gte=BLOCKED_AFTER - 1, then=Value(now + BLOCKED_FOR))
+    is_blocked = When(
+        unauthorized_count__gte=BLOCKED_AFTER - 1, then=Value(now + BLOCKED_FOR)
+    )
     # One statement, which a database does as a whole or not at all.
     ClusterCredential.objects.filter(pk=pk, revision=revision).update(
         unauthorized_count=F("unauthorized_count") + 1,
@@ -249,7 +279,14 @@ def public_facts(credential: Credential | None) -> dict[str, Any] | None:
 def days_left(credential: Credential, *, now: datetime) -> int | None:
     """Return the smallest number of days of a notice that is due; None before the first one."""
     left = credential.expires_at - now if credential.expires_at else None
-    return next((days for days in NOTICE_DAYS if left is not None and left <= timedelta(days=days)), None)
+    return next(
+        (
+            days
+            for days in NOTICE_DAYS
+            if left is not None and left <= timedelta(days=days)
+        ),
+        None,
+    )
 
 
 def notice_due(*, now: datetime) -> Q:
@@ -264,7 +301,11 @@ def notice_due(*, now: datetime) -> Q:
 def expiry_notice(credential: Credential, *, now: datetime) -> str:
     """Return the notice about the expiry of credentials; "" while there is none."""
     is_renewed = credential.renew_at is not None and not credential.renewal_error
-    if credential.expires_at is None or is_renewed or days_left(credential, now=now) is None:
+    if (
+        credential.expires_at is None
+        or is_renewed
+        or days_left(credential, now=now) is None
+    ):
         return ""
     verb = "expired" if credential.expires_at <= now else "expires"
     reason = "cannot renew; " if credential.renewal_error else ""

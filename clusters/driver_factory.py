@@ -28,7 +28,9 @@ class DatabaseStore:
     of an outdated state has to load it again.
     """
 
-    def __init__(self, cluster_id: int, read: Mapping[str, Stored] | None = None) -> None:
+    def __init__(
+        self, cluster_id: int, read: Mapping[str, Stored] | None = None
+    ) -> None:
         self._cluster_id, self._read = cluster_id, read
 
     @property
@@ -61,16 +63,25 @@ class DatabaseStore:
 
     def _save_all(self, states: Mapping[str, Stored]) -> bool:
         if len(states) == 1:
-            return all(self._save(name, one.content, one.revision) for name, one in states.items())
+            return all(
+                self._save(name, one.content, one.revision)
+                for name, one in states.items()
+            )
         with transaction.atomic():
-            for name in sorted(states):  # in one order, so that two writers never wait for each other
+            for name in sorted(
+                states
+            ):  # in one order, so that two writers never wait for each other
                 if not self._save(name, states[name].content, states[name].revision):
                     transaction.set_rollback(True)
                     return False
         return True
 
     def _save(self, placement: str, content: Mapping[str, Any], expected: int) -> bool:
-        values = {"revision": expected + 1, "content": content, "is_held": bool(content.get("held"))}
+        values = {
+            "revision": expected + 1,
+            "content": content,
+            "is_held": bool(content.get("held")),
+        }
         if not expected:
             _, is_new = self._rows.get_or_create(
                 cluster_id=self._cluster_id, placement_name=placement, defaults=values
@@ -99,16 +110,22 @@ def wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def read_states(placements: Mapping[int, Collection[str]]) -> dict[int, dict[str, Stored]]:
+def read_states(
+    placements: Mapping[int, Collection[str]],
+) -> dict[int, dict[str, Stored]]:
     """Return the states of placements on simulated clusters, both by the keys of the clusters; one query."""
     clusters: dict[str, list[int]] = {}
     for cluster_id, names in placements.items():
         for name in names:
             clusters.setdefault(name, []).append(cluster_id)
-    wanted = (Q(placement_name=name, cluster_id__in=pks) for name, pks in clusters.items())
+    wanted = (
+        Q(placement_name=name, cluster_id__in=pks) for name, pks in clusters.items()
+    )
     rows = SimulatedPlacement.objects.filter(reduce(or_, wanted, Q(pk__in=())))
     states: dict[int, dict[str, Stored]] = {cluster_id: {} for cluster_id in placements}
-    for cluster_id, name, *row in rows.values_list("cluster_id", "placement_name", "revision", "content"):
+    for cluster_id, name, *row in rows.values_list(
+        "cluster_id", "placement_name", "revision", "content"
+    ):
         states[cluster_id][name] = Stored(*row)
     return states
 

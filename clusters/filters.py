@@ -8,7 +8,19 @@ from enum import StrEnum
 from operator import itemgetter
 from typing import Any
 
-from django.db.models import Case, CharField, Count, F, OuterRef, Q, QuerySet, Subquery, Value, When, Window
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    Subquery,
+    Value,
+    When,
+    Window,
+)
 from django.db.models.functions import RowNumber
 
 from clusters.drivers.registry import SIMULATED
@@ -76,7 +88,9 @@ _WORKLOADS_FAILING = ~Q(workloads_problem="")
 _NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report to it
 
 
-def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:
+def parse_filter_text(
+    text: str,
+) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:
     """Split a filter as typed: `key=value` and `!key` are labels, `status=ready` a state, the rest a name.
 
     `key=*` is a label with any value.
@@ -96,7 +110,10 @@ def parse_filter_text(text: str) -> tuple[str, tuple[str, ...], ClusterFilterSta
 
 
 def filter_text(wanted: ClusterFilter) -> str:
-    labels = [one if one.startswith("!") or ":" in one else f"{one}=*" for one in wanted.labels]
+    labels = [
+        one if one.startswith("!") or ":" in one else f"{one}=*"
+        for one in wanted.labels
+    ]
     typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
     state = [f"status={wanted.state}"] if wanted.state else []
     return " ".join([*state, *typed, wanted.text]).strip()
@@ -111,7 +128,11 @@ def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:
         rows = _labelled(rows, label)
     if wanted.verdict:
         rows = rows.filter(verdict=wanted.verdict)
-    return rows.filter(_conditions(datetime.now(UTC))[wanted.state]) if wanted.state else rows
+    return (
+        rows.filter(_conditions(datetime.now(UTC))[wanted.state])
+        if wanted.state
+        else rows
+    )
 
 
 def _labelled(rows: QuerySet[MemberCluster], label: str) -> QuerySet[MemberCluster]:
@@ -143,23 +164,33 @@ def list_state() -> Case:
 
 def _is_cordoned() -> Q:
     # Evaluated once, but an `Exists` for each cluster.
-    return Q(pk__in=ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE).values("cluster"))
+    return Q(
+        pk__in=ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE).values(
+            "cluster"
+        )
+    )
 
 
 def cordoned_names() -> QuerySet[Any, Any]:
     """Return the names of the clusters that are cordoned and ready otherwise."""
     now = datetime.now(UTC)
-    rows = MemberCluster.objects.filter(_is_cordoned(), verdict="", unanswered_since=None)
+    rows = MemberCluster.objects.filter(
+        _is_cordoned(), verdict="", unanswered_since=None
+    )
     return rows.exclude(not_observed(now=now) | unhealthy(now=now)).values("name")
 
 
 def label_of(key: str) -> Subquery:
-    return Subquery(ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1])
+    return Subquery(
+        ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=key).values("value")[:1]
+    )
 
 
 def _conditions(now: datetime) -> dict[ClusterFilterState, Q]:
     return {
-        ClusterFilterState.READY: Q(verdict="", membership=Membership.JOINED, unanswered_since=None)
+        ClusterFilterState.READY: Q(
+            verdict="", membership=Membership.JOINED, unanswered_since=None
+        )
         & ~not_observed(now=now)
         & ~unhealthy(now=now)
         & ~_WORKLOADS_FAILING
@@ -193,12 +224,17 @@ def counts_with(wanted: ClusterFilter) -> tuple[int, dict[ClusterFilterState, in
     else:
         counts = clusters_matching(rest).aggregate(**_counted(datetime.now(UTC)))
         states = {state: counts[state.name] for state in ClusterFilterState}
-    in_all = states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE]
+    in_all = (
+        states[ClusterFilterState.ELIGIBLE] + states[ClusterFilterState.NOT_ELIGIBLE]
+    )
     return states[wanted.state] if wanted.state else in_all, states
 
 
 def _counted(now: datetime) -> dict[str, Count]:
-    return {state.name: Count("pk", filter=condition) for state, condition in _conditions(now).items()}
+    return {
+        state.name: Count("pk", filter=condition)
+        for state, condition in _conditions(now).items()
+    }
 
 
 def groups_of(
@@ -212,7 +248,9 @@ def groups_of(
     rows = labels.values("key", "value").annotate(count=Count("pk"))
     largest_first = (F("count").desc(), F("value").asc())
     place = Window(RowNumber(), partition_by=F("key"), order_by=largest_first)
-    largest = rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")
+    largest = (
+        rows.annotate(place=place).filter(place__lte=most).order_by("key", "place")
+    )
     for key, value, count in largest.values_list("key", "value", "count"):
         groups[key].append((value, count))
     return groups
@@ -225,7 +263,9 @@ def label_keys() -> list[tuple[str, int]]:
 
 def cordoned_among(clusters: Iterable[MemberCluster]) -> set[int]:
     ids = [cluster.pk for cluster in clusters]
-    rows = MemberCluster.objects.filter(pk__in=ids, taints__key=CORDON_KEY, taints__value=CORDON_VALUE)
+    rows = MemberCluster.objects.filter(
+        pk__in=ids, taints__key=CORDON_KEY, taints__value=CORDON_VALUE
+    )
     return set(rows.values_list("pk", flat=True))
 
 
@@ -246,14 +286,18 @@ def groups_by(*keys: str) -> list[Domain]:
     names = [f"label_{place}" for place in range(len(keys))]
     labelled = {name: label_of(key) for name, key in zip(names, keys, strict=True)}
     rows = MemberCluster.objects.annotate(**labelled, list_state=list_state())
-    counted = rows.values_list(*names, "list_state").annotate(count=Count("pk")).order_by()
+    counted = (
+        rows.values_list(*names, "list_state").annotate(count=Count("pk")).order_by()
+    )
     domains: dict[tuple[str | None, ...], dict[ClusterListState, int]] = {}
     for *values, state, count in counted:
         domains.setdefault(tuple(values), {})[ClusterListState(state)] = count
 
     return [
         Domain(values, domains[values])
-        for values in sorted(domains, key=lambda one: [(each is None, each or "") for each in one])
+        for values in sorted(
+            domains, key=lambda one: [(each is None, each or "") for each in one]
+        )
     ]
 
 
@@ -268,21 +312,30 @@ def members_by(key: str) -> tuple[Members, list[dict[str, str]]]:
     fetch thousands of rows by name in random order.
     """
     # Apart, so that the other query needs no long row.
-    sample = MemberCluster.objects.order_by("pk").values_list("properties", flat=True)[:_SAMPLE]
+    sample = MemberCluster.objects.order_by("pk").values_list("properties", flat=True)[
+        :_SAMPLE
+    ]
     rows = MemberCluster.objects.annotate(label=label_of(key), list_state=list_state())
     states = {state.value: state for state in ClusterListState}
     by_value: Members = {}
     facts = list(rows.order_by().values_list("name", "label", "list_state"))
     for name, value, state in sorted(facts, key=itemgetter(0)):
         by_value.setdefault(value, []).append((name, states[state]))
-    members = {value: by_value[value] for value in sorted(by_value, key=lambda one: (one is None, one or ""))}
+    members = {
+        value: by_value[value]
+        for value in sorted(by_value, key=lambda one: (one is None, one or ""))
+    }
     return members, [one for one in sample if one]
 
 
 def similar_keys(keys: Iterable[str]) -> list[tuple[str, str]]:
     """Return new label keys with the key of other clusters that each may be a misspelling of."""
     known = [key for key, _ in label_keys()]
-    matches = [(key, get_close_matches(key, known, n=1, cutoff=0.8)) for key in keys if key not in known]
+    matches = [
+        (key, get_close_matches(key, known, n=1, cutoff=0.8))
+        for key in keys
+        if key not in known
+    ]
     return [(key, other) for key, [*close] in matches for other in close]
 
 
@@ -290,5 +343,7 @@ def near_duplicates(words: Iterable[str]) -> list[tuple[str, ...]]:
     """Return groups of words that differ only in capitals, spaces and punctuation."""
     alike: dict[str, list[str]] = {}
     for word in sorted(set(words)):
-        alike.setdefault("".join(one for one in word.casefold() if one.isalnum()), []).append(word)
+        alike.setdefault(
+            "".join(one for one in word.casefold() if one.isalnum()), []
+        ).append(word)
     return [tuple(several) for several in alike.values() if len(several) > 1]

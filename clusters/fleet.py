@@ -14,7 +14,14 @@ from weakref import ref
 
 import numpy as np
 
-from clusters.columns import Bools, Codes, LabelColumn, PropertyColumn, label_column, property_column
+from clusters.columns import (
+    Bools,
+    Codes,
+    LabelColumn,
+    PropertyColumn,
+    label_column,
+    property_column,
+)
 
 NO_SCHEDULE = "NoSchedule"
 CORDON_KEY, CORDON_VALUE = "cordon-key", "cordon-value"
@@ -127,7 +134,9 @@ class Fleet:
         self.names = tuple(map(names.__getitem__, order))
         if len(set(self.names)) < len(self.names):
             neighbours = zip(self.names, self.names[1:], strict=False)
-            raise DuplicateClusterError(next(name for name, following in neighbours if name == following))
+            raise DuplicateClusterError(
+                next(name for name, following in neighbours if name == following)
+            )
         self._origin: _Origin = (None, {}, {})
         self._labels: dict[str, LabelColumn] = {}
         self._claims: dict[str, LabelColumn] = {}
@@ -151,7 +160,9 @@ class Fleet:
 
     @cached_property
     def staying(self) -> frozenset[str]:
-        return frozenset(cluster.name for cluster in self._unsorted if not cluster.is_leaving)
+        return frozenset(
+            cluster.name for cluster in self._unsorted if not cluster.is_leaving
+        )
 
     def label(self, key: str) -> LabelColumn:
         column = self._labels.get(key)
@@ -193,7 +204,9 @@ class Fleet:
             if fleet is not None and not after:
                 column = fleet.property(name).without(list(before))
             else:
-                column = property_column(list(map(_property_reader(name), self.clusters)))
+                column = property_column(
+                    list(map(_property_reader(name), self.clusters))
+                )
             self._properties[name] = column
         return column
 
@@ -211,7 +224,9 @@ class Fleet:
     def taint_codes(self) -> Codes:
         """Return for each cluster the index of its list of taints in `taint_sets`."""
         code_of = {taints: code for code, taints in enumerate(self.taint_sets)}
-        return np.array([code_of[cluster.taints] for cluster in self._unsorted], dtype=np.int32)[self._order]
+        return np.array(
+            [code_of[cluster.taints] for cluster in self._unsorted], dtype=np.int32
+        )[self._order]
 
     def without(self, name: str) -> "Fleet":
         return Fleet(cluster for cluster in self.clusters if cluster.name != name)
@@ -219,18 +234,28 @@ class Fleet:
     def with_cluster(self, changed: Cluster) -> "Fleet":
         return self.with_clusters([changed])
 
-    def with_clusters(self, changed: Iterable[Cluster], gone: Collection[str] = ()) -> "Fleet":
+    def with_clusters(
+        self, changed: Iterable[Cluster], gone: Collection[str] = ()
+    ) -> "Fleet":
         """Return the fleet with these clusters replaced, by name, or added, and without those that left.
 
         While the names stay the same, columns are shared where nothing changed and patched where it did.
         """
         by_name = {cluster.name: cluster for cluster in changed}
         if gone or not self.positions.keys() >= by_name.keys():
-            kept = {cluster.name: cluster for cluster in self._unsorted if cluster.name not in gone}
+            kept = {
+                cluster.name: cluster
+                for cluster in self._unsorted
+                if cluster.name not in gone
+            }
             fleet = Fleet({**kept, **by_name}.values())
             if not by_name:
                 lost = [self.positions[name] for name in gone if name in self.positions]
-                fleet._origin = ref(self), {position: self.clusters[position] for position in lost}, {}
+                fleet._origin = (
+                    ref(self),
+                    {position: self.clusters[position] for position in lost},
+                    {},
+                )
             return fleet
         after = {self.positions[name]: cluster for name, cluster in by_name.items()}
         before = {position: self.clusters[position] for position in after}
@@ -241,19 +266,32 @@ class Fleet:
         clusters = list(self.clusters)
         for position, cluster in after.items():
             clusters[position] = cluster
-        fleet._unsorted = fleet.clusters = tuple(clusters)  # one copy: two take most of the time
+        fleet._unsorted = fleet.clusters = tuple(
+            clusters
+        )  # one copy: two take most of the time
         fleet._order = np.arange(len(clusters))
 
         fleet._labels = _patched(self._labels, before, after, _label_of)
-        fleet._claims = _patched(self._claims, before, after, lambda name, one: one.properties.get(name))
+        fleet._claims = _patched(
+            self._claims, before, after, lambda name, one: one.properties.get(name)
+        )
         fleet._properties = _patched(
-            self._properties, before, after, lambda name, one: _property_reader(name)(one)
+            self._properties,
+            before,
+            after,
+            lambda name, one: _property_reader(name)(one),
         )
         if "is_eligible" in self.__dict__:
             fleet.is_eligible = self.is_eligible.copy()
-            fleet.is_eligible[list(after)] = [one.eligibility.kind is None for one in after.values()]
+            fleet.is_eligible[list(after)] = [
+                one.eligibility.kind is None for one in after.values()
+            ]
         if "taint_codes" in self.__dict__:
-            sets = tuple(dict.fromkeys([*self.taint_sets, *[one.taints for one in after.values()]]))
+            sets = tuple(
+                dict.fromkeys(
+                    [*self.taint_sets, *[one.taints for one in after.values()]]
+                )
+            )
             codes = self.taint_codes.copy()
             codes[list(after)] = [sets.index(one.taints) for one in after.values()]
             if np.bincount(codes, minlength=len(sets)).all():
@@ -262,7 +300,9 @@ class Fleet:
         fleet._digests, fleet._digest_parts = {}, {}
         for reads, parts in self._digest_parts.copy().items():
             fleet._digest_parts[reads] = parts.copy()
-            for position, part in zip(after, _digest_parts(after.values(), *reads), strict=True):
+            for position, part in zip(
+                after, _digest_parts(after.values(), *reads), strict=True
+            ):
                 fleet._digest_parts[reads][position] = part
         return fleet
 
@@ -271,18 +311,27 @@ class Fleet:
         return tuple([json.dumps(name, ensure_ascii=False) for name in self.names])
 
     def digest(
-        self, label_keys: tuple[str, ...], property_names: tuple[str, ...], namespace: str = ""
+        self,
+        label_keys: tuple[str, ...],
+        property_names: tuple[str, ...],
+        namespace: str = "",
     ) -> str:
         """Return a hash of what a policy that reads these labels and properties depends on (spec 5).
 
         `namespace` is that of the placement; where it has none, namespaces of clusters do not count.
         """
-        reads = (tuple(sorted(set(label_keys))), tuple(sorted(set(property_names))), namespace)
+        reads = (
+            tuple(sorted(set(label_keys))),
+            tuple(sorted(set(property_names))),
+            namespace,
+        )
         if reads not in self._digests:
             if reads not in self._digest_parts:
                 self._digest_parts[reads] = _digest_parts(self.clusters, *reads)
             parts = zip(self._digest_parts[reads], self._quoted_names, strict=True)
-            text = ",".join([f"{before}{name}{after}" for (before, after), name in parts])
+            text = ",".join(
+                [f"{before}{name}{after}" for (before, after), name in parts]
+            )
             self._digests[reads] = hashlib.sha256(f"[{text}]".encode()).hexdigest()
         return self._digests[reads]
 
@@ -319,16 +368,28 @@ def _patched(
 
 
 def _digest_parts(
-    clusters: Iterable[Cluster], label_keys: tuple[str, ...], property_names: tuple[str, ...], namespace: str
+    clusters: Iterable[Cluster],
+    label_keys: tuple[str, ...],
+    property_names: tuple[str, ...],
+    namespace: str,
 ) -> list[tuple[str, str]]:
     """Return the canonical JSON of each cluster before and after its name; equal ones share it."""
     around: dict[tuple[object, ...], tuple[str, str]] = {}
     readers = [_property_reader(name) for name in property_names]
     parts = []
     for cluster in clusters:
-        labels, kind = tuple(map(cluster.labels.get, label_keys)), cluster.eligibility.kind
+        labels, kind = (
+            tuple(map(cluster.labels.get, label_keys)),
+            cluster.eligibility.kind,
+        )
         lacks = lacks_namespace(cluster, namespace) if namespace else None
-        key = (labels, tuple([read(cluster) for read in readers]), cluster.taints, kind, lacks)
+        key = (
+            labels,
+            tuple([read(cluster) for read in readers]),
+            cluster.taints,
+            kind,
+            lacks,
+        )
         if key not in around:
             around[key] = _around_the_name(label_keys, property_names, *key)
         parts.append(around[key])
@@ -344,7 +405,10 @@ def _around_the_name(
     kind: EligibilityKind | None,
     lacks: str | None,
 ) -> tuple[str, str]:
-    first: dict[str, object] = {"eligibility": kind, "labels": _present(label_keys, labels)}
+    first: dict[str, object] = {
+        "eligibility": kind,
+        "labels": _present(label_keys, labels),
+    }
     if lacks:
         first["lacksNamespace"] = lacks
     last = {
@@ -352,7 +416,8 @@ def _around_the_name(
         "taints": [[taint.key, taint.value, taint.effect] for taint in taints],
     }
     before, after = (
-        json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":")) for part in (first, last)
+        json.dumps(part, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        for part in (first, last)
     )
     return f'{before[:-1]},"name":', f",{after[1:]}"
 
@@ -367,7 +432,9 @@ def lacks_namespace(cluster: Cluster, namespace: str) -> str | None:
 
 
 def _present(keys: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str, str]:
-    return {key: value for key, value in zip(keys, values, strict=True) if value is not None}
+    return {
+        key: value for key, value in zip(keys, values, strict=True) if value is not None
+    }
 
 
 def _property_reader(name: str) -> Callable[[Cluster], str | None]:

@@ -40,18 +40,26 @@ def judge(report: AgentReport | None, *, now: datetime, limits: Limits) -> Eligi
     if report is None:
         return _not_connected(EligibilityKind.NO_AGENT, "member agent not online yet")
     if _is_older(report.heartbeat, now, limits.heartbeat):
-        return _not_connected(EligibilityKind.STALE_HEARTBEAT, "no recent heartbeat signals")
+        return _not_connected(
+            EligibilityKind.STALE_HEARTBEAT, "no recent heartbeat signals"
+        )
     if report.joined != "True":
         return _not_connected(EligibilityKind.NOT_JOINED, "member agent not joined yet")
     if report.healthy is None:
         words = "health condition from member agent is not available"
         return _not_connected(EligibilityKind.NO_HEALTH, words)
-    if report.healthy != "True" and _is_older(report.healthy_since, now, limits.unhealthy):
-        return _not_connected(EligibilityKind.UNHEALTHY, "unhealthy for a prolonged period of time")
+    if report.healthy != "True" and _is_older(
+        report.healthy_since, now, limits.unhealthy
+    ):
+        return _not_connected(
+            EligibilityKind.UNHEALTHY, "unhealthy for a prolonged period of time"
+        )
     return ELIGIBLE
 
 
-def with_age(eligibility: Eligibility, report: AgentReport | None, *, now: datetime) -> Eligibility:
+def with_age(
+    eligibility: Eligibility, report: AgentReport | None, *, now: datetime
+) -> Eligibility:
     """Return the eligibility with a sentence that is true at this moment only: do not store it.
 
     It has the words of a Fleet hub: "… (last received 5.01 minutes ago)".

@@ -28,12 +28,20 @@ def hub_named(name: str) -> Hub | None:
 
 
 def hub_id_named(name: str) -> int | None:
-    return Hub.objects.filter(name=name, removed_at__isnull=True).values_list("pk", flat=True).first()
+    return (
+        Hub.objects.filter(name=name, removed_at__isnull=True)
+        .values_list("pk", flat=True)
+        .first()
+    )
 
 
 def has_watched_hubs() -> bool:
     """Return whether there is a live hub that is not paused."""
-    return Hub.objects.filter(removed_at=None, is_paused=False).exclude(kind=HubKind.LOCAL).exists()
+    return (
+        Hub.objects.filter(removed_at=None, is_paused=False)
+        .exclude(kind=HubKind.LOCAL)
+        .exists()
+    )
 
 
 def hub_ids() -> list[int]:
@@ -50,7 +58,11 @@ def across_hubs() -> AbstractContextManager[None]:
 
 
 def live_hubs() -> QuerySet[Hub]:
-    return Hub.objects.filter(removed_at=None).exclude(kind=HubKind.LOCAL).select_related("credential")
+    return (
+        Hub.objects.filter(removed_at=None)
+        .exclude(kind=HubKind.LOCAL)
+        .select_related("credential")
+    )
 
 
 def live_hub(name: str) -> Hub:
@@ -93,4 +105,6 @@ def hubs_with_role(user: AnyUser, *roles: Role) -> QuerySet[Hub]:
     names = [str(one) for one in roles or Role]
     of_hub = HubGrant.objects.filter(hub=OuterRef("pk"))
     granted = of_hub.filter(group__user=user, role__in=names)
-    return hubs.filter(Exists(granted) | ~Exists(of_hub) & Exists(user.groups.filter(name__in=names)))
+    return hubs.filter(
+        Exists(granted) | ~Exists(of_hub) & Exists(user.groups.filter(name__in=names))
+    )

@@ -19,7 +19,13 @@ from typing import Any
 from clusters.fleet import NO_SCHEDULE
 from clusters.manifest import MemberClusterManifest, parse_member
 from fleetui.apimachinery import fields
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    Keys,
+    format_path,
+    split_path,
+)
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.yaml import (
@@ -73,13 +79,18 @@ def member_document(plain: Mapping[str, Any]) -> dict[str, Any]:
     taints = {"taints": fields["taints"]} if "taints" in fields else {}
     if isinstance(fields.get("taints"), list):
         taints["taints"] = [
-            {"effect": NO_SCHEDULE, **one} if isinstance(one, dict) else one for one in fields["taints"]
+            {"effect": NO_SCHEDULE, **one} if isinstance(one, dict) else one
+            for one in fields["taints"]
         ]
     status = {}
     if "properties" in fields:
         values = fields["properties"]
         is_object = isinstance(values, dict)
-        status["properties"] = {key: {"value": one} for key, one in values.items()} if is_object else values
+        status["properties"] = (
+            {key: {"value": one} for key, one in values.items()}
+            if is_object
+            else values
+        )
     if "resourceUsage" in fields:
         status["resourceUsage"] = fields["resourceUsage"]
     return {
@@ -103,7 +114,10 @@ def unknown_fields(plain: Mapping[str, Any]) -> list[FieldError]:
     allowed = ", ".join(PLAIN_FIELDS)
     message = "is not a field of a cluster in the plain form"
     unknown = (key for key in plain if key not in PLAIN_FIELDS)
-    return [FieldError(format_path((key,)), "unknown-field", message, allowed) for key in unknown]
+    return [
+        FieldError(format_path((key,)), "unknown-field", message, allowed)
+        for key in unknown
+    ]
 
 
 def plain_place(keys: Keys) -> Keys:
@@ -124,7 +138,9 @@ def looks_like_table(text: str) -> bool:
     """Return whether the first non-empty line is a header with a column `name`."""
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     with suppress(csv.Error):
-        return any(cell.strip() == "name" for row in csv.reader([first]) for cell in row)
+        return any(
+            cell.strip() == "name" for row in csv.reader([first]) for cell in row
+        )
     return False
 
 
@@ -138,7 +154,10 @@ def read_table(text: str) -> list[ImportEntry]:
     header = _Header(line, tuple(cell.strip() for cell in cells))
     if "name" not in header.cells:
         raise InvalidManifest(
-            [FieldError("", "required", "has no column `name`", COLUMNS, line), *header.errors]
+            [
+                FieldError("", "required", "has no column `name`", COLUMNS, line),
+                *header.errors,
+            ]
         )
     entries = [ImportEntry(None, line, errors=header.errors)] if header.errors else []
     try:
@@ -156,7 +175,9 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            raise InvalidManifest.of("", "bad-syntax", f"is not a table: {error}", "", line) from error
+            raise InvalidManifest.of(
+                "", "bad-syntax", f"is not a table: {error}", "", line
+            ) from error
         if cells is None:
             return
         if count > MOST_DOCUMENTS:
@@ -164,7 +185,9 @@ def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
         if any(cell.strip() for cell in cells):
             yield line, cells
         line = reader.line_num + 1
-    raise InvalidManifest.of("", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line)
+    raise InvalidManifest.of(
+        "", "too-many", f"has more than {MOST_DOCUMENTS} rows", "", line
+    )
 
 
 @dataclass(frozen=True)
@@ -179,7 +202,13 @@ class _Header:
         """Return the errors of the columns; a column without a name may be empty, so its rows report it."""
         counts = Counter(filter(None, self.cells))
         twice = (
-            FieldError(format_path((one,)), "duplicate", "is a column twice", "each once", self.line)
+            FieldError(
+                format_path((one,)),
+                "duplicate",
+                "is a column twice",
+                "each once",
+                self.line,
+            )
             for one, count in counts.items()
             if count > 1
         )
@@ -197,15 +226,21 @@ class _Header:
             problem = fields.property_name_problem(column.removeprefix(_PROPERTY))
         elif column not in ("name", "labels", "taints"):
             message = f"{quote_value(column)} is not a column of clusters"
-            return FieldError(format_path((column,)), "unknown-field", message, COLUMNS, self.line)
+            return FieldError(
+                format_path((column,)), "unknown-field", message, COLUMNS, self.line
+            )
         if problem is None:
             return None
         message = f"{quote_value(column)} {problem.words}"
-        return FieldError(format_path((column,)), problem.code, message, COLUMNS, self.line)
+        return FieldError(
+            format_path((column,)), problem.code, message, COLUMNS, self.line
+        )
 
     def entry(self, line: int, cells: list[str]) -> ImportEntry:
         row = _Row(self, line, cells)
-        return ImportEntry(row.plain(), line, errors=tuple(row.errors), place_of=self.column_of)
+        return ImportEntry(
+            row.plain(), line, errors=tuple(row.errors), place_of=self.column_of
+        )
 
     def column_of(self, keys: Keys) -> str:
         """Return the path of the column for some keys of the plain form."""
@@ -226,29 +261,51 @@ class _Row:
         self.errors: list[FieldError] = []
         stripped = [cell.strip() for cell in cells]
         named_cells = zip(header.cells, stripped, strict=False)
-        self.cells = {column: cell for column, cell in named_cells if cell and column in header.readable}
+        self.cells = {
+            column: cell
+            for column, cell in named_cells
+            if cell and column in header.readable
+        }
         named = len(header.cells)
-        beyond = [at for at, cell in enumerate(stripped) if cell and (at >= named or not header.cells[at])]
+        beyond = [
+            at
+            for at, cell in enumerate(stripped)
+            if cell and (at >= named or not header.cells[at])
+        ]
         if beyond:
-            message = f"has something in cell {beyond[0] + 1}, where no column has a name"
-            self.refuse("", "too-many", message, f"as many cells as the {named} columns")
+            message = (
+                f"has something in cell {beyond[0] + 1}, where no column has a name"
+            )
+            self.refuse(
+                "", "too-many", message, f"as many cells as the {named} columns"
+            )
 
     def plain(self) -> dict[str, Any]:
         labels = dict(self._under(_LABEL))
         for part in self._parts("labels"):
             key, sign, value = (piece.strip() for piece in part.partition("="))
             if not sign:
-                self.refuse("labels", "bad-format", f"{quote_value(part)} is not key=value", _PAIR)
+                self.refuse(
+                    "labels",
+                    "bad-format",
+                    f"{quote_value(part)} is not key=value",
+                    _PAIR,
+                )
             elif key in labels:
                 self.refuse(
-                    "labels", "duplicate", f"the label {quote_value(key)} appears twice in the row", "once"
+                    "labels",
+                    "duplicate",
+                    f"the label {quote_value(key)} appears twice in the row",
+                    "once",
                 )
             else:
                 labels[key] = value
         return {
             "name": self.cells.get("name"),
             "labels": labels,
-            "taints": [taint for part in self._parts("taints") for taint in self._taint(part)],
+            "taints": [
+                taint for part in self._parts("taints") for taint in self._taint(part)
+            ],
             "properties": dict(self._under(_PROPERTY)),
         }
 
@@ -264,13 +321,19 @@ class _Row:
     def _taint(self, part: str) -> Iterator[dict[str, str]]:
         subject, colon, effect = (piece.strip() for piece in part.rpartition(":"))
         if not colon:
-            self.refuse("taints", "bad-format", f"{quote_value(part)} has no effect", _TAINT)
+            self.refuse(
+                "taints", "bad-format", f"{quote_value(part)} has no effect", _TAINT
+            )
             return
         key, _, value = (piece.strip() for piece in subject.partition("="))
         yield {"key": key, "value": value, "effect": effect}
 
     def _parts(self, column: str) -> list[str]:
-        return [part.strip() for part in self.cells.get(column, "").split(";") if part.strip()]
+        return [
+            part.strip()
+            for part in self.cells.get(column, "").split(";")
+            if part.strip()
+        ]
 
 
 _JSON_LINES = (".jsonl", ".ndjson")
@@ -307,7 +370,9 @@ def _entries(text: str, name: str) -> list[ImportEntry]:
     if _has_objects_by_line(text, name):
         return list(_json_lines(text))
     is_object = text.lstrip()[:1] in _OBJECT
-    if not is_object and (looks_like_table(text) or (name.endswith(".csv") and not _looks_like_yaml(text))):
+    if not is_object and (
+        looks_like_table(text) or (name.endswith(".csv") and not _looks_like_yaml(text))
+    ):
         return read_table(text)
     items = (
         one
@@ -320,7 +385,9 @@ def _entries(text: str, name: str) -> list[ImportEntry]:
 def _looks_like_yaml(text: str) -> bool:
     lines = (line.strip() for line in text.splitlines())
     first = next((line for line in lines if line and not line.startswith("#")), "")
-    return first.startswith(("---", "- ", "apiVersion:", "kind:", "items:", "metadata:"))
+    return first.startswith(
+        ("---", "- ", "apiVersion:", "kind:", "items:", "metadata:")
+    )
 
 
 def _has_objects_by_line(text: str, name: str) -> bool:
@@ -336,9 +403,15 @@ def _has_objects_by_line(text: str, name: str) -> bool:
 
 
 def _json_lines(text: str) -> Iterator[ImportEntry]:
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
+    lines = [
+        (number, line)
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip()
+    ]
     if len(lines) > MOST_DOCUMENTS:
-        raise InvalidManifest.of("", "too-many", f"has more than {MOST_DOCUMENTS} lines")
+        raise InvalidManifest.of(
+            "", "too-many", f"has more than {MOST_DOCUMENTS} lines"
+        )
     for number, line in lines:
         try:
             yield ImportEntry(load_json(line), number)
@@ -364,7 +437,8 @@ class _Reading:
             lines = _lines((entry, error.path) for entry, error in self.errors)
             placed = zip(self.errors, lines, strict=True)
             raise InvalidManifest(
-                error if error.line else replace(error, line=line) for (_, error), line in placed
+                error if error.line else replace(error, line=line)
+                for (_, error), line in placed
             )
         lines = _lines((entry, "") for entry, _, _ in self.read)
         return [
@@ -385,8 +459,13 @@ class _Reading:
         except InvalidManifest as invalid:
             errors = invalid.errors
             if is_plain(entry.data):
-                pairs = ((error, plain_place(split_path(error.path))) for error in errors)
-                errors = tuple(replace(one, path=entry.place_of(keys) if keys else "") for one, keys in pairs)
+                pairs = (
+                    (error, plain_place(split_path(error.path))) for error in errors
+                )
+                errors = tuple(
+                    replace(one, path=entry.place_of(keys) if keys else "")
+                    for one, keys in pairs
+                )
             self._refuse(entry, errors)
         else:
             self.read.append((entry, document, member))
@@ -394,17 +473,25 @@ class _Reading:
         if name and name in self.names:
             path = "name" if is_plain(entry.data) else "metadata.name"
             message = f"{name} is the name of another cluster above"
-            self._refuse(entry, [FieldError(path, "duplicate", message, "each name once")])
+            self._refuse(
+                entry, [FieldError(path, "duplicate", message, "each name once")]
+            )
         if name:
             self.names.add(name)
 
     def _refuse(self, entry: ImportEntry, errors: Iterable[FieldError]) -> None:
         called = (written_name(entry.data) or "")[:63]
         prefix = f"{called}: " if called and len(self.entries) > 1 else ""
-        self.errors += ((entry, replace(error, message=prefix + error.message)) for error in errors)
+        self.errors += (
+            (entry, replace(error, message=prefix + error.message)) for error in errors
+        )
 
 
 def _lines(paths: Iterable[tuple[ImportEntry, str]]) -> list[int | None]:
     pairs = list(paths)
-    lines = iter(lines_of([(entry.item, path) for entry, path in pairs if entry.item is not None]))
+    lines = iter(
+        lines_of(
+            [(entry.item, path) for entry, path in pairs if entry.item is not None]
+        )
+    )
     return [entry.line if entry.item is None else next(lines) for entry, _ in pairs]

@@ -14,12 +14,21 @@ from typing import Any, NamedTuple, TypeAlias
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    load_pem_private_key,
+)
 from cryptography.x509.oid import NameOID
 
 from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.configuration import parse_connection
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, format_path, split_path
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    format_path,
+    split_path,
+)
 from fleetui.apimachinery.model import quote_value
 
 LARGEST_KUBECONFIG = 256 * 1024
@@ -105,7 +114,11 @@ class SecretFacts:
     @property
     def service_account(self) -> tuple[str, str] | None:
         parts = self.subject.split(":")
-        is_account = self.kind == TOKEN and parts[:2] == ["system", "serviceaccount"] and len(parts) == 4
+        is_account = (
+            self.kind == TOKEN
+            and parts[:2] == ["system", "serviceaccount"]
+            and len(parts) == 4
+        )
         return (parts[2], parts[3]) if is_account else None
 
 
@@ -114,7 +127,9 @@ def parse_kubeconfig(
 ) -> ParsedConnection:
     """Return the connection that a context of a kubeconfig names. Raise InvalidManifest."""
     path = "kubeconfig"
-    (cluster_keys, cluster), (user_keys, user) = _chosen_entries(document, context, path)
+    (cluster_keys, cluster), (user_keys, user) = _chosen_entries(
+        document, context, path
+    )
     errors = [*_unsupported(cluster, cluster_keys), *_unsupported(user, user_keys)]
     fields: dict[str, Any] = {}
     for ours, theirs in _KUBECONFIG_KEYS.items():
@@ -124,40 +139,62 @@ def parse_kubeconfig(
         elif value is not None:
             fields[ours] = value
     secret: dict[str, object] = {"token": user.get("token")}
-    for ours, theirs in (("certificate", "client-certificate-data"), ("key", "client-key-data")):
+    for ours, theirs in (
+        ("certificate", "client-certificate-data"),
+        ("key", "client-key-data"),
+    ):
         if user.get(theirs):
             secret[ours] = _decoded(user[theirs], (*user_keys, theirs), errors)
     if errors:
         raise InvalidManifest(errors)
 
     def place_of(name: str) -> str:
-        theirs = {"certificate": "client-certificate-data", "key": "client-key-data", "token": "token"}
+        theirs = {
+            "certificate": "client-certificate-data",
+            "key": "client-key-data",
+            "token": "token",
+        }
         if name in theirs:
             return format_path((*user_keys, theirs[name]))
-        return format_path((*cluster_keys, _KUBECONFIG_KEYS[name])) if name in _KUBECONFIG_KEYS else path
+        return (
+            format_path((*cluster_keys, _KUBECONFIG_KEYS[name]))
+            if name in _KUBECONFIG_KEYS
+            else path
+        )
 
     return _checked(fields, secret, rules, now, place_of)
 
 
-def parse_fields(fields: Mapping[str, Any], *, rules: AddressRules, now: datetime) -> ParsedConnection:
+def parse_fields(
+    fields: Mapping[str, Any], *, rules: AddressRules, now: datetime
+) -> ParsedConnection:
     """Return the connection for separate fields; without a secret that of the result is None.
 
     Raise InvalidManifest.
     """
     secret = {key: fields.get(key) for key in _SECRET_KEYS}
     public = {
-        key: value for key, value in fields.items() if key not in _SECRET_KEYS and value not in (None, "")
+        key: value
+        for key, value in fields.items()
+        if key not in _SECRET_KEYS and value not in (None, "")
     }
-    return _checked(public, secret, rules, now, lambda name: format_path(split_path(name)))
+    return _checked(
+        public, secret, rules, now, lambda name: format_path(split_path(name))
+    )
 
 
 def facts_of(secret: Secret) -> SecretFacts:
     """Return what may be shown of a secret that was checked."""
     if secret.kind == CERTIFICATE:
-        certificate = x509.load_pem_x509_certificates(secret.values["certificate"].encode())[0]
+        certificate = x509.load_pem_x509_certificates(
+            secret.values["certificate"].encode()
+        )[0]
         names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         subject = str(names[0].value) if names else certificate.subject.rfc4514_string()
-        before, after = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        before, after = (
+            certificate.not_valid_before_utc,
+            certificate.not_valid_after_utc,
+        )
         return SecretFacts(CERTIFICATE, subject[:250], before, after)
     claims = token_claims(secret.values["token"])
     claimed = claims.get("sub")
@@ -208,7 +245,9 @@ def ca_facts(pem: str, *, now: datetime) -> tuple[CertificateFacts, ...]:
 def token_claims(token: str) -> Mapping[str, Any]:
     parts = token.split(".")
     try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        claims = json.loads(
+            base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
+        )
     except (IndexError, ValueError, RecursionError):
         return {}
     return claims if isinstance(claims, dict) else {}
@@ -216,7 +255,11 @@ def token_claims(token: str) -> Mapping[str, Any]:
 
 def _moment(seconds: object) -> datetime | None:
     """Return the time of a claim; None unless it is one that a calendar has."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds < 2**40:
+    if (
+        isinstance(seconds, bool)
+        or not isinstance(seconds, (int, float))
+        or not 0 <= seconds < 2**40
+    ):
         return None
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=int(seconds))
@@ -236,9 +279,14 @@ def _checked(
     try:
         parse_connection(fields, path="")
     except InvalidManifest as error:
-        errors += (FieldError(place_of(one.path), one.code, one.message, one.allowed) for one in error.errors)
+        errors += (
+            FieldError(place_of(one.path), one.code, one.message, one.allowed)
+            for one in error.errors
+        )
     if fields.get("insecureTLS") is True and not rules.allow_insecure_tls:
-        errors.append(FieldError(place_of("insecureTLS"), "not-supported", _INSECURE_REFUSED))
+        errors.append(
+            FieldError(place_of("insecureTLS"), "not-supported", _INSECURE_REFUSED)
+        )
     if fields.get("inCluster") is True and not rules.allow_in_cluster:
         message = "FLEETUI_IN_CLUSTER=1 is not set on this console"
         errors.append(FieldError(place_of("inCluster"), "not-supported", message))
@@ -254,7 +302,9 @@ def _checked(
     if errors:
         raise InvalidManifest(errors)
     connection = {key: value for key, value in fields.items() if value is not False}
-    return ParsedConnection(connection, Secret(present) if present else None, place_of("server"))
+    return ParsedConnection(
+        connection, Secret(present) if present else None, place_of("server")
+    )
 
 
 def secret_errors(
@@ -262,7 +312,9 @@ def secret_errors(
 ) -> Iterator[FieldError]:
     wrong = [key for key, value in present.items() if not isinstance(value, str)]
     for key in wrong:
-        yield FieldError(place_of(key), "wrong-type", "Invalid value: must be text", "text")
+        yield FieldError(
+            place_of(key), "wrong-type", "Invalid value: must be text", "text"
+        )
     if wrong:
         return
     if "token" in present:
@@ -272,14 +324,25 @@ def secret_errors(
         token = present["token"]
         if len(token) > LONGEST_TOKEN:
             message = f"Too long: {len(token):,} characters"
-            yield FieldError(place_of("token"), "too-long", message, f"at most {LONGEST_TOKEN:,} characters")
+            yield FieldError(
+                place_of("token"),
+                "too-long",
+                message,
+                f"at most {LONGEST_TOKEN:,} characters",
+            )
         elif not token.isascii() or not token.isprintable() or " " in token:
             message = "Invalid value: contains white space or control characters"
-            yield FieldError(place_of("token"), "bad-format", message, "the token alone, on one line")
+            yield FieldError(
+                place_of("token"), "bad-format", message, "the token alone, on one line"
+            )
     elif "certificate" in present and "key" in present:
         yield from pair_errors(present["certificate"], present["key"], now, place_of)
     elif present:
-        has, lacks = ("certificate", "key") if "certificate" in present else ("key", "certificate")
+        has, lacks = (
+            ("certificate", "key")
+            if "certificate" in present
+            else ("key", "certificate")
+        )
         words = {"certificate": "the client certificate", "key": "the client key"}
         message = f"Invalid value: {words[has]} without {words[lacks]}"
         yield FieldError(place_of(has), "bad-format", message, "both in PEM format")
@@ -293,39 +356,69 @@ def pair_errors(
         first = x509.load_pem_x509_certificates(certificate.encode())[0]
     except ValueError:
         message = "Invalid value: the client certificate cannot be read"
-        yield FieldError(place_of("certificate"), "bad-format", message, "a certificate in PEM format")
+        yield FieldError(
+            place_of("certificate"),
+            "bad-format",
+            message,
+            "a certificate in PEM format",
+        )
     try:
         private = load_pem_private_key(key.encode(), None)
     except TypeError:
         message = "Invalid value: the client key is encrypted"
-        yield FieldError(place_of("key"), "bad-format", message, "a key without a password, in PEM format")
+        yield FieldError(
+            place_of("key"),
+            "bad-format",
+            message,
+            "a key without a password, in PEM format",
+        )
     except (ValueError, UnsupportedAlgorithm):
         message = "Invalid value: the client key cannot be read"
         yield FieldError(place_of("key"), "bad-format", message, "a key in PEM format")
     if first is None or private is None:
         return
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    if first.public_key().public_bytes(*form) != private.public_key().public_bytes(*form):
+    if first.public_key().public_bytes(*form) != private.public_key().public_bytes(
+        *form
+    ):
         message = "Invalid value: the client key does not match the client certificate"
-        yield FieldError(place_of("key"), "bad-format", message, "the key of the certificate")
+        yield FieldError(
+            place_of("key"), "bad-format", message, "the key of the certificate"
+        )
     elif first.not_valid_after_utc <= now:
         message = f"Invalid value: the client certificate expired on {first.not_valid_after_utc:%Y-%m-%d}"
-        yield FieldError(place_of("certificate"), "expired", message, "a certificate that is valid now")
+        yield FieldError(
+            place_of("certificate"),
+            "expired",
+            message,
+            "a certificate that is valid now",
+        )
 
 
 def _chosen_entries(document: object, context: str, path: str) -> tuple[Entry, Entry]:
     """Return the cluster and the user of a context, by default the current one. Raise InvalidManifest."""
     if not isinstance(document, Mapping):
-        raise InvalidManifest.of(path, "wrong-type", "Invalid value: must be a kubeconfig", "an object")
+        raise InvalidManifest.of(
+            path, "wrong-type", "Invalid value: must be a kubeconfig", "an object"
+        )
     name: object = context
     keys: tuple[str | int, ...] = ("context",)
     if not context:
         name, keys = document.get("current-context"), (path, "current-context")
     if not isinstance(name, str) or not name:
         names = ", ".join(_names(document.get("contexts")))
-        raise InvalidManifest.of(format_path(keys), "bad-reference", "Required value: name a context", names)
+        raise InvalidManifest.of(
+            format_path(keys), "bad-reference", "Required value: name a context", names
+        )
     place, chosen = _entry(document, "contexts", "context", name, keys, path)
-    cluster = _entry(document, "clusters", "cluster", chosen.get("cluster"), (*place, "cluster"), path)
+    cluster = _entry(
+        document,
+        "clusters",
+        "cluster",
+        chosen.get("cluster"),
+        (*place, "cluster"),
+        path,
+    )
     user = _entry(document, "users", "user", chosen.get("user"), (*place, "user"), path)
     return cluster, user
 
@@ -333,36 +426,63 @@ def _chosen_entries(document: object, context: str, path: str) -> tuple[Entry, E
 def _names(entries: object) -> list[str]:
     if not isinstance(entries, list):
         return []
-    return [str(one["name"]) for one in entries if isinstance(one, Mapping) and one.get("name")]
+    return [
+        str(one["name"])
+        for one in entries
+        if isinstance(one, Mapping) and one.get("name")
+    ]
 
 
 def _entry(
-    document: Mapping[str, Any], plural: str, kind: str, name: object, keys: Sequence[str | int], path: str
+    document: Mapping[str, Any],
+    plural: str,
+    kind: str,
+    name: object,
+    keys: Sequence[str | int],
+    path: str,
 ) -> Entry:
     """Return the keys and the content of a named entry; `keys` is the place that refers to it."""
     entries = document.get(plural)
     names = _names(entries)
     if not isinstance(name, str) or name not in names:
-        problem = f"Not found: {kind} {quote_value(name)}" if name else f"Required value: name a {kind}"
-        raise InvalidManifest.of(format_path(keys), "bad-reference", problem, ", ".join(names))
+        problem = (
+            f"Not found: {kind} {quote_value(name)}"
+            if name
+            else f"Required value: name a {kind}"
+        )
+        raise InvalidManifest.of(
+            format_path(keys), "bad-reference", problem, ", ".join(names)
+        )
     for plural_name in names:
         if names.count(plural_name) > 1:
             problem = f"Two entries have the name {quote_value(plural_name)}"
-            raise InvalidManifest.of(format_path((path, plural)), "bad-reference", problem, "different names")
+            raise InvalidManifest.of(
+                format_path((path, plural)), "bad-reference", problem, "different names"
+            )
     rows: list[Any] = document[plural]
-    at = next(at for at, one in enumerate(rows) if isinstance(one, Mapping) and one.get("name") == name)
+    at = next(
+        at
+        for at, one in enumerate(rows)
+        if isinstance(one, Mapping) and one.get("name") == name
+    )
     content = rows[at].get(kind)
     place = (path, plural, at, kind)
     if not isinstance(content, Mapping):
-        raise InvalidManifest.of(format_path(place), "wrong-type", f"Required value: the {kind}", "an object")
+        raise InvalidManifest.of(
+            format_path(place), "wrong-type", f"Required value: the {kind}", "an object"
+        )
     return place, content
 
 
-def _unsupported(content: Mapping[str, Any], keys: Sequence[str | int]) -> Iterator[FieldError]:
+def _unsupported(
+    content: Mapping[str, Any], keys: Sequence[str | int]
+) -> Iterator[FieldError]:
     for key, message in _NOT_SUPPORTED.items():
         if content.get(key) not in (None, "", [], {}):
             words = message.format(key=key)
-            yield FieldError(format_path((*keys, key)), "not-supported", f"Not supported: {words}")
+            yield FieldError(
+                format_path((*keys, key)), "not-supported", f"Not supported: {words}"
+            )
 
 
 def _decoded(value: object, keys: Sequence[str | int], errors: list[FieldError]) -> str:
@@ -373,5 +493,7 @@ def _decoded(value: object, keys: Sequence[str | int], errors: list[FieldError])
         return base64.b64decode("".join(value.split()), validate=True).decode("ascii")
     except (binascii.Error, ValueError):
         message = "Invalid value: cannot be decoded"
-        errors.append(FieldError(format_path(keys), "bad-format", message, "PEM text in base64"))
+        errors.append(
+            FieldError(format_path(keys), "bad-format", message, "PEM text in base64")
+        )
         return ""

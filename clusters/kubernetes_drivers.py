@@ -79,7 +79,9 @@ def open_client(
             message = "FLEETUI_IN_CLUSTER is not set on this console"
             raise DriverUnavailable(message, code="not-in-cluster")
         connection, secret = in_cluster(connection, SERVICE_ACCOUNT, os.environ)
-    return Client(connection, secret, rules=rules, monotonic=monotonic, user_agent=user_agent)
+    return Client(
+        connection, secret, rules=rules, monotonic=monotonic, user_agent=user_agent
+    )
 
 
 def in_cluster(
@@ -89,7 +91,10 @@ def in_cluster(
 
     Raise DriverUnavailable outside of a pod.
     """
-    host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")
+    host, port = (
+        environ.get("KUBERNETES_SERVICE_HOST"),
+        environ.get("KUBERNETES_SERVICE_PORT", "443"),
+    )
     try:
         ca = (folder / "ca.crt").read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
@@ -128,7 +133,9 @@ class StoredSecret:
 
     def __call__(self) -> Mapping[str, str]:
         if not self.ciphertext:
-            raise DriverUnavailable("the cluster has no credentials", code="credentials-unreadable")
+            raise DriverUnavailable(
+                "the cluster has no credentials", code="credentials-unreadable"
+            )
         return decrypt(self._uid, self.ciphertext).values
 
 
@@ -148,7 +155,12 @@ class CachedDriver(NamedTuple):
 class DriverCache:
     """The drivers of a process, at most 2,000, the least recently used leave first; for several threads."""
 
-    def __init__(self, *, most: int = MOST_DRIVERS, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        most: int = MOST_DRIVERS,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._most = most
         self._monotonic = monotonic
         self._lock = threading.Lock()
@@ -163,7 +175,9 @@ class DriverCache:
         credential = credential_of(cluster)
         content = json.dumps(cluster.connection, sort_keys=True).encode()
         # The fingerprint, since the revision starts again after a removal.
-        revision = f"{credential.revision} {credential.fingerprint}" if credential else ""
+        revision = (
+            f"{credential.revision} {credential.fingerprint}" if credential else ""
+        )
         identity = identity_of(cluster)
         version = (revision, hashlib.sha256(content).hexdigest(), identity)
         with self._lock:
@@ -177,7 +191,9 @@ class DriverCache:
             cached.secret.ciphertext = (
                 credential.ciphertext
             )  # a rotation of keys does not change the revision
-        return GuardedDriver(cached.driver, credential, cached.rejections, context.clock)
+        return GuardedDriver(
+            cached.driver, credential, cached.rejections, context.clock
+        )
 
     def close_idle(self) -> None:
         with self._lock:
@@ -197,9 +213,13 @@ class DriverCache:
     def __len__(self) -> int:
         return len(self._cached)
 
-    def _create(self, cluster: MemberCluster, version: DriverVersion, context: DriverContext) -> CachedDriver:
+    def _create(
+        self, cluster: MemberCluster, version: DriverVersion, context: DriverContext
+    ) -> CachedDriver:
         secret = StoredSecret(cluster)
-        client = open_client(parse_connection(cluster.connection), secret, monotonic=self._monotonic)
+        client = open_client(
+            parse_connection(cluster.connection), secret, monotonic=self._monotonic
+        )
         context = replace(context, monotonic=self._monotonic, client=client)
         driver = driver_named(KUBERNETES, cluster.connection, context)
         return CachedDriver(version, driver, client, secret, Rejections())
@@ -215,7 +235,10 @@ class DriverCache:
             if self._is_cleared is None:
                 self._is_cleared = threading.Event()
                 closing = threading.Thread(
-                    target=self.close_regularly, args=(self._is_cleared,), name="idle sockets", daemon=True
+                    target=self.close_regularly,
+                    args=(self._is_cleared,),
+                    name="idle sockets",
+                    daemon=True,
                 )
                 closing.start()
         for one in replaced:
@@ -245,7 +268,11 @@ def member_id(name: str) -> str:
 def identity_of(cluster: MemberCluster) -> MemberIdentity:
     inherited = tuple(member_id(name) for name in cluster.inherited_names.split())
     return MemberIdentity(
-        hub_id(), member_id(cluster.name), cluster.cluster_uid, cluster.shares_server_with, inherited
+        hub_id(),
+        member_id(cluster.name),
+        cluster.cluster_uid,
+        cluster.shares_server_with,
+        inherited,
     )
 
 
@@ -289,10 +316,15 @@ class Rejections:
         try:
             while taken:
                 with brief_connection():
-                    record_rejection(credential.pk, revision=credential.revision, now=taken[0])
+                    record_rejection(
+                        credential.pk, revision=credential.revision, now=taken[0]
+                    )
                 del taken[0]
         except DatabaseError as error:
-            log.warning("the rejection of the credentials of a cluster is not recorded yet: %s", error)
+            log.warning(
+                "the rejection of the credentials of a cluster is not recorded yet: %s",
+                error,
+            )
             with self._lock:
                 self._unrecorded[:0] = taken
 
@@ -305,7 +337,10 @@ class Rejections:
             with brief_connection():
                 record_acceptance(credential.pk, revision=credential.revision)
         except DatabaseError as error:
-            log.warning("the acceptance of the credentials of a cluster is not recorded yet: %s", error)
+            log.warning(
+                "the acceptance of the credentials of a cluster is not recorded yet: %s",
+                error,
+            )
         else:
             credential.unauthorized_count, credential.blocked_until = 0, None
 
@@ -346,16 +381,34 @@ class GuardedDriver:
             )
         )
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
-        return self._call(lambda: self._driver.remove(placement, fence=fence, timeout=timeout))
+    def remove(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
+        return self._call(
+            lambda: self._driver.remove(placement, fence=fence, timeout=timeout)
+        )
 
-    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
-        return self._call(lambda: self._driver.diff(version, as_apply=as_apply, timeout=timeout))
+    def diff(
+        self,
+        version: Version,
+        *,
+        as_apply: bool = False,
+        timeout: float = USUAL_TIMEOUT,
+    ) -> DiffResult:
+        return self._call(
+            lambda: self._driver.diff(version, as_apply=as_apply, timeout=timeout)
+        )
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
-        return self._call(lambda: self._driver.release(placement, fence=fence, timeout=timeout))
+    def release(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
+        return self._call(
+            lambda: self._driver.release(placement, fence=fence, timeout=timeout)
+        )
 
-    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+    def serves(
+        self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT
+    ) -> bool:
         return self._call(lambda: self._driver.serves(kinds, timeout=timeout))
 
     def leave(self, *, timeout: float = USUAL_TIMEOUT) -> None:
@@ -368,7 +421,11 @@ class GuardedDriver:
         rejections = self._rejections
         rejections.record(credential)
         now = self._clock()
-        ends = [end for end in (credential.blocked_until, rejections.blocked_until) if end and now < end]
+        ends = [
+            end
+            for end in (credential.blocked_until, rejections.blocked_until)
+            if end and now < end
+        ]
         if ends:
             since = credential.unauthorized_since or rejections.since or now
             left = (max(ends) - now).total_seconds()

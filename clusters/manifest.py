@@ -8,7 +8,14 @@ from typing import Annotated, ClassVar, TypeAlias
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from clusters.fleet import ELIGIBLE, NO_SCHEDULE, NO_USAGE, Cluster, ResourceUsage, Taint
+from clusters.fleet import (
+    ELIGIBLE,
+    NO_SCHEDULE,
+    NO_USAGE,
+    Cluster,
+    ResourceUsage,
+    Taint,
+)
 from clusters.health import FIVE_MINUTES, AgentReport, Limits, judge, leaving, with_age
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import (
@@ -68,7 +75,9 @@ class MemberTaint(ManifestModel):
 
 
 class DeleteOptions(ManifestModel):
-    validation_mode: Annotated[ValidationMode, one_of(ValidationMode)] = ValidationMode.STRICT
+    validation_mode: Annotated[ValidationMode, one_of(ValidationMode)] = (
+        ValidationMode.STRICT
+    )
 
 
 class MemberSpec(ManifestModel):
@@ -84,7 +93,10 @@ class MemberSpec(ManifestModel):
         """Taints are unique."""
         taints = enumerate(map(mapping_at, items_at(raw, "taints")[:MOST_TAINTS]))
         entries = (
-            (("taints", index), tuple(str(taint.get(key) or "") for key in ("key", "value", "effect")))
+            (
+                ("taints", index),
+                tuple(str(taint.get(key) or "") for key in ("key", "value", "effect")),
+            )
             for index, taint in taints
         )
         return duplicate_problems(entries, "unique taints")
@@ -118,12 +130,16 @@ def _property_values(value: object) -> dict[str, str]:
         raise failure([wrong_type(value, "an object of properties")])
     odd = [name for name, item in value.items() if not isinstance(item, Mapping)]
     if odd:
-        raise failure(wrong_type(value[name], "an object with a value").under(name) for name in odd)
+        raise failure(
+            wrong_type(value[name], "an object with a value").under(name)
+            for name in odd
+        )
     try:
         return quantities({name: item.get("value") for name, item in value.items()})
     except ValidationError as error:
         raise failure(
-            replace(problem, keys=(*problem.keys, "value")) for problem in problems_in(error)
+            replace(problem, keys=(*problem.keys, "value"))
+            for problem in problems_in(error)
         ) from error
 
 
@@ -142,7 +158,9 @@ class MemberStatus(Reported):
     """The parts of a MemberCluster's status that scheduling reads; properties are name and value."""
 
     agent_status: Annotated[tuple[AgentStatus, ...], list_of()] = ()
-    properties: Annotated[dict[str, str], BeforeValidator(_property_values)] = Field(default_factory=dict)
+    properties: Annotated[dict[str, str], BeforeValidator(_property_values)] = Field(
+        default_factory=dict
+    )
     resource_usage: ReportedUsage | None = None
 
 
@@ -183,13 +201,20 @@ class MemberClusterManifest(ManifestModel):
             eligibility = ELIGIBLE
         else:
             limits = Limits(heartbeat_limit, unhealthy_limit)
-            eligibility = with_age(judge(self.report, now=now, limits=limits), self.report, now=now)
+            eligibility = with_age(
+                judge(self.report, now=now, limits=limits), self.report, now=now
+            )
         return Cluster(
             name=self.metadata.name,
             labels=self.metadata.labels,
-            taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in self.spec.taints),
+            taints=tuple(
+                Taint(taint.key, taint.value, taint.effect)
+                for taint in self.spec.taints
+            ),
             properties=status.properties,
-            usage=ResourceUsage(usage.capacity, usage.allocatable, usage.available) if usage else NO_USAGE,
+            usage=ResourceUsage(usage.capacity, usage.allocatable, usage.available)
+            if usage
+            else NO_USAGE,
             eligibility=eligibility,
         )
 
@@ -229,7 +254,9 @@ def parse_heartbeat(document: object) -> Heartbeat:
 def parse_member(document: object) -> MemberClusterManifest:
     """Parse a MemberCluster document. Raise InvalidManifest."""
     refuse_other_kinds(document, MEMBER_KIND)
-    return parse_manifest(MemberClusterManifest, document, semantics=DEFAULT_SEMANTICS, path="")
+    return parse_manifest(
+        MemberClusterManifest, document, semantics=DEFAULT_SEMANTICS, path=""
+    )
 
 
 def newest_heartbeat_of(members: Iterable[MemberClusterManifest]) -> datetime | None:

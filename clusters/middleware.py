@@ -4,7 +4,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponsePermanentRedirect,
+)
 from django.urls import get_script_prefix, set_script_prefix
 
 from clusters.hub_queries import hub_named
@@ -91,7 +96,11 @@ class HubMiddleware(Middleware):
             set_script_prefix(before)
 
     def process_view(
-        self, request: HttpRequest, _view: Callable[..., Any], _arguments: Any, _options: Any
+        self,
+        request: HttpRequest,
+        _view: Callable[..., Any],
+        _arguments: Any,
+        _options: Any,
     ) -> HttpResponse | None:
         """Refuse what the live hub decides. Raise Http404 for a user without a role there.
 
@@ -101,10 +110,14 @@ class HubMiddleware(Middleware):
         if current_hub_id() == LOCAL_HUB or not request.user.is_authenticated:
             return None
         if current_hub_id() == UNKNOWN_HUB:
-            set_script_prefix(get_script_prefix().partition("hubs/")[0])  # the links of the 404 page
+            set_script_prefix(
+                get_script_prefix().partition("hubs/")[0]
+            )  # the links of the 404 page
             raise Http404
         if not may_read(request.user):
             raise Http404
         address = request.resolver_match.view_name if request.resolver_match else ""
-        refusal = current_backend().refusal(address, is_form=request.method not in _SAFE)
+        refusal = current_backend().refusal(
+            address, is_form=request.method not in _SAFE
+        )
         return show_refusal(request, refusal) if refusal else None

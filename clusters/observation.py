@@ -30,14 +30,21 @@ def not_observed(*, now: datetime) -> Q:
 def silence_of(cluster: MemberCluster, *, now: datetime) -> timedelta | None:
     """Return since when a cluster was not observed, None while its last observation counts."""
     until = cluster.observed_until
-    if not cluster.driver or cluster.unanswered_since is not None or until is None or until >= now:
+    if (
+        not cluster.driver
+        or cluster.unanswered_since is not None
+        or until is None
+        or until >= now
+    ):
         return None
     return now - (cluster.heartbeat_at or until)
 
 
 def unhealthy(*, now: datetime) -> Q:
     """Return the condition of clusters that can be selected, answer, and report themselves unhealthy."""
-    is_reported = Q(verdict="", unanswered_since=None) & ~Q(agent_healthy__in=NOT_UNHEALTHY)
+    is_reported = Q(verdict="", unanswered_since=None) & ~Q(
+        agent_healthy__in=NOT_UNHEALTHY
+    )
     return is_reported & ~not_observed(now=now)
 
 

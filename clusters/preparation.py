@@ -55,7 +55,10 @@ def preparation_documents(chosen: Preparation) -> list[dict[str, Any]]:
     for at, group in enumerate(chosen.groups):
         if not group or group_problem(group):
             raise InvalidManifest.of(
-                f"groups[{at}]", "bad-format", "Invalid value: not an API group", "a DNS name"
+                f"groups[{at}]",
+                "bad-format",
+                "Invalid value: not an API group",
+                "a DNS name",
             )
     namespaced = {"name": ACCOUNT, "namespace": NAMESPACE}
     observer = [_rule("", ("nodes",), ("list",))]
@@ -63,7 +66,10 @@ def preparation_documents(chosen: Preparation) -> list[dict[str, Any]]:
         observer.append(_rule("", ("pods",), ("list",)))
     account_rules = [
         _rule("", ("configmaps",), ("get", "list", "create", "patch", "delete")),
-        {**_rule("", ("serviceaccounts/token",), ("create",)), "resourceNames": [ACCOUNT]},
+        {
+            **_rule("", ("serviceaccounts/token",), ("create",)),
+            "resourceNames": [ACCOUNT],
+        },
     ]
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -89,7 +95,10 @@ def _placer_rules(chosen: Preparation) -> list[dict[str, Any]]:
         rules = [_rule("*", ("*",), (*VERBS, "bind", "escalate"))]
     if chosen.recover:
         # RBAC has no exceptions from a rule, and list on Secrets is never granted.
-        without_secrets = [(group, [name for name in names if name != "secrets"]) for group, names in kinds]
+        without_secrets = [
+            (group, [name for name in names if name != "secrets"])
+            for group, names in kinds
+        ]
         rules += [_rule(group, names, ("list",)) for group, names in without_secrets]
     return rules
 
@@ -98,15 +107,26 @@ def _rule(group: str, resources: Sequence[str], verbs: Sequence[str]) -> dict[st
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
-def _role(kind: str, metadata: Mapping[str, str], rules: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": dict(metadata), "rules": list(rules)}
+def _role(
+    kind: str, metadata: Mapping[str, str], rules: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": kind,
+        "metadata": dict(metadata),
+        "rules": list(rules),
+    }
 
 
-def _binding(kind: str, metadata: Mapping[str, str], role_kind: str, role: str) -> dict[str, Any]:
+def _binding(
+    kind: str, metadata: Mapping[str, str], role_kind: str, role: str
+) -> dict[str, Any]:
     return {
         "apiVersion": f"{_RBAC}/v1",
         "kind": kind,
         "metadata": dict(metadata),
         "roleRef": {"apiGroup": _RBAC, "kind": role_kind, "name": role},
-        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}],
+        "subjects": [
+            {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+        ],
     }

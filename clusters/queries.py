@@ -29,7 +29,9 @@ def _not_before(moment: datetime | None, start: datetime | None) -> datetime | N
     return max(moment, start) if moment and start else moment
 
 
-def _report(cluster: MemberCluster, observing_since: datetime | None) -> AgentReport | None:
+def _report(
+    cluster: MemberCluster, observing_since: datetime | None
+) -> AgentReport | None:
     if not cluster.has_reported:
         return None
     heartbeat, healthy_since = cluster.heartbeat_at, cluster.healthy_since
@@ -49,7 +51,9 @@ LONGEST_GAP = timedelta(seconds=30)
 """A longer pause between two rounds of observation means that the hub was down."""
 
 
-def eligibility(cluster: MemberCluster, *, now: datetime, state: FleetState | None) -> Eligibility:
+def eligibility(
+    cluster: MemberCluster, *, now: datetime, state: FleetState | None
+) -> Eligibility:
     """Return the eligibility; only time in which the hub was observing counts against it.
 
     See `rules/lifecycle.md#heartbeats`.
@@ -64,7 +68,11 @@ def eligibility(cluster: MemberCluster, *, now: datetime, state: FleetState | No
         return judge(_report(cluster, None), now=cluster.as_of or now, limits=LIMITS)
     if state and state.observed_at:
         now = min(now, state.observed_at + LONGEST_GAP)
-    return judge(_report(cluster, state.observing_since if state else None), now=now, limits=LIMITS)
+    return judge(
+        _report(cluster, state.observing_since if state else None),
+        now=now,
+        limits=LIMITS,
+    )
 
 
 _COLUMNS = (
@@ -93,13 +101,23 @@ class FleetSnapshot:
         counts = ("version", "readings", "sequence", "tombstones_deleted_to")
         state = FleetState.objects.values_list(*counts).first() or (0, 0, 0, 0)
         version, readings, sequence, deleted_to = state
-        if version and (version, readings, sequence) == (self.version, self.readings, self.sequence):
+        if version and (version, readings, sequence) == (
+            self.version,
+            self.readings,
+            self.sequence,
+        ):
             return self
         fleet = None
         if version and deleted_to <= self.sequence <= sequence:
             fleet = _changed_since(self.sequence, self.fleet)
         if fleet is None:
-            fleet = Fleet(_values(MemberCluster.objects.values_list(*_COLUMNS).iterator(chunk_size=5000)))
+            fleet = Fleet(
+                _values(
+                    MemberCluster.objects.values_list(*_COLUMNS).iterator(
+                        chunk_size=5000
+                    )
+                )
+            )
         return FleetSnapshot(version, readings, fleet, sequence)
 
 
@@ -135,17 +153,23 @@ def _changed_since(sequence: int, fleet: Fleet) -> Fleet | None:
     changed = list(rows.values_list("changed_in", *_COLUMNS)[: most + 1])
     # Read after the rows: a cluster that leaves meanwhile has a tombstone with a higher number.
     tombstones = ClusterTombstone.objects.filter(changed_in__gt=sequence)
-    left = dict(tombstones.order_by("changed_in").values_list("name", "changed_in")[: most + 1])
+    left = dict(
+        tombstones.order_by("changed_in").values_list("name", "changed_in")[: most + 1]
+    )
     if len(changed) + len(left) > most:
         return None
     there = [row for row in changed if row[0] > left.get(row[1], 0)]
     gone = left.keys() - {row[1] for row in there}
-    return fleet.with_clusters(_values(row[1:] for row in there), gone=gone & fleet.positions.keys())
+    return fleet.with_clusters(
+        _values(row[1:] for row in there), gone=gone & fleet.positions.keys()
+    )
 
 
 def clusters_changed_in(sequence: int, *, most: int) -> Fleet | None:
     """Return the clusters that changed in this transaction of the fleet or later; None if there are more."""
-    rows = MemberCluster.objects.filter(changed_in__gte=sequence).values_list(*_COLUMNS)[: most + 1]
+    rows = MemberCluster.objects.filter(changed_in__gte=sequence).values_list(
+        *_COLUMNS
+    )[: most + 1]
     return Fleet(_values(rows)) if len(rows) <= most else None
 
 
@@ -160,7 +184,16 @@ def cluster_of(row: MemberCluster) -> Cluster:
 
 def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
     taints_of: dict[tuple[Any, ...], tuple[Taint, ...]] = {}
-    for name, document, properties, usage, verdict, reason, collects, namespaces in rows:
+    for (
+        name,
+        document,
+        properties,
+        usage,
+        verdict,
+        reason,
+        collects,
+        namespaces,
+    ) in rows:
         taints = tuple(
             Taint(one["key"], one.get("value") or "", one["effect"])
             for one in document["spec"].get("taints") or ()
@@ -172,7 +205,9 @@ def _values(rows: Iterable[tuple[Any, ...]]) -> Iterator[Cluster]:
             properties,
             ResourceUsage(**usage) if usage else _NO_USAGE,
             Eligibility(EligibilityKind(verdict) if verdict else None, reason),
-            SeenNamespaces(None if namespaces is None else frozenset(namespaces)) if collects else None,
+            SeenNamespaces(None if namespaces is None else frozenset(namespaces))
+            if collects
+            else None,
         )
 
 
@@ -198,16 +233,38 @@ def status_of(cluster: MemberCluster, *, has_address: bool = False) -> dict[str,
     if cluster.expects_report:
         is_joined = cluster.membership == Membership.JOINED
         status["conditions"] = [
-            {"type": "Joined", "status": str(is_joined), "reason": cluster.membership.capitalize()}
+            {
+                "type": "Joined",
+                "status": str(is_joined),
+                "reason": cluster.membership.capitalize(),
+            }
         ]
     if cluster.has_reported:
-        conditions = [{"type": "Joined", "status": cluster.agent_joined}] if cluster.agent_joined else []
+        conditions = (
+            [{"type": "Joined", "status": cluster.agent_joined}]
+            if cluster.agent_joined
+            else []
+        )
         if cluster.agent_healthy:
-            since = {"lastTransitionTime": _written(cluster.healthy_since)} if cluster.healthy_since else {}
-            message = {"message": cluster.health_message} if cluster.health_message else {}
-            conditions.append({"type": "Healthy", "status": cluster.agent_healthy, **message, **since})
-        heartbeat = {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)} if cluster.heartbeat_at else {}
-        status["agentStatus"] = [{"type": "MemberAgent", "conditions": conditions, **heartbeat}]
+            since = (
+                {"lastTransitionTime": _written(cluster.healthy_since)}
+                if cluster.healthy_since
+                else {}
+            )
+            message = (
+                {"message": cluster.health_message} if cluster.health_message else {}
+            )
+            conditions.append(
+                {"type": "Healthy", "status": cluster.agent_healthy, **message, **since}
+            )
+        heartbeat = (
+            {"lastReceivedHeartbeat": _written(cluster.heartbeat_at)}
+            if cluster.heartbeat_at
+            else {}
+        )
+        status["agentStatus"] = [
+            {"type": "MemberAgent", "conditions": conditions, **heartbeat}
+        ]
     if cluster.properties:
         status["properties"] = {
             name: {"value": value}

@@ -21,23 +21,42 @@ def main(lock_name: str, *wanted: str) -> None:
     lock = Path(lock_name).read_text(encoding="utf-8")
     entries = {
         (match[1].lower(), match[2]): match[0]
-        for match in re.finditer(r"^([\w.-]+)==(\S+).*(?:\n    .*)*", lock, re.MULTILINE)
+        for match in re.finditer(
+            r"^([\w.-]+)==(\S+).*(?:\n    .*)*", lock, re.MULTILINE
+        )
     }
     if wanted[0].endswith(".toml"):
-        wanted = tuple(tomllib.loads(Path(wanted[0]).read_text(encoding="utf-8"))["project"]["dependencies"])
+        wanted = tuple(
+            tomllib.loads(Path(wanted[0]).read_text(encoding="utf-8"))["project"][
+                "dependencies"
+            ]
+        )
     with tempfile.TemporaryDirectory() as folder:
         pins, report = Path(folder) / "pins", Path(folder) / "report"
         # Without the hashes, which pip accepts for requirements only and not for what limits them.
         lines = [text.partition("\\")[0].strip() for text in entries.values()]
         pins.write_text("\n".join(lines), encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--dry-run",
+            "--ignore-installed",
+        ]
         options = ["--constraint", str(pins), "--report", str(report)]
         subprocess.run([*command, *options, *wanted], check=True)  # noqa: S603  # our own command line
-        chosen = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
+        chosen = [
+            one["metadata"]
+            for one in json.loads(report.read_text(encoding="utf-8"))["install"]
+        ]
     for one in sorted(chosen, key=lambda metadata: metadata["name"].lower()):
         name = re.sub(r"[-_.]+", "-", one["name"]).lower()
         if (name, one["version"]) not in entries:
-            sys.exit(f"locked.py: {name}=={one['version']} is not in {lock_name}: run `make lock`")
+            sys.exit(
+                f"locked.py: {name}=={one['version']} is not in {lock_name}: run `make lock`"
+            )
         sys.stdout.write(entries[name, one["version"]] + "\n")
 
 

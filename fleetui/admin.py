@@ -28,7 +28,9 @@ class ClosedLookups(ModelAdmin):
         """Return whether a parameter is that of a filter, as it is in the links of the page."""
         offered = {*getattr(self, "linked_lookups", ())}
         if self.date_hierarchy:
-            offered |= {f"{self.date_hierarchy}__{part}" for part in ("year", "month", "day")}
+            offered |= {
+                f"{self.date_hierarchy}__{part}" for part in ("year", "month", "day")
+            }
         filters: Any = self.get_list_filter(request)
         for item in filters:
             if hasattr(item, "parameter_name"):
@@ -40,7 +42,9 @@ class ClosedLookups(ModelAdmin):
             offered |= {path, f"{path}{target}__exact", f"{path}__isnull"}
         return lookup in offered and super().lookup_allowed(lookup, value, request)
 
-    def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> Any:
+    def get_search_results(
+        self, request: HttpRequest, queryset: Any, search_term: str
+    ) -> Any:
         """Refuse a text of very many words: each is a condition, and a database has a limit for these."""
         if len(search_term) > _LONGEST_SEARCH:
             raise IncorrectLookupParameters
@@ -55,11 +59,15 @@ class FleetAdminSite(AdminSite):
     index_title = "Fleet"
     enable_nav_sidebar = False  # the lists are wide; the index is one click away
 
-    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+    def register(
+        self, model_or_iterable: Any, admin_class: Any = None, **options: Any
+    ) -> None:
         """Register an admin with closed lookups, also one of a library."""
         admin_class = admin_class or ModelAdmin
         closed = type(
-            admin_class.__name__, (ClosedLookups, admin_class), {"__module__": admin_class.__module__}
+            admin_class.__name__,
+            (ClosedLookups, admin_class),
+            {"__module__": admin_class.__module__},
         )
         super().register(model_or_iterable, closed, **options)
 
@@ -70,7 +78,11 @@ class FleetAdminSite(AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
         return may_read(request.user)
 
-    def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:  # noqa: ARG002
+    def login(
+        self,
+        request: HttpRequest,
+        extra_context: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> HttpResponse:
         if request.user.is_authenticated and not self.has_permission(request):
             return render(request, "no_role.html", status=403)
         return redirect_to_login(request.GET.get("next") or reverse("admin:index"))

@@ -40,7 +40,9 @@ def record_all(events: Iterable[AuditEvent], *, by: User | None, now: datetime) 
     Event.objects.bulk_create(_row(one, now, name, by) for one in events)
 
 
-def record_of_others(events: Iterable[tuple[AuditEvent, str]], *, now: datetime) -> None:
+def record_of_others(
+    events: Iterable[tuple[AuditEvent, str]], *, now: datetime
+) -> None:
     """Write events of actors that are no users of this console, each with the name of the actor."""
     Event.objects.bulk_create(_row(one, now, name) for one, name in events)
 

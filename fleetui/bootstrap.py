@@ -33,11 +33,16 @@ class DatabaseMissingError(Exception):
 
 
 def wait_for_database(
-    settings: dict[str, Any], *, seconds: float = DATABASE_SECONDS, say: Callable[[str], None]
+    settings: dict[str, Any],
+    *,
+    seconds: float = DATABASE_SECONDS,
+    say: Callable[[str], None],
 ) -> None:
     """Wait until the database responds; report a delay once. Raise DatabaseMissingError after the timeout."""
     # Without the pool, which would retry for thirty seconds and hide the reason.
-    options = {name: value for name, value in settings["OPTIONS"].items() if name != "pool"}
+    options = {
+        name: value for name, value in settings["OPTIONS"].items() if name != "pool"
+    }
     probe = ConnectionHandler({"default": {**settings, "OPTIONS": options}})["default"]
     deadline = time.monotonic() + seconds
     has_reported = False
@@ -60,7 +65,10 @@ def wait_for_database(
 
 
 def wait_for_migrations(
-    settings: dict[str, Any], *, seconds: float = MIGRATION_SECONDS, say: Callable[[str], None]
+    settings: dict[str, Any],
+    *,
+    seconds: float = MIGRATION_SECONDS,
+    say: Callable[[str], None],
 ) -> None:
     """Wait until another process has applied all migrations; report a delay once.
 
@@ -116,7 +124,13 @@ def collect_static_files(*, root: Path, stamp: Path) -> bool:
     if is_current and stamp.read_text(encoding="ascii") == state_digest:
         return False
     # Without `clear` a copy would stay that is younger than the changed file, and files of packages are old.
-    call_command("collectstatic", interactive=False, clear=True, verbosity=0, ignore_patterns=[*_UNUSED])
+    call_command(
+        "collectstatic",
+        interactive=False,
+        clear=True,
+        verbosity=0,
+        ignore_patterns=[*_UNUSED],
+    )
     stamp.write_text(state_digest, encoding="ascii")
     return True
 
@@ -133,7 +147,9 @@ class NewAdministrator:
     generated_password: str | None
 
 
-def make_first_administrator(*, username: str, password: str | None) -> NewAdministrator | None:
+def make_first_administrator(
+    *, username: str, password: str | None
+) -> NewAdministrator | None:
     """Create an administrator unless one exists; safe with concurrent processes.
 
     Raises FirstRunError for a name that is taken or not allowed, and for a password that is too weak.
@@ -147,11 +163,15 @@ def make_first_administrator(*, username: str, password: str | None) -> NewAdmin
             setting = "FLEETUI_ADMIN_PASSWORD"
             validate_password(password, user)
     except ValidationError as error:
-        raise FirstRunError(f"{setting} is refused: {' '.join(error.messages)}") from error
+        raise FirstRunError(
+            f"{setting} is refused: {' '.join(error.messages)}"
+        ) from error
     generated = None if password else secrets.token_urlsafe(16)
     try:
         with transaction.atomic():
-            User.objects.create_superuser(username=username, password=password or generated)
+            User.objects.create_superuser(
+                username=username, password=password or generated
+            )
     except IntegrityError as error:
         if _has_administrator():
             return None

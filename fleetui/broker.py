@@ -73,7 +73,9 @@ class Channel(virtual.Channel):
             try:
                 return loads(content.decode())
             except ValueError:  # of a faulty disk, or put there by a person
-                _log.warning("The message %s is no JSON in UTF-8; it was removed", path.name)
+                _log.warning(
+                    "The message %s is no JSON in UTF-8; it was removed", path.name
+                )
         raise Empty
 
     def _size(self, queue: str) -> int:
@@ -110,7 +112,9 @@ class Channel(virtual.Channel):
     def _list(self, queue: str) -> list[Path]:
         try:
             return sorted(
-                path for path in self._folder.iterdir() if path.name.partition(".")[2] == f"{queue}.msg"
+                path
+                for path in self._folder.iterdir()
+                if path.name.partition(".")[2] == f"{queue}.msg"
             )
         except FileNotFoundError:
             return []
@@ -138,10 +142,16 @@ class Transport(virtual.Transport):
     default_port = 0
     driver_type = SCHEME
     driver_name = SCHEME
-    default_connection_params: dict[str, Any] = {}  # there is no host that could be missing
+    default_connection_params: dict[
+        str, Any
+    ] = {}  # there is no host that could be missing
 
-    def drain_events(self, connection: Any, timeout: float | None = None, **_options: Any) -> None:
-        super().drain_events(connection, timeout=min(timeout or _LONGEST_WAIT, _LONGEST_WAIT))
+    def drain_events(
+        self, connection: Any, timeout: float | None = None, **_options: Any
+    ) -> None:
+        super().drain_events(
+            connection, timeout=min(timeout or _LONGEST_WAIT, _LONGEST_WAIT)
+        )
 
     def driver_version(self) -> str:
         return "1"
@@ -167,7 +177,11 @@ def transport_options(url: str, *, folder: Path) -> dict[str, Any]:
         return {"folder": folder, "polling_interval": 0.1}
     if url.startswith("redis"):
         # By kombu's own values a dead worker's message comes back after minutes; by these after 15 s.
-        return {"visibility_timeout": 15, "unacked_restore_interval": 1, "unacked_restore_throttle": 1}
+        return {
+            "visibility_timeout": 15,
+            "unacked_restore_interval": 1,
+            "unacked_restore_throttle": 1,
+        }
     return {}
 
 

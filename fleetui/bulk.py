@@ -32,7 +32,9 @@ def batched(values: Iterable[Value], size: int = BATCH_SIZE) -> Iterator[list[Va
         yield batch
 
 
-def claim_batch(due: QuerySet[Row], *order: str | OrderBy, size: int, **lease: Any) -> list[int]:
+def claim_batch(
+    due: QuerySet[Row], *order: str | OrderBy, size: int, **lease: Any
+) -> list[int]:
     """Write a lease into the first `size` rows of `due`; return the primary keys of the rows claimed.
 
     A conditional update: a row that another worker claims meanwhile is no longer in `due` and is left to it.
@@ -47,21 +49,33 @@ def claim_batch(due: QuerySet[Row], *order: str | OrderBy, size: int, **lease: A
         return _claim(due, ordered.select_for_update(skip_locked=True), size, lease)
 
 
-def _claim(due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping[str, Any]) -> list[int]:
+def _claim(
+    due: QuerySet[Row], ordered: QuerySet[Row], size: int, lease: Mapping[str, Any]
+) -> list[int]:
     ids = list(ordered.values_list("pk", flat=True)[:size])
     with unnoticed():
         claimed = due.filter(pk__in=ids).update(**lease) if ids else 0
     if claimed == len(ids):
         return ids
-    constants = {name: value for name, value in lease.items() if not isinstance(value, Combinable)}
-    mine = set(due.model._default_manager.filter(pk__in=ids, **constants).values_list("pk", flat=True))
+    constants = {
+        name: value
+        for name, value in lease.items()
+        if not isinstance(value, Combinable)
+    }
+    mine = set(
+        due.model._default_manager.filter(pk__in=ids, **constants).values_list(
+            "pk", flat=True
+        )
+    )
     return [pk for pk in ids if pk in mine]
 
 
 def number_of(rows: QuerySet[Any, Any]) -> Coalesce:
     """Return the expression of how many rows there are, for a column of another query."""
     one_group = rows.order_by().annotate(one=Constant(1)).values("one")
-    return Coalesce(Subquery(one_group.annotate(number=Count("pk")).values("number")), 0)
+    return Coalesce(
+        Subquery(one_group.annotate(number=Count("pk")).values("number")), 0
+    )
 
 
 class OfEachRow(Expression):
@@ -86,14 +100,19 @@ class OfEachRow(Expression):
         """Return a CASE over the primary key."""
         field = self._field
         key, _no_parameters = compiler.compile(self._key)
-        stored = ((pk, field.get_db_prep_save(value, connection)) for pk, value in self._values.items())
+        stored = (
+            (pk, field.get_db_prep_save(value, connection))
+            for pk, value in self._values.items()
+        )
         sql = f"CASE {key} {' '.join(['WHEN %s THEN %s'] * len(self._values))} END"
         if connection.features.requires_casted_case_in_updates:
             sql = f"CAST({sql} AS {field.cast_db_type(connection)})"
         return sql, tuple(chain.from_iterable(stored))
 
 
-def update_each(rows: QuerySet[Row], columns: Mapping[int, Mapping[str, Any]], **same: Any) -> int:
+def update_each(
+    rows: QuerySet[Row], columns: Mapping[int, Mapping[str, Any]], **same: Any
+) -> int:
     """Update those of `rows` with these primary keys, each with its own values, and all with the `same`.
 
     One statement; return how many rows there were. Give hundreds of rows at most, each with the same columns.
@@ -104,7 +123,9 @@ def update_each(rows: QuerySet[Row], columns: Mapping[int, Mapping[str, Any]], *
         values = {pk: own[name] for pk, own in columns.items()}
         first, *others = values.values()
         is_one = all(value == first for value in others)
-        same[name] = first if is_one else OfEachRow(cast(Any, fields.get_field(name)), values)
+        same[name] = (
+            first if is_one else OfEachRow(cast(Any, fields.get_field(name)), values)
+        )
     return rows.filter(pk__in=list(columns)).update(**same)
 
 
@@ -115,10 +136,14 @@ class GroupedWrites(Generic[Value]):
     write one row each delay all other writers for seconds.
     """
 
-    def __init__(self, begin: Callable[[], AbstractContextManager[object]] = transaction.atomic) -> None:
+    def __init__(
+        self, begin: Callable[[], AbstractContextManager[object]] = transaction.atomic
+    ) -> None:
         self._begin = begin
         self._lock = Lock()
-        self._waiting: deque[tuple[Future[Value], Context, Callable[[], Value]]] = deque()
+        self._waiting: deque[tuple[Future[Value], Context, Callable[[], Value]]] = (
+            deque()
+        )
 
     def run(self, write: Callable[[], Value]) -> Value:
         """Write, with the context variables of this thread but maybe in another one; return what it returns.
@@ -129,10 +154,14 @@ class GroupedWrites(Generic[Value]):
         self._waiting.append((mine, copy_context(), write))
         with self._lock:
             if not mine.done():
-                self._write([self._waiting.popleft() for _ in range(len(self._waiting))])
+                self._write(
+                    [self._waiting.popleft() for _ in range(len(self._waiting))]
+                )
         return mine.result()
 
-    def _write(self, group: list[tuple[Future[Value], Context, Callable[[], Value]]]) -> None:
+    def _write(
+        self, group: list[tuple[Future[Value], Context, Callable[[], Value]]]
+    ) -> None:
         try:
             with self._begin() if len(group) > 1 else nullcontext():
                 results = [context.run(write) for _, context, write in group]

@@ -35,7 +35,8 @@ def shown_tables() -> frozenset[str]:
     return frozenset(
         model._meta.db_table
         for model in apps.get_models()
-        if getattr(model, "is_shown", True) and any(field.name == "hub" for field in model._meta.fields)
+        if getattr(model, "is_shown", True)
+        and any(field.name == "hub" for field in model._meta.fields)
     )
 
 
@@ -68,7 +69,9 @@ class _Changes:
         self._hubs: set[int] = set()
         self._marked_at = monotonic()
 
-    def notice(self, execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+    def notice(
+        self, execute: Any, sql: Any, params: Any, many: Any, context: Any
+    ) -> Any:
         """Run a statement; one that changed no row is no change."""
         result = execute(sql, params, many, context)
         write = _WRITE.match(sql) if _is_noticed.get() else None
@@ -87,9 +90,13 @@ class _Changes:
         self._marked_at = monotonic()
         for hub in hubs:
             try:
-                import_string(settings.CHANGE_RECORDER)(hub, by_request=self._by_request)
+                import_string(settings.CHANGE_RECORDER)(
+                    hub, by_request=self._by_request
+                )
             except DatabaseError as error:
-                log.warning("change not marked: hub=%s error=%s", hub, type(error).__name__)
+                log.warning(
+                    "change not marked: hub=%s error=%s", hub, type(error).__name__
+                )
             _versions.pop(hub, None)
 
 

@@ -24,9 +24,19 @@ class RevisionConflict(FleetError):
     problem_type = "stale-edit"
 
     def __init__(self, kind: str, name: str, *, expected: int, revision: int) -> None:
-        self.kind, self.name, self.expected, self.revision = kind, name, expected, revision
-        self.changes: list[dict[str, Any]] = [event.facts for event in events_since(kind, name, expected)]
-        changes = "; ".join(f"{one['by']}: {one['what']}" for one in self.changes) or "it was created again"
+        self.kind, self.name, self.expected, self.revision = (
+            kind,
+            name,
+            expected,
+            revision,
+        )
+        self.changes: list[dict[str, Any]] = [
+            event.facts for event in events_since(kind, name, expected)
+        ]
+        changes = (
+            "; ".join(f"{one['by']}: {one['what']}" for one in self.changes)
+            or "it was created again"
+        )
         super().__init__(
             f"{kind} {name} is at revision {revision}, this edit started from {expected}: {changes}. "
             "Read it again and repeat the edit."
@@ -36,13 +46,17 @@ class RevisionConflict(FleetError):
         return {"revision": self.revision, "changes": self.changes}
 
 
-def check_revision(kind: str, name: str, *, expected: int | None, revision: int) -> None:
+def check_revision(
+    kind: str, name: str, *, expected: int | None, revision: int
+) -> None:
     """Raise RevisionConflict unless `expected` is the current revision; None expects nothing."""
     if expected is not None and expected != revision:
         raise RevisionConflict(kind, name, expected=expected, revision=revision)
 
 
-def retry_on_conflict(operation: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+def retry_on_conflict(
+    operation: Callable[Arguments, Answer],
+) -> Callable[Arguments, Answer]:
     """Run an operation in a transaction, and a second time if another one created the same object meanwhile.
 
     The second run finds the object, so that it changes it or raises a conflict.

@@ -84,7 +84,9 @@ def sealed(content: Any) -> Any:
     if shown is content and not (isinstance(content, Mapping) and SEALED in content):
         return content
     if places := hidden_places(content):
-        raise HiddenValueStored(f"{_title(content)} has the value {HIDDEN} at {format_path(places[0])}")
+        raise HiddenValueStored(
+            f"{_title(content)} has the value {HIDDEN} at {format_path(places[0])}"
+        )
     return {**shown, SEALED: encrypted(json.dumps(content))}
 
 
@@ -97,7 +99,9 @@ def _sealed_again(hidden: HiddenManifest) -> dict[str, Any]:
         is_same = _without_seal(without_secrets(plain)) == hidden
         stored = {**hidden, SEALED: hidden.ciphertext}
     if not is_same:
-        raise HiddenValueStored(f"{_title(hidden)} was read without its values and then changed")
+        raise HiddenValueStored(
+            f"{_title(hidden)} was read without its values and then changed"
+        )
     return stored
 
 
@@ -151,7 +155,9 @@ def hidden_text(stored: str) -> str:
         return stored
     is_sealed = stored.startswith(SEALED_TEXT)
     text = HiddenText(HIDDEN)
-    text.ciphertext = stored.removeprefix(SEALED_TEXT) if is_sealed else encrypted(stored)
+    text.ciphertext = (
+        stored.removeprefix(SEALED_TEXT) if is_sealed else encrypted(stored)
+    )
     return text
 
 
@@ -165,7 +171,9 @@ def decrypted(ciphertext: str, title: str) -> str:
     try:
         return cipher().decrypt(ciphertext.encode()).decode()
     except InvalidToken as error:
-        raise KeysUnreadable(f"no key of this console decrypts the values of {title}") from error
+        raise KeysUnreadable(
+            f"no key of this console decrypts the values of {title}"
+        ) from error
 
 
 def _without_seal(content: Mapping[str, Any]) -> dict[str, Any]:

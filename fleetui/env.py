@@ -19,7 +19,14 @@ from urllib.parse import unquote, urlsplit
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
-from pydantic import AfterValidator, BeforeValidator, DirectoryPath, Field, StringConstraints, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    DirectoryPath,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from fleetui.locations import data_folder
@@ -121,7 +128,11 @@ def parse_mail_server(url: str) -> dict[str, Any]:
     Only a server on this machine is used without TLS.
     """
     parts = urlsplit(url)
-    is_whole = parts.scheme in ("smtp", "smtps") and parts.hostname and not (parts.path or parts.query)
+    is_whole = (
+        parts.scheme in ("smtp", "smtps")
+        and parts.hostname
+        and not (parts.path or parts.query)
+    )
     if url and not is_whole:
         raise ValueError
     return {
@@ -145,12 +156,16 @@ Period = Annotated[
     BeforeValidator(parse_period),
     Allowed("write a number from 1 to 99999 and s, m, h or d, such as 90d"),
 ]
-Text = Annotated[str, StringConstraints(pattern=r"\S"), Allowed("write something, or leave it unset")]
+Text = Annotated[
+    str, StringConstraints(pattern=r"\S"), Allowed("write something, or leave it unset")
+]
 LogFormat = Annotated[Literal["plain", "json"], Allowed("write plain or json")]
 # Creating a folder for a typing error would hide the data of the right one.
 _EXISTING_FOLDER = Allowed("name an existing folder by its absolute path")
 Folder = Annotated[DirectoryPath, AfterValidator(require_absolute), _EXISTING_FOLDER]
-OptionalFolder = Annotated[DirectoryPath | None, AfterValidator(require_absolute), _EXISTING_FOLDER]
+OptionalFolder = Annotated[
+    DirectoryPath | None, AfterValidator(require_absolute), _EXISTING_FOLDER
+]
 Secret = Annotated[
     str | None,
     StringConstraints(min_length=32),
@@ -162,7 +177,12 @@ Password = Annotated[
     # Its strength is checked where it is used.
     Allowed("write a password, or leave it unset to get one made", is_secret=True),
 ]
-Host = Annotated[str, StringConstraints(pattern=r"(?i)^(\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])$")]
+Host = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"(?i)^(\*|\.?[a-z0-9_-]+(\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])$"
+    ),
+]
 Hosts = Annotated[
     list[Host],
     BeforeValidator(_split),
@@ -172,11 +192,15 @@ Hosts = Annotated[
 Networks = Annotated[
     tuple[IPv4Network | IPv6Network, ...],
     BeforeValidator(_split),
-    Allowed("list networks such as 10.0.0.0/8 or fd00::/8 separated by commas, without host bits"),
+    Allowed(
+        "list networks such as 10.0.0.0/8 or fd00::/8 separated by commas, without host bits"
+    ),
 ]
 ProxyUrl = Annotated[
     str,
-    StringConstraints(pattern=r"^http://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|\[[0-9a-f:.]+\]):[1-9][0-9]{0,4}$"),
+    StringConstraints(
+        pattern=r"^http://([a-z0-9]([-a-z0-9.]*[a-z0-9])?|\[[0-9a-f:.]+\]):[1-9][0-9]{0,4}$"
+    ),
 ]
 ProxyUrls = Annotated[
     frozenset[ProxyUrl],
@@ -208,7 +232,9 @@ RolesOfGroups = Annotated[
 Issuer = Annotated[
     str,
     # http:// only for this machine.
-    StringConstraints(pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+$"),
+    StringConstraints(
+        pattern=r"^(https://|http://(localhost|127\.0\.0\.1)[:/])[^\s?#@]+$"
+    ),
     AfterValidator(_without_slash),
     Allowed("write an address such as https://id.example.com/realms/fleet"),
 ]
@@ -228,25 +254,33 @@ Broker = Annotated[
     str,
     StringConstraints(pattern=r"^(atomicfs|rediss?|redis\+socket|amqps?)://"),
     Allowed(
-        "write atomicfs://, redis://…, rediss://…, redis+socket://…, amqp://… or amqps://…", is_secret=True
+        "write atomicfs://, redis://…, rediss://…, redis+socket://…, amqp://… or amqps://…",
+        is_secret=True,
     ),
 ]
 Database = Annotated[
     dict[str, Any] | None,
     BeforeValidator(parse_database),
-    Allowed("write postgres://user:password@host:port/name or sqlite:///path", is_secret=True),
+    Allowed(
+        "write postgres://user:password@host:port/name or sqlite:///path",
+        is_secret=True,
+    ),
 ]
 MailServer = Annotated[
     dict[str, Any],
     BeforeValidator(parse_mail_server),
-    Allowed("write smtps://user:password@mail.example.com, or smtp://…", is_secret=True),
+    Allowed(
+        "write smtps://user:password@mail.example.com, or smtp://…", is_secret=True
+    ),
 ]
 
 
 def variable(default: Any, meaning: str, *, shown: str = "", **constraints: Any) -> Any:
     """Return a field with its row in the reference; `shown` describes a default that"
     " is not written as such."""
-    return Field(default, description=meaning, json_schema_extra={"shown": shown}, **constraints)
+    return Field(
+        default, description=meaning, json_schema_extra={"shown": shown}, **constraints
+    )
 
 
 class Variables(BaseSettings):
@@ -304,7 +338,9 @@ class Variables(BaseSettings):
         "folder for database, queue, secret and static files; absolute, must exist",
         shown="`var/` of the source tree; installed: `$XDG_DATA_HOME/fleetui`, `~/.local/share/fleetui`",
     )
-    ADMIN_USER: Text = variable("admin", "name of the administrator that the first start creates")
+    ADMIN_USER: Text = variable(
+        "admin", "name of the administrator that the first start creates"
+    )
     ADMIN_PASSWORD: Password = variable(
         None,
         "password of that administrator, 12 characters or more",
@@ -320,20 +356,31 @@ class Variables(BaseSettings):
         timedelta(hours=1),
         "a session ends so long after the last request of a person; live pages that poll do not count",
     )
-    SESSION_LONGEST: Period = variable(timedelta(hours=12), "a session ends so long after the login")
+    SESSION_LONGEST: Period = variable(
+        timedelta(hours=12), "a session ends so long after the login"
+    )
     SECOND_FACTOR_ROLES: Roles = variable(
         frozenset(),
         "roles that [require a second factor](../guides/users.md#second-factors), "
         "separated by commas: the roles, and `administrator`",
     )
-    OIDC_ISSUER: Issuer = variable("", "address of an [identity provider](../guides/users.md#openid-connect)")
+    OIDC_ISSUER: Issuer = variable(
+        "", "address of an [identity provider](../guides/users.md#openid-connect)"
+    )
     OIDC_NAME: Text = variable("single sign-on", "its name on the login page")
     OIDC_CLIENT_ID: Text = variable("fleetui", "the console's name at the provider")
-    OIDC_CLIENT_SECRET: Password = variable(None, "the console's secret at the provider", repr=False)
-    OIDC_SCOPES: Text = variable("openid profile email", "scopes to request, separated by spaces")
-    OIDC_NAME_CLAIM: Text = variable("preferred_username", "claim that becomes the user name")
+    OIDC_CLIENT_SECRET: Password = variable(
+        None, "the console's secret at the provider", repr=False
+    )
+    OIDC_SCOPES: Text = variable(
+        "openid profile email", "scopes to request, separated by spaces"
+    )
+    OIDC_NAME_CLAIM: Text = variable(
+        "preferred_username", "claim that becomes the user name"
+    )
     OIDC_ROLE_CLAIM: Text = variable(
-        "groups", "claim with the groups; `realm_access.roles` is a claim inside a claim"
+        "groups",
+        "claim with the groups; `realm_access.roles` is a claim inside a claim",
     )
     OIDC_ROLES: RolesOfGroups = variable(
         {},
@@ -346,9 +393,13 @@ class Variables(BaseSettings):
         "header in which a [trusted proxy](../guides/users.md#trusted-proxy) names "
         "the user, such as `X-Remote-User`",
     )
-    PROXY_GROUPS_HEADER: Header = variable("", "header with the groups, separated by commas")
+    PROXY_GROUPS_HEADER: Header = variable(
+        "", "header with the groups, separated by commas"
+    )
     PROXY_ROLES: RolesOfGroups = variable(
-        {}, "pairs of group and role, as in `FLEETUI_OIDC_ROLES`", shown="none: roles are assigned here"
+        {},
+        "pairs of group and role, as in `FLEETUI_OIDC_ROLES`",
+        shown="none: roles are assigned here",
     )
     MAIL_SERVER: MailServer = variable(
         parse_mail_server(""),
@@ -358,19 +409,27 @@ class Variables(BaseSettings):
         repr=False,
     )
     MAIL_FROM: Text = variable("fleetui@localhost", "sender of the notices")
-    DEBUG: Flag = variable(False, "`1` shows errors in the browser; for development only")
-    KEEP_EVENTS: Period = variable(timedelta(days=90), "how long events are kept")
-    KEEP_DECISIONS: Period = variable(timedelta(days=90), "decisions with their records and fleets")
-    KEEP_ROLLOUTS: Period = variable(
-        timedelta(days=90), "rollouts and staged update runs that ended, with their updates and samples"
+    DEBUG: Flag = variable(
+        False, "`1` shows errors in the browser; for development only"
     )
-    KEEP_EVICTIONS: Period = variable(timedelta(days=90), "evictions, and drains that ended")
+    KEEP_EVENTS: Period = variable(timedelta(days=90), "how long events are kept")
+    KEEP_DECISIONS: Period = variable(
+        timedelta(days=90), "decisions with their records and fleets"
+    )
+    KEEP_ROLLOUTS: Period = variable(
+        timedelta(days=90),
+        "rollouts and staged update runs that ended, with their updates and samples",
+    )
+    KEEP_EVICTIONS: Period = variable(
+        timedelta(days=90), "evictions, and drains that ended"
+    )
     KEEP_DRAFTS: Period = variable(timedelta(days=90), "drafts since their last change")
     KEEP_ACCESS_LOG: Period = variable(
         timedelta(days=365), "lines of the [access log](../guides/users.md#access-log)"
     )
     LIVE_HUBS: Flag = variable(
-        True, "`0` leaves out live hubs: their pages, REST and commands, and the watcher"
+        True,
+        "`0` leaves out live hubs: their pages, REST and commands, and the watcher",
     )
     HUB_HISTORY: Period = variable(
         timedelta(days=30),
@@ -385,12 +444,16 @@ class Variables(BaseSettings):
         "where people open the console, such as `https://fleet.example.com`: links in"
         " notifications start with it",
     )
-    KEEP_MESSAGES: Period = variable(timedelta(hours=1), "messages in the folder `var/queue/`")
+    KEEP_MESSAGES: Period = variable(
+        timedelta(hours=1), "messages in the folder `var/queue/`"
+    )
     KEEP_TOMBSTONES: Period = variable(
         timedelta(hours=1),
         "names of clusters that left; a process with an older fleet loads all clusters again",
     )
-    CHECKS_MUTED: Text = variable("", "rules of the checks that are never reported, such as `S07,N04`")
+    CHECKS_MUTED: Text = variable(
+        "", "rules of the checks that are never reported, such as `S07,N04`"
+    )
     FLEET_PATCH_PERCENT: int = variable(
         5,
         "up to this share of changed clusters a process reads only these, otherwise the whole fleet",
@@ -404,16 +467,21 @@ class Variables(BaseSettings):
         shown="generated and kept in `var/credential.keys`",
         repr=False,
     )
-    ALLOW_INSECURE_TLS: Flag = variable(False, "`1` allows connections to clusters without TLS verification")
+    ALLOW_INSECURE_TLS: Flag = variable(
+        False, "`1` allows connections to clusters without TLS verification"
+    )
     IN_CLUSTER: Flag = variable(
-        False, "`1` allows a connection with the service account of the console's own pod"
+        False,
+        "`1` allows a connection with the service account of the console's own pod",
     )
     MEMBER_NETWORKS: Networks = variable(
         (),
         "networks such as `10.0.0.0/8`, separated by commas: connections go only there",
         shown="all but loopback, link-local and reserved addresses",
     )
-    MEMBER_LOOPBACK: Flag = variable(False, "`1` allows clusters on loopback addresses, for tests")
+    MEMBER_LOOPBACK: Flag = variable(
+        False, "`1` allows clusters on loopback addresses, for tests"
+    )
     MEMBER_PROXIES: ProxyUrls = variable(
         frozenset(),
         "URLs such as `http://proxy.example.com:3128`, separated by commas, that connections may name",
@@ -422,7 +490,10 @@ class Variables(BaseSettings):
         365, "for how many days an API token may be valid, 1 to 3650", ge=1, le=3650
     )
     REQUEST_SECONDS: int = variable(
-        120, "longest time of a request, 5 to 3600; see [Limits](../guides/rest.md#limits)", ge=5, le=3600
+        120,
+        "longest time of a request, 5 to 3600; see [Limits](../guides/rest.md#limits)",
+        ge=5,
+        le=3600,
     )
     COMPUTE_SECONDS: int = variable(
         60,
@@ -440,7 +511,8 @@ class Variables(BaseSettings):
         repr=False,
     )
     LOG_FORMAT: LogFormat = variable(
-        "plain", "`plain`, or `json` for [one JSON object a line](../guides/monitor.md#logs)"
+        "plain",
+        "`plain`, or `json` for [one JSON object a line](../guides/monitor.md#logs)",
     )
     STATIC_DIR: OptionalFolder = variable(
         None,
@@ -462,7 +534,9 @@ class Variables(BaseSettings):
 
 
 def variable_name(field_name: str) -> str:
-    return str(Variables.model_fields[field_name].validation_alias or f"{PREFIX}{field_name}")
+    return str(
+        Variables.model_fields[field_name].validation_alias or f"{PREFIX}{field_name}"
+    )
 
 
 def read_variables() -> Variables:
@@ -473,10 +547,15 @@ def read_variables() -> Variables:
     except ValidationError as error:
         field_name = str(error.errors()[0]["loc"][0])
     name = variable_name(field_name)
-    facts = {type(fact).__name__: fact for fact in Variables.model_fields[field_name].metadata}
+    facts = {
+        type(fact).__name__: fact
+        for fact in Variables.model_fields[field_name].metadata
+    }
     allowed = facts.get("Allowed")
     if allowed is None:
-        allowed = Allowed(f"write a whole number from {facts['Ge'].ge} to {facts['Le'].le}")
+        allowed = Allowed(
+            f"write a whole number from {facts['Ge'].ge} to {facts['Le'].le}"
+        )
     value = os.environ[name]
     if allowed.is_secret or re.search("://.*@", value):  # a URL with a password
         value = "…"
@@ -486,12 +565,17 @@ def read_variables() -> Variables:
 def check_hub_servers(environ: Mapping[str, str]) -> None:
     """Raise SettingRefused for a token command of a hub without the server that its "
     "token is for."""
-    hubs = [name.removeprefix(TOKEN_COMMAND) for name in environ if name.startswith(TOKEN_COMMAND)]
+    hubs = [
+        name.removeprefix(TOKEN_COMMAND)
+        for name in environ
+        if name.startswith(TOKEN_COMMAND)
+    ]
     for hub in hubs:
         name = f"{HUB_SERVER}{hub}"
         value = environ.get(name, "")
         if not re.fullmatch(
-            r"https://([^\s/?#@:]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[^\s?#]*)?", value.strip()
+            r"https://([^\s/?#@:]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?(/[^\s?#]*)?",
+            value.strip(),
         ):
             allowed = f"write the server that the token of {TOKEN_COMMAND}{hub} is for, such as https://"
             raise SettingRefused(name, value, f"{allowed}hub.example.com:6443")
@@ -506,7 +590,9 @@ def new_encryption_key() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
-def keep_secret(path: Path, create: Callable[[], str] = lambda: secrets.token_urlsafe(50)) -> str:
+def keep_secret(
+    path: Path, create: Callable[[], str] = lambda: secrets.token_urlsafe(50)
+) -> str:
     """Return the secret in `path`, created with mode 0600 if it does not exist.
 
     It is written to a temporary file and linked, so that two processes that start at the same time use the

@@ -33,7 +33,10 @@ class EnvironmentProblem:
 
 
 DISK_FULL = EnvironmentProblem(
-    "disk-full", "The disk is full", "Nothing was changed; free space on the disk of the database", 60
+    "disk-full",
+    "The disk is full",
+    "Nothing was changed; free space on the disk of the database",
+    60,
 )
 READ_ONLY = EnvironmentProblem(
     "read-only",
@@ -53,7 +56,10 @@ REFUSED = EnvironmentProblem(
     60,
 )
 LOCKED = EnvironmentProblem(
-    "database-locked", "The database is locked by another process", "Nothing was changed; try again", 2
+    "database-locked",
+    "The database is locked by another process",
+    "Nothing was changed; try again",
+    2,
 )
 SLOW_STATEMENT = EnvironmentProblem(
     "statement-ended",
@@ -118,15 +124,23 @@ def environment_problem(error: BaseException | None) -> EnvironmentProblem | Non
     for one in causes_of(error):
         if isinstance(one, OSError) and one.errno in _BY_ERRNO:
             return _BY_ERRNO[one.errno]
-        if isinstance(one, BrokerError) or type(one).__module__.startswith(_BROKER_LIBRARIES):
+        if isinstance(one, BrokerError) or type(one).__module__.startswith(
+            _BROKER_LIBRARIES
+        ):
             return BROKER_STOPPED
         if not isinstance(one, (DatabaseError, InterfaceError)):
             continue
         if type(one.__cause__).__module__.startswith("psycopg"):
             return _of_postgresql(one)
         text = str(one)
-        problem = next((problem for part, problem in _BY_SQLITE_MESSAGE.items() if part in text), None)
-        if problem in (READ_ONLY, DISK_ERROR) and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE:
+        problem = next(
+            (problem for part, problem in _BY_SQLITE_MESSAGE.items() if part in text),
+            None,
+        )
+        if (
+            problem in (READ_ONLY, DISK_ERROR)
+            and disk_usage(settings.VAR_DIR).free < SMALLEST_FREE
+        ):
             # SQLite cannot create the files beside the database then, and does not say why.
             return DISK_FULL
         if problem:
@@ -144,14 +158,24 @@ def _of_postgresql(error: DatabaseError | InterfaceError) -> EnvironmentProblem 
     state = getattr(error.__cause__, "sqlstate", None)
     if state:
         prefixes = (state[:length] for length in (5, 3, 2))
-        return next((_BY_SQLSTATE[one] for one in prefixes if one in _BY_SQLSTATE), None)
+        return next(
+            (_BY_SQLSTATE[one] for one in prefixes if one in _BY_SQLSTATE), None
+        )
     # Errors of connecting have no code: only their text distinguishes a refusal from a stopped server.
     if any(part in str(error) for part in _REFUSALS):
         return REFUSED
     return STOPPED if isinstance(error, (OperationalError, InterfaceError)) else None
 
 
-LASTING = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED, STOPPED, REFUSED, BROKER_STOPPED)
+LASTING = (
+    DISK_FULL,
+    READ_ONLY,
+    DISK_ERROR,
+    CORRUPTED,
+    STOPPED,
+    REFUSED,
+    BROKER_STOPPED,
+)
 """What every task and request meets until an operator acts; the others may be gone at the next try."""
 _OF_THE_DISK = (DISK_FULL, READ_ONLY, DISK_ERROR, CORRUPTED)
 REPEAT_SECONDS = 60.0
@@ -176,7 +200,11 @@ def disk_problem() -> EnvironmentProblem | None:
     except OSError as error:
         return environment_problem(error)
     now = monotonic()
-    recent = (one for one in _OF_THE_DISK if one in _met_at and now - _met_at[one] < REPEAT_SECONDS)
+    recent = (
+        one
+        for one in _OF_THE_DISK
+        if one in _met_at and now - _met_at[one] < REPEAT_SECONDS
+    )
     return next(recent, None)
 
 
@@ -186,28 +214,43 @@ class EnvironmentFilter(logging.Filter):
     The traceback of the task or request that met the problem says nothing of its cause.
     """
 
-    def __init__(self, name: str = "", *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(
+        self, name: str = "", *, clock: Callable[[], float] = monotonic
+    ) -> None:
         super().__init__(name)
         self._clock = clock
         self._written_at: dict[EnvironmentProblem, float] = {}
         self._left_out: Counter[EnvironmentProblem] = Counter()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        values = record.args.values() if isinstance(record.args, Mapping) else record.args or ()
+        values = (
+            record.args.values()
+            if isinstance(record.args, Mapping)
+            else record.args or ()
+        )
         errors = [record.exc_info[1]] if record.exc_info else []
         errors += [one for one in values if isinstance(one, BaseException)]
-        problem = next((found for one in errors if (found := environment_problem(one))), None)
+        problem = next(
+            (found for one in errors if (found := environment_problem(one))), None
+        )
         if problem is None or problem not in LASTING:
             return True
         note_problem(problem)
         with _lock:
             now = self._clock()
-            if problem in self._written_at and now - self._written_at[problem] < REPEAT_SECONDS:
+            if (
+                problem in self._written_at
+                and now - self._written_at[problem] < REPEAT_SECONDS
+            ):
                 self._left_out[problem] += 1
                 return False
             self._written_at[problem] = now
             more = self._left_out.pop(problem, 0)
-        record.msg = f"{problem} ({more} more errors since the last line)" if more else str(problem)
+        record.msg = (
+            f"{problem} ({more} more errors since the last line)"
+            if more
+            else str(problem)
+        )
         record.args = ()
         record.exc_info = record.exc_text = None
         return True

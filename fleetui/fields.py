@@ -15,19 +15,31 @@ class OrderedJSONField(models.JSONField):
     """
 
     def db_type(self, connection: BaseDatabaseWrapper) -> str | None:
-        return "json" if connection.vendor == "postgresql" else super().db_type(connection)
+        return (
+            "json" if connection.vendor == "postgresql" else super().db_type(connection)
+        )
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+    def get_db_prep_value(
+        self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
+    ) -> Any:
         """Return the document as text: `jsonb` would lose the order of its keys."""
-        if connection.vendor != "postgresql" or value is None or hasattr(value, "as_sql"):
+        if (
+            connection.vendor != "postgresql"
+            or value is None
+            or hasattr(value, "as_sql")
+        ):
             return super().get_db_prep_value(value, connection, prepared)
         from psycopg.types.json import Json  # noqa: PLC0415  # 0.1 s that a start on SQLite does not need
 
         return Json(value)
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+    def from_db_value(
+        self, value: Any, expression: Any, connection: BaseDatabaseWrapper
+    ) -> Any:
         return (
-            value if isinstance(value, dict | list) else super().from_db_value(value, expression, connection)
+            value
+            if isinstance(value, dict | list)
+            else super().from_db_value(value, expression, connection)
         )
 
 
@@ -38,11 +50,15 @@ class ManifestField(OrderedJSONField):
     for kinds and names.
     """
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+    def get_db_prep_value(
+        self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
+    ) -> Any:
         """Return the document as it is stored. Raise KeysUnreadable, HiddenValueStored."""
         return super().get_db_prep_value(sealed(value), connection, prepared)
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:
+    def from_db_value(
+        self, value: Any, expression: Any, connection: BaseDatabaseWrapper
+    ) -> Any:
         """Return the document without values of Secrets."""
         return hidden(super().from_db_value(value, expression, connection))
 
@@ -55,11 +71,18 @@ class SealedTextField(models.TextField):
         name, _, args, kwargs = super().deconstruct()
         return name, "django.db.models.TextField", args, kwargs
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:
+    def get_db_prep_value(
+        self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False
+    ) -> Any:
         """Return the text as it is stored. Raise KeysUnreadable."""
         prepared_value = super().get_db_prep_value(value, connection, prepared)
         return prepared_value if value is None else sealed_text(value)
 
-    def from_db_value(self, value: Any, expression: Any, connection: BaseDatabaseWrapper) -> Any:  # noqa: ARG002
+    def from_db_value(
+        self,
+        value: Any,
+        expression: Any,  # noqa: ARG002
+        connection: BaseDatabaseWrapper,  # noqa: ARG002
+    ) -> Any:
         """Return what stands for the text."""
         return value if value is None else hidden_text(value)

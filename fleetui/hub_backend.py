@@ -26,10 +26,14 @@ class HubBackend:
         """Return why the page `address`, a name such as "web:cluster-new", or its form is refused."""
         return None
 
-    def refusal_of_command(self, name: str, options: Mapping[str, Any]) -> HubDecidesError | None:
+    def refusal_of_command(
+        self, name: str, options: Mapping[str, Any]
+    ) -> HubDecidesError | None:
         return None
 
-    def operation(self, kind: str, name: str, here: Callable[..., Any]) -> Callable[..., Any]:
+    def operation(
+        self, kind: str, name: str, here: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """Return the operation of an action of the table: `here` on the local hub.
 
         Raise HubDecidesError.

@@ -12,7 +12,10 @@ class InitialMigration(Migration):
     """
 
     def apply(
-        self, project_state: ProjectState, schema_editor: BaseDatabaseSchemaEditor, collect_sql: bool = False
+        self,
+        project_state: ProjectState,
+        schema_editor: BaseDatabaseSchemaEditor,
+        collect_sql: bool = False,
     ) -> ProjectState:
         if collect_sql:
             return super().apply(project_state, schema_editor, collect_sql)
@@ -20,5 +23,7 @@ class InitialMigration(Migration):
         for operation in self.operations:
             operation.state_forwards(self.app_label, project_state)
         for operation in self.operations:
-            operation.database_forwards(self.app_label, schema_editor, project_state, project_state)
+            operation.database_forwards(
+                self.app_label, schema_editor, project_state, project_state
+            )
         return project_state

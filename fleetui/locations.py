@@ -29,4 +29,8 @@ def data_folder(environ: Mapping[str, str]) -> Path:
     if folder.startswith("/"):
         return Path(folder) / "fleetui"
     # A service without a home folder gets the place that Linux has for the state of services.
-    return Path(home) / ".local" / "share" / "fleetui" if home else Path("/var/lib/fleetui")
+    return (
+        Path(home) / ".local" / "share" / "fleetui"
+        if home
+        else Path("/var/lib/fleetui")
+    )

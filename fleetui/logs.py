@@ -18,7 +18,9 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(
+                timespec="milliseconds"
+            ),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -38,7 +40,12 @@ def _request_fields(request: object) -> dict[str, Any]:
     user = getattr(request, "_cached_user", None)
     name = user.get_username() if user is not None and user.is_authenticated else None
     address = getattr(request, "META", {}).get("REMOTE_ADDR")
-    return {"request": identifier, "user": name, "address": address, **getattr(request, "fleetui_trace", {})}
+    return {
+        "request": identifier,
+        "user": name,
+        "address": address,
+        **getattr(request, "fleetui_trace", {}),
+    }
 
 
 def wrapped_line(part: str, line: str, *, is_error: bool) -> str:

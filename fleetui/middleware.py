@@ -28,7 +28,11 @@ from typing import Any
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import SESSION_KEY, logout
-from django.core.exceptions import ObjectDoesNotExist, PermissionDenied, SuspiciousOperation
+from django.core.exceptions import (
+    ObjectDoesNotExist,
+    PermissionDenied,
+    SuspiciousOperation,
+)
 from django.db import DatabaseError, connection
 from django.http import (
     Http404,
@@ -110,9 +114,15 @@ class RequestIdFilter(logging.Filter):
         identifier = request_id(request)
         # Only a user who was read already: the database may be the reason for the message.
         user = getattr(request, "_cached_user", None)
-        name = user.get_username() if user is not None and user.is_authenticated else "-"
+        name = (
+            user.get_username() if user is not None and user.is_authenticated else "-"
+        )
         address = getattr(request, "META", {}).get("REMOTE_ADDR", "-")
-        record.request_id = f" [request {identifier}, user {name}, address {address}]" if identifier else ""
+        record.request_id = (
+            f" [request {identifier}, user {name}, address {address}]"
+            if identifier
+            else ""
+        )
         return True
 
 
@@ -152,12 +162,19 @@ class ReadAgainMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return self._get_response(request)
 
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponseBase | None:
+    def process_exception(
+        self, request: HttpRequest, error: Exception
+    ) -> HttpResponseBase | None:
         match = request.resolver_match
         is_fault = isinstance(error, _ABSENCES) and not isinstance(error, FleetError)
         if match is None or request.method not in ("GET", "HEAD") or not is_fault:
             return None
-        log.info("read again: %s: %s", type(error).__name__, error, extra={"request": request})
+        log.info(
+            "read again: %s: %s",
+            type(error).__name__,
+            error,
+            extra={"request": request},
+        )
         response: HttpResponseBase = match.func(request, *match.args, **match.kwargs)
         if isinstance(response, SimpleTemplateResponse):
             response.render()
@@ -177,7 +194,11 @@ _STEP = 60
 """The time of the last activity is written once a minute: a write for every page would be too much."""
 
 
-def start_session(sender: object, request: HttpRequest | None, **_signal: object) -> None:  # noqa: ARG001
+def start_session(
+    sender: object,  # noqa: ARG001
+    request: HttpRequest | None,
+    **_signal: object,
+) -> None:
     """Write down when and where a session starts; a login by token has none."""
     session = getattr(request, "session", None)
     if request is not None and session is not None and SESSION_KEY in session:
@@ -191,13 +212,20 @@ class SessionLimitsMiddleware(Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         session = request.session
-        if settings.SESSION_COOKIE_NAME not in request.COOKIES or SESSION_KEY not in session:
+        if (
+            settings.SESSION_COOKIE_NAME not in request.COOKIES
+            or SESSION_KEY not in session
+        ):
             return self._get_response(request)
         now, active = int(time.time()), session.get(ACTIVE, 0)
         if now - session.get(STARTED, 0) >= settings.SESSION_LONGEST.total_seconds():
-            return self._end(request, "The session reached its longest time. Log in again.")
+            return self._end(
+                request, "The session reached its longest time. Log in again."
+            )
         if now - active >= settings.SESSION_IDLE.total_seconds():
-            return self._end(request, "The session ended after inactivity. Log in again.")
+            return self._end(
+                request, "The session ended after inactivity. Log in again."
+            )
         if now - active >= _STEP and POLL not in request.headers:
             session[ACTIVE], session[ADDRESS] = now, request.META.get("REMOTE_ADDR", "")
         return self._get_response(request)
@@ -235,7 +263,11 @@ def _written(policy: dict[str, str]) -> str:
 
 
 # The first matching prefix counts.
-_POLICIES = (("/api/docs", _written(_DOCS)), ("/admin/", _written(_ADMIN)), ("/", _written(_COMMON)))
+_POLICIES = (
+    ("/api/docs", _written(_DOCS)),
+    ("/admin/", _written(_ADMIN)),
+    ("/", _written(_COMMON)),
+)
 
 
 class ContentSecurityPolicyMiddleware(Middleware):
@@ -243,7 +275,9 @@ class ContentSecurityPolicyMiddleware(Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         response = self._get_response(request)
-        policy = next(policy for start, policy in _POLICIES if request.path_info.startswith(start))
+        policy = next(
+            policy for start, policy in _POLICIES if request.path_info.startswith(start)
+        )
         response.headers.setdefault(_HEADER, policy)
         return response
 
@@ -274,16 +308,24 @@ class TransportMiddleware(Middleware):
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         is_rest = _REST.match(request.path)
-        if request.method not in METHODS and not is_rest:  # REST names the methods of each address itself
+        if (
+            request.method not in METHODS and not is_rest
+        ):  # REST names the methods of each address itself
             return HttpResponseNotAllowed(sorted(METHODS))
         if settings.SECURE_SSL_REDIRECT and is_rest and not request.is_secure():
-            message = "HTTPS is required. Replace the token if this request contained one."
+            message = (
+                "HTTPS is required. Replace the token if this request contained one."
+            )
             return refusal(request, HTTPStatus.FORBIDDEN, message, "https-required")
         return self._get_response(request)
 
 
 def https_origins(hosts: Iterable[str]) -> list[str]:
-    return [f"https://{'*' if host.startswith('.') else ''}{host}" for host in hosts if host != "*"]
+    return [
+        f"https://{'*' if host.startswith('.') else ''}{host}"
+        for host in hosts
+        if host != "*"
+    ]
 
 
 REFILL_SECONDS = 120.0
@@ -300,8 +342,22 @@ LARGE_PATIENCE = 10.0
 LARGEST_FORM = 3 * LARGEST_UPLOAD + MEBIBYTE
 LARGEST_SMALL_FORM = MEBIBYTE
 _LARGE_FORMS = (
-    *("placement-new", "placement-edit", "draft", "resource-apply", "resource-dry-run", "cluster-import"),
-    *("cluster-new", "cluster-connection", "staged-strategy", "hub-new", "hub-credentials", "hub-write"),
+    *(
+        "placement-new",
+        "placement-edit",
+        "draft",
+        "resource-apply",
+        "resource-dry-run",
+        "cluster-import",
+    ),
+    *(
+        "cluster-new",
+        "cluster-connection",
+        "staged-strategy",
+        "hub-new",
+        "hub-credentials",
+        "hub-write",
+    ),
 )
 """How the names of pages start whose forms have manifests, files or previews of them."""
 
@@ -315,7 +371,9 @@ class BudgetSpentError(FleetError):
     wait: float
 
     def __init__(self, wait: float) -> None:
-        super().__init__(f"Too much was computed for you lately; try again in {ceil(wait)} seconds.")
+        super().__init__(
+            f"Too much was computed for you lately; try again in {ceil(wait)} seconds."
+        )
         self.wait = wait
 
 
@@ -327,7 +385,9 @@ class RequestTooLongError(FleetError):
     title = "Ended"
 
     def __init__(self, seconds: float, unit: str = "seconds") -> None:
-        super().__init__(f"The request took longer than {seconds:g} {unit} and was ended.")
+        super().__init__(
+            f"The request took longer than {seconds:g} {unit} and was ended."
+        )
         self.wait = REFILL_SECONDS / 4
 
 
@@ -360,7 +420,9 @@ def reserve(user: object, *, body_bytes: int = 0, now: float | None = None) -> f
     return deposit
 
 
-def settle(user: object, *, deposit: float, used: float, now: float | None = None) -> None:
+def settle(
+    user: object, *, deposit: float, used: float, now: float | None = None
+) -> None:
     now = time.monotonic() if now is None else now
     with _lock:
         bucket = _filled(user, float(settings.COMPUTE_SECONDS), now)
@@ -369,7 +431,9 @@ def settle(user: object, *, deposit: float, used: float, now: float | None = Non
 
 def _filled(user: object, capacity: float, now: float) -> _Bucket:
     bucket = _buckets.pop(user, None) or _Bucket(capacity, now)
-    bucket.left = min(capacity, bucket.left + (now - bucket.at) * capacity / REFILL_SECONDS)
+    bucket.left = min(
+        capacity, bucket.left + (now - bucket.at) * capacity / REFILL_SECONDS
+    )
     bucket.at = now
     _buckets[user] = bucket
     if len(_buckets) > _MOST_USERS:
@@ -405,7 +469,9 @@ class RefusalMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         return self._get_response(request)
 
-    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+    def process_exception(
+        self, request: HttpRequest, error: Exception
+    ) -> HttpResponse | None:
         return show_refusal(request, error) if isinstance(error, FleetError) else None
 
 
@@ -441,7 +507,9 @@ class RequestBudgetMiddleware(Middleware):
             if body_size(request) > LARGE:
                 if not _large_places.acquire(timeout=LARGE_PATIENCE):
                     return refusal(
-                        request, HTTPStatus.SERVICE_UNAVAILABLE, "Other large requests are running."
+                        request,
+                        HTTPStatus.SERVICE_UNAVAILABLE,
+                        "Other large requests are running.",
                     )
                 stack.callback(_large_places.release)
             stack.enter_context(_deadline(float(settings.REQUEST_SECONDS)))
@@ -455,12 +523,17 @@ class RequestBudgetMiddleware(Middleware):
         if hasattr(view, "cls"):
             most = getattr(view.cls, "largest_body", LARGEST_UPLOAD)
         else:
-            is_large = match is not None and (match.url_name or "").startswith(_LARGE_FORMS)
+            is_large = match is not None and (match.url_name or "").startswith(
+                _LARGE_FORMS
+            )
             most = LARGEST_FORM if is_large else LARGEST_SMALL_FORM
         if body_size(request) <= most:
             return None
         return refusal(
-            request, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than {most} bytes", "too-large"
+            request,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            f"the body has more than {most} bytes",
+            "too-large",
         )
 
 
@@ -480,16 +553,23 @@ def _deadline(seconds: float) -> Iterator[None]:
         if time.thread_time() > computed_until:
             raise RequestTooLongError(most_computed, "seconds of a processor")
 
-    def check_query(execute: Any, sql: Any, params: Any, many: Any, context: Any) -> Any:
+    def check_query(
+        execute: Any, sql: Any, params: Any, many: Any, context: Any
+    ) -> Any:
         if time.monotonic() > until:
             raise RequestTooLongError(seconds)
         return execute(sql, params, many, context)
 
-    with connection.execute_wrapper(check_query), bounded_effort(EffortBounds(check_time, MOST_COMPARISONS)):
+    with (
+        connection.execute_wrapper(check_query),
+        bounded_effort(EffortBounds(check_time, MOST_COMPARISONS)),
+    ):
         yield
 
 
-def refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = "") -> HttpResponse:
+def refusal(
+    request: HttpRequest, status: HTTPStatus, message: str, kind: str = ""
+) -> HttpResponse:
     """Return a problem document for REST, and plain text otherwise."""
     headers = {"Retry-After": "2"} if status is HTTPStatus.SERVICE_UNAVAILABLE else {}
     if "/api/" in request.path:
@@ -500,5 +580,12 @@ def refusal(request: HttpRequest, status: HTTPStatus, message: str, kind: str = 
             "detail": message,
         }
         kind_of_problem = "application/problem+json"
-        return JsonResponse(problem, status=status, content_type=kind_of_problem, headers=headers)
-    return HttpResponse(f"{message[:1].upper()}{message[1:]}", "text/plain", status=status, headers=headers)
+        return JsonResponse(
+            problem, status=status, content_type=kind_of_problem, headers=headers
+        )
+    return HttpResponse(
+        f"{message[:1].upper()}{message[1:]}",
+        "text/plain",
+        status=status,
+        headers=headers,
+    )

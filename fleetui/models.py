@@ -30,7 +30,9 @@ class Event(models.Model):
 
     hub = models.PositiveBigIntegerField(default=current_hub_id, editable=False)
     at = models.DateTimeField()
-    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
     actor_name = models.CharField(max_length=150)
     verb = models.CharField(max_length=40)
     kind = models.CharField(max_length=20)
@@ -38,23 +40,32 @@ class Event(models.Model):
     revision = models.PositiveBigIntegerField(null=True)
     before = ManifestField(null=True)
     after = ManifestField(null=True)
-    request_id = models.CharField(max_length=32, blank=True, default=current_request_id, editable=False)
+    request_id = models.CharField(
+        max_length=32, blank=True, default=current_request_id, editable=False
+    )
     is_warning = models.BooleanField(default=False, db_default=False)
 
     objects = HubManager()
 
     class Meta:
         indexes = [
-            models.Index(fields=["hub", "kind", "name", "-at", "-id"], name="event_of_object"),
-            models.Index(fields=["hub", "actor_name", "-at", "-id"], name="event_of_actor"),
+            models.Index(
+                fields=["hub", "kind", "name", "-at", "-id"], name="event_of_object"
+            ),
+            models.Index(
+                fields=["hub", "actor_name", "-at", "-id"], name="event_of_actor"
+            ),
             models.Index(fields=["hub", "-at", "-id"], name="event_by_time"),
             models.Index(fields=["hub", "-id"], name="event_latest"),
-            models.Index(fields=["hub", "is_warning", "-at", "-id"], name="event_of_type"),
+            models.Index(
+                fields=["hub", "is_warning", "-at", "-id"], name="event_of_type"
+            ),
         ]
         constraints = [
             models.CheckConstraint(condition=~models.Q(verb=""), name="event_has_verb"),
             models.CheckConstraint(
-                condition=~models.Q(kind="") & ~models.Q(name=""), name="event_has_object"
+                condition=~models.Q(kind="") & ~models.Q(name=""),
+                name="event_has_object",
             ),
         ]
 
@@ -67,7 +78,12 @@ class Event(models.Model):
 
     @property
     def facts(self) -> dict[str, Any]:
-        return {"by": self.actor_name, "what": self.verb, "at": self.at, "revision": self.revision}
+        return {
+            "by": self.actor_name,
+            "what": self.verb,
+            "at": self.at,
+            "revision": self.revision,
+        }
 
 
 class WorkerHeartbeat(models.Model):

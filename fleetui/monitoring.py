@@ -20,7 +20,13 @@ from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from kombu.exceptions import OperationalError
-from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram, disable_created_metrics
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+)
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from fleetui import __version__
@@ -94,7 +100,10 @@ def schema_problem() -> str:
                 continue
             if table not in tables:
                 return f"the table {table} is missing{_UNRELEASED}"
-            columns = {str(one.name): one for one in inspect.get_table_description(cursor, table)}
+            columns = {
+                str(one.name): one
+                for one in inspect.get_table_description(cursor, table)
+            }
             expected = {field.column for field in model._meta.local_concrete_fields}
             if missing := sorted(str(name) for name in expected if name not in columns):
                 return f"the table {table} has no column {missing[0]}{_UNRELEASED}"
@@ -119,7 +128,9 @@ def check_worker() -> str:
         if queue not in heartbeats:
             return f"no worker has read the queue {queue} yet"
         if (silent := now - heartbeats[queue]) > SILENT_AFTER:
-            return f"no heartbeat of the queue {queue} for {silent.total_seconds():.0f} s"
+            return (
+                f"no heartbeat of the queue {queue} for {silent.total_seconds():.0f} s"
+            )
     return ""
 
 
@@ -134,14 +145,22 @@ def check_observation() -> tuple[str, str]:
 def _check_age(name: str, column: str) -> tuple[str, str]:
     """Return why what beat starts counts as paused, or its age."""
     try:
-        at = WorkerHeartbeat.objects.filter(queue=PERIODIC).values_list(column, flat=True).first()
+        at = (
+            WorkerHeartbeat.objects.filter(queue=PERIODIC)
+            .values_list(column, flat=True)
+            .first()
+        )
     except DatabaseError:
         return "the database does not respond", ""
     if at is None:
         return f"no {name} has ended yet: it needs a beat and a worker", ""
     age = datetime.now(UTC) - at
     words = f"last {name} {age.total_seconds():.0f} s ago"
-    return (f"{words}: it needs a beat and a worker", "") if age > LONGEST_PAUSE else ("", words)
+    return (
+        (f"{words}: it needs a beat and a worker", "")
+        if age > LONGEST_PAUSE
+        else ("", words)
+    )
 
 
 def check_disk() -> str:
@@ -153,7 +172,9 @@ def check_disk() -> str:
 def check_broker() -> str:
     broker = current_app.connection_for_write()
     try:
-        broker.ensure_connection(max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_SECONDS)
+        broker.ensure_connection(
+            max_retries=1, interval_start=0, interval_step=0, timeout=BROKER_SECONDS
+        )
     except (OperationalError, OSError):
         return "the broker does not respond"
     finally:
@@ -191,10 +212,18 @@ def readyz(request: HttpRequest) -> HttpResponse:
     for name, check in CHECKS.items():
         if name not in excluded:
             found = check()
-            results.append(ProbeResult(name, *((found,) if isinstance(found, str) else found)))
+            results.append(
+                ProbeResult(name, *((found,) if isinstance(found, str) else found))
+            )
     is_ready = not any(one.problem for one in results)
-    lines = [*map(str, results), f"readyz check {'passed' if is_ready else 'failed'}", ""]
-    return HttpResponse("\n".join(lines), status=200 if is_ready else 503, content_type="text/plain")
+    lines = [
+        *map(str, results),
+        f"readyz check {'passed' if is_ready else 'failed'}",
+        "",
+    ]
+    return HttpResponse(
+        "\n".join(lines), status=200 if is_ready else 503, content_type="text/plain"
+    )
 
 
 def show_version(_request: HttpRequest) -> JsonResponse:
@@ -225,7 +254,9 @@ class ProbesMiddleware(Middleware):
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 disable_created_metrics()  # twice the series, for nothing
 REQUESTS = Counter(
-    "fleetui_http_requests", "Requests by method, name of the view and status.", ("method", "view", "status")
+    "fleetui_http_requests",
+    "Requests by method, name of the view and status.",
+    ("method", "view", "status"),
 )
 SECONDS = Histogram(
     "fleetui_http_request_seconds",

@@ -49,4 +49,7 @@ def current_trace() -> dict[str, str]:
     span = get_current_span().get_span_context()
     if not span.is_valid:
         return {}
-    return {"trace": format_trace_id(span.trace_id), "span": format_span_id(span.span_id)}
+    return {
+        "trace": format_trace_id(span.trace_id),
+        "span": format_span_id(span.span_id),
+    }

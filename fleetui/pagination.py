@@ -58,19 +58,27 @@ def page_of(
     columns = [column] if column == unique else [column, unique]
     values = None if after is None else _read(after, len(columns))
     sorted_rows = rows.order_by(*(f"{sign}{one}" for one in columns))
-    previous = list(sorted_rows[start - size - 1 : start - size]) if values and start > size else []
+    previous = (
+        list(sorted_rows[start - size - 1 : start - size])
+        if values and start > size
+        else []
+    )
     try:
         if values is not None:
             compare = "lt" if descending else "gt"
             beyond = Q(**{f"{columns[0]}__{compare}": values[0]})
             if len(columns) > 1:
-                beyond |= Q(**{columns[0]: values[0], f"{columns[1]}__{compare}": values[1]})
+                beyond |= Q(
+                    **{columns[0]: values[0], f"{columns[1]}__{compare}": values[1]}
+                )
             sorted_rows = sorted_rows.filter(beyond)
         page_rows = list(sorted_rows[: size + 1])
     except (ValidationError, ValueError, TypeError, OverflowError) as error:
         raise BadCursorError from error
     after = _written(page_rows[size - 1], columns) if len(page_rows) > size else None
-    return Page(page_rows[:size], after, _written(previous[0], columns) if previous else None)
+    return Page(
+        page_rows[:size], after, _written(previous[0], columns) if previous else None
+    )
 
 
 def _written(row: Model, columns: list[str]) -> str:
@@ -87,6 +95,10 @@ def _read(cursor: str, length: int) -> list[Any]:
     if not isinstance(values, list) or len(values) != length:
         raise BadCursorError
     for value in values:
-        if not isinstance(value, str | int) or "\0" in str(value) or len(str(value)) > 400:
+        if (
+            not isinstance(value, str | int)
+            or "\0" in str(value)
+            or len(str(value)) > 400
+        ):
             raise BadCursorError
     return values

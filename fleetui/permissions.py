@@ -13,7 +13,13 @@ from functools import wraps
 from typing import Any
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser, Group, Permission, User
+from django.contrib.auth.models import (
+    AbstractBaseUser,
+    AnonymousUser,
+    Group,
+    Permission,
+    User,
+)
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, FilteredRelation, OuterRef, Q
@@ -77,7 +83,11 @@ def _has_one_of(user: AnyUser, roles: Collection[Role]) -> bool:
 
 
 _SCOPES = "_fleetui_scopes"
-_SCOPE_OF_ROLE = {Role.OPERATOR: "operate", Role.CLUSTER_ADMINISTRATOR: "operate", Role.APPROVER: "approve"}
+_SCOPE_OF_ROLE = {
+    Role.OPERATOR: "operate",
+    Role.CLUSTER_ADMINISTRATOR: "operate",
+    Role.APPROVER: "approve",
+}
 
 
 def set_scopes(user: User, scopes: Iterable[str]) -> None:
@@ -113,13 +123,20 @@ def grant_rows(user: int) -> list[tuple[Any, ...]]:
     has_grants = Exists(Group.objects.filter(hub_grants__hub=hub))
     of_hub = FilteredRelation("hub_grants", condition=Q(hub_grants__hub=hub))
     of_team = FilteredRelation("team_grants", condition=Q(team_grants__hub=hub))
-    views_log = Permission.objects.filter(codename="view_access_log", content_type__app_label="access")
+    views_log = Permission.objects.filter(
+        codename="view_access_log", content_type__app_label="access"
+    )
     is_auditor = Exists(views_log.filter(Q(group=OuterRef("pk")) | Q(user=user)))
     groups = Group.objects.filter(user=user).annotate(
         is_granted=has_grants, of_hub=of_hub, of_team=of_team, is_auditor=is_auditor
     )
-    columns = [f"of_team__{name}" for name in ("role", "key", "value", "namespaces", "kinds", "clusters")]
-    return list(groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns))
+    columns = [
+        f"of_team__{name}"
+        for name in ("role", "key", "value", "namespaces", "kinds", "clusters")
+    ]
+    return list(
+        groups.values_list("name", "is_granted", "of_hub__role", "is_auditor", *columns)
+    )
 
 
 def _grants(user: User) -> Grants:
@@ -131,16 +148,24 @@ def _grants(user: User) -> Grants:
         groups = frozenset(row[0] for row in rows)
         granted = [(name, role) for name, is_granted, role, *_ in rows if is_granted]
         teams = frozenset(Team.of(*team) for _, _, _, _, *team in rows if team[0])
-        known[hub] = Grants(groups, roles_among(groups, granted), teams, any(row[3] for row in rows))
+        known[hub] = Grants(
+            groups, roles_among(groups, granted), teams, any(row[3] for row in rows)
+        )
     return known[hub]
 
 
-def roles_among(groups: Collection[str], granted: Collection[tuple[str, str | None]]) -> frozenset[str]:
+def roles_among(
+    groups: Collection[str], granted: Collection[tuple[str, str | None]]
+) -> frozenset[str]:
     """Return the roles that these groups have on a hub, of which `granted` has groups with their roles.
 
     They are the groups themselves, unless any group has a grant for the hub: then only grants count.
     """
-    names = {role or "" for group, role in granted if group in groups} if granted else groups
+    names = (
+        {role or "" for group, role in granted if group in groups}
+        if granted
+        else groups
+    )
     return frozenset(Role).intersection(names)
 
 
@@ -161,7 +186,9 @@ FLEET: Labels = {}
 """The labels of what belongs to no team, such as clusters: only roles on the whole hub change it."""
 
 
-def may_change(user: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR) -> bool:
+def may_change(
+    user: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR
+) -> bool:
     """Return whether a user may change what has these labels: the rule of every change.
 
     The role on the whole hub is enough; without it each of the objects needs the label of one of the user's
@@ -175,7 +202,12 @@ def may_change(user: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR
 
 
 def teams_of(user: AnyUser | None, role: Role = Role.OPERATOR) -> frozenset[Team]:
-    if not isinstance(user, User) or not user.is_active or user.is_superuser or not _is_in_scope(user, role):
+    if (
+        not isinstance(user, User)
+        or not user.is_active
+        or user.is_superuser
+        or not _is_in_scope(user, role)
+    ):
         return frozenset()
     return frozenset(team for team in _grants(user).teams if team.role == role)
 
@@ -184,13 +216,17 @@ class NotOfTeamError(PermissionDenied):
     """A user with a role for some labels only may not change this."""
 
 
-def check_change(by: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR, what: str) -> None:
+def check_change(
+    by: AnyUser | None, *labels: Labels, role: Role = Role.OPERATOR, what: str
+) -> None:
     """Raise NotOfTeamError unless `may_change`; `what` is the object, for the message."""
     if may_change(by, *labels, role=role):
         return
     teams = " or ".join(sorted(set(map(str, teams_of(by, role)))))
     allowed = f" Your role applies to the label {teams} only." if teams else ""
-    raise NotOfTeamError(f"You don't have permission to change {what}. Required role: {role}.{allowed}")
+    raise NotOfTeamError(
+        f"You don't have permission to change {what}. Required role: {role}.{allowed}"
+    )
 
 
 Missing = Callable[[Team], Iterable[str]]
@@ -198,18 +234,27 @@ Missing = Callable[[Team], Iterable[str]]
 
 
 def check_boundary(
-    by: AnyUser | None, labels: Labels, missing: Missing, *, role: Role = Role.OPERATOR, what: str
+    by: AnyUser | None,
+    labels: Labels,
+    missing: Missing,
+    *,
+    role: Role = Role.OPERATOR,
+    what: str,
 ) -> None:
     """Raise NotOfTeamError unless one grant of a user has one of these labels and lacks nothing."""
     check_change(by, labels, role=role, what=what)
     if may_change(by, role=role):
         return
     refusals = []
-    for team in sorted((one for one in teams_of(by, role) if one.has(labels)), key=repr):
+    for team in sorted(
+        (one for one in teams_of(by, role) if one.has(labels)), key=repr
+    ):
         lacking = list(dict.fromkeys(missing(team)))
         if not lacking:
             return
-        refusals.append(f"The grant of {team} does not include {' and '.join(lacking)}.")
+        refusals.append(
+            f"The grant of {team} does not include {' and '.join(lacking)}."
+        )
     reasons = " ".join(dict.fromkeys(refusals))
     raise NotOfTeamError(f"You don't have permission to change {what}. {reasons}")
 
@@ -224,7 +269,11 @@ def for_readers(view: View) -> View:
     def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
             answer = redirect_to_login(request.get_full_path())
-            return HttpResponseClientRedirect(answer.url) if wants_fragment(request) else answer
+            return (
+                HttpResponseClientRedirect(answer.url)
+                if wants_fragment(request)
+                else answer
+            )
         if not may_read(request.user):
             return render(request, "no_role.html", status=403)
         return view(request, *args, **kwargs)
@@ -240,7 +289,9 @@ def by_operation(**_arguments: Any) -> None:
     """Return no labels: the operation checks what the body of the request names."""
 
 
-def may_change_at(user: AnyUser, of: LabelsOf | None, arguments: Mapping[str, Any], role: Role) -> bool:
+def may_change_at(
+    user: AnyUser, of: LabelsOf | None, arguments: Mapping[str, Any], role: Role
+) -> bool:
     """Return whether a user may use an address that changes something; without `of` teams may not."""
     if _has_one_of(user, (role,)):
         return True
@@ -250,7 +301,9 @@ def may_change_at(user: AnyUser, of: LabelsOf | None, arguments: Mapping[str, An
     return labels is None or may_change(user, *labels, role=role)
 
 
-def for_roles(*roles: Role, action: str, of: LabelsOf | None = None) -> Callable[[View], View]:
+def for_roles(
+    *roles: Role, action: str, of: LabelsOf | None = None
+) -> Callable[[View], View]:
     """Require one of these roles; `action` ends the sentence "You don't have permission to …".
 
     `of` lets users with roles by label in, for objects of their teams.
@@ -259,10 +312,14 @@ def for_roles(*roles: Role, action: str, of: LabelsOf | None = None) -> Callable
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)
-        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        def checked(
+            request: HttpRequest, *args: Any, **kwargs: Any
+        ) -> HttpResponseBase:
             if any(may_change_at(request.user, of, kwargs, role) for role in roles):
                 return view(request, *args, **kwargs)
-            teams = sorted({str(team) for role in roles for team in teams_of(request.user, role)})
+            teams = sorted(
+                {str(team) for role in roles for team in teams_of(request.user, role)}
+            )
             context = {"action": action, "role": " or ".join(roles), "teams": teams}
             return render(request, "not_allowed.html", context, status=403)
 
@@ -279,23 +336,35 @@ def for_cluster_administrators(action: str) -> Callable[[View], View]:
     return for_roles(Role.CLUSTER_ADMINISTRATOR, action=action)
 
 
-def _for_superusers_or(may: Callable[[AnyUser], bool], *, action: str) -> Callable[[View], View]:
+def _for_superusers_or(
+    may: Callable[[AnyUser], bool], *, action: str
+) -> Callable[[View], View]:
     def decorated(view: View) -> View:
         @for_readers
         @wraps(view)
-        def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        def checked(
+            request: HttpRequest, *args: Any, **kwargs: Any
+        ) -> HttpResponseBase:
             if may(request.user):
                 return view(request, *args, **kwargs)
-            return render(request, "not_allowed.html", {"action": action, "role": "superuser"}, status=403)
+            return render(
+                request,
+                "not_allowed.html",
+                {"action": action, "role": "superuser"},
+                status=403,
+            )
 
         return checked
 
     return decorated
 
 
-for_notification_managers = _for_superusers_or(may_manage_notifications, action="manage notifications")
+for_notification_managers = _for_superusers_or(
+    may_manage_notifications, action="manage notifications"
+)
 """Require the permission to manage notifications, which superusers have."""
 for_superusers = _for_superusers_or(
-    lambda user: isinstance(user, User) and user.is_active and user.is_superuser, action="manage users"
+    lambda user: isinstance(user, User) and user.is_active and user.is_superuser,
+    action="manage users",
 )
 """Require a superuser, for what no role may do."""

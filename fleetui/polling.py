@@ -120,7 +120,9 @@ def clear_caches() -> None:
     forget_versions()
 
 
-def shared_fragment(request: Any, key: Hashable, make: Callable[[], HttpResponseBase]) -> HttpResponse:
+def shared_fragment(
+    request: Any, key: Hashable, make: Callable[[], HttpResponseBase]
+) -> HttpResponse:
     """Return what `make` renders for all with this key: newer than the page, and at most a second old.
 
     It gets the token of the session.
@@ -141,7 +143,11 @@ def shared_fragment(request: Any, key: Hashable, make: Callable[[], HttpResponse
 
 def _with_token(content: bytes, request: HttpRequest) -> bytes:
     mark = TOKEN.encode()
-    return content.replace(mark, get_token(request).encode()) if mark in content else content
+    return (
+        content.replace(mark, get_token(request).encode())
+        if mark in content
+        else content
+    )
 
 
 # Written out: every shared fragment takes it, and Django needs five times as long to write it.
@@ -179,7 +185,11 @@ class PollingMiddleware(Middleware):
     def __call__(self, request: HttpRequest) -> HttpResponse:
         """Answer from the cache, or call the view and keep what it says."""
         session = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
-        if request.method != "GET" or not session or "HX-Request" not in request.headers:
+        if (
+            request.method != "GET"
+            or not session
+            or "HX-Request" not in request.headers
+        ):
             return self._get_response(request)
         query = request.META.get("QUERY_STRING", "")
         poll = session, request.path, _VERSION.sub("", query)
@@ -196,10 +206,14 @@ class PollingMiddleware(Middleware):
             key = known.key if known and response.key is None else response.key
             now, user = monotonic(), request.user.pk or 0
             checked = (user, identity, grants, key)
-            _known[poll] = _Known(*checked, now + SECONDS, now + LONGEST, dict(response.headers))
+            _known[poll] = _Known(
+                *checked, now + SECONDS, now + LONGEST, dict(response.headers)
+            )
         return response
 
-    def _answer(self, request: HttpRequest, known: _Known, session: str, query: str) -> HttpResponse | None:
+    def _answer(
+        self, request: HttpRequest, known: _Known, session: str, query: str
+    ) -> HttpResponse | None:
         """Return 204, or a fragment that is shared now; None if the view responds."""
         now = monotonic()
         if now >= known.ends:

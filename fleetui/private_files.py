@@ -20,7 +20,9 @@ def open_to_others(folder: Path) -> list[Path]:
         for path in (Path(parent), *(Path(parent) / name for name in files)):
             with suppress(FileNotFoundError):  # removed meanwhile
                 mode = path.lstat().st_mode
-                if not stat.S_ISLNK(mode) and mode & PRIVATE:  # a link has no permissions of its own
+                if (
+                    not stat.S_ISLNK(mode) and mode & PRIVATE
+                ):  # a link has no permissions of its own
                     paths.append(path)
     return paths
 
@@ -28,7 +30,9 @@ def open_to_others(folder: Path) -> list[Path]:
 def close_to_others(folder: Path) -> list[Path]:
     """Remove the permissions of other users; return what belongs to another owner and stays open."""
     for path in open_to_others(folder):
-        with suppress(FileNotFoundError, PermissionError):  # removed meanwhile; of another owner
+        with suppress(
+            FileNotFoundError, PermissionError
+        ):  # removed meanwhile; of another owner
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~PRIVATE)
     return open_to_others(folder)
 
@@ -40,4 +44,10 @@ def check_private_files(**_options: Any) -> list[checks.CheckMessage]:
     if not paths:
         return []
     message = f"{len(paths)} files and folders are open to other users of this machine, such as {paths[0]}"
-    return [checks.Warning(message, hint="Start `manage.py up` once: it closes them.", id="fleetui.W001")]
+    return [
+        checks.Warning(
+            message,
+            hint="Start `manage.py up` once: it closes them.",
+            id="fleetui.W001",
+        )
+    ]

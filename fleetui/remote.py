@@ -30,7 +30,12 @@ class RemoteError(Exception):
     """
 
     def __init__(
-        self, message: str, *, returncode: int, status: int = 0, applied: Sequence[Mapping[str, Any]] = ()
+        self,
+        message: str,
+        *,
+        returncode: int,
+        status: int = 0,
+        applied: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         super().__init__(message)
         self.returncode, self.status, self.applied = returncode, status, applied
@@ -67,13 +72,19 @@ class Server:
     seconds: float = 60.0
 
 
-def parse_server(options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> Server | None:
+def parse_server(
+    options: Mapping[str, Any], environ: Mapping[str, str] = os.environ
+) -> Server | None:
     """Return the console that options or variables name; None for the local database. Raise ServerRefused."""
     url = options.get("server") or environ.get(SERVER, "")
     if not url:
-        names = [name for name in ("token", "token_file", "ca_file") if options.get(name)]
+        names = [
+            name for name in ("token", "token_file", "ca_file") if options.get(name)
+        ]
         if names:
-            raise ServerRefused(f"--{names[0].replace('_', '-')} needs --server, or the variable {SERVER}")
+            raise ServerRefused(
+                f"--{names[0].replace('_', '-')} needs --server, or the variable {SERVER}"
+            )
         return None
     server = Server(
         url.rstrip("/"),
@@ -96,13 +107,28 @@ def server_at(url: str, *, option: str) -> Server:
 
 def _check_url(server: Server, option: str = "--server") -> None:
     parts = urlsplit(server.url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ServerRefused(f"{option}: write an address such as https://fleet.example.com")
+    if (
+        parts.scheme not in ("http", "https")
+        or not parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
+        raise ServerRefused(
+            f"{option}: write an address such as https://fleet.example.com"
+        )
     if parts.username is not None:
-        raise ServerRefused(f"{option}: an address with a user name is refused; use a token")
-    if parts.scheme == "http" and not server.allow_http and not _LOOPBACK.fullmatch(parts.hostname):
+        raise ServerRefused(
+            f"{option}: an address with a user name is refused; use a token"
+        )
+    if (
+        parts.scheme == "http"
+        and not server.allow_http
+        and not _LOOPBACK.fullmatch(parts.hostname)
+    ):
         message = "the token would be readable on the network; use https://"
-        raise ServerRefused(f"{option}: {message}{', or add --allow-http' * (option == '--server')}")
+        raise ServerRefused(
+            f"{option}: {message}{', or add --allow-http' * (option == '--server')}"
+        )
 
 
 def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
@@ -119,8 +145,12 @@ def _token(options: Mapping[str, Any], environ: Mapping[str, str]) -> str:
     if not token:
         file = "--token-file FILE, or " if "token_file" in options else ""
         raise ServerRefused(f"a token is needed: {file}the variable {TOKEN}")
-    if not token.isascii() or any(one.isspace() or not one.isprintable() for one in token):
-        raise ServerRefused("the token has characters that no token has")  # and no header may have
+    if not token.isascii() or any(
+        one.isspace() or not one.isprintable() for one in token
+    ):
+        raise ServerRefused(
+            "the token has characters that no token has"
+        )  # and no header may have
     return token
 
 
@@ -154,16 +184,27 @@ class RemoteClient:
             headers["Content-Type"] = content_type
         try:
             response = self._pool.request(
-                method, address, body=body, headers=headers, redirect=False, preload_content=False
+                method,
+                address,
+                body=body,
+                headers=headers,
+                redirect=False,
+                preload_content=False,
             )
             with response:
                 content = response.read(LARGEST_ANSWER + 1)
         except (HTTPError, OSError) as error:
-            raise RemoteError(f"{self._server.url}: {_reason(error)}", returncode=ENVIRONMENT) from error
+            raise RemoteError(
+                f"{self._server.url}: {_reason(error)}", returncode=ENVIRONMENT
+            ) from error
         if len(content) > LARGEST_ANSWER:
-            message = f"{self._server.url}: the response has more than {LARGEST_ANSWER} bytes"
+            message = (
+                f"{self._server.url}: the response has more than {LARGEST_ANSWER} bytes"
+            )
             raise RemoteError(message, returncode=ENVIRONMENT)
-        return self._parsed(response.status, content, location=response.headers.get("Location", ""))
+        return self._parsed(
+            response.status, content, location=response.headers.get("Location", "")
+        )
 
     def _parsed(self, status: int, content: bytes, *, location: str) -> Any:
         if 300 <= status < 400:
@@ -177,21 +218,29 @@ class RemoteClient:
         if status < 300:
             return document
         problem = document if isinstance(document, dict) else {}
-        detail = str(problem.get("detail") or problem.get("title") or f"status {status}")
+        detail = str(
+            problem.get("detail") or problem.get("title") or f"status {status}"
+        )
         applied = problem.get("applied", ())
         if errors := problem.get("faults"):
             raise RemoteErrors(detail, errors, status=status, applied=applied)
         if confirmation := problem.get("confirm"):
             detail = f"{detail} (--confirm {confirmation})"
-            raise RemoteError(detail, returncode=UNCONFIRMED, status=status, applied=applied)
-        raise RemoteError(detail, returncode=exit_code_of(status), status=status, applied=applied)
+            raise RemoteError(
+                detail, returncode=UNCONFIRMED, status=status, applied=applied
+            )
+        raise RemoteError(
+            detail, returncode=exit_code_of(status), status=status, applied=applied
+        )
 
 
 def _pool_of(server: Server) -> urllib3.PoolManager:
     """Return a pool that verifies TLS, through the proxy of the environment if there is one."""
     options: dict[str, Any] = {
         "retries": False,
-        "timeout": urllib3.Timeout(connect=min(10.0, server.seconds), read=server.seconds),
+        "timeout": urllib3.Timeout(
+            connect=min(10.0, server.seconds), read=server.seconds
+        ),
     }
     parts = urlsplit(server.url)
     if parts.scheme == "https":
@@ -213,6 +262,8 @@ def _pool_of(server: Server) -> urllib3.PoolManager:
 def _reason(error: BaseException) -> str:
     """Return what the connection failed of, without the objects of the library."""
     inner: Any = getattr(error, "reason", None) or error
-    text = str(inner.args[-1] if isinstance(inner, BaseException) and inner.args else inner)
+    text = str(
+        inner.args[-1] if isinstance(inner, BaseException) and inner.args else inner
+    )
     # urllib3 writes its connection in front: `HTTPConnection(host=…): …`.
     return text.rpartition("): ")[2] or type(inner).__name__

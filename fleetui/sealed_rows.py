@@ -22,9 +22,7 @@ from fleetui.encryption import (
 from fleetui.fields import ManifestField, SealedTextField
 
 _IS_SEALED = f"CAST({{column}} AS text) LIKE '%{SEALED}%'"
-_PAGE = (
-    "SELECT id, CAST({column} AS text) FROM {table} WHERE {condition} AND id > {after} ORDER BY id LIMIT 200"
-)
+_PAGE = "SELECT id, CAST({column} AS text) FROM {table} WHERE {condition} AND id > {after} ORDER BY id LIMIT 200"
 _UPDATE = "UPDATE {table} SET {column} = CAST(%s AS {type}) WHERE id = %s AND CAST({column} AS text) = %s"
 
 
@@ -38,7 +36,10 @@ def sealed_columns(registry: Any = apps) -> Iterator[dict[str, str]]:
     for model in registry.get_models():
         for column in model._meta.concrete_fields:
             if isinstance(column, ManifestField | SealedTextField):
-                names = {"table": quote(model._meta.db_table), "column": quote(str(column.column))}
+                names = {
+                    "table": quote(model._meta.db_table),
+                    "column": quote(str(column.column)),
+                }
                 kind = document if isinstance(column, ManifestField) else "text"
                 yield {**names, "type": kind, "noun": model.__name__}
 
@@ -69,7 +70,11 @@ def hide_again(registry: Any) -> None:
     for names in sealed_columns(registry):
         for pk, text in _rows(names):
             stored = json.loads(text)
-            again = list(map(_hidden_again, stored)) if isinstance(stored, list) else _hidden_again(stored)
+            again = (
+                list(map(_hidden_again, stored))
+                if isinstance(stored, list)
+                else _hidden_again(stored)
+            )
             if again != stored:
                 _write(names, pk, json.dumps(again), before=text)
 
@@ -78,7 +83,9 @@ def seal_texts(table: str, column: str) -> None:
     """Encrypt the texts of a column that was not encrypted before, for a migration."""
     quote = connection.ops.quote_name
     names = {"table": quote(table), "column": quote(column), "type": "text"}
-    condition = f"{names['column']} != '' AND {names['column']} NOT LIKE '{SEALED_TEXT}%'"
+    condition = (
+        f"{names['column']} != '' AND {names['column']} NOT LIKE '{SEALED_TEXT}%'"
+    )
     for pk, text in _rows(names, condition):
         _write(names, pk, sealed_text(text), before=text)
 
@@ -88,14 +95,23 @@ def unseal_texts(table: str, column: str) -> None:
     quote = connection.ops.quote_name
     names = {"table": quote(table), "column": quote(column), "type": "text"}
     for pk, text in _rows(names, f"{names['column']} LIKE '{SEALED_TEXT}%'"):
-        _write(names, pk, decrypted(text.removeprefix(SEALED_TEXT), f"{table} {pk}"), before=text)
+        _write(
+            names,
+            pk,
+            decrypted(text.removeprefix(SEALED_TEXT), f"{table} {pk}"),
+            before=text,
+        )
 
 
-def _rows(names: dict[str, str], condition: str = _IS_SEALED) -> Iterator[tuple[int, str]]:
+def _rows(
+    names: dict[str, str], condition: str = _IS_SEALED
+) -> Iterator[tuple[int, str]]:
     after = 0
     with connection.cursor() as cursor:
         while True:
-            cursor.execute(_PAGE.format(after=after, condition=condition.format(**names), **names))
+            cursor.execute(
+                _PAGE.format(after=after, condition=condition.format(**names), **names)
+            )
             rows = cursor.fetchall()
             if not rows:
                 return
@@ -121,8 +137,15 @@ def _rotated(text: str, first: Fernet) -> str:
         return f"{SEALED_TEXT}{_token(text.removeprefix(SEALED_TEXT), first)}"
     stored = json.loads(text)
     several = stored if isinstance(stored, list) else [stored]
-    again = [{**one, SEALED: _token(one[SEALED], first)} if SEALED in one else one for one in several]
-    return text if again == several else json.dumps(again if isinstance(stored, list) else again[0])
+    again = [
+        {**one, SEALED: _token(one[SEALED], first)} if SEALED in one else one
+        for one in several
+    ]
+    return (
+        text
+        if again == several
+        else json.dumps(again if isinstance(stored, list) else again[0])
+    )
 
 
 def _token(token: str, first: Fernet) -> str:

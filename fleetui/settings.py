@@ -10,7 +10,13 @@ from kombu import Queue
 
 from fleetui import broker
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD, MEBIBYTE
-from fleetui.env import SettingRefused, check_hub_servers, keep_secret, read_variables, sqlite_database
+from fleetui.env import (
+    SettingRefused,
+    check_hub_servers,
+    keep_secret,
+    read_variables,
+    sqlite_database,
+)
 from fleetui.locations import SOURCE, assets_folder
 from fleetui.middleware import https_origins
 
@@ -50,7 +56,9 @@ PROXY_ROLES = variables.PROXY_ROLES
 CSRF_TRUSTED_ORIGINS = https_origins(ALLOWED_HOSTS) if HTTPS else []
 
 # Made on first use and not on import: `simulate` has to run where nothing may be written.
-SECRET_KEY = variables.SECRET_KEY or SimpleLazyObject(partial(keep_secret, VAR_DIR / "secret-key"))
+SECRET_KEY = variables.SECRET_KEY or SimpleLazyObject(
+    partial(keep_secret, VAR_DIR / "secret-key")
+)
 
 # Live hubs: without this app the console has the local hub only.
 HUBS_APP = "placements.hubs.apps.HubsConfig"
@@ -167,12 +175,16 @@ TEMPLATES = [
 ]
 
 # One file and no server, until DATABASE_URL names one.
-DATABASES = {"default": variables.DATABASE_URL or sqlite_database(VAR_DIR / "fleetui.sqlite3")}
+DATABASES = {
+    "default": variables.DATABASE_URL or sqlite_database(VAR_DIR / "fleetui.sqlite3")
+}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # A folder and no server, until CELERY_BROKER_URL names one.
 CELERY_BROKER_URL = variables.CELERY_BROKER_URL
-CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(CELERY_BROKER_URL, folder=VAR_DIR / "queue")
+CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options(
+    CELERY_BROKER_URL, folder=VAR_DIR / "queue"
+)
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 # Results are in the database; a task may run twice and does nothing the second time.
 CELERY_TASK_IGNORE_RESULT = True
@@ -186,7 +198,8 @@ CELERY_ENABLE_UTC = True
 # The sweep and the observation of clusters have their own queue, so that many updates do not delay them.
 # A worker that is not restricted with -Q reads all of these.
 CELERY_TASK_QUEUES = [
-    Queue(name, routing_key=name) for name in (broker.UPDATES, broker.PERIODIC, broker.ANALYSES, broker.EXACT)
+    Queue(name, routing_key=name)
+    for name in (broker.UPDATES, broker.PERIODIC, broker.ANALYSES, broker.EXACT)
 ]
 CELERY_TASK_ROUTES = {
     "placements.tasks.sweep": {"queue": broker.PERIODIC},
@@ -266,9 +279,16 @@ LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "login"
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "CommonPasswordValidator", "NumericPasswordValidator")
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
 ] + [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
     {"NAME": "fleetui.accounts.passwords.RepetitionValidator"},
     {
         "NAME": "fleetui.accounts.passwords.ContextWordsValidator",
@@ -344,7 +364,9 @@ SOCIALACCOUNT_REAUTHENTICATION_REQUIRED = True
 SOCIALACCOUNT_LOGIN_ON_GET = False
 SOCIALACCOUNT_STORE_TOKENS = False
 SOCIALACCOUNT_REQUESTS_TIMEOUT = 10
-SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [_OIDC_CLIENT] if OIDC_ISSUER else []}}
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {"APPS": [_OIDC_CLIENT] if OIDC_ISSUER else []}
+}
 
 # Of the first start only: the administrator that is made when there is none.
 FIRST_ADMIN_USER = variables.ADMIN_USER
@@ -406,10 +428,16 @@ LOGGING: dict[str, Any] = {
     # Django's default shows nothing on the console while DEBUG is off, not even a server error.
     "loggers": {
         "django": {"handlers": ["console"], "level": "INFO"},
-        "fleetui.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
+        "fleetui.access": {
+            "handlers": ["console"],
+            "level": "INFO",
+            "propagate": False,
+        },
     },
 }
-if LOG_FORMAT == "json":  # then of everything: Celery would write its own lines otherwise
+if (
+    LOG_FORMAT == "json"
+):  # then of everything: Celery would write its own lines otherwise
     LOGGING |= {"root": {"handlers": ["console"], "level": "WARNING"}}
     LOGGING["loggers"]["django"]["propagate"] = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = LOG_FORMAT != "json"

@@ -32,7 +32,14 @@ class _Source:
     patterns: tuple[str, ...]
 
 
-_ACE = ("ace.js", "mode-yaml.js", "ext-language_tools.js", "ext-searchbox.js", "css/ace.css", "css/main-*")
+_ACE = (
+    "ace.js",
+    "mode-yaml.js",
+    "ext-language_tools.js",
+    "ext-searchbox.js",
+    "css/ace.css",
+    "css/main-*",
+)
 _SOURCES = (
     _Source("plotly", "package_data", "vendor", ("plotly.min.js",)),
     _Source("django_ace", "static/django_ace/ace", "vendor/ace", _ACE),
@@ -51,12 +58,18 @@ class PackageFinder(BaseFinder):
         for source in _SOURCES:
             spec = find_spec(source.package)
             if spec is None or spec.origin is None:
-                raise ModuleNotFoundError(f"{source.package} is not installed: pages use its scripts")
+                raise ModuleNotFoundError(
+                    f"{source.package} is not installed: pages use its scripts"
+                )
             folder = Path(spec.origin).parent / source.folder
             storage = FileSystemStorage(location=folder)
             storage.prefix = source.prefix  # type: ignore[attr-defined]  # how collectstatic learns where a file goes
-            files = sorted(file for pattern in source.patterns for file in folder.glob(pattern))
-            self._files += [(file.relative_to(folder).as_posix(), storage) for file in files]
+            files = sorted(
+                file for pattern in source.patterns for file in folder.glob(pattern)
+            )
+            self._files += [
+                (file.relative_to(folder).as_posix(), storage) for file in files
+            ]
 
     def check(self, **kwargs: Any) -> list[Any]:
         return []
@@ -69,5 +82,7 @@ class PackageFinder(BaseFinder):
                 return [place] if find_all else place
         return []
 
-    def list(self, ignore_patterns: Iterable[str] | None) -> Iterator[tuple[str, Storage]]:
+    def list(
+        self, ignore_patterns: Iterable[str] | None
+    ) -> Iterator[tuple[str, Storage]]:
         yield from self._files

@@ -82,7 +82,9 @@ def pause_before_restart(quick_ends: int) -> float:
 class Output:
     """Writes whole lines of many processes, each behind the name of its process."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, width: int, as_json: bool = False) -> None:
+    def __init__(
+        self, out: TextIO, err: TextIO, *, width: int, as_json: bool = False
+    ) -> None:
         self._out, self._err, self._width, self._as_json = out, err, width, as_json
         self._lock = threading.Lock()
 
@@ -102,7 +104,11 @@ class Output:
         def copy() -> None:
             with stream:
                 for line in stream:
-                    self.say(name, line.decode(errors="replace").rstrip("\r\n"), is_error=is_error)
+                    self.say(
+                        name,
+                        line.decode(errors="replace").rstrip("\r\n"),
+                        is_error=is_error,
+                    )
 
         thread = threading.Thread(target=copy, daemon=True)
         thread.start()
@@ -143,10 +149,20 @@ class Supervisor:
             try:
                 while not self._signals:
                     self._start_and_end_wanted()
-                    for name in [name for name, when in self._due.items() if when <= time.monotonic()]:
+                    for name in [
+                        name
+                        for name, when in self._due.items()
+                        if when <= time.monotonic()
+                    ]:
                         del self._due[name]
                         part = self._parts[name]
-                        leash = (sys.executable, "-I", "-S", str(tether.__file__), str(os.getpid()))
+                        leash = (
+                            sys.executable,
+                            "-I",
+                            "-S",
+                            str(tether.__file__),
+                            str(os.getpid()),
+                        )
                         process = subprocess.Popen(  # noqa: S603  # our own command lines
                             [*leash, *part.command],
                             stdin=subprocess.DEVNULL,
@@ -158,13 +174,19 @@ class Supervisor:
                             start_new_session=True,
                         )
                         pumps = [
-                            self._output.pump(part.name, stream, is_error=stream is process.stderr)
+                            self._output.pump(
+                                part.name, stream, is_error=stream is process.stderr
+                            )
                             for stream in (process.stdout, process.stderr)
                             if stream
                         ]
-                        self._children[part.name] = _Child(process, time.monotonic(), pumps)
+                        self._children[part.name] = _Child(
+                            process, time.monotonic(), pumps
+                        )
                         threading.Thread(
-                            target=self.report_end, args=(part.name, process), daemon=True
+                            target=self.report_end,
+                            args=(part.name, process),
+                            daemon=True,
                         ).start()
                     times = [*self._due.values()]
                     if any(part.is_wanted for part in self._parts.values()):
@@ -207,7 +229,11 @@ class Supervisor:
         self._quick_ends[name] = quick_ends + 1
         self._due[name] = time.monotonic() + pause
         code = child.process.returncode
-        ended = f"ended with {code}" if code >= 0 else f"was ended by {signal.Signals(-code).name}"
+        ended = (
+            f"ended with {code}"
+            if code >= 0
+            else f"was ended by {signal.Signals(-code).name}"
+        )
         self._output.say("up", f"{name} {ended}; again in {pause:g} s", is_error=True)
 
     def _handle_one_event(self, *, until: float | None) -> None:
@@ -223,7 +249,9 @@ class Supervisor:
         while self._children and self._signals < 2 and time.monotonic() < deadline:
             self._handle_one_event(until=deadline)
         for name, child in self._children.items():
-            self._output.say("up", f"{name} did not end in time and was killed", is_error=True)
+            self._output.say(
+                "up", f"{name} did not end in time and was killed", is_error=True
+            )
             _kill_group(child.process.pid)
         while self._children:
             self._handle_one_event(until=None)
@@ -233,7 +261,10 @@ class Supervisor:
         def handle(_number: int, _frame: FrameType | None) -> None:
             self._events.put(self.count_signal)
 
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {
+            number: signal.signal(number, handle)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
@@ -272,14 +303,36 @@ def web(options: ProcessOptions) -> list[SupervisedProcess]:
     if options.listener is None:
         raise ValueError("a web server needs an open port")
     command = (
-        *(sys.executable, "-m", "gunicorn", "fleetui.wsgi", "--bind", f"fd://{options.listener}"),
+        *(
+            sys.executable,
+            "-m",
+            "gunicorn",
+            "fleetui.wsgi",
+            "--bind",
+            f"fd://{options.listener}",
+        ),
         # Longer than the slow tick of a page: a polling tab keeps its connection.
         *("--keep-alive", "20"),
-        *("--worker-class", "gthread", "--no-control-socket", "--graceful-timeout", "5"),
-        *("--workers", str(options.web_processes), "--threads", str(options.web_threads)),
+        *(
+            "--worker-class",
+            "gthread",
+            "--no-control-socket",
+            "--graceful-timeout",
+            "5",
+        ),
+        *(
+            "--workers",
+            str(options.web_processes),
+            "--threads",
+            str(options.web_threads),
+        ),
         # gunicorn sets a umask of its own, by default none.
         *("--umask", "0o077", "--log-level", options.log_level),
-        *(("--logger-class", "fleetui.logs.JsonGunicornLogger") if options.logs_as_json else ()),
+        *(
+            ("--logger-class", "fleetui.logs.JsonGunicornLogger")
+            if options.logs_as_json
+            else ()
+        ),
     )
     return [SupervisedProcess("web", command, (options.listener,))]
 
@@ -295,7 +348,12 @@ def workers(options: ProcessOptions) -> list[SupervisedProcess]:
     names = ["worker", "worker-2"][:count]
     return [
         *(
-            _celery_worker(name, options, [UPDATES, ANALYSES, EXACT], slots=-(-options.worker_slots // count))
+            _celery_worker(
+                name,
+                options,
+                [UPDATES, ANALYSES, EXACT],
+                slots=-(-options.worker_slots // count),
+            )
             for name in names
         ),
         _celery_worker("observer", options, [PERIODIC], slots=_PERIODIC_SLOTS),
@@ -310,7 +368,12 @@ def _celery_worker(
     command = (
         *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "worker"),
         *("--queues", ",".join(queues), "--pool", pool, "--concurrency", str(slots)),
-        *("--without-gossip", "--without-mingle", "--hostname", f"{name}-{os.getpid()}@%h"),
+        *(
+            "--without-gossip",
+            "--without-mingle",
+            "--hostname",
+            f"{name}-{os.getpid()}@%h",
+        ),
         *("--loglevel", options.log_level),
     )
     return SupervisedProcess(name, command)

@@ -43,11 +43,18 @@ def send_now(task: str, arguments: dict[str, Any]) -> None:
         with current_app.producer_or_acquire() as producer:
             if is_full(task, producer):
                 return
-            options = {"producer": producer, "expires": VALID_SECONDS, "ignore_result": True, "retry": False}
+            options = {
+                "producer": producer,
+                "expires": VALID_SECONDS,
+                "ignore_result": True,
+                "retry": False,
+            }
             current_app.send_task(task, kwargs=arguments, **options)
     except (OperationalError, OSError) as error:
         _silent_until = monotonic() + _PAUSE
-        log.warning("wake-up not sent, the sweep will find it: task=%s error=%s", task, error)
+        log.warning(
+            "wake-up not sent, the sweep will find it: task=%s error=%s", task, error
+        )
 
 
 def is_full(task: str, producer: Producer) -> bool:
@@ -55,7 +62,10 @@ def is_full(task: str, producer: Producer) -> bool:
     queue = current_app.amqp.router.route({}, task)["queue"]
     connection = cast(Connection, producer.connection)
     try:
-        return int(queue.queue_declare(channel=producer.channel).message_count) >= MOST_WAITING
+        return (
+            int(queue.queue_declare(channel=producer.channel).message_count)
+            >= MOST_WAITING
+        )
     except (*connection.connection_errors, *connection.channel_errors) as error:
         raise OperationalError(str(error)) from error
 
@@ -63,7 +73,9 @@ def is_full(task: str, producer: Producer) -> bool:
 class BoundedScheduler(PersistentScheduler):
     """A Celery beat scheduler that leaves out a tick while the queue is full, as without a worker."""
 
-    def apply_async(self, entry: Any, producer: Any = None, advance: bool = True, **options: Any) -> Any:
+    def apply_async(
+        self, entry: Any, producer: Any = None, advance: bool = True, **options: Any
+    ) -> Any:
         if producer and not advance and is_full(entry.task, producer):
             return None
         return super().apply_async(entry, producer=producer, advance=advance, **options)
@@ -74,7 +86,9 @@ SILENT_AFTER = timedelta(seconds=40)
 BUSY_AFTER = timedelta(seconds=15)
 
 
-def record_heartbeat(queues: Collection[str] = (UPDATES,), *, waiting: int = 0, now: datetime) -> None:
+def record_heartbeat(
+    queues: Collection[str] = (UPDATES,), *, waiting: int = 0, now: datetime
+) -> None:
     """Record that a worker reads these queues, and how many updates wait for one."""
     rows = WorkerHeartbeat.objects.in_bulk(list(queues))
     for queue in queues:
@@ -82,7 +96,9 @@ def record_heartbeat(queues: Collection[str] = (UPDATES,), *, waiting: int = 0, 
         since = ((before and before.busy_since) or now) if waiting else None
         values = {"at": now, "waiting": waiting, "busy_since": since}
         created = {**values, "since": now}
-        WorkerHeartbeat.objects.update_or_create(queue=queue, defaults=values, create_defaults=created)
+        WorkerHeartbeat.objects.update_or_create(
+            queue=queue, defaults=values, create_defaults=created
+        )
 
 
 RECORD_PERIOD = timedelta(seconds=5)
@@ -115,8 +131,13 @@ def periodic_ages(heartbeat: WorkerHeartbeat | None, *, now: datetime) -> Period
     """Return the ages of what the worker of the queue of periodic tasks runs, from its row."""
     if heartbeat is None:
         return PeriodicAges()
-    sweep, observation = (now - at if at else None for at in (heartbeat.swept_at, heartbeat.observed_at))
-    moments = (heartbeat.swept_at or heartbeat.since, heartbeat.observed_at or heartbeat.since)
+    sweep, observation = (
+        now - at if at else None for at in (heartbeat.swept_at, heartbeat.observed_at)
+    )
+    moments = (
+        heartbeat.swept_at or heartbeat.since,
+        heartbeat.observed_at or heartbeat.since,
+    )
     longest = max((now - at for at in moments if at), default=None)
     is_paused = longest is not None and longest > LONGEST_PAUSE
     return PeriodicAges(sweep, observation, longest if is_paused else None)
@@ -131,7 +152,9 @@ class WorkerState:
     periodic: PeriodicAges = PeriodicAges()
 
 
-def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> WorkerState:
+def worker_state(
+    *, now: datetime, due_since: Callable[[], datetime | None]
+) -> WorkerState:
     """Return the state of the workers; a missing heartbeat matters only while work is due.
 
     `due_since` returns since when work is due; without any heartbeat the silence counts from then.
@@ -143,7 +166,9 @@ def worker_state(*, now: datetime, due_since: Callable[[], datetime | None]) -> 
         return WorkerState(waiting=last.waiting if is_busy else 0, periodic=periodic)
     since = due_since()
     silence = now - (last.at if last else since) if since else timedelta()
-    return WorkerState(silent_for=silence if silence > SILENT_AFTER else None, periodic=periodic)
+    return WorkerState(
+        silent_for=silence if silence > SILENT_AFTER else None, periodic=periodic
+    )
 
 
 def live_workers(*, now: datetime) -> dict[str, datetime]:

@@ -17,7 +17,9 @@ def main() -> None:
     parent, *command = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
-        if os.getppid() != int(parent):  # it ended before the kernel registered the request
+        if os.getppid() != int(
+            parent
+        ):  # it ended before the kernel registered the request
             sys.exit(1)
     os.execvp(command[0], command)  # noqa: S606  # the command comes from the supervisor, and no shell reads it
 

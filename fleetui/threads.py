@@ -31,7 +31,9 @@ def brief_connection() -> Iterator[None]:
         yield
         return
     if not _place.acquire(timeout=PATIENCE):
-        raise OperationalError("other threads of this process use the database for too long")
+        raise OperationalError(
+            "other threads of this process use the database for too long"
+        )
     _thread.has_place = True
     try:
         yield

@@ -44,7 +44,9 @@ def short_transaction() -> Iterator[None]:
     with transaction.atomic():
         until = time.monotonic() + MOST_HELD
 
-        def check_time(execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+        def check_time(
+            execute: Any, sql: Any, params: Any, many: bool, context: Any
+        ) -> Any:
             if time.monotonic() > until and not str(sql).startswith(_ENDS):
                 raise HeldTooLongError
             return execute(sql, params, many, context)

@@ -58,7 +58,9 @@ def heartbeat(queues: Collection[str]) -> None:
     """Record that this worker is alive, and how many updates wait for one."""
     now = datetime.now(UTC)
     try:
-        record_heartbeat(queues, waiting=count_waiting(now=now) if UPDATES in queues else 0, now=now)
+        record_heartbeat(
+            queues, waiting=count_waiting(now=now) if UPDATES in queues else 0, now=now
+        )
     except DatabaseError as error:  # the next one may succeed
         log.warning("heartbeat not recorded: %s", error)
     finally:

@@ -80,7 +80,10 @@ urlpatterns = [
         path(f"{name}/", layout.set_preference, {"name": name}, name=f"{name}-set")
         for name in layout.PREFERENCES
     ),
-    *(path(f"help/{page}/", help.help_page, {"page": page}, name="help") for page in help.PAGES),
+    *(
+        path(f"help/{page}/", help.help_page, {"page": page}, name="help")
+        for page in help.PAGES
+    ),
     # /tokens/ and /access-log/
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/revoke/", tokens.revoke, {"number": None}, name="tokens-revoke"),
@@ -98,7 +101,11 @@ urlpatterns = [
     path("clusters/new/", connections.add_cluster, name="cluster-new"),
     path("clusters/new/prepare/", connections.prepare_cluster, name="cluster-prepare"),
     path("clusters/import/", cluster_edit.import_clusters, name="cluster-import"),
-    path("clusters/bulk/undo/", bulk_changes.undo_cluster_change, name="undo-cluster-change"),
+    path(
+        "clusters/bulk/undo/",
+        bulk_changes.undo_cluster_change,
+        name="undo-cluster-change",
+    ),
     path("clusters/bulk/<str:action>/", bulk_changes.bulk_change, name="bulk-change"),
     path(_CLUSTER, clusters.cluster, name="cluster"),
     *(
@@ -108,18 +115,43 @@ urlpatterns = [
     ),
     path(f"{_CLUSTER}edit/", cluster_edit.edit_cluster, name="cluster-edit"),
     *(
-        path(f"{_CLUSTER}{step}/", cluster_edit.change_cluster, {"step": step}, name=f"cluster-{step}")
+        path(
+            f"{_CLUSTER}{step}/",
+            cluster_edit.change_cluster,
+            {"step": step},
+            name=f"cluster-{step}",
+        )
         for (kind, step), action in ACTIONS.items()
         if kind is ActionKind.CLUSTER and not action.has_form
     ),
-    path(f"{_CLUSTER}inject-fault/", fault_injection.inject_fault, name="cluster-inject-fault"),
+    path(
+        f"{_CLUSTER}inject-fault/",
+        fault_injection.inject_fault,
+        name="cluster-inject-fault",
+    ),
     path(f"{_CLUSTER}drain/", drains.drain_cluster, name="cluster-drain"),
     path(f"{_CLUSTER}removals/", removals.cluster_removals, name="cluster-removals"),
     path(_CONNECTION, connections.connection, name="cluster-connection"),
-    path(f"{_CONNECTION}edit/", connections.edit_connection, name="cluster-connection-edit"),
-    path(f"{_CONNECTION}check/", connections.check_cluster, name="cluster-connection-check"),
-    path(f"{_CONNECTION}renew/", connections.renew_connection, name="cluster-connection-renew"),
-    path(f"{_CONNECTION}remove/", connections.disconnect_cluster, name="cluster-connection-remove"),
+    path(
+        f"{_CONNECTION}edit/",
+        connections.edit_connection,
+        name="cluster-connection-edit",
+    ),
+    path(
+        f"{_CONNECTION}check/",
+        connections.check_cluster,
+        name="cluster-connection-check",
+    ),
+    path(
+        f"{_CONNECTION}renew/",
+        connections.renew_connection,
+        name="cluster-connection-renew",
+    ),
+    path(
+        f"{_CONNECTION}remove/",
+        connections.disconnect_cluster,
+        name="cluster-connection-remove",
+    ),
     path("topology/panel/", fleet_map.map_panel, name="map-panel"),
     path("topology/", clusters.topology, name="topology"),
     # /hubs/, and the actions and downloads of live hubs
@@ -129,18 +161,33 @@ urlpatterns = [
     path("placements/new/", editor.new_placement, name="placement-new"),
     path(_PLACEMENT, placements.placement, name="placement"),
     *(
-        path(f"{_PLACEMENT}{tab}/", placements.placement, {"tab": tab}, name=f"placement-{tab}")
+        path(
+            f"{_PLACEMENT}{tab}/",
+            placements.placement,
+            {"tab": tab},
+            name=f"placement-{tab}",
+        )
         for tab in placements.TABS
     ),
     path(f"{_PLACEMENT}edit/", editor.edit_placement, name="placement-edit"),
     path(f"{_PLACEMENT}delete/", placements.delete, name="placement-delete"),
-    path(f"{_PLACEMENT}reschedule/", reschedule.reschedule, name="placement-reschedule"),
+    path(
+        f"{_PLACEMENT}reschedule/", reschedule.reschedule, name="placement-reschedule"
+    ),
     path(f"{_PLACEMENT}yaml/", placements.placement_yaml, name="placement-yaml"),
     path(f"{_PLACEMENT}history/", history.history, name="placement-history"),
     path(f"{_PLACEMENT}compare/", history.choose, name="comparison-select"),
-    path(f"{_PLACEMENT}compare/<slug:before>..<slug:after>/", history.compare_two, name="comparison"),
+    path(
+        f"{_PLACEMENT}compare/<slug:before>..<slug:after>/",
+        history.compare_two,
+        name="comparison",
+    ),
     path(f"{_PLACEMENT}drift/", cluster_objects.drift, name="placement-drift"),
-    path(f"{_PLACEMENT}clusters/<str:cluster>/", cluster_objects.placement_cluster, name="placement-cluster"),
+    path(
+        f"{_PLACEMENT}clusters/<str:cluster>/",
+        cluster_objects.placement_cluster,
+        name="placement-cluster",
+    ),
     path(
         f"{_PLACEMENT}clusters/<str:cluster>/read/",
         cluster_objects.read_cluster,
@@ -158,11 +205,25 @@ urlpatterns = [
     path("drafts/<int:number>/dry-run/", review.dry_run_draft, name="draft-dry-run"),
     # /notifications/
     path("notifications/", notifications.notifications, name="notifications"),
-    path("notifications/channels/new/", notifications.channel, name="notification-channel-new"),
+    path(
+        "notifications/channels/new/",
+        notifications.channel,
+        name="notification-channel-new",
+    ),
     path(f"{_CHANNEL}edit/", notifications.channel, name="notification-channel"),
-    path(f"{_CHANNEL}test/", notifications.test_channel, name="notification-channel-test"),
-    path(f"{_CHANNEL}switch/", notifications.switch_channel, name="notification-channel-switch"),
-    path(f"{_CHANNEL}delete/", notifications.remove_channel, name="notification-channel-delete"),
+    path(
+        f"{_CHANNEL}test/", notifications.test_channel, name="notification-channel-test"
+    ),
+    path(
+        f"{_CHANNEL}switch/",
+        notifications.switch_channel,
+        name="notification-channel-switch",
+    ),
+    path(
+        f"{_CHANNEL}delete/",
+        notifications.remove_channel,
+        name="notification-channel-delete",
+    ),
     path("notifications/rules/new/", notifications.rule, name="notification-rule-new"),
     path(f"{_RULE}edit/", notifications.rule, name="notification-rule"),
     path(f"{_RULE}delete/", notifications.remove_rule, name="notification-rule-delete"),
@@ -180,16 +241,40 @@ urlpatterns = [
         for tab in rollouts.TABS
     ),
     # /rollouts/staged/: two words after it, so that no placement and number is meant
-    path("rollouts/staged/runs/<full_name:name>/", staged_updates.staged_run, name="staged-run"),
-    *rollout_actions("rollouts/staged/runs/<full_name:name>/", ActionKind.STAGED, "staged-run"),
-    path("rollouts/staged/strategies/", staged_updates.strategies, name="staged-strategies"),
-    path("rollouts/staged/new-strategy/", staged_updates.new_strategy, name="staged-strategy-new"),
+    path(
+        "rollouts/staged/runs/<full_name:name>/",
+        staged_updates.staged_run,
+        name="staged-run",
+    ),
+    *rollout_actions(
+        "rollouts/staged/runs/<full_name:name>/", ActionKind.STAGED, "staged-run"
+    ),
+    path(
+        "rollouts/staged/strategies/",
+        staged_updates.strategies,
+        name="staged-strategies",
+    ),
+    path(
+        "rollouts/staged/new-strategy/",
+        staged_updates.new_strategy,
+        name="staged-strategy-new",
+    ),
     path(_STRATEGY, staged_updates.strategy, name="staged-strategy"),
-    path(f"{_STRATEGY}edit/", staged_updates.edit_strategy, name="staged-strategy-edit"),
-    path(f"{_STRATEGY}delete/", staged_updates.delete_strategy_page, name="staged-strategy-delete"),
+    path(
+        f"{_STRATEGY}edit/", staged_updates.edit_strategy, name="staged-strategy-edit"
+    ),
+    path(
+        f"{_STRATEGY}delete/",
+        staged_updates.delete_strategy_page,
+        name="staged-strategy-delete",
+    ),
     # /decisions/
     path(_DECISION, decisions.decision, name="decision"),
-    path(f"{_DECISION}clusters/<str:cluster>/", decisions.decided_cluster, name="decision-cluster"),
+    path(
+        f"{_DECISION}clusters/<str:cluster>/",
+        decisions.decided_cluster,
+        name="decision-cluster",
+    ),
     path(f"{_DECISION}semantics/", semantics.semantics, name="decision-semantics"),
     # /what-if/
     path("what-if/", what_if.what_if, name="what-if"),
@@ -198,7 +283,11 @@ urlpatterns = [
     path("checks/file/", checks.checks_file, name="checks-file"),
     # /overrides/, /disruptions/
     path("overrides/", overrides.overrides, name="overrides"),
-    path("overrides/<str:kind>/<str:namespace>/<str:name>/", overrides.show_override, name="override"),
+    path(
+        "overrides/<str:kind>/<str:namespace>/<str:name>/",
+        overrides.show_override,
+        name="override",
+    ),
     path("disruptions/", disruptions.disruptions, name="disruptions"),
     path("disruptions/budgets/<str:name>/", disruptions.budget, name="budget"),
     path("disruptions/evictions/<int:number>/", disruptions.eviction, name="eviction"),

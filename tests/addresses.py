@@ -57,15 +57,25 @@ def costly_addresses() -> dict[str, bool]:
 
 def page_names() -> set[str]:
     """Return the names of the pages."""
-    return {one.name or "" for _, one, actions in routes(get_resolver().url_patterns, "/") if actions is None}
+    return {
+        one.name or ""
+        for _, one, actions in routes(get_resolver().url_patterns, "/")
+        if actions is None
+    }
 
 
 def page_routes() -> list[str]:
     """Return the routes of everything that is no REST operation."""
-    return [route for route, _, actions in routes(get_resolver().url_patterns, "/") if actions is None]
+    return [
+        route
+        for route, _, actions in routes(get_resolver().url_patterns, "/")
+        if actions is None
+    ]
 
 
-def routes(patterns: Any, start: str) -> Iterator[tuple[str, URLPattern, Mapping[str, str] | None]]:
+def routes(
+    patterns: Any, start: str
+) -> Iterator[tuple[str, URLPattern, Mapping[str, str] | None]]:
     """Yield the route, the pattern and the actions of every address; pages have no actions."""
     for one in patterns:
         if not isinstance(one.pattern, RoutePattern):

@@ -12,7 +12,14 @@ case in the form of the conformance files.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, Taint
+from clusters.fleet import (
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    Fleet,
+    ResourceUsage,
+    Taint,
+)
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
@@ -59,7 +66,11 @@ def fleet(*clusters: Cluster | str) -> Fleet:
 
 def grouped(key: str, **names: str) -> list[Cluster]:
     """Make clusters in groups: `grouped("zone", east="a b", west="c")`."""
-    return [cluster(name, {key: value}) for value, listed in names.items() for name in listed.split()]
+    return [
+        cluster(name, {key: value})
+        for value, listed in names.items()
+        for name in listed.split()
+    ]
 
 
 def policy(**fields: Any) -> PlacementPolicy:
@@ -67,7 +78,9 @@ def policy(**fields: Any) -> PlacementPolicy:
     return parse_policy(fields)
 
 
-def pick_all(*, required: Sequence[Document] = (), tolerations: Sequence[Document] = ()) -> PlacementPolicy:
+def pick_all(
+    *, required: Sequence[Document] = (), tolerations: Sequence[Document] = ()
+) -> PlacementPolicy:
     """Make a PickAll policy."""
     return policy(placementType="PickAll", **_common(required, (), tolerations))
 
@@ -88,11 +101,15 @@ def pick_n(
     """Make a PickN policy."""
     constraints = {"topologySpreadConstraints": list(spread)} if spread else {}
     common = _common(required, prefer, tolerations)
-    return policy(placementType="PickN", numberOfClusters=number, **constraints, **common)
+    return policy(
+        placementType="PickN", numberOfClusters=number, **constraints, **common
+    )
 
 
 def _common(
-    required: Sequence[Document], preferred: Sequence[Document], tolerations: Sequence[Document]
+    required: Sequence[Document],
+    preferred: Sequence[Document],
+    tolerations: Sequence[Document],
 ) -> Document:
     affinity: Document = {}
     if required:
@@ -118,14 +135,22 @@ def labelled(**labels: str) -> Document:
 def expression(key: str, operator: str, *values: str) -> Document:
     """Write a term with one label requirement."""
     return {
-        "labelSelector": {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
+        "labelSelector": {
+            "matchExpressions": [
+                {"key": key, "operator": operator, "values": list(values)}
+            ]
+        }
     }
 
 
 def measured(name: str, operator: str, value: str) -> Document:
     """Write a term with one property requirement."""
     return {
-        "propertySelector": {"matchExpressions": [{"name": name, "operator": operator, "values": [value]}]}
+        "propertySelector": {
+            "matchExpressions": [
+                {"name": name, "operator": operator, "values": [value]}
+            ]
+        }
     }
 
 
@@ -136,7 +161,10 @@ def sorted_by(name: str, order: str = "Descending") -> Document:
 
 def prefer(weight: int, *terms: Document) -> Document:
     """Write a preferred term of the parts given."""
-    return {"weight": weight, "preference": {key: part for term in terms for key, part in term.items()}}
+    return {
+        "weight": weight,
+        "preference": {key: part for term in terms for key, part in term.items()},
+    }
 
 
 def tolerate(**fields: str) -> Document:
@@ -167,14 +195,20 @@ def binding(
 
 
 def cycle(
-    fleet: Fleet, policy: PlacementPolicy | None = None, *bindings: PlacedBinding, semantics: str = "fleet"
+    fleet: Fleet,
+    policy: PlacementPolicy | None = None,
+    *bindings: PlacedBinding,
+    semantics: str = "fleet",
 ) -> Cycle:
     """Make the inputs of one scheduling cycle."""
     return Cycle(fleet, policy or PlacementPolicy(), bindings, Semantics(semantics))
 
 
 def decide(
-    fleet: Fleet, policy: PlacementPolicy | None = None, *bindings: PlacedBinding, semantics: str = "fleet"
+    fleet: Fleet,
+    policy: PlacementPolicy | None = None,
+    *bindings: PlacedBinding,
+    semantics: str = "fleet",
 ) -> Decision:
     """Run one scheduling cycle."""
     return schedule(cycle(fleet, policy, *bindings, semantics=semantics))
@@ -194,11 +228,18 @@ def cycle_of(case: Mapping[str, Any]) -> Cycle:
 
 def _cluster_of(document: Mapping[str, Any]) -> Cluster:
     eligible = document.get("eligible", {"value": True})
-    kind = None if eligible["value"] else EligibilityKind(eligible.get("kind", "unspecified"))
+    kind = (
+        None
+        if eligible["value"]
+        else EligibilityKind(eligible.get("kind", "unspecified"))
+    )
     return Cluster(
         document["name"],
         document.get("labels", {}),
-        tuple(Taint(one["key"], one.get("value", ""), one["effect"]) for one in document.get("taints", ())),
+        tuple(
+            Taint(one["key"], one.get("value", ""), one["effect"])
+            for one in document.get("taints", ())
+        ),
         document.get("properties", {}),
         ResourceUsage(**document.get("resourceUsage", {})),
         Eligibility(kind, eligible.get("reason", "")),

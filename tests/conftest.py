@@ -65,7 +65,9 @@ def _local_hub() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _quick_passwords() -> Iterator[None]:
     """Hash passwords quickly: nearly every test of a page makes a user, at 0.25 s for a production hash."""
-    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+    with override_settings(
+        PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]
+    ):
         yield
 
 
@@ -99,7 +101,10 @@ def migrated_file(pytestconfig: pytest.Config) -> Path | None:
                 former.unlink()
             made = folder / "made"
             made.unlink(missing_ok=True)
-            environment = os.environ | {"DATABASE_URL": f"sqlite:///{made}", "PYTHONWARNINGS": ""}
+            environment = os.environ | {
+                "DATABASE_URL": f"sqlite:///{made}",
+                "PYTHONWARNINGS": "",
+            }
             command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
             subprocess.run(command, cwd=root, env=environment, check=True)
             made.rename(file)
@@ -113,25 +118,34 @@ def django_db_modify_db_settings(
     """Make pytest-django create the tables without migrations where `django_db_setup` replaces them."""
     del django_db_modify_db_settings
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(connection.settings_dict["TEST"], "MIGRATE", migrated_file is None)
+        patch.setitem(
+            connection.settings_dict["TEST"], "MIGRATE", migrated_file is None
+        )
         yield
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(
-    django_db_setup: None, migrated_file: Path | None, django_db_blocker: DjangoDbBlocker
+    django_db_setup: None,
+    migrated_file: Path | None,
+    django_db_blocker: DjangoDbBlocker,
 ) -> None:
     """Put the migrated tables and rows into the database of this process."""
     del django_db_setup
     if migrated_file:
-        with django_db_blocker.unblock(), closing(sqlite3.connect(migrated_file)) as source:
+        with (
+            django_db_blocker.unblock(),
+            closing(sqlite3.connect(migrated_file)) as source,
+        ):
             connection.ensure_connection()
             source.backup(connection.connection)
 
 
 @pytest.fixture(scope="session")
 def empty_hub(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+    django_db_setup: None,
+    django_db_blocker: DjangoDbBlocker,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Path | None:
     """Return a file with the tables, the roles and the local hub, to be copied; None without SQLite."""
     del django_db_setup  # makes the tables
@@ -187,7 +201,9 @@ def _roles(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _observations_count(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _observations_count(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Make an observation at a fictional time count until now: pages compare it with the real time.
 
     A test that has the mark `real_silence` is about observations that become too old.

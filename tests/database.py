@@ -40,9 +40,13 @@ def restore_migrated_rows() -> None:
     """Make the local hub and the roles again where a test with real transactions left an empty database."""
     if not Hub.objects.filter(pk=LOCAL_HUB).exists():
         local = {"name": "local", "kind": "local", "mode": "operate", "state": "live"}
-        Hub.objects.create(pk=LOCAL_HUB, **local, created_at=datetime.now(UTC), created_by="system")
+        Hub.objects.create(
+            pk=LOCAL_HUB, **local, created_at=datetime.now(UTC), created_by="system"
+        )
     there = set(Group.objects.values_list("name", flat=True))
-    Group.objects.bulk_create([Group(name=role.value) for role in Role if role.value not in there])
+    Group.objects.bulk_create(
+        [Group(name=role.value) for role in Role if role.value not in there]
+    )
 
 
 @contextmanager
@@ -59,7 +63,9 @@ def rolled_back() -> Iterator[None]:
 def compare_for_long() -> None:
     """Compare problems and statuses of the hub in scope, so that no page of a walk does: it takes 0.1 s."""
     compare(now=datetime.now(UTC))
-    ProblemBook.objects.filter(hub=current_hub_id()).update(compared_at=datetime.now(UTC) + timedelta(days=1))
+    ProblemBook.objects.filter(hub=current_hub_id()).update(
+        compared_at=datetime.now(UTC) + timedelta(days=1)
+    )
 
 
 Rows = list[tuple[Any, ...]]
@@ -73,7 +79,9 @@ def load_once(name: str, load: Callable[[], object]) -> None:
     Use it where many tests start from the same content, which must not depend on the test. Where the database
     holds something else already, or is no SQLite, `load` is called each time.
     """
-    if connection.vendor != "sqlite":  # few tests run there, so the types of columns are not worth it
+    if (
+        connection.vendor != "sqlite"
+    ):  # few tests run there, so the types of columns are not worth it
         load()
         return
     before = [_read(model) for model in _models()]
@@ -91,7 +99,11 @@ def load_once(name: str, load: Callable[[], object]) -> None:
 @cache
 def _models() -> list[type[Model]]:
     everything = apps.get_models(include_auto_created=True)
-    return [model for model in everything if model._meta.app_label in ("fleetui", "clusters", "placements")]
+    return [
+        model
+        for model in everything
+        if model._meta.app_label in ("fleetui", "clusters", "placements")
+    ]
 
 
 @cache
@@ -108,7 +120,9 @@ def _columns(model: type[Model]) -> str:
 
 def _read(model: type[Model]) -> Rows:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {_columns(model)} FROM {model._meta.db_table} ORDER BY 1")
+        cursor.execute(
+            f"SELECT {_columns(model)} FROM {model._meta.db_table} ORDER BY 1"
+        )
         return cursor.fetchall()
 
 
@@ -116,19 +130,29 @@ def _replace(model: type[Model], rows: Rows) -> None:
     places = ", ".join(["%s"] * len(_stored(model)))
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {model._meta.db_table}")
-        cursor.executemany(f"INSERT INTO {model._meta.db_table} ({_columns(model)}) VALUES ({places})", rows)
+        cursor.executemany(
+            f"INSERT INTO {model._meta.db_table} ({_columns(model)}) VALUES ({places})",
+            rows,
+        )
 
 
 NO_CHANGE = {"access_accessevent", "django_session"}
 """Tables that every request may write to."""
-COMPUTED = {("placements_placement", "health"), ("placements_placement", "health_level")}
+COMPUTED = {
+    ("placements_placement", "health"),
+    ("placements_placement", "health_level"),
+}
 COMPUTED |= {("access_apitoken", "last_used_at")}
 """Columns that no request decides: statuses are computed from all else, where that is due."""
 
 
 def stored_rows() -> dict[str, dict[Any, tuple[Any, ...]]]:
     """Return all rows by table and primary key, without what no request decides."""
-    return {model._meta.label: _rows_of(model) for model in apps.get_models() if _is_compared(model)}
+    return {
+        model._meta.label: _rows_of(model)
+        for model in apps.get_models()
+        if _is_compared(model)
+    }
 
 
 def _is_compared(model: type[Model]) -> bool:
@@ -138,9 +162,14 @@ def _is_compared(model: type[Model]) -> bool:
 def _rows_of(model: type[Model]) -> dict[Any, tuple[Any, ...]]:
     table = model._meta.db_table
     columns = [str(one.column) for one in model._meta.local_concrete_fields]
-    names = [str(model._meta.pk.column), *(one for one in columns if (table, one) not in COMPUTED)]
+    names = [
+        str(model._meta.pk.column),
+        *(one for one in columns if (table, one) not in COMPUTED),
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(map(connection.ops.quote_name, names))} FROM {table}")
+        cursor.execute(
+            f"SELECT {', '.join(map(connection.ops.quote_name, names))} FROM {table}"
+        )
         return {row[0]: row[1:] for row in cursor.fetchall()}
 
 

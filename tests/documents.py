@@ -13,7 +13,11 @@ from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manif
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import PlacementSpec
-from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
+from placements.manifests.staged_update import (
+    parse_approval_request,
+    parse_staged_run,
+    parse_staged_strategy,
+)
 
 Document = dict[str, Any]
 
@@ -97,13 +101,23 @@ def placement(**spec: Any) -> Document:
 def annotated(**annotations: str) -> Document:
     """Write a placement with annotations of this console, named without their prefix."""
     document = placement()
-    keys = {f"fleetui.io/{name.replace('_', '-')}": text for name, text in annotations.items()}
+    keys = {
+        f"fleetui.io/{name.replace('_', '-')}": text
+        for name, text in annotations.items()
+    }
     return {**document, "metadata": {**document["metadata"], "annotations": keys}}
 
 
-def member(*, status: Document | None = None, metadata: Document | None = None, **spec: Any) -> Document:
+def member(
+    *, status: Document | None = None, metadata: Document | None = None, **spec: Any
+) -> Document:
     """Write a member cluster; further arguments are fields of its spec."""
-    identity = {"kind": "ServiceAccount", "name": "agent", "namespace": "fleet-system", "apiGroup": ""}
+    identity = {
+        "kind": "ServiceAccount",
+        "name": "agent",
+        "namespace": "fleet-system",
+        "apiGroup": "",
+    }
     document: Document = {
         "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
         "kind": "MemberCluster",
@@ -123,7 +137,9 @@ def changed(document: Document, *keys: str | int, to: Any) -> Document:
     return copy
 
 
-def errors_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> list[tuple[str, str]]:
+def errors_in(
+    parse: Callable[..., object], *arguments: Any, **options: Any
+) -> list[tuple[str, str]]:
     """Return path and code of every fault that parsing finds."""
     with pytest.raises(InvalidManifest) as raised:
         parse(*arguments, **options)
@@ -133,7 +149,11 @@ def errors_in(parse: Callable[..., object], *arguments: Any, **options: Any) -> 
 
 def requiring(*terms: Any) -> Document:
     """Write a PickAll policy with these required terms."""
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": list(terms)}}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": list(terms)
+        }
+    }
     return {"placementType": "PickAll", "affinity": {"clusterAffinity": affinity}}
 
 
@@ -161,6 +181,7 @@ def tolerating(*tolerations: Any) -> Document:
 def measuring(*requirements: tuple[str, str, str]) -> Document:
     """Write a policy with requirements (property, operator, quantity) in one term."""
     found = [
-        {"name": name, "operator": operator, "values": [value]} for name, operator, value in requirements
+        {"name": name, "operator": operator, "values": [value]}
+        for name, operator, value in requirements
     ]
     return requiring({"propertySelector": {"matchExpressions": found}})

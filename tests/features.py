@@ -151,15 +151,26 @@ SHARED = "Shared"
 
 def files_of_features() -> dict[str, list[str]]:
     """Return the files of each feature: modules of the product and templates."""
-    names = [module.name for module in PRODUCT if not module.name.endswith("__init__.py")]
-    names += [path.relative_to(ROOT).as_posix() for path in (ROOT / "templates").rglob("*.html")]
+    names = [
+        module.name for module in PRODUCT if not module.name.endswith("__init__.py")
+    ]
+    names += [
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "templates").rglob("*.html")
+    ]
     found = defaultdict(list)
     for name in sorted(names):
-        path = name.removeprefix("placements/") if not name.startswith("placements/hubs/") else name
+        path = (
+            name.removeprefix("placements/")
+            if not name.startswith("placements/hubs/")
+            else name
+        )
         matching = (
             feature
             for feature, patterns in FEATURES.items()
-            if any(fnmatch(path, pattern) or fnmatch(name, pattern) for pattern in patterns)
+            if any(
+                fnmatch(path, pattern) or fnmatch(name, pattern) for pattern in patterns
+            )
         )
         found[next(matching, SHARED)].append(name)
     return found
@@ -167,14 +178,19 @@ def files_of_features() -> dict[str, list[str]]:
 
 def table() -> str:
     """Return the table: modules, templates and folders of each feature, and its folders by name."""
-    rows = ["| feature | modules | templates | folders | where |", "|---|---:|---:|---:|---|"]
+    rows = [
+        "| feature | modules | templates | folders | where |",
+        "|---|---:|---:|---:|---|",
+    ]
     files = files_of_features()
     for feature in (*FEATURES, SHARED):
         modules = [name for name in files[feature] if name.endswith(".py")]
         templates = [name for name in files[feature] if name.endswith(".html")]
         folders = sorted({name.rpartition("/")[0] for name in files[feature]})
         where = "" if feature == SHARED else ", ".join(f"`{name}`" for name in folders)
-        rows.append(f"| {feature} | {len(modules)} | {len(templates)} | {len(folders)} | {where} |")
+        rows.append(
+            f"| {feature} | {len(modules)} | {len(templates)} | {len(folders)} | {where} |"
+        )
     return "\n".join(rows)
 
 

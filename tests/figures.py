@@ -7,7 +7,14 @@ import ast
 import io
 import tokenize
 
-from tests.source_code import PRODUCT, ROOT, Module, functions, nodes_of, one_caller_functions
+from tests.source_code import (
+    PRODUCT,
+    ROOT,
+    Module,
+    functions,
+    nodes_of,
+    one_caller_functions,
+)
 
 WIDE_LINE = 90
 WIDE_TEMPLATE_LINE = 200
@@ -53,14 +60,18 @@ def figures() -> dict[str, float]:
     lone = sum(len(list(one_caller_functions(module))) for module in PRODUCT)
     lines = sum(module.text.count("\n") for module in PRODUCT)
     templates = [
-        line for path in (ROOT / "templates").rglob("*.html") for line in path.read_text().splitlines()
+        line
+        for path in (ROOT / "templates").rglob("*.html")
+        for line in path.read_text().splitlines()
     ]
     wide_templates = sum(len(line) > WIDE_TEMPLATE_LINE for line in templates)
     return {
         "statements": statements,
         "tokens per code line": round(tokens / code_lines, 2),
         "wide lines, %": round(100 * wide / lines, 1),
-        "conditional expressions per 1,000 statements": round(1000 * conditionals / statements, 1),
+        "conditional expressions per 1,000 statements": round(
+            1000 * conditionals / statements, 1
+        ),
         "complex functions": complex_functions,
         "arrows between packages": len(_arrows()),
         "functions with one caller, %": round(100 * lone / total, 1),

@@ -12,4 +12,6 @@ def check_recorded(name: str, text: str) -> None:
     if "FLEETUI_RECORD" in os.environ:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8"), f"{name} differs from what is recorded"
+    assert text == path.read_text(encoding="utf-8"), (
+        f"{name} differs from what is recorded"
+    )

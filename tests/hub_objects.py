@@ -10,12 +10,17 @@ __all__ = ["HubObject", "hub_object", "manifest"]
 Document = dict[str, Any]
 
 
-def manifest(kind: str, name: str, namespace: str = "", *, version: str = "", **fields: Any) -> Document:
+def manifest(
+    kind: str, name: str, namespace: str = "", *, version: str = "", **fields: Any
+) -> Document:
     """Write a document; labels, annotations and other metadata go to where they belong.
 
     The API version is the usual one of the kind unless it is given.
     """
-    metadata: Document = {"name": name, **({"namespace": namespace} if namespace else {})}
+    metadata: Document = {
+        "name": name,
+        **({"namespace": namespace} if namespace else {}),
+    }
     for key in ("labels", "annotations", "ownerReferences", "deletionTimestamp"):
         if key in fields:
             metadata[key] = fields.pop(key)
@@ -23,7 +28,9 @@ def manifest(kind: str, name: str, namespace: str = "", *, version: str = "", **
     return {"apiVersion": found, "kind": kind, "metadata": metadata, **fields}
 
 
-def hub_object(kind: str, name: str, namespace: str = "", *, version: str = "", **fields: Any) -> HubObject:
+def hub_object(
+    kind: str, name: str, namespace: str = "", *, version: str = "", **fields: Any
+) -> HubObject:
     """Return an object on the hub, through its parser."""
     return parse_hub_object(manifest(kind, name, namespace, version=version, **fields))
 

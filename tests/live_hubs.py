@@ -34,6 +34,8 @@ _MIRRORED: dict[type[Any], dict[str, Any]] = {
 def move_rows_to(hub: Hub) -> None:
     """Move all rows of the local hub to a live hub, so that the same names are free again."""
     for model in apps.get_models():
-        if model is not HubGrant and any(field.name == "hub" for field in model._meta.concrete_fields):
+        if model is not HubGrant and any(
+            field.name == "hub" for field in model._meta.concrete_fields
+        ):
             rows = model._base_manager.filter(hub=LOCAL_HUB)
             rows.update(hub=hub.pk, **_MIRRORED.get(model, {}))

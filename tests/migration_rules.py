@@ -37,8 +37,14 @@ _DATA = (RunPython, RunSQL)
 def problems_of(migration: Migration, state: ProjectState) -> list[str]:
     """Return what is wrong with a migration; `state` is that before it, and is changed to that after it."""
     found = list(_problems_of_data(migration.operations))
-    models = [model for (app, _), model in state.models.items() if app == migration.app_label]
-    before = {one.name: one for model in models for one in model.options.get("constraints", ())}
+    models = [
+        model for (app, _), model in state.models.items() if app == migration.app_label
+    ]
+    before = {
+        one.name: one
+        for model in models
+        for one in model.options.get("constraints", ())
+    }
     created: set[str] = set()
     for operation in migration.operations:
         if isinstance(operation, CreateModel):
@@ -57,7 +63,11 @@ def _is_wider(operation: AddConstraint, before: Mapping[str, Any]) -> bool:
         dict(getattr(getattr(one, "condition", None), "children", ()))
         for one in (before.get(operation.constraint.name), operation.constraint)
     )
-    return bool(old) and old.keys() == new.keys() and all(set(old[key]) <= set(new[key]) for key in old)
+    return (
+        bool(old)
+        and old.keys() == new.keys()
+        and all(set(old[key]) <= set(new[key]) for key in old)
+    )
 
 
 def _problems_of_data(operations: Sequence[Operation]) -> Iterator[str]:
@@ -68,10 +78,14 @@ def _problems_of_data(operations: Sequence[Operation]) -> Iterator[str]:
         yield "data that is not reversible: pass what undoes it, or RunPython.noop with the reason"
 
 
-def _problems(operation: Operation, migration: Migration, state: ProjectState) -> Iterator[str]:
+def _problems(
+    operation: Operation, migration: Migration, state: ProjectState
+) -> Iterator[str]:
     if isinstance(operation, SeparateDatabaseAndState):
         yield "SeparateDatabaseAndState: what it does to the database cannot be judged here"
-    if isinstance(operation, _RENAMES) and not _keeps_table(operation, migration, state):
+    if isinstance(operation, _RENAMES) and not _keeps_table(
+        operation, migration, state
+    ):
         yield f"{operation.describe()}: the running release looks for the old name; add, copy, then remove"
     if isinstance(operation, _REMOVALS) and not migration.name.endswith(CONTRACT):
         yield f"{operation.describe()}: one release later, in a migration named …{CONTRACT}"
@@ -80,7 +94,9 @@ def _problems(operation: Operation, migration: Migration, state: ProjectState) -
     if isinstance(operation, AddField) and not _can_be_left_out(operation.field):
         yield f"{operation.describe()}: the running release writes rows without it; null=True or db_default"
     if isinstance(operation, AlterField):
-        before: Any = state.models[migration.app_label, operation.model_name_lower].get_field(operation.name)
+        before: Any = state.models[
+            migration.app_label, operation.model_name_lower
+        ].get_field(operation.name)
         if before.get_internal_type() != operation.field.get_internal_type():
             yield f"{operation.describe()}: another type"
         if before.null and not _can_be_left_out(operation.field):
@@ -89,7 +105,9 @@ def _problems(operation: Operation, migration: Migration, state: ProjectState) -
             yield f"{operation.describe()}: the running release may write longer texts"
 
 
-def _keeps_table(operation: Operation, migration: Migration, state: ProjectState) -> bool:
+def _keeps_table(
+    operation: Operation, migration: Migration, state: ProjectState
+) -> bool:
     """Return whether only the name of the class changes: the running release finds its table and columns."""
     after = state.clone()
     operation.state_forwards(migration.app_label, after)
@@ -105,5 +123,7 @@ def _keeps_table(operation: Operation, migration: Migration, state: ProjectState
 
 
 def _can_be_left_out(field: "Field[Any, Any]") -> bool:
-    is_derived = field.generated or field.db_default is not NOT_PROVIDED  # by the database
+    is_derived = (
+        field.generated or field.db_default is not NOT_PROVIDED
+    )  # by the database
     return field.null or is_derived or isinstance(field, ManyToManyField)

@@ -17,7 +17,12 @@ RESOURCES = "fleetui.io/resource-selectors"
 STRATEGY = "fleetui.io/strategy"
 
 
-PROVIDERS = {"us-east-1": "aws", "us-west-1": "aws", "cn-hangzhou": "alibaba", "cn-shenzhen": "alibaba"}
+PROVIDERS = {
+    "us-east-1": "aws",
+    "us-west-1": "aws",
+    "cn-hangzhou": "alibaba",
+    "cn-shenzhen": "alibaba",
+}
 """The regions of the proposal's examples."""
 
 
@@ -25,7 +30,10 @@ def regional(sizes: Mapping[str, int]) -> Iterator[tuple[str, dict[str, str]]]:
     """Return names and labels of clusters in the proposal's regions."""
     for region, size in sizes.items():
         for number in range(1, size + 1):
-            yield f"{region}-{number}", {"provider": PROVIDERS[region], "region": region}
+            yield (
+                f"{region}-{number}",
+                {"provider": PROVIDERS[region], "region": region},
+            )
 
 
 def proposed(number: int) -> str:
@@ -52,7 +60,10 @@ def ocm_document(
     if namespace:
         metadata["namespace"] = namespace
     if annotations:
-        texts = {key: one if isinstance(one, str) else json.dumps(one) for key, one in annotations.items()}
+        texts = {
+            key: one if isinstance(one, str) else json.dumps(one)
+            for key, one in annotations.items()
+        }
         metadata["annotations"] = texts
     return {
         "apiVersion": f"cluster.open-cluster-management.io/{version}",
@@ -62,7 +73,15 @@ def ocm_document(
     }
 
 
-def with_resources(document: Mapping[str, Any], *selectors: Mapping[str, Any]) -> dict[str, Any]:
+def with_resources(
+    document: Mapping[str, Any], *selectors: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return a document with the annotation that selects resources."""
-    annotations = {**document["metadata"].get("annotations", {}), RESOURCES: json.dumps(list(selectors))}
-    return {**document, "metadata": {**document["metadata"], "annotations": annotations}}
+    annotations = {
+        **document["metadata"].get("annotations", {}),
+        RESOURCES: json.dumps(list(selectors)),
+    }
+    return {
+        **document,
+        "metadata": {**document["metadata"], "annotations": annotations},
+    }

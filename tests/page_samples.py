@@ -159,7 +159,12 @@ NO_PAGE = {
         "undo-cluster-change",
         "map-panel",
     ),
-    *("draft-dry-run", "resource-dry-run", "placement-cluster-read", "access-log-export"),
+    *(
+        "draft-dry-run",
+        "resource-dry-run",
+        "placement-cluster-read",
+        "access-log-export",
+    ),
     *(
         "hub-check",
         "hub-pause",
@@ -180,7 +185,9 @@ NO_PAGE = {
 """Addresses that show nothing of their own: they redirect, return a file, or need a hub that decides."""
 
 
-def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> dict[str, str]:
+def sample_pages(
+    *, cluster: str, placement: str, by: User, now: datetime
+) -> dict[str, str]:
     """Return the address of each page, on a decided demo whose rollout has started.
 
     `by` is an operator, approver and cluster administrator, and has a draft. The pages of connections are
@@ -212,7 +219,9 @@ def sample_pages(*, cluster: str, placement: str, by: User, now: datetime) -> di
 def disruptions_of(placement: str, *, by: User | None, now: datetime) -> int:
     """Make an override of nothing, a budget, and an eviction that changes nothing; return its number."""
     nothing = {"group": "", "version": "v1", "kind": "Namespace", "name": "nowhere"}
-    save_override(for_clusters("shelves", rule(annotate(tier="2")), of=nothing), by=by, now=now)
+    save_override(
+        for_clusters("shelves", rule(annotate(tier="2")), of=nothing), by=by, now=now
+    )
     budget = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": "ClusterResourcePlacementDisruptionBudget",
@@ -227,14 +236,23 @@ def _create_token(by: User, *, now: datetime) -> int:
     """Create an API token of the user, who may read the access log; return its number."""
     by.user_permissions.add(Permission.objects.get(codename="view_access_log"))
     there = by.api_tokens.first()  # users and tokens are those of all hubs
-    return (there or create_token(by, name="deploy-pipeline", scopes=["read"], days=30, by=by, now=now)[0]).pk
+    return (
+        there
+        or create_token(
+            by, name="deploy-pipeline", scopes=["read"], days=30, by=by, now=now
+        )[0]
+    ).pk
 
 
 def _connect_cluster(*, now: datetime) -> str:
     """Add a Kubernetes cluster, which has rejected its token; return its name."""
     connection = {"server": "https://10.0.0.1:6443", "ca": authority().pem}
     document = new_member("connected")
-    upsert_clusters([ClusterSpec(document, driver=KUBERNETES, connection=connection)], by=None, now=now)
+    upsert_clusters(
+        [ClusterSpec(document, driver=KUBERNETES, connection=connection)],
+        by=None,
+        now=now,
+    )
     row = MemberCluster.objects.get(name="connected")
     ClusterCredential.objects.create(
         cluster=row,
@@ -252,7 +270,11 @@ def _connect_cluster(*, now: datetime) -> str:
 
 def _begin_staged_run(*, by: User, now: datetime) -> None:
     """Advance a staged run of the placement `shelf` to its first approval."""
-    stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
+    stage = {
+        "name": "all",
+        "labelSelector": {},
+        "beforeStageTasks": [{"type": "Approval"}],
+    }
     save_strategy(strategy_document(stage), by=by, now=now)
     decided("shelf", staged_spec())
     start_run("one", placement="shelf", strategy="careful", by=by, now=now)

@@ -14,7 +14,9 @@ OLD_ID = f"d-{'0' * 32}"
 def tamper() -> DecisionRecord:
     """Turn the order of the picks of the only decision round."""
     value = decision_of(Decision.objects.get())
-    DecisionRecord.objects.update(content=pack(replace(value, chosen=value.chosen[::-1])), verified_at=None)
+    DecisionRecord.objects.update(
+        content=pack(replace(value, chosen=value.chosen[::-1])), verified_at=None
+    )
     forget_cached_records()
     return DecisionRecord.objects.get()
 
@@ -22,6 +24,8 @@ def tamper() -> DecisionRecord:
 def outdate() -> None:
     """Replace the only record by one of engine 0, under `OLD_ID`."""
     content = zlib.decompress(bytes(DecisionRecord.objects.get().content))
-    older = zlib.compress(content.replace(f'"engine":"{ENGINE_VERSION}"'.encode(), b'"engine":"0"'))
+    older = zlib.compress(
+        content.replace(f'"engine":"{ENGINE_VERSION}"'.encode(), b'"engine":"0"')
+    )
     DecisionRecord.objects.update(engine="0", decision_id=OLD_ID, content=older)
     forget_cached_records()

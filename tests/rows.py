@@ -28,7 +28,9 @@ NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 NAMESPACE = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
 
 
-def member_document(name: str, labels: Mapping[str, str] | None = None, **more: Any) -> dict[str, Any]:
+def member_document(
+    name: str, labels: Mapping[str, str] | None = None, **more: Any
+) -> dict[str, Any]:
     """Make a MemberCluster manifest without a status; `more` goes into its spec."""
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1",
@@ -46,13 +48,19 @@ def joined(name: str, **labels: str) -> MemberCluster:
 
 def all_joined(*names: str) -> None:
     """Add several clusters without labels."""
-    upsert_clusters([ClusterSpec(member_document(name)) for name in names], by=None, now=NOW)
+    upsert_clusters(
+        [ClusterSpec(member_document(name)) for name in names], by=None, now=NOW
+    )
 
 
-def simulated(name: str, *, fault: str | None = None, now: datetime = NOW, **labels: str) -> MemberCluster:
+def simulated(
+    name: str, *, fault: str | None = None, now: datetime = NOW, **labels: str
+) -> MemberCluster:
     """Add a simulated cluster, which is observed from then on."""
     connection = {"fault": fault} if fault else {}
-    wanted = ClusterSpec(member_document(name, labels), driver="simulated", connection=connection)
+    wanted = ClusterSpec(
+        member_document(name, labels), driver="simulated", connection=connection
+    )
     upsert_clusters([wanted], by=None, now=now)
     return MemberCluster.objects.get(name=name)
 
@@ -68,9 +76,14 @@ def spec(policy: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]
     return {"resourceSelectors": [dict(NAMESPACE)], **given, **more}
 
 
-def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -> dict[str, Any]:
+def placement_document(
+    name: str, spec: Mapping[str, Any], **annotations: str
+) -> dict[str, Any]:
     """Make a ClusterResourcePlacement manifest; annotations are those of fleetui.io."""
-    noted = {f"fleetui.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    noted = {
+        f"fleetui.io/{key.replace('_', '-')}": value
+        for key, value in annotations.items()
+    }
     metadata = {"name": name, **({"annotations": noted} if noted else {})}
     return {
         "apiVersion": "placement.kubernetes-fleet.io/v1",
@@ -80,7 +93,9 @@ def placement_document(name: str, spec: Mapping[str, Any], **annotations: str) -
     }
 
 
-def assertion_entry(name: str, *asserted: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+def assertion_entry(
+    name: str, *asserted: Mapping[str, Any], **fields: Any
+) -> dict[str, Any]:
     """Make an assertion of a checks file; its fields are as in YAML."""
     return {"name": name, **fields, "assert": [dict(one) for one in asserted]}
 
@@ -122,7 +137,9 @@ def load_nine() -> None:
 
 def placed(placement: Placement) -> list[str]:
     """Return the clusters that a placement has, by name."""
-    rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+    rows = Binding.objects.filter(placement=placement).exclude(
+        state=BindingState.UNSCHEDULED
+    )
     return list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
 
 
@@ -137,15 +154,23 @@ def api_token(user: User, *scopes: str, now: datetime | None = None) -> str:
     """Create an API token of a user, by default with all scopes."""
     made = now or datetime.now(UTC)
     name = f"test {ApiToken.objects.count()}"
-    return create_token(user, name=name, scopes=scopes or SCOPES, days=30, by=user, now=made)[1]
+    return create_token(
+        user, name=name, scopes=scopes or SCOPES, days=30, by=user, now=made
+    )[1]
 
 
 def namespace(name: str, **labels: str) -> dict[str, Any]:
     """Make a Namespace manifest."""
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels},
+    }
 
 
-def config_map(name: str, *, in_: str = "shop", data: Mapping[str, str] | None = None) -> dict[str, Any]:
+def config_map(
+    name: str, *, in_: str = "shop", data: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Make a ConfigMap manifest."""
     return {
         "apiVersion": "v1",
@@ -165,6 +190,9 @@ def deployment(name: str, image: str, *, in_: str = "shop") -> dict[str, Any]:
         "metadata": {"name": name, "namespace": in_},
         "spec": {
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"containers": [container]},
+            },
         },
     }

@@ -22,7 +22,9 @@ def table() -> str:
     for field_name, field in Variables.model_fields.items():
         assert isinstance(field.json_schema_extra, dict)
         default = field.json_schema_extra["shown"] or written(field.default)
-        rows.append(f"| `{variable_name(field_name)}` | {field.description} | {default} |\n")
+        rows.append(
+            f"| `{variable_name(field_name)}` | {field.description} | {default} |\n"
+        )
     return HEAD + "".join(rows)
 
 
@@ -34,7 +36,9 @@ def written(default: Any) -> str:
         return f"`{int(default)}`"
     if isinstance(default, timedelta):
         unit, period = next(
-            (unit, period) for unit, period in UNITS.items() if default % period == timedelta()
+            (unit, period)
+            for unit, period in UNITS.items()
+            if default % period == timedelta()
         )
         return f"`{default // period}{unit}`"
     return f"`{default}`"

@@ -34,7 +34,11 @@ class Module:
 
 def _modules(*folders: str) -> list[Module]:
     paths = sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
-    texts = [(path, path.read_text(encoding="utf-8")) for path in paths if "migrations" not in path.parts]
+    texts = [
+        (path, path.read_text(encoding="utf-8"))
+        for path in paths
+        if "migrations" not in path.parts
+    ]
     return [Module(path, text) for path, text in texts]
 
 
@@ -52,14 +56,20 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Yield the functions with the number of statements inside each."""
     for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name, sum(isinstance(one, ast.stmt) for one in ast.walk(node)) - 1
+            yield (
+                node.name,
+                sum(isinstance(one, ast.stmt) for one in ast.walk(node)) - 1,
+            )
 
 
 def one_caller_functions(module: Module) -> Iterator[tuple[str, int]]:
     """Yield private functions that their module names once outside the definition, with their statements."""
     names = Counter(re.findall(r"\b_[a-z]\w*", module.text))
     for node in nodes_of(module.tree):
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or node.decorator_list:
+        if (
+            not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            or node.decorator_list
+        ):
             continue
         if names[node.name] == 2:
             yield node.name, len(node.body) - bool(ast.get_docstring(node))

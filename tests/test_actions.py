@@ -18,7 +18,14 @@ from clusters.operations.edit import cordon
 from clusters.operations.leave import leave
 from fleetui.permissions import Role
 from placements.engine.rollout.state import Phase
-from placements.models import Binding, Drain, Eviction, Placement, PolicySnapshot, StagedRun
+from placements.models import (
+    Binding,
+    Drain,
+    Eviction,
+    Placement,
+    PolicySnapshot,
+    StagedRun,
+)
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import BULK_ACTIONS
 from placements.services.disruption.drains import drain
@@ -39,7 +46,12 @@ COMMANDS = {
     ActionKind.STAGED: "staged",
     ActionKind.CLUSTER: "change_clusters",
 }
-REST_NAMES = {"roll-back": "rollback", "retry-failed": "retry", "resume": "state", "stop": "state"}
+REST_NAMES = {
+    "roll-back": "rollback",
+    "retry-failed": "retry",
+    "resume": "state",
+    "stop": "state",
+}
 SHOWN_APART = {"pause", "resume", "retry", "retry-failed"}
 """They have a button in rows, or one that changes its name."""
 
@@ -84,7 +96,9 @@ def cordon_first() -> None:
 def fail_step() -> None:
     run = StagedRun.objects.get()
     plan = staged_operations.plan_of(run)
-    steps = tuple(replace(step, failed_at=NOW, failures=1) for step in plan.current.steps)
+    steps = tuple(
+        replace(step, failed_at=NOW, failures=1) for step in plan.current.steps
+    )
     run.plan = plan.with_current(replace(plan.current, steps=steps)).to_plain()
     run.save()
 
@@ -128,7 +142,9 @@ class Case:
     def why_not(self) -> str:
         if self.kind is ActionKind.CLUSTER:
             return self.action.why_not(MemberCluster.objects.get(name="c000"), None)
-        rows: Any = Placement.objects if self.kind is ActionKind.ROLLING else StagedRun.objects
+        rows: Any = (
+            Placement.objects if self.kind is ActionKind.ROLLING else StagedRun.objects
+        )
         about = [self.value] if self.action.argument not in ("", "number") else []
         return self.action.why_not(rows.get(), None, *about)
 
@@ -145,11 +161,19 @@ class Case:
     def rest(self, client: APIClient) -> Any:
         if self.kind is ActionKind.CLUSTER:
             address = "/api/v1/clusters/c000"
-            return client.delete(address) if self.name == "leave" else client.post(f"{address}/{self.name}")
+            return (
+                client.delete(address)
+                if self.name == "leave"
+                else client.post(f"{address}/{self.name}")
+            )
         is_rolling = self.kind is ActionKind.ROLLING
         start = "placements/web" if is_rolling else "staged-runs/one"
         is_state = not is_rolling and self.name in ("resume", "stop")
-        name = REST_NAMES.get(self.name, self.name) if is_state or not is_rolling else self.name
+        name = (
+            REST_NAMES.get(self.name, self.name)
+            if is_state or not is_rolling
+            else self.name
+        )
         name = REST_NAMES[name] if name in ("roll-back", "retry-failed") else name
         body: dict[str, Any] = {self.action.argument: self.value} if self.value else {}
         if self.name == "roll-back":
@@ -172,17 +196,27 @@ class Case:
         return 0, out.getvalue()
 
 
-def rolling(name: str, yes: Callable[[], None], no: Callable[[], None] | None, value: str = "") -> list[Case]:
-    return _cases(ActionKind.ROLLING, name, ("rolling", yes), no and ("rolling", no), value)
+def rolling(
+    name: str, yes: Callable[[], None], no: Callable[[], None] | None, value: str = ""
+) -> list[Case]:
+    return _cases(
+        ActionKind.ROLLING, name, ("rolling", yes), no and ("rolling", no), value
+    )
 
 
-def staged(name: str, yes: Any, no: Any, value: str = "", *, world: str = "staged") -> list[Case]:
+def staged(
+    name: str, yes: Any, no: Any, value: str = "", *, world: str = "staged"
+) -> list[Case]:
     return _cases(ActionKind.STAGED, name, (world, yes), ("staged", no), value)
 
 
 def _cases(kind: ActionKind, name: str, yes: Any, no: Any, value: str) -> list[Case]:
     cases = [Case(kind, name, yes[0], yes[1], is_possible=True, value=value)]
-    return [*cases, Case(kind, name, no[0], no[1], is_possible=False, value=value)] if no else cases
+    return (
+        [*cases, Case(kind, name, no[0], no[1], is_possible=False, value=value)]
+        if no
+        else cases
+    )
 
 
 CASES = [
@@ -205,7 +239,10 @@ CASES = [
     *_cases(ActionKind.CLUSTER, "uncordon", ("rolling", cordon_first), None, ""),
     *_cases(ActionKind.CLUSTER, "leave", ("rolling", nothing), None, ""),
 ]
-IDS = [f"{case.kind}-{case.name}-{'possible' if case.is_possible else 'not'}" for case in CASES]
+IDS = [
+    f"{case.kind}-{case.name}-{'possible' if case.is_possible else 'not'}"
+    for case in CASES
+]
 
 
 @dataclass(frozen=True)
@@ -308,13 +345,19 @@ def changes() -> list[Any]:
     """Return what these actions change."""
     clusters = MemberCluster.objects.values_list("name", "revision", "membership")
     bindings = Binding.objects.values_list("cluster_name", "state")
-    counts = [Drain.objects.count(), Eviction.objects.count(), PolicySnapshot.objects.count()]
+    counts = [
+        Drain.objects.count(),
+        Eviction.objects.count(),
+        PolicySnapshot.objects.count(),
+    ]
     return [*clusters, *bindings, *counts]
 
 
 @pytest.mark.parametrize("role", ["viewer", "approver", "cluster-administrator"])
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
-def test_an_action_with_a_form_requires_one_role_everywhere(form: Form, role: str) -> None:
+def test_an_action_with_a_form_requires_one_role_everywhere(
+    form: Form, role: str
+) -> None:
     world_once("actions rolling", updating_world)
     before = changes()
 
@@ -328,7 +371,9 @@ def test_an_action_with_a_form_requires_one_role_everywhere(form: Form, role: st
     assert changes() == before
 
 
-@pytest.mark.parametrize("form", [one for one in FORMS if one.impossible], ids=lambda form: form.name)
+@pytest.mark.parametrize(
+    "form", [one for one in FORMS if one.impossible], ids=lambda form: form.name
+)
 def test_an_action_with_a_form_is_refused_for_one_reason_everywhere(form: Form) -> None:
     world_once("actions rolling", updating_world)
     assert form.impossible
@@ -346,7 +391,9 @@ def test_an_action_with_a_form_is_refused_for_one_reason_everywhere(form: Form) 
 
 
 @pytest.mark.parametrize("form", POSSIBLE, ids=lambda form: form.name)
-def test_an_action_with_a_form_is_possible_by_command_where_the_table_says_so(form: Form) -> None:
+def test_an_action_with_a_form_is_possible_by_command_where_the_table_says_so(
+    form: Form,
+) -> None:
     world_once("actions rolling", updating_world)
     assert form.why_not() == ""
     assert form.run_command()[0] == 0
@@ -358,10 +405,15 @@ def test_the_cases_are_all_actions() -> None:
     assert {(form.kind, form.name) for form in FORMS} == set(ACTIONS) - generic
     always = {("rolling", "pause"), ("rolling", "resume")}
     always |= {("cluster", "cordon"), ("cluster", "uncordon"), ("cluster", "leave")}
-    assert {(case.kind, case.name) for case in CASES if not case.is_possible} == generic - always
+    assert {
+        (case.kind, case.name) for case in CASES if not case.is_possible
+    } == generic - always
 
 
-BULK: dict[str, dict[str, Any]] = {"labels": {"labels": {"tier": "1"}}, "taints": {"add": [TAINT]}}
+BULK: dict[str, dict[str, Any]] = {
+    "labels": {"labels": {"tier": "1"}},
+    "taints": {"add": [TAINT]},
+}
 BULK_FORMS = {
     "labels": {"label_key": "tier", "label_value": "1"},
     "taints": {"taint_key": "gpu", "taint_value": "", "taint_effect": "NoSchedule"},
@@ -369,7 +421,9 @@ BULK_FORMS = {
 MANY = ["c000", "c001"]
 
 
-def bulk_doors(name: str, role: str) -> tuple[Callable[[str], Any], Callable[[], Any], Callable[[], Any]]:
+def bulk_doors(
+    name: str, role: str
+) -> tuple[Callable[[str], Any], Callable[[], Any], Callable[[], Any]]:
     """Return the doors to an action on many clusters: a step of the page, REST and the command."""
     user = person("pia", role)
     browser, rest = Client(), APIClient()
@@ -377,7 +431,9 @@ def bulk_doors(name: str, role: str) -> tuple[Callable[[str], Any], Callable[[],
     rest.credentials(HTTP_AUTHORIZATION=f"Token {api_token(user)}")
     form = {"name": " ".join(MANY), "count": "2", **BULK_FORMS.get(name, {})}
     body = {"action": name, "names": MANY, **BULK.get(name, {})}
-    words = {"labels": ["--set", "tier=1"], "taints": ["--add", "gpu:NoSchedule"]}.get(name, [])
+    words = {"labels": ["--set", "tier=1"], "taints": ["--add", "gpu:NoSchedule"]}.get(
+        name, []
+    )
 
     def command() -> tuple[int, str]:
         out = StringIO()
@@ -388,7 +444,9 @@ def bulk_doors(name: str, role: str) -> tuple[Callable[[str], Any], Callable[[],
         return 0, out.getvalue()
 
     return (
-        lambda step: browser.post(f"/clusters/bulk/{name}/", {**form, "do": step}, follow=True),
+        lambda step: browser.post(
+            f"/clusters/bulk/{name}/", {**form, "do": step}, follow=True
+        ),
         lambda: rest.post("/api/v1/cluster-changes", body, format="json"),
         command,
     )
@@ -396,7 +454,9 @@ def bulk_doors(name: str, role: str) -> tuple[Callable[[str], Any], Callable[[],
 
 @pytest.mark.parametrize("role", ["viewer", "approver", "cluster-administrator"])
 @pytest.mark.parametrize("name", BULK_ACTIONS)
-def test_an_action_on_many_clusters_requires_the_role_of_the_table(name: str, role: str) -> None:
+def test_an_action_on_many_clusters_requires_the_role_of_the_table(
+    name: str, role: str
+) -> None:
     world_once("actions rolling", updating_world)
     before = changes()
     action = BULK_ACTIONS[name]
@@ -409,11 +469,16 @@ def test_an_action_on_many_clusters_requires_the_role_of_the_table(name: str, ro
         assert denial in _text(answer)
     refused = rest()
 
-    assert (refused.status_code, f"the role {action.role}" in refused.json()["detail"]) == (403, True)
+    assert (
+        refused.status_code,
+        f"the role {action.role}" in refused.json()["detail"],
+    ) == (403, True)
     assert changes() == before
 
 
-@pytest.mark.parametrize(("name", "state"), [("drain", leave_first), ("cancel-drain", nothing)])
+@pytest.mark.parametrize(
+    ("name", "state"), [("drain", leave_first), ("cancel-drain", nothing)]
+)
 def test_an_action_on_many_clusters_is_refused_for_the_reason_against_one(
     name: str, state: Callable[[], None]
 ) -> None:
@@ -426,7 +491,10 @@ def test_an_action_on_many_clusters_is_refused_for_the_reason_against_one(
     preview, posted, answer, said = page("preview"), page("apply"), rest(), command()
 
     assert why_not
-    assert (preview.status_code, 'value="apply"' in preview.content.decode()) == (200, False)
+    assert (preview.status_code, 'value="apply"' in preview.content.decode()) == (
+        200,
+        False,
+    )
     assert why_not.lower() in _text(preview)
     assert (posted.status_code, answer.status_code, said[0]) == (409, 409, 1)
     assert why_not.lower() in _text(posted)
@@ -456,7 +524,9 @@ def test_an_action_on_many_clusters_is_done_everywhere(name: str, door: str) -> 
     elif door == "rest":
         answer = rest()
         assert answer.status_code == 200, answer.content
-        assert [row["name"] for row in answer.json()["clusters"] if row["change"]] == MANY
+        assert [
+            row["name"] for row in answer.json()["clusters"] if row["change"]
+        ] == MANY
     else:
         assert command()[0] == 0
 
@@ -472,9 +542,13 @@ def _text(answer: Any) -> str:
     return unescape(" ".join(strip_tags(answer.content.decode()).split())).lower()
 
 
-@pytest.mark.parametrize("role", ["viewer", "operator", "approver", "cluster-administrator"])
+@pytest.mark.parametrize(
+    "role", ["viewer", "operator", "approver", "cluster-administrator"]
+)
 @pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_an_action_is_refused_for_the_same_reason_everywhere(case: Case, role: str) -> None:
+def test_an_action_is_refused_for_the_same_reason_everywhere(
+    case: Case, role: str
+) -> None:
     world_once(f"actions {case.world}", WORLDS[case.world])
     case.state()
     why_not = case.why_not()
@@ -493,7 +567,11 @@ def test_an_action_is_refused_for_the_same_reason_everywhere(case: Case, role: s
     if not may_act:
         denial = f"permission to {case.action.verb}. Required role: {case.action.role}."
         posted, answer = browser.post(case.page()), case.rest(rest)
-        assert [page.status_code, posted.status_code, answer.status_code] == [403, 403, 403]
+        assert [page.status_code, posted.status_code, answer.status_code] == [
+            403,
+            403,
+            403,
+        ]
         assert denial.lower() in _text(page)
         assert denial.lower() in _text(posted)
         assert denial in answer.json()["detail"]
@@ -509,14 +587,20 @@ def test_an_action_is_refused_for_the_same_reason_everywhere(case: Case, role: s
         return
     posted, answer = browser.post(case.page()), case.rest(rest)
     code, words = case.command(user.username)
-    assert (posted.status_code, answer.status_code in (409, 422), code in (1, 2)) == (409, True, True)
+    assert (posted.status_code, answer.status_code in (409, 422), code in (1, 2)) == (
+        409,
+        True,
+        True,
+    )
     assert why_not.lower() in _text(posted)
     assert why_not in answer.content.decode()
     assert why_not in words
 
 
 @pytest.mark.parametrize("door", ["page", "rest", "command"])
-@pytest.mark.parametrize("case", [case for case in CASES if case.is_possible], ids=lambda case: case.page())
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.is_possible], ids=lambda case: case.page()
+)
 def test_what_is_possible_is_done_everywhere(case: Case, door: str) -> None:
     world_once(f"actions {case.world}", WORLDS[case.world])
     case.state()
@@ -536,5 +620,9 @@ def test_what_is_possible_is_done_everywhere(case: Case, door: str) -> None:
     else:
         assert case.command(user.username)[0] == 0
 
-    idle = {"resume", "retry", "retry-failed"} if case.kind is ActionKind.ROLLING else set()
+    idle = (
+        {"resume", "retry", "retry-failed"}
+        if case.kind is ActionKind.ROLLING
+        else set()
+    )
     assert state_of_all() != before or case.name in idle

@@ -12,7 +12,15 @@ from packaging.requirements import Requirement
 
 from fleetui.apimachinery.model import Semantics
 from tests.load.code_size import AREAS
-from tests.source_code import PRODUCT, ROOT, TESTS, Module, functions, nodes_of, one_caller_functions
+from tests.source_code import (
+    PRODUCT,
+    ROOT,
+    TESTS,
+    Module,
+    functions,
+    nodes_of,
+    one_caller_functions,
+)
 
 # In one process: the syntax trees of all modules take seconds.
 pytestmark = pytest.mark.xdist_group("sources")
@@ -30,10 +38,22 @@ CORES = (
 )
 # What a module of a core may use beside what all of them may, and why.
 CORE_EXCEPTIONS = {
-    ("placements/engine/checks/findings.py", "imports rapidfuzz.distance"): "the distance of two words",
-    ("fleetui/apimachinery/yaml.py", "imports sys"): "the recursion limit and interned keys",
-    ("fleetui/apimachinery/yaml.py", "imports yaml"): "the one place that parses and writes YAML",
-    ("fleetui/apimachinery/yaml_edit.py", "imports yaml"): "edits the tokens of a text, keeping comments",
+    (
+        "placements/engine/checks/findings.py",
+        "imports rapidfuzz.distance",
+    ): "the distance of two words",
+    (
+        "fleetui/apimachinery/yaml.py",
+        "imports sys",
+    ): "the recursion limit and interned keys",
+    (
+        "fleetui/apimachinery/yaml.py",
+        "imports yaml",
+    ): "the one place that parses and writes YAML",
+    (
+        "fleetui/apimachinery/yaml_edit.py",
+        "imports yaml",
+    ): "edits the tokens of a text, keeping comments",
 }
 LONGEST_MODULE = 450
 LONGEST_FUNCTION = 45
@@ -79,7 +99,9 @@ CORE_LIBRARIES = (sys.stdlib_module_names - OUTSIDE_WORLD) | {
     "pydantic_core",
 }
 OUTSIDE_CALLS = frozenset({"open", "input", "print", "exec", "eval", "__import__"})
-OUTSIDE_ATTRIBUTES = frozenset({"now", "utcnow", "today", "random", "environ", "getenv", "read_text"})
+OUTSIDE_ATTRIBUTES = frozenset(
+    {"now", "utcnow", "today", "random", "environ", "getenv", "read_text"}
+)
 
 
 # Where a set of scheduling rules may be named, and why. All else uses the profile or the strategy.
@@ -118,7 +140,9 @@ def _imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _is_under(name: str, packages: tuple[str, ...]) -> bool:
-    return any(name == package or name.startswith(f"{package}.") for package in packages)
+    return any(
+        name == package or name.startswith(f"{package}.") for package in packages
+    )
 
 
 def _impurities(tree: ast.Module) -> list[str]:
@@ -129,7 +153,11 @@ def _impurities(tree: ast.Module) -> list[str]:
         if name.partition(".")[0] not in CORE_LIBRARIES and not _is_under(name, CORES)
     ]
     for node in nodes_of(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OUTSIDE_CALLS:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in OUTSIDE_CALLS
+        ):
             errors.append(f"{node.lineno} calls {node.func.id}")
         if isinstance(node, ast.Attribute) and node.attr in OUTSIDE_ATTRIBUTES:
             errors.append(f"{node.lineno} uses .{node.attr}")
@@ -143,7 +171,8 @@ def _blanket_catches(tree: ast.Module) -> list[int]:
         node.lineno
         for node in handlers
         if node.type is None
-        or {"Exception", "BaseException"} & {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
+        or {"Exception", "BaseException"}
+        & {n.id for n in ast.walk(node.type) if isinstance(n, ast.Name)}
     ]
 
 
@@ -152,11 +181,22 @@ def _named_semantics(tree: ast.Module) -> list[str]:
     texts = {str(one) for one in Semantics}
     found = []
     for node in nodes_of(tree):
-        if isinstance(node, ast.Attribute | ast.Subscript) and _is_name(node.value, "Semantics"):
+        if isinstance(node, ast.Attribute | ast.Subscript) and _is_name(
+            node.value, "Semantics"
+        ):
             found += [f"{node.lineno} names {ast.unparse(node)}"]
-        if isinstance(node, ast.Compare | ast.match_case) and "semantics" in ast.unparse(node).lower():
-            constants = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
-            found += [f"{_line(node)} compares with {text!r}" for text in constants if text in texts]
+        if (
+            isinstance(node, ast.Compare | ast.match_case)
+            and "semantics" in ast.unparse(node).lower()
+        ):
+            constants = (
+                one.value for one in ast.walk(node) if isinstance(one, ast.Constant)
+            )
+            found += [
+                f"{_line(node)} compares with {text!r}"
+                for text in constants
+                if text in texts
+            ]
     return found
 
 
@@ -182,13 +222,21 @@ def _class_checks(tree: ast.Module, name: str) -> list[int]:
 def test_cores_are_plain() -> None:
     core = [module for module in PRODUCT if _is_under(module.import_name, CORES)]
     found = [
-        (module.name, error, error.partition(" ")[2]) for module in core for error in _impurities(module.tree)
+        (module.name, error, error.partition(" ")[2])
+        for module in core
+        for error in _impurities(module.tree)
     ]
 
     assert [
-        name for name in CORES if not any(_is_under(module.import_name, (name,)) for module in core)
+        name
+        for name in CORES
+        if not any(_is_under(module.import_name, (name,)) for module in core)
     ] == []
-    assert [f"{name}:{error}" for name, error, what in found if (name, what) not in CORE_EXCEPTIONS] == []
+    assert [
+        f"{name}:{error}"
+        for name, error, what in found
+        if (name, what) not in CORE_EXCEPTIONS
+    ] == []
     assert CORE_EXCEPTIONS.keys() <= {(name, what) for name, _, what in found}
 
 
@@ -217,13 +265,21 @@ def test_access_from_a_core_to_the_outside_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     ("libraries", "only"),
     [
-        (("yaml", "ruamel"), ("fleetui/apimachinery/yaml.py", "fleetui/apimachinery/yaml_edit.py")),
+        (
+            ("yaml", "ruamel"),
+            ("fleetui/apimachinery/yaml.py", "fleetui/apimachinery/yaml_edit.py"),
+        ),
         (("plotly",), ("placements/explain/charts/",)),
     ],
 )
-def test_a_library_has_few_places_of_import(libraries: tuple[str, ...], only: tuple[str, ...]) -> None:
+def test_a_library_has_few_places_of_import(
+    libraries: tuple[str, ...], only: tuple[str, ...]
+) -> None:
     importers = {
-        module.name for module in PRODUCT for _, name in _imports(module.tree) if _is_under(name, libraries)
+        module.name
+        for module in PRODUCT
+        for _, name in _imports(module.tree)
+        if _is_under(name, libraries)
     }
 
     assert {name for name in importers if not name.startswith(only)} == set()
@@ -231,13 +287,23 @@ def test_a_library_has_few_places_of_import(libraries: tuple[str, ...], only: tu
 
 def _imports_of_internals(tree: ast.Module) -> list[str]:
     """Return the imports of allauth's own code, which may change with any release of it."""
-    imports = [ast.unparse(node) for node in nodes_of(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    return [text for text in imports if re.search(r"^(import|from) allauth\b.*\binternal\b", text)]
+    imports = [
+        ast.unparse(node)
+        for node in nodes_of(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    return [
+        text
+        for text in imports
+        if re.search(r"^(import|from) allauth\b.*\binternal\b", text)
+    ]
 
 
 def test_nothing_imports_internals_of_allauth() -> None:
     found = [
-        f"{module.name}: {text}" for module in PRODUCT + TESTS for text in _imports_of_internals(module.tree)
+        f"{module.name}: {text}"
+        for module in PRODUCT + TESTS
+        for text in _imports_of_internals(module.tree)
     ]
 
     assert found == []
@@ -267,7 +333,11 @@ def _names_of_upper_apps(tree: ast.Module) -> list[str]:
     calls = [ast.unparse(node) for node in nodes_of(tree) if isinstance(node, ast.Call)]
     return [
         *named,
-        *(call for call in calls if re.search(r"get_model\(['\"](clusters|placements)['\"]", call)),
+        *(
+            call
+            for call in calls
+            if re.search(r"get_model\(['\"](clusters|placements)['\"]", call)
+        ),
     ]
 
 
@@ -284,7 +354,9 @@ def test_the_lowest_app_names_none_above_it() -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("line", ["apps.get_model('clusters', 'Hub')", "user.has_perm('placements.edit')"])
+@pytest.mark.parametrize(
+    "line", ["apps.get_model('clusters', 'Hub')", "user.has_perm('placements.edit')"]
+)
 def test_a_name_of_an_upper_app_is_found(line: str) -> None:
     assert len(_names_of_upper_apps(ast.parse(line))) == 1
 
@@ -298,7 +370,10 @@ def test_one_function_looks_across_hubs() -> None:
 def test_what_may_be_namespaced_is_not_looked_up_by_its_name_alone() -> None:
     # `web` and `shop/web` are different placements: see docs/adr/0017.
     tables = "|".join(("Placement", "StagedRun", "StagedStrategy"))
-    lookup, reference = rf"\b(?:{tables})\.objects[^\n]*\bname(?:__in)?=", r"\brow\.placement\.name\b"
+    lookup, reference = (
+        rf"\b(?:{tables})\.objects[^\n]*\bname(?:__in)?=",
+        r"\brow\.placement\.name\b",
+    )
     alone = re.compile(rf"{lookup}|{reference}|\bplacement__name\b")
     found = [
         f"{module.name}: {line.strip()}"
@@ -312,7 +387,10 @@ def test_what_may_be_namespaced_is_not_looked_up_by_its_name_alone() -> None:
 
 def _queries_at_import(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Attribute) and node.attr in ("objects", "_default_manager"):
+        if isinstance(node, ast.Attribute) and node.attr in (
+            "objects",
+            "_default_manager",
+        ):
             yield f"{node.lineno} {ast.unparse(node)}"
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             yield from _queries_at_import(node)
@@ -320,19 +398,29 @@ def _queries_at_import(tree: ast.AST) -> Iterator[str]:
 
 def test_no_query_is_written_at_import() -> None:
     # It would stay with the hub that was in scope then.
-    assert [f"{module.name}:{one}" for module in PRODUCT for one in _queries_at_import(module.tree)] == []
+    assert [
+        f"{module.name}:{one}"
+        for module in PRODUCT
+        for one in _queries_at_import(module.tree)
+    ] == []
 
 
 def test_a_query_at_import_is_found() -> None:
-    assert len(list(_queries_at_import(ast.parse("class A:\n    rows = B.objects.all()")))) == 1
+    assert (
+        len(list(_queries_at_import(ast.parse("class A:\n    rows = B.objects.all()"))))
+        == 1
+    )
 
 
 def test_modules_are_short() -> None:
     lengths = {
-        module.name: sum(isinstance(node, ast.stmt) for node in nodes_of(module.tree)) for module in PRODUCT
+        module.name: sum(isinstance(node, ast.stmt) for node in nodes_of(module.tree))
+        for module in PRODUCT
     }
 
-    assert {name: length for name, length in lengths.items() if length > LONGEST_MODULE} == {}
+    assert {
+        name: length for name, length in lengths.items() if length > LONGEST_MODULE
+    } == {}
 
 
 def test_every_area_of_the_code_has_modules() -> None:
@@ -354,10 +442,17 @@ def test_functions_are_short() -> None:
 
 
 def test_templates_are_short() -> None:
-    lengths = {path: len(path.read_text(encoding="utf-8")) for path in (ROOT / "templates").rglob("*.html")}
+    lengths = {
+        path: len(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "templates").rglob("*.html")
+    }
 
     assert lengths
-    assert {str(path): length for path, length in lengths.items() if length > LONGEST_TEMPLATE} == {}
+    assert {
+        str(path): length
+        for path, length in lengths.items()
+        if length > LONGEST_TEMPLATE
+    } == {}
 
 
 def test_no_box_in_a_section_is_a_landmark_of_the_same_name() -> None:
@@ -390,14 +485,19 @@ def test_no_small_function_has_one_caller() -> None:
     [
         ("def _f():\n    a()\n    b()\n\n_f()", [("_f", 2)]),
         ("def _f():\n    'Return a.'\n    return a\n\n_f()", [("_f", 1)]),
-        ("class A:\n    def _f(self):\n        pass\n    def g(self):\n        self._f()", [("_f", 1)]),
+        (
+            "class A:\n    def _f(self):\n        pass\n    def g(self):\n        self._f()",
+            [("_f", 1)],
+        ),
         ("def _f():\n    pass\n\n_f()\n_f()", []),
         ("def f():\n    pass\n\nf()", []),
         ("@cache\ndef _f():\n    pass\n\n_f()", []),
         ("def __init__():\n    pass\n\n__init__()", []),
     ],
 )
-def test_a_function_with_one_caller_is_found(text: str, found: list[tuple[str, int]]) -> None:
+def test_a_function_with_one_caller_is_found(
+    text: str, found: list[tuple[str, int]]
+) -> None:
     assert list(one_caller_functions(Module(ROOT / "any.py", text))) == found
 
 
@@ -405,7 +505,10 @@ def test_class_names_of_two_modules_become_fewer() -> None:
     modules: dict[str, list[str]] = {}
     for module in PRODUCT:
         for node in module.tree.body:
-            if isinstance(node, ast.ClassDef) and node.name not in FRAMEWORK_CLASS_NAMES:
+            if (
+                isinstance(node, ast.ClassDef)
+                and node.name not in FRAMEWORK_CLASS_NAMES
+            ):
                 modules.setdefault(node.name, []).append(module.name)
     shared = {name: defining for name, defining in modules.items() if len(defining) > 1}
 
@@ -413,30 +516,48 @@ def test_class_names_of_two_modules_become_fewer() -> None:
 
 
 def test_every_module_has_a_docstring() -> None:
-    assert [module.name for module in PRODUCT + TESTS if not ast.get_docstring(module.tree)] == []
+    assert [
+        module.name for module in PRODUCT + TESTS if not ast.get_docstring(module.tree)
+    ] == []
 
 
 def test_every_folder_with_code_is_a_package() -> None:
     # import-linter and mypy do not look into a folder without one.
     folders = {module.path.parent for module in PRODUCT + TESTS}
 
-    assert [folder for folder in sorted(folders) if not (folder / "__init__.py").exists()] == []
+    assert [
+        folder for folder in sorted(folders) if not (folder / "__init__.py").exists()
+    ] == []
 
 
 def test_no_handler_catches_everything() -> None:
-    assert [f"{module.name}:{line}" for module in PRODUCT for line in _blanket_catches(module.tree)] == []
+    assert [
+        f"{module.name}:{line}"
+        for module in PRODUCT
+        for line in _blanket_catches(module.tree)
+    ] == []
 
 
-@pytest.mark.parametrize("caught", ["", " Exception", " BaseException as error", " (ValueError, Exception)"])
+@pytest.mark.parametrize(
+    "caught", ["", " Exception", " BaseException as error", " (ValueError, Exception)"]
+)
 def test_a_handler_that_catches_everything_is_found(caught: str) -> None:
-    assert _blanket_catches(ast.parse(f"try:\n    f()\nexcept{caught}:\n    g()")) == [3]
+    assert _blanket_catches(ast.parse(f"try:\n    f()\nexcept{caught}:\n    g()")) == [
+        3
+    ]
 
 
 def test_only_listed_modules_name_a_set_of_rules() -> None:
     naming = {module.name for module in PRODUCT if _named_semantics(module.tree)}
 
-    assert {name for name in naming if not name.startswith(tuple(MAY_NAME_SEMANTICS))} == set()
-    assert [one for one in MAY_NAME_SEMANTICS if not any(name.startswith(one) for name in naming)] == []
+    assert {
+        name for name in naming if not name.startswith(tuple(MAY_NAME_SEMANTICS))
+    } == set()
+    assert [
+        one
+        for one in MAY_NAME_SEMANTICS
+        if not any(name.startswith(one) for name in naming)
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -454,7 +575,8 @@ def test_a_named_set_of_rules_is_found(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["list(Semantics)", "Semantics(text)", "[*Semantics, 'all']", "kind == 'fleet'"]
+    "line",
+    ["list(Semantics)", "Semantics(text)", "[*Semantics, 'all']", "kind == 'fleet'"],
 )
 def test_iterating_all_sets_of_rules_is_allowed(line: str) -> None:
     assert _named_semantics(ast.parse(line)) == []
@@ -462,18 +584,28 @@ def test_iterating_all_sets_of_rules_is_allowed(line: str) -> None:
 
 def test_no_template_branches_on_the_name_of_a_set_of_rules() -> None:
     names = "|".join(Semantics)
-    branch = re.compile(rf"""{{%\s*(?:el)?if[^%]*\bsemantics\b[^%]*["'](?:{names})["']""")
+    branch = re.compile(
+        rf"""{{%\s*(?:el)?if[^%]*\bsemantics\b[^%]*["'](?:{names})["']"""
+    )
     templates = sorted((ROOT / "templates").rglob("*.*"))
 
     assert templates
-    assert [one.name for one in templates if branch.search(one.read_text(encoding="utf-8"))] == []
+    assert [
+        one.name for one in templates if branch.search(one.read_text(encoding="utf-8"))
+    ] == []
 
 
 def test_no_module_checks_the_class_of_a_strategy() -> None:
     found = {
         f"{module.name}:{line}"
         for module in PRODUCT
-        for name in ("OcmSpread", "KubernetesSpread", "FleetSpread", "OcmOptions", "WeightedScore")
+        for name in (
+            "OcmSpread",
+            "KubernetesSpread",
+            "FleetSpread",
+            "OcmOptions",
+            "WeightedScore",
+        )
         for line in _class_checks(module.tree, name)
     }
 
@@ -481,7 +613,9 @@ def test_no_module_checks_the_class_of_a_strategy() -> None:
 
 
 def test_only_listed_modules_check_for_a_document_of_ocm() -> None:
-    checking = {module.name for module in PRODUCT if _class_checks(module.tree, "OcmPlacement")}
+    checking = {
+        module.name for module in PRODUCT if _class_checks(module.tree, "OcmPlacement")
+    }
 
     assert checking == set(MAY_CHECK_FOR_THE_DOCUMENT)
 
@@ -489,25 +623,42 @@ def test_only_listed_modules_check_for_a_document_of_ocm() -> None:
 def test_lock_names_no_address() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
 
-    assert re.findall(r"^.*://.*$|^\s*--(?!hash=).*$|^-.*$|^.*@.*$", lock, re.MULTILINE) == []
+    assert (
+        re.findall(r"^.*://.*$|^\s*--(?!hash=).*$|^-.*$|^.*@.*$", lock, re.MULTILINE)
+        == []
+    )
 
 
 def test_lock_pins_everything_with_hashes() -> None:
     entries = _lock_entries()
 
     assert entries
-    assert [entry for entry in entries if not re.search(r"==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)] == []
+    assert [
+        entry
+        for entry in entries
+        if not re.search(r"==\S+ .*--hash=sha256:[0-9a-f]{64}", entry)
+    ] == []
 
 
 def test_lock_is_up_to_date_with_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["dependency-groups"].values()
     required = map(
-        Requirement, [*project["project"]["dependencies"], *(one for group in groups for one in group)]
+        Requirement,
+        [
+            *project["project"]["dependencies"],
+            *(one for group in groups for one in group),
+        ],
     )
-    pinned = dict(re.findall(r"^(\S+)==(\S+)", "\n".join(_lock_entries()), re.MULTILINE))
+    pinned = dict(
+        re.findall(r"^(\S+)==(\S+)", "\n".join(_lock_entries()), re.MULTILINE)
+    )
 
-    assert [one for one in required if pinned.get(one.name.lower(), "0") not in one.specifier] == []
+    assert [
+        one
+        for one in required
+        if pinned.get(one.name.lower(), "0") not in one.specifier
+    ] == []
 
 
 def test_tests_of_one_group_run_in_one_process(request: pytest.FixtureRequest) -> None:
@@ -519,4 +670,8 @@ def test_tests_of_one_group_run_in_one_process(request: pytest.FixtureRequest) -
 
 def _lock_entries() -> list[str]:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8").replace("\\\n", " ")
-    return [line for line in lock.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return [
+        line
+        for line in lock.splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]

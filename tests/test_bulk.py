@@ -21,7 +21,9 @@ WRITERS = 20
 
 
 @contextmanager
-def grouped(*others: Callable[[], int]) -> Iterator[tuple[list[Future[int]], list[int]]]:
+def grouped(
+    *others: Callable[[], int],
+) -> Iterator[tuple[list[Future[int]], list[int]]]:
     """Write while a first write is under way; yield the results, the first one's last, and transactions."""
     is_writing, others_wait, groups = Event(), Event(), list[int]()
 
@@ -46,7 +48,10 @@ def grouped(*others: Callable[[], int]) -> Iterator[tuple[list[Future[int]], lis
 
 
 def test_writes_that_arrive_during_another_share_a_transaction() -> None:
-    with grouped(*[partial(int, number) for number in range(2, WRITERS)]) as (running, groups):
+    with grouped(*[partial(int, number) for number in range(2, WRITERS)]) as (
+        running,
+        groups,
+    ):
         assert [one.result() for one in running] == [*range(2, WRITERS), 1]
     assert len(groups) == 1
 
@@ -70,7 +75,9 @@ def bindings() -> list[int]:
 
 @pytest.mark.django_db
 @pytest.mark.servers
-def test_rows_with_values_of_their_own_are_written_with_one_statement(bindings: list[int]) -> None:
+def test_rows_with_values_of_their_own_are_written_with_one_statement(
+    bindings: list[int],
+) -> None:
     own: list[dict[str, Any]] = [
         {"message": "a", "repairs": [1], "failed_override": {"path": "/spec"}},
         {"message": "b", "repairs": [2], "failed_override": None},
@@ -78,7 +85,9 @@ def test_rows_with_values_of_their_own_are_written_with_one_statement(bindings: 
     ]
 
     with CaptureQueriesContext(connection) as statements:
-        written = update_each(Binding.objects.all(), dict(zip(bindings, own, strict=True)), attempts=7)
+        written = update_each(
+            Binding.objects.all(), dict(zip(bindings, own, strict=True)), attempts=7
+        )
 
     assert (written, len(statements)) == (3, 1)
     assert list(Binding.objects.order_by("cluster_name").values(*own[0])) == own
@@ -88,27 +97,41 @@ def test_rows_with_values_of_their_own_are_written_with_one_statement(bindings: 
 
 @pytest.mark.django_db
 @pytest.mark.servers
-def test_a_row_of_which_the_condition_does_not_hold_is_left_alone(bindings: list[int]) -> None:
-    Binding.objects.filter(pk=bindings[1]).update(message="kept", call_lease_token="another")
+def test_a_row_of_which_the_condition_does_not_hold_is_left_alone(
+    bindings: list[int],
+) -> None:
+    Binding.objects.filter(pk=bindings[1]).update(
+        message="kept", call_lease_token="another"
+    )
     own = {pk: {"message": str(pk)} for pk in bindings[:2]}
 
     written = update_each(Binding.objects.exclude(call_lease_token="another"), own)
 
     assert written == 1
-    messages = list(Binding.objects.order_by("cluster_name").values_list("message", flat=True))
+    messages = list(
+        Binding.objects.order_by("cluster_name").values_list("message", flat=True)
+    )
     assert messages[:2] == [str(bindings[0]), "kept"]
     assert messages[2] not in own
 
 
 @pytest.mark.django_db
 @pytest.mark.servers
-def test_a_condition_with_a_value_for_each_row_is_about_that_row(bindings: list[int]) -> None:
+def test_a_condition_with_a_value_for_each_row_is_about_that_row(
+    bindings: list[int],
+) -> None:
     expected = {pk: f"text {pk}" for pk in bindings}
-    update_each(Binding.objects.all(), {pk: {"message": text} for pk, text in expected.items()})
+    update_each(
+        Binding.objects.all(), {pk: {"message": text} for pk, text in expected.items()}
+    )
     swapped = dict(zip(bindings, reversed(expected.values()), strict=True))
     text = Binding._meta.get_field("message")
-    of_placement = Binding.objects.filter(placement__deleting_since=None)  # a join: the table gets an alias
+    of_placement = Binding.objects.filter(
+        placement__deleting_since=None
+    )  # a join: the table gets an alias
 
-    assert of_placement.filter(message=OfEachRow(text, expected)).update(attempts=7) == 3
+    assert (
+        of_placement.filter(message=OfEachRow(text, expected)).update(attempts=7) == 3
+    )
     assert of_placement.filter(message=OfEachRow(text, swapped)).update(attempts=8) == 1
     assert Binding.objects.get(attempts=8).pk == bindings[1]

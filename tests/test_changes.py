@@ -32,7 +32,15 @@ from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 
-WRITE_NOTHING_OF_A_HUB = {"backup", "restore", "completion", "end_sessions", "prepare", "up", "simulate"}
+WRITE_NOTHING_OF_A_HUB = {
+    "backup",
+    "restore",
+    "completion",
+    "end_sessions",
+    "prepare",
+    "up",
+    "simulate",
+}
 """They have a database of their own, stop the console first, or write sessions only."""
 
 
@@ -56,7 +64,11 @@ def _moves() -> Iterator[bool]:
 
 def test_every_task_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     current_app.loader.import_default_modules()
-    ours = {name: task for name, task in current_app.tasks.items() if name.partition(".")[0] in OUR_APPS}
+    ours = {
+        name: task
+        for name, task in current_app.tasks.items()
+        if name.partition(".")[0] in OUR_APPS
+    }
     moves = _moves()
     assert not next(moves)
     still = []
@@ -72,9 +84,17 @@ def test_every_task_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_command_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours = {name: app for name, app in get_commands().items() if str(app).partition(".")[0] in OUR_APPS}
+    ours = {
+        name: app
+        for name, app in get_commands().items()
+        if str(app).partition(".")[0] in OUR_APPS
+    }
     commands = {name: load_command_class(str(app), name) for name, app in ours.items()}
-    others = {name for name, command in commands.items() if not isinstance(command, HubCommand)}
+    others = {
+        name
+        for name, command in commands.items()
+        if not isinstance(command, HubCommand)
+    }
     assert others == WRITE_NOTHING_OF_A_HUB
     monkeypatch.setattr(BaseCommand, "execute", _write)
     moves = _moves()
@@ -85,7 +105,10 @@ def test_every_command_moves_it(monkeypatch: pytest.MonkeyPatch) -> None:
         options: dict[str, Any] = {"hub": "local"}
         if isinstance(command, ServerCommand):
             words = ("server", "token", "token_file", "ca_file", "request_timeout")
-            options |= dict.fromkeys(words) | {"insecure_skip_tls_verify": False, "allow_http": False}
+            options |= dict.fromkeys(words) | {
+                "insecure_skip_tls_verify": False,
+                "allow_http": False,
+            }
         command.execute(**options)
         if not next(moves):
             still.append(name)
@@ -106,7 +129,9 @@ def test_it_moves_for_the_hub_that_is_written_to() -> None:
     assert stored_version(other) == 1
 
 
-def test_what_changes_no_row_or_is_rolled_back_or_shown_nowhere_does_not_move_it() -> None:
+def test_what_changes_no_row_or_is_rolled_back_or_shown_nowhere_does_not_move_it() -> (
+    None
+):
     moves = _moves()
     next(moves)
 
@@ -154,10 +179,17 @@ def test_reports_that_say_the_same_do_not_move_it() -> None:
         usage = {"allocatable": {"cpu": f"{second + 1}"}}
         for number in range(3):
             with noticed_changes():
-                report(f"c{number}", Observation(is_healthy=True, usage=usage), by=None, now=now)
+                report(
+                    f"c{number}",
+                    Observation(is_healthy=True, usage=usage),
+                    by=None,
+                    now=now,
+                )
     assert not next(moves)
     with noticed_changes():
-        report("c0", Observation(is_healthy=False), by=None, now=NOW + timedelta(seconds=3))
+        report(
+            "c0", Observation(is_healthy=False), by=None, now=NOW + timedelta(seconds=3)
+        )
     assert next(moves)
 
 
@@ -165,7 +197,13 @@ def test_a_console_at_rest_does_not_move_it() -> None:
     world = World(3)
     world.place("web", spec())
     world.run(until=world.is_settled)
-    periodic = (observe, tasks.sweep, tasks.schedule_due, tasks.sync_due_rollouts, tasks.run_cluster_calls)
+    periodic = (
+        observe,
+        tasks.sweep,
+        tasks.schedule_due,
+        tasks.sync_due_rollouts,
+        tasks.run_cluster_calls,
+    )
     for task in periodic:
         task()
     MemberCluster.objects.update(observe_at=NOW)

@@ -21,7 +21,10 @@ def test_what_is_loaded_once_is_the_same_the_next_time_and_can_be_added_to() -> 
         load_demo(9, by=None, now=NOW)
 
     def content() -> dict[str, object]:
-        return {one.name: (one.pk, one.document, placed(one)) for one in Placement.objects.all()}
+        return {
+            one.name: (one.pk, one.document, placed(one))
+            for one in Placement.objects.all()
+        }
 
     with rolled_back():
         load_once("a test of it", load)

@@ -34,7 +34,10 @@ from tests.test_wording import PATTERNS, docstrings_and_comments, strings_of
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
-PAGES = {str(path.relative_to(DOCS)): path.read_text(encoding="utf-8") for path in DOCS.rglob("*.md")}
+PAGES = {
+    str(path.relative_to(DOCS)): path.read_text(encoding="utf-8")
+    for path in DOCS.rglob("*.md")
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 APPS = {"fleetui", "clusters", "placements", "placements.hubs"}
 PLUGINS = ROOT / "placements" / "engine" / "scheduling"
@@ -43,7 +46,8 @@ OF_CI = {"FLEETUI_IMPACT_APPROVED"}
 LIST_PARAMETERS = {"after", "format", "limit"}
 CITATION = re.compile(r"(?<![\w./*{}<>$-])([\w./-]*\w\.md)\b(#[\w-]+)?")
 UNNAMED = re.compile(
-    r"(?<!\w)(?:sections? \d[\d.]*|§ ?\d[\d.]*|\d[\d.]*,? (?:rule|point) \d+|[AB]\.\d[\d.]*)", re.IGNORECASE
+    r"(?<!\w)(?:sections? \d[\d.]*|§ ?\d[\d.]*|\d[\d.]*,? (?:rule|point) \d+|[AB]\.\d[\d.]*)",
+    re.IGNORECASE,
 )
 """A section by its number: the document is not named, and the number changes with each new section."""
 
@@ -71,7 +75,9 @@ def test_it_is_read_without_a_warning(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
-def test_it_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_it_builds_without_a_warning_and_loads_nothing_from_elsewhere(
+    tmp_path: Path,
+) -> None:
     assert _built("html", tmp_path) == (0, "")
     page = (tmp_path / "guides" / "simulate.html").read_text(encoding="utf-8")
     loaded = re.findall(r'<(?:script|img|link)\b[^>]*\b(?:src|href)="([^"]+)"', page)
@@ -87,7 +93,9 @@ def test_every_command_has_a_section_with_every_option_and_every_choice() -> Non
         f"{name}: {word}"
         for name in _commands()
         for word in _words_of(_parser(name))
-        if not re.search(rf"(?<![\w-]){re.escape(word)}\b", _section("reference/commands.md", name))
+        if not re.search(
+            rf"(?<![\w-]){re.escape(word)}\b", _section("reference/commands.md", name)
+        )
     }
 
     assert missing == set()
@@ -97,7 +105,9 @@ def test_the_settings_are_those_of_the_model() -> None:
     page = PAGES["reference/settings.md"]
 
     assert with_table(page) == page
-    assert len(_rows("reference/settings.md", "Settings")) == len(Variables.model_fields)
+    assert len(_rows("reference/settings.md", "Settings")) == len(
+        Variables.model_fields
+    )
 
 
 def test_a_variable_that_the_console_names_is_in_the_reference() -> None:
@@ -106,10 +116,14 @@ def test_a_variable_that_the_console_names_is_in_the_reference() -> None:
         name
         for app in APPS
         for path in (ROOT / app).rglob("*.py")
-        for name in re.findall(r"\bFLEETUI_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
+        for name in re.findall(
+            r"\bFLEETUI_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8")
+        )
     }
 
-    assert {name for name in named if not re.search(rf"`{name}(`|_<NAME>)", page)} == OF_CI
+    assert {
+        name for name in named if not re.search(rf"`{name}(`|_<NAME>)", page)
+    } == OF_CI
     assert len(named) > 20
 
 
@@ -123,7 +137,9 @@ def test_the_evidence_of_security_exists() -> None:
                 continue
             count += 1
             path = ROOT / "tests" / file.removeprefix("tests/")
-            if not path.is_file() or (test and f"def {test}(" not in path.read_text(encoding="utf-8")):
+            if not path.is_file() or (
+                test and f"def {test}(" not in path.read_text(encoding="utf-8")
+            ):
                 missing.append(f"{file}::{test}")
 
     assert missing == []
@@ -131,7 +147,9 @@ def test_the_evidence_of_security_exists() -> None:
 
 
 def test_every_row_of_security_names_its_evidence() -> None:
-    rows = re.findall(r"^\| (\d+\.\d.*?) \| (.+?) \| (.+) \|$", PAGES["security.md"], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (\d+\.\d.*?) \| (.+?) \| (.+) \|$", PAGES["security.md"], re.MULTILINE
+    )
     without = []
     for row, status, evidence in rows:
         if status.startswith("met"):
@@ -171,12 +189,18 @@ REQUIREMENTS = {
 def test_every_requirement_of_security_has_a_row() -> None:
     listed: set[str] = set()
     cells = r"^\| (\d+\.\d+\.\d+(?:(?:, | to )\d+\.\d+\.\d+)*)"
-    for part in ", ".join(re.findall(cells, PAGES["security.md"], re.MULTILINE)).split(", "):
+    for part in ", ".join(re.findall(cells, PAGES["security.md"], re.MULTILINE)).split(
+        ", "
+    ):
         first, _, last = part.partition(" to ")
         section, _, number = first.rpartition(".")
         ends = int((last or first).rpartition(".")[2])
         listed |= {f"{section}.{one}" for one in range(int(number), ends + 1)}
-    required = {f"{section}.{one}" for section, count in REQUIREMENTS.items() for one in range(1, count + 1)}
+    required = {
+        f"{section}.{one}"
+        for section, count in REQUIREMENTS.items()
+        for one in range(1, count + 1)
+    }
 
     assert required - listed == set()
 
@@ -188,11 +212,16 @@ def test_filters_are_listed_in_the_order_of_the_profile() -> None:
 
 
 def test_every_score_has_a_row() -> None:
-    assert set(_rows("reference/plugins.md", "Scores")) == {*map(str, ScoreSource), "stickiness"}
+    assert set(_rows("reference/plugins.md", "Scores")) == {
+        *map(str, ScoreSource),
+        "stickiness",
+    }
 
 
 def test_every_spread_strategy_has_a_row() -> None:
-    names = {profile_of(Cycle(Fleet(), semantics=each)).strategy.name for each in Semantics}
+    names = {
+        profile_of(Cycle(Fleet(), semantics=each)).strategy.name for each in Semantics
+    }
 
     assert set(_rows("reference/plugins.md", "Spread strategies")) == names
 
@@ -203,9 +232,14 @@ def test_every_driver_has_a_row() -> None:
 
 def test_every_kind_has_a_row() -> None:
     known = {value for name, value in vars(kinds).items() if name.endswith("_KIND")}
-    listed = [*_rows("reference/kinds.md", "Kinds"), *_rows("reference/kinds.md", "Kinds that are refused")]
+    listed = [
+        *_rows("reference/kinds.md", "Kinds"),
+        *_rows("reference/kinds.md", "Kinds that are refused"),
+    ]
 
-    assert known | {"Placement"} <= {kind for row in listed for kind in re.findall(r"\w+", row)}
+    assert known | {"Placement"} <= {
+        kind for row in listed for kind in re.findall(r"\w+", row)
+    }
     assert len(known) >= 9
 
 
@@ -213,7 +247,9 @@ def test_every_plugin_module_has_a_row() -> None:
     """A module that the linter knows as shared by a kind of plugin is none."""
     contracts = PROJECT["tool"]["importlinter"]["contracts"]
     apart = next(one for one in contracts if one["type"] == "independence")
-    shared = {line.rpartition(" ")[2].rpartition(".")[2] for line in apart["ignore_imports"]}
+    shared = {
+        line.rpartition(" ")[2].rpartition(".")[2] for line in apart["ignore_imports"]
+    }
     there = {
         f"{folder}/{path.name}"
         for folder in ("filters", "scores", "spread")
@@ -221,7 +257,14 @@ def test_every_plugin_module_has_a_row() -> None:
         if path.stem not in shared
     }
 
-    assert set(re.findall(r"`((?:filters|scores|spread)/\w+\.py)`", PAGES["reference/plugins.md"])) == there
+    assert (
+        set(
+            re.findall(
+                r"`((?:filters|scores|spread)/\w+\.py)`", PAGES["reference/plugins.md"]
+            )
+        )
+        == there
+    )
 
 
 def test_every_path_of_the_api_has_a_row_with_its_methods_and_parameters() -> None:
@@ -248,15 +291,21 @@ def test_every_dependency_has_a_row() -> None:
     groups = PROJECT["dependency-groups"]
     wanted = [*PROJECT["project"]["dependencies"], *groups["dev"], *groups["docs"]]
 
-    named = re.findall(r"^\| `([\w-]+)` \| \S", PAGES["reference/dependencies.md"], re.MULTILINE)
+    named = re.findall(
+        r"^\| `([\w-]+)` \| \S", PAGES["reference/dependencies.md"], re.MULTILINE
+    )
 
     assert sorted(named) == sorted(Requirement(one).name for one in wanted)
 
 
 def test_every_make_target_has_a_row() -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    targets = re.findall(
+        r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE
+    )
 
-    named = re.findall(r"^\| `make (\w+)` ", PAGES["contributing/index.md"], re.MULTILINE)
+    named = re.findall(
+        r"^\| `make (\w+)` ", PAGES["contributing/index.md"], re.MULTILINE
+    )
 
     assert {*named, "help"} == set(targets)
 
@@ -265,7 +314,10 @@ def test_every_screenshot_that_is_kept_is_shown() -> None:
     kept = {path.name for path in (DOCS / "screenshots").iterdir()}
 
     assert kept == {f"{name}.png" for name in MAIN}
-    assert set(re.findall(r"\]\(screenshots/([\w-]+\.png)\)", PAGES["screenshots.md"])) == kept
+    assert (
+        set(re.findall(r"\]\(screenshots/([\w-]+\.png)\)", PAGES["screenshots.md"]))
+        == kept
+    )
 
 
 # --- Examples are true --------------------------------------------------------------------------
@@ -273,7 +325,11 @@ def test_every_screenshot_that_is_kept_is_shown() -> None:
 
 def test_every_command_line_is_understood() -> None:
     start = r"^(?:\$ )?\.venv/bin/python manage\.py (\w+.*)$"
-    lines = [line for page in PAGES.values() for line in re.findall(start, page, re.MULTILINE)]
+    lines = [
+        line
+        for page in PAGES.values()
+        for line in re.findall(start, page, re.MULTILINE)
+    ]
     for line in lines:
         name, *arguments = shlex.split(re.split(r"  +#| > ", line)[0])
         assert name in _commands(), line
@@ -284,26 +340,36 @@ def test_every_command_line_is_understood() -> None:
 
 def test_the_simulation_prints_what_is_shown() -> None:
     shown = re.search(
-        r"^\$ \.venv/bin/python manage\.py (simulate .*)\n((?:.*\n)*?)^```", PAGES["guides/simulate.md"], re.M
+        r"^\$ \.venv/bin/python manage\.py (simulate .*)\n((?:.*\n)*?)^```",
+        PAGES["guides/simulate.md"],
+        re.M,
     )
     assert shown
 
     run = subprocess.run(
-        [sys.executable, "manage.py", *shown[1].split()], cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "manage.py", *shown[1].split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
     assert run.stdout == shown[2]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("page", sorted(name for name, page in PAGES.items() if "```yaml" in page))
+@pytest.mark.parametrize(
+    "page", sorted(name for name, page in PAGES.items() if "```yaml" in page)
+)
 def test_every_manifest_can_be_applied(page: str) -> None:
     blocks = re.findall(r"^```yaml\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE)
 
     results = [
         result
         for block in blocks
-        for result in apply_documents(load_documents(block), by=None, now=datetime.now(UTC))
+        for result in apply_documents(
+            load_documents(block), by=None, now=datetime.now(UTC)
+        )
     ]
 
     assert results
@@ -314,7 +380,9 @@ def test_every_module_that_is_named_exists() -> None:
     named = {
         path
         for page in PAGES.values()
-        for path in re.findall(r"`((?:fleetui|clusters|placements|tests)/[a-z_/]+(?:\.py|/))`", page)
+        for path in re.findall(
+            r"`((?:fleetui|clusters|placements|tests)/[a-z_/]+(?:\.py|/))`", page
+        )
     }
 
     assert sorted(path for path in named if not (ROOT / path).exists()) == []
@@ -341,21 +409,30 @@ def test_every_document_that_code_cites_exists() -> None:
 
 def test_no_section_is_cited_by_its_number() -> None:
     """Only its anchor says of which document it is, and breaks when that changes."""
-    found = [f"{name}: {match[0]}" for name, text in _sources() for match in UNNAMED.finditer(text)]
+    found = [
+        f"{name}: {match[0]}"
+        for name, text in _sources()
+        for match in UNNAMED.finditer(text)
+    ]
 
     assert found == []
 
 
 def test_it_uses_current_words() -> None:
     pages = PAGES | {
-        name: (ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "CHANGELOG.md")
+        name: (ROOT / name).read_text(encoding="utf-8")
+        for name in ("README.md", "CHANGELOG.md")
     }
 
     found = {
         f"{name}: {match[0]}"
         for name, page in pages.items()
         for match in PATTERNS["GD"].finditer(
-            " ".join(re.sub(r"^```.*?^```|`[^`]+`", "", page, flags=re.DOTALL | re.MULTILINE).split())
+            " ".join(
+                re.sub(
+                    r"^```.*?^```|`[^`]+`", "", page, flags=re.DOTALL | re.MULTILINE
+                ).split()
+            )
         )
     }
 
@@ -372,23 +449,38 @@ def _sources() -> Iterator[tuple[str, str]]:
     for module in PRODUCT:
         yield module.name, "\n".join(strings_of(module.tree))
     scripts = [ROOT / "Makefile", *(ROOT / ".ci").iterdir()]
-    for pattern in ("templates/**/*.*", "static/**/*.js", "static/**/*.css", "deploy/**/*.*"):
+    for pattern in (
+        "templates/**/*.*",
+        "static/**/*.js",
+        "static/**/*.css",
+        "deploy/**/*.*",
+    ):
         scripts += ROOT.glob(pattern)
     for path in sorted(scripts):
         if path.is_file() and path.suffix != ".md":
-            comments = re.findall(r"(?:#|//|/?\*|<!--) .*", path.read_text(encoding="utf-8"))
+            comments = re.findall(
+                r"(?:#|//|/?\*|<!--) .*", path.read_text(encoding="utf-8")
+            )
             yield str(path.relative_to(ROOT)), "\n".join(comments)
 
 
 def _anchors(page: Path) -> set[str]:
     """Return the anchors of the headings, as the builder makes them."""
-    titles = re.findall(r"^#{1,3} (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+    titles = re.findall(
+        r"^#{1,3} (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return {
+        re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles
+    }
 
 
 def _section(page: str, title: str) -> str:
     """Return what is below a heading of any level, to the next heading."""
-    found = re.search(rf"^#+ {re.escape(title)}$(.*?)(?=^#+ |\Z)", PAGES[page], re.DOTALL | re.MULTILINE)
+    found = re.search(
+        rf"^#+ {re.escape(title)}$(.*?)(?=^#+ |\Z)",
+        PAGES[page],
+        re.DOTALL | re.MULTILINE,
+    )
     assert found, f"{page} has no section {title!r}"
     return found[1]
 
@@ -420,11 +512,21 @@ def _parser(name: str) -> ArgumentParser:
 
 def _words_of(parser: ArgumentParser) -> Iterator[str]:
     """Yield the options that a command has beside those of Django, and the choices of its arguments."""
-    usual = {option for action in ArgumentParser()._actions for option in action.option_strings}
+    usual = {
+        option
+        for action in ArgumentParser()._actions
+        for option in action.option_strings
+    }
     usual.add("--hub")  # of all commands on a hub; described above the sections
-    own = [one for one in parser._actions if not _is_djangos(one) and not usual & set(one.option_strings)]
+    own = [
+        one
+        for one in parser._actions
+        if not _is_djangos(one) and not usual & set(one.option_strings)
+    ]
     for action in own:
-        yield from (option for option in action.option_strings if option.startswith("--"))
+        yield from (
+            option for option in action.option_strings if option.startswith("--")
+        )
         choices: Any = action.choices or ()
         yield from (str(choice) for choice in choices if action.dest != "size")
         if isinstance(choices, dict):
@@ -433,5 +535,13 @@ def _words_of(parser: ArgumentParser) -> Iterator[str]:
 
 
 def _is_djangos(action: Action) -> bool:
-    usual = {"verbosity", "settings", "pythonpath", "traceback", "no_color", "force_color", "skip_checks"}
+    usual = {
+        "verbosity",
+        "settings",
+        "pythonpath",
+        "traceback",
+        "no_color",
+        "force_color",
+        "skip_checks",
+    }
     return action.dest in usual | {"version"}

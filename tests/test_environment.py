@@ -16,7 +16,13 @@ import psycopg
 import pytest
 from celery.signals import after_setup_logger, after_setup_task_logger
 from django.core.management import CommandError, call_command
-from django.db import DatabaseError, IntegrityError, InterfaceError, OperationalError, connection
+from django.db import (
+    DatabaseError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    connection,
+)
 from django.test import Client
 from kombu.exceptions import OperationalError as BrokerError
 from rest_framework.test import APIClient
@@ -43,14 +49,35 @@ ERRORS = [
     (OSError(errno.ENOSPC, "No space left on device"), "disk-full"),
     (OSError(errno.EROFS, "Read-only file system"), "read-only"),
     (caused(OperationalError("full"), psycopg.errors.DiskFull("full")), "disk-full"),
-    (caused(OperationalError("x"), psycopg.errors.AdminShutdown("x")), "database-stopped"),
-    (caused(OperationalError("x"), psycopg.errors.CannotConnectNow("x")), "database-stopped"),
-    (caused(OperationalError("refused"), psycopg.OperationalError("refused")), "database-stopped"),
-    (caused(InterfaceError("closed"), psycopg.InterfaceError("closed")), "database-stopped"),
-    (caused(OperationalError("x"), psycopg.errors.DeadlockDetected("x")), "database-locked"),
-    (caused(OperationalError("x"), psycopg.errors.QueryCanceled("x")), "statement-ended"),
     (
-        caused(OperationalError("password authentication failed"), psycopg.OperationalError("x")),
+        caused(OperationalError("x"), psycopg.errors.AdminShutdown("x")),
+        "database-stopped",
+    ),
+    (
+        caused(OperationalError("x"), psycopg.errors.CannotConnectNow("x")),
+        "database-stopped",
+    ),
+    (
+        caused(OperationalError("refused"), psycopg.OperationalError("refused")),
+        "database-stopped",
+    ),
+    (
+        caused(InterfaceError("closed"), psycopg.InterfaceError("closed")),
+        "database-stopped",
+    ),
+    (
+        caused(OperationalError("x"), psycopg.errors.DeadlockDetected("x")),
+        "database-locked",
+    ),
+    (
+        caused(OperationalError("x"), psycopg.errors.QueryCanceled("x")),
+        "statement-ended",
+    ),
+    (
+        caused(
+            OperationalError("password authentication failed"),
+            psycopg.OperationalError("x"),
+        ),
         "database-refused",
     ),
 ]
@@ -86,7 +113,9 @@ def test_a_full_disk_is_recognized_where_sqlite_reports_something_else(
         None,
     ],
 )
-def test_other_errors_are_not_blamed_on_the_environment(error: Exception | None) -> None:
+def test_other_errors_are_not_blamed_on_the_environment(
+    error: Exception | None,
+) -> None:
     assert environment_problem(error) is None
 
 
@@ -155,7 +184,9 @@ def test_commands_end_with_status_4_and_no_traceback(
     with closing(sqlite3.connect(tmp_path / "fleetui.sqlite3")) as file:
         file.execute("CREATE TABLE x (y)")
     damage(tmp_path)
-    variables = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+    variables = {
+        key: value for key, value in os.environ.items() if key != "DATABASE_URL"
+    }
 
     run = subprocess.run(
         [sys.executable, "manage.py", *command],
@@ -175,7 +206,8 @@ def test_a_stopped_server_ends_a_command_with_status_4() -> None:
     run = subprocess.run(
         [sys.executable, "manage.py", "showmigrations"],
         cwd=ROOT,
-        env=os.environ | {"DATABASE_URL": "postgres://u:p@127.0.0.1:1/x", "PGCONNECT_TIMEOUT": "1"},
+        env=os.environ
+        | {"DATABASE_URL": "postgres://u:p@127.0.0.1:1/x", "PGCONNECT_TIMEOUT": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -204,7 +236,9 @@ def test_a_full_database_changes_nothing(tmp_path: Path) -> None:
     assert call_command("export", "resources") is None
 
 
-def test_a_command_ends_silently_where_the_reader_of_its_output_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_ends_silently_where_the_reader_of_its_output_did(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def execute(_utility: object) -> None:
         raise BrokenPipeError
 
@@ -255,7 +289,9 @@ def test_a_full_disk_is_one_line_a_minute_with_a_count(
     assert lines == [str(environment.DISK_FULL)]
     now[0] += 61
     fail(logger, OperationalError("database or disk is full"))
-    assert lines[1:] == [f"{environment.DISK_FULL} (71 more errors since the last line)"]
+    assert lines[1:] == [
+        f"{environment.DISK_FULL} (71 more errors since the last line)"
+    ]
 
 
 def test_each_kind_of_problem_has_a_line_and_other_errors_their_traceback(
@@ -266,7 +302,10 @@ def test_each_kind_of_problem_has_a_line_and_other_errors_their_traceback(
 
     for _ in range(2):
         fail(logger, stopped)
-        logger.warning("wake-up not sent: error=%s", BrokerError("Error 111 connecting to 127.0.0.1:6379"))
+        logger.warning(
+            "wake-up not sent: error=%s",
+            BrokerError("Error 111 connecting to 127.0.0.1:6379"),
+        )
         fail(logger, OperationalError("database is locked"))
         fail(logger, ValueError("a fault of the console"))
 
@@ -284,12 +323,16 @@ def test_handlers_of_celery_have_the_filter() -> None:
 
     assert [type(one) for one in handler.filters] == [environment.EnvironmentFilter]
     console = logging.getLogger("django").handlers[0]
-    assert any(isinstance(one, environment.EnvironmentFilter) for one in console.filters)
+    assert any(
+        isinstance(one, environment.EnvironmentFilter) for one in console.filters
+    )
 
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
-def test_probes_and_pages_say_that_the_disk_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probes_and_pages_say_that_the_disk_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     client = Client()
     client.force_login(person("vera", "viewer"))
     words = "The disk is full"
@@ -300,11 +343,16 @@ def test_probes_and_pages_say_that_the_disk_is_full(monkeypatch: pytest.MonkeyPa
 
     assert words in client.get("/rollouts/").content.decode()
     answer = client.get("/readyz?exclude=worker&exclude=broker")
-    assert (answer.status_code, f"[-]disk failed: {words}" in answer.content.decode()) == (503, True)
+    assert (
+        answer.status_code,
+        f"[-]disk failed: {words}" in answer.content.decode(),
+    ) == (503, True)
 
 
 @pytest.mark.usefixtures("broken", "collected_static")
 def test_probes_say_that_a_statement_failed_for_a_full_disk() -> None:
     APIClient().get("/api/v1/clusters", HTTP_AUTHORIZATION="Token x")
 
-    assert "[-]disk failed: The disk is full" in Client().get("/readyz").content.decode()
+    assert (
+        "[-]disk failed: The disk is full" in Client().get("/readyz").content.decode()
+    )

@@ -6,8 +6,8 @@ from tests.figures import figures
 
 MOST = {
     "statements": 63_600,
-    "tokens per code line": 8.74,
-    "wide lines, %": 10.9,
+    "tokens per code line": 6.99,
+    "wide lines, %": 3.5,
     "conditional expressions per 1,000 statements": 45.2,
     "complex functions": 383,
     "arrows between packages": 580,
@@ -23,7 +23,9 @@ def _measured() -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", MOST)
-def test_a_figure_of_the_code_does_not_rise(name: str, measured: dict[str, float]) -> None:
+def test_a_figure_of_the_code_does_not_rise(
+    name: str, measured: dict[str, float]
+) -> None:
     assert measured[name] <= MOST[name]
 
 

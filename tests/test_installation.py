@@ -24,7 +24,10 @@ from tests.rows import member_document
 from tests.runtime.processes import ROOT, watching
 from tests.services.test_impact_sources import FOREIGN
 
-NINE, WEB = ROOT / "docs" / "examples" / "nine.yaml", ROOT / "docs" / "examples" / "web.yaml"
+NINE, WEB = (
+    ROOT / "docs" / "examples" / "nine.yaml",
+    ROOT / "docs" / "examples" / "web.yaml",
+)
 FOLDERS = {
     "fleetui": "fleetui",
     "clusters": "clusters",
@@ -39,7 +42,16 @@ FOLDERS = {
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the wheel as pip does."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    build = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        str(folder),
+    ]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (found,) = folder.glob("*.whl")
     return found
@@ -52,16 +64,32 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     Its dependencies are those of this environment.
     """
     folder = tmp_path_factory.mktemp("installed")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True
+    )
     inside = next(folder.glob("lib/python*/site-packages"))
-    install = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(folder / "bin" / "python"),
+        "install",
+        "--quiet",
+    ]
     subprocess.run([*install, "--no-index", "--no-deps", str(wheel)], check=True)
-    (inside / "dependencies.pth").write_text(next(one for one in sys.path if one.endswith("site-packages")))
+    (inside / "dependencies.pth").write_text(
+        next(one for one in sys.path if one.endswith("site-packages"))
+    )
     return folder / "bin"
 
 
 def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FLEETUI_", "XDG_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("FLEETUI_", "XDG_"))
+    }
     return subprocess.run(
         [str(one) for one in command],
         cwd=variables.get("HOME", "/"),
@@ -76,7 +104,11 @@ def run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[s
 def test_a_wheel_has_every_file_of_the_product(wheel: Path) -> None:
     there = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(
-        ["git", "ls-files", *FOLDERS], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", *FOLDERS],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     wanted = set()
     for path in listed.stdout.splitlines():
@@ -87,13 +119,21 @@ def test_a_wheel_has_every_file_of_the_product(wheel: Path) -> None:
     assert {one for one in there if ".dist-info/" not in one} == wanted
 
 
-def test_without_a_source_tree_data_is_in_the_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_source_tree_data_is_in_the_folder_of_the_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert data_folder({"HOME": "/home/ana"}) == ROOT / "var"
     monkeypatch.setattr("fleetui.locations.is_source_tree", lambda: False)
 
     assert str(data_folder({"HOME": "/home/ana"})) == "/home/ana/.local/share/fleetui"
-    assert str(data_folder({"HOME": "/home/ana", "XDG_DATA_HOME": "/data"})) == "/data/fleetui"
-    assert str(data_folder({"HOME": "/home/ana", "XDG_DATA_HOME": "./x"})) == "/home/ana/.local/share/fleetui"
+    assert (
+        str(data_folder({"HOME": "/home/ana", "XDG_DATA_HOME": "/data"}))
+        == "/data/fleetui"
+    )
+    assert (
+        str(data_folder({"HOME": "/home/ana", "XDG_DATA_HOME": "./x"}))
+        == "/home/ana/.local/share/fleetui"
+    )
     assert str(data_folder({})) == "/var/lib/fleetui"
 
 
@@ -120,9 +160,7 @@ def test_help_and_completion_name_every_command_and_option(
         listed = capsys.readouterr().out.splitlines()
         assert {name for name in get_commands() if f"    {name}" not in listed} == set()
 
-    complete = (
-        'COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _shtab_fleetui; echo "${{COMPREPLY[@]}}"'
-    )
+    complete = 'COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _shtab_fleetui; echo "${{COMPREPLY[@]}}"'
     for words, found in (
         ("fleetui wa", "wait watch_hubs"),
         ("fleetui wait --to", "--token --token-file"),
@@ -134,8 +172,12 @@ def test_help_and_completion_name_every_command_and_option(
 
 
 @pytest.mark.nightly
-def test_an_installed_console_runs_outside_of_the_source_tree(installed: Path, tmp_path: Path) -> None:
-    simulated = run(installed / "fleetui", "simulate", f"--clusters={NINE}", f"--placement={WEB}")
+def test_an_installed_console_runs_outside_of_the_source_tree(
+    installed: Path, tmp_path: Path
+) -> None:
+    simulated = run(
+        installed / "fleetui", "simulate", f"--clusters={NINE}", f"--placement={WEB}"
+    )
     assert simulated.returncode == 0, simulated.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -169,7 +211,9 @@ def test_the_action_simulates_and_passes_on_the_result(tmp_path: Path) -> None:
     install, simulate = action["runs"]["steps"]
     program = tmp_path / "fleetui" / "bin" / "fleetui"
     program.parent.mkdir(parents=True)
-    program.write_text(f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m fleetui "$@"\n')
+    program.write_text(
+        f'#!/bin/sh\ncd {ROOT} && exec {sys.executable} -m fleetui "$@"\n'
+    )
     program.chmod(0o755)
     inputs = {name: one.get("default", "") for name, one in action["inputs"].items()}
     files = {"clusters": str(NINE), "placement": str(WEB)}
@@ -184,12 +228,23 @@ def test_the_action_simulates_and_passes_on_the_result(tmp_path: Path) -> None:
         }
         variables = {name: values[source] for name, source in names.items()}
         folders = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output)}
-        found = run("bash", "-e", "-o", "pipefail", "-c", simulate["run"], **variables, **folders)
+        found = run(
+            "bash",
+            "-e",
+            "-o",
+            "pipefail",
+            "-c",
+            simulate["run"],
+            **variables,
+            **folders,
+        )
         return found.returncode, found.stdout, output.read_text()
 
     assert 'cd "$GITHUB_ACTION_PATH"' in install["run"]
     assert "--require-hashes" in install["run"]
-    assert not any("${{" in one["run"] for one in (install, simulate))  # an input would be run as code
+    assert not any(
+        "${{" in one["run"] for one in (install, simulate)
+    )  # an input would be run as code
     status, shown, outputs = step()
     assert (status, outputs.splitlines()[1]) == (0, "fulfilled=true")
     assert shown == (tmp_path / "fleetui-simulate.table").read_text()
@@ -210,15 +265,22 @@ def revisions(tmp_path: Path) -> tuple[Path, str]:
     def git(*arguments: str) -> str:
         user = ("-c", "user.name=ana", "-c", "user.email=ana@fleet.invalid")
         done = subprocess.run(
-            ["git", *user, *arguments], cwd=folder, check=True, capture_output=True, text=True
+            ["git", *user, *arguments],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         return done.stdout.strip()
 
     git("init", "-q", "-b", "main")
     members = [
-        member_document(one["name"], one["labels"]) for one in load_documents(NINE.read_bytes())[0].data
+        member_document(one["name"], one["labels"])
+        for one in load_documents(NINE.read_bytes())[0].data
     ]
-    (folder / "fleet.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": members}))
+    (folder / "fleet.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": members})
+    )
     (folder / "web.yaml").write_text(WEB.read_text())
     for name, text in FOREIGN.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -227,7 +289,9 @@ def revisions(tmp_path: Path) -> tuple[Path, str]:
     git("commit", "-qm", "base")
     base = git("rev-parse", "HEAD")
     git("branch", "upstream")
-    (folder / "web.yaml").write_text(WEB.read_text().replace("numberOfClusters: 5", "numberOfClusters: 4"))
+    (folder / "web.yaml").write_text(
+        WEB.read_text().replace("numberOfClusters: 5", "numberOfClusters: 4")
+    )
     (folder / ".fleetui.yaml").write_text("gates: {max-leaves: 0}\n")
     git("add", "-A")
     git("commit", "-qm", "head")
@@ -245,7 +309,9 @@ def github(comments: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
             assert self.headers["Authorization"] == "Bearer secret"
             path, _, query = self.path.partition("?")
             calls.append(f"{self.command} {path}")
-            sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null")
+            sent = json.loads(
+                self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "null"
+            )
             found: Any = None
             if self.command == "GET":
                 at = (int(query.rpartition("page=")[2]) - 1) * 100
@@ -254,10 +320,14 @@ def github(comments: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
                 found = {"id": 1000 + len(comments), **sent}
                 comments.append(found)
             else:
-                found = next(one for one in comments if str(one["id"]) == path.rpartition("/")[2])
+                found = next(
+                    one for one in comments if str(one["id"]) == path.rpartition("/")[2]
+                )
                 found |= sent
             body = json.dumps(found).encode()
-            self.send_response(200 if path.startswith("/repos/ana/fleet/issues/") else 403)
+            self.send_response(
+                200 if path.startswith("/repos/ana/fleet/issues/") else 403
+            )
             self.end_headers()
             self.wfile.write(body)
 
@@ -282,7 +352,9 @@ def program_in(folder: Path) -> Path:
     programs.mkdir(parents=True)
     for name, command in (("fleetui", "-m fleetui"), ("python", "")):
         path = programs / name
-        path.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {command} "$@"\n')
+        path.write_text(
+            f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} {command} "$@"\n'
+        )
         path.chmod(0o755)
     return programs
 
@@ -303,11 +375,25 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
     with github(comments) as (address, calls):
 
         def compare(**given: str) -> tuple[int, str]:
-            known = {"BASE": base, "HEAD": "HEAD", "FLEET": "", "COMMENT": "true", "TOKEN": "secret"}
+            known = {
+                "BASE": base,
+                "HEAD": "HEAD",
+                "FLEET": "",
+                "COMMENT": "true",
+                "TOKEN": "secret",
+            }
             known |= {"PATHS": "", "RENDER": "auto", "REQUIRE": "false"}
-            known |= {"NUMBER": "7", "FLEETUI_IMPACT_APPROVED": "false", "FLEETUI_TOKEN": ""}
+            known |= {
+                "NUMBER": "7",
+                "FLEETUI_IMPACT_APPROVED": "false",
+                "FLEETUI_TOKEN": "",
+            }
             assert known.keys() == step["env"].keys()
-            runner = {"RUNNER_TEMP": str(tmp_path), "GITHUB_OUTPUT": str(output), "GITHUB_API_URL": address}
+            runner = {
+                "RUNNER_TEMP": str(tmp_path),
+                "GITHUB_OUTPUT": str(output),
+                "GITHUB_API_URL": address,
+            }
             runner |= {"GITHUB_REPOSITORY": "ana/fleet", "HOME": str(folder)}
             runner |= {"GITHUB_ACTION_PATH": str(ROOT / "deploy" / "github-diff")}
             script = ("bash", "-e", "-o", "pipefail", "-c", step["run"])
@@ -321,7 +407,9 @@ def test_the_action_keeps_one_comment_and_passes_on_the_gates(
             "POST /repos/ana/fleet/issues/7/comments"
         ]
         assert comments[-1]["body"] == (tmp_path / "fleetui-impact.md").read_text()
-        assert comments[-1]["body"].startswith("<!-- fleetui-impact -->\n**Placement impact: 1 of 1")
+        assert comments[-1]["body"].startswith(
+            "<!-- fleetui-impact -->\n**Placement impact: 1 of 1"
+        )
         assert "`max-leaves`" in comments[-1]["body"]
 
         approved, _ = compare(FLEETUI_IMPACT_APPROVED="true")
@@ -356,7 +444,12 @@ def test_the_gitlab_template_and_the_hook_pass_on_the_gates(
     given |= {"CI_MERGE_REQUEST_DIFF_BASE_SHA": base, **variables}
     done = run("bash", "-e", "-c", script, **given)
     assert done.returncode == 1, done.stderr
-    assert run("bash", "-e", "-c", script, **(given | {"IMPACT_PATH": "nowhere"})).returncode == 2
+    assert (
+        run(
+            "bash", "-e", "-c", script, **(given | {"IMPACT_PATH": "nowhere"})
+        ).returncode
+        == 2
+    )
     done = run("bash", "-e", "-c", script, **given)
     (report,) = job["artifacts"]["paths"]
     assert "Placement impact" in (folder / report).read_text()
@@ -364,7 +457,9 @@ def test_the_gitlab_template_and_the_hook_pass_on_the_gates(
 
     hooks = {one["id"]: one["entry"] for one in document(".pre-commit-hooks.yaml")}
     pushed = run(*hooks["fleetui-diff"].split(), **variables)
-    assert (pushed.returncode, "Placement impact" in pushed.stdout) == (1, True), pushed.stderr
+    assert (pushed.returncode, "Placement impact" in pushed.stdout) == (1, True), (
+        pushed.stderr
+    )
     for names in (["web.yaml"], [".github/workflows/impact.yml"], list(FOREIGN)):
         checked = run(*hooks["fleetui-checks"].split(), *names, **variables)
         assert checked.returncode == 0, checked.stderr

@@ -33,7 +33,9 @@ PARENT = {"HTTP_TRACEPARENT": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
 @pytest.fixture
-def spans(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
+def spans(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
     settings.MIDDLEWARE = ["fleetui.middleware.RequestIdMiddleware", otel.AFTER]
     monkeypatch.setattr(tracing, "_otel", otel)
@@ -51,7 +53,9 @@ def logged(record: logging.LogRecord) -> dict[str, str]:
 
 
 def record_of(message: str, *arguments: object, **more: object) -> logging.LogRecord:
-    record = logging.LogRecord("placements", logging.WARNING, "f.py", 1, message, arguments, None)
+    record = logging.LogRecord(
+        "placements", logging.WARNING, "f.py", 1, message, arguments, None
+    )
     record.__dict__ |= more
     return record
 
@@ -62,11 +66,19 @@ def test_a_line_has_its_request_and_its_traceback_in_fields() -> None:
     try:
         raise ValueError("odd\nvalue")
     except ValueError:
-        found = logged(record_of("rollout %s\nstalled", 7, request=request, exc_info=sys.exc_info()))
+        found = logged(
+            record_of(
+                "rollout %s\nstalled", 7, request=request, exc_info=sys.exc_info()
+            )
+        )
 
     assert found["message"] == "rollout 7\nstalled"
     assert (found["level"], found["logger"]) == ("warning", "placements")
-    assert (found["request"], found["user"], found["address"]) == ("12345678", None, "127.0.0.1")
+    assert (found["request"], found["user"], found["address"]) == (
+        "12345678",
+        None,
+        "127.0.0.1",
+    )
     assert found["traceback"].endswith("ValueError: odd\nvalue")
     assert "request" not in logged(record_of("start"))
 
@@ -80,7 +92,11 @@ def test_the_supervisor_names_the_process_in_each_line() -> None:
 
     first, second = map(json.loads, out.getvalue().splitlines())
     assert first == {"part": "web", "level": "warning", "message": "slow"}
-    assert (second["part"], second["level"], second["message"]) == ("worker", "warning", "{broken")
+    assert (second["part"], second["level"], second["message"]) == (
+        "worker",
+        "warning",
+        "{broken",
+    )
 
 
 def test_a_request_its_log_lines_and_its_task_are_one_trace(
@@ -104,15 +120,25 @@ def test_a_request_its_log_lines_and_its_task_are_one_trace(
     address = "/placements/web?token=secret"
     Client(raise_request_exception=False).get(address, RAW_URI=address, **PARENT)  # type: ignore[arg-type]
     message = broker.SimpleQueue("traced").get_nowait()
-    trace_task(traced, message.headers["id"], (), {}, request={**message.headers}, app=app)
+    trace_task(
+        traced, message.headers["id"], (), {}, request={**message.headers}, app=app
+    )
 
     sent, request, consumed = spans.get_finished_spans()
     names = ["apply_async/tests.traced", "GET placements/<name>", "run/tests.traced"]
     assert [sent.name, request.name, consumed.name] == names
-    assert {f"{one.context.trace_id:032x}" for one in (sent, request, consumed)} == {TRACE}
-    assert (parent_of(sent), parent_of(consumed)) == (request.context.span_id, sent.context.span_id)
+    assert {f"{one.context.trace_id:032x}" for one in (sent, request, consumed)} == {
+        TRACE
+    }
+    assert (parent_of(sent), parent_of(consumed)) == (
+        request.context.span_id,
+        sent.context.span_id,
+    )
     attributes = dict(request.attributes or {})
-    assert (attributes["http.route"], attributes["http.response.status_code"]) == ("placements/<name>", 500)
+    assert (attributes["http.route"], attributes["http.response.status_code"]) == (
+        "placements/<name>",
+        500,
+    )
     assert attributes["url.path"] == "/placements/web"
     assert request.resource.attributes["service.name"] == "fleetui"
     assert request.status.is_ok is False
@@ -127,7 +153,9 @@ def parent_of(span: Any) -> int:
     return parent
 
 
-def test_a_probe_is_answered_for_any_host_and_is_no_trace(spans: InMemorySpanExporter) -> None:
+def test_a_probe_is_answered_for_any_host_and_is_no_trace(
+    spans: InMemorySpanExporter,
+) -> None:
     assert Client().get("/healthz", HTTP_HOST="10.1.2.3").status_code == 200
     assert spans.get_finished_spans() == ()
 
@@ -137,7 +165,11 @@ def test_without_tracing_nothing_is_recorded_and_the_library_is_not_loaded() -> 
     program = "import django, sys; django.setup(); import fleetui.urls; print('opentelemetry' in sys.modules)"
     variables = {"PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "fleetui.settings"}
     run = subprocess.run(
-        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert (run.stdout, run.stderr) == ("False\n", "")
@@ -151,5 +183,7 @@ def test_tracing_without_its_packages_says_what_to_install(
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(tracing, "import_module", missing)
-    with pytest.raises(SettingRefused, match=r"FLEETUI_TRACES='1' is refused: .* fleetui\[tracing\]"):
+    with pytest.raises(
+        SettingRefused, match=r"FLEETUI_TRACES='1' is refused: .* fleetui\[tracing\]"
+    ):
         tracing.start_tracing()

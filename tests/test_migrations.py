@@ -29,7 +29,11 @@ def test_a_running_release_survives_every_migration() -> None:
     found = {
         ".".join(key): problems
         for key in later
-        if (problems := problems_of(loader.disk_migrations[key], loader.project_state(key, at_end=False)))
+        if (
+            problems := problems_of(
+                loader.disk_migrations[key], loader.project_state(key, at_end=False)
+            )
+        )
     }
 
     assert {app for app, _ in ours} == OURS
@@ -42,8 +46,12 @@ def _nothing(*_arguments: object) -> None:
 
 TEXT = models.CharField(max_length=10)
 SIZE = models.IntegerField()
-KEY: list[tuple[str, "models.Field[Any, Any]"]] = [("id", models.AutoField(primary_key=True))]
-FULL_NAME = models.GeneratedField(expression=models.Value(""), output_field=TEXT, db_persist=True)
+KEY: list[tuple[str, "models.Field[Any, Any]"]] = [
+    ("id", models.AutoField(primary_key=True))
+]
+FULL_NAME = models.GeneratedField(
+    expression=models.Value(""), output_field=TEXT, db_persist=True
+)
 ADD_SIZE = migrations.AddField("thing", "size", models.IntegerField(null=True))
 
 
@@ -56,29 +64,64 @@ ADD_SIZE = migrations.AddField("thing", "size", models.IntegerField(null=True))
         ("0002_x_contract", [migrations.RemoveField("thing", "name")], ""),
         ("0002_x", [migrations.RenameField("thing", "name", "title")], "the old name"),
         ("0002_x", [migrations.RenameModel("Thing", "Object")], "the old name"),
-        ("0002_x", [migrations.AddField("thing", "size", SIZE)], "null=True or db_default"),
+        (
+            "0002_x",
+            [migrations.AddField("thing", "size", SIZE)],
+            "null=True or db_default",
+        ),
         ("0002_x", [ADD_SIZE], ""),
         ("0002_x", [migrations.AddField("thing", "full_name", FULL_NAME)], ""),
-        ("0002_x", [migrations.AddField("thing", "size", models.IntegerField(db_default=0))], ""),
-        ("0002_x", [migrations.AlterField("thing", "name", models.CharField(max_length=5))], "longer texts"),
-        ("0002_x", [migrations.AlterField("thing", "name", models.CharField(max_length=50))], ""),
+        (
+            "0002_x",
+            [migrations.AddField("thing", "size", models.IntegerField(db_default=0))],
+            "",
+        ),
+        (
+            "0002_x",
+            [migrations.AlterField("thing", "name", models.CharField(max_length=5))],
+            "longer texts",
+        ),
+        (
+            "0002_x",
+            [migrations.AlterField("thing", "name", models.CharField(max_length=50))],
+            "",
+        ),
         ("0002_x", [migrations.AlterField("thing", "name", SIZE)], "another type"),
         ("0002_x", [migrations.AlterField("thing", "note", TEXT)], "write null"),
         (
             "0002_x",
-            [migrations.AddConstraint("thing", models.UniqueConstraint(fields=["name"], name="once"))],
+            [
+                migrations.AddConstraint(
+                    "thing", models.UniqueConstraint(fields=["name"], name="once")
+                )
+            ],
             "rows that break it",
         ),
-        ("0002_x", [migrations.CreateModel("Other", KEY), migrations.AddField("other", "size", SIZE)], ""),
-        ("0002_x", [ADD_SIZE, migrations.RunPython(_nothing, _nothing)], "data and schema"),
+        (
+            "0002_x",
+            [
+                migrations.CreateModel("Other", KEY),
+                migrations.AddField("other", "size", SIZE),
+            ],
+            "",
+        ),
+        (
+            "0002_x",
+            [ADD_SIZE, migrations.RunPython(_nothing, _nothing)],
+            "data and schema",
+        ),
         ("0002_x", [migrations.RunPython(_nothing)], "not reversible"),
         ("0002_x", [migrations.RunPython(_nothing, _nothing)], ""),
     ],
 )
-def test_a_change_that_breaks_it_is_found(name: str, operations: list[Operation], words: str) -> None:
+def test_a_change_that_breaks_it_is_found(
+    name: str, operations: list[Operation], words: str
+) -> None:
     state = ProjectState()
     note = models.CharField(max_length=10, null=True)  # what is altered here
-    state.add_model(ModelState("rules", "Thing", [*KEY, ("name", TEXT), ("note", note)]))
+    state.add_model(
+        ModelState("rules", "Thing", [*KEY, ("name", TEXT), ("note", note)])
+    )
     kind = type("Changed", (migrations.Migration,), {"operations": operations})
     migration = kind(name, "rules")
 

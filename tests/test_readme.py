@@ -35,23 +35,31 @@ def test_every_linked_file_exists() -> None:
 
 
 def test_it_shows_one_screenshot() -> None:
-    assert re.findall(r"^!\[[^]]+\]\((.*)\)$", README, re.MULTILINE) == ["docs/screenshots/decision.png"]
+    assert re.findall(r"^!\[[^]]+\]\((.*)\)$", README, re.MULTILINE) == [
+        "docs/screenshots/decision.png"
+    ]
 
 
 def test_layout_names_every_top_level_folder() -> None:
     there = {
         folder.name
         for folder in ROOT.iterdir()
-        if folder.is_dir() and (folder.name == ".ci" or not folder.name.startswith((".", "__")))
+        if folder.is_dir()
+        and (folder.name == ".ci" or not folder.name.startswith((".", "__")))
     }
 
     assert {path.partition("/")[0] for path in _layout()} >= there
 
 
 def test_layout_names_every_package_of_placements_and_no_other() -> None:
-    there = {f"placements/{path.parent.name}" for path in (ROOT / "placements").glob("*/__init__.py")}
+    there = {
+        f"placements/{path.parent.name}"
+        for path in (ROOT / "placements").glob("*/__init__.py")
+    }
 
-    assert {path.rstrip("/") for path in _layout() if path.startswith("placements/")} == there
+    assert {
+        path.rstrip("/") for path in _layout() if path.startswith("placements/")
+    } == there
 
 
 def _layout() -> set[str]:
@@ -62,5 +70,9 @@ def _layout() -> set[str]:
     for line in block.splitlines():
         for path in re.findall(r"\S+/(?= |$)", line.partition("  ")[0]):
             before, brace, after = path.partition("{")
-            folders |= {before + name for name in after.partition("}")[0].split(",")} if brace else {path}
+            folders |= (
+                {before + name for name in after.partition("}")[0].split(",")}
+                if brace
+                else {path}
+            )
     return folders

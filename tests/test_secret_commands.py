@@ -11,12 +11,24 @@ from fleetui.access.models import AccessEvent
 from fleetui.apimachinery.yaml import dump_yaml
 from tests.database import rolled_back
 from tests.rows import person
-from tests.web.planted import cluster_envelope, drafted, envelope, found_in, plant_live_hub, secret
+from tests.web.planted import (
+    cluster_envelope,
+    drafted,
+    envelope,
+    found_in,
+    plant_live_hub,
+    secret,
+)
 from tests.web.test_planted_secrets import ROLES, page_world
 
 pytestmark = pytest.mark.django_db
 EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
-    "apply": (("-f", "{secrets}", "--dry-run"), ("-f", "{wrong}"), ("-f", "{broken}"), ("-f", "{secrets}")),
+    "apply": (
+        ("-f", "{secrets}", "--dry-run"),
+        ("-f", "{wrong}"),
+        ("-f", "{broken}"),
+        ("-f", "{secrets}"),
+    ),
     "change_clusters": (("cordon", "bravelion", "--dry-run"),),
     "completion": (("bash",),),
     "credentials": (("check",),),
@@ -34,7 +46,10 @@ EXAMPLES: dict[str, tuple[tuple[str, ...], ...]] = {
     "end_sessions": (("owner",),),
     "evict": (("web", "bravelion"),),
     "export": (
-        *((kind,) for kind in ("approvals", "budgets", "clusters", "placements", "runs")),
+        *(
+            (kind,)
+            for kind in ("approvals", "budgets", "clusters", "placements", "runs")
+        ),
         ("strategies",),
         ("placements", "-o", "json"),
     ),
@@ -71,13 +86,21 @@ WITHOUT_DATABASE = {
 }
 
 
-NOT_UNDERSTOOD = ("the following arguments are required", "unrecognized arguments", "invalid choice")
+NOT_UNDERSTOOD = (
+    "the following arguments are required",
+    "unrecognized arguments",
+    "invalid choice",
+)
 """What a command prints that has been called in a wrong way, so that it did nothing."""
 
 
 def commands_of_the_product() -> set[str]:
     own = ("fleetui", "clusters", "placements")
-    return {name for name, app in get_commands().items() if str(app).split(".", maxsplit=1)[0] in own}
+    return {
+        name
+        for name, app in get_commands().items()
+        if str(app).split(".", maxsplit=1)[0] in own
+    }
 
 
 def test_every_command_has_an_example_or_a_reason() -> None:
@@ -108,13 +131,17 @@ def places(tmp_path: Path) -> dict[str, str]:
     wrong["metadata"]["namespace"] = "No namespace"
     wrong["data"] = ["planted-as-a-list"]
     files = {
-        "secrets": "---\n".join(map(dump_yaml, [secret("printed"), envelope("printed")])),
+        "secrets": "---\n".join(
+            map(dump_yaml, [secret("printed"), envelope("printed")])
+        ),
         "wrong": "---\n".join(map(dump_yaml, [wrong, cluster_envelope("wrong")])),
         "broken": drafted({})[-1],
     }
     for name, text in files.items():
         (tmp_path / f"{name}.yaml").write_text(text)
-    return {name: str(tmp_path / f"{name}.yaml") for name in files} | {"folder": str(tmp_path)}
+    return {name: str(tmp_path / f"{name}.yaml") for name in files} | {
+        "folder": str(tmp_path)
+    }
 
 
 def test_no_command_prints_a_value(places: dict[str, str]) -> None:

@@ -89,14 +89,19 @@ def test_values_are_read_by_these_only() -> None:
         "fleetui/encryption.py decrypted_manifest",
     }
     assert callers_of("decrypted") == {
-        *(f"fleetui/encryption.py {one}" for one in ("decrypted_manifest", "_sealed_again")),
+        *(
+            f"fleetui/encryption.py {one}"
+            for one in ("decrypted_manifest", "_sealed_again")
+        ),
         *(f"fleetui/sealed_rows.py {one}" for one in ("_token", "unseal_texts")),
     }
     assert callers_of("without_values") == WITHOUT_VALUES
 
 
 def test_a_caller_is_found() -> None:
-    tree = ast.parse("class A:\n    def b(self):\n        return map(plain_manifest, self.rows)")
+    tree = ast.parse(
+        "class A:\n    def b(self):\n        return map(plain_manifest, self.rows)"
+    )
 
     assert list(_users(tree, "plain_manifest", "")) == ["b"]
 
@@ -110,19 +115,38 @@ def test_no_other_column_holds_manifests_of_resources() -> None:
     }
 
     assert found == {
-        *("Event.before", "Event.after", "Resource.content", "ResourceSnapshotPart.manifests"),
-        *("Override.document", "OverrideSnapshot.document", "DryRun.manifests", "Draft.text"),
+        *(
+            "Event.before",
+            "Event.after",
+            "Resource.content",
+            "ResourceSnapshotPart.manifests",
+        ),
+        *(
+            "Override.document",
+            "OverrideSnapshot.document",
+            "DryRun.manifests",
+            "Draft.text",
+        ),
     }
 
 
 @pytest.mark.django_db
 def test_the_migration_hides_and_encrypts_what_the_release_before_stored() -> None:
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "login", "namespace": "shop"}}
-    apply_resources([namespace("shop"), {**secret, "Data": {"a": "planted"}}], by=None, now=NOW)
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "login", "namespace": "shop"},
+    }
+    apply_resources(
+        [namespace("shop"), {**secret, "Data": {"a": "planted"}}], by=None, now=NOW
+    )
     text = '"(hidden)"'
-    with connection.cursor() as cursor:  # it hid known fields only, and encrypted no text
+    with (
+        connection.cursor() as cursor
+    ):  # it hid known fields only, and encrypted no text
         cursor.execute(
-            "UPDATE placements_resource SET content = replace(content, %s, %s)", [text, '"planted"']
+            "UPDATE placements_resource SET content = replace(content, %s, %s)",
+            [text, '"planted"'],
         )
     dry_run = DryRun.objects.create(created_at=NOW, created_by="ana", run_at=NOW)
     DryRun.objects.filter(pk=dry_run.pk).update(manifests=_raw("planted"))
@@ -133,9 +157,14 @@ def test_the_migration_hides_and_encrypts_what_the_release_before_stored() -> No
         seal_texts("placements_dryrun", "manifests")
 
     assert "planted" not in database_dump()
-    assert plain_manifest(Resource.objects.get(kind="Secret").content)["Data"] == {"a": "planted"}
+    assert plain_manifest(Resource.objects.get(kind="Secret").content)["Data"] == {
+        "a": "planted"
+    }
     read = DryRun.objects.get(pk=dry_run.pk)
-    assert (type(read.manifests), plain_manifest(read.manifests)) == (HiddenText, "planted")
+    assert (type(read.manifests), plain_manifest(read.manifests)) == (
+        HiddenText,
+        "planted",
+    )
     unseal_texts("placements_dryrun", "manifests")
     assert database_dump().count("planted") == 1
     assert plain_manifest(DryRun.objects.get(pk=dry_run.pk).manifests) == "planted"

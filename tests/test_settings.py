@@ -38,13 +38,17 @@ def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     return read_one
 
 
-@pytest.mark.parametrize(("text", "meant"), [("1", True), ("Yes", True), ("off", False), ("FALSE", False)])
+@pytest.mark.parametrize(
+    ("text", "meant"), [("1", True), ("Yes", True), ("off", False), ("FALSE", False)]
+)
 def test_flag_reads_the_usual_spellings(read: Read, text: str, meant: bool) -> None:
     assert read("FLEETUI_DEBUG", text) is meant
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "2", "tru"])
-def test_flag_refuses_what_is_unclear_and_says_what_is_allowed(read: Read, text: str) -> None:
+def test_flag_refuses_what_is_unclear_and_says_what_is_allowed(
+    read: Read, text: str
+) -> None:
     with pytest.raises(SettingRefused) as refusal:
         read("FLEETUI_DEBUG", text)
 
@@ -59,7 +63,9 @@ def test_periods_have_a_unit(read: Read) -> None:
     assert periods == [timedelta(days=90), timedelta(seconds=30), timedelta(hours=36)]
 
 
-@pytest.mark.parametrize("text", ["", "0d", "90", "-1d", "1.5d", "1w", "100000d", "forever"])
+@pytest.mark.parametrize(
+    "text", ["", "0d", "90", "-1d", "1.5d", "1w", "100000d", "forever"]
+)
 def test_periods_refuse_what_is_unclear(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused) as refusal:
         read("FLEETUI_KEEP_EVENTS", text)
@@ -73,14 +79,31 @@ def test_periods_refuse_what_is_unclear(read: Read, text: str) -> None:
 def test_hosts_are_divided_by_commas(read: Read) -> None:
     text = "console.example.org, .example.net,10.0.0.7,[::1]"
 
-    assert read("FLEETUI_ALLOWED_HOSTS", text) == ["console.example.org", ".example.net", "10.0.0.7", "[::1]"]
+    assert read("FLEETUI_ALLOWED_HOSTS", text) == [
+        "console.example.org",
+        ".example.net",
+        "10.0.0.7",
+        "[::1]",
+    ]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a,,b", "https://a.example", "a.example:8000", "a.example/x", "a b", "a.example;b"]
+    "text",
+    [
+        "",
+        "a,,b",
+        "https://a.example",
+        "a.example:8000",
+        "a.example/x",
+        "a b",
+        "a.example;b",
+    ],
 )
 def test_hosts_refuse_what_could_never_match(read: Read, text: str) -> None:
-    with pytest.raises(SettingRefused, match=r"^FLEETUI_ALLOWED_HOSTS=.* without scheme, port or path\.$"):
+    with pytest.raises(
+        SettingRefused,
+        match=r"^FLEETUI_ALLOWED_HOSTS=.* without scheme, port or path\.$",
+    ):
         read("FLEETUI_ALLOWED_HOSTS", text)
 
 
@@ -88,7 +111,9 @@ def test_folder_has_to_exist_and_to_be_absolute(read: Read, tmp_path: Path) -> N
     for name in ("FLEETUI_VAR_DIR", "FLEETUI_STATIC_DIR"):
         assert read(name, str(tmp_path)) == tmp_path
         for text in ("", "var", str(tmp_path / "missing")):
-            with pytest.raises(SettingRefused, match="existing folder by its absolute path"):
+            with pytest.raises(
+                SettingRefused, match="existing folder by its absolute path"
+            ):
                 read(name, text)
         read(name, str(tmp_path))
 
@@ -98,7 +123,9 @@ def test_short_secret_is_refused_without_being_repeated(read: Read) -> None:
         read("FLEETUI_SECRET_KEY", "hunter2")
 
     assert "hunter2" not in str(refusal.value)
-    assert refusal.value.__context__ is None  # a traceback would show what pydantic says
+    assert (
+        refusal.value.__context__ is None
+    )  # a traceback would show what pydantic says
 
 
 def test_no_secret_is_shown_with_the_variables(read: Read) -> None:
@@ -110,9 +137,15 @@ def test_no_secret_is_shown_with_the_variables(read: Read) -> None:
     assert "hunter2" not in repr(read_variables())
 
 
-@pytest.mark.parametrize("url", ["mysql://u:hunter2@h/name", "u:hunter2@h", "postgres://u:hunter2@h:x/name"])
-def test_another_database_is_refused_without_repeating_its_password(read: Read, url: str) -> None:
-    with pytest.raises(SettingRefused, match=r"^DATABASE_URL='…' is refused: write postgres://") as refusal:
+@pytest.mark.parametrize(
+    "url", ["mysql://u:hunter2@h/name", "u:hunter2@h", "postgres://u:hunter2@h:x/name"]
+)
+def test_another_database_is_refused_without_repeating_its_password(
+    read: Read, url: str
+) -> None:
+    with pytest.raises(
+        SettingRefused, match=r"^DATABASE_URL='…' is refused: write postgres://"
+    ) as refusal:
         read("DATABASE_URL", url)
 
     assert "hunter2" not in str(refusal.value)
@@ -134,11 +167,22 @@ def test_broker_is_a_folder_redis_or_rabbitmq(read: Read, url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "redis", "memory://", "filesystem://", "http://u:hunter2@h", "redis:hunter2@h"]
+    "url",
+    [
+        "",
+        "redis",
+        "memory://",
+        "filesystem://",
+        "http://u:hunter2@h",
+        "redis:hunter2@h",
+    ],
 )
-def test_another_broker_is_refused_without_repeating_its_password(read: Read, url: str) -> None:
+def test_another_broker_is_refused_without_repeating_its_password(
+    read: Read, url: str
+) -> None:
     with pytest.raises(
-        SettingRefused, match=r"^CELERY_BROKER_URL='…' is refused: write atomicfs://, redis://….*\.$"
+        SettingRefused,
+        match=r"^CELERY_BROKER_URL='…' is refused: write atomicfs://, redis://….*\.$",
     ) as refusal:
         read("CELERY_BROKER_URL", url)
 
@@ -163,11 +207,17 @@ def test_numbers_have_bounds(read: Read, text: str) -> None:
 
 
 def test_every_number_says_its_bounds(read: Read) -> None:
-    numbers = [name for name, field in Variables.model_fields.items() if field.annotation is int]
+    numbers = [
+        name
+        for name, field in Variables.model_fields.items()
+        if field.annotation is int
+    ]
 
     assert len(numbers) >= 5
     for name in numbers:
-        with pytest.raises(SettingRefused, match=r"write a whole number from \d+ to \d+\."):
+        with pytest.raises(
+            SettingRefused, match=r"write a whole number from \d+ to \d+\."
+        ):
             read(f"{PREFIX}{name}", "-1")
         os.environ.pop(f"{PREFIX}{name}")
 
@@ -191,10 +241,18 @@ def test_absent_variables_give_the_defaults() -> None:
 
     assert variables.DEBUG is False
     assert variables.VAR_DIR == ROOT / "var"
-    assert (variables.SECRET_KEY, variables.STATIC_DIR, variables.DATABASE_URL) == (None, None, None)
+    assert (variables.SECRET_KEY, variables.STATIC_DIR, variables.DATABASE_URL) == (
+        None,
+        None,
+        None,
+    )
     assert variables.CELERY_BROKER_URL == "atomicfs://"
     assert variables.ADMIN_USER == "admin"
-    assert (variables.CREDENTIAL_KEYS, variables.TRUSTED_PROXIES, variables.OIDC_ROLES) == ((), (), {})
+    assert (
+        variables.CREDENTIAL_KEYS,
+        variables.TRUSTED_PROXIES,
+        variables.OIDC_ROLES,
+    ) == ((), (), {})
     assert variables.MAIL_SERVER["EMAIL_HOST"] == ""
 
 
@@ -227,7 +285,9 @@ def test_console_is_closed_by_default() -> None:
 
 @pytest.mark.nightly
 def test_loading_the_settings_writes_nothing(tmp_path: Path) -> None:
-    answer = _python("-c", "import django; django.setup()", FLEETUI_VAR_DIR=str(tmp_path))
+    answer = _python(
+        "-c", "import django; django.setup()", FLEETUI_VAR_DIR=str(tmp_path)
+    )
 
     assert answer.returncode == 0
     assert list(tmp_path.iterdir()) == []
@@ -256,7 +316,11 @@ def test_database_lets_pages_read_while_a_worker_writes(tmp_path: Path) -> None:
 
 
 def _python(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FLEETUI_")}
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("FLEETUI_")
+    }
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -275,11 +339,15 @@ def test_encryption_keys(read: Read) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "secret", KEY[1:], f"{KEY},", f"{KEY};{KEY}"])
-def test_encryption_keys_are_refused_without_repeating_them(read: Read, text: str) -> None:
+def test_encryption_keys_are_refused_without_repeating_them(
+    read: Read, text: str
+) -> None:
     with pytest.raises(SettingRefused) as refusal:
         read("FLEETUI_CREDENTIAL_KEYS", text)
 
-    assert str(refusal.value).startswith("FLEETUI_CREDENTIAL_KEYS='…' is refused: list Fernet keys")
+    assert str(refusal.value).startswith(
+        "FLEETUI_CREDENTIAL_KEYS='…' is refused: list Fernet keys"
+    )
 
 
 def test_networks(read: Read) -> None:
@@ -288,7 +356,9 @@ def test_networks(read: Read) -> None:
     assert [str(one) for one in found] == ["10.0.0.0/8", "fd00::/8", "10.1.2.3/32"]
 
 
-@pytest.mark.parametrize("text", ["", "10.0.0.1/8", "ten", "10.0.0.0/8,", "10.0.0.0/33"])
+@pytest.mark.parametrize(
+    "text", ["", "10.0.0.1/8", "ten", "10.0.0.0/8,", "10.0.0.0/33"]
+)
 def test_networks_refuse_what_is_unclear(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused, match="list networks such as"):
         read("FLEETUI_MEMBER_NETWORKS", text)
@@ -304,7 +374,15 @@ def test_proxies(read: Read) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "proxy:3128", "https://a:1", "http://a", "http://a:1/", "http://u:hidden@a:1", "socks5://a:1"],
+    [
+        "",
+        "proxy:3128",
+        "https://a:1",
+        "http://a",
+        "http://a:1/",
+        "http://u:hidden@a:1",
+        "socks5://a:1",
+    ],
 )
 def test_proxies_refuse_what_is_unclear(read: Read, text: str) -> None:
     with pytest.raises(SettingRefused, match="list URLs such as") as refusal:
@@ -317,7 +395,10 @@ def test_proxies_refuse_what_is_unclear(read: Read, text: str) -> None:
 def test_choices_and_pairs_are_of_a_closed_set(read: Read) -> None:
     group = "cn=ops,dc=example=operator"
 
-    assert read("FLEETUI_SECOND_FACTOR_ROLES", "viewer, administrator") == {"viewer", "administrator"}
+    assert read("FLEETUI_SECOND_FACTOR_ROLES", "viewer, administrator") == {
+        "viewer",
+        "administrator",
+    }
     assert read("FLEETUI_OIDC_ROLES", f"{group}; readers=viewer") == {
         "cn=ops,dc=example": "operator",
         "readers": "viewer",
@@ -332,7 +413,11 @@ def test_choices_and_pairs_are_of_a_closed_set(read: Read) -> None:
 
 
 def test_servers_of_logins_have_tls(read: Read) -> None:
-    for text in ("https://id.example.com/realms/fleet/", "http://127.0.0.1:9000/x", "http://localhost:9000"):
+    for text in (
+        "https://id.example.com/realms/fleet/",
+        "http://127.0.0.1:9000/x",
+        "http://localhost:9000",
+    ):
         assert read("FLEETUI_OIDC_ISSUER", text) == text.rstrip("/")
     for text in (
         "",
@@ -347,9 +432,19 @@ def test_servers_of_logins_have_tls(read: Read) -> None:
 
 
 def test_the_public_address_has_no_slash_at_its_end(read: Read) -> None:
-    assert read("FLEETUI_PUBLIC_URL", "https://fleet.example.com/") == "https://fleet.example.com"
-    for text in ("", "fleet.example.com", "https://u@fleet.example.com", "https://a/?b"):
-        with pytest.raises(SettingRefused, match="write an address such as https://fleet"):
+    assert (
+        read("FLEETUI_PUBLIC_URL", "https://fleet.example.com/")
+        == "https://fleet.example.com"
+    )
+    for text in (
+        "",
+        "fleet.example.com",
+        "https://u@fleet.example.com",
+        "https://a/?b",
+    ):
+        with pytest.raises(
+            SettingRefused, match="write an address such as https://fleet"
+        ):
             read("FLEETUI_PUBLIC_URL", text)
 
 
@@ -365,4 +460,7 @@ def test_a_proxy_that_logs_in_has_to_be_trusted() -> None:
     answer = _python("manage.py", "check", FLEETUI_PROXY_USER_HEADER="X-Remote-User")
 
     assert answer.returncode == 1
-    assert "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well" in answer.stderr
+    assert (
+        "list the addresses of the proxies in FLEETUI_TRUSTED_PROXIES as well"
+        in answer.stderr
+    )

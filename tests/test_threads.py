@@ -56,7 +56,10 @@ PLACES = {
 def starts_of(tree: ast.Module) -> list[str]:
     """Return the calls that start threads."""
     calls = (node.func for node in nodes_of(tree) if isinstance(node, ast.Call))
-    names = (one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "") for one in calls)
+    names = (
+        one.attr if isinstance(one, ast.Attribute) else getattr(one, "id", "")
+        for one in calls
+    )
     return [name for name in names if name in STARTS]
 
 
@@ -68,17 +71,24 @@ def test_only_listed_modules_start_threads() -> None:
     assert {module.name for module in starting()} == PLACES.keys()
 
 
-@pytest.mark.parametrize("line", ["threading.Thread(target=f)", "ThreadPoolExecutor(4)", "Timer(1, f)"])
+@pytest.mark.parametrize(
+    "line", ["threading.Thread(target=f)", "ThreadPoolExecutor(4)", "Timer(1, f)"]
+)
 def test_a_start_of_a_thread_is_found(line: str) -> None:
     assert len(starts_of(ast.parse(line))) == 1
 
 
 def test_connections_of_threads_are_closed_by_one_helper() -> None:
     for module in starting():
-        if PLACES[module.name] is CLOSES and module.name != "clusters/drivers/concurrency.py":
+        if (
+            PLACES[module.name] is CLOSES
+            and module.name != "clusters/drivers/concurrency.py"
+        ):
             assert "close_connections()" in module.text
     callers = [
-        module for module in PRODUCT if "concurrency import" in module.text and "call_all" in module.text
+        module
+        for module in PRODUCT
+        if "concurrency import" in module.text and "call_all" in module.text
     ]
     assert len(callers) == 6
     for module in callers:
@@ -108,7 +118,9 @@ def in_threads(number: int, run: Any) -> None:
 
 @pytest.mark.servers_only
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="no server counts its connections")
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="no server counts its connections"
+)
 def test_many_threads_use_one_connection_at_a_time(opened: list[Any]) -> None:
     all_are_done = Barrier(20, timeout=20)
     meanwhile, afterwards = list[int](), list[int]()
@@ -141,11 +153,15 @@ def test_the_thread_of_a_task_keeps_its_connection() -> None:
     assert connection.in_atomic_block
 
 
-def test_a_thread_gives_up_instead_of_waiting_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_gives_up_instead_of_waiting_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     errors, is_taken, is_over = list[Exception](), Event(), Event()
     monkeypatch.setattr(threads, "PATIENCE", 0.05)
     monkeypatch.setattr(
-        threads, "connection", type("Server", (), {"connection": None, "vendor": "postgresql"})
+        threads,
+        "connection",
+        type("Server", (), {"connection": None, "vendor": "postgresql"}),
     )
 
     def hold() -> None:
@@ -174,7 +190,9 @@ def test_a_thread_gives_up_instead_of_waiting_for_ever(monkeypatch: pytest.Monke
 
 @pytest.mark.servers_only
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif(connection.vendor == "sqlite", reason="threads of tests share its memory")
+@pytest.mark.skipif(
+    connection.vendor == "sqlite", reason="threads of tests share its memory"
+)
 def test_calls_that_wait_for_a_cluster_hold_no_connection(
     monkeypatch: pytest.MonkeyPatch, opened: list[Any]
 ) -> None:
@@ -182,24 +200,34 @@ def test_calls_that_wait_for_a_cluster_hold_no_connection(
     world.place("web", pick_n_spec(24))
     world.run(until=world.is_settled)
     for number in range(6):
-        world.inject(f"c{number:03}", {"kind": "timeOut", "since": world.now.isoformat()})
+        world.inject(
+            f"c{number:03}", {"kind": "timeOut", "since": world.now.isoformat()}
+        )
     world.change()
     world.work()
-    Binding.objects.exclude(state=BindingState.UNSCHEDULED).update(next_call_at=world.now)
+    Binding.objects.exclude(state=BindingState.UNSCHEDULED).update(
+        next_call_at=world.now
+    )
     open_while_waiting, all_wait = list[int](), Barrier(6, timeout=20)
 
     def wait(_seconds: float) -> None:
         all_wait.wait()
-        others = [one for one in opened if one.connection is not None and one is not own]
+        others = [
+            one for one in opened if one.connection is not None and one is not own
+        ]
         open_while_waiting.append(len(others))
 
     own = connections[connection.alias]
-    monkeypatch.setattr(simulated_driver.SimulatedDriver.__init__, "__defaults__", (wait,))
+    monkeypatch.setattr(
+        simulated_driver.SimulatedDriver.__init__, "__defaults__", (wait,)
+    )
     made = run_cluster_calls(now=world.now, threads=THREADS, clock=lambda: world.now)
 
     assert made >= 24
     assert open_while_waiting == [0] * 6
-    assert [one for one in opened if one.connection is not None and one is not own] == []
+    assert [
+        one for one in opened if one.connection is not None and one is not own
+    ] == []
 
 
 HANDLES = """
@@ -255,7 +283,9 @@ print(json.dumps([before, meanwhile, after]))
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="about the file of SQLite")
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts what Linux lists")
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").exists(), reason="counts what Linux lists"
+)
 def test_threads_of_the_worker_leave_no_file_of_sqlite_open(tmp_path: Path) -> None:
     """In a process of its own: here the threads share a database in memory."""
     path = tmp_path / "fleetui.sqlite3"
@@ -263,10 +293,16 @@ def test_threads_of_the_worker_leave_no_file_of_sqlite_open(tmp_path: Path) -> N
     connection.ensure_connection()
     connection.connection.backup(copy)
     copy.close()
-    environment = {**os.environ, "FLEETUI_VAR_DIR": str(tmp_path), "DATABASE_URL": f"sqlite:///{path}"}
+    environment = {
+        **os.environ,
+        "FLEETUI_VAR_DIR": str(tmp_path),
+        "DATABASE_URL": f"sqlite:///{path}",
+    }
 
     command = [sys.executable, "-c", HANDLES, str(path)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
 
     assert ran.returncode == 0, ran.stderr
     before, meanwhile, after = json.loads(ran.stdout)

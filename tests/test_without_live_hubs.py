@@ -65,7 +65,12 @@ def test_the_console_runs_without_the_wing(tmp_path: Path) -> None:
     variables.pop("DATABASE_URL")
 
     done = subprocess.run(
-        [sys.executable, "-c", _VISIT], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+        [sys.executable, "-c", _VISIT],
+        cwd=ROOT,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stderr[-3000:]

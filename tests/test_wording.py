@@ -32,7 +32,9 @@ PATTERNS = {
     for scope in ("G", "GD", "GDU")
 }
 FORMER_NAMES = re.compile(
-    "(?:^|_)(?:" + "|".join(words for words, rule, _ in RULES if rule == "N") + ")(?:_|$)"
+    "(?:^|_)(?:"
+    + "|".join(words for words, rule, _ in RULES if rule == "N")
+    + ")(?:_|$)"
 )
 """Parts of names of the first edition that the glossary replaced."""
 MOST_IN_STRINGS = 16
@@ -48,10 +50,16 @@ def _visible(template: str) -> str:
 
 
 def strings_of(tree: ast.Module) -> Iterator[str]:
-    docstrings = {id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)}
+    docstrings = {
+        id(node.value) for node in nodes_of(tree) if isinstance(node, ast.Expr)
+    }
     constants = (node for node in nodes_of(tree) if isinstance(node, ast.Constant))
     for node in constants:
-        if isinstance(node.value, str) and " " in node.value and id(node) not in docstrings:
+        if (
+            isinstance(node.value, str)
+            and " " in node.value
+            and id(node) not in docstrings
+        ):
             yield node.value
 
 
@@ -73,16 +81,25 @@ def _matches(texts: Iterator[tuple[Path, str]], scope: str) -> list[str]:
 
 @cache
 def _in_templates() -> list[str]:
-    pages = [path for path in sorted(ROOT.glob("templates/**/*.html")) if path.parent.name != "admin"]
+    pages = [
+        path
+        for path in sorted(ROOT.glob("templates/**/*.html"))
+        if path.parent.name != "admin"
+    ]
     return _matches(((path, _visible(path.read_text())) for path in pages), "GDU")
 
 
 def _in_strings() -> list[str]:
-    return _matches(((one.path, text) for one in PRODUCT for text in strings_of(one.tree)), "GDU")
+    return _matches(
+        ((one.path, text) for one in PRODUCT for text in strings_of(one.tree)), "GDU"
+    )
 
 
 def _in_docstrings_and_comments() -> list[str]:
-    return _matches(((one.path, text) for one in PRODUCT for text in docstrings_and_comments(one)), "G")
+    return _matches(
+        ((one.path, text) for one in PRODUCT for text in docstrings_and_comments(one)),
+        "G",
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +114,9 @@ def test_former_words_are_not_used(find, most):
     found = find()
 
     per_file = Counter(one.partition(":")[0] for one in found)
-    assert len(found) <= most, "\n".join([*found, *(f"{count} {path}" for path, count in per_file.items())])
+    assert len(found) <= most, "\n".join(
+        [*found, *(f"{count} {path}" for path, count in per_file.items())]
+    )
 
 
 def test_names_use_the_terms_of_the_glossary():
@@ -105,21 +124,33 @@ def test_names_use_the_terms_of_the_glossary():
         f"{module.name}: {name}"
         for module in PRODUCT
         for node in nodes_of(module.tree)
-        if (name := getattr(node, "name", None) or getattr(node, "arg", None) or getattr(node, "id", None))
+        if (
+            name := getattr(node, "name", None)
+            or getattr(node, "arg", None)
+            or getattr(node, "id", None)
+        )
         if FORMER_NAMES.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower())
     }
 
     assert found == set()
     names = {
-        f"{one.name}: {name}" for one in TESTS for name in re.findall(r"\b(?:def|class) (\w+)", one.text)
+        f"{one.name}: {name}"
+        for one in TESTS
+        for name in re.findall(r"\b(?:def|class) (\w+)", one.text)
     }
-    assert [one for one in names if FORMER_NAMES.search(one.rpartition(" ")[2].lower())] == []
+    assert [
+        one for one in names if FORMER_NAMES.search(one.rpartition(" ")[2].lower())
+    ] == []
 
 
 def test_docstrings_start_with_a_standard_verb():
     former = re.compile(r'^ *"""((?:Ask|Give|Let|Look|Say|Tell)s?\b.*)', re.MULTILINE)
 
-    assert [f"{one.name}: {found}" for one in (*PRODUCT, *TESTS) for found in former.findall(one.text)] == []
+    assert [
+        f"{one.name}: {found}"
+        for one in (*PRODUCT, *TESTS)
+        for found in former.findall(one.text)
+    ] == []
 
 
 def test_every_rule_has_a_replacement():

@@ -32,7 +32,9 @@ class Vanishing:
     _is_inside: bool = False
     _is_written: bool = False
 
-    def __call__(self, execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+    def __call__(
+        self, execute: Any, sql: str, params: Any, many: bool, context: Any
+    ) -> Any:
         if sql.startswith(("RELEASE", "ROLLBACK", "PRAGMA")):
             return execute(sql, params, many, context)
         is_inside = len(connection.savepoint_ids) > self._depth
@@ -46,7 +48,9 @@ class Vanishing:
                 self.last_sql = sql
                 self.delete()
         self._is_inside = is_inside or sql.startswith("SAVEPOINT")
-        self._is_written = self._is_written or (self.is_done and sql.startswith(("INSERT", "UPDATE")))
+        self._is_written = self._is_written or (
+            self.is_done and sql.startswith(("INSERT", "UPDATE"))
+        )
         return execute(sql, params, many, context)
 
 
@@ -73,7 +77,9 @@ def deleted_before(
 def placement_is_deleted(name: str, *, hub: int) -> Callable[[], None]:
     def delete() -> None:
         with in_hub(hub):
-            pks = list(Placement.objects.filter(full_name=name).values_list("pk", flat=True))
+            pks = list(
+                Placement.objects.filter(full_name=name).values_list("pk", flat=True)
+            )
             delete_placements(pks, now=datetime.now(UTC))
 
     return delete
@@ -90,7 +96,9 @@ def cluster_is_deleted(name: str, *, hub: int) -> Callable[[], None]:
 Deletions = dict[str, Callable[[], None]]
 
 
-def faults(run: Callable[[], Any], deletions: Deletions, *, first: int = 1, every: int = 1) -> list[str]:
+def faults(
+    run: Callable[[], Any], deletions: Deletions, *, first: int = 1, every: int = 1
+) -> list[str]:
     """Return before which query a deletion makes a page, a call or a task fail."""
     forget_caches()
     undisturbed, _ = deleted_before(0, run)
@@ -98,6 +106,11 @@ def faults(run: Callable[[], Any], deletions: Deletions, *, first: int = 1, ever
     for name, delete in deletions.items():
         for number in range(first, undisturbed.seen + 1, every):
             vanishing, answer = deleted_before(number, run, delete)
-            if isinstance(answer, BaseException) or getattr(answer, "status_code", 200) >= 500:
-                found.append(f"{name} deleted before query {number}, {vanishing.last_sql[:120]}: {answer!r}")
+            if (
+                isinstance(answer, BaseException)
+                or getattr(answer, "status_code", 200) >= 500
+            ):
+                found.append(
+                    f"{name} deleted before query {number}, {vanishing.last_sql[:120]}: {answer!r}"
+                )
     return found

@@ -29,7 +29,9 @@ class ObjectRef:
     def of(cls, manifest: Mapping[str, Any]) -> "ObjectRef":
         metadata = manifest["metadata"]
         group = manifest["apiVersion"].rpartition("/")[0]
-        return cls(group, manifest["kind"], metadata.get("namespace") or "", metadata["name"])
+        return cls(
+            group, manifest["kind"], metadata.get("namespace") or "", metadata["name"]
+        )
 
     def __str__(self) -> str:
         place = f"{self.namespace}/" if self.namespace else ""
@@ -49,7 +51,9 @@ FAILED_TO_TAKE_OVER = "FailedToTakeOver"
 
 
 def owned_by_placement(ref: ObjectRef, placement: str) -> Refusal:
-    return Refusal(ref, FAILED_TO_TAKE_OVER, f"{ref} belongs to placement {placement} of this hub")
+    return Refusal(
+        ref, FAILED_TO_TAKE_OVER, f"{ref} belongs to placement {placement} of this hub"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,9 @@ class DriverUnavailable(DriverError):
 
     problem_type = "unavailable"
 
-    def __init__(self, message: str, *, code: str = "", retry_after: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str = "", retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.retry_after = retry_after
@@ -137,7 +143,12 @@ class DriverPending(DriverUnavailable):
     """Nothing is wrong, and more time is needed: `done` of `total` objects are finished."""
 
     def __init__(
-        self, message: str, *, done: int = 0, total: int = 0, remaining: tuple[ObjectRef, ...] = ()
+        self,
+        message: str,
+        *,
+        done: int = 0,
+        total: int = 0,
+        remaining: tuple[ObjectRef, ...] = (),
     ) -> None:
         super().__init__(message, code="pending")
         self.done = done
@@ -190,7 +201,9 @@ class UnknownDriverError(Exception):
 class ApplyOptions:
     """The apply strategy of a placement (`rules/lifecycle.md#strategies`), with the defaults of KubeFleet."""
 
-    type: Literal["ClientSideApply", "ServerSideApply", "ReportDiff"] = "ClientSideApply"
+    type: Literal["ClientSideApply", "ServerSideApply", "ReportDiff"] = (
+        "ClientSideApply"
+    )
     comparison: Literal["PartialComparison", "FullComparison"] = "PartialComparison"
     when_to_apply: Literal["Always", "IfNotDrifted"] = "Always"
     when_to_take_over: Literal["Always", "IfNoDiff", "Never"] = "Always"
@@ -228,7 +241,11 @@ class Version:
         return self.placement.rpartition("/")[0]
 
     def missing_namespace(self, name: str) -> str:
-        hint = "place it with a ClusterResourcePlacement" if self.namespace else "select it too"
+        hint = (
+            "place it with a ClusterResourcePlacement"
+            if self.namespace
+            else "select it too"
+        )
         return f"namespace {name} is missing; {hint}"
 
 
@@ -355,7 +372,9 @@ class Observation:
 
     def of(self, placement: str) -> PlacementSeen | None:
         """Return the state of a placement; None if the cluster has nothing of it."""
-        return next((one for one in self.placements if one.placement == placement), None)
+        return next(
+            (one for one in self.placements if one.placement == placement), None
+        )
 
 
 class Driver(Protocol):
@@ -384,13 +403,21 @@ class Driver(Protocol):
         Raises DriverUnavailable, DriverRejected.
         """
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+    def remove(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
         """Remove all objects of a placement.
 
         Raises DriverUnavailable, DriverRejected, DriverFenced.
         """
 
-    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+    def diff(
+        self,
+        version: Version,
+        *,
+        as_apply: bool = False,
+        timeout: float = USUAL_TIMEOUT,
+    ) -> DiffResult:
         """Compare the objects of a version with those on the cluster, without writing anything.
 
         `as_apply`: a dry run of an apply instead, with all its rules. A simulated cluster has none.
@@ -398,13 +425,17 @@ class Driver(Protocol):
         Raises DriverUnavailable, DriverPending, DriverRejected.
         """
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+    def release(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
         """Stop managing the objects of a placement and leave them there.
 
         Raises DriverUnavailable, DriverPending, DriverRejected, DriverFenced.
         """
 
-    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+    def serves(
+        self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT
+    ) -> bool:
         """Return whether objects of at least one of these kinds, (apiVersion, kind), can be applied now.
 
         Raises DriverUnavailable, DriverRejected.

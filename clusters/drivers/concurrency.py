@@ -39,7 +39,9 @@ def call_all(
     its last call, to close its connections to the database. With no thread the calls run in that of the
     caller. The threads have copies of the caller's context variables.
     """
-    calls = deque((Future[Value](), key, function) for key, function in functions.items())
+    calls = deque(
+        (Future[Value](), key, function) for key, function in functions.items()
+    )
     if threads == 0:
         for future, key, function in calls:
             _run(future, function)
@@ -66,8 +68,13 @@ def call_all(
                 answer = _answer(future)
                 yield key, answer
         left = {future: key for future, key in open_ones.items() if not future.cancel()}
-        yield from ((open_ones[future], NotCalled.TIME_WAS_UP) for future in open_ones.keys() - left.keys())
-        finished, late = wait(left, timeout=patience)  # some arrived while the consumer was busy
+        yield from (
+            (open_ones[future], NotCalled.TIME_WAS_UP)
+            for future in open_ones.keys() - left.keys()
+        )
+        finished, late = wait(
+            left, timeout=patience
+        )  # some arrived while the consumer was busy
         for future in finished:
             answer = _answer(future)
             yield left[future], answer

@@ -57,7 +57,10 @@ def is_trackable(api_version: str, kind: str) -> bool:
 
 def hint_of(live: Live) -> str:
     """Return a fact that explains the state of an object beside its readiness; "" when there is none."""
-    group, kind = str(live.get("apiVersion") or "").rpartition("/")[0], str(live.get("kind") or "")
+    group, kind = (
+        str(live.get("apiVersion") or "").rpartition("/")[0],
+        str(live.get("kind") or ""),
+    )
     if hint := _HINTS.get((group, kind)):
         return hint(live)
     is_custom = "." in group and not group.endswith(".k8s.io")
@@ -72,14 +75,19 @@ def overall_readiness(several: Iterable[Readiness]) -> Readiness:
 
 def _deployment(live: Live) -> ReadinessResult:
     status, wanted = _of(live, "status"), _replicas(live)
-    available, updated = _number(status, "availableReplicas"), _number(status, "updatedReplicas")
+    available, updated = (
+        _number(status, "availableReplicas"),
+        _number(status, "updatedReplicas"),
+    )
     unavailable = _number(status, "unavailableReplicas")
     if _is_unseen(live):
         return _UNSEEN
     if available == updated == wanted and not unavailable:
         return AVAILABLE
     failure = _condition_entry(live, "ReplicaFailure")
-    if failure.get("status") == "True":  # the pods are refused: a quota, Pod Security, a webhook
+    if (
+        failure.get("status") == "True"
+    ):  # the pods are refused: a quota, Pod Security, a webhook
         return _not_yet(_reason_and_message("ReplicaFailure", failure))
     return _not_yet(
         f"{available} of {wanted} replicas available, {updated} updated, {unavailable} unavailable"
@@ -91,41 +99,66 @@ def _stateful_set(live: Live) -> ReadinessResult:
     # Before about 1.22 there is no availableReplicas.
     key = "availableReplicas" if "availableReplicas" in status else "readyReplicas"
     available = _number(status, key)
-    current, updated = _number(status, "currentReplicas"), _number(status, "updatedReplicas")
+    current, updated = (
+        _number(status, "currentReplicas"),
+        _number(status, "updatedReplicas"),
+    )
     is_settled = status.get("currentRevision") == status.get("updateRevision")
     if _is_unseen(live):
         return _UNSEEN
     if available == wanted and current == updated and is_settled:
         return AVAILABLE
-    return _not_yet(f"{available} of {wanted} replicas available, {updated} updated, {current} current")
+    return _not_yet(
+        f"{available} of {wanted} replicas available, {updated} updated, {current} current"
+    )
 
 
 def _daemon_set(live: Live) -> ReadinessResult:
     status = _of(live, "status")
-    available, wanted = _number(status, "numberAvailable"), _number(status, "desiredNumberScheduled")
-    current, updated = _number(status, "currentNumberScheduled"), _number(status, "updatedNumberScheduled")
+    available, wanted = (
+        _number(status, "numberAvailable"),
+        _number(status, "desiredNumberScheduled"),
+    )
+    current, updated = (
+        _number(status, "currentNumberScheduled"),
+        _number(status, "updatedNumberScheduled"),
+    )
     if _is_unseen(live):
         return _UNSEEN
     if available == wanted and current == updated:
         return AVAILABLE
-    return _not_yet(f"{available} of {wanted} pods available, {updated} of {current} updated")
+    return _not_yet(
+        f"{available} of {wanted} pods available, {updated} of {current} updated"
+    )
 
 
 def _service(live: Live) -> ReadinessResult:
     spec = _of(live, "spec")
     kind = spec.get("type") or "ClusterIP"
     if kind in ("ClusterIP", "NodePort"):
-        addresses = spec["clusterIPs"] if "clusterIPs" in spec else [spec.get("clusterIP")]
-        return AVAILABLE if addresses and addresses[0] else _not_yet("no cluster address yet")
+        addresses = (
+            spec["clusterIPs"] if "clusterIPs" in spec else [spec.get("clusterIP")]
+        )
+        return (
+            AVAILABLE
+            if addresses and addresses[0]
+            else _not_yet("no cluster address yet")
+        )
     if kind == "LoadBalancer":
         ingress = (_of(live, "status", "loadBalancer").get("ingress") or [{}])[0]
         is_there = ingress.get("ip") or ingress.get("hostname")
-        return AVAILABLE if is_there else _not_yet("no address of the load balancer yet")
+        return (
+            AVAILABLE if is_there else _not_yet("no address of the load balancer yet")
+        )
     return _not_trackable(f"the availability of a Service of type {kind} is not known")
 
 
 def custom_resource_definition(live: Live) -> ReadinessResult:
-    missing = [name for name in ("Established", "NamesAccepted") if _condition(live, name) != "True"]
+    missing = [
+        name
+        for name in ("Established", "NamesAccepted")
+        if _condition(live, name) != "True"
+    ]
     return _not_yet(f"not {' and not '.join(missing)}") if missing else AVAILABLE
 
 
@@ -151,7 +184,10 @@ def _job(live: Live) -> ReadinessResult:
     if _number(status, "active") and status.get("ready") is None:  # before about 1.24
         return _not_trackable("the cluster does not count its ready pods")
     failures = _number(status, "failed")
-    return _not_yet("no pod is ready or has succeeded" + (f", {failures} failed" if failures else ""))
+    return _not_yet(
+        "no pod is ready or has succeeded"
+        + (f", {failures} failed" if failures else "")
+    )
 
 
 def _pod(live: Live) -> ReadinessResult:
@@ -177,7 +213,9 @@ _UNSEEN = _not_yet("its controller has not seen the newest generation")
 
 
 def _is_unseen(live: Live) -> bool:
-    return _number(_of(live, "metadata"), "generation") != _number(_of(live, "status"), "observedGeneration")
+    return _number(_of(live, "metadata"), "generation") != _number(
+        _of(live, "status"), "observedGeneration"
+    )
 
 
 def _of(live: Live, *keys: str) -> Live:
@@ -231,7 +269,10 @@ def pod_hint(live: Live) -> str:
     """Return why containers do not run, for example "ImagePullBackOff: web" or "exit code 3: migrate"."""
     status = _of(live, "status")
     causes: dict[str, list[str]] = {}
-    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+    for container in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
         waiting = str(_of(container, "state", "waiting").get("reason") or "")
         exit_code = _number(_of(container, "state", "terminated"), "exitCode")
         cause = "" if waiting in _STARTING else waiting
@@ -243,7 +284,9 @@ def pod_hint(live: Live) -> str:
 
 
 def ingress_hint(live: Live) -> str:
-    return "" if _of(live, "status", "loadBalancer").get("ingress") else "no address yet"
+    return (
+        "" if _of(live, "status", "loadBalancer").get("ingress") else "no address yet"
+    )
 
 
 def custom_resource_hint(live: Live) -> str:
@@ -256,22 +299,35 @@ def custom_resource_hint(live: Live) -> str:
     ):
         condition = _condition_entry(live, name)
         if condition and condition.get("status") != good:
-            return _reason_and_message(f"{name} is {condition.get('status')}", condition)
+            return _reason_and_message(
+                f"{name} is {condition.get('status')}", condition
+            )
     return ""
 
 
 def _condition_entry(live: Live, name: str) -> Live:
     conditions = _of(live, "status").get("conditions")
     entries = conditions if isinstance(conditions, list) else ()
-    return next((one for one in entries if isinstance(one, dict) and one.get("type") == name), {})
+    return next(
+        (one for one in entries if isinstance(one, dict) and one.get("type") == name),
+        {},
+    )
 
 
 def _reason_and_message(what: str, condition: Live) -> str:
-    parts = (what, str(condition.get("reason") or ""), str(condition.get("message") or ""))
+    parts = (
+        what,
+        str(condition.get("reason") or ""),
+        str(condition.get("message") or ""),
+    )
     return ": ".join(part for part in parts if part)
 
 
-_RBAC, _NETWORKING, _STORAGE = "rbac.authorization.k8s.io/v1", "networking.k8s.io/v1", "storage.k8s.io/v1"
+_RBAC, _NETWORKING, _STORAGE = (
+    "rbac.authorization.k8s.io/v1",
+    "networking.k8s.io/v1",
+    "storage.k8s.io/v1",
+)
 _STARTING = {"ContainerCreating", "PodInitializing"}
 _AT_ONCE = {
     ("v1", "Namespace"),

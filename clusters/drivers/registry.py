@@ -52,23 +52,34 @@ def create_simulated(connection: Mapping[str, Any], around: DriverContext) -> Dr
 
 def create_kubernetes(connection: Mapping[str, Any], around: DriverContext) -> Driver:
     if around.client is None or around.identity is None:
-        raise ValueError("the driver of a Kubernetes cluster needs a client and an identity")
+        raise ValueError(
+            "the driver of a Kubernetes cluster needs a client and an identity"
+        )
     server = parse_connection(connection).server
     return KubernetesDriver(
-        around.client, identity=around.identity, server=server, monotonic=around.monotonic
+        around.client,
+        identity=around.identity,
+        server=server,
+        monotonic=around.monotonic,
     )
 
 
 DRIVERS: Mapping[str, DriverInfo] = {
     SIMULATED: DriverInfo(create_simulated, parse_configuration),
-    KUBERNETES: DriverInfo(create_kubernetes, parse_connection, supports_apply_strategy=True),
+    KUBERNETES: DriverInfo(
+        create_kubernetes, parse_connection, supports_apply_strategy=True
+    ),
 }
 
-ACTING_DRIVERS = tuple(name for name, info in DRIVERS.items() if info.supports_apply_strategy)
+ACTING_DRIVERS = tuple(
+    name for name, info in DRIVERS.items() if info.supports_apply_strategy
+)
 """Drivers that act on the apply strategy of a placement."""
 
 
-def driver_named(name: str, connection: Mapping[str, Any], around: DriverContext) -> Driver:
+def driver_named(
+    name: str, connection: Mapping[str, Any], around: DriverContext
+) -> Driver:
     """Create a driver by name. Raises UnknownDriverError, InvalidManifest."""
     if name not in DRIVERS:
         raise UnknownDriverError(name, tuple(DRIVERS))

@@ -45,7 +45,9 @@ class NotificationChannel(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=~Q(ciphertext=""), name="channel_has_ciphertext"),
+            models.CheckConstraint(
+                condition=~Q(ciphertext=""), name="channel_has_ciphertext"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -47,20 +47,27 @@ class Hub(models.Model):
 
     uid = models.UUIDField(default=uuid4, editable=False)
     name = models.CharField(
-        max_length=LONGEST_HUB_NAME, validators=[RegexValidator(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")]
+        max_length=LONGEST_HUB_NAME,
+        validators=[RegexValidator(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")],
     )
     title = models.CharField(max_length=120, blank=True)
-    kind = models.CharField(max_length=10, choices=HubKind.choices, default=HubKind.KUBEFLEET)
+    kind = models.CharField(
+        max_length=10, choices=HubKind.choices, default=HubKind.KUBEFLEET
+    )
     mode = models.CharField(max_length=7, choices=HubMode.choices, default=HubMode.READ)
     connection = models.JSONField(default=dict, blank=True)
-    identity = models.CharField(max_length=11, choices=HubIdentity.choices, default=HubIdentity.SHARED)
+    identity = models.CharField(
+        max_length=11, choices=HubIdentity.choices, default=HubIdentity.SHARED
+    )
     user_prefix = models.CharField(max_length=63, blank=True, default="fleetui:")
     group_prefix = models.CharField(max_length=63, blank=True, default="fleetui:")
     extra_groups = models.JSONField(default=list, blank=True)
     field_manager = models.CharField(max_length=128, default="fleetui")
     namespaces = models.JSONField(default=list, blank=True)
     state = models.CharField(
-        max_length=11, choices=[(one.value, one.value.capitalize()) for one in HubState], default=HubState.NEW
+        max_length=11,
+        choices=[(one.value, one.value.capitalize()) for one in HubState],
+        default=HubState.NEW,
     )
     state_reason = models.CharField(max_length=500, blank=True)
     state_since = models.DateTimeField(null=True)
@@ -77,23 +84,36 @@ class Hub(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["name"], condition=Q(removed_at__isnull=True), name="hub_name_once"
+                fields=["name"],
+                condition=Q(removed_at__isnull=True),
+                name="hub_name_once",
             ),
             models.CheckConstraint(condition=~Q(name=""), name="hub_has_name"),
             models.CheckConstraint(
-                condition=Q(id=LOCAL_HUB) | ~Q(name__in=RESERVED_HUB_NAMES), name="hub_name_not_reserved"
+                condition=Q(id=LOCAL_HUB) | ~Q(name__in=RESERVED_HUB_NAMES),
+                name="hub_name_not_reserved",
             ),
             models.CheckConstraint(
-                condition=Q(id=LOCAL_HUB, kind=HubKind.LOCAL) | (~Q(id=LOCAL_HUB) & ~Q(kind=HubKind.LOCAL)),
+                condition=Q(id=LOCAL_HUB, kind=HubKind.LOCAL)
+                | (~Q(id=LOCAL_HUB) & ~Q(kind=HubKind.LOCAL)),
                 name="local_hub_is_the_first",
             ),
             models.CheckConstraint(
-                condition=~Q(id=LOCAL_HUB) | Q(removed_at__isnull=True), name="local_hub_is_not_removed"
+                condition=~Q(id=LOCAL_HUB) | Q(removed_at__isnull=True),
+                name="local_hub_is_not_removed",
             ),
-            models.CheckConstraint(condition=Q(kind__in=HubKind.values), name="hub_kind_known"),
-            models.CheckConstraint(condition=Q(mode__in=HubMode.values), name="hub_mode_known"),
-            models.CheckConstraint(condition=Q(identity__in=HubIdentity.values), name="hub_identity_known"),
-            models.CheckConstraint(condition=Q(state__in=list(HubState)), name="hub_state_known"),
+            models.CheckConstraint(
+                condition=Q(kind__in=HubKind.values), name="hub_kind_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(mode__in=HubMode.values), name="hub_mode_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(identity__in=HubIdentity.values), name="hub_identity_known"
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=list(HubState)), name="hub_state_known"
+            ),
             models.CheckConstraint(
                 condition=Q(state=HubState.REMOVED, removed_at__isnull=False)
                 | (~Q(state=HubState.REMOVED) & Q(removed_at__isnull=True)),
@@ -116,7 +136,12 @@ class HubRow(models.Model):
     """
 
     hub = models.ForeignKey(
-        Hub, models.PROTECT, default=current_hub_id, editable=False, db_index=False, related_name="+"
+        Hub,
+        models.PROTECT,
+        default=current_hub_id,
+        editable=False,
+        db_index=False,
+        related_name="+",
     )
 
     objects = HubManager()
@@ -167,8 +192,12 @@ class HubGrant(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "group", "role"], name="hub_grant_once"),
-            models.CheckConstraint(condition=Q(role__in=HUB_ROLES), name="hub_grant_role_known"),
+            models.UniqueConstraint(
+                fields=["hub", "group", "role"], name="hub_grant_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(role__in=HUB_ROLES), name="hub_grant_role_known"
+            ),
         ]
 
     def __str__(self) -> str:

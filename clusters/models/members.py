@@ -14,7 +14,10 @@ from fleetui.hub_scope import LOCAL_HUB
 LONGEST_CLUSTER_NAME = 63
 LONGEST_LABEL_KEY = 317  # a DNS prefix of 253, a slash, a name of 63
 LONGEST_LABEL_VALUE = 63
-NOT_UNHEALTHY = ("", "True")  # without a report of its health a cluster has a verdict of its own
+NOT_UNHEALTHY = (
+    "",
+    "True",
+)  # without a report of its health a cluster has a verdict of its own
 
 
 class Membership(models.TextChoices):
@@ -79,7 +82,9 @@ class FormerMember(HubRow):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["name", "hub"], name="former_member_once"),
-            models.CheckConstraint(condition=~models.Q(cluster_uid=""), name="former_member_has_uid"),
+            models.CheckConstraint(
+                condition=~models.Q(cluster_uid=""), name="former_member_has_uid"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -94,7 +99,9 @@ class ClusterTombstone(HubRow):
     deleted_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["hub", "changed_in"], name="tombstone_by_sequence")]
+        indexes = [
+            models.Index(fields=["hub", "changed_in"], name="tombstone_by_sequence")
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -125,9 +132,13 @@ class MemberCluster(HubRow):
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
     spec_generation = models.PositiveBigIntegerField(default=1, db_default=1)
-    hub_changes = models.PositiveBigIntegerField(default=0, db_default=0, editable=False)
+    hub_changes = models.PositiveBigIntegerField(
+        default=0, db_default=0, editable=False
+    )
     changed_in = models.PositiveBigIntegerField(default=0, editable=False)
-    membership = models.CharField(max_length=8, choices=Membership.choices, default=Membership.JOINING)
+    membership = models.CharField(
+        max_length=8, choices=Membership.choices, default=Membership.JOINING
+    )
     joined_at = models.DateTimeField()
     hub_created_at = models.DateTimeField(null=True, editable=False)
     leaving_since = models.DateTimeField(null=True, blank=True)
@@ -194,21 +205,31 @@ class MemberCluster(HubRow):
         constraints = [
             # The name first, for lookups through other tables, which know no hub.
             models.UniqueConstraint(fields=["name", "hub"], name="cluster_name_once"),
-            models.CheckConstraint(condition=~models.Q(name=""), name="cluster_has_name"),
             models.CheckConstraint(
-                condition=models.Q(hub=LOCAL_HUB) | models.Q(driver="", observe_at__isnull=True),
+                condition=~models.Q(name=""), name="cluster_has_name"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(hub=LOCAL_HUB)
+                | models.Q(driver="", observe_at__isnull=True),
                 name="mirrored_cluster_is_not_called",
             ),
             models.CheckConstraint(
-                condition=models.Q(membership__in=Membership.values), name="cluster_membership_known"
+                condition=models.Q(membership__in=Membership.values),
+                name="cluster_membership_known",
             ),
             models.CheckConstraint(
-                condition=models.Q(membership=Membership.LEAVING, leaving_since__isnull=False)
-                | (~models.Q(membership=Membership.LEAVING) & models.Q(leaving_since__isnull=True)),
+                condition=models.Q(
+                    membership=Membership.LEAVING, leaving_since__isnull=False
+                )
+                | (
+                    ~models.Q(membership=Membership.LEAVING)
+                    & models.Q(leaving_since__isnull=True)
+                ),
                 name="cluster_leaving_since",
             ),
             models.CheckConstraint(
-                condition=~models.Q(membership=Membership.LEAVING) | models.Q(verdict="leaving"),
+                condition=~models.Q(membership=Membership.LEAVING)
+                | models.Q(verdict="leaving"),
                 name="cluster_leaving_is_not_eligible",
             ),
         ]
@@ -229,17 +250,27 @@ class MemberCluster(HubRow):
         return not self.verdict
 
     @property
-    def is_late(self) -> bool:  # it does not answer, and that does not make it ineligible yet
+    def is_late(
+        self,
+    ) -> bool:  # it does not answer, and that does not make it ineligible yet
         return self.unanswered_since is not None and self.is_eligible
 
     @property
-    def is_unhealthy(self) -> bool:  # it says so, and that does not make it ineligible yet
+    def is_unhealthy(
+        self,
+    ) -> bool:  # it says so, and that does not make it ineligible yet
         is_reported = self.agent_healthy not in NOT_UNHEALTHY
         return is_reported and self.unanswered_since is None and self.is_eligible
 
     @property
-    def awaits_first_heartbeat(self) -> bool:  # its driver has not observed it yet, nor failed to
-        return bool(self.driver) and not self.has_reported and self.unanswered_since is None
+    def awaits_first_heartbeat(
+        self,
+    ) -> bool:  # its driver has not observed it yet, nor failed to
+        return (
+            bool(self.driver)
+            and not self.has_reported
+            and self.unanswered_since is None
+        )
 
     @property
     def is_monitored(self) -> bool:  # a driver observes it, or its own agent reports
@@ -255,7 +286,9 @@ class MemberCluster(HubRow):
 
     @property
     def annotations(self) -> dict[str, Any]:
-        annotations: dict[str, Any] = self.document.get("metadata", {}).get("annotations") or {}
+        annotations: dict[str, Any] = (
+            self.document.get("metadata", {}).get("annotations") or {}
+        )
         return annotations
 
 
@@ -265,7 +298,9 @@ class ClusterLabel(HubRow):
     value = models.CharField(max_length=LONGEST_LABEL_VALUE, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["hub", "key", "value"], name="label_by_key_and_value")]
+        indexes = [
+            models.Index(fields=["hub", "key", "value"], name="label_by_key_and_value")
+        ]
         constraints = [
             models.UniqueConstraint(fields=["cluster", "key"], name="label_key_once"),
             models.CheckConstraint(condition=~models.Q(key=""), name="label_has_key"),
@@ -286,9 +321,13 @@ class ClusterTaint(HubRow):
     class Meta:
         indexes = [models.Index(fields=["key", "value"], name="taint_by_key_and_value")]
         constraints = [
-            models.UniqueConstraint(fields=["cluster", "key", "value", "effect"], name="taint_once"),
+            models.UniqueConstraint(
+                fields=["cluster", "key", "value", "effect"], name="taint_once"
+            ),
             models.CheckConstraint(condition=~models.Q(key=""), name="taint_has_key"),
-            models.CheckConstraint(condition=models.Q(effect="NoSchedule"), name="taint_effect_known"),
+            models.CheckConstraint(
+                condition=models.Q(effect="NoSchedule"), name="taint_effect_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -302,7 +341,9 @@ class ClusterCredential(StoredCredential, HubRow):
         TOKEN = "token"  # noqa: S105 -- a kind of secret
         CERTIFICATE = "certificate"
 
-    cluster = models.OneToOneField(MemberCluster, models.CASCADE, related_name="credential")
+    cluster = models.OneToOneField(
+        MemberCluster, models.CASCADE, related_name="credential"
+    )
     kind = models.CharField(max_length=11, choices=Kind.choices)
     unauthorized_count = models.PositiveIntegerField(default=0)
 
@@ -313,9 +354,12 @@ class ClusterCredential(StoredCredential, HubRow):
         ]
         constraints = [
             models.CheckConstraint(
-                condition=models.Q(kind__in=["token", "certificate"]), name="credential_kind_known"
+                condition=models.Q(kind__in=["token", "certificate"]),
+                name="credential_kind_known",
             ),
-            models.CheckConstraint(condition=~models.Q(ciphertext=""), name="credential_has_ciphertext"),
+            models.CheckConstraint(
+                condition=~models.Q(ciphertext=""), name="credential_has_ciphertext"
+            ),
         ]
 
 
@@ -329,7 +373,9 @@ class SimulatedPlacement(HubRow):
 
     is_shown = False
 
-    cluster = models.ForeignKey(MemberCluster, models.CASCADE, related_name="simulated_placements")
+    cluster = models.ForeignKey(
+        MemberCluster, models.CASCADE, related_name="simulated_placements"
+    )
     placement_name = models.CharField(max_length=253)
     revision = models.PositiveBigIntegerField()
     is_held = models.BooleanField()
@@ -337,7 +383,9 @@ class SimulatedPlacement(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["cluster", "placement_name"], name="one_state_per_placement")
+            models.UniqueConstraint(
+                fields=["cluster", "placement_name"], name="one_state_per_placement"
+            )
         ]
 
     def __str__(self) -> str:

@@ -16,9 +16,12 @@ class HubCredential(StoredCredential):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(kind__in=["token", "certificate"]), name="hub_credential_kind_known"
+                condition=Q(kind__in=["token", "certificate"]),
+                name="hub_credential_kind_known",
             ),
-            models.CheckConstraint(condition=~Q(ciphertext=""), name="hub_credential_has_ciphertext"),
+            models.CheckConstraint(
+                condition=~Q(ciphertext=""), name="hub_credential_has_ciphertext"
+            ),
         ]
 
 
@@ -58,13 +61,25 @@ class HubStream(HubRow):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["hub", "group", "plural", "namespace", "field_selector"], name="hub_stream_once"
+                fields=["hub", "group", "plural", "namespace", "field_selector"],
+                name="hub_stream_once",
             ),
             models.CheckConstraint(
-                condition=Q(state__in=["idle", "listing", "watching", "absent", "forbidden", "failing"]),
+                condition=Q(
+                    state__in=[
+                        "idle",
+                        "listing",
+                        "watching",
+                        "absent",
+                        "forbidden",
+                        "failing",
+                    ]
+                ),
                 name="hub_stream_state_known",
             ),
-            models.CheckConstraint(condition=Q(form__in=["full", "metadata"]), name="hub_stream_form_known"),
+            models.CheckConstraint(
+                condition=Q(form__in=["full", "metadata"]), name="hub_stream_form_known"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -88,7 +103,9 @@ class MirroredObject(HubRow):
 
     is_shown = False
 
-    stream = models.ForeignKey(HubStream, models.CASCADE, db_index=False, related_name="+")
+    stream = models.ForeignKey(
+        HubStream, models.CASCADE, db_index=False, related_name="+"
+    )
     group = models.CharField(max_length=253, blank=True)
     kind = models.CharField(max_length=100)
     namespace = models.CharField(max_length=253, blank=True)
@@ -115,14 +132,21 @@ class MirroredObject(HubRow):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["hub", "group", "kind", "namespace", "name"], name="mirrored_object_once"
+                fields=["hub", "group", "kind", "namespace", "name"],
+                name="mirrored_object_once",
             )
         ]
         indexes = [
             models.Index(fields=["hub", "kind", "owner"], name="mirrored_by_owner"),
             models.Index(fields=["hub", "kind", "cluster"], name="mirrored_by_cluster"),
-            models.Index(fields=["hub"], condition=Q(is_dirty=True), name="mirrored_dirty"),
-            models.Index(fields=["hub"], condition=Q(is_unresolved=True), name="mirrored_unresolved"),
+            models.Index(
+                fields=["hub"], condition=Q(is_dirty=True), name="mirrored_dirty"
+            ),
+            models.Index(
+                fields=["hub"],
+                condition=Q(is_unresolved=True),
+                name="mirrored_unresolved",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -148,7 +172,9 @@ class BindingChange(HubRow):
 
     class Meta:
         indexes = [
-            models.Index(fields=["hub", "owner", "seen_at"], name="binding_change_by_owner"),
+            models.Index(
+                fields=["hub", "owner", "seen_at"], name="binding_change_by_owner"
+            ),
             models.Index(fields=["seen_at"], name="binding_change_by_age"),
         ]
 
@@ -186,7 +212,9 @@ class HubWrite(HubRow):
     body = models.JSONField(null=True)
     dry_run_digest = models.CharField(max_length=64, blank=True)
     precondition = models.CharField(max_length=64, blank=True)
-    state = models.CharField(max_length=11, choices=HubWriteState.choices, default=HubWriteState.PLANNED)
+    state = models.CharField(
+        max_length=11, choices=HubWriteState.choices, default=HubWriteState.PLANNED
+    )
     status = models.PositiveSmallIntegerField(null=True)
     answer = models.CharField(max_length=4096, blank=True)
     resource_version_after = models.CharField(max_length=64, blank=True)
@@ -195,7 +223,10 @@ class HubWrite(HubRow):
     class Meta:
         indexes = [models.Index(fields=["hub", "-at", "-id"], name="hub_write_newest")]
         constraints = [
-            models.CheckConstraint(condition=Q(state__in=HubWriteState.values), name="hub_write_state_known")
+            models.CheckConstraint(
+                condition=Q(state__in=HubWriteState.values),
+                name="hub_write_state_known",
+            )
         ]
 
     def __str__(self) -> str:

@@ -62,17 +62,24 @@ def raise_counters(
     if removed:
         now = timezone.now()
         ClusterTombstone.objects.bulk_create(
-            [ClusterTombstone(name=name, changed_in=sequence, deleted_at=now) for name in removed],
+            [
+                ClusterTombstone(name=name, changed_in=sequence, deleted_at=now)
+                for name in removed
+            ],
             batch_size=BATCH_SIZE,
         )
-        expired = ClusterTombstone.objects.filter(deleted_at__lt=now - settings.KEEP_TOMBSTONES)
+        expired = ClusterTombstone.objects.filter(
+            deleted_at__lt=now - settings.KEEP_TOMBSTONES
+        )
         if last := expired.aggregate(last=Max("changed_in"))["last"]:
             expired.delete()
             FleetState.objects.update(tombstones_deleted_to=last)
     return sequence
 
 
-def log_change(change: ChangeLogEntry, *, changed: Collection[int], removed: Collection[str] = ()) -> None:
+def log_change(
+    change: ChangeLogEntry, *, changed: Collection[int], removed: Collection[str] = ()
+) -> None:
     """Increase the counters and enqueue the affected placements, in the transaction of the operation.
 
     `changed` and `removed` as for `raise_counters`.
@@ -81,7 +88,10 @@ def log_change(change: ChangeLogEntry, *, changed: Collection[int], removed: Col
         return
     lock_fleet()
     sequence = raise_counters(
-        moves=change.moves_version, reads=bool(change.property_names), changed=changed, removed=removed
+        moves=change.moves_version,
+        reads=bool(change.property_names),
+        changed=changed,
+        removed=removed,
     )
     FleetChange.objects.create(
         sequence=sequence,

@@ -31,12 +31,27 @@ from clusters.drivers.kubernetes.check import (
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import ParsedConnection, Secret, SecretFacts, facts_of
-from clusters.kubernetes_drivers import address_rules, credential_of, hub_id, open_client
+from clusters.kubernetes_drivers import (
+    address_rules,
+    credential_of,
+    hub_id,
+    open_client,
+)
 from clusters.models import ClusterCredential, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.edit import UnknownClusterError
-from clusters.operations.identity import AlreadyJoined, ServerIdentity, judge_identity, set_identity
-from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, upsert_clusters
+from clusters.operations.identity import (
+    AlreadyJoined,
+    ServerIdentity,
+    judge_identity,
+    set_identity,
+)
+from clusters.operations.join import (
+    CLUSTER,
+    ClusterSpec,
+    parse_cluster,
+    upsert_clusters,
+)
 from clusters.preparation import DEFAULT_KINDS
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
@@ -73,13 +88,17 @@ class SavedConnection:
     is_new: bool = False
 
 
-def parse_input(wanted: ConnectionInput, *, cluster: MemberCluster | None, now: datetime) -> ParsedConnection:
+def parse_input(
+    wanted: ConnectionInput, *, cluster: MemberCluster | None, now: datetime
+) -> ParsedConnection:
     """Return the connection that a user entered; without a secret it keeps the stored one.
 
     Raise InvalidManifest, also for an address that is not allowed.
     """
     credential = credential_of(cluster) if cluster else None
-    return parse_connection_input(wanted, kept=partial(kept_secret, cluster, credential), now=now)
+    return parse_connection_input(
+        wanted, kept=partial(kept_secret, cluster, credential), now=now
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +114,13 @@ class ConnectionExamination:
 
     @property
     def is_passed(self) -> bool:
-        return is_passed([one for one in self.steps if not (self.changes_cluster and one.step == IDENTITY)])
+        return is_passed(
+            [
+                one
+                for one in self.steps
+                if not (self.changes_cluster and one.step == IDENTITY)
+            ]
+        )
 
 
 def check_connection(
@@ -133,9 +158,12 @@ def check_connection(
         problem, is_refused = str(error), True
     if problem:
         steps = tuple(
-            replace(one, ok=False, message=problem) if one.step == IDENTITY else one for one in steps
+            replace(one, ok=False, message=problem) if one.step == IDENTITY else one
+            for one in steps
         )
-    return ConnectionExamination(steps, identity, changes_cluster=bool(problem) and not is_refused)
+    return ConnectionExamination(
+        steps, identity, changes_cluster=bool(problem) and not is_refused
+    )
 
 
 def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
@@ -147,8 +175,14 @@ def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep,
         try:
             secret = decrypt(cluster.uid, credential.ciphertext)
         except CredentialsUnreadable as error:
-            return (CheckStep("credentials", False, str(error), "Set the credentials again"),)
-    return check_connection(ParsedConnection(cluster.connection, secret), name=name, kinds=kinds).steps
+            return (
+                CheckStep(
+                    "credentials", False, str(error), "Set the credentials again"
+                ),
+            )
+    return check_connection(
+        ParsedConnection(cluster.connection, secret), name=name, kinds=kinds
+    ).steps
 
 
 def connected_cluster(name: str) -> MemberCluster:
@@ -160,7 +194,9 @@ def connected_cluster(name: str) -> MemberCluster:
 
 
 def _cluster(name: str) -> MemberCluster:
-    cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
+    cluster = (
+        MemberCluster.objects.select_related("credential").filter(name=name).first()
+    )
     if cluster is None:
         raise UnknownClusterError(name)
     return cluster
@@ -188,7 +224,9 @@ def set_connection(
 
     Raise InvalidManifest, ConnectionCheckFailed, ConnectionNotAllowed, UnknownClusterError, RevisionConflict.
     """
-    cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
+    cluster = (
+        MemberCluster.objects.select_related("credential").filter(name=name).first()
+    )
     if cluster is None and not joins:
         raise UnknownClusterError(name)
     _refuse_unsuitable(cluster, joins=joins)
@@ -207,11 +245,20 @@ def set_connection(
         keep_keys()
     with transaction.atomic():
         lock_fleet()
-        cluster = MemberCluster.objects.select_related("credential").filter(name=name).first()
+        cluster = (
+            MemberCluster.objects.select_related("credential").filter(name=name).first()
+        )
         _refuse_unsuitable(cluster, joins=joins)
-        if _refuse_joined(found.identity, name) and not other_cluster:  # since the check
+        if (
+            _refuse_joined(found.identity, name) and not other_cluster
+        ):  # since the check
             raise ConnectionCheckFailed(found.steps, confirm=OTHER_CLUSTER)
-        check_revision(CLUSTER, name, expected=expected, revision=cluster.revision if cluster else 0)
+        check_revision(
+            CLUSTER,
+            name,
+            expected=expected,
+            revision=cluster.revision if cluster else 0,
+        )
         document = cluster.document if cluster else new_member(name, labels, taints)
         spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
         upsert_clusters([spec], by=by, now=now)
@@ -221,10 +268,14 @@ def set_connection(
         events = [save_secret(row, before, parsed.secret, by=by, now=now)]
         was_insecure = cluster is not None and cluster.has_insecure_tls
         if row.has_insecure_tls and not was_insecure:
-            events.append(AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision))
+            events.append(
+                AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision)
+            )
         record_all([one for one in events if one], by=by, now=now)
     warnings = (INSECURE_WARNING,) if row.has_insecure_tls else ()
-    return SavedConnection(_cluster(name), found.steps, warnings, is_new=cluster is None)
+    return SavedConnection(
+        _cluster(name), found.steps, warnings, is_new=cluster is None
+    )
 
 
 def _refuse_joined(identity: ServerIdentity, name: str) -> str:
@@ -271,15 +322,24 @@ def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]
 
 
 def new_member(
-    name: str, labels: Mapping[str, str] | None = None, taints: Sequence[Mapping[str, str]] = ()
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Mapping[str, str]] = (),
 ) -> dict[str, Any]:
     """Return the manifest of a cluster that joins by its connection alone."""
-    identity = {"kind": "ServiceAccount", "name": "fleetui", "namespace": "fleetui-system"}
+    identity = {
+        "kind": "ServiceAccount",
+        "name": "fleetui",
+        "namespace": "fleetui-system",
+    }
     return {
         "apiVersion": MEMBER_VERSIONS[0],
         "kind": MEMBER_KIND,
         "metadata": {"name": name, **({"labels": dict(labels)} if labels else {})},
-        "spec": {"identity": identity, **({"taints": list(map(dict, taints))} if taints else {})},
+        "spec": {
+            "identity": identity,
+            **({"taints": list(map(dict, taints))} if taints else {}),
+        },
     }
 
 
@@ -295,7 +355,9 @@ def save_secret(
     if secret is None:
         if before:
             before.delete()
-            record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, now=now)
+            record_access(
+                "credentials changed", f"cluster {row.name}", by=by or SYSTEM, now=now
+            )
         return removal_event(row, before) if before else None
     if is_stored(secret, before, row.uid):
         return None
@@ -312,7 +374,12 @@ def save_secret(
 
 
 def store_secret(
-    row: MemberCluster, before: ClusterCredential | None, secret: Secret, *, by: User | None, now: datetime
+    row: MemberCluster,
+    before: ClusterCredential | None,
+    secret: Secret,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> ClusterCredential:
     """Save a secret with what may be shown of it, in the transaction of the operation."""
     values = {
@@ -326,21 +393,37 @@ def store_secret(
         "renewal_error": "",
     }
     details = {"fingerprint": values["fingerprint"]}
-    record_access("credentials changed", f"cluster {row.name}", by=by or SYSTEM, details=details, now=now)
-    credential, _ = ClusterCredential.objects.update_or_create(cluster=row, defaults=values)
+    record_access(
+        "credentials changed",
+        f"cluster {row.name}",
+        by=by or SYSTEM,
+        details=details,
+        now=now,
+    )
+    credential, _ = ClusterCredential.objects.update_or_create(
+        cluster=row, defaults=values
+    )
     return credential
 
 
 def renewal_time(facts: SecretFacts) -> datetime | None:
     """Return when a token has lived half of its time; None if it is not one that can be renewed."""
-    if facts.service_account is None or facts.issued_at is None or facts.expires_at is None:
+    if (
+        facts.service_account is None
+        or facts.issued_at is None
+        or facts.expires_at is None
+    ):
         return None
     return facts.issued_at + (facts.expires_at - facts.issued_at) / 2
 
 
-def removal_event(row: MemberCluster, credential: ClusterCredential | None) -> AuditEvent:
+def removal_event(
+    row: MemberCluster, credential: ClusterCredential | None
+) -> AuditEvent:
     before = public_facts(credential)
-    return AuditEvent("credentials removed", CLUSTER, row.name, revision=row.revision, before=before)
+    return AuditEvent(
+        "credentials removed", CLUSTER, row.name, revision=row.revision, before=before
+    )
 
 
 @transaction.atomic

@@ -12,14 +12,24 @@ from urllib.parse import quote
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.credentials import days_left, decrypt, expiry_notice, notice_due, public_facts
+from clusters.credentials import (
+    days_left,
+    decrypt,
+    expiry_notice,
+    notice_due,
+    public_facts,
+)
 from clusters.drivers.base import DriverError, DriverRejected
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.kubeconfig import Secret, facts_of
 from clusters.kubernetes_drivers import open_client
 from clusters.models import ClusterCredential, MemberCluster
-from clusters.operations.connection import ConnectionNotAllowed, connected_cluster, store_secret
+from clusters.operations.connection import (
+    ConnectionNotAllowed,
+    connected_cluster,
+    store_secret,
+)
 from clusters.operations.join import CLUSTER
 from fleetui.audit import AuditEvent, record_all
 from fleetui.threads import close_connections
@@ -32,12 +42,16 @@ _SHORTEST_TOKEN = 600
 """Seconds; the API server accepts no shorter lifetime."""
 
 
-def renew_credentials(name: str, *, by: User | None, now: datetime) -> ClusterCredential:
+def renew_credentials(
+    name: str, *, by: User | None, now: datetime
+) -> ClusterCredential:
     """Renew a token now. Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError."""
     cluster = connected_cluster(name)
     credential = ClusterCredential.objects.filter(cluster=cluster).first()
     if credential is None or credential.renew_at is None:
-        raise ConnectionNotAllowed(f"the credentials of {name} are not a service account token that expires")
+        raise ConnectionNotAllowed(
+            f"the credentials of {name} are not a service account token that expires"
+        )
     try:
         secret = request_token(cluster, credential)
     except DriverError as error:
@@ -52,11 +66,20 @@ def renew_due(*, now: datetime) -> int:
     pks = list(due.order_by("renew_at").values_list("pk", flat=True)[:BATCH])
     if not pks or not due.filter(pk__in=pks).update(renew_at=now + RETRY):
         return 0
-    rows = {row.pk: row for row in ClusterCredential.objects.select_related("cluster").filter(pk__in=pks)}
+    rows = {
+        row.pk: row
+        for row in ClusterCredential.objects.select_related("cluster").filter(
+            pk__in=pks
+        )
+    }
     calls = {pk: partial(request_token, row.cluster, row) for pk, row in rows.items()}
     renewed = 0
     answers = call_all(
-        calls, threads=_THREADS, seconds=_ROUND_SECONDS, patience=CALL_SECONDS, at_end=close_connections
+        calls,
+        threads=_THREADS,
+        seconds=_ROUND_SECONDS,
+        patience=CALL_SECONDS,
+        at_end=close_connections,
     )
     for pk, answer in answers:
         if isinstance(answer, DriverError):
@@ -75,28 +98,47 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
     """
     present = decrypt(cluster.uid, credential.ciphertext)
     facts = facts_of(present)
-    if facts.service_account is None or facts.issued_at is None or facts.expires_at is None:
+    if (
+        facts.service_account is None
+        or facts.issued_at is None
+        or facts.expires_at is None
+    ):
         raise DriverRejected("the token is not one of a service account that expires")
     namespace, account = facts.service_account
-    seconds = max(_SHORTEST_TOKEN, int((facts.expires_at - facts.issued_at).total_seconds()))
+    seconds = max(
+        _SHORTEST_TOKEN, int((facts.expires_at - facts.issued_at).total_seconds())
+    )
     spec: dict[str, Any] = {"expirationSeconds": seconds}
     if bound := facts.bound_to:
         spec["boundObjectRef"] = {"apiVersion": "v1", **bound._asdict()}
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": spec,
+    }
     deadline = time.monotonic() + CALL_SECONDS
     connection = parse_connection(cluster.connection)
     client = open_client(connection, lambda: present.values)
     try:
-        path = (
-            f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(account, safe='')}/token"
-        )
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(account, safe='')}/token"
         answer = client.request("POST", path, body=request, deadline=deadline)
     finally:
         client.close()
     status = answer.body.get("status")
-    token = status.get("token") if answer.status == 201 and isinstance(status, dict) else None
-    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
-        raise DriverRejected(f"the API server answers {answer.status} to the request for a token")
+    token = (
+        status.get("token")
+        if answer.status == 201 and isinstance(status, dict)
+        else None
+    )
+    if (
+        not isinstance(token, str)
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
+        raise DriverRejected(
+            f"the API server answers {answer.status} to the request for a token"
+        )
     renewed = Secret({"token": token})
     client = open_client(connection, lambda: renewed.values)
     try:
@@ -107,16 +149,25 @@ def request_token(cluster: MemberCluster, credential: ClusterCredential) -> Secr
 
 
 def record_failure(credential: ClusterCredential, error: DriverError) -> None:
-    rows = ClusterCredential.objects.filter(pk=credential.pk, revision=credential.revision)
+    rows = ClusterCredential.objects.filter(
+        pk=credential.pk, revision=credential.revision
+    )
     rows.update(renewal_error=str(error)[:200])
 
 
 @transaction.atomic
 def save_renewed(
-    cluster: MemberCluster, credential: ClusterCredential, secret: Secret, *, by: User | None, now: datetime
+    cluster: MemberCluster,
+    credential: ClusterCredential,
+    secret: Secret,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> ClusterCredential:
     """Save a renewed token, unless the credentials were replaced or removed meanwhile."""
-    present = ClusterCredential.objects.select_for_update().filter(pk=credential.pk).first()
+    present = (
+        ClusterCredential.objects.select_for_update().filter(pk=credential.pk).first()
+    )
     if present is None or present.revision != credential.revision:
         return present or credential
     saved = store_secret(cluster, present, secret, by=by, now=now)
@@ -134,18 +185,25 @@ def save_renewed(
 
 def notify_expiring(*, now: datetime) -> int:
     """Record an event 14, 7 and 1 days before credentials expire that are not renewed; return how many."""
-    rows = ClusterCredential.objects.filter(notice_due(now=now)).select_related("cluster")
+    rows = ClusterCredential.objects.filter(notice_due(now=now)).select_related(
+        "cluster"
+    )
     events = []
     for row in rows.order_by("pk")[:BATCH]:
         days = days_left(row, now=now)
-        ClusterCredential.objects.filter(pk=row.pk, revision=row.revision).update(notified_days=days)
+        ClusterCredential.objects.filter(pk=row.pk, revision=row.revision).update(
+            notified_days=days
+        )
         events.append(
             AuditEvent(
                 "credentials expiring",
                 CLUSTER,
                 row.cluster.name,
                 revision=row.cluster.revision,
-                after={**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)},
+                after={
+                    **(public_facts(row) or {}),
+                    "notice": expiry_notice(row, now=now),
+                },
                 is_warning=True,
             )
         )

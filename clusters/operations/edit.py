@@ -10,7 +10,13 @@ from django.db import transaction
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import CLUSTER, ClusterSpec, JoinResult, changed_keys, replace_clusters
+from clusters.operations.join import (
+    CLUSTER,
+    ClusterSpec,
+    JoinResult,
+    changed_keys,
+    replace_clusters,
+)
 from fleetui.bulk import batched
 from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
@@ -41,7 +47,11 @@ class EditOptions(TypedDict):
 
 def clusters_named(names: Collection[str]) -> list[MemberCluster]:
     """Return the clusters of these names, in their order. Raise UnknownClusterError."""
-    rows = {row.name: row for part in batched(names) for row in MemberCluster.objects.filter(name__in=part)}
+    rows = {
+        row.name: row
+        for part in batched(names)
+        for row in MemberCluster.objects.filter(name__in=part)
+    }
     for name in names:
         if name not in rows:
             raise UnknownClusterError(name)
@@ -64,7 +74,9 @@ def change_labels(
     def edit(document: Document) -> None:
         before = document["metadata"].get("labels") or {}
         kept = {} if replaces else before
-        after = {key: value for key, value in {**kept, **put}.items() if key not in remove}
+        after = {
+            key: value for key, value in {**kept, **put}.items() if key not in remove
+        }
         if after != before:
             document["metadata"]["labels"] = after
 
@@ -87,8 +99,12 @@ def change_taints(
     def edit(document: Document) -> None:
         before = document["spec"].get("taints") or []
         kept = [] if replaces else before
-        after = [one for one in kept if not any(_is_same(one, other) for other in remove)]
-        after += [dict(one) for one in add if not any(_is_same(one, other) for other in after)]
+        after = [
+            one for one in kept if not any(_is_same(one, other) for other in remove)
+        ]
+        after += [
+            dict(one) for one in add if not any(_is_same(one, other) for other in after)
+        ]
         if after != before:
             document["spec"]["taints"] = after
 
@@ -105,7 +121,10 @@ def replace_labels_and_taints(
     """Replace labels and taints as one change. Raises as `change_labels`."""
 
     def edit(document: Document) -> None:
-        document["metadata"]["labels"], document["spec"]["taints"] = dict(labels), list(taints)
+        document["metadata"]["labels"], document["spec"]["taints"] = (
+            dict(labels),
+            list(taints),
+        )
 
     return _edit(names, edit, **options)
 
@@ -121,12 +140,19 @@ def undo_edits(
 
     def restore(document: Document) -> None:
         before, after = edits[document["metadata"]["name"]]
-        labels = _labels_before(*(one["metadata"].get("labels") or {} for one in (document, before, after)))
-        taints = _taints_before(*(one["spec"].get("taints") or [] for one in (document, before, after)))
+        labels = _labels_before(
+            *(one["metadata"].get("labels") or {} for one in (document, before, after))
+        )
+        taints = _taints_before(
+            *(one["spec"].get("taints") or [] for one in (document, before, after))
+        )
         if labels is None or taints is None:
             changed_since.append(document["metadata"]["name"])
             return
-        for part, key, value in (("metadata", "labels", labels), ("spec", "taints", taints)):
+        for part, key, value in (
+            ("metadata", "labels", labels),
+            ("spec", "taints", taints),
+        ):
             document[part].pop(key, None)
             if value or key in before[part]:
                 document[part][key] = value
@@ -150,7 +176,9 @@ def _taints_before(taints: Taints, old: Taints, new: Taints) -> Taints | None:
     """Return taints as before a change from `old` to `new`; None where they are not as it wrote them."""
     added = [taint for taint in new if taint not in old]
     removed = [taint for taint in old if taint not in new]
-    if any(taint not in taints for taint in added) or any(taint in taints for taint in removed):
+    if any(taint not in taints for taint in added) or any(
+        taint in taints for taint in removed
+    ):
         return None
     kept = [taint for taint in old if taint in taints or taint in removed]
     return kept + [taint for taint in taints if taint not in old and taint not in added]
@@ -161,12 +189,17 @@ def cordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinR
     return change_taints(names, add=[CORDON], **options)
 
 
-def uncordon(names: Collection[str], **options: Unpack[EditOptions]) -> list[JoinResult]:
+def uncordon(
+    names: Collection[str], **options: Unpack[EditOptions]
+) -> list[JoinResult]:
     return change_taints(names, remove=[CORDON], **options)
 
 
 def _is_same(taint: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    return all((taint.get(key) or "") == (other.get(key) or "") for key in ("key", "value", "effect"))
+    return all(
+        (taint.get(key) or "") == (other.get(key) or "")
+        for key in ("key", "value", "effect")
+    )
 
 
 def _edit(

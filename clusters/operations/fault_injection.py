@@ -55,7 +55,11 @@ def set_faults(
     check_revision(CLUSTER, name, expected=expected, revision=row.revision)
     before = faults_of(row)
     wanted = [dict(fault) for fault in faults]
-    rest = {key: value for key, value in row.connection.items() if key not in ("fault", "faults")}
+    rest = {
+        key: value
+        for key, value in row.connection.items()
+        if key not in ("fault", "faults")
+    }
     connection = {**rest, "faults": wanted} if wanted else rest
     parse_configuration(connection, path="")
     if wanted == before:
@@ -64,7 +68,12 @@ def set_faults(
     row.save(update_fields=["connection", "revision", "observe_at"])
     verb = "fault injected" if wanted else "faults cleared"
     event = AuditEvent(
-        verb, CLUSTER, name, revision=row.revision, before={"faults": before}, after={"faults": wanted}
+        verb,
+        CLUSTER,
+        name,
+        revision=row.revision,
+        before={"faults": before},
+        after={"faults": wanted},
     )
     record(event, by=by, now=now)
     return row
@@ -75,9 +84,17 @@ def not_ready_at(cluster: MemberCluster, *, now: datetime) -> datetime | None:
 
     A fault counts from the moment of its injection until it is cleared, before an observation has shown it.
     """
-    if not cluster.is_eligible or not cluster.expects_report or not cluster.is_monitored:
+    if (
+        not cluster.is_eligible
+        or not cluster.expects_report
+        or not cluster.is_monitored
+    ):
         return None  # an imported report is judged as of its import
-    faults = parse_configuration(cluster.connection).faults_at(now) if cluster.is_simulated else []
+    faults = (
+        parse_configuration(cluster.connection).faults_at(now)
+        if cluster.is_simulated
+        else []
+    )
     is_silent = not cluster.is_simulated and cluster.unanswered_since is not None
     is_silent = is_silent or any(keeps_from_reporting(fault) for fault in faults)
     will_be_unhealthy = any(fault.kind is FaultKind.UNHEALTHY for fault in faults)
@@ -112,7 +129,11 @@ def faults_of(cluster: MemberCluster) -> list[dict[str, Any]]:
 
 
 def new_fault(
-    kind: str, *, now: datetime, lasts: timedelta | None = None, about: Mapping[str, Any] | None = None
+    kind: str,
+    *,
+    now: datetime,
+    lasts: timedelta | None = None,
+    about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a fault that starts now and ends after `lasts`; None means until cleared."""
     since = {"since": now.isoformat()} if kind in _SINCE_NOW else {}

@@ -46,7 +46,14 @@ LEASE = timedelta(seconds=60)
 _BATCH = 500
 _READINGS = ["properties", "usage"]
 _HEALTH = [
-    *("membership", "has_reported", "agent_joined", "agent_healthy", "healthy_since", "health_message")
+    *(
+        "membership",
+        "has_reported",
+        "agent_joined",
+        "agent_healthy",
+        "healthy_since",
+        "health_message",
+    )
 ]
 _FACTS = [*_READINGS, *_HEALTH]
 _NAMED = 3
@@ -68,9 +75,15 @@ def observe(*, now: datetime) -> ObservationResult:
     """
     started = monotonic()
     state, _ = FleetState.objects.get_or_create()
-    is_watched = state.observing_since and state.observed_at and state.observed_at >= now - LONGEST_GAP
+    is_watched = (
+        state.observing_since
+        and state.observed_at
+        and state.observed_at >= now - LONGEST_GAP
+    )
     with unnoticed():
-        FleetState.objects.update(observed_at=now, **({} if is_watched else {"observing_since": now}))
+        FleetState.objects.update(
+            observed_at=now, **({} if is_watched else {"observing_since": now})
+        )
     rows, observed, silent = _claim(now), 0, 0
     hub_id()  # read once here, and not by each thread
     calls = {pk: partial(observe_cluster, row, now) for pk, row in rows.items()}
@@ -82,17 +95,35 @@ def observe(*, now: datetime) -> ObservationResult:
         at_end=close_connections,
     )
     while batch := list(islice(answers, _BATCH)):
-        observations = {pk: answer for pk, answer in batch if isinstance(answer, Observation)}
-        codes = {pk: getattr(answer, "code", "") for pk, answer in batch if isinstance(answer, DriverError)}
+        observations = {
+            pk: answer for pk, answer in batch if isinstance(answer, Observation)
+        }
+        codes = {
+            pk: getattr(answer, "code", "")
+            for pk, answer in batch
+            if isinstance(answer, DriverError)
+        }
         unanswered = list(codes)
-        _write_observations([(rows[pk], answer) for pk, answer in observations.items()], now=now)
-        _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(unanswered_since=now)
+        _write_observations(
+            [(rows[pk], answer) for pk, answer in observations.items()], now=now
+        )
+        _claimed(now).filter(pk__in=unanswered, unanswered_since=None).update(
+            unanswered_since=now
+        )
         for code in sorted(set(codes.values())):
             pks = [pk for pk in unanswered if codes[pk] == code]
-            _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(unanswered_code=code)
-        pause = timedelta(seconds=SILENT_PERIOD if len(unanswered) <= THREADS else USUAL_PERIOD)
+            _claimed(now).filter(pk__in=pks).exclude(unanswered_code=code).update(
+                unanswered_code=code
+            )
+        pause = timedelta(
+            seconds=SILENT_PERIOD if len(unanswered) <= THREADS else USUAL_PERIOD
+        )
         _reschedule(unanswered, at=now + pause, now=now)
-        _reschedule([pk for pk, answer in batch if isinstance(answer, NotCalled)], at=now, now=now)
+        _reschedule(
+            [pk for pk, answer in batch if isinstance(answer, NotCalled)],
+            at=now,
+            now=now,
+        )
         observed, silent = observed + len(observations), silent + len(unanswered)
     if rows:
         until = now + timedelta(seconds=monotonic() - started)
@@ -108,12 +139,18 @@ def _claim(now: datetime) -> dict[int, MemberCluster]:
     with unnoticed():
         if not due.filter(pk__in=shard).update(observe_at=now + LEASE):
             return {}
-    mine = _claimed(now).select_related("credential").order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
+    mine = (
+        _claimed(now)
+        .select_related("credential")
+        .order_by(F("heartbeat_at").desc(nulls_last=True), "pk")
+    )
     return {row.pk: row for row in mine}
 
 
 def _watched() -> QuerySet[MemberCluster]:
-    return MemberCluster.objects.filter(driver__in=DRIVERS).exclude(membership=Membership.LEAVING)
+    return MemberCluster.objects.filter(driver__in=DRIVERS).exclude(
+        membership=Membership.LEAVING
+    )
 
 
 def _claimed(now: datetime) -> QuerySet[MemberCluster]:
@@ -138,28 +175,42 @@ def observe_now(pks: Collection[int], *, now: datetime) -> None:
             rows.filter(observe_at__gt=now).update(observe_at=now)
 
 
-def report(name: str, observation: Observation, *, by: User | None, now: datetime) -> MemberCluster:
+def report(
+    name: str, observation: Observation, *, by: User | None, now: datetime
+) -> MemberCluster:
     """Save the report of a member agent. Raises UnknownClusterError.
 
     A cluster without a driver is expected to report from then on. `by` is the sender.
     """
     with transaction.atomic():
         state = lock_fleet()
-        row = MemberCluster.objects.filter(name=name).exclude(membership=Membership.LEAVING).first()
+        row = (
+            MemberCluster.objects.filter(name=name)
+            .exclude(membership=Membership.LEAVING)
+            .first()
+        )
         if row is None:
             raise UnknownClusterError(name)
         if not row.driver:
             row.driver, row.expects_report = REPORTED, True
-            record_all([AuditEvent("reports", CLUSTER, name, revision=row.revision)], by=by, now=now)
+            record_all(
+                [AuditEvent("reports", CLUSTER, name, revision=row.revision)],
+                by=by,
+                now=now,
+            )
         before = _set_observation(row, observation, now=now)
-        row.observed_until = counts_until(now, period=timedelta(seconds=_period_of(row)))
+        row.observed_until = counts_until(
+            now, period=timedelta(seconds=_period_of(row))
+        )
         changed = set_eligibility(row, now=now, state=state)
         # Amounts alone move no version: thousands of clusters report them each minute.
         with unnoticed(when=not changed and not _differs(before, row, _HEALTH)):
             row.save(update_fields=_SAVED)
             log_change(
                 ChangeLogEntry(
-                    f"{name}: {READY_WORDS[row.is_eligible]}" if changed else f"{name} reported",
+                    f"{name}: {READY_WORDS[row.is_eligible]}"
+                    if changed
+                    else f"{name} reported",
                     property_names=readings(before, row),
                     opens=changed or before.membership != row.membership,
                 ),
@@ -168,16 +219,27 @@ def report(name: str, observation: Observation, *, by: User | None, now: datetim
     return row
 
 
-_SAVED = ["driver", "expects_report", "heartbeat_at", "observed_until", *_VERDICT, *_FACTS]
+_SAVED = [
+    "driver",
+    "expects_report",
+    "heartbeat_at",
+    "observed_until",
+    *_VERDICT,
+    *_FACTS,
+]
 
 
 def refresh_eligibility(*, now: datetime) -> int:
     """Set the eligibility of every cluster where it changed; return how many."""
     state = FleetState.objects.first()
-    judged = MemberCluster.objects.filter(expects_report=True).exclude(membership=Membership.LEAVING)
+    judged = MemberCluster.objects.filter(expects_report=True).exclude(
+        membership=Membership.LEAVING
+    )
     suspects = [
         row.pk
-        for row in judged.defer("document", "properties", "usage", "connection").iterator()
+        for row in judged.defer(
+            "document", "properties", "usage", "connection"
+        ).iterator()
         if set_eligibility(row, now=now, state=state)
     ]
     return _write_verdicts(suspects, now=now) if suspects else 0
@@ -187,7 +249,9 @@ def refresh_eligibility(*, now: datetime) -> int:
 def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
     """Evaluate again under the lock of the fleet: a heartbeat may have arrived meanwhile."""
     state = lock_fleet()
-    rows = MemberCluster.objects.filter(pk__in=suspects).exclude(membership=Membership.LEAVING)
+    rows = MemberCluster.objects.filter(pk__in=suspects).exclude(
+        membership=Membership.LEAVING
+    )
     was_eligible = {row.pk: row.is_eligible for row in rows}
     changed = [row for row in rows if set_eligibility(row, now=now, state=state)]
     _update_alike(changed, _VERDICT)
@@ -207,18 +271,25 @@ def _write_verdicts(suspects: Sequence[int], *, now: datetime) -> int:
         causes: dict[str, list[str]] = {}
         for row in changed:
             same = was_eligible[row.pk] == row.is_eligible
-            cause = "Not ready for another reason" if same else READY_WORDS[row.is_eligible]
+            cause = (
+                "Not ready for another reason" if same else READY_WORDS[row.is_eligible]
+            )
             causes.setdefault(cause, []).append(row.name)
         reasons = [
             f"{', '.join(names) if len(names) <= _NAMED else f'{len(names):,} clusters'}: {cause}"
             for cause, names in causes.items()
         ]
-        log_change(ChangeLogEntry("; ".join(reasons), opens=True), changed=[row.pk for row in changed])
+        log_change(
+            ChangeLogEntry("; ".join(reasons), opens=True),
+            changed=[row.pk for row in changed],
+        )
     return len(changed)
 
 
 @transaction.atomic
-def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]], *, now: datetime) -> None:
+def _write_observations(
+    observations: Sequence[tuple[MemberCluster, Observation]], *, now: datetime
+) -> None:
     changed = {row.pk: one for row, one in observations if changes_facts(row, one, now)}
     if changed:
         lock_fleet()
@@ -231,10 +302,18 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
         for row, before in rows.items():
             names |= readings(before, row)
             opens = opens or before.membership != row.membership
-        healths = [row for row, before in rows.items() if _differs(before, row, _HEALTH)]
+        healths = [
+            row for row, before in rows.items() if _differs(before, row, _HEALTH)
+        ]
         _update_alike(healths, _HEALTH)
-        measured = [row for row, before in rows.items() if _differs(before, row, _READINGS)]
-        one = ", ".join(row.name for row in rows) if len(rows) <= _NAMED else f"{len(rows):,} clusters"
+        measured = [
+            row for row, before in rows.items() if _differs(before, row, _READINGS)
+        ]
+        one = (
+            ", ".join(row.name for row in rows)
+            if len(rows) <= _NAMED
+            else f"{len(rows):,} clusters"
+        )
         cause = "joined" if opens else "reported new properties or usage"
         with unnoticed(when=not healths):
             MemberCluster.objects.bulk_update(measured, _READINGS, batch_size=_BATCH)
@@ -242,7 +321,9 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
                 ChangeLogEntry(f"{one} {cause}", property_names=names, opens=opens),
                 changed=[row.pk for row in rows],
             )
-    identities = {row.pk: one.cluster_uid for row, one in observations if one.cluster_uid}
+    identities = {
+        row.pk: one.cluster_uid for row, one in observations if one.cluster_uid
+    }
     if identities:
         record_identities(identities, now=now)
     periods: dict[int, list[int]] = {}
@@ -251,10 +332,14 @@ def _write_observations(observations: Sequence[tuple[MemberCluster, Observation]
     for period, pks in periods.items():
         pause = timedelta(seconds=period)
         answering = _claimed(now).filter(pk__in=pks)
-        answering.exclude(unanswered_since=None).update(unanswered_since=None, unanswered_code="")
+        answering.exclude(unanswered_since=None).update(
+            unanswered_since=None, unanswered_code=""
+        )
         with unnoticed():
             answering.update(
-                heartbeat_at=now, observe_at=now + pause, observed_until=counts_until(now, period=pause)
+                heartbeat_at=now,
+                observe_at=now + pause,
+                observed_until=counts_until(now, period=pause),
             )
 
 
@@ -270,22 +355,32 @@ def changes_facts(row: MemberCluster, observation: Observation, now: datetime) -
 def _update_alike(rows: Iterable[MemberCluster], fields: Sequence[str]) -> None:
     alike: dict[tuple[Any, ...], list[int]] = {}
     for row in rows:
-        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(row.pk)
+        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(
+            row.pk
+        )
     for values, pks in alike.items():
-        MemberCluster.objects.filter(pk__in=pks).update(**dict(zip(fields, values, strict=True)))
+        MemberCluster.objects.filter(pk__in=pks).update(
+            **dict(zip(fields, values, strict=True))
+        )
 
 
 def _differs(before: MemberCluster, row: MemberCluster, fields: Sequence[str]) -> bool:
     return any(getattr(before, name) != getattr(row, name) for name in fields)
 
 
-def _set_observation(row: MemberCluster, observation: Observation, *, now: datetime) -> MemberCluster:
+def _set_observation(
+    row: MemberCluster, observation: Observation, *, now: datetime
+) -> MemberCluster:
     """Set an observation in the row; return a copy of the row before."""
     before = MemberCluster(**{name: getattr(row, name) for name in _FACTS})
     health = "True" if observation.is_healthy else "False"
-    has_notice = observation.health_message or observation.properties is not None  # of the readings
+    has_notice = (
+        observation.health_message or observation.properties is not None
+    )  # of the readings
     if has_notice or row.agent_healthy != health:
-        row.health_message = "".join(filter(str.isprintable, observation.health_message))[:200]
+        row.health_message = "".join(
+            filter(str.isprintable, observation.health_message)
+        )[:200]
     if row.agent_healthy != health:
         row.agent_healthy, row.healthy_since = health, now
     if row.membership == Membership.JOINING:

@@ -42,13 +42,20 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
     """
     if not found.cluster_uid:
         return ""
-    same = MemberCluster.objects.filter(cluster_uid=found.cluster_uid).exclude(name=name).order_by("name")
+    same = (
+        MemberCluster.objects.filter(cluster_uid=found.cluster_uid)
+        .exclude(name=name)
+        .order_by("name")
+    )
     if other := same.values_list("name", flat=True).first():
         raise AlreadyJoined(
             f"this API server is that of member cluster {other} already (UID {found.cluster_uid}); a cluster"
             " is joined once"
         )
-    holders = sorted(member_name(one) for one in (found.holders or frozenset()) - {"", member_id(name)})
+    holders = sorted(
+        member_name(one)
+        for one in (found.holders or frozenset()) - {"", member_id(name)}
+    )
     if holders:
         raise AlreadyJoined(
             f"the cluster has objects that this console placed when it was member {', '.join(holders)}; join"
@@ -62,7 +69,11 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
         )
     is_other_name = Q(cluster_uid=found.cluster_uid) & ~Q(name=name)
     is_other_cluster = Q(name=name) & ~Q(cluster_uid=found.cluster_uid)
-    former = FormerMember.objects.filter(is_other_name | is_other_cluster).order_by("-left_at").first()
+    former = (
+        FormerMember.objects.filter(is_other_name | is_other_cluster)
+        .order_by("-left_at")
+        .first()
+    )
     if row is None and former is not None:
         when = f"{former.left_at:%Y-%m-%d %H:%M} UTC"
         if former.name == name:
@@ -78,7 +89,9 @@ def judge_identity(found: ServerIdentity, name: str) -> str:
     return ""
 
 
-def set_identity(name: str, cluster_uid: str, *, by: User | None, now: datetime) -> None:
+def set_identity(
+    name: str, cluster_uid: str, *, by: User | None, now: datetime
+) -> None:
     """Save which cluster a member is; in the transaction of the operation that connects it."""
     if not cluster_uid:
         return
@@ -106,31 +119,50 @@ def record_identities(seen: Mapping[int, str], *, now: datetime) -> None:
     refresh_sharing(now=now)
 
 
-def _record_rebuilt(row: MemberCluster, cluster_uid: str, *, by: User | None, now: datetime) -> None:
+def _record_rebuilt(
+    row: MemberCluster, cluster_uid: str, *, by: User | None, now: datetime
+) -> None:
     MemberCluster.objects.filter(pk=row.pk).update(rebuilt_at=now)
     before, after = {"clusterUid": row.cluster_uid}, {"clusterUid": cluster_uid}
-    event = AuditEvent("rebuilt", CLUSTER, row.name, row.revision, before, after, is_warning=True)
+    event = AuditEvent(
+        "rebuilt", CLUSTER, row.name, row.revision, before, after, is_warning=True
+    )
     record_all([event], by=by, now=now)
 
 
 def refresh_sharing(*, now: datetime) -> None:
     """Name in every member another one with the same API server; under the lock of the fleet."""
     known = MemberCluster.objects.exclude(cluster_uid="")
-    several = known.values("cluster_uid").annotate(count=Count("pk")).filter(count__gt=1)
+    several = (
+        known.values("cluster_uid").annotate(count=Count("pk")).filter(count__gt=1)
+    )
     shared = list(several.values_list("cluster_uid", flat=True))
-    rows = list(MemberCluster.objects.filter(Q(cluster_uid__in=shared) | ~Q(shares_server_with="")))
+    rows = list(
+        MemberCluster.objects.filter(
+            Q(cluster_uid__in=shared) | ~Q(shares_server_with="")
+        )
+    )
     names: dict[str, list[str]] = {uid: [] for uid in shared}
     for row in sorted(rows, key=lambda one: one.name):
         names.setdefault(row.cluster_uid, []).append(row.name)
     events = []
     for row in rows:
-        other = next((one for one in names[row.cluster_uid] if row.cluster_uid and one != row.name), "")
+        other = next(
+            (
+                one
+                for one in names[row.cluster_uid]
+                if row.cluster_uid and one != row.name
+            ),
+            "",
+        )
         if other == row.shares_server_with:
             continue
         MemberCluster.objects.filter(pk=row.pk).update(shares_server_with=other)
         verb = "shares an API server" if other else "shares no API server"
         after = {"sharesServerWith": other, "clusterUid": row.cluster_uid}
-        event = AuditEvent(verb, CLUSTER, row.name, row.revision, after=after, is_warning=bool(other))
+        event = AuditEvent(
+            verb, CLUSTER, row.name, row.revision, after=after, is_warning=bool(other)
+        )
         events.append(event)
     record_all(events, by=None, now=now)
 
@@ -145,9 +177,15 @@ def remember_former(rows: Collection[MemberCluster], *, now: datetime) -> None:
             continue
         heirs = list(MemberCluster.objects.filter(cluster_uid=row.cluster_uid))
         if len(heirs) == 1:
-            names = {*heirs[0].inherited_names.split(), *row.inherited_names.split(), row.name}
+            names = {
+                *heirs[0].inherited_names.split(),
+                *row.inherited_names.split(),
+                row.name,
+            }
             inherited = " ".join(sorted(names - {heirs[0].name}))
-            MemberCluster.objects.filter(pk=heirs[0].pk).update(inherited_names=inherited)
+            MemberCluster.objects.filter(pk=heirs[0].pk).update(
+                inherited_names=inherited
+            )
         else:
             values = {"cluster_uid": row.cluster_uid, "left_at": now}
             FormerMember.objects.update_or_create(name=row.name, defaults=values)

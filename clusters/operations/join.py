@@ -15,7 +15,13 @@ from clusters.drivers.registry import DRIVERS
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, RESOURCE_PREFIX
 from clusters.manifest import MemberClusterManifest as Member
 from clusters.manifest import newest_heartbeat_of, parse_member
-from clusters.models import ClusterLabel, ClusterTaint, FleetState, MemberCluster, Membership
+from clusters.models import (
+    ClusterLabel,
+    ClusterTaint,
+    FleetState,
+    MemberCluster,
+    Membership,
+)
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
 from clusters.queries import eligibility
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -27,7 +33,11 @@ from fleetui.concurrency import check_revision
 CLUSTER = "cluster"
 RESERVED_NAMES = ("bulk", "import", "new")
 """Names whose addresses belong to a page."""
-_USAGE_SORTS = {"capacity": "total", "allocatable": "allocatable", "available": "available"}
+_USAGE_SORTS = {
+    "capacity": "total",
+    "allocatable": "allocatable",
+    "available": "available",
+}
 
 
 class JoinOutcome(StrEnum):
@@ -63,7 +73,9 @@ def parse_cluster(document: Mapping[str, Any]) -> Member:
     member = parse_member(dict(document))
     if member.metadata.name in RESERVED_NAMES:
         message = f"{member.metadata.name} is a reserved name (reserved: {', '.join(RESERVED_NAMES)})"
-        raise InvalidManifest.of("metadata.name", "reserved-name", message, "another name")
+        raise InvalidManifest.of(
+            "metadata.name", "reserved-name", message, "another name"
+        )
     return member
 
 
@@ -80,12 +92,18 @@ def put_cluster(
         lock_fleet()
         current = MemberCluster.objects.filter(name=member.metadata.name).first()
         revision = current.revision if current else 0
-        check_revision(CLUSTER, member.metadata.name, expected=expected, revision=revision)
+        check_revision(
+            CLUSTER, member.metadata.name, expected=expected, revision=revision
+        )
         return upsert_clusters([wanted], by=by, now=now)[0]
 
 
 def upsert_clusters(
-    wanted: Sequence[ClusterSpec], *, by: User | None, now: datetime, as_of: datetime | None = None
+    wanted: Sequence[ClusterSpec],
+    *,
+    by: User | None,
+    now: datetime,
+    as_of: datetime | None = None,
 ) -> list[JoinResult]:
     """Add clusters or replace their manifests, all or none. Raises InvalidManifest.
 
@@ -95,7 +113,11 @@ def upsert_clusters(
     members = _read(wanted)
     as_of = as_of or min(newest_heartbeat_of(members) or now, now)
     targets = _targets(wanted, members, _state(), now=now, as_of=as_of)
-    moved = [at for at, target in enumerate(targets) if target.did is not JoinOutcome.UNCHANGED]
+    moved = [
+        at
+        for at, target in enumerate(targets)
+        if target.did is not JoinOutcome.UNCHANGED
+    ]
     if moved:
         with transaction.atomic():
             some, theirs = [wanted[at] for at in moved], [members[at] for at in moved]
@@ -103,11 +125,18 @@ def upsert_clusters(
             _write(again, by=by, now=now)
         for at, target in zip(moved, again, strict=True):
             targets[at] = target
-    return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
+    return [
+        JoinResult(target.row.name, target.did, target.row.revision)
+        for target in targets
+    ]
 
 
 def replace_clusters(
-    wanted: Sequence[ClusterSpec], rows: Mapping[str, MemberCluster], *, by: User | None, now: datetime
+    wanted: Sequence[ClusterSpec],
+    rows: Mapping[str, MemberCluster],
+    *,
+    by: User | None,
+    now: datetime,
 ) -> list[JoinResult]:
     """Replace the manifests of these rows, all or none, while the caller has the lock of the fleet.
 
@@ -121,10 +150,15 @@ def replace_clusters(
         for one, member in zip(wanted, members, strict=True)
     ]
     _write(targets, by=by, now=now)
-    return [JoinResult(target.row.name, target.did, target.row.revision) for target in targets]
+    return [
+        JoinResult(target.row.name, target.did, target.row.revision)
+        for target in targets
+    ]
 
 
-def dry_run(wanted: Sequence[ClusterSpec], *, now: datetime) -> list[tuple[JoinOutcome, MemberCluster]]:
+def dry_run(
+    wanted: Sequence[ClusterSpec], *, now: datetime
+) -> list[tuple[JoinOutcome, MemberCluster]]:
     """Return what `upsert_clusters` would do with each cluster, and its row then. Raises InvalidManifest."""
     members = _read(wanted)
     as_of = min(newest_heartbeat_of(members) or now, now)
@@ -145,17 +179,27 @@ def _read(wanted: Sequence[ClusterSpec]) -> list[Member]:
             if len(wanted) == 1:
                 raise
             name = one.document["metadata"]["name"]
-            errors = [replace(error, message=f"{name}: {error.message}") for error in invalid.errors]
+            errors = [
+                replace(error, message=f"{name}: {error.message}")
+                for error in invalid.errors
+            ]
             raise InvalidManifest(errors) from invalid
     odd = sorted({one.driver for one in wanted if one.driver} - set(DRIVERS))
     if odd:
-        raise InvalidManifest.of("driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS))
+        raise InvalidManifest.of(
+            "driver", "not-one-of", f"Unsupported value: {odd[0]!r}", ", ".join(DRIVERS)
+        )
     for one in wanted:
         if one.driver:
             DRIVERS[one.driver].check(one.connection)
     counts = Counter(member.metadata.name for member in members)
     errors = [
-        FieldError("metadata.name", "duplicate", f"Duplicate value: {name!r} ({count} times)", "")
+        FieldError(
+            "metadata.name",
+            "duplicate",
+            f"Duplicate value: {name!r} ({count} times)",
+            "",
+        )
         for name, count in counts.items()
         if count > 1
     ]
@@ -177,7 +221,9 @@ def _targets(
     for part in batched(names):
         there |= {row.name: row for row in MemberCluster.objects.filter(name__in=part)}
     return [
-        _target(one, member, there.get(member.metadata.name), state, now=now, as_of=as_of)
+        _target(
+            one, member, there.get(member.metadata.name), state, now=now, as_of=as_of
+        )
         for one, member in zip(wanted, members, strict=True)
     ]
 
@@ -208,7 +254,10 @@ def _target(
         row.document = document
     else:
         row = MemberCluster(
-            name=member.metadata.name, document=document, joined_at=now, is_demo=wanted.is_demo
+            name=member.metadata.name,
+            document=document,
+            joined_at=now,
+            is_demo=wanted.is_demo,
         )
     if wanted.driver is not None:
         row.driver, row.connection = wanted.driver, dict(wanted.connection)
@@ -216,12 +265,17 @@ def _target(
     row.expects_report = (
         row.expects_report
         or bool(row.driver)
-        or not {"agentStatus", "conditions"}.isdisjoint(wanted.document.get("status") or {})
+        or not {"agentStatus", "conditions"}.isdisjoint(
+            wanted.document.get("status") or {}
+        )
     )
     _take_status(row, member, as_of=as_of)
     leaving_since = member.metadata.deletion_timestamp
     if leaving_since:
-        row.membership, row.leaving_since = Membership.LEAVING, row.leaving_since or leaving_since
+        row.membership, row.leaving_since = (
+            Membership.LEAVING,
+            row.leaving_since or leaving_since,
+        )
     elif before is None:
         waits = bool(row.driver) and not row.has_reported
         row.membership = Membership.JOINING if waits else Membership.JOINED
@@ -235,7 +289,9 @@ def _target(
     )
     if did is JoinOutcome.CHANGED and before is not None:
         row.revision = before.revision + 1
-        row.spec_generation = next_generation(before.spec_generation, before.document, document)
+        row.spec_generation = next_generation(
+            before.spec_generation, before.document, document
+        )
     return _Target(row, member, before, did)
 
 
@@ -245,7 +301,15 @@ _WRITTEN = {
     for field in MemberCluster._meta.concrete_fields
     if field.name not in ("id", "name", "joined_at", "is_demo")
 }
-_COMPARED = ("document", "driver", "connection", "properties", "usage", "membership", "verdict")
+_COMPARED = (
+    "document",
+    "driver",
+    "connection",
+    "properties",
+    "usage",
+    "membership",
+    "verdict",
+)
 
 
 def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None:
@@ -264,13 +328,19 @@ def _take_status(row: MemberCluster, member: Member, *, as_of: datetime) -> None
         row.agent_joined, row.agent_healthy = report.joined or "", report.healthy or ""
 
 
-def set_eligibility(row: MemberCluster, *, now: datetime, state: FleetState | None) -> bool:
+def set_eligibility(
+    row: MemberCluster, *, now: datetime, state: FleetState | None
+) -> bool:
     """Set the eligibility in the row; return whether it changed."""
     verdict = eligibility(row, now=now, state=state)
     is_first = row.verdict_since is None
     if not is_first and row.verdict == (verdict.kind or ""):
         return False
-    row.verdict, row.verdict_reason, row.verdict_since = verdict.kind or "", verdict.reason, now
+    row.verdict, row.verdict_reason, row.verdict_since = (
+        verdict.kind or "",
+        verdict.reason,
+        now,
+    )
     return True
 
 
@@ -279,19 +349,26 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     changed = [target for target in targets if target.did is JoinOutcome.CHANGED]
     if not new and not changed:
         return
-    MemberCluster.objects.bulk_create([target.row for target in new], batch_size=BATCH_SIZE)
+    MemberCluster.objects.bulk_create(
+        [target.row for target in new], batch_size=BATCH_SIZE
+    )
     by_columns: dict[tuple[str, ...], list[MemberCluster]] = {}
     for target in changed:
         before, row = target.before, target.row
         names = tuple(
-            name for name, column in _WRITTEN.items() if getattr(before, column) != getattr(row, column)
+            name
+            for name, column in _WRITTEN.items()
+            if getattr(before, column) != getattr(row, column)
         )
         by_columns.setdefault(names, []).append(target.row)
     # Only the columns that this operation changes: observations write others meanwhile, without the lock of
     # the fleet. An upsert would send all 30 of each cluster.
     for names, rows in by_columns.items():
         for some in batched(rows):
-            columns = {row.pk: {name: getattr(row, _WRITTEN[name]) for name in names} for row in some}
+            columns = {
+                row.pk: {name: getattr(row, _WRITTEN[name]) for name in names}
+                for row in some
+            }
             update_each(MemberCluster.objects.all(), columns)
     ids = [target.row.pk for target in changed]
     for model in (ClusterLabel, ClusterTaint):
@@ -308,7 +385,12 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
     )
     ClusterTaint.objects.bulk_create(
         [
-            ClusterTaint(cluster=target.row, key=taint.key, value=taint.value, effect=taint.effect)
+            ClusterTaint(
+                cluster=target.row,
+                key=taint.key,
+                value=taint.value,
+                effect=taint.effect,
+            )
             for target in written
             for taint in target.member.spec.taints
         ],
@@ -326,15 +408,26 @@ def _write(targets: Sequence[_Target], *, by: User | None, now: datetime) -> Non
         for target in written
     )
     record_all(events, by=by, now=now)
-    log_change(_change_log_entry(new, changed, by=by), changed=[target.row.pk for target in written])
+    log_change(
+        _change_log_entry(new, changed, by=by),
+        changed=[target.row.pk for target in written],
+    )
 
 
-def _change_log_entry(new: list[_Target], changed: list[_Target], *, by: User | None) -> ChangeLogEntry:
+def _change_log_entry(
+    new: list[_Target], changed: list[_Target], *, by: User | None
+) -> ChangeLogEntry:
     """Return what joining and changing these clusters changes for placements."""
     names = [target.row.name for target in (*new, *changed)]
     reason = names[0] if len(names) == 1 else f"{len(names):,} clusters"
     causes = {_cause(target) for target in changed}
-    cause = f": {causes.pop()}" if len(causes) == 1 and not new else " joined" if new else " changed"
+    cause = (
+        f": {causes.pop()}"
+        if len(causes) == 1 and not new
+        else " joined"
+        if new
+        else " changed"
+    )
     user = f" by {actor_name(by)}" if by else ""
     text = f"{reason[:_LONGEST_NAME]}{cause[:_LONGEST_CAUSE]}{user}"
     entry = ChangeLogEntry(text, opens=bool(new), joins=bool(new))
@@ -371,11 +464,16 @@ def _cause(target: _Target) -> str:
     for key in sorted(changed_keys(*labels)):
         old, new = (f"{each[key]}" if key in each else "(none)" for each in labels)
         words.append(f"label {key} {old} → {new}")
-    for several, others, cordon, verb in ((taints[1], taints[0], "", "added"), (*taints, "un", "removed")):
+    for several, others, cordon, verb in (
+        (taints[1], taints[0], "", "added"),
+        (*taints, "un", "removed"),
+    ):
         for taint in several:
             if taint not in others:
                 is_cordon = taint[:2] == (CORDON_KEY, CORDON_VALUE)
-                words.append(f"{cordon}cordoned" if is_cordon else f"taint {taint[0]} {verb}")
+                words.append(
+                    f"{cordon}cordoned" if is_cordon else f"taint {taint[0]} {verb}"
+                )
     if row.verdict != before.verdict:
         words.append(READY_WORDS[row.is_eligible])
     return ", ".join(words) or "changed"
@@ -383,7 +481,9 @@ def _cause(target: _Target) -> str:
 
 def taints_in(document: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     taints = document["spec"].get("taints") or ()
-    return [(taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints]
+    return [
+        (taint["key"], taint.get("value") or "", taint["effect"]) for taint in taints
+    ]
 
 
 READY_WORDS = {True: "Not ready → Ready", False: "Ready → Not ready"}

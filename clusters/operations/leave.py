@@ -29,7 +29,11 @@ _THREADS, _SECONDS, _SECONDS_EACH = 32, 15.0, 5.0
 
 @transaction.atomic
 def leave(
-    names: Collection[str], *, by: User | None, now: datetime, expected: int | None = None
+    names: Collection[str],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> list[MemberCluster]:
     """Start the removal of clusters from the fleet; return those that were not leaving already.
 
@@ -52,12 +56,17 @@ def leave(
         revision=F("revision") + 1,
     )
     events = [
-        AuditEvent("leaving", CLUSTER, row.name, revision=row.revision + 1, before=row.document)
+        AuditEvent(
+            "leaving", CLUSTER, row.name, revision=row.revision + 1, before=row.document
+        )
         for row in going
     ]
     record_all(events, by=by, now=now)
     log_change(
-        ChangeLogEntry(_reason([row.name for row in going], "leaving", by), gone=[row.name for row in going]),
+        ChangeLogEntry(
+            _reason([row.name for row in going], "leaving", by),
+            gone=[row.name for row in going],
+        ),
         changed=[row.pk for row in going],
     )
     return going
@@ -71,12 +80,18 @@ def finish_leaving(*, now: datetime) -> list[str]:
     reachable = {row.pk: row for row in candidates if row.driver in DRIVERS}
     calls = {pk: partial(notify_cluster, row) for pk, row in reachable.items()}
     answers = call_all(
-        calls, threads=_THREADS, seconds=_SECONDS, patience=_SECONDS_EACH, at_end=close_connections
+        calls,
+        threads=_THREADS,
+        seconds=_SECONDS,
+        patience=_SECONDS_EACH,
+        at_end=close_connections,
     )
     confirmed = {pk for pk, answer in answers if answer is True}
     confirmed |= {row.pk for row in candidates if row.pk not in reachable}
     away = [
-        row for row in candidates if row.pk in confirmed or now - (row.leaving_since or now) >= LONGEST_LEAVE
+        row
+        for row in candidates
+        if row.pk in confirmed or now - (row.leaving_since or now) >= LONGEST_LEAVE
     ]
     if away:
         forget(away, verb="left", by=None, now=now)
@@ -84,7 +99,9 @@ def finish_leaving(*, now: datetime) -> list[str]:
 
 
 @transaction.atomic
-def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: datetime) -> None:
+def forget(
+    rows: Collection[MemberCluster], *, verb: str, by: User | None, now: datetime
+) -> None:
     """Remove clusters from the fleet immediately; those that are no longer there are skipped."""
     lock_fleet()
     there = MemberCluster.objects.filter(pk__in=[row.pk for row in rows])
@@ -94,12 +111,23 @@ def forget(rows: Collection[MemberCluster], *, verb: str, by: User | None, now: 
     there.delete()
     remember_former(rows, now=now)
     events = [
-        AuditEvent(verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document) for row in rows
+        AuditEvent(
+            verb, CLUSTER, row.name, revision=row.revision + 1, before=row.document
+        )
+        for row in rows
     ]
-    events += [removal_event(row, credential) for row in rows if (credential := credential_of(row))]
+    events += [
+        removal_event(row, credential)
+        for row in rows
+        if (credential := credential_of(row))
+    ]
     record_all(events, by=by, now=now)
     names = [row.name for row in rows]
-    log_change(ChangeLogEntry(_reason(names, verb, by), opens=True, gone=names), changed=(), removed=names)
+    log_change(
+        ChangeLogEntry(_reason(names, verb, by), opens=True, gone=names),
+        changed=(),
+        removed=names,
+    )
 
 
 def notify_cluster(row: MemberCluster) -> bool:

@@ -44,12 +44,21 @@ def main() -> None:
     text = Path(sys.argv[1]).read_text(encoding="utf-8")
     marker, path = text.partition("\n")[0], f"issues/{os.environ['NUMBER']}/comments"
     try:
-        known = next((one["id"] for one in comments(path) if (one["body"] or "").startswith(marker)), None)
+        known = next(
+            (
+                one["id"]
+                for one in comments(path)
+                if (one["body"] or "").startswith(marker)
+            ),
+            None,
+        )
         if known is None:
             call("POST", path, {"body": text})
         else:
             call("PATCH", f"issues/comments/{known}", {"body": text})
-    except URLError as error:  # as for pull requests of forks, whose token may only read
+    except (
+        URLError
+    ) as error:  # as for pull requests of forks, whose token may only read
         sys.stdout.write(f"::warning::The comment was not written: {error}\n")
 
 

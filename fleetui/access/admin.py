@@ -23,7 +23,15 @@ from fleetui.access.tokens import create_service_account, revoke_all_tokens
 from fleetui.apimachinery.fields import label_key_problem, label_value_problem
 
 # What allauth shows of e-mail addresses and providers has no use here, or has secrets.
-for model in (User, Group, Authenticator, EmailAddress, SocialAccount, SocialApp, SocialToken):
+for model in (
+    User,
+    Group,
+    Authenticator,
+    EmailAddress,
+    SocialAccount,
+    SocialApp,
+    SocialToken,
+):
     admin.site.unregister(model)
 
 
@@ -43,7 +51,9 @@ class RecordedAdmin(SuperusersOnly):
     verb = "permissions changed"
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        record_access(self.verb, str(obj), by=request.user, details={"added": type(obj).__name__})
+        record_access(
+            self.verb, str(obj), by=request.user, details={"added": type(obj).__name__}
+        )
         return super().log_addition(request, obj, message)  # type: ignore[misc]  # of ModelAdmin
 
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
@@ -55,14 +65,21 @@ class RecordedAdmin(SuperusersOnly):
 
     def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
         for obj in queryset:
-            record_access(self.verb, str(obj), by=request.user, details={"removed": type(obj).__name__})
+            record_access(
+                self.verb,
+                str(obj),
+                by=request.user,
+                details={"removed": type(obj).__name__},
+            )
         return super().log_deletions(request, queryset)  # type: ignore[misc]  # of ModelAdmin
 
 
 class PasswordForm(AdminPasswordChangeForm):
     """A new password, and whether it ends the API tokens."""
 
-    revoke_tokens = forms.BooleanField(required=False, label="Revoke all API tokens of this user")
+    revoke_tokens = forms.BooleanField(
+        required=False, label="Revoke all API tokens of this user"
+    )
 
     def save(self, commit: bool = True) -> Any:
         user = super().save(commit)
@@ -114,7 +131,16 @@ class TeamGrantForm(forms.ModelForm):
 
     class Meta:
         model = TeamGrant
-        fields = ("hub", "group", "role", "key", "value", "namespaces", "kinds", "clusters")
+        fields = (
+            "hub",
+            "group",
+            "role",
+            "key",
+            "value",
+            "namespaces",
+            "kinds",
+            "clusters",
+        )
         widgets = {
             name: forms.Textarea(attrs={"rows": 2, "cols": 80})
             for name in ("namespaces", "kinds", "clusters")
@@ -138,7 +164,16 @@ class TeamGrantsAdmin(RecordedAdmin, admin.ModelAdmin):
     """Roles of groups for placements and resources with one label, and the boundary of each."""
 
     form = TeamGrantForm
-    list_display = ("group", "role", "key", "value", "namespaces", "kinds", "clusters", "hub")
+    list_display = (
+        "group",
+        "role",
+        "key",
+        "value",
+        "namespaces",
+        "kinds",
+        "clusters",
+        "hub",
+    )
     list_filter = ("hub", "role", "key")
 
 
@@ -165,7 +200,13 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
     verb = "account changed"
     list_display = ("user", "purpose", "created_at", "created_by")
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any) -> Any:
+    def get_form(
+        self,
+        request: HttpRequest,
+        obj: Any = None,
+        change: bool = False,
+        **options: Any,
+    ) -> Any:
         """Return a form with a name for a new account; later only the purpose changes."""
         if obj is None:
             options["form"] = ServiceAccountForm
@@ -175,13 +216,20 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return ["purpose"] if obj else ["username", "purpose"]
 
-    def save_model(self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool) -> None:
+    def save_model(
+        self, request: HttpRequest, obj: ServiceAccount, form: Any, change: bool
+    ) -> None:
         """Save the purpose, or create the user with the account."""
         if change:
             return super().save_model(request, obj, form, change)
         fields = form.cleaned_data
-        by, now = User.objects.get(username=request.user.get_username()), datetime.now(UTC)
-        made = create_service_account(fields["username"], purpose=fields["purpose"], by=by, now=now)
+        by, now = (
+            User.objects.get(username=request.user.get_username()),
+            datetime.now(UTC),
+        )
+        made = create_service_account(
+            fields["username"], purpose=fields["purpose"], by=by, now=now
+        )
         obj.pk, obj.user = made.pk, made.user
         obj.created_at, obj.created_by = made.created_at, made.created_by
         return None
@@ -190,7 +238,9 @@ class ServiceAccountsAdmin(RecordedAdmin, admin.ModelAdmin):
         """Delete the user as well: without the account it could log in."""
         User.objects.filter(username=obj.user.username).delete()
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ServiceAccount]) -> None:
+    def delete_queryset(
+        self, request: HttpRequest, queryset: QuerySet[ServiceAccount]
+    ) -> None:
         User.objects.filter(service_account__in=list(queryset)).delete()
 
 

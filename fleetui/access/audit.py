@@ -57,7 +57,11 @@ def record_access(
     """
     request = request or current_request.get()
     if by is None:
-        by = getattr(request, "_cached_user", None) or getattr(request, "user", None) if request else "system"
+        by = (
+            getattr(request, "_cached_user", None) or getattr(request, "user", None)
+            if request
+            else "system"
+        )
     name = by if isinstance(by, str) else by.get_username() if by is not None else ""
     line = AccessEvent.objects.create(
         at=now or datetime.now(UTC),
@@ -78,7 +82,9 @@ def record_refusal(request: HttpRequest) -> None:
     user = getattr(request, "_cached_user", None) or getattr(request, "user", None)
     name = user.get_username() if user is not None and user.is_authenticated else ""
     address = f"{request.method} {request.path}"
-    key = hashlib.sha256(f"{name} {request.META.get('REMOTE_ADDR')} {address}".encode(errors="replace"))
+    key = hashlib.sha256(
+        f"{name} {request.META.get('REMOTE_ADDR')} {address}".encode(errors="replace")
+    )
     if caches["process"].add(f"refused-{key.hexdigest()}", 1, _REPEATED_SECONDS):
         record_access("refused", address, by=name, request=request)
 
@@ -107,7 +113,9 @@ def prunable_lines(*, now: datetime) -> QuerySet[AccessEvent]:
 def prune_lines(*, now: datetime) -> int:
     """Delete old lines, some of them at a time, and return how many."""
     old = prunable_lines(now=now).order_by("at").values("pk")[:_PRUNED_AT_ONCE]
-    return AccessEvent.objects.filter(pk__in=list(old.values_list("pk", flat=True))).delete()[0]
+    return AccessEvent.objects.filter(
+        pk__in=list(old.values_list("pk", flat=True))
+    ).delete()[0]
 
 
 def lines_matching(
@@ -124,8 +132,13 @@ def lines_matching(
 
 
 def detail_words(details: Mapping[str, Any]) -> str:
-    words = {key: " ".join(map(str, one)) if isinstance(one, list) else one for key, one in details.items()}
-    return ", ".join(f"{key}: {one}" for key, one in words.items() if one not in ("", None))
+    words = {
+        key: " ".join(map(str, one)) if isinstance(one, list) else one
+        for key, one in details.items()
+    }
+    return ", ".join(
+        f"{key}: {one}" for key, one in words.items() if one not in ("", None)
+    )
 
 
 def json_lines(rows: QuerySet[AccessEvent]) -> Iterator[str]:

@@ -16,7 +16,9 @@ from fleetui.apimachinery.fields import label_key_problem, label_value_problem
 MOST_PATTERNS = 100
 LONGEST_PATTERNS = 8_000
 _NAMESPACE = re.compile(r"[a-z0-9*?]([-a-z0-9*?]{0,61}[a-z0-9*?])?")
-_KIND = re.compile(r"([a-z0-9*?]([-.a-z0-9*?]{0,251}[a-z0-9*?])?/)?[A-Za-z*?][A-Za-z0-9*?]{0,62}")
+_KIND = re.compile(
+    r"([a-z0-9*?]([-.a-z0-9*?]{0,251}[a-z0-9*?])?/)?[A-Za-z*?][A-Za-z0-9*?]{0,62}"
+)
 _CLUSTER = re.compile(r"[a-z0-9*?]([-.a-z0-9*?]{0,251}[a-z0-9*?])?")
 EVERY_KIND = "*"
 Labels = Mapping[str, Any]
@@ -37,9 +39,16 @@ class Team:
     clusters: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, role: str, key: str, value: str, namespaces: str, kinds: str, clusters: str) -> "Team":
+    def of(
+        cls, role: str, key: str, value: str, namespaces: str, kinds: str, clusters: str
+    ) -> "Team":
         """Return a team by the columns of its grant."""
-        return cls(role, key, value, *(tuple(one.split()) for one in (namespaces, kinds, clusters)))
+        return cls(
+            role,
+            key,
+            value,
+            *(tuple(one.split()) for one in (namespaces, kinds, clusters)),
+        )
 
     def __str__(self) -> str:
         return f"{self.key}={self.value}"
@@ -55,7 +64,10 @@ class Team:
         if self.has_every_kind:
             return True
         pairs = (one.rpartition("/") for one in self.kinds)
-        return any(fnmatchcase(group, start) and fnmatchcase(kind, end) for start, _, end in pairs)
+        return any(
+            fnmatchcase(group, start) and fnmatchcase(kind, end)
+            for start, _, end in pairs
+        )
 
     @property
     def has_every_kind(self) -> bool:
@@ -66,14 +78,19 @@ class Team:
             return True
         patterns = [one for one in self.clusters if "=" not in one]
         pairs = {f"{key}={value}" for key, value in labels.items()}
-        return any(fnmatchcase(name, one) for one in patterns) or not pairs.isdisjoint(self.clusters)
+        return any(fnmatchcase(name, one) for one in patterns) or not pairs.isdisjoint(
+            self.clusters
+        )
 
     @property
     def cluster_labels(self) -> Mapping[str, frozenset[str]]:
         """Return the values of each label that marks the clusters of the team."""
         pairs = [one.partition("=") for one in self.clusters if "=" in one]
         keys = {key for key, _, _ in pairs}
-        return {each: frozenset(value for key, _, value in pairs if key == each) for each in keys}
+        return {
+            each: frozenset(value for key, _, value in pairs if key == each)
+            for each in keys
+        }
 
 
 def check_namespaces(text: str) -> None:
@@ -94,14 +111,18 @@ def check_clusters(text: str) -> None:
 def _is_cluster(text: str) -> bool:
     key, is_label, value = text.partition("=")
     if is_label:
-        return bool(key and value) and not (label_key_problem(key) or label_value_problem(value))
+        return bool(key and value) and not (
+            label_key_problem(key) or label_value_problem(value)
+        )
     return _CLUSTER.fullmatch(text) is not None
 
 
 def _check(text: str, fits: Callable[[str], object], allowed: str) -> None:
     several = text.split()
     if len(several) > MOST_PATTERNS or len(text) > LONGEST_PATTERNS:
-        raise ValidationError(f"Too many: {len(several)}: at most {MOST_PATTERNS} patterns.")
+        raise ValidationError(
+            f"Too many: {len(several)}: at most {MOST_PATTERNS} patterns."
+        )
     for one in several:
         if not fits(one):
             raise ValidationError(f'Invalid value: "{one[:80]}": supported: {allowed}.')

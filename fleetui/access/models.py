@@ -19,7 +19,9 @@ class ApiToken(models.Model):
     `scopes` are separated by spaces; they restrict what the roles of the user allow.
     """
 
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens")
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="api_tokens"
+    )
     name = models.CharField(max_length=LONGEST_TOKEN_NAME)
     prefix = models.CharField(max_length=16)
     digest = models.CharField(max_length=64, unique=True)
@@ -31,12 +33,16 @@ class ApiToken(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["user", "name"], name="api_token_name_once"),
-            models.CheckConstraint(
-                condition=~Q(name="") & ~Q(scopes=""), name="api_token_has_name_and_scope"
+            models.UniqueConstraint(
+                fields=["user", "name"], name="api_token_name_once"
             ),
             models.CheckConstraint(
-                condition=Q(expires_at__gt=models.F("created_at")), name="api_token_expires_later"
+                condition=~Q(name="") & ~Q(scopes=""),
+                name="api_token_has_name_and_scope",
+            ),
+            models.CheckConstraint(
+                condition=Q(expires_at__gt=models.F("created_at")),
+                name="api_token_expires_later",
             ),
         ]
 
@@ -52,7 +58,10 @@ class ServiceAccount(models.Model):
     """A user for programs: it has roles and API tokens, and cannot log in on pages."""
 
     user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="service_account"
+        settings.AUTH_USER_MODEL,
+        models.CASCADE,
+        primary_key=True,
+        related_name="service_account",
     )
     purpose = models.CharField(max_length=200, blank=True)
     created_at = models.DateTimeField()
@@ -68,7 +77,12 @@ class TeamGrant(models.Model):
     Patterns are separated by white space (`fleetui/access/grants.py`).
     """
 
-    hub = models.ForeignKey(settings.HUB_MODEL, models.CASCADE, default=LOCAL_HUB, related_name="team_grants")
+    hub = models.ForeignKey(
+        settings.HUB_MODEL,
+        models.CASCADE,
+        default=LOCAL_HUB,
+        related_name="team_grants",
+    )
     group = models.ForeignKey(Group, models.CASCADE, related_name="team_grants")
     role = models.CharField(max_length=8, choices=[(role, role) for role in TEAM_ROLES])
     key = models.CharField("label", max_length=317, help_text="For example team.")
@@ -97,9 +111,15 @@ class TeamGrant(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "group", "role", "key", "value"], name="team_grant_once"),
-            models.CheckConstraint(condition=Q(role__in=TEAM_ROLES), name="team_grant_role_known"),
-            models.CheckConstraint(condition=~Q(key="") & ~Q(value=""), name="team_grant_has_label"),
+            models.UniqueConstraint(
+                fields=["hub", "group", "role", "key", "value"], name="team_grant_once"
+            ),
+            models.CheckConstraint(
+                condition=Q(role__in=TEAM_ROLES), name="team_grant_role_known"
+            ),
+            models.CheckConstraint(
+                condition=~Q(key="") & ~Q(value=""), name="team_grant_has_label"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -133,7 +153,8 @@ class AccessEvent(models.Model):
         constraints = [
             models.CheckConstraint(condition=~Q(verb=""), name="access_event_has_verb"),
             models.CheckConstraint(
-                condition=Q(sequence=None, digest="") | Q(sequence__gt=0) & ~Q(digest=""),
+                condition=Q(sequence=None, digest="")
+                | Q(sequence__gt=0) & ~Q(digest=""),
                 name="access_event_sealed_with_digest",
             ),
         ]
@@ -155,7 +176,8 @@ class AccessChain(models.Model):
         constraints = [
             models.CheckConstraint(condition=Q(pk=1), name="access_chain_one_row"),
             models.CheckConstraint(
-                condition=Q(anchor_sequence__lte=models.F("head_sequence")), name="access_chain_in_order"
+                condition=Q(anchor_sequence__lte=models.F("head_sequence")),
+                name="access_chain_in_order",
             ),
         ]
 

@@ -61,10 +61,21 @@ def _deliver(user: User, change: str, request: HttpRequest | None) -> None:
         log.info("notice to %s: %s", user.get_username(), change, extra=context)
         return
     message = _MESSAGE.format(
-        change=change, user=user.get_username(), at=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}", address=address
+        change=change,
+        user=user.get_username(),
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}",
+        address=address,
     )
     try:
-        send_mail(f"FleetUI: {change}", message, settings.DEFAULT_FROM_EMAIL, [user.email])
+        send_mail(
+            f"FleetUI: {change}", message, settings.DEFAULT_FROM_EMAIL, [user.email]
+        )
     except (OSError, SMTPException) as error:
         name = type(error).__name__
-        log.error("notice to %s not sent (%s): %s", user.get_username(), name, change, extra=context)
+        log.error(
+            "notice to %s not sent (%s): %s",
+            user.get_username(),
+            name,
+            change,
+            extra=context,
+        )

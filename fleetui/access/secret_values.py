@@ -23,7 +23,9 @@ def plain_manifest(manifest: Any, *, shown_as: str = "") -> Any:
 
 def manifest_for(user: AnyUser, manifest: Any, *, name: str) -> Any:
     """Return a manifest, or a list of them, as a user may see it where nothing is edited."""
-    return plain_manifest(manifest, shown_as=name) if may_view_secrets(user) else manifest
+    return (
+        plain_manifest(manifest, shown_as=name) if may_view_secrets(user) else manifest
+    )
 
 
 def _is_hidden(manifest: Any) -> bool:

@@ -51,7 +51,9 @@ def create_token(
 
     Raise InvalidManifest, NotOwnerError.
     """
-    if user != by and not (by.is_superuser and ServiceAccount.objects.filter(user=user).exists()):
+    if user != by and not (
+        by.is_superuser and ServiceAccount.objects.filter(user=user).exists()
+    ):
         raise NotOwnerError(
             "Tokens can be created for yourself; superusers create those of service accounts."
         )
@@ -59,11 +61,15 @@ def create_token(
     if errors := _errors(name, wanted, days):
         raise InvalidManifest(errors)
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=user.pk)  # so that the number stays within its limit
+        User.objects.select_for_update().get(
+            pk=user.pk
+        )  # so that the number stays within its limit
         ApiToken.objects.filter(user=user, expires_at__lte=now).delete()
         if ApiToken.objects.filter(user=user).count() >= MOST_TOKENS:
             message = f"{user} has {MOST_TOKENS} tokens, which is the most"
-            raise InvalidManifest.of("name", "too-many", message, "revoke one that is not needed")
+            raise InvalidManifest.of(
+                "name", "too-many", message, "revoke one that is not needed"
+            )
         if ApiToken.objects.filter(user=user, name=name).exists():
             raise InvalidManifest([_duplicate(name)])
         secret = MARK + secrets.token_urlsafe(32)
@@ -98,7 +104,9 @@ def create_login_token(
     with transaction.atomic():
         User.objects.select_for_update().get(pk=user.pk)
         rows = ApiToken.objects.filter(user=user, name__startswith=LOGIN)
-        kept = rows.order_by("-created_at", "-pk").values_list("pk", flat=True)[: MOST_LOGIN_TOKENS - 1]
+        kept = rows.order_by("-created_at", "-pk").values_list("pk", flat=True)[
+            : MOST_LOGIN_TOKENS - 1
+        ]
         rows.exclude(pk__in=list(kept)).delete()
         name = f"{LOGIN}{now:%Y-%m-%d %H:%M:%S.%f}"
         return create_token(user, name=name, scopes=scopes, days=days, by=user, now=now)
@@ -108,22 +116,38 @@ def _errors(name: str, scopes: list[str], days: int) -> list[FieldError]:
     errors = []
     if not name.strip() or len(name) > LONGEST_TOKEN_NAME or not name.isprintable():
         allowed = f"1 to {LONGEST_TOKEN_NAME} printable characters"
-        errors.append(FieldError("name", "bad-format", f"Invalid value: {name[:80]!r}", allowed))
+        errors.append(
+            FieldError("name", "bad-format", f"Invalid value: {name[:80]!r}", allowed)
+        )
     unknown = [one for one in scopes if one not in SCOPES]
     if unknown or not scopes:
-        message = f"Unsupported value: {str(unknown[0])[:80]!r}" if unknown else "Required value"
+        message = (
+            f"Unsupported value: {str(unknown[0])[:80]!r}"
+            if unknown
+            else "Required value"
+        )
         errors.append(
-            FieldError("scopes", "unsupported" if unknown else "required", message, ", ".join(SCOPES))
+            FieldError(
+                "scopes",
+                "unsupported" if unknown else "required",
+                message,
+                ", ".join(SCOPES),
+            )
         )
     most = settings.TOKEN_MOST_DAYS
     if not 1 <= days <= most:
-        errors.append(FieldError("days", "out-of-range", f"Invalid value: {days}", f"1 to {most}"))
+        errors.append(
+            FieldError("days", "out-of-range", f"Invalid value: {days}", f"1 to {most}")
+        )
     return errors
 
 
 def _duplicate(name: str) -> FieldError:
     return FieldError(
-        "name", "duplicate", f"Duplicate value: {name!r}", "a name that no token of the user has"
+        "name",
+        "duplicate",
+        f"Duplicate value: {name!r}",
+        "a name that no token of the user has",
     )
 
 
@@ -137,7 +161,11 @@ def user_of_token(secret: str, *, now: datetime) -> tuple[User, ApiToken] | None
 
     One query; when it was last used is written once a minute.
     """
-    row = ApiToken.objects.select_related("user").filter(digest=digest_of_token(secret)).first()
+    row = (
+        ApiToken.objects.select_related("user")
+        .filter(digest=digest_of_token(secret))
+        .first()
+    )
     if row is None or row.expires_at <= now or not row.user.is_active:
         return None
     if row.last_used_at is None or row.last_used_at <= now - _USED_EVERY:
@@ -151,7 +179,11 @@ def visible_tokens(user: User) -> QuerySet[ApiToken]:
     """Return the tokens of a user; for superusers those of service accounts as well."""
     rows = ApiToken.objects.select_related("user")
     own = rows.filter(user=user)
-    return own | rows.filter(user__service_account__isnull=False) if user.is_superuser else own
+    return (
+        own | rows.filter(user__service_account__isnull=False)
+        if user.is_superuser
+        else own
+    )
 
 
 def revoke_token(number: int, *, by: User, now: datetime) -> ApiToken:
@@ -161,7 +193,9 @@ def revoke_token(number: int, *, by: User, now: datetime) -> ApiToken:
         if row is None:
             raise UnknownTokenError(number)
         ApiToken.objects.filter(pk=number).delete()
-        record_access("token revoked", str(row), by=by, details={"prefix": row.prefix}, now=now)
+        record_access(
+            "token revoked", str(row), by=by, details={"prefix": row.prefix}, now=now
+        )
     return row
 
 
@@ -171,11 +205,19 @@ def revoke_all_tokens(user: User, *, by: User | None, now: datetime) -> int:
         rows = list(ApiToken.objects.filter(user=user).select_related("user"))
         ApiToken.objects.filter(pk__in=[row.pk for row in rows]).delete()
         for row in rows:
-            record_access("token revoked", str(row), by=by, details={"prefix": row.prefix}, now=now)
+            record_access(
+                "token revoked",
+                str(row),
+                by=by,
+                details={"prefix": row.prefix},
+                now=now,
+            )
     return len(rows)
 
 
-def create_service_account(username: str, *, purpose: str, by: User, now: datetime) -> ServiceAccount:
+def create_service_account(
+    username: str, *, purpose: str, by: User, now: datetime
+) -> ServiceAccount:
     """Create a user that cannot log in on pages. Raise InvalidManifest if the name is in use."""
     try:
         with transaction.atomic():
@@ -184,7 +226,13 @@ def create_service_account(username: str, *, purpose: str, by: User, now: dateti
             row = ServiceAccount.objects.create(
                 user=user, purpose=purpose, created_at=now, created_by=by.get_username()
             )
-            record_access("account changed", username, by=by, details={"created": "service account"}, now=now)
+            record_access(
+                "account changed",
+                username,
+                by=by,
+                details={"created": "service account"},
+                now=now,
+            )
     except IntegrityError as error:
         raise InvalidManifest([_duplicate(username)]) from error
     return row

@@ -14,7 +14,9 @@ from fleetui.role_names import Role
 
 
 def known_users() -> QuerySet[User]:
-    rows = User.objects.annotate(tokens=Count("api_tokens")).select_related("service_account")
+    rows = User.objects.annotate(tokens=Count("api_tokens")).select_related(
+        "service_account"
+    )
     return rows.prefetch_related("groups").order_by("username")
 
 
@@ -30,7 +32,9 @@ def create_user(name: str, password: str, *, roles: Iterable[str], by: User) -> 
     try:
         validate_password(password, user)
     except ValidationError as error:
-        errors += [FieldError("password", "invalid", message) for message in error.messages]
+        errors += [
+            FieldError("password", "invalid", message) for message in error.messages
+        ]
     errors += _unknown(roles := list(roles))
     if errors:
         raise InvalidManifest(errors)
@@ -38,7 +42,12 @@ def create_user(name: str, password: str, *, roles: Iterable[str], by: User) -> 
     with transaction.atomic():
         user.save()
         user.groups.set(_groups(roles))
-        record_access("account changed", name, by=by, details={"added": "User", "roles": sorted(roles)})
+        record_access(
+            "account changed",
+            name,
+            by=by,
+            details={"added": "User", "roles": sorted(roles)},
+        )
     return user
 
 
@@ -46,7 +55,13 @@ def change_user(user: User, *, roles: Iterable[str], is_active: bool, by: User) 
     """Set the roles of a user and whether the account is active; other groups stay. Raise InvalidManifest."""
     errors = _unknown(roles := list(roles))
     if user == by and not is_active:
-        errors.append(FieldError("active", "forbidden", "Forbidden: you cannot deactivate your own account"))
+        errors.append(
+            FieldError(
+                "active",
+                "forbidden",
+                "Forbidden: you cannot deactivate your own account",
+            )
+        )
     if errors:
         raise InvalidManifest(errors)
     with transaction.atomic():
@@ -56,7 +71,10 @@ def change_user(user: User, *, roles: Iterable[str], is_active: bool, by: User) 
             user.is_active = is_active
             user.save(update_fields=["is_active"])
             record_access(
-                "account changed", str(user), by=by, details={"changed": ["active"], "active": is_active}
+                "account changed",
+                str(user),
+                by=by,
+                details={"changed": ["active"], "active": is_active},
             )
 
 
@@ -64,7 +82,10 @@ def _unknown(roles: Iterable[str]) -> list[FieldError]:
     unknown = sorted(set(roles) - set(Role))
     allowed = ", ".join(Role)
     return [
-        FieldError("roles", "not-supported", f"Unsupported value: {one[:40]!r}", allowed) for one in unknown
+        FieldError(
+            "roles", "not-supported", f"Unsupported value: {one[:40]!r}", allowed
+        )
+        for one in unknown
     ]
 
 

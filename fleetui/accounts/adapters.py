@@ -46,7 +46,9 @@ class AccountAdapter(DefaultAccountAdapter):
     def is_safe_url(self, url: str) -> bool:
         """Return whether a login may redirect to an address: to this host only."""
         request = context.request
-        return url_has_allowed_host_and_scheme(url, {request.get_host()}, require_https=request.is_secure())
+        return url_has_allowed_host_and_scheme(
+            url, {request.get_host()}, require_https=request.is_secure()
+        )
 
     def send_notification_mail(
         self,
@@ -80,7 +82,9 @@ class AccountAdapter(DefaultAccountAdapter):
         message: str | None = None,
     ) -> None:
         if message_template not in _QUIET:
-            super().add_message(request, level, message_template, message_context, extra_tags, message)
+            super().add_message(
+                request, level, message_template, message_context, extra_tags, message
+            )
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):
@@ -106,7 +110,9 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def can_delete_authenticator(self, authenticator: Authenticator) -> bool:
         """Return whether the user has another second factor, or needs none."""
-        others = Authenticator.objects.filter(user_id=authenticator.user_id, type__in=MAIN_TYPES)
+        others = Authenticator.objects.filter(
+            user_id=authenticator.user_id, type__in=MAIN_TYPES
+        )
         if others.exclude(pk=authenticator.pk).exists():
             return True
         return not requires_second_factor(authenticator.user)

@@ -42,7 +42,9 @@ class Attempt:
         cache.delete_many(self.places)
 
 
-def count_attempt(request: HttpRequest, username: str, *, is_second_factor: bool = False) -> Attempt | None:
+def count_attempt(
+    request: HttpRequest, username: str, *, is_second_factor: bool = False
+) -> Attempt | None:
     """Count an attempt for an account before anything is compared; None if there were too many.
 
     A limit has as many places as failures are allowed, each an entry of the cache that expires. The cache
@@ -53,7 +55,11 @@ def count_attempt(request: HttpRequest, username: str, *, is_second_factor: bool
         ip = ip_address(address)
         if isinstance(ip, IPv6Address) and ip.ipv4_mapped is None:
             address = str(IPv6Network((int(ip), _IPV6_PREFIX), strict=False))
-    keys = {"address": address, "account-at-address": f"{address} {account}", "account": account}
+    keys = {
+        "address": address,
+        "account-at-address": f"{address} {account}",
+        "account": account,
+    }
     if is_second_factor:
         keys = {"address": address, "second-factor": account}
     used_places = []
@@ -62,7 +68,9 @@ def count_attempt(request: HttpRequest, username: str, *, is_second_factor: bool
             start = f"attempts:{name}:{seconds}:{sha256(key.encode()).hexdigest()}"
             places = [f"{start}:{number}" for number in range(most)]
             used = cache.get_many(places)
-            free = (one for one in places if one not in used and cache.add(one, 1, seconds))
+            free = (
+                one for one in places if one not in used and cache.add(one, 1, seconds)
+            )
             place = next(free, None)
             if place is None:
                 return None

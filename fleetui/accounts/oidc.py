@@ -11,9 +11,16 @@ from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
 from allauth.socialaccount.providers.base import AuthError, AuthProcess
-from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView, OAuth2LoginView
-from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
-from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
+from allauth.socialaccount.providers.oauth2.views import (
+    OAuth2CallbackView,
+    OAuth2LoginView,
+)
+from allauth.socialaccount.providers.openid_connect.provider import (
+    OpenIDConnectProvider,
+)
+from allauth.socialaccount.providers.openid_connect.views import (
+    OpenIDConnectOAuth2Adapter,
+)
 from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
@@ -38,7 +45,12 @@ class VerifyingAdapter(OpenIDConnectOAuth2Adapter):
         expected = self.get_provider().app.settings["server_url"]
         if str(config.get("issuer")).rstrip("/") != expected.rstrip("/"):
             reason = f"the metadata of {expected} names another issuer"
-            _refuse(self.request, "", "The login at the identity provider failed.", reason=reason)
+            _refuse(
+                self.request,
+                "",
+                "The login at the identity provider failed.",
+                reason=reason,
+            )
         return config
 
     def complete_login(
@@ -63,7 +75,9 @@ def callback(request: HttpRequest, provider_id: str) -> HttpResponse:
 
 def _run(view: Any, request: HttpRequest, provider_id: str) -> HttpResponse:
     try:
-        response: HttpResponse = view.adapter_view(VerifyingAdapter(request, provider_id))(request)
+        response: HttpResponse = view.adapter_view(
+            VerifyingAdapter(request, provider_id)
+        )(request)
     except SocialApp.DoesNotExist as error:
         raise Http404 from error
     return response
@@ -72,16 +86,31 @@ def _run(view: Any, request: HttpRequest, provider_id: str) -> HttpResponse:
 class ProviderAdapter(DefaultSocialAccountAdapter):
     """Users of the provider: who gets an account, and with which roles."""
 
-    def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:  # noqa: ARG002
+    def is_open_for_signup(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        sociallogin: SocialLogin,  # noqa: ARG002
+    ) -> bool:
         return True
 
     def list_apps(
-        self, request: HttpRequest, provider: str | None = None, client_id: str | None = None
+        self,
+        request: HttpRequest,
+        provider: str | None = None,
+        client_id: str | None = None,
     ) -> list[SocialApp]:
         """Return the providers of the settings; those in the table of allauth have no page here."""
-        return [app for app in super().list_apps(request, provider, client_id) if app.pk is None]
+        return [
+            app
+            for app in super().list_apps(request, provider, client_id)
+            if app.pk is None
+        ]
 
-    def get_connect_redirect_url(self, request: HttpRequest, socialaccount: object) -> str:  # noqa: ARG002
+    def get_connect_redirect_url(
+        self,
+        request: HttpRequest,  # noqa: ARG002
+        socialaccount: object,  # noqa: ARG002
+    ) -> str:
         return reverse("account")
 
     def pre_social_login(self, request: HttpRequest, sociallogin: SocialLogin) -> None:
@@ -89,15 +118,23 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         claims = claims_of(sociallogin)
         sociallogin.email_addresses = []
         if claims is None:
-            _refuse(request, "", "The answers of the identity provider are about two different users.")
+            _refuse(
+                request,
+                "",
+                "The answers of the identity provider are about two different users.",
+            )
         elif sociallogin.is_existing:
             apply_claims(sociallogin.user, claims)
         elif sociallogin.state.get("process") != AuthProcess.CONNECT:
-            username = sociallogin.user.username = str(claims.get(settings.OIDC_NAME_CLAIM) or "")
+            username = sociallogin.user.username = str(
+                claims.get(settings.OIDC_NAME_CLAIM) or ""
+            )
             try:
                 User.username_validator(username)
             except ValidationError:
-                _refuse(request, username, "The identity provider sends no usable name.")
+                _refuse(
+                    request, username, "The identity provider sends no usable name."
+                )
             if User.objects.filter(username__iexact=username).exists():
                 _refuse(
                     request,
@@ -106,7 +143,12 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
                     "then connect it on the page of the account.",
                 )
 
-    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: object = None) -> User:  # noqa: ARG002
+    def save_user(
+        self,
+        request: HttpRequest,
+        sociallogin: SocialLogin,
+        form: object = None,  # noqa: ARG002
+    ) -> User:
         user: User = sociallogin.user
         user.set_unusable_password()
         sociallogin.save(request)
@@ -125,7 +167,9 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         if error == AuthError.CANCELLED:
             return
         reason = f"{error or ''} {exception or ''}".strip()
-        _refuse(request, "", "The login at the identity provider failed.", reason=reason)
+        _refuse(
+            request, "", "The login at the identity provider failed.", reason=reason
+        )
 
 
 def claims_of(sociallogin: SocialLogin) -> dict[str, Any] | None:
@@ -141,7 +185,11 @@ def apply_claims(user: User, claims: Mapping[str, Any]) -> None:
     apply_roles(user, groups_in(claims, settings.OIDC_ROLE_CLAIM), settings.OIDC_ROLES)
 
 
-def _refuse(request: HttpRequest, username: str, message: str, *, reason: str = "") -> None:
+def _refuse(
+    request: HttpRequest, username: str, message: str, *, reason: str = ""
+) -> None:
     report_failure(request, username, reason or message)
-    page = render(request, "accounts/provider_failed.html", {"message": message}, status=403)
+    page = render(
+        request, "accounts/provider_failed.html", {"message": message}, status=403
+    )
     raise ImmediateHttpResponse(page)

@@ -7,8 +7,26 @@ from itertools import pairwise
 from django.core.exceptions import ValidationError
 
 WORDS = (
-    *("fleetui", "kubefleet", "kubernetes", "openclustermanagement", "placement", "cluster", "console"),
-    *("fleet", "admin", "administrator", "operator", "approver", "viewer", "password", "passwort", "secret"),
+    *(
+        "fleetui",
+        "kubefleet",
+        "kubernetes",
+        "openclustermanagement",
+        "placement",
+        "cluster",
+        "console",
+    ),
+    *(
+        "fleet",
+        "admin",
+        "administrator",
+        "operator",
+        "approver",
+        "viewer",
+        "password",
+        "passwort",
+        "secret",
+    ),
 )
 MOST_WORDS = 1000
 SMALLEST_REST = 6
@@ -19,7 +37,9 @@ class ContextWordsValidator:
     """Refuses a password that has few letters besides the words of this product and of an organization."""
 
     def __init__(self, words: Sequence[str] = ()) -> None:
-        known = sorted({*WORDS, *(word.lower() for word in words)}, key=len, reverse=True)
+        known = sorted(
+            {*WORDS, *(word.lower() for word in words)}, key=len, reverse=True
+        )
         self._words = re.compile("|".join(map(re.escape, known[:MOST_WORDS])))
 
     def validate(self, password: str, user: object = None) -> None:  # noqa: ARG002 -- Django calls it so
@@ -46,13 +66,15 @@ class RepetitionValidator:
         steps = [ord(after) - ord(before) for before, after in pairwise(text)]
         without_sequences = text[:1] + "".join(
             character
-            for character, step, earlier in zip(text[1:], steps, [0, *steps], strict=False)
+            for character, step, earlier in zip(
+                text[1:], steps, [0, *steps], strict=False
+            )
             if abs(step) > 1 or step != earlier
         )
         if block or len(set(without_sequences)) < FEWEST_CHARACTERS:
-            raise ValidationError(self.get_help_text(), code="password_of_few_characters")
+            raise ValidationError(
+                self.get_help_text(), code="password_of_few_characters"
+            )
 
     def get_help_text(self) -> str:
-        return (
-            "Your password can\u2019t be a repeated block, a sequence, or fewer than 6 different characters."
-        )
+        return "Your password can\u2019t be a repeated block, a sequence, or fewer than 6 different characters."

@@ -22,7 +22,12 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 BY_PROXY = "logged_in_by_proxy"
 """The key in a session that a proxy started; without its header the session ends."""
 _FROM_PROXY = "fleetui.from_proxy"
-_FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST", "HTTP_FORWARDED")
+_FORWARDED = (
+    "HTTP_X_FORWARDED_FOR",
+    "HTTP_X_FORWARDED_PROTO",
+    "HTTP_X_FORWARDED_HOST",
+    "HTTP_FORWARDED",
+)
 
 
 def client_address(peer: str, forwarded: str) -> str:
@@ -43,12 +48,18 @@ def _parsed(text: str) -> IPv4Address | IPv6Address | None:
         address = ip_address(text)
     except ValueError:
         return None
-    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
+    return (
+        (address.ipv4_mapped or address)
+        if isinstance(address, IPv6Address)
+        else address
+    )
 
 
 def _is_trusted(text: str) -> bool:
     address = _parsed(text)
-    return address is not None and any(address in network for network in settings.TRUSTED_PROXIES)
+    return address is not None and any(
+        address in network for network in settings.TRUSTED_PROXIES
+    )
 
 
 class TrustedProxyMiddleware(Middleware):
@@ -58,7 +69,9 @@ class TrustedProxyMiddleware(Middleware):
         peer = request.META.get("REMOTE_ADDR", "")
         request.META[_FROM_PROXY] = _is_trusted(peer)
         if request.META[_FROM_PROXY]:
-            request.META["REMOTE_ADDR"] = client_address(peer, request.META.get("HTTP_X_FORWARDED_FOR", ""))
+            request.META["REMOTE_ADDR"] = client_address(
+                peer, request.META.get("HTTP_X_FORWARDED_FOR", "")
+            )
         else:
             for name in _FORWARDED:
                 request.META.pop(name, None)
@@ -75,9 +88,16 @@ class ProxyLoginMiddleware(Middleware):
                 logout(request)
             return self._get_response(request)
         if not request.META.get(_FROM_PROXY, False):
-            report_failure(request, name, "the header of the proxy came from an untrusted address")
-            return _refuse(request, "The header that names the user is accepted from trusted proxies only.")
-        if "Authorization" in request.headers:  # a token names the user; a session would be left behind
+            report_failure(
+                request, name, "the header of the proxy came from an untrusted address"
+            )
+            return _refuse(
+                request,
+                "The header that names the user is accepted from trusted proxies only.",
+            )
+        if (
+            "Authorization" in request.headers
+        ):  # a token names the user; a session would be left behind
             return self._get_response(request)
         user = request.user
         if not user.is_authenticated or user.get_username() != name:

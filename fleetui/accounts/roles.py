@@ -19,7 +19,9 @@ def apply_roles(user: User, names: Iterable[str], mapping: Mapping[str, str]) ->
         return
     wanted = {mapping[name] for name in names if name in mapping}
     groups = user.groups.filter(name__in=[role.value for role in Role])
-    before = {*groups.values_list("name", flat=True)} | ({ADMINISTRATOR} if user.is_superuser else set())
+    before = {*groups.values_list("name", flat=True)} | (
+        {ADMINISTRATOR} if user.is_superuser else set()
+    )
     if before == wanted:
         return
     with transaction.atomic():
@@ -44,4 +46,8 @@ def groups_in(claims: Mapping[str, object], path: str) -> list[str]:
         claim = claim.get(part) if isinstance(claim, Mapping) else None
     if isinstance(claim, str):
         return [claim]
-    return [one for one in claim if isinstance(one, str)] if isinstance(claim, list) else []
+    return (
+        [one for one in claim if isinstance(one, str)]
+        if isinstance(claim, list)
+        else []
+    )

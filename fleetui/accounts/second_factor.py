@@ -29,8 +29,18 @@ from fleetui.role_names import ADMINISTRATOR
 
 MAIN_TYPES = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 """What a login requires; recovery codes are of use only beside one of them."""
-FACTOR_MISSING = "Your role requires a second factor. Log in with a browser and add one."
-_WITHOUT_FACTOR = ("/account/", "/login/", "/logout/", "/theme/", "/rows/", "/keys/", "/help/")
+FACTOR_MISSING = (
+    "Your role requires a second factor. Log in with a browser and add one."
+)
+_WITHOUT_FACTOR = (
+    "/account/",
+    "/login/",
+    "/logout/",
+    "/theme/",
+    "/rows/",
+    "/keys/",
+    "/help/",
+)
 
 
 class SecondFactorDueError(FleetError, PermissionDenied):
@@ -50,7 +60,11 @@ def requires_second_factor(user: User) -> bool:
         return False
     if user.is_superuser and ADMINISTRATOR in roles:
         return True
-    has_role = Q(name__in=roles) | Q(hub_grants__role__in=roles) | Q(team_grants__role__in=roles)
+    has_role = (
+        Q(name__in=roles)
+        | Q(hub_grants__role__in=roles)
+        | Q(team_grants__role__in=roles)
+    )
     return user.groups.filter(has_role).exists()
 
 
@@ -86,10 +100,14 @@ class SecondFactorMiddleware(Middleware):
             raise MiddlewareNotUsed
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        if request.path_info.startswith(_WITHOUT_FACTOR) or not is_due_in_session(request):
+        if request.path_info.startswith(_WITHOUT_FACTOR) or not is_due_in_session(
+            request
+        ):
             return self._get_response(request)
         if request.path_info.startswith("/api/"):
-            return refusal(request, HTTPStatus.FORBIDDEN, FACTOR_MISSING, "second-factor-required")
+            return refusal(
+                request, HTTPStatus.FORBIDDEN, FACTOR_MISSING, "second-factor-required"
+            )
         if wants_fragment(request):
             return HttpResponseClientRedirect(reverse("mfa_index"))
         return redirect("mfa_index")
@@ -98,7 +116,11 @@ class SecondFactorMiddleware(Middleware):
 def is_due_in_session(request: HttpRequest) -> bool:
     """Return whether a session may do nothing before a second factor is added."""
     user = request.user
-    if not settings.SECOND_FACTOR_ROLES or not isinstance(user, User) or not lacks_second_factor(user):
+    if (
+        not settings.SECOND_FACTOR_ROLES
+        or not isinstance(user, User)
+        or not lacks_second_factor(user)
+    ):
         return False
     methods = {one["method"] for one in get_authentication_records(request, user)}
     return "socialaccount" not in methods and not request.session.get(BY_PROXY)
@@ -107,7 +129,9 @@ def is_due_in_session(request: HttpRequest) -> bool:
 def unreadable_keys(*, reencrypt: bool) -> list[str]:
     """Return the users whose keys cannot be decrypted; encrypt all others with the first key, if wanted."""
     keys, names = cipher(), set()
-    rows = Authenticator.objects.exclude(type=Authenticator.Type.WEBAUTHN).select_related("user")
+    rows = Authenticator.objects.exclude(
+        type=Authenticator.Type.WEBAUTHN
+    ).select_related("user")
     for row in rows.order_by("pk").iterator():
         name = "secret" if row.type == Authenticator.Type.TOTP else "seed"
         try:

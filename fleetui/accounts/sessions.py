@@ -15,7 +15,13 @@ from django.utils import timezone
 from fleetui.middleware import ACTIVE, ADDRESS, BROWSER, STARTED
 from fleetui.permissions import AnyUser
 
-_BROWSERS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrome/": "Chrome", "Safari/": "Safari"}
+_BROWSERS = {
+    "Edg": "Edge",
+    "OPR/": "Opera",
+    "Firefox/": "Firefox",
+    "Chrome/": "Chrome",
+    "Safari/": "Safari",
+}
 _SYSTEMS = {
     "Android": "Android",
     "iPhone": "iOS",
@@ -55,9 +61,13 @@ def sessions_of(user: AnyUser, *, current: str | None = None) -> list[BrowserSes
         if data.get(SESSION_KEY) != str(user.pk):
             continue
         agent = data.get(BROWSER, "")
-        browser = next((name for word, name in _BROWSERS.items() if word in agent), agent[:40])
+        browser = next(
+            (name for word, name in _BROWSERS.items() if word in agent), agent[:40]
+        )
         system = next((name for word, name in _SYSTEMS.items() if word in agent), "")
-        started, active = (datetime.fromtimestamp(data.get(key, 0), UTC) for key in (STARTED, ACTIVE))
+        started, active = (
+            datetime.fromtimestamp(data.get(key, 0), UTC) for key in (STARTED, ACTIVE)
+        )
         sessions.append(
             BrowserSession(
                 key=row.session_key,
@@ -71,8 +81,14 @@ def sessions_of(user: AnyUser, *, current: str | None = None) -> list[BrowserSes
     return sorted(sessions, key=lambda one: (one.is_current, one.seen_at), reverse=True)
 
 
-def end_sessions(user: AnyUser, *, without: str | None = None, only: str | None = None) -> int:
+def end_sessions(
+    user: AnyUser, *, without: str | None = None, only: str | None = None
+) -> int:
     """Delete sessions of a user: all, all `without` a key, or `only` that with an id; return how many."""
-    sessions = [one for one in sessions_of(user) if one.key != without and only in (None, one.id)]
+    sessions = [
+        one
+        for one in sessions_of(user)
+        if one.key != without and only in (None, one.id)
+    ]
     Session.objects.filter(session_key__in=[one.key for one in sessions]).delete()
     return len(sessions)

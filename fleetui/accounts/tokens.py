@@ -8,10 +8,16 @@ from django.http import HttpRequest
 
 from fleetui.accounts.attempts import report_failure
 from fleetui.accounts.forms import FactorCodeForm
-from fleetui.accounts.second_factor import FACTOR_MISSING, has_second_factor, requires_second_factor
+from fleetui.accounts.second_factor import (
+    FACTOR_MISSING,
+    has_second_factor,
+    requires_second_factor,
+)
 
 NO_USER = "No active user has this name and password."
-CODE_MISSING = "This account has a second factor: send its code, or a recovery code, as `code`."
+CODE_MISSING = (
+    "This account has a second factor: send its code, or a recovery code, as `code`."
+)
 CODE_WRONG = "The code was not accepted."
 
 
@@ -23,10 +29,14 @@ class TooManyAttemptsError(Exception):
     """There were too many attempts for the account, or from the address."""
 
 
-def log_in_for_token(request: HttpRequest, *, username: str, password: str, code: str) -> User:
+def log_in_for_token(
+    request: HttpRequest, *, username: str, password: str, code: str
+) -> User:
     """Return the user; the signals are those of a login. Raise LoginRefusedError or TooManyAttemptsError."""
     try:
-        user: User | None = get_adapter().authenticate(request, username=username, password=password)
+        user: User | None = get_adapter().authenticate(
+            request, username=username, password=password
+        )
     except ValidationError as error:
         raise TooManyAttemptsError from error
     if user is None:

@@ -27,12 +27,30 @@ urlpatterns = [
     path("login/", views.LoginView.as_view(), name="account_login"),
     path("logout/", LogoutView.as_view(), name="logout"),
     path("logout/", LogoutView.as_view(), name="account_logout"),
-    path("login/second-factor/", views.SecondFactorView.as_view(), name="mfa_authenticate"),
-    path("login/inactive/", TemplateView.as_view(**_page("inactive")), name="account_inactive"),
+    path(
+        "login/second-factor/",
+        views.SecondFactorView.as_view(),
+        name="mfa_authenticate",
+    ),
+    path(
+        "login/inactive/",
+        TemplateView.as_view(**_page("inactive")),
+        name="account_inactive",
+    ),
     path("account/", views.account, name="account"),
-    path("account/sessions/end/", views.end_other_sessions, name="account_end_sessions"),
-    path("account/sessions/<slug:session>/end/", views.end_session, name="account_end_session"),
-    path("account/password/", views.PasswordView.as_view(), name="account_change_password"),
+    path(
+        "account/sessions/end/", views.end_other_sessions, name="account_end_sessions"
+    ),
+    path(
+        "account/sessions/<slug:session>/end/",
+        views.end_session,
+        name="account_end_session",
+    ),
+    path(
+        "account/password/",
+        views.PasswordView.as_view(),
+        name="account_change_password",
+    ),
     path(
         "account/confirm/",
         account_views.ReauthenticateView.as_view(**_page("confirm")),
@@ -50,7 +68,9 @@ urlpatterns = [
     ),
     path(f"{_FACTORS}/", views.FactorsView.as_view(), name="mfa_index"),
     path(
-        f"{_FACTORS}/app/", totp_views.ActivateTOTPView.as_view(**_page("app_add")), name="mfa_activate_totp"
+        f"{_FACTORS}/app/",
+        totp_views.ActivateTOTPView.as_view(**_page("app_add")),
+        name="mfa_activate_totp",
     ),
     path(
         f"{_FACTORS}/app/remove/",
@@ -64,7 +84,9 @@ urlpatterns = [
     ),
     path(
         f"{_FACTORS}/keys/<int:pk>/remove/",
-        key_views.RemoveWebAuthnView.as_view(success_url=reverse_lazy("mfa_index"), **_page("key_remove")),
+        key_views.RemoveWebAuthnView.as_view(
+            success_url=reverse_lazy("mfa_index"), **_page("key_remove")
+        ),
         name="mfa_remove_webauthn",
     ),
     path(
@@ -78,7 +100,11 @@ urlpatterns = [
         name="mfa_generate_recovery_codes",
     ),
     path("oidc/<slug:provider_id>/login/", oidc.login, name="openid_connect_login"),
-    path("oidc/<slug:provider_id>/callback/", oidc.callback, name="openid_connect_callback"),
+    path(
+        "oidc/<slug:provider_id>/callback/",
+        oidc.callback,
+        name="openid_connect_callback",
+    ),
     path(
         "oidc/canceled/",
         TemplateView.as_view(**_page("provider_canceled")),

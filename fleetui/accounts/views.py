@@ -72,7 +72,10 @@ class FactorsView(mfa_views.IndexView):
     template_name = "accounts/factors.html"
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        return {**super().get_context_data(**kwargs), "is_due": is_due_in_session(self.request)}
+        return {
+            **super().get_context_data(**kwargs),
+            "is_due": is_due_in_session(self.request),
+        }
 
 
 class PasswordView(account_views.PasswordChangeView):
@@ -85,7 +88,9 @@ class PasswordView(account_views.PasswordChangeView):
         response: HttpResponse = super().form_valid(form)
         forget_first_password(self.request.user.get_username())
         if "revoke_tokens" in self.request.POST:
-            count = revoke_all_tokens(self.request.user, by=self.request.user, now=datetime.now(UTC))
+            count = revoke_all_tokens(
+                self.request.user, by=self.request.user, now=datetime.now(UTC)
+            )
             messages.success(self.request, f"API tokens revoked: {count}")
         return response
 
@@ -96,7 +101,9 @@ def account(request: HttpRequest) -> HttpResponse:
     context = {
         "provider": settings.OIDC_NAME,
         "sessions": sessions_of(request.user, current=request.session.session_key),
-        "connections": SocialAccount.objects.filter(user=request.user.pk, provider=PROVIDER).order_by("pk"),
+        "connections": SocialAccount.objects.filter(
+            user=request.user.pk, provider=PROVIDER
+        ).order_by("pk"),
     }
     return render(request, "accounts/account.html", context)
 
@@ -115,7 +122,9 @@ def end_other_sessions(request: HttpRequest) -> HttpResponse:
 @reauthentication_required
 def end_session(request: HttpRequest, session: str) -> HttpResponse:
     """End one of one's own sessions; the current one ends by logging out."""
-    if not end_sessions(request.user, without=request.session.session_key, only=session):
+    if not end_sessions(
+        request.user, without=request.session.session_key, only=session
+    ):
         raise Http404("You have no other session with this id.")
     messages.success(request, "Session ended")
     return redirect("account")

@@ -34,7 +34,11 @@ class FieldError:
     def __str__(self) -> str:
         line = "" if self.line is None else f" (line {self.line})"
         allowed = f" (allowed: {self.allowed})" if self.allowed else ""
-        path = self.path if len(self.path) <= _LONGEST_PATH else f"{self.path[:_LONGEST_PATH]}…"
+        path = (
+            self.path
+            if len(self.path) <= _LONGEST_PATH
+            else f"{self.path[:_LONGEST_PATH]}…"
+        )
         place = f"{path}{line}: ".lstrip() if path or line else ""
         return f"{place}{self.message}{allowed}"
 
@@ -60,7 +64,12 @@ class InvalidManifest(FleetError, ValueError):
 
     @classmethod
     def of(
-        cls, path: str, code: str, message: str, allowed: str = "", line: int | None = None
+        cls,
+        path: str,
+        code: str,
+        message: str,
+        allowed: str = "",
+        line: int | None = None,
     ) -> "InvalidManifest":
         return cls([FieldError(path, code, message, allowed, line)])
 
@@ -105,18 +114,29 @@ def split_path(path: str) -> Keys:
         if step["index"] is not None:
             keys.append(int(step["index"]))
         else:
-            keys.append(str(json.loads(step["quoted"])) if step["quoted"] is not None else step["name"])
+            keys.append(
+                str(json.loads(step["quoted"]))
+                if step["quoted"] is not None
+                else step["name"]
+            )
         position = step.end()
     return tuple(keys)
 
 
-def faults_of(problems: Iterable[ErrorDetail], document: object, *, path: str = "") -> InvalidManifest:
+def faults_of(
+    problems: Iterable[ErrorDetail], document: object, *, path: str = ""
+) -> InvalidManifest:
     """Return problems as InvalidManifest in document order."""
     place = document_order(document)
     outer = split_path(path)
     ordered = sorted(problems, key=lambda problem: place(problem.keys))
     return InvalidManifest(
-        FieldError(format_path((*outer, *problem.keys)), problem.code, problem.message, problem.allowed)
+        FieldError(
+            format_path((*outer, *problem.keys)),
+            problem.code,
+            problem.message,
+            problem.allowed,
+        )
         for problem in ordered
     )
 
@@ -132,12 +152,18 @@ def document_order(document: object) -> Callable[[Keys], tuple[int, ...]]:
             if isinstance(here, Mapping):
                 ranks = positions.get(id(here))
                 if ranks is None:
-                    ranks = positions[id(here)] = {each: rank for rank, each in enumerate(here)}
+                    ranks = positions[id(here)] = {
+                        each: rank for rank, each in enumerate(here)
+                    }
                 ranks_of_keys.append(ranks.get(key, len(ranks)))
                 here = here.get(key)
             elif isinstance(key, int):
                 ranks_of_keys.append(key)
-                here = here[key] if isinstance(here, (list, tuple)) and key < len(here) else None
+                here = (
+                    here[key]
+                    if isinstance(here, (list, tuple)) and key < len(here)
+                    else None
+                )
             else:
                 ranks_of_keys.append(0)
                 here = None

@@ -19,7 +19,12 @@ from pydantic import (
 )
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
-from fleetui.apimachinery.kinds import ALPHA_VERSION, CLUSTER_SCOPED, PLACEMENT_VERSIONS, refuse_other_kinds
+from fleetui.apimachinery.kinds import (
+    ALPHA_VERSION,
+    CLUSTER_SCOPED,
+    PLACEMENT_VERSIONS,
+    refuse_other_kinds,
+)
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
     ManifestModel,
@@ -39,12 +44,12 @@ DNS_SUBDOMAIN = 'lower-case letters, digits, "-" and ".", starting and ending wi
 NAME_PART = 'at most 63 letters, digits, "-", "_" and ".", starting and ending with a letter or digit'
 LABEL_KEY = f"[DNS name/]name; the name: {NAME_PART}"
 LABEL_VALUE = f"empty, or {NAME_PART}"
-RESOURCE_PROPERTY = "resources.kubernetes-fleet.io/<total|allocatable|available>-<resource>"
+RESOURCE_PROPERTY = (
+    "resources.kubernetes-fleet.io/<total|allocatable|available>-<resource>"
+)
 PROPERTY_NAME = f"{RESOURCE_PROPERTY}, or a name such as example.com/cost"
 DNS_LABEL = 'at most 63 lower-case letters, digits and "-", starting and ending with a letter or digit'
-SERVICE_NAME = (
-    'at most 63 lower-case letters, digits and "-", starting with a letter, ending with a letter or digit'
-)
+SERVICE_NAME = 'at most 63 lower-case letters, digits and "-", starting with a letter, ending with a letter or digit'
 API_VERSION = "v1, or a group and a version such as apps/v1"
 OBJECT_NAME = 'up to 253 characters without "/", "%" and spaces, not "." or ".."'
 
@@ -59,7 +64,9 @@ class NameProblem(NamedTuple):
 _RESOURCE_PREFIX = "resources.kubernetes-fleet.io/"
 LONGEST_PART = 63
 _LONGEST_SUBDOMAIN = 253
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[^/%\s]+")
@@ -71,14 +78,20 @@ def _bad(words: str) -> NameProblem:
     return NameProblem("bad-format", words)
 
 
-def syntax_problem(text: str, syntax: re.Pattern[str], longest: int, words: str) -> NameProblem | None:
+def syntax_problem(
+    text: str, syntax: re.Pattern[str], longest: int, words: str
+) -> NameProblem | None:
     """Return why a text is too long or has another syntax, or None."""
     if len(text) > longest:
-        return NameProblem("too-long", f"must be no more than {longest} characters, not {len(text)}")
+        return NameProblem(
+            "too-long", f"must be no more than {longest} characters, not {len(text)}"
+        )
     return None if syntax.fullmatch(text) else _bad(words)
 
 
-def subdomain_problem(text: str, *, longest: int = _LONGEST_SUBDOMAIN) -> NameProblem | None:
+def subdomain_problem(
+    text: str, *, longest: int = _LONGEST_SUBDOMAIN
+) -> NameProblem | None:
     """Return why a text is no DNS-1123 subdomain, or None."""
     return syntax_problem(text, _SUBDOMAIN, longest, "must be a DNS name")
 
@@ -90,7 +103,11 @@ def dns_label_problem(text: str) -> NameProblem | None:
 
 def service_name_problem(text: str) -> NameProblem | None:
     """Return why a text is no DNS-1035 label, the syntax of services."""
-    return _bad("must not start with a digit") if text[:1].isdigit() else dns_label_problem(text)
+    return (
+        _bad("must not start with a digit")
+        if text[:1].isdigit()
+        else dns_label_problem(text)
+    )
 
 
 def label_key_problem(text: str) -> NameProblem | None:
@@ -117,7 +134,11 @@ def property_name_problem(text: str) -> NameProblem | None:
     """Return why a text names no property: reported resource usage, a qualified name, or a longer path."""
     if text.startswith(_RESOURCE_PREFIX):
         sort, dash, resource = text.removeprefix(_RESOURCE_PREFIX).partition("-")
-        if not dash or not resource or sort not in ("total", "allocatable", "available"):
+        if (
+            not dash
+            or not resource
+            or sort not in ("total", "allocatable", "available")
+        ):
             return _bad("must name total, allocatable or available, and a resource")
         # The whole name is a qualified name, so that the resource has no "/".
         return _part_problem(text.removeprefix(_RESOURCE_PREFIX))
@@ -134,12 +155,19 @@ def has_second_dash(name: str) -> bool:
 
     KubeFleet splits such a name at every dash and cannot read it.
     """
-    return name.startswith(_RESOURCE_PREFIX) and name.removeprefix(_RESOURCE_PREFIX).count("-") > 1
+    return (
+        name.startswith(_RESOURCE_PREFIX)
+        and name.removeprefix(_RESOURCE_PREFIX).count("-") > 1
+    )
 
 
 def object_name_problem(text: str) -> NameProblem | None:
     """Return why a text cannot be the name of any Kubernetes object."""
-    fits = len(text) <= _LONGEST_SUBDOMAIN and text not in (".", "..") and _OBJECT_NAME.fullmatch(text)
+    fits = (
+        len(text) <= _LONGEST_SUBDOMAIN
+        and text not in (".", "..")
+        and _OBJECT_NAME.fullmatch(text)
+    )
     return None if fits else _bad("must be a valid object name")
 
 
@@ -149,7 +177,11 @@ def group_problem(text: str) -> NameProblem | None:
 
 
 def version_problem(text: str) -> NameProblem | None:
-    return None if len(text) <= LONGEST_PART and _VERSION.fullmatch(text) else _bad("must be an API version")
+    return (
+        None
+        if len(text) <= LONGEST_PART and _VERSION.fullmatch(text)
+        else _bad("must be an API version")
+    )
 
 
 def api_version_problem(text: str) -> NameProblem | None:
@@ -161,7 +193,11 @@ def api_version_problem(text: str) -> NameProblem | None:
 
 
 def kind_problem(text: str) -> NameProblem | None:
-    return None if len(text) <= LONGEST_PART and _KIND.fullmatch(text) else _bad("must be a kind")
+    return (
+        None
+        if len(text) <= LONGEST_PART and _KIND.fullmatch(text)
+        else _bad("must be a kind")
+    )
 
 
 _MOMENT = re.compile(
@@ -196,7 +232,9 @@ def non_empty(value: object) -> str:
 
 def integer(low: int, high: int = INT32_MAX) -> BeforeValidator:
     published = Annotated[int, Field(ge=low, le=high)]
-    return BeforeValidator(lambda value: whole_number(value, low, high), json_schema_input_type=published)
+    return BeforeValidator(
+        lambda value: whole_number(value, low, high), json_schema_input_type=published
+    )
 
 
 def whole_number(value: object, low: int, high: int) -> int:
@@ -205,12 +243,20 @@ def whole_number(value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise failure([wrong_type(value, allowed)])
     if not low <= value <= high:
-        bound = f"greater than or equal to {low}" if value < low else f"less than or equal to {high}"
-        raise refusal("out-of-range", f"Invalid value: {value}: must be {bound}", allowed)
+        bound = (
+            f"greater than or equal to {low}"
+            if value < low
+            else f"less than or equal to {high}"
+        )
+        raise refusal(
+            "out-of-range", f"Invalid value: {value}: must be {bound}", allowed
+        )
     return value
 
 
-def one_of(closed: type[StrEnum], *, hints: Mapping[str, str] | None = None) -> BeforeValidator:
+def one_of(
+    closed: type[StrEnum], *, hints: Mapping[str, str] | None = None
+) -> BeforeValidator:
     """Return a validator for the members of an enum; hints are messages for well-known wrong values."""
     members = {str(member): member for member in closed}
     return BeforeValidator(partial(_choice, members, ", ".join(closed), hints or {}))
@@ -222,7 +268,9 @@ def literal(*allowed: str) -> BeforeValidator:
     return BeforeValidator(check, json_schema_input_type=_published(allowed))
 
 
-def _choice(members: Mapping[str, str], allowed: str, hints: Mapping[str, str], value: object) -> str:
+def _choice(
+    members: Mapping[str, str], allowed: str, hints: Mapping[str, str], value: object
+) -> str:
     word = text(value)
     if word not in members:
         message = hints.get(word) or f"Unsupported value: {quote_value(word)}"
@@ -247,7 +295,10 @@ def _published(allowed: tuple[str, ...]) -> Any:
 
 
 def pattern(
-    problem_of: Callable[[str], NameProblem | None], allowed: str, *, filled_in: bool = True
+    problem_of: Callable[[str], NameProblem | None],
+    allowed: str,
+    *,
+    filled_in: bool = True,
 ) -> BeforeValidator:
     """Return a validator for text of a certain syntax; it may be empty unless `filled_in`."""
 
@@ -255,13 +306,19 @@ def pattern(
         content = non_empty(value) if filled_in else text(value)
         problem = problem_of(content) if content else None
         if problem:
-            raise refusal(problem.code, f"Invalid value: {quote_value(content)}: {problem.words}", allowed)
+            raise refusal(
+                problem.code,
+                f"Invalid value: {quote_value(content)}: {problem.words}",
+                allowed,
+            )
         return content
 
     return BeforeValidator(check)
 
 
-def list_of(*, low: int = 0, high: int | None = None, ours: bool = False) -> WrapValidator:
+def list_of(
+    *, low: int = 0, high: int | None = None, ours: bool = False
+) -> WrapValidator:
     """Return a validator for lists of low to high items; items over the limit are not validated."""
 
     def check(value: object, handler: ValidatorFunctionWrapHandler) -> object:
@@ -298,7 +355,11 @@ def _labels(value: object) -> dict[str, str]:
     labels = dict(mapping(value, "an object of label keys and values"))
     for key, label in labels.items():
         if problem := label_key_problem(key):
-            problems.append(ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY))
+            problems.append(
+                ErrorDetail(
+                    (key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY
+                )
+            )
         if not isinstance(label, str):
             problems.append(wrong_type(label, "text").under(key))
         elif problem := label_value_problem(label):
@@ -317,16 +378,28 @@ def annotations(value: object) -> dict[str, str]:
         raise failure(wrong_type(item, "text").under(key) for key, item in odd)
     for key in texts:
         if problem := label_key_problem(key.lower()):
-            raise failure([ErrorDetail((key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY)])
+            raise failure(
+                [
+                    ErrorDetail(
+                        (key,), problem.code, f"Invalid key: {problem.words}", LABEL_KEY
+                    )
+                ]
+            )
     return texts
 
 
 def quantities(value: object) -> dict[str, str]:
     """Return an object of texts and numbers, as YAML holds quantities, with the numbers as text."""
     items = mapping(value, "an object of quantities")
-    texts = {key: text for key, item in items.items() if (text := written(item)) is not None}
+    texts = {
+        key: text for key, item in items.items() if (text := written(item)) is not None
+    }
     if len(texts) < len(items):
-        raise failure(wrong_type(items[key], "a quantity").under(key) for key in items if key not in texts)
+        raise failure(
+            wrong_type(items[key], "a quantity").under(key)
+            for key in items
+            if key not in texts
+        )
     return texts
 
 
@@ -345,7 +418,9 @@ def _quantity(value: object) -> str:
         parse_quantity(quantity)
     except QuantityError as error:
         allowed = "a number such as 4, 0.5, 500m, 1Gi or 1E3"
-        message = f"Invalid value: {quote_value(quantity)}: must be a Kubernetes quantity"
+        message = (
+            f"Invalid value: {quote_value(quantity)}: must be a Kubernetes quantity"
+        )
         raise refusal("bad-format", message, allowed) from error
     return quantity
 
@@ -366,7 +441,9 @@ FilledText: TypeAlias = Annotated[str, BeforeValidator(non_empty)]
 Flag: TypeAlias = Annotated[bool, BeforeValidator(flag)]
 QuantityText: TypeAlias = Annotated[str, BeforeValidator(_quantity)]
 LabelKey: TypeAlias = Annotated[str, pattern(label_key_problem, LABEL_KEY)]
-LabelValue: TypeAlias = Annotated[str, pattern(label_value_problem, LABEL_VALUE, filled_in=False)]
+LabelValue: TypeAlias = Annotated[
+    str, pattern(label_value_problem, LABEL_VALUE, filled_in=False)
+]
 PropertyName: TypeAlias = Annotated[str, pattern(property_name_problem, PROPERTY_NAME)]
 ClusterName: TypeAlias = Annotated[
     str,
@@ -385,9 +462,17 @@ OptionalLabelKey: TypeAlias = Annotated[
 
 _ALLOWED = "a duration such as 30s, 15m or 1h30m, at most 8760h"
 _LONGEST = timedelta(hours=8760)
-_DURATION_PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)")
+_DURATION_PART = re.compile(
+    r"([0-9]{1,12}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})(ns|us|µs|μs|ms|s|m|h)"
+)
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
-_MICROSECONDS: dict[str, int | Fraction] = {"ns": Fraction(1, 1000), "us": 1, "µs": 1, "μs": 1, "ms": 1000}
+_MICROSECONDS: dict[str, int | Fraction] = {
+    "ns": Fraction(1, 1000),
+    "us": 1,
+    "µs": 1,
+    "μs": 1,
+    "ms": 1000,
+}
 _MICROSECONDS |= {unit: seconds * 10**6 for unit, seconds in _SECONDS.items()}
 
 
@@ -435,7 +520,9 @@ class ObjectMeta(ManifestModel):
     annotations: Annotations = Field(default_factory=dict)
 
 
-Name: TypeAlias = Annotated[str, pattern(subdomain_problem, f"at most 253 {DNS_SUBDOMAIN}")]
+Name: TypeAlias = Annotated[
+    str, pattern(subdomain_problem, f"at most 253 {DNS_SUBDOMAIN}")
+]
 Namespace: TypeAlias = Annotated[str, pattern(dns_label_problem, DNS_LABEL)]
 WithAlpha: TypeAlias = Annotated[str, api_version(*PLACEMENT_VERSIONS, ALPHA_VERSION)]
 
@@ -457,7 +544,9 @@ class FleetDocument(ManifestModel):
 
     @property
     def namespace(self) -> str:
-        return self.metadata.namespace if isinstance(self.metadata, NamespacedMeta) else ""
+        return (
+            self.metadata.namespace if isinstance(self.metadata, NamespacedMeta) else ""
+        )
 
     @property
     def full_name(self) -> str:
@@ -495,4 +584,6 @@ def immutable_errors(
         was, becomes = (mapping_at(raw, *keys[:-1]).get(keys[-1]) for raw in (old, new))
         if was != becomes:
             allowed = "nothing" if was is None else str(was)
-            yield FieldError(".".join(keys), "immutable", "Forbidden: field is immutable", allowed)
+            yield FieldError(
+                ".".join(keys), "immutable", "Forbidden: field is immutable", allowed
+            )

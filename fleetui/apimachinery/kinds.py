@@ -8,8 +8,14 @@ from fleetui.apimachinery.errors import InvalidManifest
 
 PLACEMENT_KIND = "ClusterResourcePlacement"
 MEMBER_KIND = "MemberCluster"
-PLACEMENT_VERSIONS = ("placement.kubernetes-fleet.io/v1", "placement.kubernetes-fleet.io/v1beta1")
-MEMBER_VERSIONS = ("cluster.kubernetes-fleet.io/v1", "cluster.kubernetes-fleet.io/v1beta1")
+PLACEMENT_VERSIONS = (
+    "placement.kubernetes-fleet.io/v1",
+    "placement.kubernetes-fleet.io/v1beta1",
+)
+MEMBER_VERSIONS = (
+    "cluster.kubernetes-fleet.io/v1",
+    "cluster.kubernetes-fleet.io/v1beta1",
+)
 ALPHA_VERSION = "placement.kubernetes-fleet.io/v1alpha1"
 """The first version of overrides, evictions and budgets; the fields are the same."""
 CLUSTER_OVERRIDE_KIND = "ClusterResourceOverride"
@@ -28,9 +34,13 @@ ENVELOPE_KIND = "ResourceEnvelope"
 ENVELOPE_KINDS = (CLUSTER_ENVELOPE_KIND, ENVELOPE_KIND)
 """Resources on the hub whose content is placed instead of them."""
 ENVELOPE_VERSION = PLACEMENT_VERSIONS[1]
-ENVELOPES = frozenset((ENVELOPE_VERSION.partition("/")[0], kind) for kind in ENVELOPE_KINDS)
+ENVELOPES = frozenset(
+    (ENVELOPE_VERSION.partition("/")[0], kind) for kind in ENVELOPE_KINDS
+)
 
-_FLEET_GROUPS = frozenset(version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS))
+_FLEET_GROUPS = frozenset(
+    version.partition("/")[0] for version in (*PLACEMENT_VERSIONS, *MEMBER_VERSIONS)
+)
 
 CLUSTER_SCOPED = "Forbidden: not allowed on this kind, which is cluster-scoped"
 OCM_GROUP = "cluster.open-cluster-management.io"
@@ -58,13 +68,16 @@ _REASONS = {
     "Placement": f"must have an apiVersion of {OCM_GROUP}",
 }
 _NO_RESOURCES = _REASONS | {
-    kind: f"{noun} is not a resource that can be placed" for kind, noun in _NOUNS.items()
+    kind: f"{noun} is not a resource that can be placed"
+    for kind, noun in _NOUNS.items()
 }
 
 
 def is_envelope(version: object, kind: object) -> bool:
     return (
-        isinstance(version, str) and isinstance(kind, str) and (version.rpartition("/")[0], kind) in ENVELOPES
+        isinstance(version, str)
+        and isinstance(kind, str)
+        and (version.rpartition("/")[0], kind) in ENVELOPES
     )
 
 
@@ -74,21 +87,31 @@ def is_fleet_group(version: object) -> bool:
 
 def refuse_other_kinds(document: object, expected: str, *others: str) -> None:
     """Raise InvalidManifest for a manifest of another kind: its other errors would only confuse."""
-    kind, allowed = document.get("kind") if isinstance(document, dict) else expected, (expected, *others)
+    kind, allowed = (
+        document.get("kind") if isinstance(document, dict) else expected,
+        (expected, *others),
+    )
     if kind in allowed:
         return
     if kind is None:
-        raise InvalidManifest.of("kind", "required", "Required value", " or ".join(allowed))
+        raise InvalidManifest.of(
+            "kind", "required", "Required value", " or ".join(allowed)
+        )
     if not isinstance(kind, str):
         raise InvalidManifest.of(
-            "kind", "wrong-type", "Invalid value: must be a string", " or ".join(allowed)
+            "kind",
+            "wrong-type",
+            "Invalid value: must be a string",
+            " or ".join(allowed),
         )
     message = f"Unsupported kind {_readable(kind)}"
     if kind in _NOUNS and expected in _NOUNS:
         message += f": must be {_NOUNS[expected]}, not {_NOUNS[kind]}"
     elif kind in _REASONS:
         message += f": {_REASONS[kind]}"
-    raise InvalidManifest.of("kind", "kind-not-supported", message, " or ".join(allowed))
+    raise InvalidManifest.of(
+        "kind", "kind-not-supported", message, " or ".join(allowed)
+    )
 
 
 def _readable(kind: str) -> str:
@@ -99,7 +122,11 @@ def refuse_fleet_kinds(document: object) -> None:
     """Raise InvalidManifest if the document is a placement, or of a kind of Fleet: no resource on the hub."""
     raw = document if isinstance(document, dict) else {}
     version, kind = raw.get("apiVersion"), raw.get("kind")
-    if not isinstance(version, str) or not isinstance(kind, str) or is_envelope(version, kind):
+    if (
+        not isinstance(version, str)
+        or not isinstance(kind, str)
+        or is_envelope(version, kind)
+    ):
         return
     if version.rpartition("/")[0] == OCM_GROUP and kind == "Placement":
         message = f"Unsupported kind {kind}: {_PLACEMENT}"
@@ -125,8 +152,19 @@ _OTHER_SYSTEMS = {
 """API groups, with their subgroups, of systems that also choose clusters."""
 _SIG_MULTICLUSTER = ("multicluster.x-k8s.io", "SIG Multicluster")
 """Only its clusters and decisions: a ServiceExport is a resource for member clusters."""
-_SIG_MULTICLUSTER_KINDS = ("ClusterInventory", "ClusterProfile", "ClusterSet", "PlacementDecision")
-_OTHER_CLUSTERS = ("Cluster", "ManagedCluster", "ClusterProfile", "KubeFedCluster", MEMBER_KIND)
+_SIG_MULTICLUSTER_KINDS = (
+    "ClusterInventory",
+    "ClusterProfile",
+    "ClusterSet",
+    "PlacementDecision",
+)
+_OTHER_CLUSTERS = (
+    "Cluster",
+    "ManagedCluster",
+    "ClusterProfile",
+    "KubeFedCluster",
+    MEMBER_KIND,
+)
 
 
 def no_effect_reason(document: Mapping[str, Any]) -> str:
@@ -134,13 +172,25 @@ def no_effect_reason(document: Mapping[str, Any]) -> str:
 
     That is a policy or cluster of another multi-cluster system, such as Karmada.
     """
-    group, kind = str(document.get("apiVersion")).rpartition("/")[0], str(document.get("kind"))
-    system = next((name for end, name in _OTHER_SYSTEMS.items() if f".{group}".endswith(f".{end}")), "")
+    group, kind = (
+        str(document.get("apiVersion")).rpartition("/")[0],
+        str(document.get("kind")),
+    )
+    system = next(
+        (
+            name
+            for end, name in _OTHER_SYSTEMS.items()
+            if f".{group}".endswith(f".{end}")
+        ),
+        "",
+    )
     if group == _SIG_MULTICLUSTER[0] and kind in _SIG_MULTICLUSTER_KINDS:
         system = _SIG_MULTICLUSTER[1]
     if not system or (group == OCM_GROUP and kind == "Placement"):
         return ""
-    is_placement = kind.endswith(("Policy", "PlacementRule", "Placement", "Subscription"))
+    is_placement = kind.endswith(
+        ("Policy", "PlacementRule", "Placement", "Subscription")
+    )
     hint = ""
     if kind in _OTHER_CLUSTERS:
         hint = f"; a cluster of this fleet is a {MEMBER_KIND} ({MEMBER_VERSIONS[0]})"
@@ -198,7 +248,10 @@ _CLUSTER_SCOPED = {
 }
 _SCOPES = {
     (group, kind): scope
-    for scope, table in ((KindScope.NAMESPACED, _NAMESPACED), (KindScope.CLUSTER, _CLUSTER_SCOPED))
+    for scope, table in (
+        (KindScope.NAMESPACED, _NAMESPACED),
+        (KindScope.CLUSTER, _CLUSTER_SCOPED),
+    )
     for group, kinds in table.items()
     for kind in kinds.split()
 }
@@ -214,13 +267,19 @@ _CURRENT_VERSIONS = {
         "admissionregistration.k8s.io/v1beta1",
         "MutatingWebhookConfiguration ValidatingWebhookConfiguration",
     ),
-    "apiextensions.k8s.io/v1": ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"),
+    "apiextensions.k8s.io/v1": (
+        "apiextensions.k8s.io/v1beta1",
+        "CustomResourceDefinition",
+    ),
     "apiregistration.k8s.io/v1": ("apiregistration.k8s.io/v1beta1", "APIService"),
     "apps/v1": (
         "apps/v1beta1 apps/v1beta2 extensions/v1beta1",
         "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
     ),
-    "autoscaling/v2": ("autoscaling/v2beta1 autoscaling/v2beta2", "HorizontalPodAutoscaler"),
+    "autoscaling/v2": (
+        "autoscaling/v2beta1 autoscaling/v2beta2",
+        "HorizontalPodAutoscaler",
+    ),
     "batch/v1": ("batch/v1beta1 batch/v2alpha1", "CronJob"),
     "coordination.k8s.io/v1": ("coordination.k8s.io/v1beta1", "Lease"),
     "discovery.k8s.io/v1": ("discovery.k8s.io/v1beta1", "EndpointSlice"),
@@ -234,7 +293,10 @@ _CURRENT_VERSIONS = {
         "rbac.authorization.k8s.io/v1alpha1 rbac.authorization.k8s.io/v1beta1",
         "ClusterRole ClusterRoleBinding Role RoleBinding",
     ),
-    "scheduling.k8s.io/v1": ("scheduling.k8s.io/v1alpha1 scheduling.k8s.io/v1beta1", "PriorityClass"),
+    "scheduling.k8s.io/v1": (
+        "scheduling.k8s.io/v1alpha1 scheduling.k8s.io/v1beta1",
+        "PriorityClass",
+    ),
     "storage.k8s.io/v1": (
         "storage.k8s.io/v1beta1",
         "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment",

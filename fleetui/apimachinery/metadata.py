@@ -35,16 +35,26 @@ def with_hub_metadata(
         "resourceVersion": resource_version(revision, status),
         "creationTimestamp": f"{created_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}",
     }
-    return {**document, "metadata": metadata, **({} if status is None else {"status": status})}
+    return {
+        **document,
+        "metadata": metadata,
+        **({} if status is None else {"status": status}),
+    }
 
 
-def next_generation(generation: int, before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
+def next_generation(
+    generation: int, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> int:
     """Return the generation after a change: labels and annotations alone do not raise it."""
     return generation if _specified(before) == _specified(after) else generation + 1
 
 
 def _specified(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in document.items() if key not in ("metadata", "status")}
+    return {
+        key: value
+        for key, value in document.items()
+        if key not in ("metadata", "status")
+    }
 
 
 def resource_version(revision: int | str, status: object = None) -> str:

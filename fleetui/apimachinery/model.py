@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeAlias,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+)
 
 from pydantic import (
     BaseModel,
@@ -65,12 +76,18 @@ def _is_plain(document: object) -> bool:
 
 def is_good_text(value: object) -> bool:
     """Return whether a value is text that can be written as UTF-8, without control characters."""
-    return type(value) is str and (value.isprintable() or not any(_scalar_problems((), value)))
+    return type(value) is str and (
+        value.isprintable() or not any(_scalar_problems((), value))
+    )
 
 
 def is_good_scalar(value: object) -> bool:
     """Return whether a value is text, a number of at most 64 bits, true, false or null."""
-    is_usual = value.isprintable() if type(value) is str else type(value) is int and -1 < value < 1 << 31
+    is_usual = (
+        value.isprintable()
+        if type(value) is str
+        else type(value) is int and -1 < value < 1 << 31
+    )
     return is_usual or not any(_scalar_problems((), value))
 
 
@@ -82,20 +99,27 @@ def _search(document: object) -> list[ErrorDetail]:
         keys, value = waiting.pop()
         left -= 1
         if left < 0:
-            message, allowed = "Too large: holds too many values", f"at most {MOST_VALUES} values"
+            message, allowed = (
+                "Too large: holds too many values",
+                f"at most {MOST_VALUES} values",
+            )
             return [ErrorDetail((), "too-large", message, allowed)]
         if not isinstance(value, (Mapping, list, tuple)):
             problems += _scalar_problems(keys, value)
         elif len(keys) >= DEEPEST:
             allowed = f"at most {DEEPEST} levels"
-            problems.append(ErrorDetail(keys, "too-deep", "Too deep: nested too deeply", allowed))
+            problems.append(
+                ErrorDetail(keys, "too-deep", "Too deep: nested too deeply", allowed)
+            )
         elif isinstance(value, Mapping):
             for key, inner in value.items():
                 if isinstance(key, str) and not _has_surrogate(key):
                     waiting.append(((*keys, key), inner))
                 else:
                     message = "Keys must be strings"
-                    problems.append(ErrorDetail(keys, "wrong-type", message, "strings as keys"))
+                    problems.append(
+                        ErrorDetail(keys, "wrong-type", message, "strings as keys")
+                    )
         else:
             waiting += (((*keys, index), inner) for index, inner in enumerate(value))
     return problems
@@ -104,14 +128,18 @@ def _search(document: object) -> list[ErrorDetail]:
 def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
     if not isinstance(value, _SCALARS):
         allowed = "text, numbers, true, false, null, lists, objects"
-        yield ErrorDetail(keys, "wrong-type", f"Invalid value: a {type(value).__name__}", allowed)
+        yield ErrorDetail(
+            keys, "wrong-type", f"Invalid value: a {type(value).__name__}", allowed
+        )
     elif isinstance(value, str):
         if _has_surrogate(value):
             message = "Invalid value: must not contain a lone surrogate"
             yield ErrorDetail(keys, "bad-format", message, "Unicode text")
         elif control := _CONTROL.search(value):
             message = f"Must not contain control characters: {control.group()!a}"
-            yield ErrorDetail(keys, "bad-format", message, "text without control characters")
+            yield ErrorDetail(
+                keys, "bad-format", message, "text without control characters"
+            )
     elif isinstance(value, float):
         if not math.isfinite(value):
             message = "Invalid value: must be a finite number"
@@ -123,7 +151,9 @@ def _scalar_problems(keys: Keys, value: object) -> Iterator[ErrorDetail]:
 
 def is_one_line(text: str) -> bool:
     """Return whether a text fits on one line: no line breaks, no control characters."""
-    return text.isprintable() or not (_CONTROL.search(text) or _BREAK.search(text) or _has_surrogate(text))
+    return text.isprintable() or not (
+        _CONTROL.search(text) or _BREAK.search(text) or _has_surrogate(text)
+    )
 
 
 def _has_surrogate(text: str) -> bool:
@@ -152,7 +182,11 @@ class IntOrPercent:
 
         See `rules/lifecycle.md#staged-update-runs`.
         """
-        return max(1, total * self.number // 100) if self.is_percent else max(1, self.number)
+        return (
+            max(1, total * self.number // 100)
+            if self.is_percent
+            else max(1, self.number)
+        )
 
     def to_plain(self) -> int | str:
         return str(self) if self.is_percent else self.number
@@ -190,7 +224,12 @@ def semantics_problem(raw: object) -> ErrorDetail | None:
     if raw is None or raw in SUPPORTED_SEMANTICS:
         return None
     if not isinstance(raw, str):
-        return ErrorDetail((), "wrong-type", "Invalid value: must be the name of scheduling rules", allowed)
+        return ErrorDetail(
+            (),
+            "wrong-type",
+            "Invalid value: must be the name of scheduling rules",
+            allowed,
+        )
     return ErrorDetail((), "not-one-of", f'Unsupported value: "{raw[:40]}"', allowed)
 
 
@@ -256,7 +295,11 @@ class ManifestModel(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", alias_generator=to_camel, validate_by_name=True
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
     )
     ignored_fields: ClassVar[frozenset[str]] = frozenset()
     """Keys that are accepted and dropped."""
@@ -292,7 +335,9 @@ class ManifestModel(BaseModel):
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
         """Return the value of which this is the JSON form, without validating it: trusted data only."""
-        values = {name: read(plain[key]) for name, key, read in _readers(cls) if key in plain}
+        values = {
+            name: read(plain[key]) for name, key, read in _readers(cls) if key in plain
+        }
         return cls.model_construct(**values)  # type: ignore[return-value]  # the plugin loses Self
 
     @model_validator(mode="wrap")
@@ -304,7 +349,10 @@ class ManifestModel(BaseModel):
 
     @classmethod
     def _parse(
-        cls, raw: object, handler: ModelWrapValidatorHandler[Self], context: Mapping[str, Any] | None
+        cls,
+        raw: object,
+        handler: ModelWrapValidatorHandler[Self],
+        context: Mapping[str, Any] | None,
     ) -> Self:
         if isinstance(raw, cls):
             return raw
@@ -347,7 +395,9 @@ class ManifestModel(BaseModel):
         known = cls._keys()
         for key in cls.refused:
             if raw.get(key) is not None:
-                yield ErrorDetail((key,), cls.refused[key].code, cls.refused[key].message)
+                yield ErrorDetail(
+                    (key,), cls.refused[key].code, cls.refused[key].message
+                )
         accepted = {*known, *cls.ignored_fields, *cls.refused}
         unknown = [key for key in raw if key not in accepted]
         for key in unknown[:_MOST_UNKNOWN]:
@@ -365,7 +415,10 @@ def failure(problems: Iterable[ErrorDetail]) -> ValidationError:
     several = list(problems)
     if len(several) > _MOST_PROBLEMS:
         message = f"Too many errors: these are the first {_MOST_PROBLEMS}"
-        several = [*several[:_MOST_PROBLEMS], ErrorDetail((), "too-many-faults", message)]
+        several = [
+            *several[:_MOST_PROBLEMS],
+            ErrorDetail((), "too-many-faults", message),
+        ]
     details = []
     for problem in several:
         words = {"message": problem.message, "allowed": problem.allowed}
@@ -380,12 +433,20 @@ def problems_in(error: ValidationError) -> list[ErrorDetail]:
     for line in error.errors(include_url=False, include_input=False):
         words = line.get("ctx", {})
         if "message" in words:
-            problems.append(ErrorDetail(line["loc"], line["type"], words["message"], words["allowed"]))
+            problems.append(
+                ErrorDetail(
+                    line["loc"], line["type"], words["message"], words["allowed"]
+                )
+            )
         elif line["type"] == "missing":
             problems.append(ErrorDetail(line["loc"], "required", "Required value"))
         else:
             kind, message = line["type"], line["msg"]
-            code = "wrong-type" if kind.endswith("_type") else _PYDANTIC_CODES.get(kind, "bad-format")
+            code = (
+                "wrong-type"
+                if kind.endswith("_type")
+                else _PYDANTIC_CODES.get(kind, "bad-format")
+            )
             message = f"Invalid value: {message[:1].lower()}{message[1:]}"
             problems.append(ErrorDetail(line["loc"], code, message))
     return problems
@@ -394,12 +455,18 @@ def problems_in(error: ValidationError) -> list[ErrorDetail]:
 @cache
 def _readers(model: type[ManifestModel]) -> list[tuple[str, str, Callable[[Any], Any]]]:
     fields = model.model_fields.items()
-    return [(name, field.alias or name, _reader(field.annotation)) for name, field in fields]
+    return [
+        (name, field.alias or name, _reader(field.annotation)) for name, field in fields
+    ]
 
 
 def _reader(annotation: Any) -> Callable[[Any], Any]:
     origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Annotated, Union, UnionType):  # of a union, what is not None comes first
+    if origin in (
+        Annotated,
+        Union,
+        UnionType,
+    ):  # of a union, what is not None comes first
         return _reader(arguments[0])
     if origin is tuple:
         read = _reader(arguments[0])
@@ -432,7 +499,9 @@ def camel_case(fields: Mapping[str, Any]) -> dict[str, Any]:
 def quote_value(value: object) -> str:
     """Return a raw value as error messages quote it."""
     if isinstance(value, str):
-        short = value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 1] + "…"
+        short = (
+            value if len(value) <= _LONGEST_SHOWN else value[: _LONGEST_SHOWN - 1] + "…"
+        )
         return json.dumps(short, ensure_ascii=False)
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         return "a huge number"
@@ -458,7 +527,10 @@ def required(key: str, problem: str, allowed: str = "") -> ErrorDetail:
 
 
 def duplicate_problems(
-    entries: Iterable[tuple[Keys, Hashable]], allowed: str, *, types: type | UnionType = str | tuple
+    entries: Iterable[tuple[Keys, Hashable]],
+    allowed: str,
+    *,
+    types: type | UnionType = str | tuple,
 ) -> Iterator[ErrorDetail]:
     """Yield an error at the keys of each value that is there before; values of other types are skipped."""
     earlier: set[Hashable] = set()

@@ -15,7 +15,18 @@ _LARGEST_BINARY = 2**63 - 1
 _MOST_DECIMAL_DIGITS = 256
 _SHORT_DECIMAL = 18
 _SHORT_BINARY = 14
-_DECIMAL_EXPONENTS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_EXPONENTS = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
 _BINARY_EXPONENTS = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _SHAPE = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?(?P<suffix>[numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,9})?"
@@ -71,11 +82,18 @@ def parse_quantity(text: str) -> Quantity:
         # 2¹⁰ takes about three digits.
         is_short = not part and digits + power * 3 // 10 <= _SHORT_BINARY
     else:
-        exponent += _DECIMAL_EXPONENTS[suffix] if suffix in _DECIMAL_EXPONENTS else int(suffix[1:])
+        exponent += (
+            _DECIMAL_EXPONENTS[suffix]
+            if suffix in _DECIMAL_EXPONENTS
+            else int(suffix[1:])
+        )
         is_short = digits <= _SHORT_DECIMAL and exponent >= -_NANO_DIGITS
     if not unscaled and is_short:
         exponent = 0
-    elif suffix not in _BINARY_EXPONENTS and exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS:
+    elif (
+        suffix not in _BINARY_EXPONENTS
+        and exponent + len(str(unscaled)) > _MOST_DECIMAL_DIGITS
+    ):
         unscaled = min(unscaled, 1)
         exponent = _MOST_DECIMAL_DIGITS
     elif not is_short:
@@ -83,14 +101,19 @@ def parse_quantity(text: str) -> Quantity:
             raise _refusal(text)
         unscaled = _in_nano(unscaled, exponent)
         exponent = -_NANO_DIGITS
-        if suffix in _BINARY_EXPONENTS and unscaled > _LARGEST_BINARY * 10**_NANO_DIGITS:
+        if (
+            suffix in _BINARY_EXPONENTS
+            and unscaled > _LARGEST_BINARY * 10**_NANO_DIGITS
+        ):
             unscaled = _LARGEST_BINARY
             exponent = 0
     return Quantity(-unscaled if match["sign"] == "-" else unscaled, exponent)
 
 
 def _refusal(text: str) -> QuantityError:
-    return QuantityError(f"invalid quantity {text[:40]!r}: must be a number such as 4, 0.5, 500m, 1Gi or 1E3")
+    return QuantityError(
+        f"invalid quantity {text[:40]!r}: must be a number such as 4, 0.5, 500m, 1Gi or 1E3"
+    )
 
 
 def _in_nano(unscaled: int, exponent: int) -> int:
@@ -110,7 +133,12 @@ def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -
     as 0.04000 stays as it is; with `exact` also what would be rounded.
     """
     is_binary = "memory" in name or "storage" in name or str(value).endswith("i")
-    if isinstance(value, str) and not is_binary and "." in value and value[-1].isdigit():
+    if (
+        isinstance(value, str)
+        and not is_binary
+        and "." in value
+        and value[-1].isdigit()
+    ):
         return value
     try:
         amount = parse_quantity(value).approximate if isinstance(value, str) else value
@@ -119,6 +147,8 @@ def quantity_words(value: str | float, name: str = "", *, exact: bool = False) -
     units = [1, *(1 << power for power in _BINARY_EXPONENTS.values() if is_binary)]
     place = max(0, sum(abs(amount) >= one for one in units) - 1)
     number = amount / units[place]
-    if (isinstance(value, str) and 0 < abs(amount) < 1) or (exact and round(number, 2) != number):
+    if (isinstance(value, str) and 0 < abs(amount) < 1) or (
+        exact and round(number, 2) != number
+    ):
         return str(value)
     return f"{number:,.2f}".rstrip("0").rstrip(".") + ("", *_BINARY_EXPONENTS)[place]

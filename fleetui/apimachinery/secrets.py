@@ -8,7 +8,12 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, ENVELOPE_KINDS, OVERRIDE_KIND, is_envelope
+from fleetui.apimachinery.kinds import (
+    CLUSTER_OVERRIDE_KIND,
+    ENVELOPE_KINDS,
+    OVERRIDE_KIND,
+    is_envelope,
+)
 
 HIDDEN = "(hidden)"
 HIDDEN_AND_CHANGED = "(hidden, changed)"
@@ -20,7 +25,13 @@ _SHOWN_OF_A_SECRET = {"type": str, "immutable": bool}
 """Fields of a Secret without values, and their types. All others are hidden, also misspelt ones."""
 _SHOWN_IN_METADATA = (
     *("name", "generateName", "namespace", "labels", "annotations", "finalizers"),
-    *("creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "managedFields"),
+    *(
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+    ),
     *("ownerReferences", "resourceVersion", "selfLink", "uid"),
 )
 _SHOWN_OF_A_PATCH = ("op", "path", "from")
@@ -36,7 +47,10 @@ _COPIES = (
 )
 _SHORTEST_VALUE = 6
 """An annotation may repeat a shorter value by chance."""
-_SELECTORS = {CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors", OVERRIDE_KIND: "resourceSelectors"}
+_SELECTORS = {
+    CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors",
+    OVERRIDE_KIND: "resourceSelectors",
+}
 _ABSENT = object()
 
 
@@ -54,8 +68,14 @@ def without_secrets(content: Any, before: Any = None) -> Any:
         return _hidden_secret(content, older)
 
     if is_envelope(content.get("apiVersion"), kind):
-        rest = {key: one for key, one in content.items() if key not in (*_SHOWN, "data")}
-        wrapped = {"data": _hidden_wrapped(content["data"], older.get("data"))} if "data" in content else {}
+        rest = {
+            key: one for key, one in content.items() if key not in (*_SHOWN, "data")
+        }
+        wrapped = (
+            {"data": _hidden_wrapped(content["data"], older.get("data"))}
+            if "data" in content
+            else {}
+        )
         shown = {key: content[key] for key in content if key not in rest}
         hidden = {key: _hidden(one, older.get(key)) for key, one in rest.items()}
         return {**shown, **_metadata(content), **hidden, **wrapped}
@@ -64,8 +84,12 @@ def without_secrets(content: Any, before: Any = None) -> Any:
         item = {"kind": kind.removesuffix("List")}
         pairs = _pairs(content["items"], older.get("items"))
         items = [_hidden_item(one, previous, item) for one, previous in pairs]
-        is_shown = all(new is old for new, old in zip(items, content["items"], strict=True))
-        return content if is_shown else {**content, **_metadata(content), "items": items}
+        is_shown = all(
+            new is old for new, old in zip(items, content["items"], strict=True)
+        )
+        return (
+            content if is_shown else {**content, **_metadata(content), "items": items}
+        )
 
     field = _SELECTORS.get(kind)
     selected = _items(_mapping(content.get("spec")).get(field)) if field else []
@@ -94,7 +118,11 @@ def without_nested_secrets(value: Any) -> Any:
         return shown
     if isinstance(value, Mapping):
         return {key: without_nested_secrets(one) for key, one in value.items()}
-    return [without_nested_secrets(one) for one in value] if isinstance(value, list) else value
+    return (
+        [without_nested_secrets(one) for one in value]
+        if isinstance(value, list)
+        else value
+    )
 
 
 def holds_secrets(content: Any) -> bool:
@@ -104,7 +132,9 @@ def holds_secrets(content: Any) -> bool:
     return without_secrets(content) is not content
 
 
-def _hidden_secret(content: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
+def _hidden_secret(
+    content: Mapping[str, Any], older: Mapping[str, Any]
+) -> dict[str, Any]:
     secret: dict[str, Any] = {}
     for key, value in content.items():
         is_shown = key in _SHOWN or isinstance(value, _SHOWN_OF_A_SECRET.get(key, ()))
@@ -152,8 +182,14 @@ def _texts_in(value: Any) -> Iterator[str]:
 def refuse_hidden(content: Any) -> None:
     """Raise InvalidManifest for a manifest that was read with hidden values, which would replace them."""
     hidden = hidden_places(content)
-    message, allowed = "the value was hidden when the manifest was read", "the value itself, or no such key"
-    if errors := [FieldError(format_path(place), "hidden-value", message, allowed) for place in hidden]:
+    message, allowed = (
+        "the value was hidden when the manifest was read",
+        "the value itself, or no such key",
+    )
+    if errors := [
+        FieldError(format_path(place), "hidden-value", message, allowed)
+        for place in hidden
+    ]:
         raise InvalidManifest(errors)
 
 
@@ -194,14 +230,19 @@ def _mark(value: Any, before: Any) -> str:
     return HIDDEN if before in (_ABSENT, value) else HIDDEN_AND_CHANGED
 
 
-def _metadata(content: Mapping[str, Any], values: Collection[str] = ()) -> dict[str, Any]:
+def _metadata(
+    content: Mapping[str, Any], values: Collection[str] = ()
+) -> dict[str, Any]:
     """Return the metadata that is shown, if there is any: without unknown fields, and without copies."""
     if "metadata" not in content:
         return {}
     metadata = content["metadata"]
     if not isinstance(metadata, Mapping):
         return {"metadata": _hidden(metadata, None)}
-    shown = {key: one if key in _SHOWN_IN_METADATA else HIDDEN for key, one in metadata.items()}
+    shown = {
+        key: one if key in _SHOWN_IN_METADATA else HIDDEN
+        for key, one in metadata.items()
+    }
     if "annotations" in shown:
         shown["annotations"] = _annotations(metadata["annotations"], values)
     return {"metadata": shown}
@@ -211,7 +252,10 @@ def _annotations(annotations: Any, values: Collection[str] = ()) -> Any:
     """Return annotations with those hidden that repeat the object, or one of these values."""
     if not isinstance(annotations, Mapping):
         return annotations
-    return {key: HIDDEN if _is_copy(key, one, values) else one for key, one in annotations.items()}
+    return {
+        key: HIDDEN if _is_copy(key, one, values) else one
+        for key, one in annotations.items()
+    }
 
 
 def _is_copy(key: Any, text: Any, values: Collection[str]) -> bool:
@@ -225,13 +269,18 @@ def _is_copy(key: Any, text: Any, values: Collection[str]) -> bool:
 def _rule(rule: Any, before: Any, others: Collection[str]) -> Any:
     if not isinstance(rule, Mapping) or "jsonPatchOverrides" not in rule:
         return rule
-    pairs = _pairs(rule["jsonPatchOverrides"], _mapping(before).get("jsonPatchOverrides"))
+    pairs = _pairs(
+        rule["jsonPatchOverrides"], _mapping(before).get("jsonPatchOverrides")
+    )
     return {**rule, "jsonPatchOverrides": [_patch(*pair, others) for pair in pairs]}
 
 
 def _pairs(after: Any, before: Any) -> list[tuple[Any, Any]]:
     older = _items(before)
-    return [(one, older[place] if place < len(older) else None) for place, one in enumerate(_items(after))]
+    return [
+        (one, older[place] if place < len(older) else None)
+        for place, one in enumerate(_items(after))
+    ]
 
 
 def _patch(patch: Any, before: Any, others: Collection[str]) -> Any:
@@ -239,7 +288,9 @@ def _patch(patch: Any, before: Any, others: Collection[str]) -> Any:
         return HIDDEN
     older, path = _mapping(before), patch.get("path")
     known = older.get("value") if older.get("path") == path else None
-    shown = {key: one if key in _SHOWN_OF_A_PATCH else HIDDEN for key, one in patch.items()}
+    shown = {
+        key: one if key in _SHOWN_OF_A_PATCH else HIDDEN for key, one in patch.items()
+    }
     if "value" in patch:
         shown["value"] = _shown_at(str(path), patch["value"], known, others)
     return shown
@@ -251,7 +302,11 @@ def hides_value(path: str, value: Any, values: Collection[str]) -> bool:
 
 
 def _shown_at(
-    path: str, value: Any, before: Any, others: Collection[str], values: Collection[str] = ()
+    path: str,
+    value: Any,
+    before: Any,
+    others: Collection[str],
+    values: Collection[str] = (),
 ) -> Any:
     """Return what is shown of a value that is written to this path of a Secret, or of an object beside it."""
     match path.split("/")[1:]:
@@ -296,7 +351,15 @@ class HubObject:
         metadata = content["metadata"]
         labels = metadata.get("labels") or {}
         namespace = metadata.get("namespace") or ""
-        return cls(group, version, content["kind"], namespace, metadata["name"], dict(labels), content)
+        return cls(
+            group,
+            version,
+            content["kind"],
+            namespace,
+            metadata["name"],
+            dict(labels),
+            content,
+        )
 
     @property
     def key(self) -> ObjectKey:
@@ -324,7 +387,9 @@ class HubObject:
 
 def canonical_json(data: object) -> bytes:
     """Write plain data as JSON in the one way that hashes and sizes go by: sorted, compact, UTF-8."""
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(
+        data, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    ).encode()
 
 
 SERVER_METADATA = (
@@ -360,17 +425,27 @@ def sanitise(content: Content) -> dict[str, Any]:
     match copy.get("apiVersion"), copy.get("kind"):
         case "v1", "Service":
             spec = _object_at(copy, "spec")
-            if _HEADLESS not in (spec.get("clusterIP"), *_items(spec.get("clusterIPs"))):
+            if _HEADLESS not in (
+                spec.get("clusterIP"),
+                *_items(spec.get("clusterIPs")),
+            ):
                 _drop(spec, "clusterIP", "clusterIPs")
             _drop(spec, "healthCheckNodePort")
             for port in _items(spec.get("ports")):
                 if isinstance(port, dict):
                     _drop(port, "nodePort")
-        case "batch/v1", "Job" if _object_at(copy, "spec").get("manualSelector") is not True:
+        case "batch/v1", "Job" if (
+            _object_at(copy, "spec").get("manualSelector") is not True
+        ):
             # What ties a job to its pods on this hub.
-            _drop(_object_at(copy, "spec", "selector", "matchLabels"), *_CONTROLLER_LABELS)
+            _drop(
+                _object_at(copy, "spec", "selector", "matchLabels"), *_CONTROLLER_LABELS
+            )
             _drop(_object_at(copy, "spec", "template", "metadata"), "creationTimestamp")
-            _drop(_object_at(copy, "spec", "template", "metadata", "labels"), *_CONTROLLER_LABELS)
+            _drop(
+                _object_at(copy, "spec", "template", "metadata", "labels"),
+                *_CONTROLLER_LABELS,
+            )
     return copy
 
 

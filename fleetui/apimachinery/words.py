@@ -40,4 +40,8 @@ def first_names(words: Sequence[str], most: int = 3) -> str:
 
 def first_lines(lines: Iterable[str], most: int) -> list[str]:
     lines = list(lines)
-    return [*lines[:most], f"… and {len(lines) - most:,} more"] if len(lines) > most else lines
+    return (
+        [*lines[:most], f"… and {len(lines) - most:,} more"]
+        if len(lines) > most
+        else lines
+    )

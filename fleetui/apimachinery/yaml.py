@@ -15,7 +15,14 @@ from typing import Any, Generic, TypeVar
 
 import yaml
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, faults_of, format_path, split_path
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    Keys,
+    faults_of,
+    format_path,
+    split_path,
+)
 from fleetui.apimachinery.model import DEEPEST, MOST_VALUES, plain_problems, quote_value
 from fleetui.apimachinery.yaml_hints import hint_of
 
@@ -70,12 +77,18 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _number(convert: Callable[[str], float], digits: str) -> float:
     if len(digits) > LONGEST_NUMBER or not math.isfinite(number := convert(digits)):
-        raise _fault("out-of-range", f"Invalid value: {digits[:20]}…: number is too long or too large")
+        raise _fault(
+            "out-of-range",
+            f"Invalid value: {digits[:20]}…: number is too long or too large",
+        )
     return number
 
 
 def refuse_constant(name: str) -> float:
-    message, allowed = f"Invalid value: {name}: must be a finite number", "a finite number"
+    message, allowed = (
+        f"Invalid value: {name}: must be a finite number",
+        "a finite number",
+    )
     raise _fault("out-of-range", message, allowed=allowed)
 
 
@@ -83,8 +96,16 @@ Scalar = str | int | float | bool | None
 
 _WORDS: dict[str, bool | None] = {"": None, "~": None}
 _WORDS |= dict.fromkeys(("null", "Null", "NULL"))
-_WORDS |= {form: True for word in ("true", "yes", "on") for form in (word, word.title(), word.upper())}
-_WORDS |= {form: False for word in ("false", "no", "off") for form in (word, word.title(), word.upper())}
+_WORDS |= {
+    form: True
+    for word in ("true", "yes", "on")
+    for form in (word, word.title(), word.upper())
+}
+_WORDS |= {
+    form: False
+    for word in ("false", "no", "off")
+    for form in (word, word.title(), word.upper())
+}
 _INTEGER = re.compile(r"[-+]?(?:0b[01_]+|0o[0-7_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*)")
 _FRACTION = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _ENDLESS = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
@@ -133,7 +154,12 @@ def _refuse_long(digits: str) -> None:
 def reads_as_text(word: str) -> bool:
     """Return whether an unquoted scalar is text to every reader of YAML 1.1 and 1.2."""
     try:
-        return isinstance(resolve(word), str) and word.lower() not in ("y", "n", "=", "<<")
+        return isinstance(resolve(word), str) and word.lower() not in (
+            "y",
+            "n",
+            "=",
+            "<<",
+        )
     except ScalarError:
         return False
 
@@ -149,14 +175,18 @@ def resolve_tagged(tag: str, word: str) -> Scalar:
         raise ScalarError(f"unknown tag {tag[:60]}", code="unknown-tag")
     if not fits(value):
         raise ScalarError(f"does not match its tag !!{kind}")
-    return float(value) if kind == "float" and isinstance(value, (int, float)) else value
+    return (
+        float(value) if kind == "float" and isinstance(value, (int, float)) else value
+    )
 
 
 _FITS: dict[str, Callable[[Scalar], bool]] = {
     "null": lambda value: value is None,
     "bool": lambda value: isinstance(value, bool),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "float": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "float": lambda value: (
+        isinstance(value, (int, float)) and not isinstance(value, bool)
+    ),
 }
 
 
@@ -166,7 +196,9 @@ LARGEST_UPLOAD = 64 * MEBIBYTE
 """Of a file or text with manifests, at every entry point."""
 MOST_DOCUMENTS = 100_000
 MOST_REPEATED = 1_000_000
-_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = re.compile(
+    "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 _ENDLESS_LINE = 2**31 - 1
 _NO_KEY: Any = object()
 _STRUCTURE_TAGS = (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
@@ -187,7 +219,10 @@ class Document:
 
 
 def load_documents(
-    text: str | bytes, *, max_bytes: int = LARGEST_UPLOAD, max_document_bytes: int | None = None
+    text: str | bytes,
+    *,
+    max_bytes: int = LARGEST_UPLOAD,
+    max_document_bytes: int | None = None,
 ) -> list[Document]:
     """Return every document of a YAML or JSON text. Raise InvalidManifest at the first error."""
     source = decoded(text, max_bytes)
@@ -208,7 +243,10 @@ def attach_lines(errors: Iterable[tuple[Document, FieldError]]) -> list[FieldErr
     pairs = list(errors)
     lines = lines_of([(document, error.path) for document, error in pairs])
     placed = zip(pairs, lines, strict=True)
-    return [error if error.line else replace(error, line=line) for (_, error), line in placed]
+    return [
+        error if error.line else replace(error, line=line)
+        for (_, error), line in placed
+    ]
 
 
 def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
@@ -220,11 +258,16 @@ def lines_of(paths: list[tuple[Document, str]]) -> list[int | None]:
     for document, path in paths:
         place = document.place_of(path)
         outer = {place[:end] for end in range(len(place) + 1)}
-        wanted.setdefault(document.source, {}).setdefault(document.number, set()).update(outer)
+        wanted.setdefault(document.source, {}).setdefault(
+            document.number, set()
+        ).update(outer)
     lines = {source: _lines(source, places) for source, places in wanted.items()}
     numbers = []
     for document, path in paths:
-        place, known = document.place_of(path), lines[document.source].get(document.number, {})
+        place, known = (
+            document.place_of(path),
+            lines[document.source].get(document.number, {}),
+        )
         outwards = (place[:end] for end in range(len(place), -1, -1))
         numbers.append(next((known[one] for one in outwards if one in known), None))
     return numbers
@@ -240,8 +283,14 @@ def items_of(document: Document) -> list[Document]:
     items = [] if data["items"] is None else data["items"]
     if not isinstance(items, list):
         keys = (*document.path_prefix, "items")
-        raise _fault("wrong-type", "Invalid value: must be a list", keys=keys, allowed="a list")
-    typed = {} if kind == "List" else {"apiVersion": data.get("apiVersion"), "kind": kind[: -len("List")]}
+        raise _fault(
+            "wrong-type", "Invalid value: must be a list", keys=keys, allowed="a list"
+        )
+    typed = (
+        {}
+        if kind == "List"
+        else {"apiVersion": data.get("apiVersion"), "kind": kind[: -len("List")]}
+    )
     documents: list[Document] = []
     for index, item in enumerate(items):
         whole = {**typed, **item} if isinstance(item, dict) else item
@@ -261,9 +310,16 @@ def _refuse_truncated_list(document: Document) -> None:
     metadata = data.get("metadata")
     rest = metadata if isinstance(metadata, dict) else {}
     keys, message = document.path_prefix, ""
-    if "kind" not in data and data.get("apiVersion") and "spec" not in data and "data" not in data:
+    if (
+        "kind" not in data
+        and data.get("apiVersion")
+        and "spec" not in data
+        and "data" not in data
+    ):
         message = f"The List is truncated: it ends after {len(data['items'])} items, without a kind"
-    elif str(data.get("kind")).endswith("List") and (rest.get("continue") or rest.get("remainingItemCount")):
+    elif str(data.get("kind")).endswith("List") and (
+        rest.get("continue") or rest.get("remainingItemCount")
+    ):
         more = rest.get("remainingItemCount")
         more = f"{more} more items" if more else "more items"
         keys = (*keys, "metadata", "continue")
@@ -274,7 +330,11 @@ def _refuse_truncated_list(document: Document) -> None:
 
 def dump_yaml(data: object) -> str:
     """Write plain data as YAML, keys in their order, so that any reader finds the same data in it."""
-    style: dict[str, Any] = {"default_flow_style": False, "allow_unicode": True, "width": _ENDLESS_LINE}
+    style: dict[str, Any] = {
+        "default_flow_style": False,
+        "allow_unicode": True,
+        "width": _ENDLESS_LINE,
+    }
     return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, **style))
 
 
@@ -293,12 +353,21 @@ def decoded(text: str | bytes, max_bytes: int) -> str:
     odd = _UNPRINTABLE.search(source)
     if odd:
         line = source.count("\n", 0, odd.start()) + 1
-        raise _fault("not-text", f"Must not contain control characters: {odd.group()!a}", line=line)
+        raise _fault(
+            "not-text",
+            f"Must not contain control characters: {odd.group()!a}",
+            line=line,
+        )
     return source
 
 
 def _fault(
-    code: str, message: str, *, keys: Keys = (), allowed: str = "", line: int | None = None
+    code: str,
+    message: str,
+    *,
+    keys: Keys = (),
+    allowed: str = "",
+    line: int | None = None,
 ) -> InvalidManifest:
     return InvalidManifest.of(format_path(keys), code, message, allowed, line)
 
@@ -351,7 +420,10 @@ class _Builder:
 
     def place(self) -> Keys:
         """Return the place of the next value, or of what is open if that is a mapping before its next key."""
-        place = [len(level.into) if isinstance(level.into, list) else level.key for level in self.stack]
+        place = [
+            len(level.into) if isinstance(level.into, list) else level.key
+            for level in self.stack
+        ]
         return tuple(key for key in place if key is not _NO_KEY)
 
     def take(self, event: Any) -> None:
@@ -368,7 +440,9 @@ class _Builder:
             elif event.implicit[0]:
                 value = resolve(value)
         except ScalarError as error:
-            raise self._refuse(event, error.code, f"Invalid value: {event.value[:40]!r}: {error}") from error
+            raise self._refuse(
+                event, error.code, f"Invalid value: {event.value[:40]!r}: {error}"
+            ) from error
         size = 1 + len(event.value)
         self.size += size
         if event.anchor:
@@ -379,11 +453,17 @@ class _Builder:
     def alias(self, event: Any) -> None:
         anchored = self.anchors.get(event.anchor)
         if anchored is None:
-            raise self._refuse(event, "bad-syntax", f"*{event.anchor[:40]} must be defined before it is used")
+            raise self._refuse(
+                event,
+                "bad-syntax",
+                f"*{event.anchor[:40]} must be defined before it is used",
+            )
         self.size += anchored.size
         self.repeated += anchored.size
         if self.repeated > MOST_REPEATED:
-            raise self._refuse(event, "too-large", "Too large: aliases repeat too much of the document")
+            raise self._refuse(
+                event, "too-large", "Too large: aliases repeat too much of the document"
+            )
         self._refuse_depth(event, anchored.height)
         if self.stack:
             self.stack[-1].height = max(self.stack[-1].height, anchored.height + 1)
@@ -401,7 +481,11 @@ class _Builder:
     def end_document(self, event: Any) -> None:
         self.finished.append(_NO_KEY if self.is_blank else self.root)
         if len(self.finished) > MOST_DOCUMENTS:
-            raise self._refuse(event, "too-many", f"Too many: must have at most {MOST_DOCUMENTS} documents")
+            raise self._refuse(
+                event,
+                "too-many",
+                f"Too many: must have at most {MOST_DOCUMENTS} documents",
+            )
         self._start()
 
     def open(self, event: Any) -> None:
@@ -409,9 +493,17 @@ class _Builder:
         if event.tag not in _STRUCTURE_TAGS:
             raise self._refuse(event, "unknown-tag", f"Unknown tag {event.tag[:60]}")
         self._refuse_depth(event, 1)
-        if self.stack and isinstance(self.stack[-1].into, dict) and self.stack[-1].key is _NO_KEY:
-            raise self._refuse(event, "wrong-type", "Keys must be strings", "strings as keys")
-        into: dict[str, Any] | list[Any] = [] if isinstance(event, yaml.SequenceStartEvent) else {}
+        if (
+            self.stack
+            and isinstance(self.stack[-1].into, dict)
+            and self.stack[-1].key is _NO_KEY
+        ):
+            raise self._refuse(
+                event, "wrong-type", "Keys must be strings", "strings as keys"
+            )
+        into: dict[str, Any] | list[Any] = (
+            [] if isinstance(event, yaml.SequenceStartEvent) else {}
+        )
         self.stack.append(_Open(into, event.anchor, self.size))
         self.size += 1
 
@@ -425,12 +517,25 @@ class _Builder:
         elif top.key is _NO_KEY:
             if not isinstance(value, str):
                 word = getattr(event, "value", "an alias")[:40]
-                raise self._refuse(event, "wrong-type", f"Keys must be strings: {word!r}", "keys in quotes")
+                raise self._refuse(
+                    event,
+                    "wrong-type",
+                    f"Keys must be strings: {word!r}",
+                    "keys in quotes",
+                )
             if value in top.into:
-                raise self._refuse(event, "duplicate", f"Duplicate key {json.dumps(value[:60])}", "", value)
+                raise self._refuse(
+                    event,
+                    "duplicate",
+                    f"Duplicate key {json.dumps(value[:60])}",
+                    "",
+                    value,
+                )
             if value == "<<" and getattr(event, "implicit", (False,))[0]:
                 message = "Merge keys (<<) are not supported"
-                raise self._refuse(event, "not-supported", message, "the fields written out")
+                raise self._refuse(
+                    event, "not-supported", message, "the fields written out"
+                )
             top.key = sys.intern(value)
         else:
             top.into[top.key] = value
@@ -444,13 +549,20 @@ class _Builder:
 
     def _refuse_depth(self, event: Any, height: int) -> None:
         if len(self.stack) + height > DEEPEST:
-            raise self._refuse(event, "too-deep", "Too deep: nested too deeply", f"at most {DEEPEST} levels")
+            raise self._refuse(
+                event,
+                "too-deep",
+                "Too deep: nested too deeply",
+                f"at most {DEEPEST} levels",
+            )
 
     def _refuse(
         self, event: Any, code: str, message: str, allowed: str = "", *inside: str
     ) -> InvalidManifest:
         keys = (*self.place(), *inside)
-        return _fault(code, message, keys=keys, allowed=allowed, line=event.start_mark.line + 1)
+        return _fault(
+            code, message, keys=keys, allowed=allowed, line=event.start_mark.line + 1
+        )
 
 
 _STEPS = {
@@ -471,7 +583,11 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
             builder.take(event)
             if isinstance(event, yaml.DocumentEndEvent) and event.end_mark:
-                _refuse_large(source[start : event.end_mark.index], limit, number=len(builder.finished))
+                _refuse_large(
+                    source[start : event.end_mark.index],
+                    limit,
+                    number=len(builder.finished),
+                )
                 start = event.end_mark.index
     except yaml.YAMLError as error:
         problem = getattr(error, "problem", None) or "cannot be parsed"
@@ -481,14 +597,20 @@ def _load_yaml(source: str, limit: int) -> list[Document]:
         line = min(mark.line + 1, source.count("\n") + 1) if mark else None
         message = f"Invalid YAML: {problem}{hint}"
         raise _fault("bad-syntax", message, line=line) from error
-    return [Document(one, at, source) for at, one in enumerate(builder.finished, 1) if one is not _NO_KEY]
+    return [
+        Document(one, at, source)
+        for at, one in enumerate(builder.finished, 1)
+        if one is not _NO_KEY
+    ]
 
 
 def _lines(source: str, wanted: dict[int, set[Keys]]) -> dict[int, dict[Keys, int]]:
     """Build a text again and record the lines of the wanted places, by document."""
     lines: dict[int, dict[Keys, int]] = {}
     builder, last = _Builder(), max(wanted)
-    with suppress(yaml.YAMLError, InvalidManifest):  # JSON that is not YAML: the lines up to here have to do
+    with suppress(
+        yaml.YAMLError, InvalidManifest
+    ):  # JSON that is not YAML: the lines up to here have to do
         for event in yaml.parse(source, Loader=yaml.CSafeLoader):
             number, start = len(builder.finished) + 1, event.start_mark
             places = lines.setdefault(number, {})
@@ -516,7 +638,9 @@ _Dumper.add_multi_representer(dict, yaml.representer.SafeRepresenter.represent_d
 _Dumper.add_representer(
     str,
     lambda dumper, text: dumper.represent_scalar(
-        "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None if reads_as_text(text) else "'"
+        "tag:yaml.org,2002:str",
+        text,
+        style="|" if "\n" in text else None if reads_as_text(text) else "'",
     ),
 )
 
@@ -537,7 +661,9 @@ def items_in(source: bytes | str) -> list[Document]:
     documents: list[Document] = []
     for document in load_documents(source):
         # A bare list, such as the `.items` of a List, is recognized by the kinds of its entries.
-        is_bare_list = isinstance(document.data, list) and any(map(kind_of, document.data))
+        is_bare_list = isinstance(document.data, list) and any(
+            map(kind_of, document.data)
+        )
         documents += entries_of(document) if is_bare_list else items_of(document)
     return [item for item in documents if item.data is not None]
 
@@ -545,10 +671,15 @@ def items_in(source: bytes | str) -> list[Document]:
 def entries_of(document: Document) -> list[Document]:
     """Return the entries of a bare list as documents of their own."""
     entries = enumerate(document.data)
-    return [replace(document, data=entry, path_prefix=(*document.path_prefix, at)) for at, entry in entries]
+    return [
+        replace(document, data=entry, path_prefix=(*document.path_prefix, at))
+        for at, entry in entries
+    ]
 
 
-def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> list[Read[Value]]:
+def read_each(
+    items: list[Document], read: Callable[[Any], Value | None]
+) -> list[Read[Value]]:
     """Return what `read` returns for every item, without None. Raise InvalidManifest with all their errors.
 
     Errors have lines, and the name of their item in front if there are several items.
@@ -561,7 +692,10 @@ def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> lis
         except InvalidManifest as invalid:
             name = (written_name(item.data) or f"document {item.number}")[:63]
             prefix = f"{name}: " if len(items) > 1 else ""
-            errors += ((item, replace(error, message=f"{prefix}{error.message}")) for error in invalid.errors)
+            errors += (
+                (item, replace(error, message=f"{prefix}{error.message}"))
+                for error in invalid.errors
+            )
             continue
         if value is not None:
             reads.append(Read(item, value))
@@ -570,7 +704,9 @@ def read_each(items: list[Document], read: Callable[[Any], Value | None]) -> lis
     return reads
 
 
-def refuse_twice(reads: list[Read[Value]], names_of: Callable[[Value], list[str]], path: str) -> None:
+def refuse_twice(
+    reads: list[Read[Value]], names_of: Callable[[Value], list[str]], path: str
+) -> None:
     """Raise InvalidManifest for every name that an earlier item has already, with its line."""
     earlier: set[str] = set()
     errors: list[tuple[Document, FieldError]] = []
@@ -578,7 +714,9 @@ def refuse_twice(reads: list[Read[Value]], names_of: Callable[[Value], list[str]
         for name in names_of(read.value):
             if name in earlier:
                 message = f"Duplicate value: {quote_value(name)}"
-                errors.append((read.item, FieldError(path, "duplicate", message, "unique names")))
+                errors.append(
+                    (read.item, FieldError(path, "duplicate", message, "unique names"))
+                )
             earlier.add(name)
     if errors:
         raise InvalidManifest(attach_lines(errors))

@@ -59,7 +59,9 @@ def edit(text: str, changes: Iterable[Change]) -> str:
         done = _Editing(text, root).apply(change)
 
         if _data(done) != wanted:
-            raise UneditableYaml(f"{format_path(change.keys)} cannot be edited in this text")
+            raise UneditableYaml(
+                f"{format_path(change.keys)} cannot be edited in this text"
+            )
         text = done
     return text
 
@@ -88,7 +90,9 @@ def _change(inside: Any, keys: Keys, change: Change) -> None:
     elif change.to in inside or here not in inside:
         raise KeyError(here)
     else:
-        renamed = [(change.to if key == here else key, value) for key, value in inside.items()]
+        renamed = [
+            (change.to if key == here else key, value) for key, value in inside.items()
+        ]
         inside.clear()
         inside.update(renamed)
 
@@ -132,8 +136,12 @@ class _Editing:
     def apply(self, change: Change) -> str:
         spots = self._walk(change.keys)
         depth = len(spots) - 1
-        flow = next((place for place, spot in enumerate(spots) if _is_flow(spot.node)), None)
-        if flow is not None and (flow < len(change.keys) or isinstance(change, SetValue)):
+        flow = next(
+            (place for place, spot in enumerate(spots) if _is_flow(spot.node)), None
+        )
+        if flow is not None and (
+            flow < len(change.keys) or isinstance(change, SetValue)
+        ):
             data = _data(self.text)
             for key in change.keys[:flow]:
                 data = data[key]
@@ -165,7 +173,11 @@ class _Editing:
             inside = spots[-1].node
             if isinstance(inside, yaml.MappingNode):
                 entry = next(((k, v) for k, v in inside.value if k.value == key), None)
-            elif isinstance(inside, yaml.SequenceNode) and isinstance(key, int) and key < len(inside.value):
+            elif (
+                isinstance(inside, yaml.SequenceNode)
+                and isinstance(key, int)
+                and key < len(inside.value)
+            ):
                 entry = (None, inside.value[key])
             else:
                 entry = None
@@ -192,8 +204,14 @@ class _Editing:
                 if index >= there or before[index] != value
             ]
             surplus = range(there - 1, len(change.value) - 1, -1)
-            return edit(self.text, [*changes, *(RemoveValue((*change.keys, index)) for index in surplus)])
-        is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in ("|", ">")
+            return edit(
+                self.text,
+                [*changes, *(RemoveValue((*change.keys, index)) for index in surplus)],
+            )
+        is_plain = isinstance(spot.node, yaml.ScalarNode) and spot.node.style not in (
+            "|",
+            ">",
+        )
         if not is_plain or isinstance(change.value, dict):
             raise UneditableYaml(f"{format_path(change.keys)} cannot be overwritten")
         return self._span(*_ends(spot.node), _flow(change.value))
@@ -201,11 +219,17 @@ class _Editing:
     def _fill(self, spot: _NodeSpot, value: Any) -> str:
         """Write a value behind a key, or a dash, that has none."""
         if not isinstance(value, (dict, list)) or not value:
-            return self._span(spot.node.start_mark.index, spot.node.start_mark.index, f" {_flow(value)}")
+            return self._span(
+                spot.node.start_mark.index,
+                spot.node.start_mark.index,
+                f" {_flow(value)}",
+            )
         if spot.key is None:
             raise UneditableYaml("an empty item cannot be filled")
         line = spot.key.start_mark.line
-        return self._lines_after(line, _block(value, spot.key.start_mark.column + _STEP))
+        return self._lines_after(
+            line, _block(value, spot.key.start_mark.column + _STEP)
+        )
 
     def _insert(self, spot: _NodeSpot, value: Any, key: str | int) -> str:
         """Add an entry or an item at the end of what it belongs to."""
@@ -213,9 +237,16 @@ class _Editing:
         whole: Any = [value] if isinstance(key, int) else {key: value}
         if _is_empty(node):
             return self._fill(spot, whole)
-        if isinstance(key, int) is not isinstance(node, yaml.SequenceNode) or not node.value:
+        if (
+            isinstance(key, int) is not isinstance(node, yaml.SequenceNode)
+            or not node.value
+        ):
             raise UneditableYaml(f"{key} does not fit there")
-        column = node.start_mark.column if isinstance(key, int) else node.value[0][0].start_mark.column
+        column = (
+            node.start_mark.column
+            if isinstance(key, int)
+            else node.value[0][0].start_mark.column
+        )
         return self._lines_after(_last_line(node), _block(whole, column))
 
     def _remove(self, spot: _NodeSpot) -> str:
@@ -253,7 +284,10 @@ def _is_flow(node: Any) -> bool:
 
 
 def _is_empty(node: Any) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
+    return (
+        isinstance(node, yaml.ScalarNode)
+        and node.start_mark.index == node.end_mark.index
+    )
 
 
 def _ends(node: Any) -> tuple[int, int]:
@@ -270,7 +304,9 @@ def _end_of(node: Any) -> int:
 def _last_line(node: Any) -> int:
     """Return the last line of a node itself, without the comments and blank lines that follow it."""
     if _is_empty(node) or not isinstance(node, yaml.CollectionNode) or _is_flow(node):
-        ends_before: bool = node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
+        ends_before: bool = (
+            node.end_mark.column == 0 and node.end_mark.line > node.start_mark.line
+        )
         return int(node.end_mark.line) - ends_before
     last = node.value[-1]
     if isinstance(last, tuple):

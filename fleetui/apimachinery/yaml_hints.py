@@ -16,8 +16,12 @@ _HINTS_AT_START = {
 
 def hint_of(error: Exception) -> tuple[Any, str]:
     """Return the place to correct, None if unknown, and what to do there, empty if unknown."""
-    problem, context = (getattr(error, name, None) or "" for name in ("problem", "context"))
-    if context in _HINTS_AT_START and problem.startswith(("found unexpected end", "could not find")):
+    problem, context = (
+        getattr(error, name, None) or "" for name in ("problem", "context")
+    )
+    if context in _HINTS_AT_START and problem.startswith(
+        ("found unexpected end", "could not find")
+    ):
         return getattr(error, "context_mark", None), f"; {_HINTS_AT_START[context]}"
     mark = getattr(error, "problem_mark", None)
     return mark, f"; {_HINTS[problem]}" if problem in _HINTS else ""

@@ -34,7 +34,10 @@ def stopped_by_signal() -> Iterator[threading.Event]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopped.set()
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        number: signal.signal(number, stop)
+        for number in (signal.SIGTERM, signal.SIGINT)
+    }
     try:
         yield stopped
     finally:
@@ -48,22 +51,31 @@ class HubCommand(BaseCommand):
     # They import every page and every resource of the API, which takes longer than most commands.
     requires_system_checks = ()
 
-    def create_parser(self, prog_name: str, subcommand: str, **options: Any) -> CommandParser:
+    def create_parser(
+        self, prog_name: str, subcommand: str, **options: Any
+    ) -> CommandParser:
         parser = super().create_parser(prog_name, subcommand, **options)
-        parser.add_argument("--hub", default=LOCAL_HUB_NAME, metavar="NAME", help="default: local")
+        parser.add_argument(
+            "--hub", default=LOCAL_HUB_NAME, metavar="NAME", help="default: local"
+        )
         return parser
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run, and turn expected errors, those of the environment and a missing database into messages."""
         try:
-            with in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))), noticed_changes():
+            with (
+                in_hub(_hub_named(options.pop("hub", LOCAL_HUB_NAME))),
+                noticed_changes(),
+            ):
                 name = self.__module__.rpartition(".")[2]
                 if refusal := current_backend().refusal_of_command(name, options):
                     raise refusal
                 return super().execute(*args, **options)
         except FleetError as error:
             lines = getattr(error, "errors", [error])
-            raise CommandError("\n".join(map(str, lines)), returncode=error.exit_code) from error
+            raise CommandError(
+                "\n".join(map(str, lines)), returncode=error.exit_code
+            ) from error
         except PermissionDenied as error:
             raise CommandError(str(error), returncode=REFUSED) from error
         except ENVIRONMENT_ERRORS as error:

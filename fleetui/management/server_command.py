@@ -7,7 +7,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from fleetui.errors import BAD_INPUT
 from fleetui.management.hub_command import HubCommand
-from fleetui.remote import SERVER, TOKEN, RemoteClient, RemoteError, ServerRefused, parse_server
+from fleetui.remote import (
+    SERVER,
+    TOKEN,
+    RemoteClient,
+    RemoteError,
+    ServerRefused,
+    parse_server,
+)
 
 
 class ServerCommand(HubCommand):
@@ -15,13 +22,37 @@ class ServerCommand(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument_group("console over REST").add_argument
-        add("--server", metavar="URL", help=f"address of a console (default: {SERVER}, else the database)")
-        add("--token", help=f"visible to all users of this machine: better --token-file, or {TOKEN}")
+        add(
+            "--server",
+            metavar="URL",
+            help=f"address of a console (default: {SERVER}, else the database)",
+        )
+        add(
+            "--token",
+            help=f"visible to all users of this machine: better --token-file, or {TOKEN}",
+        )
         add("--token-file", metavar="FILE", help="file with the token")
-        add("--ca-file", metavar="FILE", help="certificates to trust (default: those of the system)")
-        add("--insecure-skip-tls-verify", action="store_true", help="accept any certificate")
-        add("--allow-http", action="store_true", help="send the token unencrypted to another machine")
-        add("--request-timeout", type=seconds, metavar="TIME", help="of one request (default 60s)")
+        add(
+            "--ca-file",
+            metavar="FILE",
+            help="certificates to trust (default: those of the system)",
+        )
+        add(
+            "--insecure-skip-tls-verify",
+            action="store_true",
+            help="accept any certificate",
+        )
+        add(
+            "--allow-http",
+            action="store_true",
+            help="send the token unencrypted to another machine",
+        )
+        add(
+            "--request-timeout",
+            type=seconds,
+            metavar="TIME",
+            help="of one request (default 60s)",
+        )
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         """Run on the console that the options name. Errors of the connection have an exit status."""
@@ -31,7 +62,9 @@ class ServerCommand(HubCommand):
                 return super().execute(*args, **options, client=None)
             hub = options.pop("hub")
             # Without the scope of a hub, which would look it up in the database.
-            return BaseCommand.execute(self, *args, **options, client=RemoteClient(server, hub=hub))
+            return BaseCommand.execute(
+                self, *args, **options, client=RemoteClient(server, hub=hub)
+            )
         except ServerRefused as refusal:
             raise CommandError(str(refusal), returncode=BAD_INPUT) from refusal
         except RemoteError as error:

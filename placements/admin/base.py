@@ -37,11 +37,18 @@ class RoleAdmin(admin.ModelAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return False
 
-    has_view_permission, has_change_permission = has_module_permission, has_add_permission
+    has_view_permission, has_change_permission = (
+        has_module_permission,
+        has_add_permission,
+    )
 
-    def changelist_view(self, request: HttpRequest, extra_context: dict[str, str] | None = None) -> Any:
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, str] | None = None
+    ) -> Any:
         title = str(self.opts.verbose_name_plural).capitalize()
-        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+        return super().changelist_view(
+            request, {"title": title, **(extra_context or {})}
+        )
 
 
 def list_filter(
@@ -53,10 +60,14 @@ def list_filter(
     """Return a filter of a list: its values with their words, and what `narrow` leaves of the rows."""
 
     class Filter(admin.SimpleListFilter):
-        def lookups(self, request: HttpRequest, model_admin: Any) -> Sequence[tuple[str, str]]:
+        def lookups(
+            self, request: HttpRequest, model_admin: Any
+        ) -> Sequence[tuple[str, str]]:
             return choices
 
-        def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        def queryset(
+            self, request: HttpRequest, queryset: QuerySet[Any]
+        ) -> QuerySet[Any]:
             value = self.value()
             return narrow(queryset, value) if value else queryset
 
@@ -64,7 +75,9 @@ def list_filter(
     return Filter
 
 
-def column(description: str, write: Callable[[Any], Any], *, ordering: str | None = None) -> Any:
+def column(
+    description: str, write: Callable[[Any], Any], *, ordering: str | None = None
+) -> Any:
     """Return a column or field of an admin: what `write` makes of a row."""
 
     def show(_model_admin: Any, row: Any) -> Any:
@@ -85,13 +98,21 @@ def age(moment: datetime | None, *, now: datetime) -> str:
 def badge(sort: str, words: str, more: str = "") -> SafeString:
     """Return a status as a colored word, and its message beside it."""
     word = format_html('<span class="state-{}">{}</span>', sort, words)
-    return format_html('{} <span class="state-why">{}</span>', word, more) if more else word
+    return (
+        format_html('{} <span class="state-why">{}</span>', word, more)
+        if more
+        else word
+    )
 
 
 def chips(links: Iterable[tuple[str, str]], *, hidden: int = 0) -> SafeString:
     """Return short texts with their links, and the number of those that are not shown."""
     visible = format_html_join(" ", '<a class="chip" href="{}">{}</a>', links)
-    return format_html('{} <span class="quiet">+{}</span>', visible, hidden) if hidden else visible
+    return (
+        format_html('{} <span class="quiet">+{}</span>', visible, hidden)
+        if hidden
+        else visible
+    )
 
 
 def block(text: str) -> SafeString:
@@ -101,5 +122,7 @@ def block(text: str) -> SafeString:
 def table(rows: Mapping[str, Any]) -> SafeString:
     if not rows:
         return format_html("{}", NONE)
-    lines = format_html_join("", '<tr><th scope="row">{}</th><td>{}</td></tr>', sorted(rows.items()))
+    lines = format_html_join(
+        "", '<tr><th scope="row">{}</th><td>{}</td></tr>', sorted(rows.items())
+    )
     return format_html('<table class="facts">{}</table>', lines)

@@ -8,7 +8,15 @@ from django import forms
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
-from django.db.models import Count, IntegerField, OuterRef, Prefetch, Q, QuerySet, Subquery
+from django.db.models import (
+    Count,
+    IntegerField,
+    OuterRef,
+    Prefetch,
+    Q,
+    QuerySet,
+    Subquery,
+)
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -21,7 +29,13 @@ from django.utils.safestring import SafeString
 from clusters.credentials import public_facts
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.drivers.registry import KUBERNETES, SIMULATED
-from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, groups_of, label_keys
+from clusters.filters import (
+    ClusterFilter,
+    ClusterFilterState,
+    clusters_matching,
+    groups_of,
+    label_keys,
+)
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
 from clusters.kubernetes_drivers import credential_of
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
@@ -34,7 +48,17 @@ from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
 from fleetui.permissions import may_administer_clusters
-from placements.admin.base import NONE, RoleAdmin, age, badge, block, chips, column, list_filter, table
+from placements.admin.base import (
+    NONE,
+    RoleAdmin,
+    age,
+    badge,
+    block,
+    chips,
+    column,
+    list_filter,
+    table,
+)
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
 from placements.models import Binding
@@ -51,7 +75,12 @@ _FIELDS: Mapping[tuple[str | int, ...], str] = {
     ("spec", "identity", "apiGroup"): "identity_group",
     ("spec", "heartbeatPeriodSeconds"): "heartbeat_period",
 }
-_IDENTITY = {"kind": "kind", "name": "name", "namespace": "namespace", "apiGroup": "group"}
+_IDENTITY = {
+    "kind": "kind",
+    "name": "name",
+    "namespace": "namespace",
+    "apiGroup": "group",
+}
 
 
 def _in_state(rows: QuerySet[MemberCluster], value: str) -> QuerySet[MemberCluster]:
@@ -83,7 +112,9 @@ DemoFilter = list_filter(
     "demo",
     "demo",
     [("yes", "Demo"), ("no", "Not demo")],
-    lambda rows, value: rows.filter(is_demo=value == "yes") if value in ("yes", "no") else rows,
+    lambda rows, value: (
+        rows.filter(is_demo=value == "yes") if value in ("yes", "no") else rows
+    ),
 )
 
 
@@ -97,10 +128,14 @@ class LabelFilter(admin.ListFilter):
     parameter_name = "label"
     template = "admin/clusters/membercluster/label_filter.html"
 
-    def __init__(self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any) -> None:
+    def __init__(
+        self, request: HttpRequest, params: dict[str, Any], model: Any, model_admin: Any
+    ) -> None:
         super().__init__(request, params, model, model_admin)
         labels = (one.strip() for one in params.pop(self.parameter_name, []))
-        self.labels = tuple(dict.fromkeys(one for one in labels if one and "\0" not in one))
+        self.labels = tuple(
+            dict.fromkeys(one for one in labels if one and "\0" not in one)
+        )
         if self.labels:
             self.used_parameters[self.parameter_name] = list(self.labels)
 
@@ -110,20 +145,29 @@ class LabelFilter(admin.ListFilter):
     def expected_parameters(self) -> list[str | None]:
         return [self.parameter_name]
 
-    def queryset(self, request: HttpRequest, rows: QuerySet[MemberCluster]) -> QuerySet[MemberCluster]:
+    def queryset(
+        self, request: HttpRequest, rows: QuerySet[MemberCluster]
+    ) -> QuerySet[MemberCluster]:
         if not self.labels:
             return rows
-        return rows.filter(pk__in=clusters_matching(ClusterFilter(labels=self.labels)).values("pk"))
+        return rows.filter(
+            pk__in=clusters_matching(ClusterFilter(labels=self.labels)).values("pk")
+        )
 
     def choices(self, changelist: ChangeList) -> Iterator[dict[str, Any]]:
         """Yield the whole filter for its template: what is chosen, and what may be chosen next."""
         yield {
             "name": self.parameter_name,
             "chosen": [
-                {"display": one, "query_string": self._link(changelist, without=one)} for one in self.labels
+                {"display": one, "query_string": self._link(changelist, without=one)}
+                for one in self.labels
             ],
             "next": list(self._next(changelist)),
-            "kept": [(name, value) for name, values in changelist.filter_params.items() for value in values],
+            "kept": [
+                (name, value)
+                for name, values in changelist.filter_params.items()
+                for value in values
+            ],
         }
 
     def _next(self, changelist: ChangeList) -> Iterator[dict[str, str | int]]:
@@ -131,16 +175,29 @@ class LabelFilter(admin.ListFilter):
         for key in keys:
             for value, count in groups_of([key], most=_KEYS_SHOWN)[key]:
                 link = self._link(changelist, without=key, plus=f"{key}:{value}")
-                yield {"display": f"{key}:{value}", "count": count, "query_string": link}
+                yield {
+                    "display": f"{key}:{value}",
+                    "count": count,
+                    "query_string": link,
+                }
         if keys:
             return
         used = {one.partition(":")[0] for one in self.labels}
         by_use = sorted(label_keys(), key=lambda row: (-row[1], row[0]))
         for key, count in [row for row in by_use if row[0] not in used][:_KEYS_SHOWN]:
-            yield {"display": key, "count": count, "query_string": self._link(changelist, plus=key)}
+            yield {
+                "display": key,
+                "count": count,
+                "query_string": self._link(changelist, plus=key),
+            }
 
-    def _link(self, changelist: ChangeList, *, without: str = "", plus: str = "") -> str:
-        labels = [*(one for one in self.labels if one != without), *([plus] if plus else [])]
+    def _link(
+        self, changelist: ChangeList, *, without: str = "", plus: str = ""
+    ) -> str:
+        labels = [
+            *(one for one in self.labels if one != without),
+            *([plus] if plus else []),
+        ]
         return changelist.get_query_string({self.parameter_name: labels or None})
 
 
@@ -149,12 +206,16 @@ class ClusterForm(forms.ModelForm):
 
     identity_kind = forms.CharField(required=False, initial="User", label="Kind")
     identity_name = forms.CharField(
-        required=False, label="Name", help_text="Identity of the member agent on the hub"
+        required=False,
+        label="Name",
+        help_text="Identity of the member agent on the hub",
     )
     identity_namespace = forms.CharField(required=False, label="Namespace")
     identity_group = forms.CharField(required=False, label="API group")
     heartbeat_period = forms.IntegerField(
-        required=False, label="Heartbeat period", help_text="Seconds between heartbeats (default: 60)"
+        required=False,
+        label="Heartbeat period",
+        help_text="Seconds between heartbeats (default: 60)",
     )
     started_from = forms.IntegerField(required=False, widget=forms.HiddenInput)
 
@@ -167,9 +228,16 @@ class ClusterForm(forms.ModelForm):
         if self.instance.pk:
             spec = self.instance.document["spec"]
             identity = spec.get("identity") or {}
-            values = {f"identity_{field}": identity.get(key, "") for key, field in _IDENTITY.items()}
+            values = {
+                f"identity_{field}": identity.get(key, "")
+                for key, field in _IDENTITY.items()
+            }
             values["heartbeat_period"] = spec.get("heartbeatPeriodSeconds")
-            self.initial = {**self.initial, **values, "started_from": self.instance.revision}
+            self.initial = {
+                **self.initial,
+                **values,
+                "started_from": self.instance.revision,
+            }
 
     def _post_clean(self) -> None:
         """Leave the instance as it is in the database."""
@@ -177,12 +245,20 @@ class ClusterForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         """Check the revision and the manifest; each error is shown at its field."""
         typed: dict[str, Any] = super().clean() or self.cleaned_data
-        name, revision = self.instance.name or typed.get("name", ""), self.instance.revision
+        name, revision = (
+            self.instance.name or typed.get("name", ""),
+            self.instance.revision,
+        )
         if not self.instance.pk:
             rows = MemberCluster.objects.filter(name=name)
             revision = rows.values_list("revision", flat=True).first() or 0
         try:
-            check_revision(CLUSTER, name, expected=typed.get("started_from") or 0, revision=revision)
+            check_revision(
+                CLUSTER,
+                name,
+                expected=typed.get("started_from") or 0,
+                revision=revision,
+            )
             parse_cluster(self.manifest(typed))
         except RevisionConflict as error:
             self.add_error("name" if "name" in self.fields else None, str(error))
@@ -219,7 +295,8 @@ class JoinForm(ClusterForm):
     """Adds a member cluster."""
 
     name = forms.CharField(
-        required=False, help_text="DNS label, max. 63 characters. Cannot be changed later."
+        required=False,
+        help_text="DNS label, max. 63 characters. Cannot be changed later.",
     )
     driver = forms.ChoiceField(
         required=False,
@@ -234,8 +311,12 @@ class JoinForm(ClusterForm):
 class ClusterChangeList(ChangeList):
     """The list without the large columns, with labels and taints fetched at once."""
 
-    def get_queryset(self, request: HttpRequest, exclude_parameters: Any = None) -> QuerySet[MemberCluster]:
-        rows: QuerySet[MemberCluster] = super().get_queryset(request, exclude_parameters)
+    def get_queryset(
+        self, request: HttpRequest, exclude_parameters: Any = None
+    ) -> QuerySet[MemberCluster]:
+        rows: QuerySet[MemberCluster] = super().get_queryset(
+            request, exclude_parameters
+        )
         return rows.defer(*_BLOBS).prefetch_related(
             Prefetch("labels", ClusterLabel.objects.order_by("key")),
             Prefetch("taints", ClusterTaint.objects.order_by("pk")),
@@ -246,15 +327,33 @@ class ClusterChangeList(ChangeList):
 class MemberClusterAdmin(RoleAdmin):
     """Member clusters; changes of one or many have their own pages in the console."""
 
-    list_display = ("name", "state", "label_chips", "taint_list", "heartbeat", "placements_here", "demo")
+    list_display = (
+        "name",
+        "state",
+        "label_chips",
+        "taint_list",
+        "heartbeat",
+        "placements_here",
+        "demo",
+    )
     list_filter = (StateFilter, LabelFilter, VerdictFilter, DemoFilter)
     ordering = ("name",)
     search_fields = ("name",)
-    search_help_text = "Part of a name, the value of a label, or key:value. All terms must match."
+    search_help_text = (
+        "Part of a name, the value of a label, or key:value. All terms must match."
+    )
     save_on_top = False
     actions = None  # the console has actions on many clusters, with their impact
     readonly_fields = (
-        *("page", "state", "heartbeat", "placements_here", "demo", "label_chips", "taint_list"),
+        *(
+            "page",
+            "state",
+            "heartbeat",
+            "placements_here",
+            "demo",
+            "label_chips",
+            "taint_list",
+        ),
         *("driver_name", "identity", "property_table", "manifest", "credential_table"),
     )
 
@@ -262,16 +361,27 @@ class MemberClusterAdmin(RoleAdmin):
         return ClusterChangeList
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[MemberCluster]:
-        here = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
-        counts = here.order_by().values("cluster_name").annotate(count=Count("pk")).values("count")
+        here = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(
+            state=BindingState.UNSCHEDULED
+        )
+        counts = (
+            here.order_by()
+            .values("cluster_name")
+            .annotate(count=Count("pk"))
+            .values("count")
+        )
         rows: QuerySet[MemberCluster] = super().get_queryset(request)
-        return rows.annotate(bindings_count=Coalesce(Subquery(counts, output_field=IntegerField()), 0))
+        return rows.annotate(
+            bindings_count=Coalesce(Subquery(counts, output_field=IntegerField()), 0)
+        )
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> MemberCluster | None:
         """Return a cluster; its address is for cluster administrators only."""
-        cluster: MemberCluster | None = super().get_object(request, object_id, from_field)
+        cluster: MemberCluster | None = super().get_object(
+            request, object_id, from_field
+        )
         if cluster and not may_administer_clusters(request.user):
             cluster.properties.pop(ENTRYPOINT, None)
         return cluster
@@ -285,21 +395,43 @@ class MemberClusterAdmin(RoleAdmin):
             labels = ClusterLabel.objects.filter(value=word)
             if colon:
                 labels = ClusterLabel.objects.filter(key=key, value__startswith=value)
-            queryset = queryset.filter(Q(name__contains=word.lower()) | Q(pk__in=labels.values("cluster_id")))
+            queryset = queryset.filter(
+                Q(name__contains=word.lower()) | Q(pk__in=labels.values("cluster_id"))
+            )
         return queryset, False
 
-    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        return super().get_form(request, obj, change, form=ClusterForm if obj else JoinForm, **kwargs)
+    def get_form(
+        self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any
+    ) -> Any:
+        return super().get_form(
+            request, obj, change, form=ClusterForm if obj else JoinForm, **kwargs
+        )
 
-    def get_fieldsets(self, request: HttpRequest, obj: MemberCluster | None = None) -> Any:
-        identity = ("identity_kind", "identity_name", "identity_namespace", "identity_group")
+    def get_fieldsets(
+        self, request: HttpRequest, obj: MemberCluster | None = None
+    ) -> Any:
+        identity = (
+            "identity_kind",
+            "identity_name",
+            "identity_namespace",
+            "identity_group",
+        )
         agent = (identity, "heartbeat_period", "started_from")
         if obj is None:
-            return ((None, {"fields": ("name", "driver")}), ("Member agent", {"fields": agent}))
+            return (
+                (None, {"fields": ("name", "driver")}),
+                ("Member agent", {"fields": agent}),
+            )
         may_change = self.has_change_permission(request, obj)
-        overview = ("page", ("state", "heartbeat"), ("driver_name", "placements_here", "demo"))
+        overview = (
+            "page",
+            ("state", "heartbeat"),
+            ("driver_name", "placements_here", "demo"),
+        )
         is_shown = obj.driver == KUBERNETES and may_administer_clusters(request.user)
-        connection = [("Connection", {"fields": ("credential_table",)})] if is_shown else []
+        connection = (
+            [("Connection", {"fields": ("credential_table",)})] if is_shown else []
+        )
         return (
             (None, {"fields": (*overview, "label_chips", "taint_list")}),
             ("Member agent", {"fields": agent if may_change else ("identity",)}),
@@ -316,7 +448,10 @@ class MemberClusterAdmin(RoleAdmin):
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
         """Show or save; the fleet is locked while saving, so that what was checked still holds."""
-        context = {**(extra_context or {}), **({} if object_id else {"title": "Add member cluster"})}
+        context = {
+            **(extra_context or {}),
+            **({} if object_id else {"title": "Add member cluster"}),
+        }
         if request.method != "POST":
             return super().changeform_view(request, object_id, form_url, context)
         with transaction.atomic():
@@ -327,15 +462,21 @@ class MemberClusterAdmin(RoleAdmin):
         instance: MemberCluster = form.instance
         return instance
 
-    def save_model(self, request: HttpRequest, obj: MemberCluster, form: Any, change: bool) -> None:
+    def save_model(
+        self, request: HttpRequest, obj: MemberCluster, form: Any, change: bool
+    ) -> None:
         typed = form.cleaned_data
-        spec = ClusterSpec(form.manifest(typed), driver=None if change else typed["driver"])
+        spec = ClusterSpec(
+            form.manifest(typed), driver=None if change else typed["driver"]
+        )
         expected = typed.get("started_from") or 0
         put = put_cluster(spec, by=request.user, now=timezone.now(), expected=expected)  # type: ignore[arg-type]
         obj.name = put.name
         obj.pk = MemberCluster.objects.values_list("pk", flat=True).get(name=put.name)
 
-    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+    def save_related(
+        self, request: HttpRequest, form: Any, formsets: Any, change: bool
+    ) -> None:
         """Save nothing: the operation did."""
 
     def construct_change_message(
@@ -349,7 +490,9 @@ class MemberClusterAdmin(RoleAdmin):
     def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Log nothing: the operation records an event."""
 
-    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
         cluster = self.get_object(request, object_id)
         query = urlencode({"kind": CLUSTER, "name": cluster.name if cluster else ""})
         return redirect(f"{reverse('web:activity')}?{query}")
@@ -374,13 +517,17 @@ class MemberClusterAdmin(RoleAdmin):
         words: dict[str, str] = dict(ELIGIBILITY_WORDS.items())
         why = words.get(cluster.verdict, cluster.verdict_reason)
         joining = cluster.membership == Membership.JOINING
-        return badge("off", "Joining", why) if joining else badge("bad", "Not ready", why)
+        return (
+            badge("off", "Joining", why) if joining else badge("bad", "Not ready", why)
+        )
 
     @admin.display(description="credentials")
     def credential_table(self, cluster: MemberCluster) -> SafeString:
         """Show what may be shown of the credentials; they are set on the page of the connection."""
         facts = public_facts(credential_of(cluster)) or {}
-        rows = table({name: NONE if value is None else value for name, value in facts.items()})
+        rows = table(
+            {name: NONE if value is None else value for name, value in facts.items()}
+        )
         url = reverse("web:cluster-connection", args=[cluster.name])
         return format_html('{} <a href="{}">Connection in the console</a>', rows, url)
 
@@ -392,7 +539,10 @@ class MemberClusterAdmin(RoleAdmin):
             return NONE
         url = reverse("admin:clusters_membercluster_changelist")
         links = [
-            (f"{url}?{urlencode({'label': f'{one.key}:{one.value}'})}", f"{one.key}={one.value}")
+            (
+                f"{url}?{urlencode({'label': f'{one.key}:{one.value}'})}",
+                f"{one.key}={one.value}",
+            )
             for one in labels[:_LABELS_SHOWN]
         ]
         return chips(links, hidden=max(len(labels) - _LABELS_SHOWN, 0))
@@ -401,7 +551,9 @@ class MemberClusterAdmin(RoleAdmin):
     def taint_list(self, cluster: MemberCluster) -> SafeString | str:
         taints = [(one.key, one.value) for one in cluster.taints.all()]
         cordon = (CORDON_KEY, CORDON_VALUE)
-        others = ", ".join(f"{key}={value}" for key, value in taints if (key, value) != cordon)
+        others = ", ".join(
+            f"{key}={value}" for key, value in taints if (key, value) != cordon
+        )
         return badge("off", "Cordoned", others) if cordon in taints else others or NONE
 
     @admin.display(description="heartbeat", ordering="heartbeat_at")
@@ -419,7 +571,11 @@ class MemberClusterAdmin(RoleAdmin):
         return chips([(reverse("web:cluster", args=[cluster.name]), str(count))])
 
     driver_name = column("driver", lambda row: row.driver or "None (not monitored)")
-    demo = column("demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo")
-    identity = column("identity", lambda row: table(row.document["spec"].get("identity") or {}))
+    demo = column(
+        "demo", lambda row: "Demo" if row.is_demo else NONE, ordering="is_demo"
+    )
+    identity = column(
+        "identity", lambda row: table(row.document["spec"].get("identity") or {})
+    )
     property_table = column("properties", lambda row: table(row.properties))
     manifest = column("manifest", lambda row: block(dump_yaml(manifest_of(row))))

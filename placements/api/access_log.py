@@ -5,7 +5,14 @@ from rest_framework import serializers
 from fleetui.access.audit import VERBS, lines_matching
 from fleetui.access.models import AccessEvent
 from fleetui.permissions import may_view_access_log
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, UserPermission, paged_list
+from placements.api.base import (
+    BaseViewSet,
+    MayRead,
+    Params,
+    Rows,
+    UserPermission,
+    paged_list,
+)
 from placements.api.filters import AccessLogQuery
 from placements.api.serializers import AnyObject, RowSerializer, enum
 
@@ -13,7 +20,9 @@ from placements.api.serializers import AnyObject, RowSerializer, enum
 class MayViewAccessLog(UserPermission):
     """The access log is for superusers, and for users with the permission."""
 
-    message = "The access log requires a superuser or the permission access.view_access_log."
+    message = (
+        "The access log requires a superuser or the permission access.view_access_log."
+    )
     is_allowed = staticmethod(may_view_access_log)
 
 
@@ -34,9 +43,18 @@ class AccessLogViewSet(BaseViewSet):
 
     permission_classes = (MayRead, MayViewAccessLog)
 
-    @paged_list("list_access_log", AccessEventSerializer, query=AccessLogQuery, order="-at", unique="id")
+    @paged_list(
+        "list_access_log",
+        AccessEventSerializer,
+        query=AccessLogQuery,
+        order="-at",
+        unique="id",
+    )
     def list(self, params: Params) -> Rows:
         """List the lines of the access log, the newest first."""
         return lines_matching(
-            verb=params.get("verb", ""), by=params["by"], text=params["q"], address=params["address"]
+            verb=params.get("verb", ""),
+            by=params["by"],
+            text=params["q"],
+            address=params["address"],
         )

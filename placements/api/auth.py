@@ -20,7 +20,11 @@ from fleetui.access.tokens import (
     visible_tokens,
 )
 from fleetui.accounts.attempts import WAIT_SECONDS
-from fleetui.accounts.tokens import LoginRefusedError, TooManyAttemptsError, log_in_for_token
+from fleetui.accounts.tokens import (
+    LoginRefusedError,
+    TooManyAttemptsError,
+    log_in_for_token,
+)
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import scopes_of
 from placements.api.authentication import WRITING, ApiTokenAuthentication
@@ -40,7 +44,9 @@ class NewLoginTokenSerializer(CamelCaseSerializer):
         required=False,
         help_text="The code of the second factor, or a recovery code, if the account has one.",
     )
-    scopes = serializers.ListField(child=serializers.ChoiceField(SCOPES), required=False, min_length=1)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(SCOPES), required=False, min_length=1
+    )
     days = serializers.IntegerField(required=False, min_value=1, max_value=3650)
 
 
@@ -60,11 +66,19 @@ class TokenViewSet(ViewSet):
     permission_classes = (AllowAny,)
     largest_body = 64 * 1024
 
-    @documented("create_token", TokenSerializer, body=NewLoginTokenSerializer, problems=(429,), auth=[])
+    @documented(
+        "create_token",
+        TokenSerializer,
+        body=NewLoginTokenSerializer,
+        problems=(429,),
+        auth=[],
+    )
     def create(self, request: Request) -> Response:
         """Create a token for a user by name and password; of such tokens a user has at most 20."""
         fields = parse_body(request, NewLoginTokenSerializer)
-        credentials = {name: fields.get(name, "") for name in ("username", "password", "code")}
+        credentials = {
+            name: fields.get(name, "") for name in ("username", "password", "code")
+        }
         try:
             user = log_in_for_token(request._request, **credentials)
         except TooManyAttemptsError as error:
@@ -72,10 +86,15 @@ class TokenViewSet(ViewSet):
         except LoginRefusedError as error:
             raise AuthenticationFailed(str(error)) from error
         row, secret = create_login_token(
-            user, scopes=fields.get("scopes", SCOPES), days=fields.get("days", 1), now=datetime.now(UTC)
+            user,
+            scopes=fields.get("scopes", SCOPES),
+            days=fields.get("days", 1),
+            now=datetime.now(UTC),
         )
         return Response(
-            TokenSerializer({"token": secret, "name": row.name, "expires_at": row.expires_at}).data
+            TokenSerializer(
+                {"token": secret, "name": row.name, "expires_at": row.expires_at}
+            ).data
         )
 
 
@@ -102,7 +121,9 @@ class NewApiTokenSerializer(CamelCaseSerializer):
 
     name = serializers.CharField()
     scopes = names(help_text=f"Of {', '.join(SCOPES)}.")
-    days = serializers.IntegerField(required=False, help_text="Days until it expires (default: 90).")
+    days = serializers.IntegerField(
+        required=False, help_text="Days until it expires (default: 90)."
+    )
     user = serializers.CharField(required=False, max_length=150)
 
 
@@ -136,20 +157,36 @@ class ApiTokenViewSet(BaseViewSet):
     )
     def create(self, request: Request) -> Response:
         """Create an API token; with a token, one with no more scopes and no later expiry than its own."""
-        fields, by, now = parse_body(request, NewApiTokenSerializer), _caller(request), datetime.now(UTC)
+        fields, by, now = (
+            parse_body(request, NewApiTokenSerializer),
+            _caller(request),
+            datetime.now(UTC),
+        )
         days = fields.get("days", 90)
         own = request.auth if isinstance(request.auth, ApiToken) else None
         if own is not None and (
-            not {*fields["scopes"]} <= {*own.scope_names} or days > (own.expires_at - now).days
+            not {*fields["scopes"]} <= {*own.scope_names}
+            or days > (own.expires_at - now).days
         ):
             raise PermissionDenied(
                 "A token creates only tokens with scopes of its own that expire before it."
             )
-        user = User.objects.filter(username=fields["user"]).first() if "user" in fields else by
+        user = (
+            User.objects.filter(username=fields["user"]).first()
+            if "user" in fields
+            else by
+        )
         if user is None:
-            raise InvalidManifest.of("user", "not-found", "Not found", "a service account")
+            raise InvalidManifest.of(
+                "user", "not-found", "Not found", "a service account"
+            )
         row, secret = create_token(
-            user, name=fields["name"], scopes=fields["scopes"], days=days, by=by, now=now
+            user,
+            name=fields["name"],
+            scopes=fields["scopes"],
+            days=days,
+            by=by,
+            now=now,
         )
         document: dict[str, Any] = {**ApiTokenSerializer(row).data, "token": secret}
         return Response(document, status=201)
@@ -163,7 +200,9 @@ class ApiTokenViewSet(BaseViewSet):
             and own.pk != number
             and "operate" not in (scopes_of(request.user) or ())
         ):
-            raise PermissionDenied("A token without the scope operate revokes only itself.")
+            raise PermissionDenied(
+                "A token without the scope operate revokes only itself."
+            )
         revoke_token(number, by=_caller(request), now=datetime.now(UTC))
         return Response(status=204)
 

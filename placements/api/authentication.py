@@ -50,5 +50,7 @@ class ApiTokenAuthentication(TokenAuthentication):
         """Return the user and the token. Raise AuthenticationFailed."""
         login = user_of_token(key, now=datetime.now(UTC))
         if login is None:
-            raise AuthenticationFailed("The token is not valid: it is unknown, expired or revoked.")
+            raise AuthenticationFailed(
+                "The token is not valid: it is unknown, expired or revoked."
+            )
         return login

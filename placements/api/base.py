@@ -87,16 +87,29 @@ class Router(SimpleRouter):
     """
 
     routes = [
-        Route("{prefix}", {"get": "list", "post": "create"}, "{basename}s", detail=False, initkwargs={}),
+        Route(
+            "{prefix}",
+            {"get": "list", "post": "create"},
+            "{basename}s",
+            detail=False,
+            initkwargs={},
+        ),
         DynamicRoute("{prefix}/{url_path}", "{url_name}", detail=False, initkwargs={}),
         Route(
             "{prefix}/{lookup}",
-            {"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"},
+            {
+                "get": "retrieve",
+                "put": "update",
+                "patch": "partial_update",
+                "delete": "destroy",
+            },
             "{basename}",
             detail=True,
             initkwargs={},
         ),
-        DynamicRoute("{prefix}/{lookup}/{url_path}", "{url_name}", detail=True, initkwargs={}),
+        DynamicRoute(
+            "{prefix}/{lookup}/{url_path}", "{url_name}", detail=True, initkwargs={}
+        ),
     ]
 
     def __init__(self) -> None:
@@ -151,7 +164,9 @@ class MayAct(BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         if request.method in SAFE_METHODS:
             return may_read(request.user)
-        return may_change_at(request.user, self.action.labels_at, view.kwargs, self.action.role)
+        return may_change_at(
+            request.user, self.action.labels_at, view.kwargs, self.action.role
+        )
 
 
 def route_of(action: Action) -> dict[str, Any]:
@@ -199,23 +214,42 @@ class BaseViewSet(GenericViewSet[Any]):
         is_costly = getattr(getattr(self, self.action or "", None), "is_costly", False)
         if is_costly or dry_run is not None:
             body_bytes = body_size(request._request)
-            self._deposit, self._started = reserve(request.user.pk, body_bytes=body_bytes), time.thread_time()
+            self._deposit, self._started = (
+                reserve(request.user.pk, body_bytes=body_bytes),
+                time.thread_time(),
+            )
         if dry_run is None or request.method in SAFE_METHODS:
             return
         is_possible = self.action == self.dry_run_action or handler is not None
         if dry_run != "All" or not is_possible:
-            message = "must be All" if dry_run != "All" else "is not supported by this operation"
-            raise ValidationError({"dryRun": [f"{message}; nothing was changed"]}, code="not-supported")
+            message = (
+                "must be All"
+                if dry_run != "All"
+                else "is not supported by this operation"
+            )
+            raise ValidationError(
+                {"dryRun": [f"{message}; nothing was changed"]}, code="not-supported"
+            )
 
-    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+    def finalize_response(
+        self, request: Request, response: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         if self._deposit:
-            settle(request.user.pk, deposit=self._deposit, used=time.thread_time() - self._started)
+            settle(
+                request.user.pk,
+                deposit=self._deposit,
+                used=time.thread_time() - self._started,
+            )
         return super().finalize_response(request, response, *args, **kwargs)
 
-    def permission_denied(self, request: Request, message: str | None = None, code: str | None = None) -> Any:
+    def permission_denied(
+        self, request: Request, message: str | None = None, code: str | None = None
+    ) -> Any:
         """Raise the response to a missing role; without one on a live hub nothing of it is to be known."""
         is_hidden = current_hub_id() != LOCAL_HUB and not may_read(request.user)
-        if request.user.is_authenticated and (is_hidden or current_hub_id() == UNKNOWN_HUB):
+        if request.user.is_authenticated and (
+            is_hidden or current_hub_id() == UNKNOWN_HUB
+        ):
             raise Http404
         super().permission_denied(request, message, code)
 
@@ -250,14 +284,20 @@ class BaseViewSet(GenericViewSet[Any]):
         if known := current_backend().metadata(manifest):
             document["metadata"] = {**document["metadata"], **known}
             version = known["resourceVersion"]
-        return etag_response(self.request, document, etag(version, state), status=status)
+        return etag_response(
+            self.request, document, etag(version, state), status=status
+        )
 
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name that the path has."""
         check_names(document, {"metadata.name": self.kwargs["name"]})
 
     def put_manifest(
-        self, save: Callable[..., Any], *, query: type[Serializer[Any]] = DryRunQuery, **options: Any
+        self,
+        save: Callable[..., Any],
+        *,
+        query: type[Serializer[Any]] = DryRunQuery,
+        **options: Any,
     ) -> Response:
         """Save the document of the body, and respond with it and with its warnings.
 
@@ -270,7 +310,10 @@ class BaseViewSet(GenericViewSet[Any]):
             raise ValidationError({"force": [message]}, code="not-supported")
         exists = self.get_queryset().filter(**self.key()).exists()
         expected = expected_revision(self.request, exists=exists)
-        with transaction.atomic() if is_dry_run else nullcontext(), read_document(self.request) as body:
+        with (
+            transaction.atomic() if is_dry_run else nullcontext(),
+            read_document(self.request) as body,
+        ):
             document = self.patched(body)
             self.check_document(document)
             version = revision_in(document) if expected is None else None
@@ -285,15 +328,21 @@ class BaseViewSet(GenericViewSet[Any]):
                 if version is None:
                     raise
                 raise StaleResourceVersion(error) from error
-            response = self.manifest_response(status=201 if saved.result in ("created", "joined") else 200)
+            response = self.manifest_response(
+                status=201 if saved.result in ("created", "joined") else 200
+            )
             if is_dry_run:
                 transaction.set_rollback(True)
         # As in Kubernetes: warnings are headers, which are ASCII.
         warnings = getattr(saved, "warnings", ())[:_MOST_WARNINGS]
         texts = [" ".join(f"{one.path}: {one.message}".split()) for one in warnings]
-        quoted = [re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts]
+        quoted = [
+            re.sub(r"[^ !#-\[\]-~]", "?", one[:_LONGEST_WARNING]) for one in texts
+        ]
         if quoted:
-            response.headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in quoted)
+            response.headers["Warning"] = ", ".join(
+                f'299 fleetui "{one}"' for one in quoted
+            )
         return response
 
     def patched(self, document: Any) -> Any:
@@ -315,7 +364,10 @@ class FullNameViewSet(BaseViewSet):
     def check_document(self, document: Any) -> None:
         """Raise InvalidManifest unless the document has the name and the namespace that the path has."""
         namespace = self.namespace()
-        check_names(document, {"metadata.name": self.own_name(), "metadata.namespace": namespace})
+        check_names(
+            document,
+            {"metadata.name": self.own_name(), "metadata.namespace": namespace},
+        )
         check_namespace(document, namespace)
 
     def own_name(self) -> str:
@@ -349,12 +401,20 @@ def paged_list(
             params = query_params(request, query)
             size, after = params["limit"], params.get("after")
             rows = find(view, params, **key)
-            page = page_of(rows, order=params.get("order", order), size=size, after=after, unique=unique)
+            page = page_of(
+                rows,
+                order=params.get("order", order),
+                size=size,
+                after=after,
+                unique=unique,
+            )
             looked_up = {"request": request, **context(page.rows)}
             items = row(page.rows, many=True, context=looked_up).data
             return page_response(request, items, page.after)
 
-        describe: Callable[..., Any] = documented if find.__name__ == "list" else partial(operation, **route)
+        describe: Callable[..., Any] = (
+            documented if find.__name__ == "list" else partial(operation, **route)
+        )
         return describe(name, page_serializer(row), query=query)(respond)
 
     return decorate
@@ -386,10 +446,14 @@ def check_namespace(document: dict[str, Any], namespace: str) -> None:
     """Raise InvalidManifest where the path names a namespace and the document has none."""
     metadata = document.get("metadata")
     if namespace and isinstance(metadata, dict) and not metadata.get("namespace"):
-        raise InvalidManifest.of("metadata.namespace", "required", "is missing", namespace)
+        raise InvalidManifest.of(
+            "metadata.namespace", "required", "is missing", namespace
+        )
 
 
-def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> dict[str, Any]:
+def query_params(
+    request: Request, query: type[Serializer[Any]] = NoQuery
+) -> dict[str, Any]:
     """Return the query parameters, checked and with their defaults. Raise ValidationError.
 
     An unknown parameter is an error: a misspelt filter must not return everything.
@@ -398,12 +462,16 @@ def query_params(request: Request, query: type[Serializer[Any]] = NoQuery) -> di
     unknown = sorted(set(request.query_params) - set(reader.fields) - {"format"})
     if unknown:
         message = f"is not a parameter of this address (parameters: {', '.join(reader.fields) or 'none'})"
-        raise ValidationError({name[:80]: [message] for name in unknown}, code="unknown-field")
+        raise ValidationError(
+            {name[:80]: [message] for name in unknown}, code="unknown-field"
+        )
     reader.is_valid(raise_exception=True)
     return dict(reader.validated_data)
 
 
-def page_response(request: Request, items: Iterable[Any], after: str | int | None) -> Response:
+def page_response(
+    request: Request, items: Iterable[Any], after: str | int | None
+) -> Response:
     following = None if after is None else next_page(request, after)
     return Response({"items": list(items), "next": following})
 

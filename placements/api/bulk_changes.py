@@ -13,7 +13,12 @@ from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import LABEL_PATCH, CamelCaseSerializer, PlacementLossSerializer, json_field
+from placements.api.serializers import (
+    LABEL_PATCH,
+    CamelCaseSerializer,
+    PlacementLossSerializer,
+    json_field,
+)
 from placements.services.bulk_changes import (
     BULK_ACTIONS,
     change_clusters,
@@ -29,11 +34,18 @@ _LONGEST = 400
 class ClusterSelectorSerializer(CamelCaseSerializer):
     """All clusters that match; the values are those of the list of clusters."""
 
-    q = serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
-    labels = serializers.ListField(
-        child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=20
+    q = serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=_LONGEST
     )
-    state = serializers.ChoiceField([str(one) for one in ClusterFilterState], required=False)
+    labels = serializers.ListField(
+        child=serializers.CharField(max_length=_LONGEST),
+        required=False,
+        default=list,
+        max_length=20,
+    )
+    state = serializers.ChoiceField(
+        [str(one) for one in ClusterFilterState], required=False
+    )
 
 
 class BulkChangeInputSerializer(CamelCaseSerializer):
@@ -41,17 +53,28 @@ class BulkChangeInputSerializer(CamelCaseSerializer):
 
     action = serializers.ChoiceField(list(BULK_ACTIONS))
     names = serializers.ListField(
-        child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=_MOST_NAMES
+        child=serializers.CharField(max_length=_LONGEST),
+        required=False,
+        default=list,
+        max_length=_MOST_NAMES,
     )
     filter = ClusterSelectorSerializer(required=False)
     labels = json_field(LABEL_PATCH)(
-        required=False, default=dict, help_text="For `labels`: to set; null removes one."
+        required=False,
+        default=dict,
+        help_text="For `labels`: to set; null removes one.",
     )
     add = serializers.ListField(
-        child=serializers.DictField(), required=False, default=list, help_text="For `taints`: to add."
+        child=serializers.DictField(),
+        required=False,
+        default=list,
+        help_text="For `taints`: to add.",
     )
     remove = serializers.ListField(
-        child=serializers.DictField(), required=False, default=list, help_text="For `taints`: to remove."
+        child=serializers.DictField(),
+        required=False,
+        default=list,
+        help_text="For `taints`: to remove.",
     )
 
 
@@ -60,9 +83,12 @@ class ClusterChangeSerializer(CamelCaseSerializer):
 
     name = serializers.CharField()
     change = serializers.CharField(allow_blank=True)
-    conflict = serializers.CharField(allow_blank=True, help_text="A reason to check the change first.")
+    conflict = serializers.CharField(
+        allow_blank=True, help_text="A reason to check the change first."
+    )
     refusal = serializers.CharField(
-        allow_blank=True, help_text="In a dry run: why the action is not possible on any cluster."
+        allow_blank=True,
+        help_text="In a dry run: why the action is not possible on any cluster.",
     )
 
 
@@ -70,10 +96,13 @@ class BulkChangeSerializer(CamelCaseSerializer):
     """What an action changed on each cluster, or in a dry run what it would change."""
 
     action = serializers.ChoiceField(list(BULK_ACTIONS))
-    request_id = serializers.CharField(allow_blank=True, help_text="That of its events.")
+    request_id = serializers.CharField(
+        allow_blank=True, help_text="That of its events."
+    )
     clusters = ClusterChangeSerializer(many=True)
     decisions = PlacementLossSerializer(
-        many=True, help_text="In a dry run: what the next decisions of placements would change."
+        many=True,
+        help_text="In a dry run: what the next decisions of placements would change.",
     )
 
 
@@ -100,9 +129,15 @@ class BulkChangeViewSet(BaseViewSet):
         if chosen is not None:
             state = ClusterFilterState(chosen["state"]) if "state" in chosen else None
             wanted = ClusterFilter(chosen["q"], tuple(chosen["labels"]), state)
-        options = read_options(action, {key: fields[key] for key in ("labels", "add", "remove")})
+        options = read_options(
+            action, {key: fields[key] for key in ("labels", "add", "remove")}
+        )
         names = selected_clusters(fields["names"], wanted)
-        document: dict[str, Any] = {"action": action.name, "request_id": "", "decisions": ()}
+        document: dict[str, Any] = {
+            "action": action.name,
+            "request_id": "",
+            "decisions": (),
+        }
         if "dryRun" in params:
             preview = preview_change(action, options, names, now=datetime.now(UTC))
             document |= {"clusters": preview.rows, "decisions": preview.impact.rows}

@@ -11,7 +11,13 @@ from placements.api.filters import ChecksQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag_response, expected_revision
 from placements.api.schema import documented
-from placements.api.serializers import AnyValue, CamelCaseSerializer, RowSerializer, enum, names
+from placements.api.serializers import (
+    AnyValue,
+    CamelCaseSerializer,
+    RowSerializer,
+    enum,
+    names,
+)
 from placements.engine.checks.findings import Severity
 from placements.explain.checks import finding_document
 from placements.models import StoredChecksFile
@@ -56,7 +62,9 @@ class CausedFindingSerializer(CamelCaseSerializer):
     rule = serializers.CharField()
     title = serializers.CharField()
     severity = enum([str(one) for one in Severity])
-    placement = serializers.CharField(allow_blank=True, help_text="Empty for a finding about the fleet.")
+    placement = serializers.CharField(
+        allow_blank=True, help_text="Empty for a finding about the fleet."
+    )
     path = serializers.CharField()
     message = serializers.CharField()
     evidence = EvidenceSerializer(many=True)
@@ -83,7 +91,9 @@ class ChecksViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("get_check_findings", ChecksSerializer, query=ChecksQuery, is_costly=True)
+    @documented(
+        "get_check_findings", ChecksSerializer, query=ChecksQuery, is_costly=True
+    )
     def retrieve(self, request: Request) -> Response:
         """Examine the labels of the fleet and the policies of all placements."""
         params = query_params(request, ChecksQuery)
@@ -92,12 +102,19 @@ class ChecksViewSet(BaseViewSet):
         examined: list[Any] = [report.fleet, *report.placements.values()]
         if placement:
             placement = get_placement(placement).full_name
-            examined = [report.placements[placement]] if placement in report.placements else []
+            examined = (
+                [report.placements[placement]] if placement in report.placements else []
+            )
         document = {
             "fleet_version": report.fleet_version,
-            "items": [finding_document(name, one) for name, one in report.findings_of(placement, rule)],
+            "items": [
+                finding_document(name, one)
+                for name, one in report.findings_of(placement, rule)
+            ],
             "muted": sum(one.muted for one in examined),
-            "not_checked": sorted({each for one in examined for each in one.not_checked}),
+            "not_checked": sorted(
+                {each for one in examined for each in one.not_checked}
+            ),
         }
         return Response(ChecksSerializer(document).data)
 
@@ -129,13 +146,19 @@ class ChecksFileViewSet(BaseViewSet):
         return _answer(request, stored_file())
 
     @documented(
-        "put_checks_file", ChecksFileSerializer, body=ChecksFileInputSerializer, is_edit=True, has_tag=True
+        "put_checks_file",
+        ChecksFileSerializer,
+        body=ChecksFileInputSerializer,
+        is_edit=True,
+        has_tag=True,
     )
     def update(self, request: Request) -> Response:
         """Replace the `.fleetui.yaml` of the hub; its assertions are checked soon."""
         query_params(request)
         text = parse_body(request, ChecksFileInputSerializer)["text"]
-        row = save_checks_file(text, **actor(request), expected=expected_revision(request))
+        row = save_checks_file(
+            text, **actor(request), expected=expected_revision(request)
+        )
         return _answer(request, row)
 
 

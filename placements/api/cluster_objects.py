@@ -6,7 +6,11 @@ from rest_framework import serializers
 
 from clusters.drivers.readiness import Readiness
 from placements.api.serializers import CamelCaseSerializer, Text
-from placements.explain.cluster_objects import ClusterObject, DifferenceType, ObjectState
+from placements.explain.cluster_objects import (
+    ClusterObject,
+    DifferenceType,
+    ObjectState,
+)
 
 
 class FieldValuesSerializer(CamelCaseSerializer):
@@ -27,12 +31,20 @@ class DifferenceSerializer(CamelCaseSerializer):
     kind = serializers.CharField()
     namespace = serializers.CharField(allow_blank=True)
     name = serializers.CharField()
-    member_generation = serializers.IntegerField(allow_null=True, help_text="Null: missing on the cluster.")
-    since = serializers.DateTimeField(help_text="When the object was first found to differ.")
+    member_generation = serializers.IntegerField(
+        allow_null=True, help_text="Null: missing on the cluster."
+    )
+    since = serializers.DateTimeField(
+        help_text="When the object was first found to differ."
+    )
     observed_at = serializers.DateTimeField()
     differing_fields = FieldValuesSerializer(many=True, source="fields")
-    is_degraded = serializers.BooleanField(help_text="All fields were compared: the dry run was rejected.")
-    is_truncated = serializers.BooleanField(help_text="There are more differences than listed.")
+    is_degraded = serializers.BooleanField(
+        help_text="All fields were compared: the dry run was rejected."
+    )
+    is_truncated = serializers.BooleanField(
+        help_text="There are more differences than listed."
+    )
 
 
 class LiveStateSerializer(CamelCaseSerializer):
@@ -45,7 +57,9 @@ class LiveStateSerializer(CamelCaseSerializer):
     )
     reason = serializers.CharField(allow_blank=True)
     hint = serializers.CharField(allow_blank=True)
-    since = serializers.DateTimeField(source="since_time", help_text="Since when it is in this state.")
+    since = serializers.DateTimeField(
+        source="since_time", help_text="Since when it is in this state."
+    )
 
 
 class ClusterObjectSerializer(CamelCaseSerializer):
@@ -58,13 +72,20 @@ class ClusterObjectSerializer(CamelCaseSerializer):
     name = serializers.CharField()
     wave = serializers.IntegerField(help_text="Objects are applied by wave, from 0.")
     state = serializers.ChoiceField(list(map(str, ObjectState)))
-    reason = serializers.CharField(allow_blank=True, help_text="Such as `ManifestApplyFailed`.")
-    message = serializers.CharField(allow_blank=True, help_text="The message of the cluster.")
+    reason = serializers.CharField(
+        allow_blank=True, help_text="Such as `ManifestApplyFailed`."
+    )
+    message = serializers.CharField(
+        allow_blank=True, help_text="The message of the cluster."
+    )
     hint = serializers.CharField(allow_blank=True)
     differences = DifferenceSerializer(many=True)
-    live = LiveStateSerializer(allow_null=True, help_text="Null where objects are not read one by one.")
+    live = LiveStateSerializer(
+        allow_null=True, help_text="Null where objects are not read one by one."
+    )
     envelope = serializers.CharField(
-        allow_blank=True, help_text="Kind and name of the envelope that wraps it on the hub."
+        allow_blank=True,
+        help_text="Kind and name of the envelope that wraps it on the hub.",
     )
     observed_at = serializers.SerializerMethodField()
 
@@ -77,4 +98,6 @@ class ClusterObjectSerializer(CamelCaseSerializer):
 class ReapplySerializer(CamelCaseSerializer):
     """The clusters on which the same version is applied again."""
 
-    clusters = serializers.ListField(child=Text(max_length=253), min_length=1, max_length=5000)
+    clusters = serializers.ListField(
+        child=Text(max_length=253), min_length=1, max_length=5000
+    )

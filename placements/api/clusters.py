@@ -7,7 +7,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.drivers.base import Observation
-from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, cordoned_among
+from clusters.filters import (
+    ClusterFilter,
+    ClusterFilterState,
+    clusters_matching,
+    cordoned_among,
+)
 from clusters.manifest import parse_heartbeat
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
@@ -15,9 +20,22 @@ from clusters.operations.heartbeat import report
 from clusters.operations.join import ClusterSpec, put_cluster
 from clusters.queries import status_of
 from fleetui.permissions import may_administer_clusters
-from placements.api.base import BaseViewSet, MayAct, Params, Rows, actor, paged_list, route_of
+from placements.api.base import (
+    BaseViewSet,
+    MayAct,
+    Params,
+    Rows,
+    actor,
+    paged_list,
+    route_of,
+)
 from placements.api.filters import ClusterQuery
-from placements.api.parsers import PATCH_PARSERS, check_objects, object_in, read_document
+from placements.api.parsers import (
+    PATCH_PARSERS,
+    check_objects,
+    object_in,
+    read_document,
+)
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, documented_put, operation
 from placements.api.serializers import (
@@ -49,7 +67,12 @@ def _action(name: str, operation_id: str, description: str) -> Any:
 
     method.__name__, method.__doc__ = name, description
     describe = operation(
-        operation_id, CLUSTER_MANIFEST, is_edit=True, has_tag=True, method="post", route=route_of(action)
+        operation_id,
+        CLUSTER_MANIFEST,
+        is_edit=True,
+        has_tag=True,
+        method="post",
+        route=route_of(action),
     )
     return describe(method)
 
@@ -83,7 +106,9 @@ class ClusterViewSet(BaseViewSet):
         """List clusters."""
         state = ClusterFilterState(params["state"]) if "state" in params else None
         labels = tuple(params["label"])
-        return clusters_matching(ClusterFilter(params["q"], labels, state, params.get("verdict", "")))
+        return clusters_matching(
+            ClusterFilter(params["q"], labels, state, params.get("verdict", ""))
+        )
 
     @documented("get_cluster", CLUSTER_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
@@ -93,12 +118,16 @@ class ClusterViewSet(BaseViewSet):
     @documented_put("put_cluster", CLUSTER_MANIFEST)
     def update(self, request: Request, name: str) -> Response:
         """Create or update a member cluster; the same manifest again changes nothing."""
-        return self.put_manifest(lambda document, **how: put_cluster(ClusterSpec(document), **how))
+        return self.put_manifest(
+            lambda document, **how: put_cluster(ClusterSpec(document), **how)
+        )
 
     @documented("delete_cluster", CLUSTER_MANIFEST, status=202, is_edit=True)
     def destroy(self, request: Request, name: str) -> Response:
         """Remove a cluster from the fleet; its placements stay on it."""
-        ACTIONS[ActionKind.CLUSTER, "leave"].run(name, **actor(request), expected=expected_revision(request))
+        ACTIONS[ActionKind.CLUSTER, "leave"].run(
+            name, **actor(request), expected=expected_revision(request)
+        )
         return self.manifest_response(status=202)
 
     @operation(
@@ -111,7 +140,9 @@ class ClusterViewSet(BaseViewSet):
     def labels(self, request: Request, name: str) -> Response:
         """Get the labels of a cluster."""
         row = self.get_object()
-        return etag_response(request, row.document["metadata"].get("labels") or {}, etag(row.revision))
+        return etag_response(
+            request, row.document["metadata"].get("labels") or {}, etag(row.revision)
+        )
 
     @documented("put_cluster_labels", LABELS, body=LABELS, is_edit=True, has_tag=True)
     @labels.mapping.put
@@ -120,7 +151,9 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as document:
             labels = object_in(document, what="an object of labels")
-            _LABELS.perform(name, put=labels, replaces=True, **actor(request), expected=expected)
+            _LABELS.perform(
+                name, put=labels, replaces=True, **actor(request), expected=expected
+            )
         return self.labels(request, name)
 
     @documented(
@@ -139,7 +172,9 @@ class ClusterViewSet(BaseViewSet):
             patch = object_in(document, what="a merge patch of labels")
             put = {key: value for key, value in patch.items() if value is not None}
             remove = patch.keys() - put.keys()
-            _LABELS.perform(name, put=put, remove=remove, **actor(request), expected=expected)
+            _LABELS.perform(
+                name, put=put, remove=remove, **actor(request), expected=expected
+            )
         return self.labels(request, name)
 
     @operation(
@@ -151,7 +186,9 @@ class ClusterViewSet(BaseViewSet):
     def taints(self, request: Request, name: str) -> Response:
         """Get the taints of a cluster."""
         row = self.get_object()
-        return etag_response(request, row.document["spec"].get("taints") or [], etag(row.revision))
+        return etag_response(
+            request, row.document["spec"].get("taints") or [], etag(row.revision)
+        )
 
     @documented("put_cluster_taints", TAINTS, body=TAINTS, is_edit=True, has_tag=True)
     @taints.mapping.put
@@ -160,22 +197,35 @@ class ClusterViewSet(BaseViewSet):
         expected = expected_revision(request)
         with read_document(request) as taints:
             check_objects(taints, what="a list of taints")
-            _TAINTS.perform(name, add=taints, replaces=True, **actor(request), expected=expected)
+            _TAINTS.perform(
+                name, add=taints, replaces=True, **actor(request), expected=expected
+            )
         return self.taints(request, name)
 
-    cordon = _action("cordon", "cordon_cluster", "Cordon a cluster; its placements stay.")
+    cordon = _action(
+        "cordon", "cordon_cluster", "Cordon a cluster; its placements stay."
+    )
     uncordon = _action("uncordon", "uncordon_cluster", "Uncordon a cluster.")
 
-    @operation("report_heartbeat", EligibilitySerializer, body=HeartbeatSerializer, method="post")
+    @operation(
+        "report_heartbeat",
+        EligibilitySerializer,
+        body=HeartbeatSerializer,
+        method="post",
+    )
     def heartbeat(self, request: Request, name: str) -> Response:
         """Report a heartbeat; from the first one on, the cluster has to report regularly."""
         with read_document(request) as document:
             heartbeat = parse_heartbeat(document)
         usage = heartbeat.usage.to_plain() if heartbeat.usage else None
         observation = Observation(heartbeat.healthy, heartbeat.properties, usage)
-        return Response(EligibilitySerializer(report(name, observation, **actor(request))).data)
+        return Response(
+            EligibilitySerializer(report(name, observation, **actor(request))).data
+        )
 
-    @paged_list("list_cluster_bindings", BindingSerializer, order="owner", unique="owner")
+    @paged_list(
+        "list_cluster_bindings", BindingSerializer, order="owner", unique="owner"
+    )
     def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a cluster by placement; one that left may still have some."""
         rows = bindings_on(name)

@@ -39,21 +39,35 @@ _LARGEST_PEM = 256 * 1024
 
 
 def _entered(**options: Any) -> Text:
-    return Text(required=False, allow_blank=True, max_length=_LARGEST_PEM, trim_whitespace=False, **options)
+    return Text(
+        required=False,
+        allow_blank=True,
+        max_length=_LARGEST_PEM,
+        trim_whitespace=False,
+        **options,
+    )
 
 
 class CredentialSerializer(CamelCaseSerializer):
     """What may be shown of the credentials of a cluster."""
 
     kind = serializers.ChoiceField(["token", "certificate"])
-    subject = serializers.CharField(help_text="Of the certificate or the token, read without verification.")
-    fingerprint = serializers.CharField(help_text="Recognizes the secret; it cannot be computed back.")
+    subject = serializers.CharField(
+        help_text="Of the certificate or the token, read without verification."
+    )
+    fingerprint = serializers.CharField(
+        help_text="Recognizes the secret; it cannot be computed back."
+    )
     expires_at = serializers.DateTimeField(allow_null=True)
     revision = serializers.IntegerField()
     set_by = serializers.CharField()
     set_at = serializers.DateTimeField()
-    rejected_since = serializers.DateTimeField(allow_null=True, help_text="The first of the 401 answers.")
-    blocked_until = serializers.DateTimeField(allow_null=True, help_text="No call is made until then.")
+    rejected_since = serializers.DateTimeField(
+        allow_null=True, help_text="The first of the 401 answers."
+    )
+    blocked_until = serializers.DateTimeField(
+        allow_null=True, help_text="No call is made until then."
+    )
     renew_at = serializers.DateTimeField(allow_null=True)
     renewal_error = serializers.CharField(allow_blank=True)
     notice = serializers.CharField(allow_blank=True, help_text="About the expiry.")
@@ -69,7 +83,9 @@ class ConnectionSerializer(CamelCaseSerializer):
     in_cluster = serializers.BooleanField(required=False)
     credential = CredentialSerializer(allow_null=True)
     warning = serializers.CharField(allow_blank=True)
-    steps = CheckStepSerializer(many=True, required=False, help_text="Of the check before saving.")
+    steps = CheckStepSerializer(
+        many=True, required=False, help_text="Of the check before saving."
+    )
 
     def get_fields(self) -> dict[str, Any]:
         return {**super().get_fields(), "insecureTLS": serializers.BooleanField()}
@@ -80,19 +96,31 @@ class ConnectionInputSerializer(CamelCaseSerializer):
 
     kubeconfig = _entered(write_only=True, help_text="The text of a kubeconfig.")
     server = _entered(help_text="https://host[:port][/path]")
-    ca = _entered(help_text="CA certificates in PEM format; by default those of the system.")
+    ca = _entered(
+        help_text="CA certificates in PEM format; by default those of the system."
+    )
     token = _entered(write_only=True)
-    certificate = _entered(write_only=True, help_text="A client certificate in PEM format.")
-    key = _entered(write_only=True, help_text="The key of the certificate in PEM format.")
-    tls_server_name = _entered(help_text="The name in the certificate of the server, if it is another.")
+    certificate = _entered(
+        write_only=True, help_text="A client certificate in PEM format."
+    )
+    key = _entered(
+        write_only=True, help_text="The key of the certificate in PEM format."
+    )
+    tls_server_name = _entered(
+        help_text="The name in the certificate of the server, if it is another."
+    )
     proxy = _entered(help_text="One of FLEETUI_MEMBER_PROXIES.")
-    in_cluster = serializers.BooleanField(required=False, help_text="Use the account of the console's pod.")
+    in_cluster = serializers.BooleanField(
+        required=False, help_text="Use the account of the console's pod."
+    )
 
     def get_fields(self) -> dict[str, Any]:
         return {
             **super().get_fields(),
             # Not attributes: "context" is one of every serializer.
-            "context": _entered(help_text="The context of the kubeconfig; by default its current one."),
+            "context": _entered(
+                help_text="The context of the kubeconfig; by default its current one."
+            ),
             "insecureTLS": serializers.BooleanField(required=False),
         }
 
@@ -104,7 +132,11 @@ def _input_of(request: Request) -> ConnectionInput:
 def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
     """Return what was entered about a connection, without empty fields."""
     names = {"tls_server_name": "tlsServerName", "in_cluster": "inCluster"}
-    fields = {names.get(key, key): value for key, value in body.items() if value not in ("", False)}
+    fields = {
+        names.get(key, key): value
+        for key, value in body.items()
+        if value not in ("", False)
+    }
     kubeconfig, context = fields.pop("kubeconfig", ""), fields.pop("context", "")
     return ConnectionInput(kubeconfig, context, fields)
 
@@ -117,17 +149,29 @@ class ConnectionViewSet(BaseViewSet):
     permission_classes = (MayAdministerClusters,)
 
     def get_renderers(self) -> Any:
-        return [YamlRenderer(), JSONRenderer()] if self.action == "prepare" else super().get_renderers()
+        return (
+            [YamlRenderer(), JSONRenderer()]
+            if self.action == "prepare"
+            else super().get_renderers()
+        )
 
-    def _facts(self, request: Request, name: str, steps: Any = None, *, status: int = 200) -> Response:
+    def _facts(
+        self, request: Request, name: str, steps: Any = None, *, status: int = 200
+    ) -> Response:
         row = connected_cluster(name)
         facts = connection_facts(row, now=datetime.now(UTC))
         if steps is not None:
             facts["steps"] = CheckStepSerializer(steps, many=True).data
-        return etag_response(request, facts, etag(row.revision, facts["credential"]), status=status)
+        return etag_response(
+            request, facts, etag(row.revision, facts["credential"]), status=status
+        )
 
     @operation(
-        "get_cluster_connection", ConnectionSerializer, path="connection", has_tag=True, problems=(409,)
+        "get_cluster_connection",
+        ConnectionSerializer,
+        path="connection",
+        has_tag=True,
+        problems=(409,),
     )
     def connection(self, request: Request, name: str) -> Response:
         """Get the connection of a cluster, without its secret."""
@@ -178,7 +222,9 @@ class ConnectionViewSet(BaseViewSet):
         row, kinds = self.get_object(), kinds_on(name)
         if has_body(request):
             parsed = parse_input(_input_of(request), cluster=row, now=datetime.now(UTC))
-            steps = check_connection(parsed, name=name, kinds=kinds, is_new=row.driver != KUBERNETES).steps
+            steps = check_connection(
+                parsed, name=name, kinds=kinds, is_new=row.driver != KUBERNETES
+            ).steps
         else:
             steps = check_stored_connection(name, kinds=kinds)
         return Response(CheckStepSerializer(steps, many=True).data)
@@ -200,7 +246,9 @@ class ConnectionViewSet(BaseViewSet):
     def prepare(self, request: Request, name: str) -> Response:
         """Get the manifest that prepares a cluster: a List for `kubectl apply`."""
         chosen = query_params(request, PrepareQuery)
-        is_on = {key: value == "true" for key, value in chosen.items() if key != "group"}
+        is_on = {
+            key: value == "true" for key, value in chosen.items() if key != "group"
+        }
         documents = preparation_documents(
             Preparation(
                 pods=is_on["pods"],

@@ -25,10 +25,20 @@ from placements.api.base import (
     paged_list,
     query_params,
 )
-from placements.api.filters import DecisionQuery, LimitQuery, NumberedPageQuery, OutcomeQuery
+from placements.api.filters import (
+    DecisionQuery,
+    LimitQuery,
+    NumberedPageQuery,
+    OutcomeQuery,
+)
 from placements.api.parsers import parse_body
 from placements.api.renderers import CsvRenderer, YamlRenderer
-from placements.api.schema import RECORD_PROBLEMS, documented, operation, page_serializer
+from placements.api.schema import (
+    RECORD_PROBLEMS,
+    documented,
+    operation,
+    page_serializer,
+)
 from placements.api.serializers import (
     AnyObject,
     AnyValue,
@@ -47,7 +57,13 @@ from placements.api.serializers import (
 from placements.engine.advice.search import why_not
 from placements.engine.checks.examination import fleet_warnings
 from placements.engine.exact.model import STAGES
-from placements.engine.exact.record import REQUEST_OPTIONS, ExactRecord, ExactVerdict, OpenReason, PickOrder
+from placements.engine.exact.record import (
+    REQUEST_OPTIONS,
+    ExactRecord,
+    ExactVerdict,
+    OpenReason,
+    PickOrder,
+)
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.replay import Replay
@@ -64,8 +80,17 @@ from placements.explain.decision_document import (
 )
 from placements.explain.decision_tables import outcome_csv
 from placements.services.decisions.compare_semantics import side_by_side
-from placements.services.decisions.exact import LONGEST_SECONDS, request_search, result_of
-from placements.services.decisions.records import UnknownInDecisionError, cycles_of, exact_of, recorded
+from placements.services.decisions.exact import (
+    LONGEST_SECONDS,
+    request_search,
+    result_of,
+)
+from placements.services.decisions.records import (
+    UnknownInDecisionError,
+    cycles_of,
+    exact_of,
+    recorded,
+)
 from placements.services.decisions.why_not import state_today
 from placements.services.filters import decisions_of
 
@@ -107,14 +132,19 @@ class CandidateSerializer(CamelCaseSerializer):
     affinity_score = serializers.FloatField()
     was_here = serializers.IntegerField()
     decided_by = serializers.CharField(
-        allow_null=True, help_text="The score that put the winner before it; null for the winner."
+        allow_null=True,
+        help_text="The score that put the winner before it; null for the winner.",
     )
-    constraints = serializers.ListField(child=AnyObject(), help_text="The facts of each constraint.")
+    constraints = serializers.ListField(
+        child=AnyObject(), help_text="The facts of each constraint."
+    )
     preferred = serializers.ListField(
-        child=serializers.IntegerField(), help_text="The preferences that it matches, by index."
+        child=serializers.IntegerField(),
+        help_text="The preferences that it matches, by index.",
     )
     combined = json_field(map_of({"type": "number"}))(
-        required=False, help_text="The numbers that rank, where they are made of several scores."
+        required=False,
+        help_text="The numbers that rank, where they are made of several scores.",
     )
 
 
@@ -126,7 +156,8 @@ class RoundSerializer(CamelCaseSerializer):
         help_text="Clusters per domain, by topology key; key[index] where constraints share one."
     )
     groups_count = json_field(map_of({"type": "integer"}))(
-        required=False, help_text="Domains by key, where `groups` has only those with the most clusters."
+        required=False,
+        help_text="Domains by key, where `groups` has only those with the most clusters.",
     )
     measures = json_field(map_of({"type": "string", "enum": ["skew", "gap"]}))(
         help_text="What the following two fields measure, by key: skew, or gap to the emptiest domain."
@@ -145,7 +176,10 @@ _SCORES = {
     "type": "object",
     "properties": {
         "topologySpreadScore": {
-            "oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}]
+            "oneOf": [
+                {"type": "number"},
+                {"type": "array", "items": {"type": "number"}},
+            ]
         },
         "affinityScore": {"type": "number"},
     },
@@ -165,7 +199,9 @@ class DecisionSerializer(CamelCaseSerializer):
     kept = names()
     unscheduled = names()
     not_found = names()
-    scores = json_field(map_of(_SCORES))(help_text="Of the clusters selected in this cycle.")
+    scores = json_field(map_of(_SCORES))(
+        help_text="Of the clusters selected in this cycle."
+    )
     condition = ConditionField(allow_null=True)
     warnings = WarningSerializer(many=True)
     traps = serializers.ListField(child=serializers.CharField(), help_text="Sentences.")
@@ -173,11 +209,17 @@ class DecisionSerializer(CamelCaseSerializer):
         allow_null=True,
         help_text="Exact search of an unfulfilled decision: what is possible, the set, corrections.",
     )
-    cycles = DecisionRowSerializer(many=True, help_text="The latest cycles with this decision.")
+    cycles = DecisionRowSerializer(
+        many=True, help_text="The latest cycles with this decision."
+    )
     number_of_rounds = serializers.IntegerField()
     number_of_clusters = serializers.IntegerField()
-    rounds = RoundSerializer(many=True, allow_null=True, help_text="null if there are many.")
-    outcomes = OutcomeSerializer(many=True, allow_null=True, help_text="null if there are many.")
+    rounds = RoundSerializer(
+        many=True, allow_null=True, help_text="null if there are many."
+    )
+    outcomes = OutcomeSerializer(
+        many=True, allow_null=True, help_text="null if there are many."
+    )
 
 
 class CandidacySerializer(CamelCaseSerializer):
@@ -206,7 +248,9 @@ class SuggestionSerializer(CamelCaseSerializer):
     """A change that was evaluated."""
 
     change = PolicyChangeSerializer()
-    up_to = PolicyChangeSerializer(allow_null=True, help_text="The furthest change with the same effect.")
+    up_to = PolicyChangeSerializer(
+        allow_null=True, help_text="The furthest change with the same effect."
+    )
     gains = names()
     losses = names()
 
@@ -241,19 +285,26 @@ class ExactSerializer(CamelCaseSerializer):
         help_text="The least and the most that may be possible, clusters that stay included.",
     )
     most_with_moves = serializers.IntegerField(
-        allow_null=True, help_text="The number that is possible where selected clusters may leave, if more."
+        allow_null=True,
+        help_text="The number that is possible where selected clusters may leave, if more.",
     )
     picks = names(help_text="The best set, without clusters that stay.")
-    sequence = names(help_text="An order of it in which every prefix keeps the hard limits.")
+    sequence = names(
+        help_text="An order of it in which every prefix keeps the hard limits."
+    )
     columns = json_field(map_of(map_of({"type": "integer"})))(
         allow_null=True, help_text="What the greedy and the exact set reach."
     )
     missed = names(help_text="Only in the exact set.")
     instead_of = names(help_text="Only in the greedy set.")
     order = enum(PickOrder)
-    conflict = AnyValue(help_text="The smallest conflicts: lists of filters and constraints.")
+    conflict = AnyValue(
+        help_text="The smallest conflicts: lists of filters and constraints."
+    )
     corrections = AnyValue(help_text="Alternatives with which the number is possible.")
-    shopping = AnyValue(help_text="The fewest clusters whose addition makes the number possible.")
+    shopping = AnyValue(
+        help_text="The fewest clusters whose addition makes the number possible."
+    )
     classes = AnyValue(help_text="Clusters that agree in all topology keys.")
     seconds = serializers.FloatField()
     nodes = serializers.IntegerField()
@@ -269,7 +320,9 @@ class ExactInputSerializer(CamelCaseSerializer):
         max_length=len(STAGES),
         help_text="Which columns of sets to compare; by default all.",
     )
-    limit_seconds = serializers.FloatField(required=False, min_value=1, max_value=LONGEST_SECONDS)
+    limit_seconds = serializers.FloatField(
+        required=False, min_value=1, max_value=LONGEST_SECONDS
+    )
 
 
 class SearchStartedSerializer(CamelCaseSerializer):
@@ -282,8 +335,12 @@ class DivergenceSerializer(CamelCaseSerializer):
     """The first difference between two scheduling rules, and its reason."""
 
     semantics = serializers.CharField()
-    place = serializers.IntegerField(allow_null=True, help_text="null: the same clusters in the same order.")
-    by_name = serializers.BooleanField(help_text="Whether only the order of names differs there.")
+    place = serializers.IntegerField(
+        allow_null=True, help_text="null: the same clusters in the same order."
+    )
+    by_name = serializers.BooleanField(
+        help_text="Whether only the order of names differs there."
+    )
     words = serializers.CharField()
 
 
@@ -295,9 +352,13 @@ class ComparisonSerializer(CamelCaseSerializer):
     )
     same_clusters = serializers.BooleanField(help_text="In any order.")
     first_difference = AnyValue(allow_null=True)
-    compared_with = serializers.CharField(help_text="The scheduling rules of the decision or the document.")
+    compared_with = serializers.CharField(
+        help_text="The scheduling rules of the decision or the document."
+    )
     partings = DivergenceSerializer(many=True)
-    refused = Texts(required=False, help_text="Why some rules cannot be evaluated, by their name.")
+    refused = Texts(
+        required=False, help_text="Why some rules cannot be evaluated, by their name."
+    )
 
 
 class ExactViewSet(BaseViewSet):
@@ -305,19 +366,25 @@ class ExactViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("get_exact_search", ExactSerializer, also={202: SearchStartedSerializer})
+    @documented(
+        "get_exact_search", ExactSerializer, also={202: SearchStartedSerializer}
+    )
     def retrieve(self, request: Request, name: str) -> Response:
         """Get the result of an exact search."""
         query_params(request)
         return _search_response(request, name, result_of(name))
 
 
-def _search_response(request: Request, search: str, record: ExactRecord | str | None) -> Response:
+def _search_response(
+    request: Request, search: str, record: ExactRecord | str | None
+) -> Response:
     """Respond with a record, or with the address at which it will be."""
     if isinstance(record, ExactRecord):
         return Response(record.to_plain())
     location = reverse("api:exact-search", args=[search], request=request)
-    return Response({"id": search}, status=202, headers={"Location": location, "Retry-After": "1"})
+    return Response(
+        {"id": search}, status=202, headers={"Location": location, "Retry-After": "1"}
+    )
 
 
 _CYCLES_SHOWN = 20
@@ -329,7 +396,13 @@ class DecisionViewSet(BaseViewSet):
 
     lookup_path = "<decision:decision>"
 
-    @paged_list("list_decisions", DecisionRowSerializer, query=DecisionQuery, order="-id", unique="id")
+    @paged_list(
+        "list_decisions",
+        DecisionRowSerializer,
+        query=DecisionQuery,
+        order="-id",
+        unique="id",
+    )
     def list(self, params: Params) -> Rows:
         """List decisions, including those of deleted placements, the newest first."""
         return decisions_of(placement=params["placement"])
@@ -347,12 +420,17 @@ class DecisionViewSet(BaseViewSet):
         key, value = recorded(decision)
         if request.accepted_renderer.format == CsvRenderer.format:
             return Response(outcome_csv(value))
-        warnings, exact = (*fleet_warnings(value.cycle), *decision_warnings(value)), exact_of(key)
+        warnings, exact = (
+            (*fleet_warnings(value.cycle), *decision_warnings(value)),
+            exact_of(key),
+        )
         document = {
             **bounded_document(value, warnings=warnings),
             "traps": list(trap_sentences(value, exact=exact)),
             "exact": None if exact is None else exact.to_plain(),
-            "cycles": DecisionRowSerializer(cycles_of(key)[:_CYCLES_SHOWN], many=True).data,
+            "cycles": DecisionRowSerializer(
+                cycles_of(key)[:_CYCLES_SHOWN], many=True
+            ).data,
         }
         return Response(document)
 
@@ -363,7 +441,13 @@ class DecisionViewSet(BaseViewSet):
             return [JSONRenderer(), YamlRenderer(), CsvRenderer()]
         return super().get_renderers()
 
-    @documented("get_decision_csv", str, status=(200, "text/csv"), problems=RECORD_PROBLEMS, is_costly=True)
+    @documented(
+        "get_decision_csv",
+        str,
+        status=(200, "text/csv"),
+        problems=RECORD_PROBLEMS,
+        is_costly=True,
+    )
     def csv(self, request: Request, decision: str) -> Response:
         """Get the outcomes of all clusters as CSV."""
         query_params(request)
@@ -379,8 +463,15 @@ class DecisionViewSet(BaseViewSet):
         """Repeat a decision under all scheduling rules, and compare the decisions."""
         query_params(request)
         sides = side_by_side(recorded(decision)[1], name=decision)
-        document = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
-        return Response({**document, "refused": {str(one): why for one, why in sides.refused.items()}})
+        document = comparison_document(
+            sides.comparison, warnings=sides.warnings, write=bounded_document
+        )
+        return Response(
+            {
+                **document,
+                "refused": {str(one): why for one, why in sides.refused.items()},
+            }
+        )
 
     @_of_record(
         "search_exactly",
@@ -394,16 +485,24 @@ class DecisionViewSet(BaseViewSet):
     )
     def exact(self, request: Request, decision: str) -> Response:
         """Search for the best set of a decision."""
-        fields = parse_body(request, ExactInputSerializer, errors=ValidationError) if request.data else {}
+        fields = (
+            parse_body(request, ExactInputSerializer, errors=ValidationError)
+            if request.data
+            else {}
+        )
         options = replace(
             REQUEST_OPTIONS,
             stages=tuple(fields.get("stages", ())) or STAGES,
             limit_seconds=fields.get("limit_seconds", REQUEST_OPTIONS.limit_seconds),
         )
         record = request_search(recorded(decision)[1], options, user=request.user.pk)
-        return _search_response(request, record if isinstance(record, str) else record.id, record)
+        return _search_response(
+            request, record if isinstance(record, str) else record.id, record
+        )
 
-    @_of_record("list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery)
+    @_of_record(
+        "list_rounds", page_serializer(RoundSerializer), query=NumberedPageQuery
+    )
     def rounds(self, request: Request, decision: str) -> Response:
         """List the rounds of a decision, without their candidates; fewer in a page where they are large."""
         params = query_params(request, NumberedPageQuery)
@@ -411,10 +510,17 @@ class DecisionViewSet(BaseViewSet):
         most = max(1, MOST_FACTS // max(1, value.domains_in_round))
         replay, last = Replay(value), params["after"] + min(params["limit"], most)
         numbers = range(params["after"] + 1, min(last, value.number_of_rounds) + 1)
-        items = [round_document(replay.step(number), most_counts=MOST_FACTS) for number in numbers]
-        return page_response(request, items, last if last < value.number_of_rounds else None)
+        items = [
+            round_document(replay.step(number), most_counts=MOST_FACTS)
+            for number in numbers
+        ]
+        return page_response(
+            request, items, last if last < value.number_of_rounds else None
+        )
 
-    @_of_record("get_round", RoundSerializer, query=LimitQuery, path="rounds/<number:number>")
+    @_of_record(
+        "get_round", RoundSerializer, query=LimitQuery, path="rounds/<number:number>"
+    )
     def round(self, request: Request, decision: str, number: int) -> Response:
         """Get a round with its first candidates, ranked, then those that a constraint rules out."""
         limit = query_params(request, LimitQuery)["limit"]
@@ -423,12 +529,23 @@ class DecisionViewSet(BaseViewSet):
             step = replay.step(number)
         except IndexError as error:
             raise Http404 from error
-        candidates = [candidate_document(one) for one in replay.candidates(number, most=limit)]
+        candidates = [
+            candidate_document(one) for one in replay.candidates(number, most=limit)
+        ]
         shown = round_document(step, most_counts=MOST_FACTS)
-        document = {**shown, "candidates": candidates, "candidatesCount": step.candidates}
+        document = {
+            **shown,
+            "candidates": candidates,
+            "candidatesCount": step.candidates,
+        }
         return Response(document)
 
-    @_of_record("list_outcomes", page_serializer(OutcomeSerializer), query=OutcomeQuery, path="clusters")
+    @_of_record(
+        "list_outcomes",
+        page_serializer(OutcomeSerializer),
+        query=OutcomeQuery,
+        path="clusters",
+    )
     def outcomes(self, request: Request, decision: str) -> Response:
         """List the outcomes of the clusters, by name."""
         params = query_params(request, OutcomeQuery)
@@ -446,7 +563,10 @@ class DecisionViewSet(BaseViewSet):
         return page_response(request, items, None)
 
     @_of_record(
-        "get_cluster_outcome", ClusterOutcomeSerializer, query=NumberedPageQuery, path="clusters/<named:name>"
+        "get_cluster_outcome",
+        ClusterOutcomeSerializer,
+        query=NumberedPageQuery,
+        path="clusters/<named:name>",
     )
     def outcome(self, request: Request, decision: str, name: str) -> Response:
         """Get the outcome of a cluster with its reasons, and its ranking in the rounds."""
@@ -455,27 +575,43 @@ class DecisionViewSet(BaseViewSet):
         outcome, replay = Outcomes(value).of(name), Replay(value)
         # A selected cluster was a candidate until its round; one that a filter ruled out never was.
         position, candidates = value.cycle.fleet.positions[name], value.candidates
-        last = value.number_of_rounds if candidates is not None and candidates.passes[position] else 0
+        last = (
+            value.number_of_rounds
+            if candidates is not None and candidates.passes[position]
+            else 0
+        )
         if outcome.outcome is Outcome.PICKED:
             last = outcome.round or 0
         end = min(params["after"] + params["limit"], last)
         document = {
             **outcome_document(outcome),
             "candidacies": [
-                {"round": number, "candidate": candidate_document(replay.candidate(number, name))}
+                {
+                    "round": number,
+                    "candidate": candidate_document(replay.candidate(number, name)),
+                }
                 for number in range(params["after"] + 1, end + 1)
             ],
             "next": next_page(request, end) if end < last else None,
         }
         return Response(document)
 
-    @_of_record("get_cluster_advice", AdviceSerializer, path="clusters/<named:name>/advice", is_costly=True)
+    @_of_record(
+        "get_cluster_advice",
+        AdviceSerializer,
+        path="clusters/<named:name>/advice",
+        is_costly=True,
+    )
     def advice(self, request: Request, decision: str, name: str) -> Response:
         """Get single changes that would select the cluster; may take seconds on a large fleet."""
         query_params(request)
         document = advice_document(why_not(_decision_on(decision, name), name))
         row = cycles_of(recorded(decision)[0]).order_by("-pk").first()
-        today = state_today(name, decided_at=row.created_at, now=datetime.now(UTC)) if row else ""
+        today = (
+            state_today(name, decided_at=row.created_at, now=datetime.now(UTC))
+            if row
+            else ""
+        )
         return Response({**document, "today": today})
 
 

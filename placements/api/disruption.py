@@ -43,7 +43,11 @@ from placements.api.serializers import (
 )
 from placements.models import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.services.actions import ACTIONS, ActionKind
-from placements.services.disruption.budgets import UnknownBudgetError, delete_budget, save_budget
+from placements.services.disruption.budgets import (
+    UnknownBudgetError,
+    delete_budget,
+    save_budget,
+)
 from placements.services.disruption.drains import Pace
 from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import (
@@ -96,7 +100,18 @@ class EvictionSerializer(RowSerializer):
     class Meta:
         model = Eviction
         fields = (
-            *("id", "placement", "cluster", "outcome", "why", "message", "numbers", "drain", "at", "by"),
+            *(
+                "id",
+                "placement",
+                "cluster",
+                "outcome",
+                "why",
+                "message",
+                "numbers",
+                "drain",
+                "at",
+                "by",
+            ),
         )
         extra_kwargs = {"why": {"help_text": "A stable code, for programs."}}
 
@@ -128,16 +143,29 @@ class DrainProgressSerializer(RowSerializer):
     state = serializers.ChoiceField(Drain.State.values)
     order = names(source="first", help_text="The placements that are evicted first.")
     ended_because = text("ended_reason", allow_blank=True)
-    left = serializers.SerializerMethodField(help_text="The placements that are not evicted yet.")
+    left = serializers.SerializerMethodField(
+        help_text="The placements that are not evicted yet."
+    )
     placements: Any = serializers.SerializerMethodField()
 
     class Meta:
         model = Drain
         fields = (
-            *("id", "state", "at_once", "order", "deadline", "started_at", "started_by", "ended_at"),
+            *(
+                "id",
+                "state",
+                "at_once",
+                "order",
+                "deadline",
+                "started_at",
+                "started_by",
+                "ended_at",
+            ),
             *("ended_because", "left", "placements"),
         )
-        extra_kwargs = {"deadline": {"help_text": "When the drain ends, whatever is left."}}
+        extra_kwargs = {
+            "deadline": {"help_text": "When the drain ends, whatever is left."}
+        }
 
     @extend_schema_field(names())
     def get_left(self, row: Drain) -> list[str]:
@@ -161,7 +189,10 @@ class DrainOptionsSerializer(CamelCaseSerializer):
     """Options of a drain; one that is left out stays as it is, in a new drain its default."""
 
     at_once = serializers.IntegerField(
-        required=False, min_value=1, max_value=100, help_text="Concurrent evictions (default: 5)."
+        required=False,
+        min_value=1,
+        max_value=100,
+        help_text="Concurrent evictions (default: 5).",
     )
     deadline_seconds = serializers.IntegerField(
         required=False,
@@ -226,10 +257,19 @@ class ClusterDisruptionViewSet(BaseViewSet):
         The body is optional. At the deadline the drain ends as `expired`; what is not `gone` is left.
         """
         self.get_object()
-        options = parse_body(request, DrainOptionsSerializer) if has_body(request) else {}
+        options = (
+            parse_body(request, DrainOptionsSerializer) if has_body(request) else {}
+        )
         seconds, first = options.get("deadline_seconds"), options.get("order")
-        deadline = None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
-        pace = Pace(options.get("at_once"), None, None if first is None else tuple(first), deadline)
+        deadline = (
+            None if seconds is None else datetime.now(UTC) + timedelta(seconds=seconds)
+        )
+        pace = Pace(
+            options.get("at_once"),
+            None,
+            None if first is None else tuple(first),
+            deadline,
+        )
         ACTIONS[ActionKind.CLUSTER, "drain"].run(name, **actor(request), pace=pace)
         return self._drain_response(status=202)
 
@@ -261,7 +301,13 @@ class ClusterDisruptionViewSet(BaseViewSet):
         """
         return Response(RestorePlanSerializer(bring_back(self.get_object().name)).data)
 
-    @operation("get_fault_injection", INJECTED_FAULTS, has_tag=True, problems=(409,), path="fault-injection")
+    @operation(
+        "get_fault_injection",
+        INJECTED_FAULTS,
+        has_tag=True,
+        problems=(409,),
+        path="fault-injection",
+    )
     def fault_injection(self, request: Request, name: str) -> Response:
         """Get the injected faults; 409 where the cluster is not simulated."""
         row = self.get_object()
@@ -311,13 +357,17 @@ class PlacementDisruptionViewSet(BaseViewSet):
         """
         get_placement(name)
         cluster = parse_body(request, ClusterRefSerializer)["cluster"]
-        row = ACTIONS[ActionKind.ROLLING, "evict"].perform(name, cluster, **actor(request))
+        row = ACTIONS[ActionKind.ROLLING, "evict"].perform(
+            name, cluster, **actor(request)
+        )
         return Response(EvictionSerializer(row).data)
 
     @paged_list("list_evictions", EvictionSerializer, order="-id", unique="id")
     def evictions(self, params: Params, name: str) -> Rows:
         """List evictions of a placement, the newest first."""
-        return Eviction.objects.filter(placement_name=get_placement(name).full_name).defer("document")
+        return Eviction.objects.filter(
+            placement_name=get_placement(name).full_name
+        ).defer("document")
 
     @operation(
         "abandon_cluster",
@@ -334,7 +384,9 @@ class PlacementDisruptionViewSet(BaseViewSet):
         The resources may remain on the cluster.
         """
         row = get_placement(name)
-        abandon_cluster(name, parse_body(request, ClusterRefSerializer)["cluster"], **actor(request))
+        abandon_cluster(
+            name, parse_body(request, ClusterRefSerializer)["cluster"], **actor(request)
+        )
         return Response(manifest_of(row), status=202)
 
     @operation("get_budget", BUDGET_MANIFEST, has_tag=True)
@@ -361,13 +413,21 @@ class BudgetStateSerializer(CamelCaseSerializer):
 
     name = serializers.CharField()
     limit = serializers.CharField(help_text="Such as `maxUnavailable 1`.")
-    numbers = NumbersField(allow_null=True, help_text="Null where the budget allows nothing at all.")
-    problem = serializers.CharField(allow_blank=True, help_text="Why it allows nothing at all.")
+    numbers = NumbersField(
+        allow_null=True, help_text="Null where the budget allows nothing at all."
+    )
+    problem = serializers.CharField(
+        allow_blank=True, help_text="Why it allows nothing at all."
+    )
 
     def to_representation(self, instance: BudgetState) -> dict[str, Any]:
         """Return the numbers as an eviction has them."""
         facts = {"limit": instance.limit, "problem": instance.problem}
-        return {"name": instance.row.name, **facts, "numbers": numbers_facts(instance.numbers)}
+        return {
+            "name": instance.row.name,
+            **facts,
+            "numbers": numbers_facts(instance.numbers),
+        }
 
 
 class BudgetViewSet(BaseViewSet):
@@ -381,7 +441,10 @@ class BudgetViewSet(BaseViewSet):
         """List disruption budgets with what they allow now."""
         params = query_params(request, PageQuery)
         page = page_of(
-            DisruptionBudget.objects.all(), order="name", size=params["limit"], after=params.get("after")
+            DisruptionBudget.objects.all(),
+            order="name",
+            size=params["limit"],
+            after=params.get("after"),
         )
         items = BudgetStateSerializer(budget_states(list(page.rows)), many=True).data
         return page_response(request, items, page.after)
@@ -390,7 +453,9 @@ class BudgetViewSet(BaseViewSet):
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a disruption budget with what it allows now."""
         query_params(request)
-        return Response(BudgetStateSerializer(budget_states([self.get_object()])[0]).data)
+        return Response(
+            BudgetStateSerializer(budget_states([self.get_object()])[0]).data
+        )
 
 
 class EvictionViewSet(BaseViewSet):
@@ -399,10 +464,18 @@ class EvictionViewSet(BaseViewSet):
     model = Eviction
     lookup_path = "<number:number>"
 
-    @paged_list("list_all_evictions", EvictionSerializer, query=EvictionQuery, order="-id", unique="id")
+    @paged_list(
+        "list_all_evictions",
+        EvictionSerializer,
+        query=EvictionQuery,
+        order="-id",
+        unique="id",
+    )
     def list(self, params: Params) -> Rows:
         """List evictions, the newest first."""
-        return evictions_matching(placement=params["placement"], outcome=params.get("outcome", ""))
+        return evictions_matching(
+            placement=params["placement"], outcome=params.get("outcome", "")
+        )
 
     @documented("get_eviction", EvictionSerializer)
     def retrieve(self, request: Request, number: int) -> Response:

@@ -48,10 +48,12 @@ class DryRunAnswerSerializer(CamelCaseSerializer):
     changes = DifferenceSerializer(many=True)
     removed = serializers.ListField(child=serializers.CharField())
     unchecked = serializers.ListField(
-        child=serializers.CharField(), help_text="Not tried: what they need does not exist yet."
+        child=serializers.CharField(),
+        help_text="Not tried: what they need does not exist yet.",
     )
     warnings = serializers.ListField(
-        child=serializers.CharField(), help_text="What the API server warns of, by object."
+        child=serializers.CharField(),
+        help_text="What the API server warns of, by object.",
     )
 
 
@@ -61,7 +63,8 @@ class DryRunSerializer(CamelCaseSerializer):
     sentences = serializers.SerializerMethodField()
     answers = DryRunAnswerSerializer(many=True)
     not_checked = serializers.DictField(
-        child=serializers.IntegerField(), help_text="Clusters without an API server, by driver."
+        child=serializers.IntegerField(),
+        help_text="Clusters without an API server, by driver.",
     )
     left_out = serializers.IntegerField(help_text="Clusters beyond the limit of 50.")
 

@@ -90,7 +90,9 @@ class SpreadSerializer(CamelCaseSerializer):
     hard = serializers.BooleanField()
     skew = serializers.IntegerField()
     groups_count = serializers.IntegerField()
-    groups = DomainSerializer(many=True, help_text="Only the largest and the smallest if there are many.")
+    groups = DomainSerializer(
+        many=True, help_text="Only the largest and the smallest if there are many."
+    )
 
 
 class PreviewSerializer(CamelCaseSerializer):
@@ -106,7 +108,9 @@ class PreviewSerializer(CamelCaseSerializer):
     selected_resources = serializers.IntegerField()
     spread = SpreadSerializer(many=True)
     warnings = WarningSerializer(many=True)
-    findings = FindingSerializer(many=True, help_text="What the checks find in the draft.")
+    findings = FindingSerializer(
+        many=True, help_text="What the checks find in the draft."
+    )
 
 
 MOST_SHOWN = 20
@@ -117,10 +121,18 @@ class PreviewViewSet(PlacementViewSet):
     """The path of the preview is also that of a placement named `preview`: their methods differ."""
 
     def get_permissions(self) -> Any:
-        return [MayRead()] if self.action in ("preview", "preview_semantics") else super().get_permissions()
+        return (
+            [MayRead()]
+            if self.action in ("preview", "preview_semantics")
+            else super().get_permissions()
+        )
 
     @documented(
-        "preview_placement", PreviewSerializer, body=PLACEMENT_MANIFEST, is_costly=True, scopes=COMPUTING
+        "preview_placement",
+        PreviewSerializer,
+        body=PLACEMENT_MANIFEST,
+        is_costly=True,
+        scopes=COMPUTING,
     )
     def preview(self, request: Request, name: str) -> Response:
         """Schedule a draft as saving it would."""
@@ -128,11 +140,15 @@ class PreviewViewSet(PlacementViewSet):
             result = preview(parse_placement(document))
         manifest, warnings = result.manifest, list(result.warnings)
         before = result.saved.document if result.saved else None
-        if refusal := placement_refusal(actor(request)["by"], manifest, before=before, after=document):
+        if refusal := placement_refusal(
+            actor(request)["by"], manifest, before=before, after=document
+        ):
             warnings.append(ManifestWarning("forbidden", "metadata.labels", refusal))
         kept = result.decision.cycle.placed.tolist()
         asserted = result.assertions
-        findings = examine_one(manifest, result.decision.cycle, kept=kept, asserted=asserted).findings
+        findings = examine_one(
+            manifest, result.decision.cycle, kept=kept, asserted=asserted
+        ).findings
         decision, rounds = result.decision, result.decision.number_of_rounds
         document = {
             "decision": decision.id,
@@ -143,21 +159,35 @@ class PreviewViewSet(PlacementViewSet):
             "leaves": _first(result.leaves),
             "stays": _first(result.stays),
             "selected_resources": len(result.selection.objects),
-            "spread": [_spread(one) for one in (Replay(decision).step(rounds).spreads if rounds else ())],
+            "spread": [
+                _spread(one)
+                for one in (Replay(decision).step(rounds).spreads if rounds else ())
+            ],
             "warnings": warnings,
             "findings": [finding_document(manifest.full_name, one) for one in findings],
         }
         return Response(PreviewSerializer(document).data)
 
     @documented(
-        "preview_semantics", ComparisonSerializer, body=PLACEMENT_MANIFEST, is_costly=True, scopes=COMPUTING
+        "preview_semantics",
+        ComparisonSerializer,
+        body=PLACEMENT_MANIFEST,
+        is_costly=True,
+        scopes=COMPUTING,
     )
     def preview_semantics(self, request: Request) -> Response:
         """Schedule a draft under all scheduling rules, and compare the decisions."""
         with read_document(request) as document:
             sides = side_by_side_of_draft(parse_placement(document))
-        comparison = comparison_document(sides.comparison, warnings=sides.warnings, write=bounded_document)
-        return Response({**comparison, "refused": {str(one): why for one, why in sides.refused.items()}})
+        comparison = comparison_document(
+            sides.comparison, warnings=sides.warnings, write=bounded_document
+        )
+        return Response(
+            {
+                **comparison,
+                "refused": {str(one): why for one, why in sides.refused.items()},
+            }
+        )
 
 
 def _first(clusters: Sequence[Any]) -> dict[str, Any]:
@@ -167,7 +197,9 @@ def _first(clusters: Sequence[Any]) -> dict[str, Any]:
 def _spread(one: Spread) -> dict[str, Any]:
     groups = sorted(one.after.items(), key=lambda pair: (-pair[1], pair[0]))
     half = MOST_GROUPS // 2
-    first_groups = groups if len(groups) <= MOST_GROUPS else [*groups[:half], *groups[-half:]]
+    first_groups = (
+        groups if len(groups) <= MOST_GROUPS else [*groups[:half], *groups[-half:]]
+    )
     return {
         "topology_key": one.topology_key,
         "max_skew": one.max_skew,
@@ -186,9 +218,17 @@ class PlanViewSet(FullNameViewSet):
     @operation("get_plan", PlanSerializer, is_costly=True)
     def plan(self, request: Request, name: str) -> Response:
         """Plan the rollout of a placement."""
-        return Response(plan_document(*plan_now(get_placement(name), now=datetime.now(UTC))))
+        return Response(
+            plan_document(*plan_now(get_placement(name), now=datetime.now(UTC)))
+        )
 
-    @documented("plan_draft", PlanSerializer, body=PLACEMENT_MANIFEST, is_costly=True, scopes=COMPUTING)
+    @documented(
+        "plan_draft",
+        PlanSerializer,
+        body=PLACEMENT_MANIFEST,
+        is_costly=True,
+        scopes=COMPUTING,
+    )
     @plan.mapping.post
     def plan_draft(self, request: Request, name: str) -> Response:
         """Plan the rollout that saving a draft of a placement would start."""

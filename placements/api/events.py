@@ -22,11 +22,17 @@ class EventViewSet(BaseViewSet):
     def key(self) -> dict[str, int]:
         return {"pk": self.kwargs["number"]}
 
-    @paged_list("list_events", EventRowSerializer, query=EventQuery, order="-at", unique="id")
+    @paged_list(
+        "list_events", EventRowSerializer, query=EventQuery, order="-at", unique="id"
+    )
     def list(self, params: Params) -> Rows:
         """List events, the newest first."""
-        exact = {key: params[key] for key in ("kind", "name", "by", "reason", "cluster")}
-        rows = events_matching(part=params["q"], event_type=params.get("type", ""), **exact)
+        exact = {
+            key: params[key] for key in ("kind", "name", "by", "reason", "cluster")
+        }
+        rows = events_matching(
+            part=params["q"], event_type=params.get("type", ""), **exact
+        )
         return rows.defer("before", "after")
 
     @documented("get_event", EventSerializer)

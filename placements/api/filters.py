@@ -29,16 +29,25 @@ Query = type[serializers.Serializer[object]]
 
 def _text(**options: Any) -> serializers.CharField:
     return serializers.CharField(
-        required=False, default="", allow_blank=True, max_length=_LONGEST, trim_whitespace=False, **options
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=_LONGEST,
+        trim_whitespace=False,
+        **options,
     )
 
 
 def choice(values: Any, **options: Any) -> serializers.ChoiceField:
-    return serializers.ChoiceField([str(one) for one in values], required=False, **options)
+    return serializers.ChoiceField(
+        [str(one) for one in values], required=False, **options
+    )
 
 
 def _number(default: int, least: int, most: int) -> serializers.IntegerField:
-    return serializers.IntegerField(required=False, default=default, min_value=least, max_value=most)
+    return serializers.IntegerField(
+        required=False, default=default, min_value=least, max_value=most
+    )
 
 
 def _switch(*, default: str = "false", **options: Any) -> serializers.ChoiceField:
@@ -81,22 +90,32 @@ PrepareQuery = query_of(
         max_length=50,
         help_text="All kinds of an API group, such as `example.com`.",
     ),
-    recover=_switch(help_text="List the chosen kinds except Secrets, to recover a lost inventory."),
+    recover=_switch(
+        help_text="List the chosen kinds except Secrets, to recover a lost inventory."
+    ),
     everything=_switch(help_text="All kinds: as much as a cluster administrator."),
 )
 DryRunQuery = query_of(
-    dryRun=choice(["All"], help_text="Validate everything, respond as if it was saved, and write nothing.")
+    dryRun=choice(
+        ["All"],
+        help_text="Validate everything, respond as if it was saved, and write nothing.",
+    )
 )
 _FORCE = _text(
     help_text="Paths, separated by commas, that are taken from other field managers of a live hub."
 )
 PutObjectQuery = query_of(DryRunQuery, force=_FORCE)
 PutPlacementQuery = query_of(PutObjectQuery, ConfirmQuery)
-DeleteQuery = query_of(dryRun=choice(["All"], help_text="Of a live hub: try it and delete nothing."))
+DeleteQuery = query_of(
+    dryRun=choice(["All"], help_text="Of a live hub: try it and delete nothing.")
+)
 ApplyQuery = query_of(
     DryRunQuery,
     ConfirmQuery,
-    strict=choice(["true", "false"], help_text="`true`: refuse policies and clusters of other systems."),
+    strict=choice(
+        ["true", "false"],
+        help_text="`true`: refuse policies and clusters of other systems.",
+    ),
 )
 ChecksQuery = query_of(
     placement=_text(help_text="Findings of this placement only."),
@@ -108,7 +127,9 @@ ChecksQuery = query_of(
 LimitQuery = query_of(limit=_number(100, 1, 500))
 PageQuery = query_of(
     after=serializers.CharField(
-        required=False, max_length=_LONGEST_CURSOR, help_text="The end of the previous page, from its `next`."
+        required=False,
+        max_length=_LONGEST_CURSOR,
+        help_text="The end of the previous page, from its `next`.",
     ),
     limit=_number(100, 1, 500),
 )
@@ -159,15 +180,20 @@ PlacementQuery = query_of(
     order=choice(PLACEMENT_ORDERS, default="name"),
 )
 AgreementQuery = query_of(
-    PageQuery, agreement=choice(Agreement.values), placement=_text(help_text="The name of a placement.")
+    PageQuery,
+    agreement=choice(Agreement.values),
+    placement=_text(help_text="The name of a placement."),
 )
 DriftQuery = query_of(
     PageQuery,
     cluster=_text(help_text="The name of a cluster."),
     kind=_text(help_text="The kind of the objects."),
-    path=_text(help_text="A JSON pointer, such as `/spec/replicas`: this field, or one below or above it."),
+    path=_text(
+        help_text="A JSON pointer, such as `/spec/replicas`: this field, or one below or above it."
+    ),
     type=choice(
-        DifferenceType, help_text="`Drift`: changed after the apply; `Diff`: before a takeover, or reported."
+        DifferenceType,
+        help_text="`Drift`: changed after the apply; `Diff`: before a takeover, or reported.",
     ),
 )
 ResourceQuery = query_of(
@@ -180,7 +206,9 @@ ResourceQuery = query_of(
 HistoryQuery = query_of(
     PageQuery,
     unchanged=choice(
-        ("true", "false"), default="false", help_text="Whether decisions that changed no cluster are listed."
+        ("true", "false"),
+        default="false",
+        help_text="Whether decisions that changed no cluster are listed.",
     ),
 )
 DecisionQuery = query_of(PageQuery, placement=_text())
@@ -191,8 +219,12 @@ EventQuery = query_of(
     q=_text(help_text="Part of the name."),
     by=_text(help_text="Part of the name of a user, or of `system`."),
     type=choice(AuditEventType),
-    reason=_text(help_text="What was done, such as `changed`, or with the kind: `ClusterChanged`."),
-    cluster=_text(help_text="A cluster, also with the evictions and retries of placements there."),
+    reason=_text(
+        help_text="What was done, such as `changed`, or with the kind: `ClusterChanged`."
+    ),
+    cluster=_text(
+        help_text="A cluster, also with the evictions and retries of placements there."
+    ),
 )
 OutcomeQuery = query_of(
     outcome=choice(Outcome),
@@ -212,14 +244,18 @@ RolloutQuery = query_of(
     state=choice(Rollout.State),
 )
 EvictionQuery = query_of(
-    PageQuery, placement=_text(help_text="Its full name."), outcome=choice(Eviction.Outcome.values)
+    PageQuery,
+    placement=_text(help_text="Its full name."),
+    outcome=choice(Eviction.Outcome.values),
 )
 InboxQuery = query_of(
     kind=choice(ProblemKind.values),
     hub=_text(help_text="The name of a hub; `local` is the hub of the console."),
 )
 SearchQuery = query_of(
-    q=serializers.CharField(required=False, default="", allow_blank=True, max_length=_LONGEST)
+    q=serializers.CharField(
+        required=False, default="", allow_blank=True, max_length=_LONGEST
+    )
 )
 MovesQuery = query_of(
     moves=_text(

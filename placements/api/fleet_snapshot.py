@@ -9,10 +9,17 @@ from rest_framework.response import Response
 from placements.api.base import BaseViewSet, MayRead, query_params
 from placements.api.preconditions import etag_response
 from placements.api.schema import documented
-from placements.api.serializers import AnyObject, CamelCaseSerializer, json_field, map_of
+from placements.api.serializers import (
+    AnyObject,
+    CamelCaseSerializer,
+    json_field,
+    map_of,
+)
 from placements.services.fleet.snapshot import fleet_snapshot
 
-_BINDINGS = json_field(map_of({"type": "array", "items": {"type": "object", "additionalProperties": {}}}))
+_BINDINGS = json_field(
+    map_of({"type": "array", "items": {"type": "object", "additionalProperties": {}}})
+)
 
 
 class FleetSnapshotSerializer(CamelCaseSerializer):
@@ -30,7 +37,9 @@ class FleetSnapshotViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("get_fleet_snapshot", FleetSnapshotSerializer, has_tag=True, is_costly=True)
+    @documented(
+        "get_fleet_snapshot", FleetSnapshotSerializer, has_tag=True, is_costly=True
+    )
     def retrieve(self, request: Request) -> Response:
         """Get all clusters and the bindings of all placements."""
         query_params(request)

@@ -13,7 +13,11 @@ from placements.api.filters import HistoryQuery
 from placements.api.schema import operation, page_serializer
 from placements.api.serializers import AnyObject, CamelCaseSerializer, names
 from placements.models import Decision
-from placements.services.history.compare import IncomparableRevisionsError, UnknownRevisionError, compare
+from placements.services.history.compare import (
+    IncomparableRevisionsError,
+    UnknownRevisionError,
+    compare,
+)
 from placements.services.history.queries import EntryKind, history_of
 from placements.services.results import get_placement
 
@@ -21,12 +25,16 @@ from placements.services.results import get_placement
 class HistoryEntrySerializer(CamelCaseSerializer):
     """One entry of a history."""
 
-    key = serializers.CharField(help_text="Its name in a comparison: `p3`, `s3`, or the id of a decision.")
+    key = serializers.CharField(
+        help_text="Its name in a comparison: `p3`, `s3`, or the id of a decision."
+    )
     kind = serializers.ChoiceField([str(one) for one in EntryKind])
     number = serializers.IntegerField()
     at = serializers.DateTimeField()
     by = serializers.CharField()
-    because = serializers.CharField(help_text="The trigger of a decision; otherwise empty.")
+    because = serializers.CharField(
+        help_text="The trigger of a decision; otherwise empty."
+    )
 
 
 class RevisionSideSerializer(CamelCaseSerializer):
@@ -36,8 +44,12 @@ class RevisionSideSerializer(CamelCaseSerializer):
     title = serializers.CharField()
     at = serializers.DateTimeField()
     by = serializers.CharField()
-    sentence = serializers.CharField(help_text="The policy as a sentence; empty for resources.")
-    decision = serializers.CharField(help_text="The decision of the side; empty without one.")
+    sentence = serializers.CharField(
+        help_text="The policy as a sentence; empty for resources."
+    )
+    decision = serializers.CharField(
+        help_text="The decision of the side; empty without one."
+    )
 
 
 class ReasonChangeSerializer(CamelCaseSerializer):
@@ -52,7 +64,9 @@ class DomainChangeSerializer(CamelCaseSerializer):
     """The number of clusters of a domain that have the placement."""
 
     key = serializers.CharField()
-    group = serializers.CharField(allow_null=True, help_text="Null: clusters without the label.")
+    group = serializers.CharField(
+        allow_null=True, help_text="Null: clusters without the label."
+    )
     before = serializers.IntegerField()
     after = serializers.IntegerField()
     clusters = serializers.IntegerField()
@@ -96,7 +110,9 @@ class RevisionComparisonSerializer(CamelCaseSerializer):
 class HistoryViewSet(FullNameViewSet):
     """The history of a placement."""
 
-    @operation("get_history", page_serializer(HistoryEntrySerializer), query=HistoryQuery)
+    @operation(
+        "get_history", page_serializer(HistoryEntrySerializer), query=HistoryQuery
+    )
     def history(self, request: Request, name: str) -> Response:
         """List policies, resources and decisions of a placement, the newest first.
 
@@ -115,7 +131,9 @@ class HistoryViewSet(FullNameViewSet):
                 "kind": str(entry.kind),
                 "number": entry.row.number,
                 "at": entry.row.created_at,
-                "by": entry.row.triggered_by if isinstance(entry.row, Decision) else entry.row.created_by,
+                "by": entry.row.triggered_by
+                if isinstance(entry.row, Decision)
+                else entry.row.created_by,
                 "because": entry.row.trigger if isinstance(entry.row, Decision) else "",
             }
             for entry in page.entries
@@ -137,17 +155,30 @@ class HistoryViewSet(FullNameViewSet):
         except UnknownRevisionError as error:
             raise Http404(str(error)) from error
         except IncomparableRevisionsError as error:
-            raise InvalidManifest.of("after", "unlike", str(error), "two of a kind") from error
-        manifests = {"before": comparison.before.manifest, "after": comparison.after.manifest}
+            raise InvalidManifest.of(
+                "after", "unlike", str(error), "two of a kind"
+            ) from error
+        manifests = {
+            "before": comparison.before.manifest,
+            "after": comparison.after.manifest,
+        }
         diff, decision = comparison.decision, None
         if diff:
-            groups = [(one.key, row) for one in diff.groups for row in (*one.groups, one.no_label) if row]
+            groups = [
+                (one.key, row)
+                for one in diff.groups
+                for row in (*one.groups, one.no_label)
+                if row
+            ]
             decision = {
                 "joins": diff.joins,
                 "leaves": diff.leaves,
                 "stays": diff.stays,
                 "other_reasons": diff.shifts,
-                "groups": [{"key": key, **asdict(row), "group": row.group or None} for key, row in groups],
+                "groups": [
+                    {"key": key, **asdict(row), "group": row.group or None}
+                    for key, row in groups
+                ],
             }
         old, new = (
             {

@@ -28,7 +28,8 @@ class InboxItemSerializer(CamelCaseSerializer):
     since = serializers.DateTimeField()
     path = serializers.CharField(help_text="The address of its page.")
     following = serializers.ListField(
-        child=serializers.CharField(), help_text="The objects whose problems follow from it."
+        child=serializers.CharField(),
+        help_text="The objects whose problems follow from it.",
     )
 
 
@@ -56,8 +57,12 @@ class InboxViewSet(BaseViewSet):
     def retrieve(self, request: Request) -> Response:
         """List the inbox of all hubs that you may see."""
         params = query_params(request, InboxQuery)
-        kinds = [ProblemKind(params["kind"])] if params.get("kind") else tuple(ProblemKind)
-        groups = inbox(request.user, now=datetime.now(UTC), hub=params["hub"], kinds=kinds)
+        kinds = (
+            [ProblemKind(params["kind"])] if params.get("kind") else tuple(ProblemKind)
+        )
+        groups = inbox(
+            request.user, now=datetime.now(UTC), hub=params["hub"], kinds=kinds
+        )
         items = [
             {
                 "kind": item.problem.kind,
@@ -73,5 +78,9 @@ class InboxViewSet(BaseViewSet):
             for group in groups
             for item in group.items
         ]
-        counts = [{"kind": group.kind, "count": group.count} for group in groups if group.kind in kinds]
+        counts = [
+            {"kind": group.kind, "count": group.count}
+            for group in groups
+            if group.kind in kinds
+        ]
         return Response(InboxSerializer({"items": items, "counts": counts}).data)

@@ -45,7 +45,9 @@ _ALPHA_TOO = (*PLACEMENT_VERSIONS, ALPHA_VERSION)
 class ReadModel(BaseModel):
     """Part of a manifest as it is read; a hub may write more into it."""
 
-    model_config = ConfigDict(alias_generator=to_camel, extra="allow", validate_by_name=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, extra="allow", validate_by_name=True
+    )
 
 
 class Metadata(ReadModel):
@@ -246,9 +248,23 @@ class StagedUpdateRunStatus(ReadModel):
 
 
 _MODELS: tuple[type[BaseModel], ...] = (
-    *(Metadata, PlacementSpec, PlacementPolicy, OcmSpec, PlacementStatus, MemberSpec, MemberClusterStatus),
+    *(
+        Metadata,
+        PlacementSpec,
+        PlacementPolicy,
+        OcmSpec,
+        PlacementStatus,
+        MemberSpec,
+        MemberClusterStatus,
+    ),
     *(ClusterOverrideSpec, OverrideSpec, DisruptionBudgetSpec),
-    *(StagedStrategySpec, StagedRunSpec, StagedUpdateRunStatus, ResourceIdentity, SimulatedFault),
+    *(
+        StagedStrategySpec,
+        StagedRunSpec,
+        StagedUpdateRunStatus,
+        ResourceIdentity,
+        SimulatedFault,
+    ),
 )
 
 
@@ -269,7 +285,12 @@ def _manifest(
         **({"status": ref(status)} if status else {}),
     }
     required = ["apiVersion", "kind", "metadata", *(("spec",) if has_spec else ())]
-    return {"type": "object", "description": description, "required": required, "properties": properties}
+    return {
+        "type": "object",
+        "description": description,
+        "required": required,
+        "properties": properties,
+    }
 
 
 def _any_of_kinds(description: str, **kinds: str) -> Plain:
@@ -294,7 +315,11 @@ def _name(model: type[BaseModel]) -> str:
 
 
 def _mapping_of(values: Plain, description: str) -> Plain:
-    return {"type": "object", "description": description, "additionalProperties": values}
+    return {
+        "type": "object",
+        "description": description,
+        "additionalProperties": values,
+    }
 
 
 _STATUS = "The status is written by this console, and ignored in an edit."
@@ -302,7 +327,11 @@ _STATUS = "The status is written by this console, and ignored in an edit."
 
 _MANIFESTS: dict[str, Plain] = {
     "ClusterManifest": _manifest(
-        MEMBER_VERSIONS, (MEMBER_KIND,), MemberSpec, MemberClusterStatus, description=_STATUS
+        MEMBER_VERSIONS,
+        (MEMBER_KIND,),
+        MemberSpec,
+        MemberClusterStatus,
+        description=_STATUS,
     ),
     "ClusterResourcePlacementManifest": _manifest(
         PLACEMENT_VERSIONS,
@@ -341,7 +370,10 @@ _MANIFESTS: dict[str, Plain] = {
         description="An override of cluster-scoped resources.",
     ),
     "ResourceOverrideManifest": _manifest(
-        _ALPHA_TOO, (OVERRIDE_KIND,), OverrideSpec, description="An override of resources in a namespace."
+        _ALPHA_TOO,
+        (OVERRIDE_KIND,),
+        OverrideSpec,
+        description="An override of resources in a namespace.",
     ),
     "OverrideManifest": _any_of_kinds(
         "A ClusterResourceOverride or ResourceOverride.",
@@ -351,7 +383,10 @@ _MANIFESTS: dict[str, Plain] = {
         },
     ),
     "BudgetManifest": _manifest(
-        _ALPHA_TOO, (BUDGET_KIND,), DisruptionBudgetSpec, description="A disruption budget."
+        _ALPHA_TOO,
+        (BUDGET_KIND,),
+        DisruptionBudgetSpec,
+        description="A disruption budget.",
     ),
     "StagedStrategyManifest": _manifest(
         PLACEMENT_VERSIONS,
@@ -388,7 +423,9 @@ _MANIFESTS: dict[str, Plain] = {
         },
     },
     "Labels": _mapping_of({"type": "string"}, "Label keys and values."),
-    "LabelPatch": _mapping_of({"type": "string", "nullable": True}, "Labels to set; null removes one."),
+    "LabelPatch": _mapping_of(
+        {"type": "string", "nullable": True}, "Labels to set; null removes one."
+    ),
     "AnyObject": _mapping_of({}, "An object of any structure."),
 }
 
@@ -397,7 +434,9 @@ _MANIFESTS: dict[str, Plain] = {
 def manifest_components() -> dict[str, Plain]:
     """Return the schemas of all manifests and of their parts, by name."""
     template = f"{_COMPONENT}{{model}}"
-    _, schema = models_json_schema([(one, "validation") for one in _MODELS], ref_template=template)
+    _, schema = models_json_schema(
+        [(one, "validation") for one in _MODELS], ref_template=template
+    )
     known = _known(ManifestModel)
     open_ones = {_name(one) for one in known if one.allow_unknown or one.ignored_fields}
     parts = {
@@ -419,18 +458,25 @@ def _as_openapi(schema: Any, *, is_open: bool = False) -> Any:
         return [_as_openapi(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    openapi = {key: value for key, value in schema.items() if key not in ("title", "default", "properties")}
+    openapi = {
+        key: value
+        for key, value in schema.items()
+        if key not in ("title", "default", "properties")
+    }
     if "const" in openapi:
         openapi["enum"] = [openapi.pop("const")]
     openapi = {key: _as_openapi(value) for key, value in openapi.items()}
     if "properties" in schema:
         required = schema.get("required", ())
         openapi["properties"] = {
-            key: _property(value, is_required=key in required) for key, value in schema["properties"].items()
+            key: _property(value, is_required=key in required)
+            for key, value in schema["properties"].items()
         }
     if is_open:
         openapi.pop("additionalProperties", None)
-    return _nullable(openapi) if {"type": "null"} in openapi.get("anyOf", ()) else openapi
+    return (
+        _nullable(openapi) if {"type": "null"} in openapi.get("anyOf", ()) else openapi
+    )
 
 
 def _property(schema: Plain, *, is_required: bool) -> Plain:
@@ -442,7 +488,9 @@ def _property(schema: Plain, *, is_required: bool) -> Plain:
     if isinstance(default, str | int | IntOrPercent) and default != "":
         written = str(default).lower() if isinstance(default, bool) else str(default)
         openapi = {"allOf": [openapi]} if "$ref" in openapi else openapi
-        openapi["description"] = " ".join([openapi.get("description", ""), f"Default: {written}."]).strip()
+        openapi["description"] = " ".join(
+            [openapi.get("description", ""), f"Default: {written}."]
+        ).strip()
     return _nullable(openapi)
 
 
@@ -450,7 +498,11 @@ def _nullable(schema: Plain) -> Plain:
     options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
     rest = {key: value for key, value in schema.items() if key != "anyOf"}
     if not options:
-        return {"allOf": [schema], "nullable": True} if "$ref" in schema else {**schema, "nullable": True}
+        return (
+            {"allOf": [schema], "nullable": True}
+            if "$ref" in schema
+            else {**schema, "nullable": True}
+        )
     if len(options) > 1:
         return {**rest, "anyOf": options, "nullable": True}
     one = options[0]
@@ -465,7 +517,9 @@ def complete_schema(result: Plain, **_: Any) -> Plain:
     """Add the schemas of manifests, which the serializers only name, and the examples."""
     schemas = result["components"]["schemas"]
     if both := schemas.keys() & (manifest_components().keys() - _MANIFESTS.keys()):
-        raise ValueError(f"serializers and models of manifests have the same names: {sorted(both)}")
+        raise ValueError(
+            f"serializers and models of manifests have the same names: {sorted(both)}"
+        )
     schemas.update(manifest_components())
     result["components"]["schemas"] = dict(sorted(schemas.items()))
     examples: Plain = json.loads(EXAMPLES.read_text())
@@ -473,12 +527,16 @@ def complete_schema(result: Plain, **_: Any) -> Plain:
         for operation in operations.values():
             example = examples.get(operation["operationId"], {})
             if "request" in example:
-                for content in operation.get("requestBody", {}).get("content", {}).values():
+                for content in (
+                    operation.get("requestBody", {}).get("content", {}).values()
+                ):
                     content["example"] = example["request"]
             for code, response in operation["responses"].items():
                 if code == example.get("status"):
                     for media_type, content in response.get("content", {}).items():
-                        if (media_type == "text/csv") == isinstance(example.get("response"), str):
+                        if (media_type == "text/csv") == isinstance(
+                            example.get("response"), str
+                        ):
                             content["example"] = example["response"]
     return result
 
@@ -486,4 +544,6 @@ def complete_schema(result: Plain, **_: Any) -> Plain:
 def apply_body() -> Plain:
     """Return the schema of the body of `apply`: one manifest, a List, or an array of manifests."""
     manifests = {"type": "array", "items": component("ResourceManifest")}
-    return {"anyOf": [component("ResourceManifest"), component("ManifestList"), manifests]}
+    return {
+        "anyOf": [component("ResourceManifest"), component("ManifestList"), manifests]
+    }

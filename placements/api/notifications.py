@@ -9,10 +9,24 @@ from rest_framework.response import Response
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.permissions import may_manage_notifications
-from placements.api.base import BaseViewSet, Params, Rows, UserPermission, actor, paged_list, query_params
+from placements.api.base import (
+    BaseViewSet,
+    Params,
+    Rows,
+    UserPermission,
+    actor,
+    paged_list,
+    query_params,
+)
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
-from placements.api.serializers import CamelCaseSerializer, RowSerializer, Text, enum, text
+from placements.api.serializers import (
+    CamelCaseSerializer,
+    RowSerializer,
+    Text,
+    enum,
+    text,
+)
 from placements.models import NOTIFIED, NotificationDelivery, NotificationRule
 from placements.services.notifications.addresses import save_channel
 from placements.services.notifications.operations import (
@@ -65,10 +79,14 @@ class ChannelInputSerializer(CamelCaseSerializer):
         for service in SERVICES.values():
             for field in service.fields:
                 used_by = [
-                    kind for kind, one in SERVICES.items() if field.name in {f.name for f in one.fields}
+                    kind
+                    for kind, one in SERVICES.items()
+                    if field.name in {f.name for f in one.fields}
                 ]
                 help_text = f"Of {', '.join(used_by)}: {field.allowed}."
-                text = Text(required=False, default="", allow_blank=True, help_text=help_text)
+                text = Text(
+                    required=False, default="", allow_blank=True, help_text=help_text
+                )
                 fields.setdefault(field.name, text)
         return fields
 
@@ -81,14 +99,24 @@ class NotificationRuleSerializer(RowSerializer):
     label = serializers.SerializerMethodField(  # type: ignore[assignment]  # a field, not that of the class
         help_text="Such as `team=payments`; empty: all."
     )
-    quiet_from = serializers.SerializerMethodField(help_text="Such as `22:00`; null without quiet hours.")
+    quiet_from = serializers.SerializerMethodField(
+        help_text="Such as `22:00`; null without quiet hours."
+    )
     quiet_until = serializers.SerializerMethodField()
     enabled = serializers.BooleanField(source="is_enabled")
 
     class Meta:
         model = NotificationRule
         fields = (
-            *("name", "channel", "events", "label", "quiet_from", "quiet_until", "time_zone"),
+            *(
+                "name",
+                "channel",
+                "events",
+                "label",
+                "quiet_from",
+                "quiet_until",
+                "time_zone",
+            ),
             *("reminder_hours", "sends_resolved", "enabled", "active_since"),
         )
 
@@ -108,12 +136,18 @@ class RuleInputSerializer(CamelCaseSerializer):
     channel = Text()
     events = serializers.ListField(child=Text(), help_text=f"Of {', '.join(NOTIFIED)}.")
     label = Text(required=False, default="", allow_blank=True)  # type: ignore[assignment]  # as above
-    quiet_from = Text(required=False, default="", allow_blank=True, help_text="Such as `22:00`.")
+    quiet_from = Text(
+        required=False, default="", allow_blank=True, help_text="Such as `22:00`."
+    )
     quiet_until = Text(required=False, default="", allow_blank=True)
     time_zone = Text(required=False, default="UTC")
-    reminder_hours = serializers.IntegerField(required=False, default=0, min_value=0, max_value=720)
+    reminder_hours = serializers.IntegerField(
+        required=False, default=0, min_value=0, max_value=720
+    )
     sends_resolved = serializers.BooleanField(required=False, default=True)
-    enabled = serializers.BooleanField(required=False, default=True, source="is_enabled")
+    enabled = serializers.BooleanField(
+        required=False, default=True, source="is_enabled"
+    )
 
 
 class NotificationMessageSerializer(RowSerializer):
@@ -126,7 +160,16 @@ class NotificationMessageSerializer(RowSerializer):
     class Meta:
         model = NotificationDelivery
         fields = (
-            *("number", "kind", "title", "state", "channel", "rule", "attempts", "error"),
+            *(
+                "number",
+                "kind",
+                "title",
+                "state",
+                "channel",
+                "rule",
+                "attempts",
+                "error",
+            ),
             *("created_at", "due_at", "sent_at"),
         )
 
@@ -144,7 +187,11 @@ class ChannelViewSet(BaseViewSet):
         """List notification channels, by name."""
         return NotificationChannel.objects.all()
 
-    @documented("put_notification_channel", NotificationChannelSerializer, body=ChannelInputSerializer)
+    @documented(
+        "put_notification_channel",
+        NotificationChannelSerializer,
+        body=ChannelInputSerializer,
+    )
     def update(self, request: Request, name: str) -> Response:
         """Create a channel, or replace its service and fields."""
         query_params(request)
@@ -160,7 +207,12 @@ class ChannelViewSet(BaseViewSet):
         delete_channel(name, **actor(request))
         return Response(status=204)
 
-    @operation("test_notification_channel", NotificationMessageSerializer, method="post", status=202)
+    @operation(
+        "test_notification_channel",
+        NotificationMessageSerializer,
+        method="post",
+        status=202,
+    )
     def test(self, request: Request, name: str) -> Response:
         """Send a test message; the list of messages has its result."""
         by = actor(request)
@@ -178,12 +230,17 @@ class RuleViewSet(BaseViewSet):
         """List notification rules, by name."""
         return NotificationRule.objects.select_related("channel")
 
-    @documented("put_notification_rule", NotificationRuleSerializer, body=RuleInputSerializer)
+    @documented(
+        "put_notification_rule", NotificationRuleSerializer, body=RuleInputSerializer
+    )
     def update(self, request: Request, name: str) -> Response:
         """Create or change a rule."""
         query_params(request)
         fields: dict[str, Any] = parse_body(request, RuleInputSerializer)
-        fields |= {"events": tuple(fields["events"]), "reminder_hours": str(fields["reminder_hours"])}
+        fields |= {
+            "events": tuple(fields["events"]),
+            "reminder_hours": str(fields["reminder_hours"]),
+        }
         save_rule(RuleInput(name, **fields), **actor(request))
         return Response(NotificationRuleSerializer(named_rule(name)).data)
 
@@ -199,7 +256,12 @@ class MessageViewSet(BaseViewSet):
 
     permission_classes = (MayManageNotifications,)
 
-    @paged_list("list_notification_messages", NotificationMessageSerializer, order="-id", unique="id")
+    @paged_list(
+        "list_notification_messages",
+        NotificationMessageSerializer,
+        order="-id",
+        unique="id",
+    )
     def list(self, params: Params) -> Rows:
         """List the messages of notifications, the newest first."""
         return deliveries()

@@ -5,25 +5,49 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import BaseViewSet, Params, Rows, actor, check_names, check_namespace, paged_list
+from placements.api.base import (
+    BaseViewSet,
+    Params,
+    Rows,
+    actor,
+    check_names,
+    check_namespace,
+    paged_list,
+)
 from placements.api.filters import DeleteQuery, PutObjectQuery
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_patch, documented_put
 from placements.api.serializers import OVERRIDE_MANIFEST, RowSerializer, text
 from placements.models import Override
-from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
+from placements.services.overrides.operations import (
+    UnknownOverrideError,
+    delete_override,
+    save_override,
+)
 from placements.services.teams import of_override
 
 
 class OverrideSerializer(RowSerializer):
     """An override in a list; its manifest has everything else."""
 
-    placement = text("placement_name", help_text="Empty: it applies to every placement.")
+    placement = text(
+        "placement_name", help_text="Empty: it applies to every placement."
+    )
 
     class Meta:
         model = Override
-        fields = ("kind", "namespace", "name", "placement", "revision", "created_at", "updated_at")
-        extra_kwargs = {"namespace": {"help_text": "Empty for an override of clusters."}}
+        fields = (
+            "kind",
+            "namespace",
+            "name",
+            "placement",
+            "revision",
+            "created_at",
+            "updated_at",
+        )
+        extra_kwargs = {
+            "namespace": {"help_text": "Empty for an override of clusters."}
+        }
 
 
 class OverrideViewSet(BaseViewSet):
@@ -35,12 +59,21 @@ class OverrideViewSet(BaseViewSet):
     not_found = UnknownOverrideError
 
     def key(self) -> dict[str, str]:
-        kind, namespace, name = (self.kwargs[part] for part in ("kind", "namespace", "name"))
-        return {"kind": kind, "namespace": "" if namespace == "-" else namespace, "name": name}
+        kind, namespace, name = (
+            self.kwargs[part] for part in ("kind", "namespace", "name")
+        )
+        return {
+            "kind": kind,
+            "namespace": "" if namespace == "-" else namespace,
+            "name": name,
+        }
 
     def check_document(self, document: Any) -> None:
         kind, namespace, name = self.key().values()
-        check_names(document, {"kind": kind, "metadata.namespace": namespace, "metadata.name": name})
+        check_names(
+            document,
+            {"kind": kind, "metadata.namespace": namespace, "metadata.name": name},
+        )
         check_namespace(document, namespace)
 
     @paged_list("list_overrides", OverrideSerializer, unique="id")

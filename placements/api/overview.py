@@ -28,14 +28,18 @@ MOST_CAUSES = 10
 class AttentionSerializer(CamelCaseSerializer):
     """An object that needs attention, with what follows from it."""
 
-    key = serializers.CharField(help_text="Kind and name: `cluster/NAME`, `placement/NAME`, or a group.")
+    key = serializers.CharField(
+        help_text="Kind and name: `cluster/NAME`, `placement/NAME`, or a group."
+    )
     level = serializers.CharField(
         help_text="`failed`, `attention`, `unknown`, `progress`, `outdated` or `suspended`."
     )
     name = serializers.CharField()
     message = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
-    summary = serializers.CharField(help_text="Counts of rollouts and placements; empty without any.")
+    summary = serializers.CharField(
+        help_text="Counts of rollouts and placements; empty without any."
+    )
     effects = serializers.ListField(child=serializers.CharField())
 
 
@@ -46,11 +50,16 @@ class WorkerStateSerializer(CamelCaseSerializer):
         ["running", "busy", "missing", "paused"],
         help_text="`missing`: no worker responds; `paused`: no sweep or no observation of clusters ends.",
     )
-    missing_seconds = serializers.IntegerField(allow_null=True, help_text="Since a worker has responded.")
+    missing_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Since a worker has responded."
+    )
     waiting = serializers.IntegerField(help_text="Updates that wait for a busy worker.")
-    sweep_age_seconds = serializers.IntegerField(allow_null=True, help_text="Since the last sweep ended.")
+    sweep_age_seconds = serializers.IntegerField(
+        allow_null=True, help_text="Since the last sweep ended."
+    )
     observation_age_seconds = serializers.IntegerField(
-        allow_null=True, help_text="Since the last round of observation of clusters ended."
+        allow_null=True,
+        help_text="Since the last round of observation of clusters ended.",
     )
 
 
@@ -63,7 +72,9 @@ class OverviewSerializer(CamelCaseSerializer):
     selectors_at_fault = number("invalid")
     being_decided = number("pending")
     not_eligible = serializers.IntegerField()
-    not_observed = serializers.IntegerField(help_text="Clusters whose last observation is too old.")
+    not_observed = serializers.IntegerField(
+        help_text="Clusters whose last observation is too old."
+    )
     unhealthy = serializers.IntegerField(
         help_text="Clusters that report themselves unhealthy and can still be selected."
     )
@@ -72,8 +83,12 @@ class OverviewSerializer(CamelCaseSerializer):
     )
     leaving = serializers.IntegerField()
     runs_running = serializers.IntegerField()
-    runs_waiting = serializers.IntegerField(help_text="Rollouts that need a decision of a user.")
-    attention = AttentionSerializer(many=True, help_text="Root causes, the worst first, at most ten.")
+    runs_waiting = serializers.IntegerField(
+        help_text="Rollouts that need a decision of a user."
+    )
+    attention = AttentionSerializer(
+        many=True, help_text="Root causes, the worst first, at most ten."
+    )
     worker = WorkerStateSerializer()
 
 
@@ -110,12 +125,16 @@ class SearchResultSerializer(CamelCaseSerializer):
     decisions = names()
     runs = SearchRolloutSerializer(many=True)
     resources = SearchResourceSerializer(many=True)
-    other_hubs = HubResultSerializer(many=True, help_text="Of the live hubs; empty below `/hubs/NAME`.")
+    other_hubs = HubResultSerializer(
+        many=True, help_text="Of the live hubs; empty below `/hubs/NAME`."
+    )
 
 
 def worker_facts(state: WorkerState) -> dict[str, Any]:
     ages = (state.silent_for, state.periodic.sweep, state.periodic.observation)
-    silent, sweep, observation = (None if age is None else int(age.total_seconds()) for age in ages)
+    silent, sweep, observation = (
+        None if age is None else int(age.total_seconds()) for age in ages
+    )
     words = "busy" if state.waiting else "running"
     if state.periodic.paused_for is not None:
         words = "paused"
@@ -137,12 +156,18 @@ class OverviewViewSet(BaseViewSet):
     def retrieve(self, request: Request) -> Response:
         """Count clusters, placements and rollouts, and those that need attention."""
         query_params(request)
-        counts, user = queries.counts(), request.user if isinstance(request.user, User) else None
+        counts, user = (
+            queries.counts(),
+            request.user if isinstance(request.user, User) else None,
+        )
         waiting = counts.of_placements.waiting
         runs = {"runs_running": running_count() - waiting, "runs_waiting": waiting}
         now = datetime.now(UTC)
         causes = attention(user, snoozes={}, now=now).items[:MOST_CAUSES]
-        items = [{**asdict(one), "effects": [effect.words for effect in one.effects]} for one in causes]
+        items = [
+            {**asdict(one), "effects": [effect.words for effect in one.effects]}
+            for one in causes
+        ]
         worker = worker_facts(worker_state(now=now, due_since=waiting_since))
         document = {**asdict(counts), **runs, "attention": items, "worker": worker}
         return Response(OverviewSerializer(document).data)

@@ -60,7 +60,9 @@ class YamlParser(BaseParser):
         parser_context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Return the whole body. Raise BodyTooLargeError, MalformedBodyError."""
-        limit: int = getattr((parser_context or {}).get("view"), "largest_body", LARGEST_UPLOAD)
+        limit: int = getattr(
+            (parser_context or {}).get("view"), "largest_body", LARGEST_UPLOAD
+        )
         content = stream.read(limit + 1)
         if len(content) > limit:
             raise BodyTooLargeError(limit)
@@ -84,7 +86,9 @@ class JsonParser(YamlParser):
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise InvalidManifest.of("", "not-text", "is not UTF-8 text", "UTF-8") from error
+            raise InvalidManifest.of(
+                "", "not-text", "is not UTF-8 text", "UTF-8"
+            ) from error
         return [Document(load_json(text), 1, text)]
 
 
@@ -117,12 +121,15 @@ def documents_of(request: Request) -> list[Document]:
     for document in body.documents if isinstance(body, Body) else ():
         if isinstance(document.data, list):
             documents += [
-                replace(document, data=one, path_prefix=(at,)) for at, one in enumerate(document.data)
+                replace(document, data=one, path_prefix=(at,))
+                for at, one in enumerate(document.data)
             ]
         else:
             documents += items_of(document)
     if not documents:
-        raise MalformedBodyError(InvalidManifest.of("", "required", "the body is empty", "a document"))
+        raise MalformedBodyError(
+            InvalidManifest.of("", "required", "the body is empty", "a document")
+        )
     return documents
 
 
@@ -144,16 +151,23 @@ def read_document(request: Request) -> Iterator[Any]:
     try:
         yield document.data
     except InvalidManifest as error:
-        raise InvalidManifest(attach_lines((document, one) for one in error.errors)) from error
+        raise InvalidManifest(
+            attach_lines((document, one) for one in error.errors)
+        ) from error
 
 
 def has_body(request: Request) -> bool:
-    length = request.META.get("CONTENT_LENGTH") or "0"  # many clients send 0 with a POST without a body
+    length = (
+        request.META.get("CONTENT_LENGTH") or "0"
+    )  # many clients send 0 with a POST without a body
     return length != "0" or bool(request.META.get("HTTP_TRANSFER_ENCODING"))
 
 
 def parse_body(
-    request: Request, serializer: type[Serializer[Any]], *, errors: Callable[[Any], Exception] | None = None
+    request: Request,
+    serializer: type[Serializer[Any]],
+    *,
+    errors: Callable[[Any], Exception] | None = None,
 ) -> dict[str, Any]:
     """Return the validated fields of a small body; `errors` makes the exception of invalid ones.
 
@@ -165,10 +179,15 @@ def parse_body(
     if unknown:
         allowed = ", ".join(reader.fields)
         raise InvalidManifest(
-            FieldError(name[:80], "unknown-field", "is not known here", allowed) for name in unknown
+            FieldError(name[:80], "unknown-field", "is not known here", allowed)
+            for name in unknown
         )
     if not reader.is_valid():
-        raise errors(reader.errors) if errors else InvalidManifest(errors_in(reader.errors))
+        raise (
+            errors(reader.errors)
+            if errors
+            else InvalidManifest(errors_in(reader.errors))
+        )
     return dict(reader.validated_data)
 
 
@@ -193,4 +212,6 @@ def object_in(data: object, *, what: str) -> dict[str, Any]:
 def check_objects(data: object, *, what: str) -> None:
     """Raise InvalidManifest unless the data of a document is a list of objects."""
     if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
-        raise InvalidManifest.of("", "wrong-type", f"is not {what}", "a list of objects")
+        raise InvalidManifest.of(
+            "", "wrong-type", f"is not {what}", "a list of objects"
+        )

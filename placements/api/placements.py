@@ -21,7 +21,11 @@ from placements.api.base import (
     query_params,
     route_of,
 )
-from placements.api.cluster_objects import ClusterObjectSerializer, DifferenceSerializer, ReapplySerializer
+from placements.api.cluster_objects import (
+    ClusterObjectSerializer,
+    DifferenceSerializer,
+    ReapplySerializer,
+)
 from placements.api.dry_runs import DryRunInputSerializer, DryRunSerializer
 from placements.api.filters import (
     DeleteQuery,
@@ -33,7 +37,13 @@ from placements.api.filters import (
 )
 from placements.api.parsers import has_body, parse_body
 from placements.api.preconditions import expected_revision
-from placements.api.schema import documented, documented_patch, documented_put, operation, page_serializer
+from placements.api.schema import (
+    documented,
+    documented_patch,
+    documented_put,
+    operation,
+    page_serializer,
+)
 from placements.api.serializers import (
     PLACEMENT_MANIFEST,
     BindingSerializer,
@@ -60,7 +70,11 @@ from placements.services.health import stored_healths
 from placements.services.placements import delete_placement, save_placement
 from placements.services.problems.book import bring_up_to_date
 from placements.services.results import BESIDE, UnknownPlacementError, get_placement
-from placements.services.rollouts.cluster_objects import DifferenceFilter, differences_page, objects_on
+from placements.services.rollouts.cluster_objects import (
+    DifferenceFilter,
+    differences_page,
+    objects_on,
+)
 from placements.services.rollouts.operations import reapply
 from placements.services.rollouts.read_objects import read_objects
 from placements.services.status import status_of
@@ -97,7 +111,9 @@ class PlacementViewSet(FullNameViewSet):
         unique="full_name",
         context=lambda rows: {
             "decisions": latest_decisions(rows),
-            "agreements": current_backend().verdicts([one for one in rows if one.is_mirrored]),
+            "agreements": current_backend().verdicts(
+                [one for one in rows if one.is_mirrored]
+            ),
             "healths": stored_healths(rows, now=datetime.now(UTC)),
         },
     )
@@ -137,15 +153,27 @@ class PlacementViewSet(FullNameViewSet):
         return self.update(request, name=name)
 
     @documented(
-        "delete_placement", None, status=204, also={202: PLACEMENT_MANIFEST}, query=DeleteQuery, is_edit=True
+        "delete_placement",
+        None,
+        status=204,
+        also={202: PLACEMENT_MANIFEST},
+        query=DeleteQuery,
+        is_edit=True,
     )
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a placement: 204 if it is deleted, 202 while clusters still have its resources."""
-        if delete_placement(name, **actor(request), expected=expected_revision(request)):
+        if delete_placement(
+            name, **actor(request), expected=expected_revision(request)
+        ):
             return Response(status=204)
         return self.manifest_response(status=202)
 
-    @paged_list("list_placement_bindings", BindingSerializer, order="cluster_name", unique="cluster_name")
+    @paged_list(
+        "list_placement_bindings",
+        BindingSerializer,
+        order="cluster_name",
+        unique="cluster_name",
+    )
     def bindings(self, params: Params, name: str) -> Rows:
         """List the bindings of a placement, by cluster."""
         return bindings_of(self.get_object())
@@ -159,9 +187,13 @@ class PlacementViewSet(FullNameViewSet):
     def binding_objects(self, request: Request, name: str, cluster: str) -> Response:
         """List the objects of a placement on a cluster, in the order of applying."""
         params = query_params(request, NumberedPageQuery)
-        return self._objects(request, name, cluster, first=params["after"], size=params["limit"])
+        return self._objects(
+            request, name, cluster, first=params["after"], size=params["limit"]
+        )
 
-    def _objects(self, request: Request, name: str, cluster: str, *, first: int, size: int) -> Response:
+    def _objects(
+        self, request: Request, name: str, cluster: str, *, first: int, size: int
+    ) -> Response:
         rows = bindings_of(get_placement(name)).select_related("resource_snapshot")
         binding = get_object_or_404(rows, cluster_name=cluster)
         objects, last = objects_on(binding), first + size
@@ -177,7 +209,9 @@ class PlacementViewSet(FullNameViewSet):
         path="bindings/<named:cluster>/objects/read",
         problems=(409,),
     )
-    def read_binding_objects(self, request: Request, name: str, cluster: str) -> Response:
+    def read_binding_objects(
+        self, request: Request, name: str, cluster: str
+    ) -> Response:
         """Read the objects of a placement on a cluster now, at most five seconds."""
         rows = bindings_of(get_placement(name)).select_related("placement")
         read_objects(get_object_or_404(rows, cluster_name=cluster))
@@ -209,9 +243,14 @@ class PlacementViewSet(FullNameViewSet):
         """List the objects that differ from the hub, by cluster."""
         params = query_params(request, DriftQuery)
         chosen = DifferenceType(params["type"]) if "type" in params else None
-        wanted = DifferenceFilter(params["cluster"], params["kind"], params["path"], chosen)
+        wanted = DifferenceFilter(
+            params["cluster"], params["kind"], params["path"], chosen
+        )
         rows, after = differences_page(
-            get_placement(name), wanted, size=params["limit"], after=params.get("after", "")
+            get_placement(name),
+            wanted,
+            size=params["limit"],
+            after=params.get("after", ""),
         )
         return page_response(request, DifferenceSerializer(rows, many=True).data, after)
 
@@ -230,9 +269,13 @@ class PlacementViewSet(FullNameViewSet):
         Budgets of the rollout are not used: the version does not change.
         """
         clusters = parse_body(request, ReapplySerializer)["clusters"]
-        return Response({"clusters": reapply(name, clusters, **actor(request))}, status=202)
+        return Response(
+            {"clusters": reapply(name, clusters, **actor(request))}, status=202
+        )
 
-    @paged_list("list_placement_decisions", DecisionRowSerializer, order="-id", unique="id")
+    @paged_list(
+        "list_placement_decisions", DecisionRowSerializer, order="-id", unique="id"
+    )
     def decisions(self, params: Params, name: str) -> Rows:
         """List the decisions of a placement, the newest first."""
         return decisions_of(placement=self.get_object().full_name)
@@ -252,7 +295,11 @@ class SnapshotViewSet(FullNameViewSet):
         """List the policy snapshots of a placement, the newest first."""
         return get_placement(name).policy_snapshots.select_related("placement")
 
-    @operation("get_policy_snapshot", PolicySnapshotSerializer, path="policy-snapshots/<number:number>")
+    @operation(
+        "get_policy_snapshot",
+        PolicySnapshotSerializer,
+        path="policy-snapshots/<number:number>",
+    )
     def policy_snapshot(self, request: Request, name: str, number: int) -> Response:
         """Get a policy snapshot."""
         row = get_object_or_404(get_placement(name).policy_snapshots, number=number)
@@ -267,7 +314,11 @@ class SnapshotViewSet(FullNameViewSet):
     )
     def resource_snapshots(self, params: Params, name: str) -> Rows:
         """List the resource snapshots of a placement, the newest first."""
-        return get_placement(name).resource_snapshots.select_related("placement").defer("identities")
+        return (
+            get_placement(name)
+            .resource_snapshots.select_related("placement")
+            .defer("identities")
+        )
 
     @operation(
         "get_resource_snapshot",
@@ -287,6 +338,8 @@ class SnapshotViewSet(FullNameViewSet):
             "identities": row.identities,
             "part": position,
             "parts": row.parts.count(),
-            "manifests": manifest_for(request.user, part.manifests, name=str(row)) if part else [],
+            "manifests": manifest_for(request.user, part.manifests, name=str(row))
+            if part
+            else [],
         }
         return Response(document)

@@ -28,9 +28,14 @@ class StaleResourceVersion(Exception):
     """The document of a request has the `metadata.resourceVersion` of another revision."""
 
     def __init__(self, conflict: RevisionConflict) -> None:
-        message, allowed = "the object has been modified", f"{conflict.revision}, or none"
+        message, allowed = (
+            "the object has been modified",
+            f"{conflict.revision}, or none",
+        )
         self.conflict = conflict
-        self.error = FieldError("metadata.resourceVersion", "conflict", message, allowed)
+        self.error = FieldError(
+            "metadata.resourceVersion", "conflict", message, allowed
+        )
         super().__init__(str(conflict))
 
 
@@ -61,10 +66,14 @@ def expected_revision(request: Request, *, exists: bool = True) -> int | None:
     if header.strip() == "*":
         if exists:
             return None
-        raise PreconditionError("If-Match: * requires an object that exists, and this one does not.")
+        raise PreconditionError(
+            "If-Match: * requires an object that exists, and this one does not."
+        )
     match = _REVISION.fullmatch(header.strip())
     if match is None:
-        raise PreconditionError('If-Match has no revision; send the ETag of the object, such as "7".')
+        raise PreconditionError(
+            'If-Match has no revision; send the ETag of the object, such as "7".'
+        )
     return int(match[1])
 
 
@@ -77,13 +86,19 @@ def revision_in(document: Any) -> int | None:
     match = _VERSION.fullmatch(version) if isinstance(version, str) else None
     if match is None:
         allowed = "the value that was read, or none"
-        raise InvalidManifest.of("metadata.resourceVersion", "invalid", "Invalid value", allowed)
+        raise InvalidManifest.of(
+            "metadata.resourceVersion", "invalid", "Invalid value", allowed
+        )
     return int(match[1])
 
 
-def etag_response(request: Request, document: Any, tag: str, *, status: int = 200) -> Response:
+def etag_response(
+    request: Request, document: Any, tag: str, *, status: int = 200
+) -> Response:
     """Respond with an object and its tag, or with 304 if the client already has it."""
     known = parse_etags(request.headers.get("If-None-Match", ""))
-    if request.method in ("GET", "HEAD") and any(one in ("*", tag, f"W/{tag}") for one in known):
+    if request.method in ("GET", "HEAD") and any(
+        one in ("*", tag, f"W/{tag}") for one in known
+    ):
         return Response(status=304, headers={"ETag": tag})
     return Response(document, status=status, headers={"ETag": tag})

@@ -6,7 +6,12 @@ from dataclasses import asdict
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import BadRequest, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import (
+    BadRequest,
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+)
 from django.db import IntegrityError
 from django.http import Http404, HttpResponse
 from django.http.multipartparser import MultiPartParserError
@@ -23,7 +28,12 @@ from fleetui.environment import environment_problem, note_problem
 from fleetui.errors import FleetError
 from placements.api.parsers import MalformedBodyError, errors_in
 from placements.api.preconditions import StaleResourceVersion
-from placements.api.serializers import AppliedDocumentSerializer, CamelCaseSerializer, names, text
+from placements.api.serializers import (
+    AppliedDocumentSerializer,
+    CamelCaseSerializer,
+    names,
+    text,
+)
 from placements.services.apply import PartlyApplied
 from placements.services.simulate.request import BadInputError
 
@@ -36,7 +46,9 @@ Plain = dict[str, Any]
 class FieldErrorSerializer(CamelCaseSerializer):
     """One error in the request."""
 
-    path = serializers.CharField(help_text="The field, such as `spec.policy.numberOfClusters`.")
+    path = serializers.CharField(
+        help_text="The field, such as `spec.policy.numberOfClusters`."
+    )
     code = serializers.CharField(help_text="A stable code, for programs.")
     message = serializers.CharField()
     allowed = serializers.CharField(help_text="What is allowed, if that can be listed.")
@@ -103,7 +115,8 @@ class ProblemSerializer(CamelCaseSerializer):
     changes = ChangeSerializer(many=True, required=False)
     decisions = names(required=False)
     confirm = serializers.CharField(
-        required=False, help_text="Repeat the request with this value as the parameter `confirm`."
+        required=False,
+        help_text="Repeat the request with this value as the parameter `confirm`.",
     )
     placements = UnscheduledPlacementSerializer(many=True, required=False)
     steps = CheckStepSerializer(many=True, required=False)
@@ -134,12 +147,18 @@ def answer_problem(error: Exception, context: Mapping[str, Any]) -> HttpResponse
         headers["WWW-Authenticate"] = str(getattr(error, "auth_header", ""))
     if getattr(error, "wait", None):
         headers["Retry-After"] = str(int(getattr(error, "wait", 0)) + 1)
-    content = json.dumps(problem, cls=JSONEncoder, ensure_ascii=False).encode(errors="replace")
-    return HttpResponse(content, status=problem["status"], content_type=PROBLEM_TYPE, headers=headers)
+    content = json.dumps(problem, cls=JSONEncoder, ensure_ascii=False).encode(
+        errors="replace"
+    )
+    return HttpResponse(
+        content, status=problem["status"], content_type=PROBLEM_TYPE, headers=headers
+    )
 
 
 def _writer_of(error: Exception) -> "Callable[[Any], Plain] | None":
-    return next((_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None)
+    return next(
+        (_WRITERS[each] for each in type(error).__mro__ if each in _WRITERS), None
+    )
 
 
 def _partly_applied(error: PartlyApplied) -> Plain:
@@ -166,7 +185,9 @@ def _problem(status: int, detail: str, kind: str = "", **more: Any) -> Plain:
 
 def _as(status: int, kind: str = "") -> Callable[[Exception], Plain]:
     """Return the writer of errors whose text is the whole detail."""
-    return lambda error: _problem(status, str(error) or HTTPStatus(status).description, kind)
+    return lambda error: _problem(
+        status, str(error) or HTTPStatus(status).description, kind
+    )
 
 
 def error_facts(one: FieldError, *, document: str = "") -> Plain:
@@ -175,11 +196,19 @@ def error_facts(one: FieldError, *, document: str = "") -> Plain:
     return {**facts, "document": document} if document else facts
 
 
-def _field_errors(status: int, kind: str, faults: Iterable[Plain], detail: str = "") -> Plain:
+def _field_errors(
+    status: int, kind: str, faults: Iterable[Plain], detail: str = ""
+) -> Plain:
     facts = list(faults)
     if not detail:
-        detail = "The document has 1 error." if len(facts) == 1 else f"The document has {len(facts)} errors."
-    return _problem(status, detail, kind, faults=facts[:_MOST_ERRORS], faultsCount=len(facts))
+        detail = (
+            "The document has 1 error."
+            if len(facts) == 1
+            else f"The document has {len(facts)} errors."
+        )
+    return _problem(
+        status, detail, kind, faults=facts[:_MOST_ERRORS], faultsCount=len(facts)
+    )
 
 
 def _malformed(error: MalformedBodyError) -> Plain:
@@ -189,10 +218,16 @@ def _malformed(error: MalformedBodyError) -> Plain:
 
 
 _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
-    FleetError: lambda error: _problem(error.status, str(error), error.problem_type, **error.problem_facts()),
-    InvalidManifest: lambda error: _field_errors(422, error.problem_type, map(error_facts, error.errors)),
+    FleetError: lambda error: _problem(
+        error.status, str(error), error.problem_type, **error.problem_facts()
+    ),
+    InvalidManifest: lambda error: _field_errors(
+        422, error.problem_type, map(error_facts, error.errors)
+    ),
     BadInputError: lambda error: _field_errors(
-        422, error.problem_type, (error_facts(one, document=name) for name, one in error.errors)
+        422,
+        error.problem_type,
+        (error_facts(one, document=name) for name, one in error.errors),
     ),
     MalformedBodyError: _malformed,
     StaleResourceVersion: lambda error: {
@@ -219,6 +254,8 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
     SuspiciousOperation: _as(400),
     BadRequest: _as(400),
     MultiPartParserError: _as(400, "malformed"),
-    IntegrityError: lambda _error: _problem(409, "Conflict with a concurrent request; try again."),
+    IntegrityError: lambda _error: _problem(
+        409, "Conflict with a concurrent request; try again."
+    ),
 }
 """What problem details say of an error, by its class or the nearest base of it."""

@@ -11,7 +11,11 @@ from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.parsers import parse_body
 from placements.api.schema import documented, operation
 from placements.api.serializers import CamelCaseSerializer, Text
-from placements.services.rollouts.removals import confirm_removal, keep_objects, waiting_removals
+from placements.services.rollouts.removals import (
+    confirm_removal,
+    keep_objects,
+    waiting_removals,
+)
 
 CONFIRM, KEEP = "confirm", "keep"
 MOST = 500
@@ -34,7 +38,8 @@ class RemovalDecisionSerializer(CamelCaseSerializer):
 
     placement = Text(max_length=253)
     decision = serializers.ChoiceField(
-        [CONFIRM, KEEP], help_text="`confirm` removes the objects; `keep` leaves an orphan there for good."
+        [CONFIRM, KEEP],
+        help_text="`confirm` removes the objects; `keep` leaves an orphan there for good.",
     )
 
 
@@ -68,4 +73,6 @@ class RemovalViewSet(BaseViewSet):
 
 
 def _waiting(cluster: str) -> Response:
-    return Response(RemovalSerializer(waiting_removals(cluster, most=MOST), many=True).data)
+    return Response(
+        RemovalSerializer(waiting_removals(cluster, most=MOST), many=True).data
+    )

@@ -37,7 +37,11 @@ from placements.explain.checks import finding_document
 from placements.models import Resource
 from placements.services.apply import apply_documents, preview_documents
 from placements.services.filters import resources_matching, with_sizes
-from placements.services.resources.operations import UnknownResourceError, apply_resource, delete_resource
+from placements.services.resources.operations import (
+    UnknownResourceError,
+    apply_resource,
+    delete_resource,
+)
 from placements.services.teams import of_resource
 
 
@@ -48,10 +52,13 @@ class AppliedSerializer(CamelCaseSerializer):
     changes = ObjectChangeSerializer(many=True, required=False)
     decisions = PlacementLossSerializer(many=True, required=False)
     findings = FindingSerializer(
-        many=True, required=False, help_text="What the checks find in the first 20 placements."
+        many=True,
+        required=False,
+        help_text="What the checks find in the first 20 placements.",
     )
     not_evaluated = serializers.IntegerField(
-        required=False, help_text="The number of affected placements beyond the limit of a dry run."
+        required=False,
+        help_text="The number of affected placements beyond the limit of a dry run.",
     )
 
 
@@ -63,7 +70,9 @@ class ResourceViewSet(BaseViewSet):
     lookup_path = "<named:group>/<named:kind>/<named:namespace>/<named:name>"
 
     @staticmethod
-    def not_found(group: str, kind: str, namespace: str, name: str) -> UnknownResourceError:
+    def not_found(
+        group: str, kind: str, namespace: str, name: str
+    ) -> UnknownResourceError:
         return UnknownResourceError((group, kind, namespace, name))
 
     def key(self) -> dict[str, str]:
@@ -80,17 +89,24 @@ class ResourceViewSet(BaseViewSet):
 
     def check_document(self, document: Any) -> None:
         group, kind, namespace, name = self.key().values()
-        check_names(document, {"kind": kind, "metadata.namespace": namespace, "metadata.name": name})
+        check_names(
+            document,
+            {"kind": kind, "metadata.namespace": namespace, "metadata.name": name},
+        )
         version = document.get("apiVersion")
         if isinstance(version, str) and version.rpartition("/")[0] != group:
             message = f"{version[:63]!r} differs from the group in the address"
-            raise InvalidManifest.of("apiVersion", "conflict", message, group or "no group, such as v1")
+            raise InvalidManifest.of(
+                "apiVersion", "conflict", message, group or "no group, such as v1"
+            )
         check_namespace(document, namespace)
 
     @paged_list("list_resources", ResourceSerializer, query=ResourceQuery, unique="id")
     def list(self, params: Params) -> Rows:
         """List resources, without their content."""
-        rows = resources_matching(kind=params["kind"], namespace=params["namespace"], text=params["q"])
+        rows = resources_matching(
+            kind=params["kind"], namespace=params["namespace"], text=params["q"]
+        )
         return with_sizes(rows)
 
     @documented("get_resource", RESOURCE_MANIFEST, has_tag=True)
@@ -108,7 +124,9 @@ class ResourceViewSet(BaseViewSet):
         """Delete a resource, a Namespace with everything in it; the response lists what was deleted."""
         group, kind, namespace, name = self.key().values()
         expected = expected_revision(request)
-        deleted = delete_resource((group, kind, namespace, name), **actor(request), expected=expected)
+        deleted = delete_resource(
+            (group, kind, namespace, name), **actor(request), expected=expected
+        )
         return Response({"items": [str(row) for row in deleted]})
 
 
@@ -118,7 +136,9 @@ class ApplyViewSet(BaseViewSet):
     labels_of = staticmethod(by_operation)
     dry_run_action = "create"
 
-    @documented("apply", AppliedSerializer, body=apply_body(), query=ApplyQuery, problems=(409,))
+    @documented(
+        "apply", AppliedSerializer, body=apply_body(), query=ApplyQuery, problems=(409,)
+    )
     def create(self, request: Request) -> Response:
         """Apply documents of every kind: documents, a List, or an array of them, at most 50,000.
 
@@ -133,9 +153,13 @@ class ApplyViewSet(BaseViewSet):
         confirmed, strict = "confirm" in params, params.get("strict") == "true"
         documents, how = documents_of(request), actor(request)
         if "dryRun" not in params:
-            results = apply_documents(documents, **how, confirmed=confirmed, strict=strict)
+            results = apply_documents(
+                documents, **how, confirmed=confirmed, strict=strict
+            )
             return Response(AppliedSerializer({"items": results}).data)
-        preview = preview_documents(documents, **how, confirmed=confirmed, strict=strict)
+        preview = preview_documents(
+            documents, **how, confirmed=confirmed, strict=strict
+        )
         impact = preview.impact
         applied: dict[str, Any] = {
             "items": preview.results,

@@ -21,7 +21,12 @@ from placements.api.base import (
     query_params,
     route_of,
 )
-from placements.api.filters import MovesQuery, NumberedPageQuery, RescheduleQuery, RolloutQuery
+from placements.api.filters import (
+    MovesQuery,
+    NumberedPageQuery,
+    RescheduleQuery,
+    RolloutQuery,
+)
 from placements.api.parsers import parse_body
 from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.schema import documented, operation, page_serializer
@@ -35,7 +40,11 @@ from placements.api.serializers import (
     number,
     text,
 )
-from placements.explain.rollouts import eta_document, result_sentences, short_result_document
+from placements.explain.rollouts import (
+    eta_document,
+    result_sentences,
+    short_result_document,
+)
 from placements.models import ClusterUpdate, Placement, Rollout
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.disruption.restore import fresh_schedule
@@ -65,16 +74,35 @@ class RolloutRowSerializer(RowSerializer):
     resource_snapshot = number("resource_number", allow_null=True)
     because = text("trigger")
     ended_because = text("ended_reason")
-    changes = number("progress_version", help_text="Changes on every update of the placement.")
+    changes = number(
+        "progress_version", help_text="Changes on every update of the placement."
+    )
     waves_count = serializers.SerializerMethodField()
 
     class Meta:
         model = Rollout
         fields: tuple[str, ...] = (
-            *("placement", "number", "state", "version", "resource_snapshot", "is_deletion", "because"),
-            *("started_at", "started_by", "ended_at", "ended_because", "changes", "waves_count"),
+            *(
+                "placement",
+                "number",
+                "state",
+                "version",
+                "resource_snapshot",
+                "is_deletion",
+                "because",
+            ),
+            *(
+                "started_at",
+                "started_by",
+                "ended_at",
+                "ended_because",
+                "changes",
+                "waves_count",
+            ),
         )
-        extra_kwargs = {"state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}}
+        extra_kwargs = {
+            "state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}
+        }
 
     def get_waves_count(self, row: Rollout) -> int:
         return len(row.waves)
@@ -84,16 +112,26 @@ class RolloutClusterSerializer(CamelCaseSerializer):
     """One cluster of a rollout: its progress, the version that it runs and the one that it is to run."""
 
     cluster = serializers.CharField()
-    wave = serializers.IntegerField(allow_null=True, help_text="As planned; null if it joined later.")
-    phase = serializers.CharField(help_text="After the rollout has ended: the last phase.")
+    wave = serializers.IntegerField(
+        allow_null=True, help_text="As planned; null if it joined later."
+    )
+    phase = serializers.CharField(
+        help_text="After the rollout has ended: the last phase."
+    )
     since = serializers.DateTimeField(allow_null=True)
-    running = serializers.CharField(allow_null=True, help_text="Such as `r4`: of resource snapshot 4.")
+    running = serializers.CharField(
+        allow_null=True, help_text="Such as `r4`: of resource snapshot 4."
+    )
     wanted = serializers.CharField(allow_null=True)
     attempts = serializers.IntegerField()
     retry_at = serializers.DateTimeField(allow_null=True)
     message = serializers.CharField()
-    block = serializers.CharField(help_text="What blocks the cluster; empty when nothing does.")
-    why = serializers.CharField(help_text="The same as a sentence, and what unblocks it.")
+    block = serializers.CharField(
+        help_text="What blocks the cluster; empty when nothing does."
+    )
+    why = serializers.CharField(
+        help_text="The same as a sentence, and what unblocks it."
+    )
 
 
 class EtaRemainingSerializer(CamelCaseSerializer):
@@ -120,7 +158,9 @@ class EtaSerializer(CamelCaseSerializer):
     elapsed = serializers.FloatField()
     waiting = EtaWaitingSerializer()
     remaining = EtaRemainingSerializer(allow_null=True)
-    reason = serializers.CharField(allow_null=True, help_text="Reason for the missing forecast.")
+    reason = serializers.CharField(
+        allow_null=True, help_text="Reason for the missing forecast."
+    )
 
 
 class RolloutSerializer(RolloutRowSerializer):
@@ -128,14 +168,24 @@ class RolloutSerializer(RolloutRowSerializer):
 
     waves = serializers.ListField(child=names())
     answer = AnyValue(
-        allow_null=True, help_text="Facts; null after the rollout has ended. Lists have their counts."
+        allow_null=True,
+        help_text="Facts; null after the rollout has ended. Lists have their counts.",
     )
     sentences = AnyValue(allow_null=True, help_text="The same as sentences.")
-    clusters = RolloutClusterSerializer(many=True, allow_null=True, help_text="null if there are many.")
+    clusters = RolloutClusterSerializer(
+        many=True, allow_null=True, help_text="null if there are many."
+    )
     eta = EtaSerializer(help_text="The time left, in seconds.")
 
     class Meta(RolloutRowSerializer.Meta):
-        fields = (*RolloutRowSerializer.Meta.fields, "waves", "answer", "sentences", "clusters", "eta")
+        fields = (
+            *RolloutRowSerializer.Meta.fields,
+            "waves",
+            "answer",
+            "sentences",
+            "clusters",
+            "eta",
+        )
 
 
 class ClusterUpdateSerializer(RowSerializer):
@@ -146,7 +196,16 @@ class ClusterUpdateSerializer(RowSerializer):
     class Meta:
         model = ClusterUpdate
         fields = (
-            *("id", "cluster", "what", "version", "attempt", "started_at", "applied_at", "ended_at"),
+            *(
+                "id",
+                "cluster",
+                "what",
+                "version",
+                "attempt",
+                "started_at",
+                "applied_at",
+                "ended_at",
+            ),
             *("outcome", "message"),
         )
         extra_kwargs = {
@@ -168,12 +227,22 @@ class RolloutControlsSerializer(RowSerializer):
     can_roll_back = serializers.SerializerMethodField(
         help_text="Whether there is an older resource snapshot."
     )
-    run = serializers.SerializerMethodField(help_text="The number of the rollout in progress.")
+    run = serializers.SerializerMethodField(
+        help_text="The number of the rollout in progress."
+    )
 
     class Meta:
         model = Placement
         fields = (
-            *("placement", "revision", "paused_since", "paused_by", "stopped", "held_at", "can_roll_back"),
+            *(
+                "placement",
+                "revision",
+                "paused_since",
+                "paused_by",
+                "stopped",
+                "held_at",
+                "can_roll_back",
+            ),
             "run",
         )
 
@@ -214,7 +283,11 @@ class RolloutViewSet(FullNameViewSet):
     )
     def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""
-        return runs_matching(placement=params["placement"], state=params.get("state", ""), text=params["q"])
+        return runs_matching(
+            placement=params["placement"],
+            state=params.get("state", ""),
+            text=params["q"],
+        )
 
     @documented("get_rollout", RolloutSerializer)
     def retrieve(self, request: Request, name: str, number: int) -> Response:
@@ -229,14 +302,23 @@ class RolloutViewSet(FullNameViewSet):
             "sentences": result_sentences(report.result, is_initial=run.is_initial)
             if report.result
             else None,
-            "clusters": None if rows is None else RolloutClusterSerializer(rows, many=True).data,
+            "clusters": None
+            if rows is None
+            else RolloutClusterSerializer(rows, many=True).data,
             "eta": eta_document(
-                run.eta, started_at=run.started_at, ended_at=run.ended_at, now=datetime.now(UTC)
+                run.eta,
+                started_at=run.started_at,
+                ended_at=run.ended_at,
+                now=datetime.now(UTC),
             ),
         }
         return Response(document)
 
-    @operation("list_rollout_clusters", page_serializer(RolloutClusterSerializer), query=NumberedPageQuery)
+    @operation(
+        "list_rollout_clusters",
+        page_serializer(RolloutClusterSerializer),
+        query=NumberedPageQuery,
+    )
     def clusters(self, request: Request, name: str, number: int) -> Response:
         """List the clusters of a rollout by wave, then those that joined later by name."""
         params = query_params(request, NumberedPageQuery)
@@ -246,7 +328,9 @@ class RolloutViewSet(FullNameViewSet):
         items = RolloutClusterSerializer(rows, many=True).data
         return page_response(request, items, last if last < len(names) else None)
 
-    @paged_list("list_rollout_updates", ClusterUpdateSerializer, order="-id", unique="id")
+    @paged_list(
+        "list_rollout_updates", ClusterUpdateSerializer, order="-id", unique="id"
+    )
     def updates(self, params: Params, name: str, number: int) -> Rows:
         """List the updates of a rollout with their outcomes, the newest first."""
         return updates_of(run_named(name, number))
@@ -273,7 +357,9 @@ def rollout_action(
     chosen, path = ACTIONS[kind, name], path or name
 
     def method(self: Any, request: Request, name: str) -> Response:
-        expected: dict[str, Any] = {"expected": expected_revision(request)} if is_edit else {}
+        expected: dict[str, Any] = (
+            {"expected": expected_revision(request)} if is_edit else {}
+        )
         values = parse_body(request, body) if body else {}
         # The first field is the argument of the action; others are keywords of its operation.
         argument = values.pop(next(iter(values))) if values else ""
@@ -297,7 +383,9 @@ def rollout_action(
     return describe(method)
 
 
-_rolling = partial(rollout_action, ActionKind.ROLLING, RolloutControlsSerializer, has_tag=True)
+_rolling = partial(
+    rollout_action, ActionKind.ROLLING, RolloutControlsSerializer, has_tag=True
+)
 
 
 class CurvePointSerializer(CamelCaseSerializer):
@@ -320,10 +408,15 @@ class MovePlanSerializer(CamelCaseSerializer):
     current = CurvePointSerializer()
     curve = CurvePointSerializer(many=True)
     chosen = CurvePointSerializer()
-    is_cut = serializers.BooleanField(help_text="The search ended before its result is proved.")
-    refusal = serializers.CharField(allow_blank=True, help_text="Why these moves are not possible now.")
+    is_cut = serializers.BooleanField(
+        help_text="The search ended before its result is proved."
+    )
+    refusal = serializers.CharField(
+        allow_blank=True, help_text="Why these moves are not possible now."
+    )
     hub = serializers.CharField(
-        allow_blank=True, help_text="On a live hub: whether the hub would follow the moves by evictions."
+        allow_blank=True,
+        help_text="On a live hub: whether the hub would follow the moves by evictions.",
     )
 
 
@@ -343,7 +436,9 @@ class RolloutActionViewSet(FullNameViewSet):
         "Pause a placement: no new updates start, running updates finish.",
         can_conflict=False,
     )
-    resume = _rolling("resume", "resume_placement", "Resume a paused placement.", can_conflict=False)
+    resume = _rolling(
+        "resume", "resume_placement", "Resume a paused placement.", can_conflict=False
+    )
     stop = _rolling(
         "stop",
         "stop_placement",
@@ -369,7 +464,9 @@ class RolloutActionViewSet(FullNameViewSet):
     def action_response(self, name: str, *, status: int = 200) -> Response:
         row = get_placement(name)
         run = running_rollout(row)
-        document = RolloutControlsSerializer(row, context={"run": run.number if run else None}).data
+        document = RolloutControlsSerializer(
+            row, context={"run": run.number if run else None}
+        ).data
         return etag_response(self.request, document, etag(row.revision), status=status)
 
     @operation(
@@ -385,12 +482,17 @@ class RolloutActionViewSet(FullNameViewSet):
 
         With `moves`, of the best set that so many moves reach, and `plan`, what each number of moves reaches.
         """
-        placement, moves = get_placement(name), query_params(request, MovesQuery)["moves"]
+        placement, moves = (
+            get_placement(name),
+            query_params(request, MovesQuery)["moves"],
+        )
         if not moves:
             return Response(RescheduleSerializer(fresh_schedule(placement)).data)
         few = plan_few_moves(placement, moves_from(moves))
         impact = RescheduleSerializer(impact_of_decision(placement, few.decision)).data
-        plan = MovePlanSerializer({**vars(few.plan), "refusal": few.refusal, "hub": few.hub}).data
+        plan = MovePlanSerializer(
+            {**vars(few.plan), "refusal": few.refusal, "hub": few.hub}
+        ).data
         return Response({**impact, "plan": plan})
 
     @documented(
@@ -410,7 +512,10 @@ class RolloutActionViewSet(FullNameViewSet):
         Refused (409) without `confirm` where no cluster would be selected.
         """
         query = query_params(request, RescheduleQuery)
-        options: dict[str, Any] = {**actor(request), "expected": expected_revision(request)}
+        options: dict[str, Any] = {
+            **actor(request),
+            "expected": expected_revision(request),
+        }
         if moves := query["moves"]:
             reschedule_with_few_moves(name, moves=moves_from(moves), **options)
         else:

@@ -47,13 +47,19 @@ _WITH_BODY = (413, 415, 422)
 
 
 def _header(name: str, description: str, **options: Any) -> OpenApiParameter:
-    return OpenApiParameter(name, str, OpenApiParameter.HEADER, description=description, **options)
+    return OpenApiParameter(
+        name, str, OpenApiParameter.HEADER, description=description, **options
+    )
 
 
 _CONDITION = _header("If-Match", "The ETag of the revision that the edit is based on.")
 _ETAG = _header("ETag", "The revision of the object.", response=(200, 201))
-_NOT_MODIFIED = _header("If-None-Match", "The ETag of the revision that the client has.")
-_CREATE_ONLY = _header("If-None-Match", "`*`: create only; fails if the object exists.", enum=["*"])
+_NOT_MODIFIED = _header(
+    "If-None-Match", "The ETag of the revision that the client has."
+)
+_CREATE_ONLY = _header(
+    "If-None-Match", "`*`: create only; fails if the object exists.", enum=["*"]
+)
 
 
 class Schema(AutoSchema):
@@ -94,7 +100,9 @@ def documented(
     """
     responses = {status: response, **(also or {})}
     codes = {*_ALWAYS, *(_WITH_BODY if body is not None else ()), *problems}
-    codes |= {code for code, is_possible in ((412, is_edit), (429, is_costly)) if is_possible}
+    codes |= {
+        code for code, is_possible in ((412, is_edit), (429, is_costly)) if is_possible
+    }
     refusals = {
         (code, PROBLEM_TYPE): OpenApiResponse(ProblemSerializer, _DESCRIPTIONS[code])
         for code in sorted(codes)
@@ -133,7 +141,13 @@ def documented_put(
     **more: Any,
 ) -> Any:
     """Describe an operation that creates or updates an object by its manifest."""
-    more |= {"also": {201: manifest}, "body": manifest, "is_edit": True, "has_tag": True, "problems": (409,)}
+    more |= {
+        "also": {201: manifest},
+        "body": manifest,
+        "is_edit": True,
+        "has_tag": True,
+        "problems": (409,),
+    }
     return documented(name, manifest, query=query, **more)
 
 
@@ -145,7 +159,12 @@ def documented_patch(
 ) -> Any:
     """Describe an operation that changes an object by a JSON merge patch."""
     types = ("application/merge-patch+json", "application/json")
-    more: Any = {"body": ANY_OBJECT, "is_edit": True, "has_tag": True, "problems": (409,)}
+    more: Any = {
+        "body": ANY_OBJECT,
+        "is_edit": True,
+        "has_tag": True,
+        "problems": (409,),
+    }
     return documented(name, manifest, query=query, media_types=types, **more)
 
 
@@ -169,10 +188,14 @@ def page_serializer(row: type[serializers.Serializer[Any]]) -> Any:
     name = row.__name__.removesuffix("Serializer").removesuffix("Row")
     fields: dict[str, serializers.Field[Any, Any, Any, Any]] = {
         "items": row(many=True),
-        "next": serializers.URLField(allow_null=True, help_text="The address of the next page."),
+        "next": serializers.URLField(
+            allow_null=True, help_text="The address of the next page."
+        ),
     }
     page: Any = inline_serializer(f"{name}Page", fields)
-    return extend_schema_serializer(many=False)(page)  # the action `list` responds with an object
+    return extend_schema_serializer(many=False)(
+        page
+    )  # the action `list` responds with an object
 
 
 class NotFoundView(APIView):
@@ -183,4 +206,6 @@ class NotFoundView(APIView):
 
     @extend_schema(exclude=True)
     def initial(self, request: Request, *_args: Any, **_kwargs: Any) -> None:
-        raise NotFound(f"Nothing found at {request.path[:200]}; addresses have no slash at their end.")
+        raise NotFound(
+            f"Nothing found at {request.path[:200]}; addresses have no slash at their end."
+        )

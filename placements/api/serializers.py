@@ -60,7 +60,9 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
 
     def build_standard_field(self, field_name: str, model_field: Any) -> Any:
         field, options = super().build_standard_field(field_name, model_field)
-        known: dict[str, Any] = {"allow_null": True} if options.get("allow_null") else {}
+        known: dict[str, Any] = (
+            {"allow_null": True} if options.get("allow_null") else {}
+        )
         closed = [value for value, _ in model_field.choices or ()]
         closed = closed or values_of(self.Meta.model, model_field.name)
         if not closed:
@@ -68,7 +70,9 @@ class RowSerializer(CamelCaseSerializer, serializers.ModelSerializer[Any]):
         blank = [""] if model_field.blank and "" not in closed else []
         return serializers.ChoiceField, known | {"choices": [*blank, *closed]}
 
-    def get_uniqueness_extra_kwargs(self, field_names: Any, declared_fields: Any, extra_kwargs: Any) -> Any:
+    def get_uniqueness_extra_kwargs(
+        self, field_names: Any, declared_fields: Any, extra_kwargs: Any
+    ) -> Any:
         return extra_kwargs, {}
 
 
@@ -88,7 +92,9 @@ RUN_MANIFEST = _manifest("StagedRunManifest")
 
 def json_field(schema: dict[str, Any]) -> type[serializers.JSONField]:
     """Return a kind of field whose values are described by a schema."""
-    return extend_schema_field(schema)(type("SchemaField", (serializers.JSONField,), {}))
+    return extend_schema_field(schema)(
+        type("SchemaField", (serializers.JSONField,), {})
+    )
 
 
 def map_of(values: dict[str, Any]) -> dict[str, Any]:
@@ -101,11 +107,16 @@ Numbers = json_field(map_of({"type": "integer"}))
 Texts = json_field(map_of({"type": "string"}))
 AnyValue = json_field({})
 Score = json_field(
-    {"oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}], "nullable": True}
+    {
+        "oneOf": [{"type": "number"}, {"type": "array", "items": {"type": "number"}}],
+        "nullable": True,
+    }
 )
 ConditionField = json_field({"allOf": [ref(ObjectCondition)], "nullable": True})
 PolicyField = json_field(ref(PlacementPolicy))
-Identities = json_field({"type": "array", "items": {"type": "array", "items": {"type": "string"}}})
+Identities = json_field(
+    {"type": "array", "items": {"type": "array", "items": {"type": "string"}}}
+)
 Labels = json_field(LABELS)
 
 
@@ -159,7 +170,9 @@ class HeartbeatSerializer(CamelCaseSerializer):
     usage = UsageSerializer(required=False)
 
 
-NOT_OBSERVED = "Seconds since the last observation where it is too old; null while it counts."
+NOT_OBSERVED = (
+    "Seconds since the last observation where it is too old; null while it counts."
+)
 
 
 UNHEALTHY = "Since when it reports itself unhealthy while it can still be selected; null otherwise."
@@ -189,7 +202,13 @@ class EligibilitySerializer(RowSerializer):
         model = MemberCluster
         fields = (
             *("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since"),
-            *("unanswered_since", "not_observed_seconds", "unhealthy_since", "monitored", "not_ready_at"),
+            *(
+                "unanswered_since",
+                "not_observed_seconds",
+                "unhealthy_since",
+                "monitored",
+                "not_ready_at",
+            ),
         )
 
     def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
@@ -213,13 +232,25 @@ class WarningSerializer(CamelCaseSerializer):
 class AppliedDocumentSerializer(CamelCaseSerializer):
     """The result for one document."""
 
-    kind = serializers.CharField(help_text="Such as `cluster`, `placement` or `resource`.")
+    kind = serializers.CharField(
+        help_text="Such as `cluster`, `placement` or `resource`."
+    )
     name = serializers.CharField()
     did = enum(
-        ["created", "joined", "changed", "unchanged", "executed", "not-executed", "invalid"],
+        [
+            "created",
+            "joined",
+            "changed",
+            "unchanged",
+            "executed",
+            "not-executed",
+            "invalid",
+        ],
         help_text="`executed`, `not-executed` and `invalid` are of evictions.",
     )
-    message = serializers.CharField(allow_blank=True, help_text="The reason, of an eviction.")
+    message = serializers.CharField(
+        allow_blank=True, help_text="The reason, of an eviction."
+    )
     warnings = WarningSerializer(many=True)
 
 
@@ -232,7 +263,8 @@ class ExceededLimitSerializer(CamelCaseSerializer):
     fullest_domain = serializers.CharField()
     fullest_count = serializers.IntegerField()
     emptiest_domain = serializers.CharField(
-        allow_blank=True, help_text="Empty while there are fewer domains than minDomains."
+        allow_blank=True,
+        help_text="Empty while there are fewer domains than minDomains.",
     )
     emptiest_count = serializers.IntegerField()
 
@@ -254,10 +286,14 @@ class PlacementLossSerializer(CamelCaseSerializer):
     is_fulfilled = serializers.BooleanField()
     joins = names()
     leaves = names()
-    scores = JoiningSerializer(many=True, help_text="Of `joins`, in the order of the rounds.")
+    scores = JoiningSerializer(
+        many=True, help_text="Of `joins`, in the order of the rounds."
+    )
     placed_before = serializers.IntegerField()
     placed_after = serializers.IntegerField()
-    objects_out_of_service = serializers.IntegerField(help_text="Those that no cluster has afterwards.")
+    objects_out_of_service = serializers.IntegerField(
+        help_text="Those that no cluster has afterwards."
+    )
     exceeded_limits = ExceededLimitSerializer(many=True)
     message = serializers.CharField(allow_blank=True)
 
@@ -268,10 +304,14 @@ class ObjectChangeSerializer(CamelCaseSerializer):
     kind = serializers.CharField()
     name = serializers.CharField()
     verb = serializers.CharField()
-    diff = serializers.SerializerMethodField(help_text="A unified diff of the manifests as YAML.")
+    diff = serializers.SerializerMethodField(
+        help_text="A unified diff of the manifests as YAML."
+    )
 
     def get_diff(self, change: Event) -> str:
-        return manifest_diff(change.kind, change.name, change.verb, change.before, change.after)
+        return manifest_diff(
+            change.kind, change.name, change.verb, change.before, change.after
+        )
 
 
 class DeletedSerializer(CamelCaseSerializer):
@@ -288,7 +328,9 @@ class ClusterSerializer(RowSerializer):
     labels = serializers.SerializerMethodField()
     taints = serializers.SerializerMethodField()
     cordoned = serializers.SerializerMethodField()
-    placements = serializers.SerializerMethodField(help_text="The number of its placements.")
+    placements = serializers.SerializerMethodField(
+        help_text="The number of its placements."
+    )
     joined_at = serializers.DateTimeField(
         source="joined_since", allow_null=True, help_text="Null while it is joining."
     )
@@ -297,16 +339,32 @@ class ClusterSerializer(RowSerializer):
 
     def get_fields(self) -> dict[str, Any]:
         insecure = serializers.BooleanField(
-            source="has_insecure_tls", help_text="The connection to its API server does not verify TLS."
+            source="has_insecure_tls",
+            help_text="The connection to its API server does not verify TLS.",
         )
         return {**super().get_fields(), "insecureTLS": insecure}
 
     class Meta:
         model = MemberCluster
         fields = (
-            *("name", "uid", "revision", "membership", "eligible", "verdict", "verdict_reason"),
+            *(
+                "name",
+                "uid",
+                "revision",
+                "membership",
+                "eligible",
+                "verdict",
+                "verdict_reason",
+            ),
             "verdict_since",
-            *("joined_at", "heartbeat_at", "not_observed_seconds", "unhealthy_since", "driver", "is_demo"),
+            *(
+                "joined_at",
+                "heartbeat_at",
+                "not_observed_seconds",
+                "unhealthy_since",
+                "driver",
+                "is_demo",
+            ),
             *("labels", "taints", "cordoned", "placements"),
         )
 
@@ -333,12 +391,24 @@ class ResourceSerializer(RowSerializer):
     """A resource on the hub, in a list."""
 
     labels = Labels()
-    size = serializers.IntegerField(read_only=True, help_text="Bytes of the manifest as stored.")
+    size = serializers.IntegerField(
+        read_only=True, help_text="Bytes of the manifest as stored."
+    )
 
     class Meta:
         model = Resource
         fields = (
-            *("group", "version", "kind", "namespace", "name", "uid", "labels", "size", "revision"),
+            *(
+                "group",
+                "version",
+                "kind",
+                "namespace",
+                "name",
+                "uid",
+                "labels",
+                "size",
+                "revision",
+            ),
             *("created_at", "updated_at", "is_demo"),
         )
 
@@ -355,15 +425,23 @@ class HealthCountsSerializer(CamelCaseSerializer):
     in_progress = serializers.IntegerField(
         source="in_flight", help_text="Being applied, or not available yet."
     )
-    not_available = serializers.IntegerField(help_text="Applied, and not available for too long.")
+    not_available = serializers.IntegerField(
+        help_text="Applied, and not available for too long."
+    )
     unreachable = serializers.IntegerField()
-    not_observed = serializers.IntegerField(help_text="Their last observation is too old.")
-    not_monitored = serializers.IntegerField(help_text="Without a driver nothing is applied.")
+    not_observed = serializers.IntegerField(
+        help_text="Their last observation is too old."
+    )
+    not_monitored = serializers.IntegerField(
+        help_text="Without a driver nothing is applied."
+    )
     not_ready = serializers.IntegerField(
         help_text="Applied, on a reachable cluster that is unhealthy or cannot be selected."
     )
     failed = serializers.IntegerField()
-    differs = serializers.IntegerField(help_text="ReportDiff found differences there, and applied nothing.")
+    differs = serializers.IntegerField(
+        help_text="ReportDiff found differences there, and applied nothing."
+    )
 
 
 class HealthSerializer(CamelCaseSerializer):
@@ -392,7 +470,15 @@ class PlacementSerializer(RowSerializer):
     class Meta:
         model = Placement
         fields = (
-            *("namespace", "name", "uid", "revision", "type", "number_of_clusters", "semantics"),
+            *(
+                "namespace",
+                "name",
+                "uid",
+                "revision",
+                "type",
+                "number_of_clusters",
+                "semantics",
+            ),
             *("fulfilled", "placed", "pending"),
             *("health", "selection_faults", "deleting_since"),
             *("created_at", "updated_at", "is_demo", "decision", "agreement"),
@@ -428,36 +514,78 @@ class BindingSerializer(RowSerializer):
     placement = text("placement.full_name")
     cluster = text("cluster_name")
     policy_snapshot = number("policy_snapshot.number", allow_null=True, read_only=True)
-    resource_snapshot = number("resource_snapshot.number", allow_null=True, read_only=True)
-    decision = text("decision.record.decision_id", allow_null=True, read_only=True)
-    phase = serializers.ChoiceField(list(map(str, Phase)), help_text="The progress of the cluster.")
-    failure = serializers.ChoiceField(
-        ["", *map(str, FailureKind)], help_text="The kind of failure; empty without one."
+    resource_snapshot = number(
+        "resource_snapshot.number", allow_null=True, read_only=True
     )
-    failed_objects = AnyValue(help_text="The objects that were rejected, or are not available yet.")
-    failed_override = AnyValue(allow_null=True, help_text="The override that did not apply, with its path.")
+    decision = text("decision.record.decision_id", allow_null=True, read_only=True)
+    phase = serializers.ChoiceField(
+        list(map(str, Phase)), help_text="The progress of the cluster."
+    )
+    failure = serializers.ChoiceField(
+        ["", *map(str, FailureKind)],
+        help_text="The kind of failure; empty without one.",
+    )
+    failed_objects = AnyValue(
+        help_text="The objects that were rejected, or are not available yet."
+    )
+    failed_override = AnyValue(
+        allow_null=True, help_text="The override that did not apply, with its path."
+    )
     message = serializers.CharField(allow_blank=True)
     unavailable_code = serializers.CharField(
-        allow_blank=True, help_text="Why the last call got no answer, such as `timeout`; empty if it did."
+        allow_blank=True,
+        help_text="Why the last call got no answer, such as `timeout`; empty if it did.",
     )
-    is_busy = serializers.SerializerMethodField(help_text="Whether an apply needs several calls.")
+    is_busy = serializers.SerializerMethodField(
+        help_text="Whether an apply needs several calls."
+    )
     objects_done = number(
-        "objects_done", allow_null=True, read_only=True, help_text="Objects finished; null when not busy."
+        "objects_done",
+        allow_null=True,
+        read_only=True,
+        help_text="Objects finished; null when not busy.",
     )
     contested_since = serializers.DateTimeField(
-        allow_null=True, read_only=True, help_text="Since when others change the same objects repeatedly."
+        allow_null=True,
+        read_only=True,
+        help_text="Since when others change the same objects repeatedly.",
     )
-    drifts = serializers.SerializerMethodField(help_text="The number of objects that have drifted.")
+    drifts = serializers.SerializerMethodField(
+        help_text="The number of objects that have drifted."
+    )
     warnings = ObjectWarningsSerializer(
-        many=True, read_only=True, help_text="What the API server warned of at an apply or a removal."
+        many=True,
+        read_only=True,
+        help_text="What the API server warned of at an apply or a removal.",
     )
 
     class Meta:
         model = Binding
         fields = (
-            *("placement", "cluster", "state", "previous_state", "policy_snapshot", "resource_snapshot"),
-            *("decision", "topology_spread_score", "affinity_score", "picked_at", "phase", "failure"),
-            *("failed_objects", "failed_override", "message", "unavailable_code", "is_busy", "objects_done"),
+            *(
+                "placement",
+                "cluster",
+                "state",
+                "previous_state",
+                "policy_snapshot",
+                "resource_snapshot",
+            ),
+            *(
+                "decision",
+                "topology_spread_score",
+                "affinity_score",
+                "picked_at",
+                "phase",
+                "failure",
+            ),
+            *(
+                "failed_objects",
+                "failed_override",
+                "message",
+                "unavailable_code",
+                "is_busy",
+                "objects_done",
+            ),
             *("contested_since", "drifts", "warnings"),
         )
 
@@ -494,20 +622,36 @@ class ResourceSnapshotRowSerializer(RowSerializer):
     class Meta:
         model = ResourceSnapshot
         fields: tuple[str, ...] = (
-            *("name", "number", "latest", "objects", "content_hash", "created_at", "created_by"),
+            *(
+                "name",
+                "number",
+                "latest",
+                "objects",
+                "content_hash",
+                "created_at",
+                "created_by",
+            ),
         )
 
 
 class ResourceSnapshotSerializer(ResourceSnapshotRowSerializer):
     """A resource snapshot with one part of its content; large snapshots have several parts."""
 
-    identities = Identities(help_text="apiVersion, kind, namespace and name of every object.")
+    identities = Identities(
+        help_text="apiVersion, kind, namespace and name of every object."
+    )
     part = serializers.IntegerField()
     parts = serializers.IntegerField()
     manifests = serializers.ListField(child=AnyObject())
 
     class Meta(ResourceSnapshotRowSerializer.Meta):
-        fields = (*ResourceSnapshotRowSerializer.Meta.fields, "identities", "part", "parts", "manifests")
+        fields = (
+            *ResourceSnapshotRowSerializer.Meta.fields,
+            "identities",
+            "part",
+            "parts",
+            "manifests",
+        )
 
 
 class DecisionRowSerializer(RowSerializer):
@@ -529,14 +673,33 @@ class DecisionRowSerializer(RowSerializer):
     class Meta:
         model = Decision
         fields = (
-            *("id", "placement", "number", "kind", "fulfilled", "policy_snapshot", "wanted", "picked"),
-            *("kept", "unscheduled", "joins", "leaves", "leaves_count", "milliseconds", "because"),
+            *(
+                "id",
+                "placement",
+                "number",
+                "kind",
+                "fulfilled",
+                "policy_snapshot",
+                "wanted",
+                "picked",
+            ),
+            *(
+                "kept",
+                "unscheduled",
+                "joins",
+                "leaves",
+                "leaves_count",
+                "milliseconds",
+                "because",
+            ),
             *("asked_by", "created_at", "agreement"),
         )
 
     @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
     def get_agreement(self, row: Decision) -> str | None:
-        decision: HubDecision | None = getattr(row, "hub_decision", None) if row.is_mirrored else None
+        decision: HubDecision | None = (
+            getattr(row, "hub_decision", None) if row.is_mirrored else None
+        )
         return decision.agreement if decision else None
 
 
@@ -549,7 +712,16 @@ class EventRowSerializer(RowSerializer):
 
     class Meta:
         model = Event
-        fields: tuple[str, ...] = ("id", "at", "type", "by", "what", "kind", "name", "revision")
+        fields: tuple[str, ...] = (
+            "id",
+            "at",
+            "type",
+            "by",
+            "what",
+            "kind",
+            "name",
+            "revision",
+        )
 
 
 class EventSerializer(EventRowSerializer):

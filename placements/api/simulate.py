@@ -14,7 +14,12 @@ from placements.api.authentication import COMPUTING
 from placements.api.base import BaseViewSet, MayRead
 from placements.api.parsers import parse_body
 from placements.api.schema import documented
-from placements.api.serializers import ANY_OBJECT, AnyObject, AnyValue, CamelCaseSerializer
+from placements.api.serializers import (
+    ANY_OBJECT,
+    AnyObject,
+    AnyValue,
+    CamelCaseSerializer,
+)
 from placements.engine.advice.search import why_not
 from placements.explain.decision_document import (
     MOST_FACTS,
@@ -30,15 +35,22 @@ class SimulateSerializer(CamelCaseSerializer):
     """A simulation, with the options of `manage.py simulate`."""
 
     clusters = AnyValue(help_text="MemberClusters, their List, or plain cases.")
-    placement = AnyObject(help_text="A ClusterResourcePlacement or ResourcePlacement, or an OCM Placement.")
-    bindings = AnyValue(required=False, help_text="ClusterResourceBindings, ResourceBindings or plain cases.")
+    placement = AnyObject(
+        help_text="A ClusterResourcePlacement or ResourcePlacement, or an OCM Placement."
+    )
+    bindings = AnyValue(
+        required=False,
+        help_text="ClusterResourceBindings, ResourceBindings or plain cases.",
+    )
     snapshot = serializers.CharField(required=False)
     semantics = serializers.ChoiceField([*Semantics, "all"], required=False)
     now = serializers.DateTimeField(required=False)
     strict_health = serializers.BooleanField(required=False, default=False)
     step = serializers.IntegerField(required=False, min_value=1, max_value=10**9)
     why = serializers.CharField(required=False)
-    exact = serializers.BooleanField(required=False, default=False, help_text="Search for the best set too.")
+    exact = serializers.BooleanField(
+        required=False, default=False, help_text="Search for the best set too."
+    )
 
 
 ALL = "all"
@@ -49,7 +61,13 @@ class SimulateViewSet(BaseViewSet):
 
     permission_classes = (MayRead,)
 
-    @documented("simulate", ANY_OBJECT, body=SimulateSerializer, is_costly=True, scopes=COMPUTING)
+    @documented(
+        "simulate",
+        ANY_OBJECT,
+        body=SimulateSerializer,
+        is_costly=True,
+        scopes=COMPUTING,
+    )
     def create(self, request: Request) -> Response:
         """Schedule a placement on the clusters of the body; `semantics: all` compares.
 
@@ -86,16 +104,24 @@ class SimulateViewSet(BaseViewSet):
             if why is not None:
                 if why not in result.decision.cycle.fleet.positions:
                     raise InvalidManifest.of(
-                        "why", "unknown-cluster", f"the fleet has no cluster {why[:63]!r}"
+                        "why",
+                        "unknown-cluster",
+                        f"the fleet has no cluster {why[:63]!r}",
                     )
                 document["why"] = advice_document(why_not(result.decision, why))
             if options["exact"]:
-                document["exact"] = searched(result.decision, user=request.user.pk).to_plain()
+                document["exact"] = searched(
+                    result.decision, user=request.user.pk
+                ).to_plain()
             return Response(document)
         simulations = simulation.simulate_all(inputs)
         warnings = {rules: one.warnings for rules, one in simulations.items()}
         write = partial(decision_document, most_facts=MOST_FACTS)
-        return Response(comparison_document(simulation.compared(simulations), warnings=warnings, write=write))
+        return Response(
+            comparison_document(
+                simulation.compared(simulations), warnings=warnings, write=write
+            )
+        )
 
 
 def _source(name: str, part: object) -> simulation.RequestSource:

@@ -7,12 +7,24 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from placements.api.base import FullNameViewSet, Params, Rows, actor, paged_list, route_of
+from placements.api.base import (
+    FullNameViewSet,
+    Params,
+    Rows,
+    actor,
+    paged_list,
+    route_of,
+)
 from placements.api.filters import DeleteQuery, PutObjectQuery, StagedRunQuery
 from placements.api.parsers import parse_body
 from placements.api.preconditions import expected_revision
 from placements.api.rollouts import EtaSerializer, rollout_action
-from placements.api.schema import documented, documented_patch, documented_put, operation
+from placements.api.schema import (
+    documented,
+    documented_patch,
+    documented_put,
+    operation,
+)
 from placements.api.serializers import (
     RUN_MANIFEST,
     STRATEGY_MANIFEST,
@@ -29,8 +41,16 @@ from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy
 from placements.models.rollouts import INITIALISING
 from placements.services.actions import ACTIONS, ActionKind
-from placements.services.rollouts.staged_operations import LONGEST_COMMENT, UnknownRunError, set_state
-from placements.services.rollouts.staged_queries import progress_of, run_manifest, runs_matching
+from placements.services.rollouts.staged_operations import (
+    LONGEST_COMMENT,
+    UnknownRunError,
+    set_state,
+)
+from placements.services.rollouts.staged_queries import (
+    progress_of,
+    run_manifest,
+    runs_matching,
+)
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.staged_strategies import (
     UnknownStrategyError,
@@ -57,7 +77,16 @@ class StagedRunSerializer(RowSerializer):
     class Meta:
         model = StagedRun
         fields = (
-            *("namespace", "name", "placement", "status", "snapshot", "revision", "created_at", "created_by"),
+            *(
+                "namespace",
+                "name",
+                "placement",
+                "status",
+                "snapshot",
+                "revision",
+                "created_at",
+                "created_by",
+            ),
             *("started_at", "started_by", "ended_at"),
         )
 
@@ -69,7 +98,9 @@ class WaitSerializer(CamelCaseSerializer):
     clusters = names()
     until = serializers.DateTimeField(allow_null=True)
 
-    def get_fields(self) -> dict[str, serializers.Field[object, object, object, object]]:
+    def get_fields(
+        self,
+    ) -> dict[str, serializers.Field[object, object, object, object]]:
         return {"for": enum(WaitReason), **super().get_fields()}
 
 
@@ -78,7 +109,9 @@ class StageClusterSerializer(CamelCaseSerializer):
 
     name = serializers.CharField()
     state = enum(["to come", "running", "failed", "done"])
-    version = serializers.CharField(help_text="Empty: the placement is removed from the cluster.")
+    version = serializers.CharField(
+        help_text="Empty: the placement is removed from the cluster."
+    )
     started_at = serializers.DateTimeField(allow_null=True)
     done_at = serializers.DateTimeField(allow_null=True)
     failed_at = serializers.DateTimeField(allow_null=True)
@@ -90,14 +123,20 @@ class StageSerializer(CamelCaseSerializer):
     """One stage of a run; the last one removes the placement from clusters that are no longer selected."""
 
     name = serializers.CharField()
-    state = enum(["to come", "current", "skipped", "done", "aborted", "failed", "not reached"])
-    at_once = serializers.IntegerField(help_text="The number of clusters that may be updated concurrently.")
+    state = enum(
+        ["to come", "current", "skipped", "done", "aborted", "failed", "not reached"]
+    )
+    at_once = serializers.IntegerField(
+        help_text="The number of clusters that may be updated concurrently."
+    )
     needs_approval_before = serializers.BooleanField()
     needs_approval_after = serializers.BooleanField()
     approved_before = serializers.DateTimeField(allow_null=True)
     approved_after = serializers.DateTimeField(allow_null=True)
     wait_seconds = serializers.IntegerField()
-    updated_at = serializers.DateTimeField(allow_null=True, help_text="When its last cluster was updated.")
+    updated_at = serializers.DateTimeField(
+        allow_null=True, help_text="When its last cluster was updated."
+    )
     ended_at = serializers.DateTimeField(allow_null=True)
     clusters = StageClusterSerializer(many=True)
 
@@ -119,7 +158,9 @@ class ProgressSerializer(CamelCaseSerializer):
 
     name = serializers.CharField()
     placement = serializers.CharField()
-    snapshot = serializers.IntegerField(allow_null=True, help_text="The resource snapshot of the run.")
+    snapshot = serializers.IntegerField(
+        allow_null=True, help_text="The resource snapshot of the run."
+    )
     started_by = serializers.CharField(allow_blank=True)
     status = enum([INITIALISING, *RunStatus])
     sentences = names()
@@ -128,7 +169,9 @@ class ProgressSerializer(CamelCaseSerializer):
     stuck = names()
     may_still_hold = names()
     approvals = ApprovalSerializer(many=True)
-    eta = EtaSerializer(help_text="The time left, in seconds, without waiting for approvals.")
+    eta = EtaSerializer(
+        help_text="The time left, in seconds, without waiting for approvals."
+    )
     stages = StageSerializer(many=True)
 
 
@@ -183,7 +226,9 @@ class StagedStrategyViewSet(FullNameViewSet):
         """Change parts of a staged update strategy by a merge patch."""
         return self.update(request, name=name)
 
-    @documented("delete_staged_strategy", None, status=204, query=DeleteQuery, is_edit=True)
+    @documented(
+        "delete_staged_strategy", None, status=204, query=DeleteQuery, is_edit=True
+    )
     def destroy(self, request: Request, name: str) -> Response:
         """Delete a staged update strategy; runs that started with it continue."""
         delete_strategy(name, **actor(request), expected=expected_revision(request))
@@ -212,9 +257,16 @@ class StagedRunViewSet(FullNameViewSet):
         body=StageRefSerializer,
     )
     retry = _staged(
-        "retry", "retry_staged_cluster", "Retry a failed cluster immediately.", body=FailedClusterSerializer
+        "retry",
+        "retry_staged_cluster",
+        "Retry a failed cluster immediately.",
+        body=FailedClusterSerializer,
     )
-    abandon = _staged("abandon", "abandon_staged_run", "Abort a run permanently; running updates finish.")
+    abandon = _staged(
+        "abandon",
+        "abandon_staged_run",
+        "Abort a run permanently; running updates finish.",
+    )
 
     def manifest_and_status(self, row: StagedRun) -> tuple[Any, dict[str, Any]]:
         manifest = run_manifest(row)

@@ -57,9 +57,13 @@ router.register("evictions", disruption.EvictionViewSet, "eviction")
 router.register("staged-runs", staged_updates.StagedRunViewSet, "staged-run")
 router.register("events", events.EventViewSet, "event")
 
-router.register("notifications/channels", notifications.ChannelViewSet, "notification-channel")
+router.register(
+    "notifications/channels", notifications.ChannelViewSet, "notification-channel"
+)
 router.register("notifications/rules", notifications.RuleViewSet, "notification-rule")
-router.register("notifications/messages", notifications.MessageViewSet, "notification-message")
+router.register(
+    "notifications/messages", notifications.MessageViewSet, "notification-message"
+)
 
 strategies = staged_updates.StagedStrategyViewSet.as_view
 
@@ -67,12 +71,26 @@ first_version: list[URLPattern | URLResolver] = [
     path("token", auth.TokenViewSet.as_view({"post": "create"}), name="token"),
     path(
         "tokens",
-        auth.ApiTokenViewSet.as_view({"get": "list", "post": "create", "delete": "destroy_all"}),
+        auth.ApiTokenViewSet.as_view(
+            {"get": "list", "post": "create", "delete": "destroy_all"}
+        ),
         name="tokens",
     ),
-    path("tokens/<number:number>", auth.ApiTokenViewSet.as_view({"delete": "destroy"}), name="api-token"),
-    path("access-log", access_log.AccessLogViewSet.as_view({"get": "list"}), name="access-log"),
-    path("overview", overview.OverviewViewSet.as_view({"get": "retrieve"}), name="overview"),
+    path(
+        "tokens/<number:number>",
+        auth.ApiTokenViewSet.as_view({"delete": "destroy"}),
+        name="api-token",
+    ),
+    path(
+        "access-log",
+        access_log.AccessLogViewSet.as_view({"get": "list"}),
+        name="access-log",
+    ),
+    path(
+        "overview",
+        overview.OverviewViewSet.as_view({"get": "retrieve"}),
+        name="overview",
+    ),
     path("search", overview.OverviewViewSet.as_view({"get": "search"}), name="search"),
     path("inbox", inbox.InboxViewSet.as_view({"get": "retrieve"}), name="inbox"),
     path(
@@ -98,7 +116,11 @@ first_version: list[URLPattern | URLResolver] = [
         name="placement-resilience",
     ),
     path("apply", resources.ApplyViewSet.as_view({"post": "create"}), name="apply"),
-    path("simulate", simulate.SimulateViewSet.as_view({"post": "create"}), name="simulate"),
+    path(
+        "simulate",
+        simulate.SimulateViewSet.as_view({"post": "create"}),
+        name="simulate",
+    ),
     path(
         "placements/preview",
         editor.PreviewViewSet.as_view(
@@ -120,7 +142,14 @@ first_version: list[URLPattern | URLResolver] = [
     path("staged-strategies", strategies({"get": "list"}), name="staged-strategies"),
     path(
         "staged-strategies/<full_name:name>",
-        strategies({"get": "retrieve", "put": "update", "patch": "partial_update", "delete": "destroy"}),
+        strategies(
+            {
+                "get": "retrieve",
+                "put": "update",
+                "patch": "partial_update",
+                "delete": "destroy",
+            }
+        ),
         name="staged-strategy",
     ),
     *live_backend().operations,

@@ -9,7 +9,13 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from placements.api.authentication import COMPUTING
-from placements.api.base import BaseViewSet, FullNameViewSet, MayRead, actor, query_params
+from placements.api.base import (
+    BaseViewSet,
+    FullNameViewSet,
+    MayRead,
+    actor,
+    query_params,
+)
 from placements.api.filters import ResilienceQuery
 from placements.api.parsers import parse_body
 from placements.api.renderers import CsvRenderer
@@ -60,7 +66,10 @@ class WhatIfInputSerializer(CamelCaseSerializer):
     """The clusters that are lost: those by name, and those that have all of the labels."""
 
     clusters = serializers.ListField(
-        child=serializers.CharField(max_length=_LONGEST), required=False, default=list, max_length=_MOST_NAMES
+        child=serializers.CharField(max_length=_LONGEST),
+        required=False,
+        default=list,
+        max_length=_MOST_NAMES,
     )
     labels = serializers.ListField(
         child=serializers.CharField(max_length=_LONGEST),
@@ -70,7 +79,10 @@ class WhatIfInputSerializer(CamelCaseSerializer):
         help_text="`key:value`, or `key` for any value.",
     )
     variant = serializers.ChoiceField(
-        list(LossVariant), required=False, default=LossVariant.LEAVE, help_text="How they are lost."
+        list(LossVariant),
+        required=False,
+        default=LossVariant.LEAVE,
+        help_text="How they are lost.",
     )
     decision = serializers.CharField(
         required=False,
@@ -90,19 +102,29 @@ class WhatIfSerializer(CamelCaseSerializer):
         help_text="By variant, the number of placements with each impact."
     )
     evaluated = serializers.IntegerField()
-    not_evaluated = serializers.IntegerField(help_text="Placements beyond the limit of 2,000.")
+    not_evaluated = serializers.IntegerField(
+        help_text="Placements beyond the limit of 2,000."
+    )
     placements = PlacementLossSerializer(many=True)
-    decision = AnyValue(allow_null=True, help_text="As that of `simulate`; null unless it was requested.")
+    decision = AnyValue(
+        allow_null=True,
+        help_text="As that of `simulate`; null unless it was requested.",
+    )
 
 
 class ReportInputSerializer(CamelCaseSerializer):
     """A report to compute: the topology keys and the variants; by default those in use, and all."""
 
     keys: Any = serializers.ListField(
-        child=serializers.CharField(max_length=400), required=False, default=list, max_length=20
+        child=serializers.CharField(max_length=400),
+        required=False,
+        default=list,
+        max_length=20,
     )
     variants = serializers.ListField(
-        child=serializers.ChoiceField([str(one) for one in LossVariant]), required=False, default=list
+        child=serializers.ChoiceField([str(one) for one in LossVariant]),
+        required=False,
+        default=list,
     )
 
 
@@ -115,7 +137,16 @@ class LossSerializer(RowSerializer):
     class Meta:
         model = ResilienceLoss
         fields = (
-            *("level", "value", "variant", "clusters", "placements", "lost", "moved", "unfulfilled"),
+            *(
+                "level",
+                "value",
+                "variant",
+                "clusters",
+                "placements",
+                "lost",
+                "moved",
+                "unfulfilled",
+            ),
             "empty",
         )
 
@@ -150,7 +181,17 @@ class ReportSerializer(RowSerializer):
     class Meta:
         model = ResilienceReport
         fields = (
-            *("id", "keys", "variants", "at", "by", "fleet_version", "done", "losses", "placements"),
+            *(
+                "id",
+                "keys",
+                "variants",
+                "at",
+                "by",
+                "fleet_version",
+                "done",
+                "losses",
+                "placements",
+            ),
             *("completed_at", "totals"),
         )
 
@@ -175,7 +216,8 @@ class CellSerializer(CamelCaseSerializer):
     unfulfilled = serializers.BooleanField(source="cell.is_unfulfilled")
     empty = serializers.BooleanField(source="cell.is_empty")
     skew = serializers.IntegerField(
-        source="cell.skew", help_text="The worst skew afterwards; of the clusters that work for `down`."
+        source="cell.skew",
+        help_text="The worst skew afterwards; of the clusters that work for `down`.",
     )
 
 
@@ -214,7 +256,9 @@ class WhatIfViewSet(BaseViewSet):
         decision = decisions.get(fields["decision"])
         document = {
             "clusters": clusters,
-            "chosen_by": choice_words(sorted(set(fields["clusters"])), fields["labels"], len(clusters)),
+            "chosen_by": choice_words(
+                sorted(set(fields["clusters"])), fields["labels"], len(clusters)
+            ),
             "variant": fields["variant"],
             "fates": {variant: one.counts for variant, one in impacts.items()},
             "evaluated": impact.evaluated,
@@ -231,17 +275,28 @@ class ResilienceViewSet(BaseViewSet):
     permission_classes = (MayRead,)
 
     def get_renderers(self) -> Any:
-        return [*super().get_renderers(), *([CsvRenderer()] if self.action == "latest" else [])]
+        return [
+            *super().get_renderers(),
+            *([CsvRenderer()] if self.action == "latest" else []),
+        ]
 
     @documented(
-        "start_resilience_report", ReportSerializer, status=202, body=ReportInputSerializer, is_costly=True
+        "start_resilience_report",
+        ReportSerializer,
+        status=202,
+        body=ReportInputSerializer,
+        is_costly=True,
     )
     def create(self, request: Request) -> Response:
         """Compute a resilience report of every cluster and every domain."""
         fields = parse_body(request, ReportInputSerializer, errors=ValidationError)
-        row = start_report(keys=fields["keys"], variants=fields["variants"], **actor(request))
+        row = start_report(
+            keys=fields["keys"], variants=fields["variants"], **actor(request)
+        )
         location = reverse("api:resilience", request=request)
-        return Response(ReportSerializer(row).data, status=202, headers={"Location": location})
+        return Response(
+            ReportSerializer(row).data, status=202, headers={"Location": location}
+        )
 
     @documented(
         "get_resilience_report",
@@ -261,7 +316,9 @@ class ResilienceViewSet(BaseViewSet):
         outdated = age_of(report).is_outdated
         items = list(rows[: params["limit"]])
         return Response(
-            LatestReportSerializer({"report": report, "outdated": outdated, "losses": items}).data
+            LatestReportSerializer(
+                {"report": report, "outdated": outdated, "losses": items}
+            ).data
         )
 
 

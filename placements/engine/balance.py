@@ -39,7 +39,9 @@ def exceeded_limits(cycle: Cycle, placed: Iterable[str]) -> list[ExceededLimit]:
     profile, positions_of = profile_of(cycle), cycle.fleet.positions
     # Rules that have an exact search form domains from labels alone.
     passes = {} if profile.has_exact_search else filter_columns(cycle, profile)
-    positions = np.array([positions_of[name] for name in placed if name in positions_of], dtype=np.int32)
+    positions = np.array(
+        [positions_of[name] for name in placed if name in positions_of], dtype=np.int32
+    )
     exceeded = []
     for constraint, groups in zip(
         constraints,

@@ -137,7 +137,10 @@ _WITHOUT_BUDGET: dict[ClusterAvailability | None, Verdict] = {
 def budget_numbers(placement: EvictionContext, budget: DisruptionBudgetSpec) -> Numbers:
     """Return what a budget allows; percentages are of the number of clusters wanted, and round up."""
     availabilities = list(placement.clusters.values())
-    available, total = availabilities.count(ClusterAvailability.AVAILABLE), len(availabilities)
+    available, total = (
+        availabilities.count(ClusterAvailability.AVAILABLE),
+        len(availabilities),
+    )
     wanted = placement.number_of_clusters or 0
     if budget.max_unavailable is not None:
         allowed = budget.max_unavailable.of(wanted) - (total - available)

@@ -18,7 +18,9 @@ def unwrapped(manifests: Iterable[Mapping[str, Any]]) -> tuple[Mapping[str, Any]
     """Return manifests as they are applied: the content of each envelope, by key, in its position."""
     contents: list[Mapping[str, Any]] = []
     for one in manifests:
-        contents += _content(one) if is_envelope(one["apiVersion"], one["kind"]) else (one,)
+        contents += (
+            _content(one) if is_envelope(one["apiVersion"], one["kind"]) else (one,)
+        )
     return tuple(contents)
 
 
@@ -37,6 +39,8 @@ def wrapped_identities(objects: Sequence[HubObject]) -> list[list[Any]]:
     ]
 
 
-def applied_identities(identities: Iterable[Identity], wrapped: Iterable[Identity]) -> list[Identity]:
+def applied_identities(
+    identities: Iterable[Identity], wrapped: Iterable[Identity]
+) -> list[Identity]:
     """Return the identities of what a snapshot applies to clusters."""
     return [*(one for one in identities if not is_envelope(one[0], one[1])), *wrapped]

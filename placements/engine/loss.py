@@ -16,7 +16,11 @@ from clusters.columns import ABSENT
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, NO_SCHEDULE, Cluster, Fleet, Taint
 from placements.engine.balance import ExceededLimit, exceeded_limits
 from placements.engine.disruption import KeptReason
-from placements.engine.scheduling.candidates import Candidates, candidates_of, malformed_properties
+from placements.engine.scheduling.candidates import (
+    Candidates,
+    candidates_of,
+    malformed_properties,
+)
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision, Picked
 from placements.engine.scheduling.filters.taint_toleration import untolerated
@@ -74,10 +78,16 @@ def why_stays(policy: PlacementPolicy, *, is_namespaced: bool) -> KeptReason | N
 
 
 def cordoned(fleet: Fleet, *names: str) -> Fleet:
-    positions = [fleet.positions[name] for name in dict.fromkeys(names) if name in fleet.positions]
+    positions = [
+        fleet.positions[name]
+        for name in dict.fromkeys(names)
+        if name in fleet.positions
+    ]
     members = [fleet.clusters[position] for position in positions]
     return fleet.with_clusters(
-        member._replace(taints=(*member.taints, CORDON)) for member in members if CORDON not in member.taints
+        member._replace(taints=(*member.taints, CORDON))
+        for member in members
+        if CORDON not in member.taints
     )
 
 
@@ -85,7 +95,9 @@ def without(cycle: Cycle, *clusters: str) -> Cycle:
     """Return the cycle that follows the eviction from these clusters."""
     names = frozenset(clusters)
     bindings = tuple(
-        binding._replace(state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND)
+        binding._replace(
+            state=BindingState.UNSCHEDULED, previous_state=BindingState.BOUND
+        )
         if binding.cluster in names and binding.is_active
         else binding
         for binding in cycle.bindings
@@ -111,7 +123,9 @@ def decisions_until_rest(start: Cycle) -> list[Decision]:
 
 
 def _has_changes(decision: Decision) -> bool:
-    return not decision.is_failed and placed_after(decision) != active(decision.cycle.live_bindings)
+    return not decision.is_failed and placed_after(decision) != active(
+        decision.cycle.live_bindings
+    )
 
 
 def placed_after(decision: Decision) -> frozenset[str]:
@@ -130,7 +144,9 @@ def active(bindings: Iterable[PlacedBinding]) -> frozenset[str]:
 def skew_of(fleet: Fleet, key: str, key_type: str | None, placed: Iterable[str]) -> int:
     """Return the difference between the fullest and the emptiest domain of a topology key."""
     column = fleet.topology(key, key_type)
-    codes = column.codes[[fleet.positions[name] for name in placed if name in fleet.positions]]
+    codes = column.codes[
+        [fleet.positions[name] for name in placed if name in fleet.positions]
+    ]
     counts = np.bincount(codes[codes != ABSENT], minlength=len(column.values))
     return int(np.ptp(counts)) if len(counts) else 0
 
@@ -147,15 +163,25 @@ class ChangedFleet:
     @cached_property
     def after(self) -> Fleet:
         if self.variant is LossVariant.LEAVE:
-            staying = (cluster for cluster in self.changed if cluster.name not in self.lost)
-            return self.before.with_clusters(staying, gone=self.lost & self.before.positions.keys())
+            staying = (
+                cluster for cluster in self.changed if cluster.name not in self.lost
+            )
+            return self.before.with_clusters(
+                staying, gone=self.lost & self.before.positions.keys()
+            )
         fleet = self.before.with_clusters(self.changed) if self.changed else self.before
-        return cordoned(fleet, *self.lost) if self.variant is LossVariant.CORDON else fleet
+        return (
+            cordoned(fleet, *self.lost) if self.variant is LossVariant.CORDON else fleet
+        )
 
     @cached_property
     def positions(self) -> list[int]:
         """The positions of the lost clusters in the fleet before."""
-        return [self.before.positions[name] for name in self.lost if name in self.before.positions]
+        return [
+            self.before.positions[name]
+            for name in self.lost
+            if name in self.before.positions
+        ]
 
 
 class LossCounts(NamedTuple):
@@ -210,7 +236,9 @@ class PlacementLoss:
     @property
     def scores(self) -> tuple[Picked, ...]:
         """The clusters that join, in the order in which they are picked, with their scores."""
-        picked = {one.cluster: one for decision in self.decisions for one in decision.picked}
+        picked = {
+            one.cluster: one for decision in self.decisions for one in decision.picked
+        }
         return tuple(one for name, one in picked.items() if name in self.joins)
 
     @property
@@ -246,8 +274,16 @@ class PlacementLoss:
         if not self.decisions:
             return PlacementImpact.DOWN if self.inside else PlacementImpact.STAYS
         is_worse = len(self.after) < len(self.before) or self.was_fulfilled is True
-        is_stuck = not self.is_fulfilled and is_worse and (self.is_touched or self.was_fulfilled is True)
-        if self.stays and not self.leaves and (is_stuck or (self.inside and not self.joins)):
+        is_stuck = (
+            not self.is_fulfilled
+            and is_worse
+            and (self.is_touched or self.was_fulfilled is True)
+        )
+        if (
+            self.stays
+            and not self.leaves
+            and (is_stuck or (self.inside and not self.joins))
+        ):
             return PlacementImpact.CANNOT
         if is_stuck:
             return PlacementImpact.STUCK
@@ -260,7 +296,9 @@ class PlacementLoss:
         """Return whether it becomes unfulfilled, loses a cluster without replacement, or is not evicted."""
         if self.obstacle is not None or self.impact is PlacementImpact.CANNOT:
             return self.impact is not PlacementImpact.LEAVING
-        is_worse = self.was_fulfilled is not False or self.placed_after < self.placed_before
+        is_worse = (
+            self.was_fulfilled is not False or self.placed_after < self.placed_before
+        )
         return not self.is_fulfilled and is_worse
 
     @cached_property
@@ -278,10 +316,16 @@ class PlacementLoss:
 
     @property
     def counts(self) -> LossCounts:
-        is_unfulfilled = bool(self.decisions) and self.was_fulfilled is True and not self.is_fulfilled
+        is_unfulfilled = (
+            bool(self.decisions)
+            and self.was_fulfilled is True
+            and not self.is_fulfilled
+        )
         policy = self.cycle.policy
         fleet = self.cycle.fleet
-        return _counts(policy, fleet, self.before, self.after, is_unfulfilled=is_unfulfilled)
+        return _counts(
+            policy, fleet, self.before, self.after, is_unfulfilled=is_unfulfilled
+        )
 
 
 def _counts(
@@ -295,9 +339,14 @@ def _counts(
     kept = len(before & after)
     moved = len(after) - kept
     constraints = policy.topology_spread_constraints
-    skews = [skew_of(fleet, one.topology_key, one.topology_key_type, after) for one in constraints]
+    skews = [
+        skew_of(fleet, one.topology_key, one.topology_key_type, after)
+        for one in constraints
+    ]
     lost = max(0, len(before) - kept - moved)
-    return LossCounts(kept, moved, lost, is_unfulfilled, not after, max(skews, default=0))
+    return LossCounts(
+        kept, moved, lost, is_unfulfilled, not after, max(skews, default=0)
+    )
 
 
 @dataclass(frozen=True)
@@ -358,11 +407,17 @@ class EvaluatedPlacement:
             is_short = self.was_fulfilled is True and is_named
             return _counts(policy, fleet, self.placed, stay, is_unfulfilled=is_short)
         wanted = (policy.number_of_clusters or 0) - len(stay)
-        joins = self._joins(change, is_evicted=is_evicted, wanted=wanted) if wanted else []
+        joins = (
+            self._joins(change, is_evicted=is_evicted, wanted=wanted) if wanted else []
+        )
         is_short = self.was_fulfilled is True and len(joins) < wanted
-        return _counts(policy, fleet, self.placed, stay.union(joins), is_unfulfilled=is_short)
+        return _counts(
+            policy, fleet, self.placed, stay.union(joins), is_unfulfilled=is_short
+        )
 
-    def _joins(self, change: ChangedFleet, *, is_evicted: bool, wanted: int) -> list[str]:
+    def _joins(
+        self, change: ChangedFleet, *, is_evicted: bool, wanted: int
+    ) -> list[str]:
         """Return the clusters that join after a loss, without running the filters and scores again."""
         fleet = self.cycle.fleet
         candidates = self._candidates
@@ -377,7 +432,9 @@ class EvaluatedPlacement:
             stays = ~is_lost
             failed = failed[stays]
             is_placed = is_placed[stays]
-            spread_input = SpreadInput(fleet, candidates.constraints, {})  # reads labels only
+            spread_input = SpreadInput(
+                fleet, candidates.constraints, {}
+            )  # reads labels only
             candidates = replace(
                 candidates,
                 groups=candidates.strategy.groups(spread_input),
@@ -388,7 +445,10 @@ class EvaluatedPlacement:
         elif untolerated((CORDON,), self.cycle.policy.tolerations):
             failed = failed | is_lost
         if not candidates.constraints:  # which ones does not count
-            return [fleet.names[position] for position in np.nonzero(failed == 0)[0][:wanted]]
+            return [
+                fleet.names[position]
+                for position in np.nonzero(failed == 0)[0][:wanted]
+            ]
         placed = np.nonzero(is_placed)[0].astype(np.int32)
         picked = pick(replace(candidates, failed=failed, placed=placed), wanted)
         return [fleet.names[position] for position in picked.positions]
@@ -413,10 +473,14 @@ def loss(facts: EvaluatedPlacement, change: ChangedFleet) -> PlacementLoss:
     stays = facts.why_stays if change.variant is LossVariant.CORDON else None
     if change.variant is LossVariant.CORDON and stays is None:
         cycle = without(cycle, *inside)
-    return replace(decided_loss(facts, decisions_until_rest(cycle)), inside=inside, stays=stays)
+    return replace(
+        decided_loss(facts, decisions_until_rest(cycle)), inside=inside, stays=stays
+    )
 
 
-def decided_loss(facts: EvaluatedPlacement, decisions: Sequence[Decision]) -> PlacementLoss:
+def decided_loss(
+    facts: EvaluatedPlacement, decisions: Sequence[Decision]
+) -> PlacementLoss:
     """Return what decisions on a placement change, on their fleet."""
     last = decisions[-1]
     return PlacementLoss(
@@ -481,7 +545,9 @@ class LostDomain(NamedTuple):
     clusters: tuple[str, ...]
 
 
-def domains_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) -> list[LostDomain]:
+def domains_of(
+    fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True
+) -> list[LostDomain]:
     """Return the domains of the keys, the first 200 of each, then every single cluster.
 
     A key such as `region+region` means every pair of its domains, of the first 20.
@@ -495,14 +561,22 @@ def domains_of(fleet: Fleet, keys: Sequence[str], *, has_clusters: bool = True) 
             if code != ABSENT:
                 members.setdefault(code, []).append(name)
         values = enumerate(column.values[:MOST_DOMAINS])
-        domains = [LostDomain(key, value, tuple(members[code])) for code, value in values]
+        domains = [
+            LostDomain(key, value, tuple(members[code])) for code, value in values
+        ]
         if paired:
             domains = [
-                LostDomain(key, f"{first.value}{AND}{other.value}", first.clusters + other.clusters)
+                LostDomain(
+                    key,
+                    f"{first.value}{AND}{other.value}",
+                    first.clusters + other.clusters,
+                )
                 for first, other in combinations(domains[:MOST_PAIRED], 2)
             ]
         every += domains
-    return every + [LostDomain(CLUSTER, name, (name,)) for name in fleet.names if has_clusters]
+    return every + [
+        LostDomain(CLUSTER, name, (name,)) for name in fleet.names if has_clusters
+    ]
 
 
 class PlacementIndex:

@@ -57,11 +57,19 @@ def keys_of(identities: Iterable[Identity]) -> frozenset[ObjectKey]:
 
 
 def to_place(
-    manifest: ClusterResourcePlacement, name: str, selection: Selection, clusters: Iterable[str]
+    manifest: ClusterResourcePlacement,
+    name: str,
+    selection: Selection,
+    clusters: Iterable[str],
 ) -> Placed:
     """Return what a manifest that selects these objects would apply to these clusters."""
-    identities = [[one.api_version, one.kind, one.namespace, one.name] for one in selection.objects]
-    keys = keys_of(applied_identities(identities, wrapped_identities(selection.objects)))
+    identities = [
+        [one.api_version, one.kind, one.namespace, one.name]
+        for one in selection.objects
+    ]
+    keys = keys_of(
+        applied_identities(identities, wrapped_identities(selection.objects))
+    )
     is_shared = manifest.spec.strategy.apply_strategy.allow_co_ownership
     return Placed(name, keys, frozenset(clusters), is_shared)
 

@@ -75,30 +75,47 @@ class OverrideFailed:
 
 
 def applicable(
-    snapshots: Iterable[OverrideContent], *, placement: str, cluster: Cluster, objects: Sequence[HubObject]
+    snapshots: Iterable[OverrideContent],
+    *,
+    placement: str,
+    cluster: Cluster,
+    objects: Sequence[HubObject],
 ) -> tuple[OverrideContent, ...]:
     """Return the latest snapshots for a placement's resources on a cluster, in the order of applying.
 
     Those for clusters come first, so that those of a namespace win; each kind is ordered by name.
     """
-    by_cluster = applicable_to_each(snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects)
+    by_cluster = applicable_to_each(
+        snapshots, placement=placement, fleet=Fleet([cluster]), objects=objects
+    )
     return by_cluster.get(cluster.name, ())
 
 
 def applicable_to_each(
-    snapshots: Iterable[OverrideContent], *, placement: str, fleet: Fleet, objects: Iterable[HubObject]
+    snapshots: Iterable[OverrideContent],
+    *,
+    placement: str,
+    fleet: Fleet,
+    objects: Iterable[HubObject],
 ) -> dict[str, tuple[OverrideContent, ...]]:
     """Return what `applicable` returns, for every cluster of a fleet to which any snapshot applies."""
-    selected = {key for each in objects for key in (_own_key(each), _namespace_key(each))}
+    selected = {
+        key for each in objects for key in (_own_key(each), _namespace_key(each))
+    }
     concerned = [
         one
         for one in snapshots
-        if one.override.placement in ("", placement) and not selected.isdisjoint(_selected_keys(one))
+        if one.override.placement in ("", placement)
+        and not selected.isdisjoint(_selected_keys(one))
     ]
     by_cluster: dict[str, list[OverrideContent]] = {}
-    for one in sorted(concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)):
+    for one in sorted(
+        concerned, key=lambda one: (not one.is_for_clusters, one.namespace, one.name)
+    ):
         rules = one.override.spec.policy.override_rules
-        names = dict.fromkeys(name for rule in rules for name in clusters_matching_rule(rule, fleet))
+        names = dict.fromkeys(
+            name for rule in rules for name in clusters_matching_rule(rule, fleet)
+        )
         for name in names:
             by_cluster.setdefault(name, []).append(one)
     return {name: tuple(several) for name, several in by_cluster.items()}
@@ -110,7 +127,11 @@ def _own_key(each: HubObject) -> _Key:
 
 def _namespace_key(each: HubObject) -> _Key:
     """Return what a cluster override has to select for an object: itself, or its namespace."""
-    return ("", "", "v1", "Namespace", each.namespace) if each.namespace else _own_key(each)
+    return (
+        ("", "", "v1", "Namespace", each.namespace)
+        if each.namespace
+        else _own_key(each)
+    )
 
 
 def _selected_keys(snapshot: OverrideContent) -> frozenset[_Key]:
@@ -118,7 +139,10 @@ def _selected_keys(snapshot: OverrideContent) -> frozenset[_Key]:
         selectors = snapshot.override.spec.cluster_resource_selectors
     else:
         selectors = snapshot.override.spec.resource_selectors
-    return frozenset((snapshot.namespace, one.group, one.version, one.kind, one.name) for one in selectors)
+    return frozenset(
+        (snapshot.namespace, one.group, one.version, one.kind, one.name)
+        for one in selectors
+    )
 
 
 def clusters_matching_rule(rule: OverrideRule, fleet: Fleet) -> Sequence[str]:
@@ -129,7 +153,9 @@ def clusters_matching_rule(rule: OverrideRule, fleet: Fleet) -> Sequence[str]:
     if not terms:
         return fleet.names
     masks = [match_labels(term.label_selector, fleet).tolist() for term in terms]
-    return [name for name, *matches in zip(fleet.names, *masks, strict=True) if any(matches)]
+    return [
+        name for name, *matches in zip(fleet.names, *masks, strict=True) if any(matches)
+    ]
 
 
 def idle_rule_warnings(override: Override, fleet: Fleet) -> tuple[ManifestWarning, ...]:
@@ -138,7 +164,9 @@ def idle_rule_warnings(override: Override, fleet: Fleet) -> tuple[ManifestWarnin
     for index, rule in enumerate(override.spec.policy.override_rules):
         message = "no cluster matches: the rule has no effect"
         if rule.cluster_selector is None:
-            message = "a rule without a clusterSelector selects no cluster and has no effect"
+            message = (
+                "a rule without a clusterSelector selects no cluster and has no effect"
+            )
         elif not len(fleet) or clusters_matching_rule(rule, fleet):
             continue
         path = f"spec.policy.overrideRules[{index}].clusterSelector"
@@ -179,7 +207,9 @@ def override(
 
 
 def apply_rules(
-    each: HubObject, rules: Iterable[tuple[OverrideContent, int, OverrideRule]], cluster: Cluster
+    each: HubObject,
+    rules: Iterable[tuple[OverrideContent, int, OverrideRule]],
+    cluster: Cluster,
 ) -> HubObject | OverrideFailed | None:
     """Return an object after all rules, None if one leaves it out; the result must be a manifest."""
     for snapshot, number, rule in rules:
@@ -189,8 +219,12 @@ def apply_rules(
         path = f"spec.policy.overrideRules[{number}]"
         try:
             for index, patch in enumerate(rule.json_patch_overrides):
-                path = f"spec.policy.overrideRules[{number}].jsonPatchOverrides[{index}]"
-                content = apply_patch(content, patch, replace_variables(patch.value, cluster))
+                path = (
+                    f"spec.policy.overrideRules[{number}].jsonPatchOverrides[{index}]"
+                )
+                content = apply_patch(
+                    content, patch, replace_variables(patch.value, cluster)
+                )
             each = parse_hub_object(content)
         except (PatchError, VariableError, InvalidManifest) as error:
             return OverrideFailed(snapshot.full_name, path, str(each), str(error))
@@ -210,11 +244,14 @@ def replace_variables(value: Any, cluster: Cluster) -> Any:
     """
     if isinstance(value, str):
         # From left to right; the value of a label is not searched again.
-        before, *parts = value.replace(_CLUSTER_NAME, cluster.name).split(_CLUSTER_LABEL)
+        before, *parts = value.replace(_CLUSTER_NAME, cluster.name).split(
+            _CLUSTER_LABEL
+        )
         return before + "".join(label_value(part, cluster) for part in parts)
     if isinstance(value, Mapping):
         return {
-            replace_variables(key, cluster): replace_variables(item, cluster) for key, item in value.items()
+            replace_variables(key, cluster): replace_variables(item, cluster)
+            for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
         return [replace_variables(item, cluster) for item in value]
@@ -225,7 +262,9 @@ def label_value(part: str, cluster: Cluster) -> str:
     """Return a label's value and the text after its variable. Raises VariableError."""
     key, brace, rest = part.partition("}")
     if not brace:
-        raise VariableError(f"{_CLUSTER_LABEL}… has no closing brace")  # what follows may be a secret
+        raise VariableError(
+            f"{_CLUSTER_LABEL}… has no closing brace"
+        )  # what follows may be a secret
     if key not in cluster.labels:
         raise VariableError(f"the cluster has no label {key}")
     return cluster.labels[key] + rest
@@ -235,14 +274,21 @@ class PatchError(ValueError):
     """A patch does not fit the manifest; the text is the reason."""
 
 
-def apply_patch(manifest: Mapping[str, Any], patch: JsonPatch, value: Any) -> dict[str, Any]:
+def apply_patch(
+    manifest: Mapping[str, Any], patch: JsonPatch, value: Any
+) -> dict[str, Any]:
     """Return a copy of a manifest after one patch (RFC 6902) with this value. Raise PatchError."""
     operation: dict[str, Any] = {"op": patch.op.value, "path": patch.path}
     if patch.op is not PatchOperator.REMOVE:
         operation["value"] = value
     try:
         changed: dict[str, Any] = jsonpatch.apply_patch(dict(manifest), [operation])
-    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError, ValueError) as error:
+    except (
+        jsonpatch.JsonPatchException,
+        jsonpatch.JsonPointerException,
+        TypeError,
+        ValueError,
+    ) as error:
         raise PatchError(_NOT_FOUND.sub(" not found", str(error))) from error
     return changed
 
@@ -258,7 +304,9 @@ def cluster_version(
     """
     parts = {
         "resources": resources,
-        "overrides": [[one.is_for_clusters, one.full_name, one.content_hash] for one in snapshots],
+        "overrides": [
+            [one.is_for_clusters, one.full_name, one.content_hash] for one in snapshots
+        ],
         "applyStrategy": apply_strategy.effective().to_plain(),
     }
     return sha256(canonical_json(parts)).hexdigest()

@@ -94,7 +94,11 @@ def with_causes(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     for problem in problems:
         blamed = [by_cluster[name] for name in problem.clusters if name in by_cluster]
         is_explained = bool(blamed) and len(blamed) == len(problem.clusters)
-        found.append(replace(problem, causes=tuple(blamed[:MOST_CAUSES])) if is_explained else problem)
+        found.append(
+            replace(problem, causes=tuple(blamed[:MOST_CAUSES]))
+            if is_explained
+            else problem
+        )
     return found
 
 
@@ -115,7 +119,9 @@ def headline(message: str) -> tuple[str, str]:
     rest = "".join(others)
     first = first.removesuffix(".")
     is_word = first[1:2].islower()
-    return first[:1].lower() + first[1:] if is_word else first, rest[:1].upper() + rest[1:]
+    return first[:1].lower() + first[1:] if is_word else first, rest[:1].upper() + rest[
+        1:
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,12 @@ class Cause:
 
     @property
     def mark(self) -> str:
-        words = (self.level, self.message, self.summary, *(one.words for one in self.effects))
+        words = (
+            self.level,
+            self.message,
+            self.summary,
+            *(one.words for one in self.effects),
+        )
         return sha256("\0".join(words).encode()).hexdigest()[:12]
 
 
@@ -162,22 +173,36 @@ def causes_of(problems: Iterable[ProblemFacts]) -> list[Cause]:
         for key in problem.causes:
             following[key].append(problem)
         if not problem.causes:
-            of_placement = problem.noun in (Noun.PLACEMENT, Noun.ROLLOUT, Noun.STAGED_RUN)
-            is_merged = of_placement and problem.placement and problem.kind != "approval-pending"
-            roots[f"placement/{problem.placement}" if is_merged else problem.key].append(problem)
+            of_placement = problem.noun in (
+                Noun.PLACEMENT,
+                Noun.ROLLOUT,
+                Noun.STAGED_RUN,
+            )
+            is_merged = (
+                of_placement
+                and problem.placement
+                and problem.kind != "approval-pending"
+            )
+            roots[
+                f"placement/{problem.placement}" if is_merged else problem.key
+            ].append(problem)
     causes = [_cause(key, several, following) for key, several in roots.items()]
     causes.sort(key=lambda one: (one.noun != Noun.CLUSTER, one.name))
     return sorted(causes, key=lambda one: LEVELS.index(ProblemLevel(one.level)))
 
 
-def _cause(key: str, problems: list[ProblemFacts], following: Mapping[str, list[ProblemFacts]]) -> Cause:
+def _cause(
+    key: str, problems: list[ProblemFacts], following: Mapping[str, list[ProblemFacts]]
+) -> Cause:
     first, *others = sorted(problems, key=lambda one: LEVELS.index(one.level))
     effects = [Effect(one.message, one.path) for one in others]
     after = [one for problem in problems for one in following[problem.key]]
     after.sort(key=lambda one: list(_FOLLOWING).index(one.noun))
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for one in after:
-        words = _OUTDATED if one.level is ProblemLevel.OUTDATED else _FOLLOWING[one.noun]
+        words = (
+            _OUTDATED if one.level is ProblemLevel.OUTDATED else _FOLLOWING[one.noun]
+        )
         groups[words].append(one.name)
         effects.append(Effect(f"{_TITLES.get(one.noun, '')}{one.name}", one.path))
     parts = [

@@ -7,8 +7,19 @@ from typing import Annotated, ClassVar, NamedTuple
 from pydantic import Field
 
 from fleetui.apimachinery import fields
-from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, format_path
-from fleetui.apimachinery.fields import WRITTEN_BY_A_HUB, Annotations, FilledText, Labels, pattern
+from fleetui.apimachinery.errors import (
+    ErrorDetail,
+    FieldError,
+    InvalidManifest,
+    format_path,
+)
+from fleetui.apimachinery.fields import (
+    WRITTEN_BY_A_HUB,
+    Annotations,
+    FilledText,
+    Labels,
+    pattern,
+)
 from fleetui.apimachinery.kinds import (
     CLUSTER_ENVELOPE_KIND,
     CLUSTER_SCOPED,
@@ -66,17 +77,25 @@ def parse_hub_object(document: object) -> HubObject:
     For one of Fleet's own kinds that is the only error. What an envelope wraps is parsed, too.
     """
     refuse_fleet_kinds(document)
-    parse_manifest(_Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=whole_problems)
+    parse_manifest(
+        _Manifest, document, semantics=DEFAULT_SEMANTICS, path="", whole=whole_problems
+    )
     hub_object = HubObject.of(mapping_at(document))
     refuse_hidden(hub_object.content)
     if is_envelope(hub_object.api_version, hub_object.kind):
         wrapped = hub_object.content["data"].items()
-        if errors := [error for key, one in wrapped for error in _wrapped_errors(key, one, hub_object)]:
+        if errors := [
+            error
+            for key, one in wrapped
+            for error in _wrapped_errors(key, one, hub_object)
+        ]:
             raise InvalidManifest(errors)
     return hub_object
 
 
-def _wrapped_errors(key: str, document: object, envelope: HubObject) -> Iterator[FieldError]:
+def _wrapped_errors(
+    key: str, document: object, envelope: HubObject
+) -> Iterator[FieldError]:
     """Yield the errors of one object in an envelope, which has to be where the envelope is.
 
     See `rules/lifecycle.md#envelopes`.
@@ -87,19 +106,29 @@ def _wrapped_errors(key: str, document: object, envelope: HubObject) -> Iterator
         parse_manifest(_Wrapped, document, semantics=DEFAULT_SEMANTICS, path=path)
     except InvalidManifest as invalid:
         for error in invalid.errors:
-            yield error if error.path.startswith(path) else replace(error, path=f"{path}.{error.path}")
+            yield (
+                error
+                if error.path.startswith(path)
+                else replace(error, path=f"{path}.{error.path}")
+            )
         return
     one = HubObject.of(mapping_at(document))
     place = f"{path}.metadata.namespace"
     if is_envelope(one.api_version, one.kind):
         message = "Forbidden: an envelope cannot be in another one"
-        yield FieldError(f"{path}.kind", "kind-not-supported", message, "objects to place")
+        yield FieldError(
+            f"{path}.kind", "kind-not-supported", message, "objects to place"
+        )
     elif envelope.namespace and one.namespace != envelope.namespace:
         message = f"must be that of the envelope, which wraps objects of {envelope.namespace} only"
         yield FieldError(place, "conflict", message, envelope.namespace)
     elif one.namespace and not envelope.namespace:
-        message = f"Forbidden: a {CLUSTER_ENVELOPE_KIND} wraps cluster-scoped objects only"
-        yield FieldError(place, "misplaced", message, f"no namespace, or a {ENVELOPE_KIND}")
+        message = (
+            f"Forbidden: a {CLUSTER_ENVELOPE_KIND} wraps cluster-scoped objects only"
+        )
+        yield FieldError(
+            place, "misplaced", message, f"no namespace, or a {ENVELOPE_KIND}"
+        )
 
 
 def whole_problems(document: object) -> Iterator[ErrorDetail]:
@@ -111,11 +140,18 @@ def whole_problems(document: object) -> Iterator[ErrorDetail]:
 
 def size_problems(document: object) -> Iterator[ErrorDetail]:
     if (size := len(canonical_json(document))) > LARGEST_OBJECT:
-        message = f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
-        yield ErrorDetail((), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)")
+        message = (
+            f"Too large: {size / _MEBIBYTE:.2f} MiB as compact JSON ({size} bytes)"
+        )
+        yield ErrorDetail(
+            (), "too-large", message, f"at most 1.5 MiB ({LARGEST_OBJECT} bytes)"
+        )
         return
     raw = mapping_at(document)
-    if (raw.get("apiVersion"), raw.get("kind")) not in (("v1", "ConfigMap"), ("v1", "Secret")):
+    if (raw.get("apiVersion"), raw.get("kind")) not in (
+        ("v1", "ConfigMap"),
+        ("v1", "Secret"),
+    ):
         return
     # API servers count the values, those in base64 decoded.
     encoded = ("binaryData",) if raw["kind"] == "ConfigMap" else ("data",)
@@ -127,7 +163,12 @@ def size_problems(document: object) -> Iterator[ErrorDetail]:
     )
     if size > _MEBIBYTE:
         message = f"Too large: the values of a {raw['kind']} have {size / _MEBIBYTE:.2f} MiB ({size} bytes)"
-        yield ErrorDetail(("data",), "too-large", message, f"at most 1 MiB ({_MEBIBYTE} bytes) in one object")
+        yield ErrorDetail(
+            ("data",),
+            "too-large",
+            message,
+            f"at most 1 MiB ({_MEBIBYTE} bytes) in one object",
+        )
 
 
 class _Metadata(ManifestModel):
@@ -136,7 +177,9 @@ class _Metadata(ManifestModel):
     ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
 
     name: FilledText
-    namespace: Annotated[str, pattern(fields.dns_label_problem, fields.DNS_LABEL, filled_in=False)] = ""
+    namespace: Annotated[
+        str, pattern(fields.dns_label_problem, fields.DNS_LABEL, filled_in=False)
+    ] = ""
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
 
@@ -158,26 +201,45 @@ class _Manifest(ManifestModel):
         metadata = mapping_at(raw, "metadata")
         if metadata.get("generateName") and not metadata.get("name"):
             message = "Forbidden: generated names are not supported; set metadata.name"
-            yield ErrorDetail(("metadata", "generateName"), "not-supported", message, "name")
+            yield ErrorDetail(
+                ("metadata", "generateName"), "not-supported", message, "name"
+            )
         if isinstance(version, str) and isinstance(kind, str):
             group = version.rpartition("/")[0]
 
             # What would run on the hub itself stays off it (`rules/lifecycle.md#envelopes`).
             if (group, kind) == ("", "List"):
                 message = "Forbidden: a List must be applied as single objects"
-                yield ErrorDetail(("kind",), "kind-not-supported", message, "one object")
+                yield ErrorDetail(
+                    ("kind",), "kind-not-supported", message, "one object"
+                )
             namespace = metadata.get("namespace")
-            is_reserved = isinstance(namespace, str) and is_reserved_namespace(namespace)
+            is_reserved = isinstance(namespace, str) and is_reserved_namespace(
+                namespace
+            )
             if cls.is_on_hub and (group, kind) in _RUNS_ON_THE_HUB and not is_reserved:
-                reason = "would run on the hub itself; place its owner, such as a Deployment"
-                message, allowed = f"Forbidden: {kind} {reason}", "kinds that do not run on the hub"
+                reason = (
+                    "would run on the hub itself; place its owner, such as a Deployment"
+                )
+                message, allowed = (
+                    f"Forbidden: {kind} {reason}",
+                    "kinds that do not run on the hub",
+                )
                 yield ErrorDetail(("kind",), "kind-not-supported", message, allowed)
 
-            name, rule = metadata.get("name"), _NAME_RULES.get((group, kind), _SUBDOMAIN)
+            name, rule = (
+                metadata.get("name"),
+                _NAME_RULES.get((group, kind), _SUBDOMAIN),
+            )
             if isinstance(name, str) and name and (problem := rule.problem_of(name)):
                 message = f"Invalid value: {quote_value(name)}: {problem.words}"
-                yield ErrorDetail(("metadata", "name"), problem.code, message, rule.allowed)
-            yield from (problem.under("metadata") for problem in _scope_problems(group, kind, metadata))
+                yield ErrorDetail(
+                    ("metadata", "name"), problem.code, message, rule.allowed
+                )
+            yield from (
+                problem.under("metadata")
+                for problem in _scope_problems(group, kind, metadata)
+            )
 
 
 class _Wrapped(_Manifest):
@@ -190,12 +252,16 @@ def _envelope_problems(raw: Raw) -> Iterator[ErrorDetail]:
     """Check version and size of an envelope; what it wraps is checked object by object."""
     if raw.get("apiVersion") != ENVELOPE_VERSION:
         message = f"Unsupported value: {quote_value(raw.get('apiVersion'))}"
-        yield ErrorDetail(("apiVersion",), "api-version-not-supported", message, ENVELOPE_VERSION)
+        yield ErrorDetail(
+            ("apiVersion",), "api-version-not-supported", message, ENVELOPE_VERSION
+        )
     data, allowed = raw.get("data"), f"1 to {MOST_WRAPPED} objects by key"
     if data is None:
         yield required("data", "Required value", allowed)
     elif not isinstance(data, Mapping):
-        yield ErrorDetail(("data",), "wrong-type", "Invalid value: must be an object", allowed)
+        yield ErrorDetail(
+            ("data",), "wrong-type", "Invalid value: must be an object", allowed
+        )
     elif not 1 <= len(data) <= MOST_WRAPPED:
         code = "too-many" if data else "too-few"
         yield ErrorDetail(("data",), code, f"has {len(data)} objects", allowed)

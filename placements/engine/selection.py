@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from hashlib import sha256
 
-from fleetui.apimachinery.errors import ErrorDetail, ManifestWarning, faults_of, format_path, split_path
+from fleetui.apimachinery.errors import (
+    ErrorDetail,
+    ManifestWarning,
+    faults_of,
+    format_path,
+    split_path,
+)
 from fleetui.apimachinery.kinds import ENVELOPES, KindScope, scope_of
 from fleetui.apimachinery.model import quote_value
 from fleetui.apimachinery.secrets import HubObject, ObjectKey, canonical_json
@@ -47,7 +53,9 @@ _NEVER_PLACED_KINDS = frozenset(
         ("networking.fleet.azure.com", "TrafficManagerProfile"),
     }
 )
-_MADE_EVERYWHERE = frozenset({("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default")})
+_MADE_EVERYWHERE = frozenset(
+    {("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default")}
+)
 _OWNED = frozenset({("apps", "ReplicaSet"), ("apps", "ControllerRevision")})
 _TOKEN = "kubernetes.io/service-account-token"  # noqa: S105 -- a type of secrets, not one of them
 _MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
@@ -57,7 +65,9 @@ def is_ever_placed(group: str, kind: str) -> bool:
     """Return whether objects of a kind can be placed at all (`rules/lifecycle.md#resource-selection`)."""
     if (group, kind) in ENVELOPES:
         return True
-    return group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
+    return (
+        group not in _NEVER_PLACED_GROUPS and (group, kind) not in _NEVER_PLACED_KINDS
+    )
 
 
 def why_left_out(each: HubObject, on_the_hub: Container[ObjectKey]) -> str | None:
@@ -71,7 +81,10 @@ def why_left_out(each: HubObject, on_the_hub: Container[ObjectKey]) -> str | Non
         return "its owner creates it"
     if sort == ("", "Secret") and each.content.get("type") == _TOKEN:
         return "it is a service account token of the hub"
-    if sort == ("", "Endpoints") and ("", "Service", each.namespace, each.name) in on_the_hub:
+    if (
+        sort == ("", "Endpoints")
+        and ("", "Service", each.namespace, each.name) in on_the_hub
+    ):
         return "its service creates it"
     if sort == ("discovery.k8s.io", "EndpointSlice") and _MANAGED_BY in each.labels:
         return "its manager creates it"
@@ -83,7 +96,9 @@ class Inventory:
 
     def __init__(self, objects: Iterable[HubObject]) -> None:
         self.by_key: dict[ObjectKey, HubObject] = {each.key: each for each in objects}
-        self._by_place: defaultdict[tuple[str, str, str], list[HubObject]] = defaultdict(list)
+        self._by_place: defaultdict[tuple[str, str, str], list[HubObject]] = (
+            defaultdict(list)
+        )
         self._by_namespace: defaultdict[str, list[HubObject]] = defaultdict(list)
         self._namespaced: set[tuple[str, str]] = set()
         for each in self.by_key.values():
@@ -95,14 +110,24 @@ class Inventory:
     def is_namespaced(self, group: str, kind: str) -> bool:
         """Return whether a kind is namespaced; for kinds that are not built in, the objects decide."""
         scope = scope_of(group, kind)
-        return (group, kind) in self._namespaced if scope is None else scope is KindScope.NAMESPACED
+        return (
+            (group, kind) in self._namespaced
+            if scope is None
+            else scope is KindScope.NAMESPACED
+        )
 
     def is_cluster_scoped(self, group: str, kind: str) -> bool:
         """Return whether a kind is not namespaced; one that is not built in and not on the hub may be."""
         scope = scope_of(group, kind)
-        return bool(self.of_kind(group, kind)) if scope is None else scope is KindScope.CLUSTER
+        return (
+            bool(self.of_kind(group, kind))
+            if scope is None
+            else scope is KindScope.CLUSTER
+        )
 
-    def of_kind(self, group: str, kind: str, *, namespace: str = "", name: str = "") -> Sequence[HubObject]:
+    def of_kind(
+        self, group: str, kind: str, *, namespace: str = "", name: str = ""
+    ) -> Sequence[HubObject]:
         """Return the objects of a kind in a namespace, or outside all; with a name, that one if it exists."""
         if name:
             hub_object = self.by_key.get((group, kind, namespace, name))
@@ -120,7 +145,11 @@ def is_namespace_selector(selector: ResourceSelector) -> bool:
 def own_namespace(selectors: tuple[ResourceSelector, ...]) -> str | None:
     """Return the namespace from which the other selectors may select namespaced kinds."""
     own = SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS
-    names = (each.name for each in selectors if is_namespace_selector(each) and each.selection_scope is own)
+    names = (
+        each.name
+        for each in selectors
+        if is_namespace_selector(each) and each.selection_scope is own
+    )
     return next(names, None)
 
 
@@ -128,7 +157,10 @@ def matcher(selector: ResourceSelector) -> Callable[[HubObject], bool]:
     """Return the test by name or by labels; kind and version are not checked."""
     if selector.name:
         return lambda each: each.name == selector.name
-    tests = [label_test(requirement) for requirement in label_requirements(selector.label_selector)]
+    tests = [
+        label_test(requirement)
+        for requirement in label_requirements(selector.label_selector)
+    ]
     return lambda each: all(test(each.labels) for test in tests)
 
 
@@ -192,18 +224,31 @@ def select(
     resources of it, and no kind that is cluster-scoped.
     """
     hub, within = Inventory(objects), own_namespace(selectors)
-    find = partial(_find_inside, namespace=namespace) if namespace else partial(_find, within=within)
+    find = (
+        partial(_find_inside, namespace=namespace)
+        if namespace
+        else partial(_find, within=within)
+    )
     findings = [find(selector, hub) for selector in selectors]
-    problems = [problem.under(index) for index, each in enumerate(findings) for problem in each.problems]
+    problems = [
+        problem.under(index)
+        for index, each in enumerate(findings)
+        for problem in each.problems
+    ]
     problems += _duplicates(findings, path)
     if problems:
         raise faults_of(problems, None, path=path)
-    remarks = [remark.under(index) for index, each in enumerate(findings) for remark in each.remarks]
+    remarks = [
+        remark.under(index)
+        for index, each in enumerate(findings)
+        for remark in each.remarks
+    ]
     outer = split_path(path) if remarks else ()
     return Selection(
         ordered(each for finding in findings for each in finding.objects),
         tuple(
-            ManifestWarning(each.code, format_path((*outer, *each.keys)), each.message) for each in remarks
+            ManifestWarning(each.code, format_path((*outer, *each.keys)), each.message)
+            for each in remarks
         ),
     )
 
@@ -239,7 +284,9 @@ def _find(selector: ResourceSelector, hub: Inventory, within: str | None) -> _Fi
     return finding
 
 
-def _find_inside(selector: ResourceSelector, hub: Inventory, *, namespace: str) -> _Finding:
+def _find_inside(
+    selector: ResourceSelector, hub: Inventory, *, namespace: str
+) -> _Finding:
     finding = _Finding()
     if not is_ever_placed(selector.group, selector.kind):
         message = f"selects nothing: objects of kind {selector.kind} are never placed"
@@ -251,16 +298,22 @@ def _find_inside(selector: ResourceSelector, hub: Inventory, *, namespace: str) 
     return finding
 
 
-def _matches(selector: ResourceSelector, hub: Inventory, place: str, finding: _Finding) -> list[HubObject]:
+def _matches(
+    selector: ResourceSelector, hub: Inventory, place: str, finding: _Finding
+) -> list[HubObject]:
     """Return what has the selector's kind, name or labels in a namespace and may be placed."""
-    among = hub.of_kind(selector.group, selector.kind, namespace=place, name=selector.name)
+    among = hub.of_kind(
+        selector.group, selector.kind, namespace=place, name=selector.name
+    )
     fits = matcher(selector)
     matching = [each for each in among if fits(each)]
     same_version = [each for each in matching if each.version == selector.version]
     if len(same_version) < len(matching):
         versions = Counter(each.api_version for each in matching)
         api_version = f"{selector.group}/{selector.version}".lstrip("/")
-        others = ", ".join(sorted(version for version in versions if version != api_version))
+        others = ", ".join(
+            sorted(version for version in versions if version != api_version)
+        )
         count = versions.total() - versions[api_version]
         message = f"skips {count} matching objects of kind {selector.kind}: on the hub in version {others}"
         finding.remark("version", "other-version", message)
@@ -292,17 +345,29 @@ def _find_namespaces(selector: ResourceSelector, hub: Inventory) -> _Finding:
     match selector.selection_scope:
         case SelectionScope.NAMESPACE_WITH_RESOURCES:
             # Add everything inside the namespaces that may leave the hub.
-            inside = [each for namespace in namespaces for each in hub.inside(namespace.name)]
-            left_out = {each.kind for each in inside if not is_ever_placed(each.group, each.kind)}
-            placeable = [each for each in inside if is_ever_placed(each.group, each.kind)]
-            finding.objects += [each for each in placeable if why_left_out(each, hub.by_key) is None]
+            inside = [
+                each for namespace in namespaces for each in hub.inside(namespace.name)
+            ]
+            left_out = {
+                each.kind
+                for each in inside
+                if not is_ever_placed(each.group, each.kind)
+            }
+            placeable = [
+                each for each in inside if is_ever_placed(each.group, each.kind)
+            ]
+            finding.objects += [
+                each for each in placeable if why_left_out(each, hub.by_key) is None
+            ]
             if left_out:
                 message = f"skips kinds that are never placed: {_listing(left_out)}"
                 finding.remark("", "never-placed", message)
         case SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS if not namespaces:
             # Turn what was remarked about the one namespace into errors: the other selectors depend on it.
             finding.problems += [
-                ErrorDetail(each.keys, "not-on-the-hub", each.message, "a namespace on the hub")
+                ErrorDetail(
+                    each.keys, "not-on-the-hub", each.message, "a namespace on the hub"
+                )
                 for each in finding.remarks
             ]
     return finding
@@ -313,7 +378,10 @@ def _listing(names: Iterable[str]) -> str:
 
 
 def concerns(
-    selectors: tuple[ResourceSelector, ...], changed: Iterable[HubObject], *, namespace: str = ""
+    selectors: tuple[ResourceSelector, ...],
+    changed: Iterable[HubObject],
+    *,
+    namespace: str = "",
 ) -> bool:
     """Return whether a change of these objects can change what the selectors of a placement select.
 
@@ -324,26 +392,42 @@ def concerns(
     return any(_concerns(selector, within, objects) for selector in selectors)
 
 
-def _concerns(selector: ResourceSelector, within: str | None, objects: Sequence[HubObject]) -> bool:
+def _concerns(
+    selector: ResourceSelector, within: str | None, objects: Sequence[HubObject]
+) -> bool:
     if is_namespace_selector(selector):
         # Use a namespace by its name or labels, and what is inside one by that name if there is one.
         # Without a name the labels of the namespace would have to be known: anything inside any counts.
         fits = matcher(selector)
-        if any(fits(each) for each in objects if (each.group, each.kind) == ("", "Namespace")):
+        if any(
+            fits(each)
+            for each in objects
+            if (each.group, each.kind) == ("", "Namespace")
+        ):
             return True
         if selector.selection_scope is not SelectionScope.NAMESPACE_WITH_RESOURCES:
             return False
         insides = {each.namespace for each in objects if each.namespace}
-        return any(not is_reserved_namespace(each) and selector.name in ("", each) for each in insides)
+        return any(
+            not is_reserved_namespace(each) and selector.name in ("", each)
+            for each in insides
+        )
     sort, fits = (selector.group, selector.kind), matcher(selector)
     of_kind = [each for each in objects if (each.group, each.kind) == sort]
     match scope_of(*sort):
         case None:
-            return bool(of_kind)  # any of them may be the first to show the scope of the kind
+            return bool(
+                of_kind
+            )  # any of them may be the first to show the scope of the kind
         case KindScope.CLUSTER:
             return any(fits(each) for each in of_kind)
-    if sort == ("", "Endpoints"):  # a service decides whether the endpoints of its name are placed
-        of_kind += [each for each in objects if (each.group, each.kind) == ("", "Service")]
+    if sort == (
+        "",
+        "Endpoints",
+    ):  # a service decides whether the endpoints of its name are placed
+        of_kind += [
+            each for each in objects if (each.group, each.kind) == ("", "Service")
+        ]
         return any(each.namespace == within for each in of_kind)
     return any(each.namespace == within and fits(each) for each in of_kind)
 
@@ -363,7 +447,9 @@ class SnapshotPart:
         return sum(each.size for each in self.objects)
 
 
-def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[SnapshotPart, ...]:
+def parts(
+    objects: Iterable[HubObject], *, limit: int = PART_LIMIT
+) -> tuple[SnapshotPart, ...]:
     """Return sanitized objects in parts of at most `limit` bytes, in order; a larger object is a part."""
     groups: list[list[HubObject]] = [[]]
     size = 0
@@ -373,9 +459,13 @@ def parts(objects: Iterable[HubObject], *, limit: int = PART_LIMIT) -> tuple[Sna
             size = 0
         groups[-1].append(each)
         size += each.size
-    return tuple(SnapshotPart(index, tuple(group)) for index, group in enumerate(groups))
+    return tuple(
+        SnapshotPart(index, tuple(group)) for index, group in enumerate(groups)
+    )
 
 
 def content_hash(objects: Iterable[HubObject]) -> str:
     """Return the SHA-256, in hexadecimal, of sanitized objects as one JSON list."""
-    return sha256(b"[" + b",".join(canonical_json(each.content) for each in objects) + b"]").hexdigest()
+    return sha256(
+        b"[" + b",".join(canonical_json(each.content) for each in objects) + b"]"
+    ).hexdigest()

@@ -111,7 +111,11 @@ class PlacementHealth:
         """Return the status that was stored as `values`."""
         counts = HealthCounts(**values["counts"])
         return cls(
-            HealthLevel(values["level"]), values["word"], values["detail"], counts, values["condition"]
+            HealthLevel(values["level"]),
+            values["word"],
+            values["detail"],
+            counts,
+            values["condition"],
         )
 
     @property
@@ -148,13 +152,19 @@ def placement_health(facts: HealthFacts) -> PlacementHealth:
     """Return the status of a placement: of all conditions that are not met, the worst."""
     is_empty = not facts.counts.wanted and not facts.counts.scheduled
     level, words, detail = next(
-        (status for check in _CHECKS if (status := check(facts, facts.counts)) is not None),
+        (
+            status
+            for check in _CHECKS
+            if (status := check(facts, facts.counts)) is not None
+        ),
         (HealthLevel.HEALTHY, "Healthy", "scaled to 0" if is_empty else ""),
     )
     word = _WORDS.get(words, words)
     if level is HealthLevel.UNKNOWN:
         word = "Unknown"
-    return PlacementHealth(level, word, detail, facts.counts, "" if word == words else words)
+    return PlacementHealth(
+        level, word, detail, facts.counts, "" if word == words else words
+    )
 
 
 NEEDS_RUN = "needs a staged run"
@@ -183,19 +193,35 @@ def _deleting(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if not facts.is_deleting:
         return None
     if counts.removal_failed:
-        return HealthLevel.FAILED, "Deleting", f"removal failed on {_clusters(counts.removal_failed)}"
+        return (
+            HealthLevel.FAILED,
+            "Deleting",
+            f"removal failed on {_clusters(counts.removal_failed)}",
+        )
     return HealthLevel.PROGRESS, "Deleting", ""
 
 
 def _failed(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if facts.has_invalid_selectors:
         return HealthLevel.FAILED, "Invalid resource selector", ""
-    if facts.is_scheduled is False and not facts.awaits_decision and not counts.scheduled:
-        return HealthLevel.FAILED, "Not fulfilled", f"0 of {counts.wanted:,}" if counts.wanted else ""
+    if (
+        facts.is_scheduled is False
+        and not facts.awaits_decision
+        and not counts.scheduled
+    ):
+        return (
+            HealthLevel.FAILED,
+            "Not fulfilled",
+            f"0 of {counts.wanted:,}" if counts.wanted else "",
+        )
     if counts.failed:
         return HealthLevel.FAILED, "Failed", f"failed on {_clusters(counts.failed)}"
     if counts.removal_failed:
-        return HealthLevel.FAILED, "Failed", f"removal failed on {_clusters(counts.removal_failed)}"
+        return (
+            HealthLevel.FAILED,
+            "Failed",
+            f"removal failed on {_clusters(counts.removal_failed)}",
+        )
     return None
 
 
@@ -203,11 +229,21 @@ def _unfulfilled(facts: HealthFacts, counts: HealthCounts) -> _Status:
     level = HealthLevel.ATTENTION
     if facts.is_scheduled is not None and not facts.awaits_decision:
         if facts.is_scheduled is False and counts.scheduled < counts.wanted:
-            return level, "Partially fulfilled", f"{counts.scheduled:,} of {counts.wanted:,}"
-        is_scaled_to_zero = facts.placement_type == PlacementType.PICK_N and facts.is_scheduled
+            return (
+                level,
+                "Partially fulfilled",
+                f"{counts.scheduled:,} of {counts.wanted:,}",
+            )
+        is_scaled_to_zero = (
+            facts.placement_type == PlacementType.PICK_N and facts.is_scheduled
+        )
         if not counts.scheduled and not counts.wanted and not is_scaled_to_zero:
             is_named = facts.placement_type == PlacementType.PICK_FIXED
-            return level, "No clusters named" if is_named else "No clusters selected", ""
+            return (
+                level,
+                "No clusters named" if is_named else "No clusters selected",
+                "",
+            )
     if facts.resources == 0:
         return level, "No resources selected", ""
     return None
@@ -217,13 +253,22 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
     level = HealthLevel.ATTENTION
     available = f"{counts.available:,} of {counts.wanted:,} available"
     if counts.unreachable and counts.unreachable >= counts.scheduled:
-        return HealthLevel.UNKNOWN, "Unknown", f"{available}, {counts.unreachable:,} unreachable"
-    if counts.not_observed and counts.not_observed + counts.unreachable >= counts.scheduled:
+        return (
+            HealthLevel.UNKNOWN,
+            "Unknown",
+            f"{available}, {counts.unreachable:,} unreachable",
+        )
+    if (
+        counts.not_observed
+        and counts.not_observed + counts.unreachable >= counts.scheduled
+    ):
         return HealthLevel.UNKNOWN, facts.silence, _clusters(counts.not_observed)
     away = {
         "unreachable": counts.unreachable,
         "not observed": counts.not_observed,
-        "not monitored": counts.not_monitored if counts.not_monitored < counts.scheduled else 0,
+        "not monitored": counts.not_monitored
+        if counts.not_monitored < counts.scheduled
+        else 0,
         "not ready": counts.not_ready,
     }
     if counts.differs:
@@ -234,11 +279,19 @@ def _degraded(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return level, "Degraded", ", ".join([available, *causes])
     if facts.is_scheduled is False and not facts.awaits_decision:
         return level, "Degraded", "some of the selected clusters are not ready"
-    if counts.not_monitored and counts.not_monitored >= counts.scheduled and not facts.awaits_decision:
+    if (
+        counts.not_monitored
+        and counts.not_monitored >= counts.scheduled
+        and not facts.awaits_decision
+    ):
         words = f"{_clusters(counts.not_monitored)} not monitored"
         return HealthLevel.SUSPENDED, "Scheduled, not applied", words
     if facts.is_stalled:
-        return level, "Degraded", f"rollout stalled, {counts.started:,} of {counts.wanted:,} started"
+        return (
+            level,
+            "Degraded",
+            f"rollout stalled, {counts.started:,} of {counts.wanted:,} started",
+        )
     return None
 
 
@@ -257,8 +310,16 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
         return HealthLevel.SUSPENDED, "Pending", ""
     updated = f"{counts.started:,} of {counts.wanted:,} started"
     is_at_gate = facts.gate in GATES and not counts.in_flight
-    if (counts.started < counts.scheduled or facts.awaits_run or is_at_gate) and not counts.in_flight:
-        if word := "Paused" if facts.is_paused else "Stopped" if facts.is_stopped else "":
+    if (
+        counts.started < counts.scheduled or facts.awaits_run or is_at_gate
+    ) and not counts.in_flight:
+        if (
+            word := "Paused"
+            if facts.is_paused
+            else "Stopped"
+            if facts.is_stopped
+            else ""
+        ):
             return HealthLevel.SUSPENDED, word, updated
         if facts.is_staged and not facts.is_rolling:
             return HealthLevel.SUSPENDED, "Pending", NEEDS_RUN
@@ -270,9 +331,19 @@ def _progressing(facts: HealthFacts, counts: HealthCounts) -> _Status:
     if counts.started < counts.scheduled:
         return HealthLevel.PROGRESS, "Progressing", updated
     if counts.available < counts.scheduled:
-        return HealthLevel.PROGRESS, "Progressing", f"{counts.available:,} of {counts.wanted:,} available"
-    if counts.removing or facts.is_starting:  # the latter before a worker has counted what changes
-        words = f"removing from {_clusters(counts.removing)}" if counts.removing else "rollout pending"
+        return (
+            HealthLevel.PROGRESS,
+            "Progressing",
+            f"{counts.available:,} of {counts.wanted:,} available",
+        )
+    if (
+        counts.removing or facts.is_starting
+    ):  # the latter before a worker has counted what changes
+        words = (
+            f"removing from {_clusters(counts.removing)}"
+            if counts.removing
+            else "rollout pending"
+        )
         return HealthLevel.PROGRESS, "Progressing", words
     return None
 
@@ -364,24 +435,56 @@ def cluster_status(facts: ClusterFacts) -> ClusterStatus:
     has_failed = facts.phase is Phase.FAILED
     rules = (
         (facts.phase is Phase.REMOVE_FAILED, HealthLevel.FAILED, "Removal failed"),
-        (not facts.is_selected or facts.member is MemberCondition.LEAVING, HealthLevel.PROGRESS, "Removing"),
-        (facts.member is MemberCondition.UNREACHABLE, HealthLevel.UNKNOWN, "Unreachable"),
-        (facts.member is MemberCondition.NOT_OBSERVED, HealthLevel.UNKNOWN, "Not observed"),
+        (
+            not facts.is_selected or facts.member is MemberCondition.LEAVING,
+            HealthLevel.PROGRESS,
+            "Removing",
+        ),
+        (
+            facts.member is MemberCondition.UNREACHABLE,
+            HealthLevel.UNKNOWN,
+            "Unreachable",
+        ),
+        (
+            facts.member is MemberCondition.NOT_OBSERVED,
+            HealthLevel.UNKNOWN,
+            "Not observed",
+        ),
         (
             facts.member is MemberCondition.NOT_MONITORED and facts.phase in EMPTY,
             HealthLevel.SUSPENDED,
             "Scheduled, not applied",
         ),
-        (has_failed and facts.failure == FailureKind.OVERRIDE, HealthLevel.FAILED, "Override failed"),
+        (
+            has_failed and facts.failure == FailureKind.OVERRIDE,
+            HealthLevel.FAILED,
+            "Override failed",
+        ),
         (has_failed, HealthLevel.FAILED, "Apply failed"),
-        (is_applied and facts.failure == FailureKind.DIFFERS, HealthLevel.ATTENTION, "Differs"),
-        (is_applied and not is_ready and facts.is_late, HealthLevel.ATTENTION, "Not available"),
+        (
+            is_applied and facts.failure == FailureKind.DIFFERS,
+            HealthLevel.ATTENTION,
+            "Differs",
+        ),
+        (
+            is_applied and not is_ready and facts.is_late,
+            HealthLevel.ATTENTION,
+            "Not available",
+        ),
         (facts.phase is Phase.APPLYING, HealthLevel.PROGRESS, "Applying"),
         (is_applied and not is_ready, HealthLevel.PROGRESS, "Waiting for availability"),
-        (is_waiting and bool(facts.suspension), HealthLevel.SUSPENDED, facts.suspension),
+        (
+            is_waiting and bool(facts.suspension),
+            HealthLevel.SUSPENDED,
+            facts.suspension,
+        ),
         (is_waiting and facts.is_stalled, HealthLevel.ATTENTION, "Blocked"),
         (is_waiting or not is_ready, HealthLevel.PROGRESS, "Pending"),
-        (facts.member is MemberCondition.NOT_READY, HealthLevel.ATTENTION, "Available (cluster unhealthy)"),
+        (
+            facts.member is MemberCondition.NOT_READY,
+            HealthLevel.ATTENTION,
+            "Available (cluster unhealthy)",
+        ),
     )
     for is_so, level, word in rules:
         if is_so:

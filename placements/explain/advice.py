@@ -46,7 +46,11 @@ def suggestion_sentence(suggestion: Suggestion) -> str:
 def effects_words(suggestion: Suggestion) -> str:
     """Return which clusters a change would select and deselect; empty where none changes."""
     effects = [("then selected:", suggestion.gains), ("deselected:", suggestion.losses)]
-    return "; ".join(f"{verb} {names_and_more(names, _NAMES_SHOWN)}" for verb, names in effects if names)
+    return "; ".join(
+        f"{verb} {names_and_more(names, _NAMES_SHOWN)}"
+        for verb, names in effects
+        if names
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +69,18 @@ def fix_lines(suggestions: Iterable[Suggestion]) -> list[FixLine]:
     """
 
     def cost(one: Suggestion) -> int:
-        return _COSTS.index(one.change.kind) if one.change.kind in _COSTS else len(_COSTS) - 1
+        return (
+            _COSTS.index(one.change.kind)
+            if one.change.kind in _COSTS
+            else len(_COSTS) - 1
+        )
 
     return [
         FixLine(
             change_words(one.change),
-            names_and_more(one.gains, _NAMES_SHOWN) if one.gains else "no other cluster",
+            names_and_more(one.gains, _NAMES_SHOWN)
+            if one.gains
+            else "no other cluster",
             _GIVES_UP.get(one.change.kind, "nothing"),
         )
         for one in sorted(suggestions, key=cost)
@@ -132,13 +142,20 @@ def failure_sentences(suggestions: Sequence[Suggestion]) -> list[str]:
         if one.furthest is not None and change.kind in _VALUE_OF:
             field = _VALUE_OF[change.kind]
             first, last = facts[field], one.furthest.facts[field]
-            facts = {**facts, field: f"{first} or {last}" if isinstance(first, str) else f"{first} to {last}"}
+            facts = {
+                **facts,
+                field: f"{first} or {last}"
+                if isinstance(first, str)
+                else f"{first} to {last}",
+            }
         sentences.append(_change_words(change.kind, facts))
     return sentences + _grouped_sentences([one.change for one in suggestions])
 
 
 def untried_sentences(changes: Sequence[Change]) -> list[str]:
-    return [change_words(one) for one in changes if one.kind not in _GROUPED] + _grouped_sentences(changes)
+    return [
+        change_words(one) for one in changes if one.kind not in _GROUPED
+    ] + _grouped_sentences(changes)
 
 
 def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
@@ -152,8 +169,12 @@ def _grouped_sentences(changes: Sequence[Change]) -> list[str]:
     for one in changes:
         if one.kind is ChangeKind.LABEL:
             labels.setdefault(one.facts["key"], []).append(one.facts["value"])
-    sentences = [f"another label {key}: {either(values)}" for key, values in labels.items()]
-    return sentences + ([f"{either(leaving)} removed from the fleet"] if leaving else [])
+    sentences = [
+        f"another label {key}: {either(values)}" for key, values in labels.items()
+    ]
+    return sentences + (
+        [f"{either(leaving)} removed from the fleet"] if leaving else []
+    )
 
 
 def trap_sentences(
@@ -241,7 +262,9 @@ _CHANGES: dict[ChangeKind, str | Callable[[Facts], str]] = {
     ),
     ChangeKind.WHEN_UNSATISFIABLE: "{topologyKey} {whenUnsatisfiable}",
     ChangeKind.DROP_CONSTRAINT: "no spread constraint on {topologyKey}",
-    ChangeKind.TOLERATION: lambda facts: f"a toleration for the taint {taint_words(facts)}",
+    ChangeKind.TOLERATION: lambda facts: (
+        f"a toleration for the taint {taint_words(facts)}"
+    ),
     ChangeKind.DROP_TERM: lambda facts: f"without required term {facts['term'] + 1}",
     ChangeKind.DROP_REQUIREMENT: lambda facts: (
         f"required term {facts['term'] + 1} without {facts['requirement']}"

@@ -12,7 +12,11 @@ from placements.explain.sarif import SarifResult, sarif_text
 
 LEVEL = "unknown"
 """The status level of every finding on pages: it is advice, not a status of what runs."""
-SARIF_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+SARIF_LEVELS = {
+    Severity.ERROR: "error",
+    Severity.WARNING: "warning",
+    Severity.INFO: "note",
+}
 OF_OVERRIDES = frozenset(one.id for one in OVERRIDES)
 """Rules whose findings are about an override, which is the key of their first evidence."""
 TITLES = {one.id: one.title for one in RULES.values()}
@@ -23,8 +27,14 @@ def fix_document(fix: Fix | None) -> dict[str, Any] | None:
         return None
     return {
         "words": fix.words,
-        "edits": [{"path": format_path(("spec", *path)), "value": value} for path, value in fix.edits],
-        "labels": [{"cluster": name, "key": key, "value": value} for name, key, value in fix.labels],
+        "edits": [
+            {"path": format_path(("spec", *path)), "value": value}
+            for path, value in fix.edits
+        ],
+        "labels": [
+            {"cluster": name, "key": key, "value": value}
+            for name, key, value in fix.labels
+        ],
     }
 
 
@@ -47,7 +57,9 @@ def finding_lines(findings: Iterable[tuple[str, Finding]]) -> list[str]:
     """Return a line for each finding, and one for each that has the same cause."""
     lines = []
     for placement, one in findings:
-        lines.append(f"{one.severity:<8} {one.rule}  {placement or 'fleet'}: {one.message}")
+        lines.append(
+            f"{one.severity:<8} {one.rule}  {placement or 'fleet'}: {one.message}"
+        )
         lines += [f"{'':<13} {other.rule}: {other.message}" for other in one.caused]
         if one.fix:
             lines.append(f"{'':<13} Fix: {one.fix.words}")
@@ -63,11 +75,17 @@ def labels_sarif(findings: Iterable[Finding], files: MemberFiles) -> list[SarifR
 
     Without a fix it is the first file of a cluster. Lines are read from the texts once, for all together.
     """
-    several, fields, first = list(findings), list[tuple[Document, str]](), next(iter(files), "")
+    several, fields, first = (
+        list(findings),
+        list[tuple[Document, str]](),
+        next(iter(files), ""),
+    )
     places = list[tuple[str, int]]()
     for one in several:
         labels = one.fix.labels if one.fix else ()
-        name, key = next(((name, key) for name, key, _ in labels if name in files), (first, ""))
+        name, key = next(
+            ((name, key) for name, key, _ in labels if name in files), (first, "")
+        )
         file, document = files.get(name, ("", None))
         if document and key:
             fields.append((document, format_path(("metadata", "labels", key))))
@@ -89,7 +107,11 @@ def findings_sarif(
 ) -> str:
     """Return SARIF; `places` are the file and line of placements and overrides, `notes` what was not read."""
     several = list(findings)
-    labels = [one for placement, one in several if not placement and one.rule not in OF_OVERRIDES]
+    labels = [
+        one
+        for placement, one in several
+        if not placement and one.rule not in OF_OVERRIDES
+    ]
     results = labels_sarif(labels, member_files)
     for placement, one in several:
         name, message = placement, f"{placement}: {one.message}"
@@ -97,5 +119,7 @@ def findings_sarif(
             name, message = one.evidence[0][0], one.message
         if name:
             place = places.get(name, ("", 1))
-            results.append(SarifResult(one.rule, SARIF_LEVELS[one.severity], message, *place))
+            results.append(
+                SarifResult(one.rule, SARIF_LEVELS[one.severity], message, *place)
+            )
     return sarif_text([*results, *notes], TITLES, version=version)

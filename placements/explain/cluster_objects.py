@@ -36,7 +36,9 @@ _UNAVAILABLE = {
 def unavailable_words(code: str) -> str:
     """Return why the last call to a cluster got no answer, from the code of the driver; "" without one."""
     if code.startswith("http-"):
-        return _UNAVAILABLE.get(code, f"Server error (HTTP {code.removeprefix('http-')})")
+        return _UNAVAILABLE.get(
+            code, f"Server error (HTTP {code.removeprefix('http-')})"
+        )
     return _UNAVAILABLE.get(code, code.replace("-", " ").capitalize())
 
 
@@ -45,7 +47,9 @@ def with_reason(code: str, message: str) -> str:
     return ": ".join(filter(None, (unavailable_words(code), message)))
 
 
-_TAKE_OVER = "Remove the object on the cluster, or allow the takeover in the apply strategy."
+_TAKE_OVER = (
+    "Remove the object on the cluster, or allow the takeover in the apply strategy."
+)
 _DRIFTED = "whenToApply is IfNotDrifted: undo the change on the cluster, or set whenToApply to Always."
 _HINTS = {
     "KindNotServed": "Install the CustomResourceDefinition, or select it in the placement.",
@@ -58,9 +62,7 @@ _HINTS = {
 }
 
 
-_FORBIDDEN = (
-    "Add the permission to the account. Test connection, on the page of the cluster, shows what is missing."
-)
+_FORBIDDEN = "Add the permission to the account. Test connection, on the page of the cluster, shows what is missing."
 
 
 class ObjectState(StrEnum):
@@ -121,11 +123,20 @@ class Difference:
     is_truncated: bool
 
     @classmethod
-    def of(cls, cluster: str, found_by: DifferenceType, row: Mapping[str, Any]) -> "Difference":
+    def of(
+        cls, cluster: str, found_by: DifferenceType, row: Mapping[str, Any]
+    ) -> "Difference":
         return cls(
             cluster,
             found_by,
-            *(row["group"], row["version"], row["kind"], row["namespace"], row["name"], row["generation"]),
+            *(
+                row["group"],
+                row["version"],
+                row["kind"],
+                row["namespace"],
+                row["name"],
+                row["generation"],
+            ),
             datetime.fromisoformat(row["since"]),
             datetime.fromisoformat(row["observed"]),
             tuple(FieldValues(*one) for one in row["fields"]),
@@ -140,7 +151,9 @@ class Difference:
     def concerns(self, path: str) -> bool:
         """Return whether the field at this JSON pointer differs, or one below or above it."""
         return any(
-            one.path in ("/", path) or one.path.startswith(f"{path}/") or path.startswith(f"{one.path}/")
+            one.path in ("/", path)
+            or one.path.startswith(f"{path}/")
+            or path.startswith(f"{one.path}/")
             for one in self.fields
         )
 
@@ -174,7 +187,11 @@ class LiveState(NamedTuple):
     def state(self) -> ObjectState:
         if self.is_missing:
             return ObjectState.MISSING
-        return _BY_READINESS[Readiness(self.readiness)] if self.readiness else ObjectState.UNKNOWN
+        return (
+            _BY_READINESS[Readiness(self.readiness)]
+            if self.readiness
+            else ObjectState.UNKNOWN
+        )
 
     @property
     def since_time(self) -> datetime:
@@ -242,8 +259,14 @@ def cluster_objects(
     errors = {(one.group, one.kind, one.namespace, one.name): one for one in failed}
     by_object: dict[tuple[str, str, str, str], list[Difference]] = {}
     for each in differences:
-        by_object.setdefault((each.group, each.kind, each.namespace, each.name), []).append(each)
-    usual = ObjectState.PENDING if phase in EMPTY or is_nothing_sent else _BY_PHASE[Phase(phase)]
+        by_object.setdefault(
+            (each.group, each.kind, each.namespace, each.name), []
+        ).append(each)
+    usual = (
+        ObjectState.PENDING
+        if phase in EMPTY or is_nothing_sent
+        else _BY_PHASE[Phase(phase)]
+    )
     if is_report and usual in (ObjectState.APPLIED, ObjectState.AVAILABLE):
         usual = ObjectState.COMPARED
     elif len(failed) >= most_failed:
@@ -251,7 +274,11 @@ def cluster_objects(
     versions = {key: several[0].version for key, several in by_object.items()}
     versions |= {key: one.version for key, one in errors.items()}
     states = {(one.group, one.kind, one.namespace, one.name): one for one in live}
-    is_settled = usual in (ObjectState.APPLIED, ObjectState.AVAILABLE, ObjectState.UNKNOWN)
+    is_settled = usual in (
+        ObjectState.APPLIED,
+        ObjectState.AVAILABLE,
+        ObjectState.UNKNOWN,
+    )
     sent: dict[tuple[str, str, str, str], str] = {}
     for api_version, kind, namespace, name, *envelope in identities:
         group, _, version = api_version.rpartition("/")
@@ -263,12 +290,26 @@ def cluster_objects(
         now = states.get(key)
         reason, message = "", now.reason if now else ""
         if error:
-            state = ObjectState.NOT_AVAILABLE if error.code == _NOT_READY else ObjectState.FAILED
+            state = (
+                ObjectState.NOT_AVAILABLE
+                if error.code == _NOT_READY
+                else ObjectState.FAILED
+            )
             reason, message = error.code, error.message
         elif now and is_settled:
             state = now.state
         yield ClusterObject(
-            *(group, versions[key], kind, namespace, name, wave_of(group, kind), state, reason, message),
+            *(
+                group,
+                versions[key],
+                kind,
+                namespace,
+                name,
+                wave_of(group, kind),
+                state,
+                reason,
+                message,
+            ),
             hint=_HINTS.get(reason)
             or (_FORBIDDEN if " is forbidden: User " in message else "")
             or (now.hint if now and now.hint not in message else ""),

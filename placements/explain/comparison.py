@@ -13,7 +13,11 @@ from placements.engine.scheduling.comparison import (
     placed,
     turn_of,
 )
-from placements.engine.scheduling.decision import WITHOUT_EVALUATION, CycleKind, Decision
+from placements.engine.scheduling.decision import (
+    WITHOUT_EVALUATION,
+    CycleKind,
+    Decision,
+)
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.round import NAME_COLUMN, ConstraintScore, Round
@@ -62,7 +66,11 @@ def difference_head(comparison: SemanticsComparison) -> str:
 
 def difference_parts(comparison: SemanticsComparison) -> list[tuple[str, str]]:
     """Return for the first difference which rules do the same for the same reason, and what they do."""
-    return _side_words(comparison, comparison.first_difference) if comparison.first_difference else []
+    return (
+        _side_words(comparison, comparison.first_difference)
+        if comparison.first_difference
+        else []
+    )
 
 
 def divergences(comparison: SemanticsComparison) -> list[Divergence]:
@@ -78,8 +86,13 @@ def divergences(comparison: SemanticsComparison) -> list[Divergence]:
             continue
         place, words = None, f"places the same clusters as {base}, in the same order"
         if difference is not None:
-            parts = ". ".join(f"{who} {what}" for who, what in _side_words(comparison, difference))
-            place, words = difference.place, f"differs from {base} at rank {difference.place}: {parts}"
+            parts = ". ".join(
+                f"{who} {what}" for who, what in _side_words(comparison, difference)
+            )
+            place, words = (
+                difference.place,
+                f"differs from {base} at rank {difference.place}: {parts}",
+            )
         rows.append(Divergence(other, place, is_by_name=False, words=words))
     return rows
 
@@ -88,41 +101,64 @@ def later_divergences(comparison: SemanticsComparison) -> list[Divergence]:
     """Return the divergences that the sentence on the first difference does not cover."""
     difference = comparison.first_difference
     first = difference.place if difference else None
-    return [one for one in divergences(comparison) if one.place != first or one.is_by_name]
+    return [
+        one for one in divergences(comparison) if one.place != first or one.is_by_name
+    ]
 
 
 def apart_words(gained: Sequence[str], lost: Sequence[str]) -> str:
     """Return the clusters that one selects and another does not: "also b-1 and b-2; not a-3"."""
     parts = (("also", gained), ("not", lost))
-    return "; ".join(f"{word} {first_names(names, _NAMES_SHOWN)}" for word, names in parts if names)
+    return "; ".join(
+        f"{word} {first_names(names, _NAMES_SHOWN)}" for word, names in parts if names
+    )
 
 
-def _is_by_name(comparison: SemanticsComparison, difference: SemanticsDifference) -> bool:
+def _is_by_name(
+    comparison: SemanticsComparison, difference: SemanticsDifference
+) -> bool:
     """Return whether under each of the rules the choices are as good as each other but for the name."""
     names = set(difference.choices.values())
     if None in names:
         return False
     for semantics, one in difference.steps.items():
-        positions = [comparison.decisions[semantics].cycle.fleet.positions[str(name)] for name in names]
+        positions = [
+            comparison.decisions[semantics].cycle.fleet.positions[str(name)]
+            for name in names
+        ]
         if one is None or not all(one.contends[positions]):
             return False
-        if any(one.decided_by(positions[0], place) != NAME_COLUMN for place in positions[1:]):
+        if any(
+            one.decided_by(positions[0], place) != NAME_COLUMN
+            for place in positions[1:]
+        ):
             return False
     return True
 
 
 def _beyond_names(
-    comparison: SemanticsComparison, base: Semantics, other: Semantics, difference: SemanticsDifference
+    comparison: SemanticsComparison,
+    base: Semantics,
+    other: Semantics,
+    difference: SemanticsDifference,
 ) -> Divergence:
     decision, rival = comparison.decisions[base], comparison.decisions[other]
-    smaller_wins = [profile_of(each.cycle).strategy.smaller_name_wins for each in (decision, rival)]
+    smaller_wins = [
+        profile_of(each.cycle).strategy.smaller_name_wins for each in (decision, rival)
+    ]
     own, their = ("first" if is_first else "last" for is_first in smaller_wins)
     where = f"where {base} selects the {own}, from rank {difference.place} on"
     of_equals = f"selects the {their} name of equals {where}"
-    further = _turn_words(decision, rival, difference.place) or _turn_words(rival, decision, difference.place)
+    further = _turn_words(decision, rival, difference.place) or _turn_words(
+        rival, decision, difference.place
+    )
     last = last_followed(decision, difference.place)
     up_to = "" if last > len(placed(decision)) else f" up to rank {last:,}"
-    words = f"{of_equals}. {further}" if further else f"{of_equals}; otherwise they select the same{up_to}"
+    words = (
+        f"{of_equals}. {further}"
+        if further
+        else f"{of_equals}; otherwise they select the same{up_to}"
+    )
     return Divergence(other, difference.place, is_by_name=True, words=words)
 
 
@@ -132,15 +168,22 @@ def _turn_words(decision: Decision, other: Decision, start: int) -> str:
     if turn is None:
         return ""
     own = _Side(decision.cycle.semantics, decision, turn.step, turn.choice)
-    their = _Side(other.cycle.semantics, other, turn.other_step, turn.instead, would=True)
-    clauses = [f"{own.semantics} {own.words(their)}", f"{their.semantics} {their.words(own)}"]
+    their = _Side(
+        other.cycle.semantics, other, turn.other_step, turn.instead, would=True
+    )
+    clauses = [
+        f"{own.semantics} {own.words(their)}",
+        f"{their.semantics} {their.words(own)}",
+    ]
     if turn.choice is None:
         clauses.reverse()
     rank = f"At rank {turn.place}, after the selections of {own.semantics} before it"
     return f"{rank if turn.place > 1 else 'There'}: {'. '.join(clauses)}"
 
 
-def _side_words(comparison: SemanticsComparison, difference: SemanticsDifference) -> list[tuple[str, str]]:
+def _side_words(
+    comparison: SemanticsComparison, difference: SemanticsDifference
+) -> list[tuple[str, str]]:
     sides = [
         _Side(one, comparison.decisions[one], difference.steps[one], choice)
         for one, choice in difference.choices.items()
@@ -153,7 +196,12 @@ def _side_words(comparison: SemanticsComparison, difference: SemanticsDifference
     parts = []
     for those in sorted(alike.values(), key=lambda pairs: pairs[0][0].choice is None):
         side, rival = those[0]
-        parts.append((joined([str(one.semantics) for one, _ in those]), side.words(rival, many=len(those))))
+        parts.append(
+            (
+                joined([str(one.semantics) for one, _ in those]),
+                side.words(rival, many=len(those)),
+            )
+        )
     return parts
 
 
@@ -194,10 +242,20 @@ class _Side:
             yield out_words(decision, step, rival)
             verdicts = Replay(decision).candidate_in(step, rival).constraints
             for score, verdict in zip(step.constraint_scores, verdicts, strict=True):
-                if not verdict.is_forbidden or verdict.group is None or verdict.lacks_domains:
+                if (
+                    not verdict.is_forbidden
+                    or verdict.group is None
+                    or verdict.lacks_domains
+                ):
                     continue
-                groups, left = score.groups, score.groups.count(step.is_left.nonzero()[0])
-                siblings = groups.siblings == groups.siblings[groups.values.index(verdict.group)]
+                groups, left = (
+                    score.groups,
+                    score.groups.count(step.is_left.nonzero()[0]),
+                )
+                siblings = (
+                    groups.siblings
+                    == groups.siblings[groups.values.index(verdict.group)]
+                )
                 fixed = siblings & (score.counts == verdict.smallest) & (left == 0)
                 if names := [groups.values[at] for at in fixed.nonzero()[0]]:
                     holds = f"{first_names(names, _NAMES_SHOWN)} {verb(len(names), 'keeps')}"
@@ -205,7 +263,11 @@ class _Side:
 
     def _why(self, rival: "_Side") -> Iterator[str]:
         """Return what put the choice first, and what let it in where the rival's rules keep it out."""
-        if self.decision.cycle.live_bindings and not self.decision.kept and rival.decision.kept:
+        if (
+            self.decision.cycle.live_bindings
+            and not self.decision.kept
+            and rival.decision.kept
+        ):
             has_counts = bool(self.decision.cycle.policy.topology_spread_constraints)
             yield f"every cycle selects again{' and counts from 0' if has_counts else ''}"
         if self.step is None:
@@ -213,19 +275,34 @@ class _Side:
         yield from self._allowed(self.step, rival)
         if rival.choice is not None:
             choice = str(self.choice)
-            yield explain_rank(self.decision, self.step, choice, rival.choice, with_rules=True)
+            yield explain_rank(
+                self.decision, self.step, choice, rival.choice, with_rules=True
+            )
 
     def _allowed(self, step: Round, rival: "_Side") -> Iterator[str]:
         """Yield the limits that rule the choice out under the rival's rules, as these rules see them."""
         if rival.step is None:
             return
-        positions, fits = self.decision.cycle.fleet.positions, step.candidates.passes.copy()
-        fits[[positions[name] for name in self.decision.kept if name in positions]] = True
+        positions, fits = (
+            self.decision.cycle.fleet.positions,
+            step.candidates.passes.copy(),
+        )
+        fits[[positions[name] for name in self.decision.kept if name in positions]] = (
+            True
+        )
         ours = Replay(self.decision).candidate_in(step, str(self.choice)).constraints
-        theirs = Replay(rival.decision).candidate_in(rival.step, str(self.choice)).constraints
+        theirs = (
+            Replay(rival.decision)
+            .candidate_in(rival.step, str(self.choice))
+            .constraints
+        )
         for score, own in zip(step.constraint_scores, ours, strict=True):
             key = (own.topology_key, own.is_claim)
-            their = [one for one in theirs if (one.topology_key, one.is_claim) == key and one.is_forbidden]
+            their = [
+                one
+                for one in theirs
+                if (one.topology_key, one.is_claim) == key and one.is_forbidden
+            ]
             if their and own.is_hard:
                 above = [one.topology_key for one in ours[: ours.index(own)]]
                 if own.is_nested and not their[0].is_nested and above:
@@ -236,8 +313,15 @@ class _Side:
 
 def _uncounted(score: ConstraintScore, fits: Bools, rival: Round) -> Iterator[str]:
     """Return the groups that the rival counts and these rules do not."""
-    key, counted = score.constraint.topology_key, {_last(value) for value in score.groups.values}
-    theirs = [one.groups for one in rival.constraint_scores if one.constraint.topology_key == key]
+    key, counted = (
+        score.constraint.topology_key,
+        {_last(value) for value in score.groups.values},
+    )
+    theirs = [
+        one.groups
+        for one in rival.constraint_scores
+        if one.constraint.topology_key == key
+    ]
     passing = {
         _last(value): bool(fits[groups.codes == code].any())
         for groups in theirs

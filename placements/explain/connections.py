@@ -84,7 +84,9 @@ class CheckReport:
 
     @property
     def missing(self) -> int:
-        return sum(bool(row.missing) and not row.is_optional for row in self.permissions)
+        return sum(
+            bool(row.missing) and not row.is_optional for row in self.permissions
+        )
 
 
 def check_report(steps: Sequence[CheckStep]) -> CheckReport:
@@ -98,15 +100,27 @@ def check_report(steps: Sequence[CheckStep]) -> CheckReport:
         elif one.step == _PERMISSIONS:
             ahead.append(("Permissions", one))
         elif one.step not in _STEPS:  # a kind that the cluster does not serve
-            rows.append(PermissionRow(one.step, tuple((verb, None) for verb in VERBS), one.message, one.hint))
-    permissions = [_permission_row(resource, of_resource) for resource, of_resource in by_resource.items()]
+            rows.append(
+                PermissionRow(
+                    one.step,
+                    tuple((verb, None) for verb in VERBS),
+                    one.message,
+                    one.hint,
+                )
+            )
+    permissions = [
+        _permission_row(resource, of_resource)
+        for resource, of_resource in by_resource.items()
+    ]
     return CheckReport(is_passed(steps), tuple(ahead), (*permissions, *rows))
 
 
 def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:
     allowed = {one.access.verb: one.ok for one in steps if one.access}
     failed = [one for one in steps if not one.ok]
-    verbs = ", ".join(one.access.verb for one in failed if one.access and one.message == "not allowed")
+    verbs = ", ".join(
+        one.access.verb for one in failed if one.access and one.message == "not allowed"
+    )
     unknown = next((one.message for one in failed if one.message != "not allowed"), "")
     return PermissionRow(
         resource,

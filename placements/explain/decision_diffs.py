@@ -69,23 +69,39 @@ def decision_diff(
     old, new = active(before.bindings_after), active(after.bindings_after)
     stays = tuple(sorted(old & new))
     by_name_before, by_name_after = (
-        {one.cluster: one for one in outcomes} for outcomes in (outcomes_before, outcomes_after)
+        {one.cluster: one for one in outcomes}
+        for outcomes in (outcomes_before, outcomes_after)
     )
     shifts = []
     for name in stays:
         if name in by_name_before and name in by_name_after:
             pair = (by_name_before[name], by_name_after[name])
-            words = [f"{OUTCOME_WORDS[one.outcome]}: {reason_sentence(one.reasons[0])}" for one in pair]
+            words = [
+                f"{OUTCOME_WORDS[one.outcome]}: {reason_sentence(one.reasons[0])}"
+                for one in pair
+            ]
             if words[0] != words[1]:
                 shifts.append(Shift(name, *words))
-    several = [one for each in (after, before) for one in each.cycle.policy.topology_spread_constraints]
+    several = [
+        one
+        for each in (after, before)
+        for one in each.cycle.policy.topology_spread_constraints
+    ]
     groups = []
-    for key, sort in dict.fromkeys((one.topology_key, one.topology_key_type) for one in reversed(several)):
-        was, now = _by_group(before.cycle.fleet, old, key, sort), _by_group(after.cycle.fleet, new, key, sort)
+    for key, sort in dict.fromkeys(
+        (one.topology_key, one.topology_key_type) for one in reversed(several)
+    ):
+        was, now = (
+            _by_group(before.cycle.fleet, old, key, sort),
+            _by_group(after.cycle.fleet, new, key, sort),
+        )
         there = _by_group(after.cycle.fleet, after.cycle.fleet.names, key, sort)
         lone, *counts = (
             GroupCount(name or "", was[name], now[name], there[name])
-            for name in (None, *sorted({name for name in (*was, *now, *there) if name is not None}))
+            for name in (
+                None,
+                *sorted({name for name in (*was, *now, *there) if name is not None}),
+            )
         )
         has_lone = lone.before or lone.after or lone.clusters
         groups.append(GroupCounts(key, tuple(counts), lone if has_lone else None))
@@ -98,6 +114,10 @@ def decision_diff(
     )
 
 
-def _by_group(fleet: Fleet, names: Iterable[str], key: str, sort: str | None) -> Counter[str | None]:
+def _by_group(
+    fleet: Fleet, names: Iterable[str], key: str, sort: str | None
+) -> Counter[str | None]:
     column, positions = fleet.topology(key, sort), fleet.positions
-    return Counter(column.value_at(positions[name]) for name in names if name in positions)
+    return Counter(
+        column.value_at(positions[name]) for name in names if name in positions
+    )

@@ -34,7 +34,11 @@ def decision_document(
     A list that would have more than `most_facts` is null, and a warning says so; the round `step` is there in
     any case, without its last candidates and smallest domains if they are too many.
     """
-    replay, rounds, domains = Replay(decision), decision.number_of_rounds, decision.domains_in_round
+    replay, rounds, domains = (
+        Replay(decision),
+        decision.number_of_rounds,
+        decision.domains_in_round,
+    )
     clusters = len(decision.cycle.fleet)
     facts_of_cluster = 1 + len(decision.cycle.policy.topology_spread_constraints)
     left_out = []
@@ -42,36 +46,54 @@ def decision_document(
         message = f"Left out: {rounds:,} rounds with {domains:,} domains each; request one as step"
         left_out.append(ManifestWarning("shortened", "rounds", message))
     if most_facts is not None and clusters * facts_of_cluster > most_facts:
-        left_out.append(ManifestWarning("shortened", "outcomes", f"Left out: {clusters:,} outcomes"))
+        left_out.append(
+            ManifestWarning("shortened", "outcomes", f"Left out: {clusters:,} outcomes")
+        )
     paths = {one.path for one in left_out}
     documents = None if "rounds" in paths else [round_document(one) for one in replay]
     if step is not None:
         shown = round_document(replay.step(step), most_counts=most_facts)
         most = None if most_facts is None else most_facts // facts_of_cluster
-        shown["candidates"] = [candidate_document(one) for one in replay.candidates(step, most=most)]
-        documents = [shown if one["round"] == step else one for one in documents or [shown]]
+        shown["candidates"] = [
+            candidate_document(one) for one in replay.candidates(step, most=most)
+        ]
+        documents = [
+            shown if one["round"] == step else one for one in documents or [shown]
+        ]
     return {
         **summary_document(decision, warnings=(*warnings, *left_out)),
         "rounds": documents,
-        "outcomes": None if "outcomes" in paths else [outcome_document(one) for one in Outcomes(decision)],
+        "outcomes": None
+        if "outcomes" in paths
+        else [outcome_document(one) for one in Outcomes(decision)],
     }
 
 
-def bounded_document(decision: Decision, *, warnings: Iterable[ManifestWarning] = ()) -> Plain:
+def bounded_document(
+    decision: Decision, *, warnings: Iterable[ManifestWarning] = ()
+) -> Plain:
     """Return a decision with the numbers of rounds and clusters, and the lists themselves unless long."""
     rounds, clusters = decision.number_of_rounds, len(decision.cycle.fleet)
-    has_rounds = rounds <= MANY_ROUNDS and rounds * decision.domains_in_round <= MOST_FACTS
+    has_rounds = (
+        rounds <= MANY_ROUNDS and rounds * decision.domains_in_round <= MOST_FACTS
+    )
     has_outcomes = clusters <= MANY_CLUSTERS
     return {
         **summary_document(decision, warnings=warnings),
         "numberOfRounds": rounds,
         "numberOfClusters": clusters,
-        "rounds": [round_document(one) for one in Replay(decision)] if has_rounds else None,
-        "outcomes": [outcome_document(one) for one in Outcomes(decision)] if has_outcomes else None,
+        "rounds": [round_document(one) for one in Replay(decision)]
+        if has_rounds
+        else None,
+        "outcomes": [outcome_document(one) for one in Outcomes(decision)]
+        if has_outcomes
+        else None,
     }
 
 
-def summary_document(decision: Decision, *, warnings: Iterable[ManifestWarning] = ()) -> Plain:
+def summary_document(
+    decision: Decision, *, warnings: Iterable[ManifestWarning] = ()
+) -> Plain:
     """Return a decision without what grows with fleet and rounds together."""
     condition = condition_of(decision)
     return {
@@ -86,7 +108,10 @@ def summary_document(decision: Decision, *, warnings: Iterable[ManifestWarning] 
         "notFound": list(decision.not_found),
         "scores": scores_of(decision),
         "condition": None if condition is None else {"type": "Scheduled", **condition},
-        "warnings": [{"code": one.code, "path": one.path, "message": one.message} for one in warnings],
+        "warnings": [
+            {"code": one.code, "path": one.path, "message": one.message}
+            for one in warnings
+        ],
     }
 
 
@@ -110,7 +135,10 @@ def round_document(step: RoundSummary, *, most_counts: int | None = None) -> Pla
     """
     # By its key, and by its place as well where several constraints have one key.
     keys = [one.topology_key for one in step.spreads]
-    names = [f"{key}[{index}]" if keys.count(key) > 1 else key for index, key in enumerate(keys)]
+    names = [
+        f"{key}[{index}]" if keys.count(key) > 1 else key
+        for index, key in enumerate(keys)
+    ]
     spreads = dict(zip(names, step.spreads, strict=True))
     groups = {name: spread.before for name, spread in spreads.items()}
     totals = {name: len(counts) for name, counts in groups.items()}
@@ -125,7 +153,10 @@ def round_document(step: RoundSummary, *, most_counts: int | None = None) -> Pla
         "round": step.number,
         "groups": groups,
         **({"groupsCount": totals} if is_shortened else {}),
-        "measures": {name: "skew" if spread.limits_skew else "gap" for name, spread in spreads.items()},
+        "measures": {
+            name: "skew" if spread.limits_skew else "gap"
+            for name, spread in spreads.items()
+        },
         "skewBefore": {name: spread.skew_before for name, spread in spreads.items()},
         "skewAfter": {name: spread.skew_after for name, spread in spreads.items()},
         "winner": step.winner,
@@ -207,7 +238,11 @@ def _suggestion(one: Suggestion) -> Plain:
 
 
 def _change_document(one: Change) -> Plain:
-    return {"kind": str(one.kind), "facts": _plain(dict(one.facts)), "words": change_words(one)}
+    return {
+        "kind": str(one.kind),
+        "facts": _plain(dict(one.facts)),
+        "words": change_words(one),
+    }
 
 
 def comparison_document(
@@ -220,7 +255,9 @@ def comparison_document(
     difference = comparison.first_difference
     return {
         "semantics": {
-            str(semantics): write(decision, warnings=(warnings or {}).get(semantics, ()))
+            str(semantics): write(
+                decision, warnings=(warnings or {}).get(semantics, ())
+            )
             for semantics, decision in comparison.decisions.items()
         },
         "sameClusters": comparison.is_same_set,
@@ -228,7 +265,9 @@ def comparison_document(
         if difference is None
         else {
             "place": difference.place,
-            "choices": {str(semantics): name for semantics, name in difference.choices.items()},
+            "choices": {
+                str(semantics): name for semantics, name in difference.choices.items()
+            },
             "because": difference_sentence(comparison),
         },
         "comparedWith": str(comparison.base),

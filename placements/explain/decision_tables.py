@@ -19,7 +19,10 @@ from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.reason import ReasonCode
 from placements.engine.scheduling.replay import Candidate, Replay
 from placements.engine.scheduling.round import NAME_COLUMN, Round, SpreadScore
-from placements.engine.scheduling.scores.preferred_affinity import observed_range, term_scores
+from placements.engine.scheduling.scores.preferred_affinity import (
+    observed_range,
+    term_scores,
+)
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.engine.scheduling.spread.base import is_hard
 from placements.explain.decisions import blocked_words, cost_words, rank_order_words
@@ -119,9 +122,17 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     position = decision.cycle.fleet.positions.get(cluster, -1)
     columns = _columns(decision, one)
     spans = _spans(one, size, position)
-    cut = next((place for place, (start, _) in enumerate(spans) if start >= size), len(spans))
-    own = [place for place, (start, end) in enumerate(spans) if position in ranked[start:end]]
-    shown = sorted({*range(min(TOP, len(spans))), *range(max(0, cut - AROUND_CUT), cut), *own})
+    cut = next(
+        (place for place, (start, _) in enumerate(spans) if start >= size), len(spans)
+    )
+    own = [
+        place
+        for place, (start, end) in enumerate(spans)
+        if position in ranked[start:end]
+    ]
+    shown = sorted(
+        {*range(min(TOP, len(spans))), *range(max(0, cut - AROUND_CUT), cut), *own}
+    )
     shown = sorted({*shown, *range(cut, min(len(spans), cut + AROUND_CUT))})
 
     preferences = one.candidates.affinity[one.is_left]
@@ -132,14 +143,22 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
         candidate = replay.candidate(number, replay.names[int(ranked[start])])
         if not one.constraint_scores and size:
             # All are selected from one ranking: compare with the last one in rather than the first.
-            decided_by = None if start < size else one.decided_by(int(ranked[size - 1]), int(ranked[start]))
+            decided_by = (
+                None
+                if start < size
+                else one.decided_by(int(ranked[size - 1]), int(ranked[start]))
+            )
             candidate = replace(candidate, decided_by=decided_by)
-        row = _rank_row(replay, candidate, ranked[start:end].tolist(), columns, bounds, size=size)
+        row = _rank_row(
+            replay, candidate, ranked[start:end].tolist(), columns, bounds, size=size
+        )
         rows.append(
             replace(
                 row,
                 last=end,
-                words=_why_words(replay, one, candidate, size) if start >= size or start == 0 else "Selected",
+                words=_why_words(replay, one, candidate, size)
+                if start >= size or start == 0
+                else "Selected",
                 is_highlighted=place in own,
                 gap=start - before,
                 is_cut=before <= size <= start,
@@ -150,7 +169,12 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
     blocked = np.flatnonzero(one.is_left & one.is_forbidden)
     forbidden = _blocked_rows(replay, one, blocked, position, columns, bounds)
     listed = sum(row.count for row in forbidden)
-    if not any(cell.is_deciding for row in rows for cell in row.cells if cell.column == PLACED_BEFORE):
+    if not any(
+        cell.is_deciding
+        for row in rows
+        for cell in row.cells
+        if cell.column == PLACED_BEFORE
+    ):
         columns.pop("was-here", None)
         rows = [_without_column(row) for row in rows]
         forbidden = [_without_column(row) for row in forbidden]
@@ -169,7 +193,9 @@ def ranking_of(replay: Replay, number: int, cluster: str = "") -> Ranking:
 
 
 def _without_column(row: RankRow) -> RankRow:
-    return replace(row, cells=tuple(cell for cell in row.cells if cell.column != PLACED_BEFORE))
+    return replace(
+        row, cells=tuple(cell for cell in row.cells if cell.column != PLACED_BEFORE)
+    )
 
 
 def _spans(one: Round, size: int, position: int) -> list[tuple[int, int]]:
@@ -178,7 +204,10 @@ def _spans(one: Round, size: int, position: int) -> list[tuple[int, int]]:
     if len(ranked) <= FEW:
         return [(place, place + 1) for place in range(len(ranked))]
     values = [column[ranked] for column in one.rank_columns]
-    values += [one.candidates.affinity[ranked], *(score.score[ranked] for score in one.constraint_scores)]
+    values += [
+        one.candidates.affinity[ranked],
+        *(score.score[ranked] for score in one.constraint_scores),
+    ]
     differs = np.zeros(len(ranked), dtype=np.bool_)
     for column in values:
         differs[1:] |= column[1:] != column[:-1]
@@ -207,13 +236,17 @@ def _blocked_rows(
         alike = {}
         keys = [
             np.where(
-                score.is_forbidden[blocked], score.groups.codes[blocked], np.iinfo(np.int32).max
+                score.is_forbidden[blocked],
+                score.groups.codes[blocked],
+                np.iinfo(np.int32).max,
             ).tolist()
             for score in one.constraint_scores
         ]
         for place, *key in zip(blocked.tolist(), *keys, strict=True):
             alike.setdefault(tuple(key), []).append(place)
-    ordered = sorted(alike.values(), key=lambda places: (position not in places, places[0]))
+    ordered = sorted(
+        alike.values(), key=lambda places: (position not in places, places[0])
+    )
     rows = []
     for positions in ordered[:FORBIDDEN_SHOWN]:
         candidate = replay.candidate(one.number, replay.names[positions[0]])
@@ -233,9 +266,18 @@ def _rank_row(
 ) -> RankRow:
     names: dict[str, list[str]] = {}
     for place in positions[:NAMED]:
-        names.setdefault(domain_words(replay.decision, replay.names[place]), []).append(replay.names[place])
-    out = [blocked_words(one) for one in candidate.constraints if one.is_forbidden and not one.has_key]
-    cells = (replace(_score_cell(key, candidate, bounds), column=word) for key, word in columns.items())
+        names.setdefault(domain_words(replay.decision, replay.names[place]), []).append(
+            replay.names[place]
+        )
+    out = [
+        blocked_words(one)
+        for one in candidate.constraints
+        if one.is_forbidden and not one.has_key
+    ]
+    cells = (
+        replace(_score_cell(key, candidate, bounds), column=word)
+        for key, word in columns.items()
+    )
     return RankRow(
         rank=candidate.rank,
         last=candidate.rank,
@@ -254,19 +296,28 @@ def _rank_row(
 def _why_words(replay: Replay, one: Round, candidate: Candidate, size: int) -> str:
     """Return what put the winner before a candidate, or that the candidate is the only one."""
     if candidate.decided_by is None:
-        is_only = size == 1 and len(one.ranked) == 1 and bool(np.any(one.is_left & one.is_forbidden))
+        is_only = (
+            size == 1
+            and len(one.ranked) == 1
+            and bool(np.any(one.is_left & one.is_forbidden))
+        )
         return "Selected, the only one within the limit" if is_only else "Selected"
     if candidate.decided_by == NAME_COLUMN:
         return "Same scores; the name decides"
     costs = [cost_words(check) for check in candidate.constraints if check.violates]
     if candidate.decided_by == "topology" and costs:
         return "; ".join(costs)
-    best = replay.candidate(one.number, replay.names[int(one.ranked[min(size, len(one.ranked)) - 1])])
+    best = replay.candidate(
+        one.number, replay.names[int(one.ranked[min(size, len(one.ranked)) - 1])]
+    )
     word = HEADINGS.get(candidate.decided_by, COLUMN_WORDS[candidate.decided_by])
     word = "spread" if candidate.decided_by == "topology" else word
     if candidate.decided_by == "was-here":
         return "Same scores; not placed before"
-    values = [_score_cell(candidate.decided_by, each, (0.0, 0.0)).text for each in (candidate, best)]
+    values = [
+        _score_cell(candidate.decided_by, each, (0.0, 0.0)).text
+        for each in (candidate, best)
+    ]
     return f"{word.capitalize()} {values[0]} against {values[1]}"
 
 
@@ -281,12 +332,20 @@ def _columns(decision: Decision, one: Round) -> dict[str, str]:
     if one.constraint_scores:
         columns["topology"] = "= spread" if len(columns) > 1 else "spread"
         alone = one.constraint_scores[0].score
-        if len(columns) == 2 and "constraint-0" in columns and np.array_equal(alone, one.spread[0]):
+        if (
+            len(columns) == 2
+            and "constraint-0" in columns
+            and np.array_equal(alone, one.spread[0])
+        ):
             columns = {"topology": "spread"}  # alone, it is the sum
     columns["affinity"] = "affinity"
     if decision.cycle.binding_classes.obsolete and "was-here" in strategy.rank_names:
         columns["was-here"] = PLACED_BEFORE
-    others = [name for name in strategy.rank_names if name not in ("topology", "affinity", "was-here")]
+    others = [
+        name
+        for name in strategy.rank_names
+        if name not in ("topology", "affinity", "was-here")
+    ]
     return columns | {name: HEADINGS.get(name, name) for name in others}
 
 
@@ -294,7 +353,11 @@ def _notes(one: Round, semantics: Semantics) -> Iterator[str]:
     """Explain the numbers of a step: gaps and the preference of `ocm`, costs of `kubernetes`."""
     names = one.candidates.strategy.rank_names
     if semantics is Semantics.OCM:
-        weighed = [score.constraint.topology_key for score in one.constraint_scores if score.groups.weights]
+        weighed = [
+            score.constraint.topology_key
+            for score in one.constraint_scores
+            if score.groups.weights
+        ]
         if len(weighed) < len(one.constraint_scores):
             yield "A gap is how far a domain is above its emptiest sibling, written negative."
         if weighed:
@@ -323,7 +386,9 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
             return Cell(NONE)  # another limit blocks the cluster, which is not scored
         is_cost = isinstance(check.score, float)
         tone = "" if is_cost else _tone(check.score, is_cost=check.violates)
-        return Cell(score_text(check.score) if is_cost else signed_text(check.score), tone=tone)
+        return Cell(
+            score_text(check.score) if is_cost else signed_text(check.score), tone=tone
+        )
     if key == "topology":
         score = one.topology_spread_score
         if one.rank is None:
@@ -335,7 +400,11 @@ def _score_cell(key: str, one: Candidate, bounds: tuple[float, float]) -> Cell:
         reach = (high - low) or 1.0
         start = (min(0.0, one.affinity_score) - low) / reach
         width = abs(one.affinity_score) / reach
-        bar = (round(100 * start, 1), round(100 * width, 1), round(-100 * low / reach, 1))
+        bar = (
+            round(100 * start, 1),
+            round(100 * width, 1),
+            round(-100 * low / reach, 1),
+        )
         return Cell(signed_text(one.affinity_score), is_deciding, bar=bar)
     if key == "was-here":
         return Cell("yes" if one.was_here else "no", is_deciding)
@@ -378,14 +447,24 @@ def composition(decision: Decision, cluster: str) -> Composition:
     position = fleet.positions[cluster]
     if candidates is None or candidates.preference is candidates.affinity:
         terms = decision.cycle.policy.preferred_terms
-        rows = [(_term(one, fleet), term_scores(one, fleet)[position].item()) for one in terms]
-        return Composition("affinity score", "preferred term", tuple(rows), sum(points for _, points in rows))
+        rows = [
+            (_term(one, fleet), term_scores(one, fleet)[position].item())
+            for one in terms
+        ]
+        return Composition(
+            "affinity score",
+            "preferred term",
+            tuple(rows),
+            sum(points for _, points in rows),
+        )
 
     def whole(points: float) -> float:
         return int(points) if points == int(points) else points
 
     rows = []
-    for one in profile_of(decision.cycle).preference.addends(decision.cycle, candidates.passes):
+    for one in profile_of(decision.cycle).preference.addends(
+        decision.cycle, candidates.passes
+    ):
         if one.term is not None:
             words = _term(one.term, fleet)
         elif one.raw is not None:
@@ -400,7 +479,12 @@ def composition(decision: Decision, cluster: str) -> Composition:
         else:
             words = f"{_OTHERS[one.source]} (weight {score_text(one.weight)})"
         rows.append((words, whole(one.points[position].item())))
-    return Composition("preference", "score", tuple(rows), whole(candidates.preference[position].item()))
+    return Composition(
+        "preference",
+        "score",
+        tuple(rows),
+        whole(candidates.preference[position].item()),
+    )
 
 
 def _term(term: PreferredTerm, fleet: Fleet) -> str:
@@ -420,16 +504,32 @@ OUTCOME_COLUMNS = (
 def outcome_rows(decision: Decision) -> Iterator[tuple[object, ...]]:
     """Yield a row for each cluster, as in OUTCOME_COLUMNS: the fleet by name, then clusters not in it."""
     yield from rows_of(decision, Outcomes(decision))
-    ended = (str(Outcome.UNSCHEDULED), str(ReasonCode.CLUSTER_LEFT), "no longer in the fleet")
+    ended = (
+        str(Outcome.UNSCHEDULED),
+        str(ReasonCode.CLUSTER_LEFT),
+        "no longer in the fleet",
+    )
     missing = ("not found", "not-found", "named, but not in the fleet")
-    removed = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
-    for names, (outcome, code, why) in ((removed, ended), (decision.not_found, missing)):
+    removed = [
+        name
+        for name in decision.unscheduled
+        if name not in decision.cycle.fleet.positions
+    ]
+    for names, (outcome, code, why) in (
+        (removed, ended),
+        (decision.not_found, missing),
+    ):
         for name in names:
             yield name, outcome, None, "no", None, None, code, code, why
 
 
-def rows_of(decision: Decision, outcomes: Iterable[ClusterOutcome]) -> Iterator[tuple[object, ...]]:
-    scores = {one.cluster: (one.topology_spread_score, one.affinity_score) for one in decision.picked}
+def rows_of(
+    decision: Decision, outcomes: Iterable[ClusterOutcome]
+) -> Iterator[tuple[object, ...]]:
+    scores = {
+        one.cluster: (one.topology_spread_score, one.affinity_score)
+        for one in decision.picked
+    }
     for one in outcomes:
         # A score of several levels has spaces: a spreadsheet takes 1/2 for a date.
         cells = [
@@ -458,7 +558,8 @@ def rows_csv(rows: Iterable[tuple[object, ...]]) -> str:
 
 def comparison_csv(comparison: SemanticsComparison) -> str:
     columns = [
-        {one.cluster: str(one.outcome) for one in Outcomes(each)} for each in comparison.decisions.values()
+        {one.cluster: str(one.outcome) for one in Outcomes(each)}
+        for each in comparison.decisions.values()
     ]
     rows = ((name, *(column[name] for column in columns)) for name in columns[0])
     return csv_text(("cluster", *map(str, comparison.decisions)), rows)
@@ -470,7 +571,9 @@ def csv_text(header: Iterable[str], rows: Iterable[tuple[object, ...]]) -> str:
     def safe(cell: object) -> object:
         """Prevent that a spreadsheet reads a name as a formula, or a terminal as a command."""
         if isinstance(cell, str):
-            return visible(f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell)
+            return visible(
+                f"'{cell}" if cell.startswith(("=", "+", "-", "@")) else cell
+            )
         return cell
 
     text = io.StringIO()

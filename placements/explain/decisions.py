@@ -11,7 +11,13 @@ from fleetui.apimachinery.words import counted, joined
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.replay import Candidate, ConstraintCheck, Replay, RoundSummary, Spread
+from placements.engine.scheduling.replay import (
+    Candidate,
+    ConstraintCheck,
+    Replay,
+    RoundSummary,
+    Spread,
+)
 from placements.engine.scheduling.round import NAME_COLUMN, Round, SpreadScore
 from placements.engine.scheduling.scoring import ScoreSource
 from placements.engine.scheduling.spread.base import SOFT_VIOLATION_SCORE, Groups
@@ -42,13 +48,21 @@ def step_sentences(replay: Replay, step: RoundSummary) -> list[str]:
     sentences = [effect(spread, check, winner.cluster) for spread, check in pairs]
     sentences += _decisive_scores(replay, step)
     for spread in step.spreads:
-        over, without, key = spread.forbids - spread.without_key, spread.without_key, spread.topology_key
+        over, without, key = (
+            spread.forbids - spread.without_key,
+            spread.without_key,
+            spread.topology_key,
+        )
         if over:
             broken = f"one more would break maxSkew {spread.max_skew} of {key}"
-            sentences.append(f"{counted(over, 'cluster')} could not be selected: {broken}.")
+            sentences.append(
+                f"{counted(over, 'cluster')} could not be selected: {broken}."
+            )
         if without:
             label = f"the label {key}, which a hard limit requires"
-            sentences.append(f"{counted(without, 'cluster')} could not be selected without {label}.")
+            sentences.append(
+                f"{counted(without, 'cluster')} could not be selected without {label}."
+            )
     return sentences
 
 
@@ -113,7 +127,11 @@ _EFFECTS: Mapping[Semantics, Callable[[Spread, ConstraintCheck, str], str]] = {
 
 def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
     """Yield what decided a step, and how many clusters are preferred more and lose to the spread."""
-    one, winner, second = replay.decision.round(step.number), str(step.winner), step.runner_up
+    one, winner, second = (
+        replay.decision.round(step.number),
+        str(step.winner),
+        step.runner_up,
+    )
     if second is None:
         yield f"{winner} was the only candidate."
     elif step.decided_by == "name":
@@ -145,7 +163,9 @@ def verdict_sentence(verdict: ConstraintCheck) -> str:
     broken = f"{'skew' if verdict.limits_skew else 'gap'} {verdict.skew_after} > maxSkew {verdict.max_skew}"
     if verdict.limits_skew and _is_outgrown(verdict):
         return f"{would} ({broken})"
-    minimum = minimum_words(verdict.smallest, lacks=verdict.lacks_domains, is_nested=verdict.is_nested)
+    minimum = minimum_words(
+        verdict.smallest, lacks=verdict.lacks_domains, is_nested=verdict.is_nested
+    )
     return f"{would} vs. {minimum} ({broken})"
 
 
@@ -156,7 +176,11 @@ def _is_outgrown(verdict: ConstraintCheck) -> bool:
 def step_title(step: RoundSummary) -> str:
     """Return the question that the sentences of a step answer."""
     if step.cut is not None:
-        return f"Why {step.cut.last_in} and not {step.cut.first_out}" if step.cut.first_out else "One ranking"
+        return (
+            f"Why {step.cut.last_in} and not {step.cut.first_out}"
+            if step.cut.first_out
+            else "One ranking"
+        )
     if step.winner is None:
         return f"Step {step.number:,}: why no cluster"
     other = f"not {step.runner_up}" if step.runner_up else "no other"
@@ -168,22 +192,34 @@ def deciding_words(replay: Replay, step: RoundSummary) -> tuple[str, str]:
     winner, second = step.winner, step.runner_up
     limits = [spread.topology_key for spread in step.spreads if spread.forbids]
     if winner is None:
-        return "blocked" if limits else "no candidate", f"by the limit of {joined(limits)}" if limits else ""
+        return (
+            "blocked" if limits else "no candidate",
+            f"by the limit of {joined(limits)}" if limits else "",
+        )
     if second is None:
         if not limits:
             return "only candidate", ""
         domains = [check.group or "" for check in replay.verdicts(step.number, winner)]
         keys = [spread.topology_key for spread in step.spreads]
-        below = [domain for key, domain in zip(keys, domains, strict=True) if key in limits and domain]
+        below = [
+            domain
+            for key, domain in zip(keys, domains, strict=True)
+            if key in limits and domain
+        ]
         return (
             f"{joined(limits)} limit",
             f"only {joined(below)} is below it" if below else "no other candidate",
         )
     if step.decided_by == NAME_COLUMN:
         smaller = profile_of(replay.decision.cycle).strategy.smaller_name_wins
-        return "name", f"over {second}: {name_order_words(winner, second, smaller_wins=smaller)}"
+        return (
+            "name",
+            f"over {second}: {name_order_words(winner, second, smaller_wins=smaller)}",
+        )
     ahead, behind = (replay.candidate(step.number, name) for name in (winner, second))
-    words = {"topology": "spread", "was-here": "placed before"}.get(step.decided_by or "", "")
+    words = {"topology": "spread", "was-here": "placed before"}.get(
+        step.decided_by or "", ""
+    )
     words = words or COLUMN_WORDS[step.decided_by]
     values = [_decisive_value(one, step.decided_by or "") for one in (ahead, behind)]
     if not any(values):
@@ -201,7 +237,14 @@ def _decisive_value(one: Candidate, column: str) -> str:
 
 def name_order_words(winner: str, other: str, *, smaller_wins: bool) -> str:
     """Return where two names differ: "j comes after f"; whole names where they begin alike for long."""
-    same = next((at for at, pair in enumerate(zip(winner, other, strict=False)) if pair[0] != pair[1]), None)
+    same = next(
+        (
+            at
+            for at, pair in enumerate(zip(winner, other, strict=False))
+            if pair[0] != pair[1]
+        ),
+        None,
+    )
     verb_words = f"comes {'before' if smaller_wins else 'after'}"
     if same is None or same > _MOST_ALIKE_LETTERS:
         return f"{winner} {verb_words} {other}"
@@ -230,7 +273,9 @@ def rank_order_words(decision: Decision) -> str:
     """Return by which scores the rules rank, in their order, from the profile of the decision."""
     strategy = profile_of(decision.cycle).strategy
     names = [
-        name for name in strategy.rank_names if name != "was-here" or decision.cycle.binding_classes.obsolete
+        name
+        for name in strategy.rank_names
+        if name != "was-here" or decision.cycle.binding_classes.obsolete
     ]
     if not decision.cycle.policy.topology_spread_constraints:
         names = [name for name in names if name != "topology"]
@@ -243,18 +288,29 @@ def rank_order_words(decision: Decision) -> str:
 def course_sentences(decision: Decision, cluster: str) -> list[str]:
     """Return in which steps a cluster competed or was kept out, and how it lost the last time it competed."""
     position, candidates = decision.cycle.fleet.positions[cluster], decision.candidates
-    if candidates is None or not candidates.passes[position] or not candidates.constraints:
+    if (
+        candidates is None
+        or not candidates.passes[position]
+        or not candidates.constraints
+    ):
         return []
     is_picked, last = cluster in decision.picked_names, decision.number_of_rounds
     if is_picked:
         last = min(last, decision.picked_names.index(cluster) + 1)
-    kept_out = {number: decision.round(number).alone(position).is_forbidden for number in range(1, last + 1)}
+    kept_out = {
+        number: decision.round(number).alone(position).is_forbidden
+        for number in range(1, last + 1)
+    }
     forbidden = [number for number, is_out in kept_out.items() if is_out]
     competed = [number for number, is_out in kept_out.items() if not is_out]
-    parts = [f"Candidate in {_step_words(competed)}"] if competed else ["Never a candidate"]
+    parts = (
+        [f"Candidate in {_step_words(competed)}"] if competed else ["Never a candidate"]
+    )
     if forbidden:
         verdicts = Replay(decision).verdicts(forbidden[0], cluster)
-        lacking = [one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key]
+        lacking = [
+            one.topology_key for one in verdicts if one.is_forbidden and one.lacks_key
+        ]
         cause = f"its missing label {joined(lacking)}" if lacking else "a hard limit"
         parts.append(f"ruled out by {cause} in {_step_words(forbidden)}")
     sentences = [f"{', '.join(parts)}."]
@@ -269,7 +325,11 @@ def _step_words(numbers: Sequence[int]) -> str:
         for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])
     ]
     # Two steps in a row one by one, more as a span.
-    spans = [span for run in runs for span in (map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"])]
+    spans = [
+        span
+        for run in runs
+        for span in (map(str, run) if len(run) < 3 else [f"{run[0]} to {run[-1]}"])
+    ]
     if len(spans) > _RANGES_SHOWN:
         more = f"{len(spans) - _RANGES_SHOWN} more stretches ({len(numbers):,} steps in all)"
         spans = [*spans[:_RANGES_SHOWN], more]
@@ -280,22 +340,39 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
     step = replay.step(number)
     if step.winner is None or step.winner == cluster:
         return []
-    own, winner = replay.candidate(number, cluster), replay.candidate(number, step.winner)
+    own, winner = (
+        replay.candidate(number, cluster),
+        replay.candidate(number, step.winner),
+    )
     words = f"Last candidate in step {number}: lost to {step.winner}"
-    if own.decided_by != "name" and not all(spread.limits_skew for spread in step.spreads):
-        why = explain_rank(replay.decision, replay.decision.round(number), step.winner, cluster)
+    if own.decided_by != "name" and not all(
+        spread.limits_skew for spread in step.spreads
+    ):
+        why = explain_rank(
+            replay.decision, replay.decision.round(number), step.winner, cluster
+        )
         return [f"{words}; {why}."]
     words += f" on {COLUMN_WORDS[own.decided_by]}"
     if own.decided_by in ("topology", "affinity"):
-        field = "topology_spread_score" if own.decided_by == "topology" else "affinity_score"
+        field = (
+            "topology_spread_score"
+            if own.decided_by == "topology"
+            else "affinity_score"
+        )
         scores = (score_text(getattr(each, field)) for each in (own, winner))
         words += f" ({' vs. '.join(scores)})"
     costs = []
     for check in own.constraints:
         place = f"{check.topology_key}={check.group}"
-        grown = f"{place} would be {(check.count or 0) + 1} vs. minimum {check.smallest}"
+        grown = (
+            f"{place} would be {(check.count or 0) + 1} vs. minimum {check.smallest}"
+        )
         if _is_outgrown(check):
-            does = "raises the skew to" if check.skew_after != check.skew_before else "leaves the skew at"
+            does = (
+                "raises the skew to"
+                if check.skew_after != check.skew_before
+                else "leaves the skew at"
+            )
             grown = f"one more in {place} {does} {check.skew_after}"
         if check.violates:
             limit = f"exceeds the soft limit {check.max_skew} and costs {-SOFT_VIOLATION_SCORE}"
@@ -322,7 +399,12 @@ class RankComparison:
 
 
 def explain_rank(
-    decision: Decision, step: Round, ahead: str, behind: str, *, with_rules: bool = False
+    decision: Decision,
+    step: Round,
+    ahead: str,
+    behind: str,
+    *,
+    with_rules: bool = False,
 ) -> str:
     """Return why one cluster comes before another in a step. Raise KeyError.
 
@@ -333,9 +415,13 @@ def explain_rank(
     if not step.contends[second]:
         return out_words(decision, step, behind)
     decided_by = step.decided_by(first, second)
-    pair = RankComparison(replay, step, *(replay.candidate_in(step, name) for name in (ahead, behind)))
+    pair = RankComparison(
+        replay, step, *(replay.candidate_in(step, name) for name in (ahead, behind))
+    )
     if decided_by == NAME_COLUMN:
-        which = "first" if profile_of(decision.cycle).strategy.smaller_name_wins else "last"
+        which = (
+            "first" if profile_of(decision.cycle).strategy.smaller_name_wins else "last"
+        )
         same = tied_words(pair.ahead, pair.behind)
         words = f"{same} is the same, and the {which} name of the alphabet wins"
     else:
@@ -355,7 +441,9 @@ def explain_rank(
 def out_words(decision: Decision, step: Round, cluster: str) -> str:
     """Return what keeps a cluster out of a step: a hard limit, or a filter. Raise KeyError."""
     one = Replay(decision).candidate_in(step, cluster)
-    broken = [each for each in one.constraints if each.is_forbidden and not each.has_key]
+    broken = [
+        each for each in one.constraints if each.is_forbidden and not each.has_key
+    ]
     if not broken:
         return passed_over_words(decision, cluster)
     return f"{cluster} is ruled out: {joined(list(map(forbidden_words, broken)))}"
@@ -367,7 +455,9 @@ def passed_over_words(decision: Decision, cluster: str) -> str:
     if outcome.outcome is Outcome.KEPT:
         return f"{cluster} is already placed"
     deciding, *others = outcome.reasons
-    reason = others[0] if others and outcome.outcome is Outcome.UNSCHEDULED else deciding
+    reason = (
+        others[0] if others and outcome.outcome is Outcome.UNSCHEDULED else deciding
+    )
     return f"{cluster}: {reason_sentence(reason)}"
 
 
@@ -417,7 +507,9 @@ def _topology_words(pair: RankComparison) -> str:
                 return f"{_gap(one, domains)}, {_gap(other, domains)}{_spread_first(pair, 'preference')}"
         return COLUMN_WORDS["topology"]
     unlike = [(one, other) for one, other in pair.pairs if one.score != other.score]
-    effects = [f"{_skew_effect(one)}, where {_skew_effect(other)}" for one, other in unlike]
+    effects = [
+        f"{_skew_effect(one)}, where {_skew_effect(other)}" for one, other in unlike
+    ]
     return "; ".join(effects) + _spread_first(pair, "affinity")
 
 
@@ -425,7 +517,10 @@ def _spread_first(pair: RankComparison, what: str) -> str:
     """Return that the spread comes first, where the other cluster is preferred."""
     preference = pair.round.candidates.preference
     positions = pair.replay.decision.cycle.fleet.positions
-    is_preferred = preference[positions[pair.behind.cluster]] > preference[positions[pair.ahead.cluster]]
+    is_preferred = (
+        preference[positions[pair.behind.cluster]]
+        > preference[positions[pair.ahead.cluster]]
+    )
     return f"; spread comes before {what}" if is_preferred else ""
 
 
@@ -453,7 +548,11 @@ def _gap(verdict: ConstraintCheck, groups: Groups) -> str:
 
 
 def _sum_words(
-    pair: RankComparison, column: str, factor: float, added: Callable[[Replay, Candidate], str], what: str
+    pair: RankComparison,
+    column: str,
+    factor: float,
+    added: Callable[[Replay, Candidate], str],
+    what: str,
 ) -> str:
     """Write both sums, the weighted spread and what is added, and whether the latter decided."""
     first, second = (
@@ -463,7 +562,9 @@ def _sum_words(
     )
     words = f"{COLUMN_WORDS[column]} is {first} against {second}"
     ahead, behind = (
-        one.topology_spread_score if isinstance(one.topology_spread_score, int | float) else 0
+        one.topology_spread_score
+        if isinstance(one.topology_spread_score, int | float)
+        else 0
         for one in (pair.ahead, pair.behind)
     )
     return f"{words}: the {what} outweighs the spread" if behind > ahead else words
@@ -476,7 +577,9 @@ def preference_words(replay: Replay, one: Candidate) -> str:
     decision = replay.decision
     if decision.candidates is not None:
         position = decision.cycle.fleet.positions[one.cluster]
-        addends = profile_of(decision.cycle).preference.addends(decision.cycle, decision.candidates.passes)
+        addends = profile_of(decision.cycle).preference.addends(
+            decision.cycle, decision.candidates.passes
+        )
         parts |= {
             _PRIORITIZERS[each.source]: each.points[position].item()
             for each in addends
@@ -502,24 +605,33 @@ def _bracketed(value: SpreadScore | None) -> str:
 
 def tied_words(one: Candidate, other: Candidate) -> str:
     """Return what is the same where the name decides: every score, or only what they add up to."""
-    scores = [(each.topology_spread_score, each.affinity_score) for each in (one, other)]
+    scores = [
+        (each.topology_spread_score, each.affinity_score) for each in (one, other)
+    ]
     if scores[0] != scores[1]:
         *_, column = one.combined
         return _SUMS[column]
     pairs = zip(one.constraints, other.constraints, strict=True)
-    adds_up = any(mine.limits_skew and mine.score != theirs.score for mine, theirs in pairs)
+    adds_up = any(
+        mine.limits_skew and mine.score != theirs.score for mine, theirs in pairs
+    )
     return "the sum of the scores" if adds_up else "every score"
 
 
 _SUMS = {"preference": "the preference", "score": COLUMN_WORDS["score"]}
 
 
-def _notes(semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck) -> Iterator[str]:
+def _notes(
+    semantics: Semantics, one: ConstraintCheck, other: ConstraintCheck
+) -> Iterator[str]:
     """Yield how the rules treat domains with different numbers, or a cluster in none."""
     key = one.topology_key
     is_alike = (one.score, one.skew_after) == (other.score, other.skew_after)
     if semantics is Semantics.OCM:
-        groups = {verdict.group and verdict.group.rpartition("/")[2] for verdict in (one, other)}
+        groups = {
+            verdict.group and verdict.group.rpartition("/")[2]
+            for verdict in (one, other)
+        }
         if len(groups) == 2 and UNSET in groups:
             yield f"clusters without {key} are a domain of their own, {UNSET}"
         if len(groups) == 2 and None in groups:
@@ -547,13 +659,21 @@ _WORDS: Mapping[str, Callable[[RankComparison], str]] = {
     ),
     "was-here": lambda _: "it has the placement under an older policy",
     "final": lambda pair: _sum_words(
-        pair, "final", pair.replay.decision.cycle.ocm_options.u, preference_words, "preference"
+        pair,
+        "final",
+        pair.replay.decision.cycle.ocm_options.u,
+        preference_words,
+        "preference",
     ),
     "preference": lambda pair: (
         f"its preference is {preference_words(pair.replay, pair.ahead)}"
         f" against {preference_words(pair.replay, pair.behind)}"
     ),
     "score": lambda pair: _sum_words(
-        pair, "score", SPREAD_WEIGHT, lambda _, one: _bracketed(one.affinity_score), "affinity"
+        pair,
+        "score",
+        SPREAD_WEIGHT,
+        lambda _, one: _bracketed(one.affinity_score),
+        "affinity",
     ),
 }

@@ -56,14 +56,28 @@ def _walk(keys: Keys, before: Any, after: Any) -> Iterator[tuple[Keys, Any, Any]
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys([*before, *after]):
-            yield from _walk((*keys, key), before.get(key, _ABSENT), after.get(key, _ABSENT))
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+            yield from _walk(
+                (*keys, key), before.get(key, _ABSENT), after.get(key, _ABSENT)
+            )
+    elif (
+        isinstance(before, list)
+        and isinstance(after, list)
+        and len(before) == len(after)
+    ):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _walk((*keys, index), old, new)
     elif isinstance(before, list) and isinstance(after, list):
         # Of lists of different lengths: what was removed, and what is new.
-        yield from (((*keys, index), old, _ABSENT) for index, old in enumerate(before) if old not in after)
-        yield from (((*keys, index), _ABSENT, new) for index, new in enumerate(after) if new not in before)
+        yield from (
+            ((*keys, index), old, _ABSENT)
+            for index, old in enumerate(before)
+            if old not in after
+        )
+        yield from (
+            ((*keys, index), _ABSENT, new)
+            for index, new in enumerate(after)
+            if new not in before
+        )
     else:
         yield keys, before, after
 
@@ -77,7 +91,9 @@ def _value_words(value: Any) -> str | None:
 
 def _flat(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_flat(inner)}" for key, inner in value.items()) or "{}"
+        return (
+            ", ".join(f"{key}: {_flat(inner)}" for key, inner in value.items()) or "{}"
+        )
     if isinstance(value, list):
         return f"[{', '.join(map(_flat, value))}]"
     if isinstance(value, bool):
@@ -102,7 +118,9 @@ def sentence_diff(before: str, after: str) -> list[Piece]:
     """Compare two sentences clause by clause; a clause that changed inside is replaced as a whole."""
     old, new = _CLAUSE_END.split(before), _CLAUSE_END.split(after)
     pieces = []
-    for tag, i, j, k, end in SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():
+    for tag, i, j, k, end in SequenceMatcher(
+        a=old, b=new, autojunk=False
+    ).get_opcodes():
         if tag == "equal":
             pieces.append(Piece("", " ".join(old[i:j])))
             continue
@@ -123,7 +141,9 @@ def line_diff(before: str, after: str, *, context: int = 3) -> list[Piece] | Non
         return None
     signs = {"+": "+", "-": "−"}
     return [
-        Piece("@", line) if line.startswith("@@") else Piece(signs.get(line[:1], ""), line[1:])
+        Piece("@", line)
+        if line.startswith("@@")
+        else Piece(signs.get(line[:1], ""), line[1:])
         for line in list(unified_diff(old, new, n=context, lineterm=""))[2:]
     ]
 
@@ -178,11 +198,17 @@ def side_by_side(lines: Iterable[Piece]) -> Iterator[LinePair]:
 
 
 def manifest_diff(
-    kind: str, name: str, verb: str, before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+    kind: str,
+    name: str,
+    verb: str,
+    before: Mapping[str, Any] | None,
+    after: Mapping[str, Any] | None,
 ) -> str:
     """Return a change of an object on the hub as a unified diff of its YAML; None: there is no object."""
     old, new = (dump_yaml(one).splitlines() if one else [] for one in (before, after))
     title = f"{kind} {name}"
-    lines = list(unified_diff(old, new, f"{title} (hub)", f"{title} (applied)", lineterm=""))
+    lines = list(
+        unified_diff(old, new, f"{title} (hub)", f"{title} (applied)", lineterm="")
+    )
     # Of a cluster the status may differ alone.
     return "\n".join(lines or [f"{title} {verb}"])

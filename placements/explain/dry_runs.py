@@ -89,21 +89,37 @@ class DryRunResult:
 
     def sentences(self) -> list[DryRunSentence]:
         """Return what the dry run found, the worst first."""
-        by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {one: [] for one in DryRunOutcome}
+        by_outcome: dict[DryRunOutcome, list[DryRunAnswer]] = {
+            one: [] for one in DryRunOutcome
+        }
         for answer in self.answers:
             by_outcome[answer.outcome].append(answer)
         sentences = []
         if refused := by_outcome[DryRunOutcome.REFUSED]:
             names = _cluster_names(refused)
-            sentences.append(DryRunSentence("failed", f"Would be refused on {_clusters(refused)}: {names}."))
+            sentences.append(
+                DryRunSentence(
+                    "failed", f"Would be refused on {_clusters(refused)}: {names}."
+                )
+            )
         if silent := by_outcome[DryRunOutcome.NOT_REACHED]:
-            sentences.append(DryRunSentence("unknown", f"Could not be checked: {_cluster_names(silent)}."))
+            sentences.append(
+                DryRunSentence(
+                    "unknown", f"Could not be checked: {_cluster_names(silent)}."
+                )
+            )
         if changed := by_outcome[DryRunOutcome.CHANGED]:
             count = sum(len(one.changes) + len(one.removed) for one in changed)
             objects = counted(count, "object")
-            sentences.append(DryRunSentence("healthy", f"Would change {objects} on {_clusters(changed)}."))
+            sentences.append(
+                DryRunSentence(
+                    "healthy", f"Would change {objects} on {_clusters(changed)}."
+                )
+            )
         if same := by_outcome[DryRunOutcome.UNCHANGED]:
-            sentences.append(DryRunSentence("pending", f"Would change nothing on {_clusters(same)}."))
+            sentences.append(
+                DryRunSentence("pending", f"Would change nothing on {_clusters(same)}.")
+            )
         if unchecked := sum(len(one.unchecked) for one in self.answers):
             objects = counted(unchecked, "object")
             text = f"{objects} not tried before what they need exists, such as a Namespace."
@@ -114,7 +130,11 @@ class DryRunResult:
             sentences.append(DryRunSentence("attention", text))
         for driver, count in sorted(self.not_checked.items()):
             why = "simulated" if driver == SIMULATED else "without a connection"
-            sentences.append(DryRunSentence("pending", f"{counted(count, 'cluster')} {why}: not checked."))
+            sentences.append(
+                DryRunSentence(
+                    "pending", f"{counted(count, 'cluster')} {why}: not checked."
+                )
+            )
         if self.left_out:
             clusters = counted(self.left_out, "cluster")
             text = f"{clusters} not checked: {len(self.answers):,} is the limit of a dry run."

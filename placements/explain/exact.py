@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 from fleetui.apimachinery.words import counted, joined
 from placements.engine.exact.conflict import FILTER_WORDS, Correction, ShoppingItem
-from placements.engine.exact.record import ExactRecord, ExactVerdict, OpenReason, PickOrder
+from placements.engine.exact.record import (
+    ExactRecord,
+    ExactVerdict,
+    OpenReason,
+    PickOrder,
+)
 from placements.manifests.policy import PlacementPolicy
 
 _MOST_ITEMS = 5
@@ -17,7 +22,11 @@ _COLUMN_WORDS = {
 }
 _BEST = "the scheduler found the best set"
 _DROPPED = {"eligibility": "all clusters ready"}
-STAGE_WORDS = {"picks": "Selected in this cycle", "skew": "Skew, summed", "affinity": "Affinity, summed"}
+STAGE_WORDS = {
+    "picks": "Selected in this cycle",
+    "skew": "Skew, summed",
+    "affinity": "Affinity, summed",
+}
 OPEN_WORDS = {
     OpenReason.SEMANTICS: "exact search does not support these scheduling rules",
     OpenReason.START_OVER_LIMIT: "the skew was above the limit before the first step",
@@ -47,7 +56,11 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
         if record.order is PickOrder.IMPOSSIBLE:
             yield "a valid set exists, but no order of single selections reaches it"
     elif record.verdict is ExactVerdict.IMPOSSIBLE:
-        most = f"{record.low:,}" if record.low == record.high else f"{record.low:,} to {record.high:,}"
+        most = (
+            f"{record.low:,}"
+            if record.low == record.high
+            else f"{record.low:,} to {record.high:,}"
+        )
         if record.most_with_moves:
             yield f"{record.most_with_moves:,} of {number} are possible if selected clusters may leave"
         stay = " while they stay" if record.most_with_moves else ""
@@ -58,7 +71,9 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
         if record.shopping:
             yield shopping_sentence(record.shopping)
     elif record.reason in (OpenReason.TIME_LIMIT, OpenReason.NODE_LIMIT):
-        interval = f"between {record.low:,} and {record.high:,} of {number} are possible"
+        interval = (
+            f"between {record.low:,} and {record.high:,} of {number} are possible"
+        )
         yield f"{interval}: {OPEN_WORDS[record.reason]}"
     elif record.reason is not None:
         yield f"not determined: {OPEN_WORDS[record.reason]}"
@@ -67,7 +82,10 @@ def exact_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[st
 def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator[str]:
     if record.conflict:
         several = record.conflict[:_MOST_ITEMS]
-        conflicts = [joined([one.words(policy) for one in elements], "with") for elements in several]
+        conflicts = [
+            joined([one.words(policy) for one in elements], "with")
+            for elements in several
+        ]
         yield f"conflict: {'; '.join(conflicts)}"
     if record.corrections:
         yield f"smallest corrections: {'; '.join(map(_correction, record.corrections[:_MOST_ITEMS]))}"
@@ -75,19 +93,27 @@ def conflict_sentences(record: ExactRecord, policy: PlacementPolicy) -> Iterator
 
 def shopping_sentence(items: tuple[ShoppingItem, ...]) -> str:
     places = [one.words for one in items[:_MOST_ITEMS]]
-    more = [f"{len(items) - _MOST_ITEMS:,} more places"] if len(items) > _MOST_ITEMS else []
+    more = (
+        [f"{len(items) - _MOST_ITEMS:,} more places"]
+        if len(items) > _MOST_ITEMS
+        else []
+    )
     added = counted(sum(one.count for one in items), "more cluster")
     return f"possible with {added}: {'; '.join(places + more)}"
 
 
 def _correction(correction: Correction) -> str:
     changes = [
-        _DROPPED.get(element.name, f"without {FILTER_WORDS.get(element.name, element.name)}")
+        _DROPPED.get(
+            element.name, f"without {FILTER_WORDS.get(element.name, element.name)}"
+        )
         if to is None
         else f"{element.name} maxSkew {to}"
         for element, to in correction.changes
     ]
-    note = "" if correction.greedy_reaches else " (the scheduler would still stop short)"
+    note = (
+        "" if correction.greedy_reaches else " (the scheduler would still stop short)"
+    )
     return joined(changes) + note
 
 
@@ -107,12 +133,16 @@ def compared_numbers(record: ExactRecord) -> list[ComparedNumber]:
         return []
     greedy, exact = record.greedy.to_plain(), record.exact.to_plain()
     return [
-        ComparedNumber(words, greedy[name], exact[name], max(greedy[name], exact[name], 1))
+        ComparedNumber(
+            words, greedy[name], exact[name], max(greedy[name], exact[name], 1)
+        )
         for name, words in STAGE_WORDS.items()
     ]
 
 
-def exact_text(record: ExactRecord, policy: PlacementPolicy, *, parts: Container[str]) -> str:
+def exact_text(
+    record: ExactRecord, policy: PlacementPolicy, *, parts: Container[str]
+) -> str:
     """Return the result for a terminal; `parts` are `exact`, `conflict` and `shopping`."""
     lines: list[str] = []
     if "exact" in parts:
@@ -121,7 +151,10 @@ def exact_text(record: ExactRecord, policy: PlacementPolicy, *, parts: Container
             lines.append(f"set: {joined(record.picks)}")
         if record.sequence and record.missed:
             lines.append(f"one order: {', '.join(record.sequence)}")
-        lines += [f"{one.name}: {one.greedy:,} → {one.exact:,}" for one in compared_numbers(record)]
+        lines += [
+            f"{one.name}: {one.greedy:,} → {one.exact:,}"
+            for one in compared_numbers(record)
+        ]
     elif "conflict" in parts:
         lines += conflict_sentences(record, policy)
     if "shopping" in parts and "exact" not in parts and record.shopping:

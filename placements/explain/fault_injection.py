@@ -22,7 +22,9 @@ def fault_words(fault: Mapping[str, Any]) -> str:
     for name, words in _ONLY.items():
         value = fault.get(name)
         if value:
-            only.append(f"{words} {', '.join(value) if isinstance(value, list) else value}")
+            only.append(
+                f"{words} {', '.join(value) if isinstance(value, list) else value}"
+            )
     return FAULT_KINDS[fault["kind"]] + (f" (only {', '.join(only)})" if only else "")
 
 

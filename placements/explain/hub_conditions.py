@@ -81,9 +81,20 @@ class OnCluster:
     is_report: bool = False
 
 
-SORTS = ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available", "DiffReported")
+SORTS = (
+    "RolloutStarted",
+    "Overridden",
+    "WorkSynchronized",
+    "Applied",
+    "Available",
+    "DiffReported",
+)
 _WORDS = {
-    ("RolloutStarted", Truth.TRUE): ("RolloutStarted", "Rollout started", "Rollout started on {}"),
+    ("RolloutStarted", Truth.TRUE): (
+        "RolloutStarted",
+        "Rollout started",
+        "Rollout started on {}",
+    ),
     ("RolloutStarted", Truth.FALSE): (
         "RolloutNotStartedYet",
         "Rollout not started",
@@ -94,13 +105,41 @@ _WORDS = {
         "No resources to roll out",
         "Rollout status unknown on {}",
     ),
-    ("Overridden", Truth.TRUE): ("NoOverrideSpecified", "No override applies", "No override for {}"),
-    ("Overridden", Truth.FALSE): ("OverriddenFailed", "Override failed", "Override failed on {}"),
-    ("WorkSynchronized", Truth.TRUE): ("WorkSynchronized", "Work synchronized", "Work synchronized on {}"),
-    ("Applied", Truth.TRUE): ("ApplySucceeded", "All resources applied", "Applied on {}"),
-    ("Applied", Truth.FALSE): ("ApplyFailed", "Cluster rejected the resources", "Apply failed on {}"),
-    ("Applied", Truth.UNKNOWN): ("ApplyPending", "Applying resources", "Applying on {}"),
-    ("Available", Truth.TRUE): ("ResourceAvailable", "All resources available", "Available on {}"),
+    ("Overridden", Truth.TRUE): (
+        "NoOverrideSpecified",
+        "No override applies",
+        "No override for {}",
+    ),
+    ("Overridden", Truth.FALSE): (
+        "OverriddenFailed",
+        "Override failed",
+        "Override failed on {}",
+    ),
+    ("WorkSynchronized", Truth.TRUE): (
+        "WorkSynchronized",
+        "Work synchronized",
+        "Work synchronized on {}",
+    ),
+    ("Applied", Truth.TRUE): (
+        "ApplySucceeded",
+        "All resources applied",
+        "Applied on {}",
+    ),
+    ("Applied", Truth.FALSE): (
+        "ApplyFailed",
+        "Cluster rejected the resources",
+        "Apply failed on {}",
+    ),
+    ("Applied", Truth.UNKNOWN): (
+        "ApplyPending",
+        "Applying resources",
+        "Applying on {}",
+    ),
+    ("Available", Truth.TRUE): (
+        "ResourceAvailable",
+        "All resources available",
+        "Available on {}",
+    ),
     ("Available", Truth.FALSE): (
         "ResourceNotAvailableYet",
         "Some resources are not available",
@@ -116,7 +155,11 @@ _WORDS = {
         "Some resources could not be compared",
         "Differences not reported on {}",
     ),
-    ("DiffReported", Truth.UNKNOWN): ("DiffReportingPending", "Comparing resources", "Comparing on {}"),
+    ("DiffReported", Truth.UNKNOWN): (
+        "DiffReportingPending",
+        "Comparing resources",
+        "Comparing on {}",
+    ),
 }
 """The reason of a condition, and its message on one cluster and in all."""
 _OVERRIDDEN = "OverriddenSucceeded"
@@ -125,13 +168,19 @@ _OVERRIDDEN = "OverriddenSucceeded"
 def conditions_on(one: OnCluster) -> list[Condition]:
     """Return the conditions of one selected cluster, up to the first that is not true."""
     picked = Condition(
-        "Scheduled", Truth.TRUE, "Scheduled", "Selected by the scheduling policy", one.picked_at
+        "Scheduled",
+        Truth.TRUE,
+        "Scheduled",
+        "Selected by the scheduling policy",
+        one.picked_at,
     )
     conditions = [picked]
     for sort, status, since in truths_on(one):
         reason, message, _ = _WORDS[sort, status]
         if status is not Truth.TRUE:
-            messages = {"RolloutStarted": "" if status is Truth.UNKNOWN else one.waits_for}
+            messages = {
+                "RolloutStarted": "" if status is Truth.UNKNOWN else one.waits_for
+            }
             message = messages.get(sort, one.message) or message
         elif sort == "Overridden" and one.has_overrides:
             reason, message = _OVERRIDDEN, "Overrides applied"
@@ -153,14 +202,21 @@ def truths_on(one: OnCluster) -> list[tuple[str, Truth, datetime]]:
         "WorkSynchronized": True,
     }
     if one.is_report:
-        truths["DiffReported"] = one.phase is Phase.AVAILABLE if is_applied or is_failed else None
+        truths["DiffReported"] = (
+            one.phase is Phase.AVAILABLE if is_applied or is_failed else None
+        )
     else:
-        truths |= {"Applied": False if is_failed else is_applied or None, "Available": one.is_ready}
+        truths |= {
+            "Applied": False if is_failed else is_applied or None,
+            "Available": one.is_ready,
+        }
     for sort, truth in truths.items():
         status = Truth.UNKNOWN if truth is None else Truth(str(truth))
         before = one.noted.get(sort)
         is_same = before is not None and before[0] == status.value
-        since = one.since or one.picked_at  # unless noted, from what the row still knows
+        since = (
+            one.since or one.picked_at
+        )  # unless noted, from what the row still knows
         if before and is_same:
             since = datetime.fromisoformat(before[1])
         elif sort == "RolloutStarted" and status is not Truth.TRUE:
@@ -186,7 +242,9 @@ def conditions_in_all(
         each = [one[sort] for one in by_cluster if sort in one]
         if not each:
             continue
-        status = next(truth for truth in _WORST_FIRST if any(one.status is truth for one in each))
+        status = next(
+            truth for truth in _WORST_FIRST if any(one.status is truth for one in each)
+        )
         each = [one for one in each if one.status is status]
         reason, _, words = _WORDS[sort, status]
         overridden = sum(one.reason == _OVERRIDDEN for one in each)
@@ -220,7 +278,9 @@ def controlled_externally(condition: Condition) -> Condition:
     if condition.status is not Truth.UNKNOWN or condition.sort != "RolloutStarted":
         return condition
     words = "Controlled by a staged update run"
-    return replace(condition, reason="RolloutControlledByExternalController", message=words)
+    return replace(
+        condition, reason="RolloutControlledByExternalController", message=words
+    )
 
 
 _NOT_COMPARED = "FailedToReportDiff"
@@ -241,7 +301,12 @@ def failed_objects(
     documents = []
     for one in islice(objects, _MOST_FAILED):
         place = {"namespace": one.namespace} if one.namespace else {}
-        identity: Plain = {"group": one.group, "version": one.version, "kind": one.kind, "name": one.name}
+        identity: Plain = {
+            "group": one.group,
+            "version": one.version,
+            "kind": one.kind,
+            "name": one.name,
+        }
         identity |= place
         # KubeFleet has one reason for whatever a report lacks.
         reason = _NOT_COMPARED if condition.sort == "DiffReported" else one.code
@@ -266,7 +331,11 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
         identity = {key: row[key] for key in ("group", "version", "kind", "name")}
         identity |= {"namespace": row["namespace"]} if row["namespace"] else {}
         generation = row["generation"]
-        observed = {} if generation is None else {"targetClusterObservedGeneration": generation}
+        observed = (
+            {}
+            if generation is None
+            else {"targetClusterObservedGeneration": generation}
+        )
         fields = [
             {
                 "path": path,
@@ -280,13 +349,18 @@ def differing_objects(rows: Iterable[Plain], *, is_drift: bool) -> list[Plain]:
     return documents
 
 
-def not_scheduled(reasons: Iterable[str], scheduled: Condition, *, generation: int) -> list[Plain]:
+def not_scheduled(
+    reasons: Iterable[str], scheduled: Condition, *, generation: int
+) -> list[Plain]:
     """Return an entry without a name for each missing cluster, with why one was not chosen.
 
     See `rules/lifecycle.md#placement-status`.
     """
     failed = replace(scheduled, status=Truth.FALSE, reason="ScheduleFailed")
-    return [{"conditions": [replace(failed, message=one).plain(generation=generation)]} for one in reasons]
+    return [
+        {"conditions": [replace(failed, message=one).plain(generation=generation)]}
+        for one in reasons
+    ]
 
 
 def resource_identity(identity: Sequence[str]) -> dict[str, str]:
@@ -296,6 +370,8 @@ def resource_identity(identity: Sequence[str]) -> dict[str, str]:
     return {**document, "namespace": namespace} if namespace else document
 
 
-def plain_in_all(conditions: Iterable[Condition], *, generation: int, kind: str) -> list[Plain]:
+def plain_in_all(
+    conditions: Iterable[Condition], *, generation: int, kind: str
+) -> list[Plain]:
     """Return the conditions of a placement as a hub writes them, named after its kind."""
     return [one.plain(generation=generation, prefix=kind) for one in conditions]

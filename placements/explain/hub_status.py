@@ -7,7 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from placements.engine.scheduling.decision import WITHOUT_EVALUATION, CycleKind, Decision
+from placements.engine.scheduling.decision import (
+    WITHOUT_EVALUATION,
+    CycleKind,
+    Decision,
+)
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.reason import Reason, ReasonCode
 from placements.explain.hub_conditions import Condition, Truth
@@ -16,8 +20,16 @@ from placements.manifests.binding import BindingState
 MOST_UNSELECTED = 20
 _AGAINST = frozenset(
     {
-        *(ReasonCode.REQUIRED_AFFINITY, ReasonCode.NOT_ELIGIBLE, ReasonCode.NAMESPACE_MISSING),
-        *(ReasonCode.UNTOLERATED_TAINT, ReasonCode.TOPOLOGY_SPREAD, ReasonCode.OUTRANKED),
+        *(
+            ReasonCode.REQUIRED_AFFINITY,
+            ReasonCode.NOT_ELIGIBLE,
+            ReasonCode.NAMESPACE_MISSING,
+        ),
+        *(
+            ReasonCode.UNTOLERATED_TAINT,
+            ReasonCode.TOPOLOGY_SPREAD,
+            ReasonCode.OUTRANKED,
+        ),
     }
 )
 Plain: TypeAlias = dict[str, Any]
@@ -38,12 +50,20 @@ def condition_of(decision: Decision) -> Plain | None:
     count = len(decision.picked) + len(decision.kept) - len(_kept_but_refused(decision))
     if decision.is_fulfilled:
         message = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
-        return {"status": "True", "reason": "SchedulingPolicyFulfilled", "message": message}
+        return {
+            "status": "True",
+            "reason": "SchedulingPolicyFulfilled",
+            "message": message,
+        }
     message = (
         "could not find all clusters needed as specified by the scheduling policy, "
         f"found {count} cluster(s) instead"
     )
-    return {"status": "False", "reason": "SchedulingPolicyUnfulfilled", "message": message}
+    return {
+        "status": "False",
+        "reason": "SchedulingPolicyUnfulfilled",
+        "message": message,
+    }
 
 
 def hub_status(decision: Decision) -> HubStatus | None:
@@ -55,21 +75,41 @@ def hub_status(decision: Decision) -> HubStatus | None:
     # New clusters, those placed before, then kept ones, scheduled before bound.
     after = {binding.cluster: binding for binding in decision.bindings_after}
     before = {binding.cluster for binding in decision.cycle.live_bindings}
-    kept = [after[name] for name in decision.kept if name not in _kept_but_refused(decision)]
-    placed = [after[name] for name in sorted(decision.picked_names, key=before.__contains__)]
+    kept = [
+        after[name] for name in decision.kept if name not in _kept_but_refused(decision)
+    ]
+    placed = [
+        after[name] for name in sorted(decision.picked_names, key=before.__contains__)
+    ]
     for state in (BindingState.SCHEDULED, BindingState.BOUND):
         placed += [binding for binding in kept if binding.state is state]
     for one in placed:
         affinity, spread = one.affinity_score, one.topology_spread_score
-        scores = _scores(affinity, spread) if affinity is not None and spread is not None else ""
+        scores = (
+            _scores(affinity, spread)
+            if affinity is not None and spread is not None
+            else ""
+        )
         words = f'Successfully scheduled resources for placement in "{one.cluster}"{scores}: '
         words += "picked by scheduling policy"
-        selected.append(_decision(one.cluster, selected=True, affinity=affinity, spread=spread, reason=words))
+        selected.append(
+            _decision(
+                one.cluster,
+                selected=True,
+                affinity=affinity,
+                spread=spread,
+                reason=words,
+            )
+        )
     not_found = [
-        _decision(name, selected=False, reason=f'Specified cluster "{name}" is not found')
+        _decision(
+            name, selected=False, reason=f'Specified cluster "{name}" is not found'
+        )
         for name in decision.not_found
     ]
-    return HubStatus(condition, (*selected, *[*_unselected(decision), *not_found][:MOST_UNSELECTED]))
+    return HubStatus(
+        condition, (*selected, *[*_unselected(decision), *not_found][:MOST_UNSELECTED])
+    )
 
 
 def _kept_but_refused(decision: Decision) -> frozenset[str]:
@@ -80,12 +120,20 @@ def _kept_but_refused(decision: Decision) -> frozenset[str]:
     return frozenset(
         name
         for name in decision.kept
-        if any(reason.code is ReasonCode.NOT_ELIGIBLE for reason in outcomes.of(name).reasons)
+        if any(
+            reason.code is ReasonCode.NOT_ELIGIBLE
+            for reason in outcomes.of(name).reasons
+        )
     )
 
 
 def _decision(
-    cluster: str, *, selected: bool, affinity: Any = None, spread: Any = None, reason: str
+    cluster: str,
+    *,
+    selected: bool,
+    affinity: Any = None,
+    spread: Any = None,
+    reason: str,
 ) -> Plain:
     scores = {"affinityScore": affinity, "topologySpreadScore": spread}
     return {"cluster": cluster, "selected": selected, **scores, "reason": reason}
@@ -117,7 +165,9 @@ def _unselected(decision: Decision) -> list[Plain]:
             continue
         words = f"ClusterUnschedulable, {_cause(reason)}"
         if is_fixed:
-            why = f"is not eligible for resource placement yet: {reason.facts['reason']}"
+            why = (
+                f"is not eligible for resource placement yet: {reason.facts['reason']}"
+            )
             words = f'Cluster "{name}" {why}'
         is_kept = not is_fixed and outcome.outcome is Outcome.KEPT
         lines.append(None if is_kept else _decision(name, selected=False, reason=words))
@@ -132,9 +182,18 @@ def _outranked(decision: Decision, outcomes: Outcomes) -> list[Plain]:
         reason = _against(outcomes.of(names[position]))
         if reason is None or reason.code is not ReasonCode.OUTRANKED:
             continue
-        affinity, spread = reason.facts["affinityScore"], reason.facts["topologySpreadScore"]
+        affinity, spread = (
+            reason.facts["affinityScore"],
+            reason.facts["topologySpreadScore"],
+        )
         words = f'Cluster "{names[position]}" does not score high enough{_scores(affinity, spread)}'
-        line = _decision(names[position], selected=False, affinity=affinity, spread=spread, reason=words)
+        line = _decision(
+            names[position],
+            selected=False,
+            affinity=affinity,
+            spread=spread,
+            reason=words,
+        )
         lines.append(line)
         if len(lines) == MOST_UNSELECTED:
             break
@@ -155,7 +214,11 @@ def _cause(reason: Reason) -> str:
         return f"violated doNotSchedule topology spread constraint {limit}"
     if reason.code is ReasonCode.NAMESPACE_MISSING:
         missing = "target namespace does not exist on cluster"
-        return missing if facts["known"] else "cluster has no namespace information available"
+        return (
+            missing
+            if facts["known"]
+            else "cluster has no namespace information available"
+        )
     if reason.code is ReasonCode.UNTOLERATED_TAINT:
         first = facts["taints"][0]
         taint = f"Key:{first['key']} Value:{first['value']} Effect:{first['effect']}"
@@ -170,18 +233,31 @@ def satisfied(decision: Decision | None, *, since: datetime) -> Condition:
     """Return `PlacementSatisfied`; unknown while nothing is decided."""
     if decision is None:
         return Condition(
-            _SATISFIED, Truth.UNKNOWN, "SchedulePending", "scheduling has not completed yet", since
+            _SATISFIED,
+            Truth.UNKNOWN,
+            "SchedulePending",
+            "scheduling has not completed yet",
+            since,
         )
     count = sum(binding.is_active for binding in decision.bindings_after)
     number = decision.cycle.policy.number_of_clusters
     missing = (number or 0) - count
-    reason, message = "NotAllDecisionsScheduled", f"{missing} cluster decisions unscheduled"
+    reason, message = (
+        "NotAllDecisionsScheduled",
+        f"{missing} cluster decisions unscheduled",
+    )
     if not len(decision.cycle.fleet):
-        reason, message = "AllManagedClusterSetsEmpty", "there is no cluster in the fleet"
+        reason, message = (
+            "AllManagedClusterSetsEmpty",
+            "there is no cluster in the fleet",
+        )
     elif decision.is_failed:
         message = "the constraints cannot be met; nothing was changed"
     elif not count and number != 0:
-        reason, message = "NoManagedClusterMatched", "no cluster passes the predicates and the taints"
+        reason, message = (
+            "NoManagedClusterMatched",
+            "no cluster passes the predicates and the taints",
+        )
     elif missing <= 0:
         words = "all cluster decisions scheduled"
         return Condition(_SATISFIED, Truth.TRUE, "AllDecisionsScheduled", words, since)
@@ -193,4 +269,10 @@ def misconfigured(errors: list[dict[str, str]], *, since: datetime) -> Condition
     if errors:
         words = "; ".join(error["message"] for error in errors)
         return Condition(_MISCONFIGURED, Truth.TRUE, "Misconfigured", words, since)
-    return Condition(_MISCONFIGURED, Truth.FALSE, "Succeedconfigured", "the document could be read", since)
+    return Condition(
+        _MISCONFIGURED,
+        Truth.FALSE,
+        "Succeedconfigured",
+        "the document could be read",
+        since,
+    )

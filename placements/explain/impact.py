@@ -7,7 +7,12 @@ from typing import Any
 
 from fleetui.apimachinery.words import first_lines, names_and_more
 from placements.engine.checks.file import NAME
-from placements.explain.checks import SARIF_LEVELS, TITLES, finding_document, labels_sarif
+from placements.explain.checks import (
+    SARIF_LEVELS,
+    TITLES,
+    finding_document,
+    labels_sarif,
+)
 from placements.explain.sarif import SarifResult, sarif_text
 from placements.explain.staged_updates import duration_words
 
@@ -40,7 +45,10 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
                 "stays": len(row.placed_before & row.placed_now),
                 "becomesUnfulfilled": row.becomes_unfulfilled,
                 "becomesFulfilled": row.becomes_fulfilled,
-                "skews": [{"key": key, "before": before, "after": after} for key, before, after in row.skews],
+                "skews": [
+                    {"key": key, "before": before, "after": after}
+                    for key, before, after in row.skews
+                ],
                 "rolloutSeconds": row.rollout_seconds,
                 "fresh": {"joins": row.fresh_joins, "leaves": row.fresh_leaves},
                 "findings": [finding_document(row.name, one) for one in row.findings],
@@ -63,26 +71,41 @@ def impact_document(impact: Any, gates: Sequence[Any]) -> dict[str, Any]:
 
 
 def note_document(one: Any) -> dict[str, Any]:
-    return {"file": one.file, "line": one.line, "message": one.message, "incomplete": one.is_incomplete}
+    return {
+        "file": one.file,
+        "line": one.line,
+        "message": one.message,
+        "incomplete": one.is_incomplete,
+    }
 
 
 def notes_sarif(notes: Sequence[Any]) -> list[SarifResult]:
     """Return what was not read, at its place."""
     return [
         SarifResult(
-            "not-rendered" if one.is_incomplete else "not-read", "warning", one.message, one.file, one.line
+            "not-rendered" if one.is_incomplete else "not-read",
+            "warning",
+            one.message,
+            one.file,
+            one.line,
         )
         for one in notes
     ]
 
 
 def impact_json(impact: Any, gates: Sequence[Any]) -> str:
-    return json.dumps(impact_document(impact, gates), ensure_ascii=False, indent=2) + "\n"
+    return (
+        json.dumps(impact_document(impact, gates), ensure_ascii=False, indent=2) + "\n"
+    )
 
 
 def headline_of(impact: Any) -> str:
     """Return the first line of a comment."""
-    total, changed, bindings = len(impact.rows), len(impact.changed), impact.bindings_before
+    total, changed, bindings = (
+        len(impact.rows),
+        len(impact.changed),
+        impact.bindings_before,
+    )
     tenths = (impact.leaves * 2000 // bindings + 1) // 2 if bindings else 0
     share = f" ({tenths // 10}.{tenths % 10} %)" if bindings else ""
     verb = "changes" if changed == 1 else "change"
@@ -101,15 +124,23 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
     lines += [f"- {line}" for line in first_lines(notes, _NOTES_SHOWN)]
     failed = [one for one in gates if one.state != "passed"]
     marks = {"broken": "❌", "undetermined": "❔"}
-    gate_lines = (f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed)
+    gate_lines = (
+        f"{marks[one.state]} `{one.gate}` {_short(one.message)}" for one in failed
+    )
     lines += [f"- {line}" for line in first_lines(gate_lines, _GATES_SHOWN)]
     if gates and not failed:
         lines.append(f"✅ {len(gates)} gates passed.")
     findings = [(row.name, one) for row in impact.changed for one in row.findings]
-    findings = [*(("labels of the fleet", one) for one in impact.fleet_findings), *findings]
+    findings = [
+        *(("labels of the fleet", one) for one in impact.fleet_findings),
+        *findings,
+    ]
     if findings:
         lines += ["", "New findings of the checks:", ""]
-        texts = (f"{one.severity} {one.rule}, {_short(f'{name}: {one.message}')}" for name, one in findings)
+        texts = (
+            f"{one.severity} {one.rule}, {_short(f'{name}: {one.message}')}"
+            for name, one in findings
+        )
         lines += [f"- {line}" for line in first_lines(texts, _FINDINGS_SHOWN)]
     lines.append("")
     if impact.changed:
@@ -120,7 +151,11 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
         ]
         is_long = len(impact.changed) > _NAMES_SHOWN
         if is_long:
-            lines += ["<details>", f"<summary>{len(impact.changed)} placements</summary>", ""]
+            lines += [
+                "<details>",
+                f"<summary>{len(impact.changed)} placements</summary>",
+                "",
+            ]
         end = ["", "</details>"] if is_long else []
         room = _LONGEST - sum(len(line) + 1 for line in (*lines, *end)) - 200
         rows: list[str] = []
@@ -133,7 +168,11 @@ def impact_markdown(impact: Any, gates: Sequence[Any], *, note: str = "") -> str
         lines += [*rows, *end]
     unchanged = len(impact.rows) - len(impact.changed)
     if unchanged:
-        words = "placement without any change is" if unchanged == 1 else "placements without any change are"
+        words = (
+            "placement without any change is"
+            if unchanged == 1
+            else "placements without any change are"
+        )
         lines += ["", f"{unchanged} {words} not listed."]
     return "\n".join(lines) + "\n"
 
@@ -164,7 +203,11 @@ def _table_row(row: Any) -> str:
 
 def _moves(joins: Sequence[str], leaves: Sequence[str]) -> str:
     sides = (("select", joins), ("deselect", leaves))
-    return "; ".join(f"{words} {names_and_more(names, _NAMES_SHOWN)}" for words, names in sides if names)
+    return "; ".join(
+        f"{words} {names_and_more(names, _NAMES_SHOWN)}"
+        for words, names in sides
+        if names
+    )
 
 
 def _short(text: str) -> str:
@@ -181,7 +224,11 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
     results += notes_sarif(impact.notes)
     results += [
         SarifResult(
-            one.rule, SARIF_LEVELS[one.severity], f"{row.name}: {one.message}", row.where.file, row.where.line
+            one.rule,
+            SARIF_LEVELS[one.severity],
+            f"{row.name}: {one.message}",
+            row.where.file,
+            row.where.line,
         )
         for row in impact.changed
         for one in row.findings
@@ -194,6 +241,7 @@ def impact_sarif(impact: Any, gates: Sequence[Any], *, version: str) -> str:
             *((one.row.where.file, one.row.where.line) if one.row else (NAME, 1)),
         )
         for one in gates
-        if one.state == "undetermined" or (one.state == "broken" and one.gate != "checks")
+        if one.state == "undetermined"
+        or (one.state == "broken" and one.gate != "checks")
     ]
     return sarif_text(results, TITLES, version=version)

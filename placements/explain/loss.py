@@ -9,7 +9,13 @@ from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.advice.diagnosis import pinned_groups
 from placements.engine.balance import balance_sentence
 from placements.engine.disruption import KeptReason
-from placements.engine.loss import AND, CLUSTER, PlacementImpact, PlacementLoss, pair_key
+from placements.engine.loss import (
+    AND,
+    CLUSTER,
+    PlacementImpact,
+    PlacementLoss,
+    pair_key,
+)
 from placements.engine.scheduling.decision import Decision
 from placements.explain.decision_tables import csv_text
 from placements.explain.staged_updates import STAYS_SENTENCES
@@ -34,13 +40,24 @@ IMPACT_BADGES = {
 }
 """The level and the words of each impact."""
 METRICS = ("unfulfilled", "empty", "lost")
-_CSV = ("level", "value", "variant", "clusters", "placements", "lost", "moved", "unfulfilled", "empty")
+_CSV = (
+    "level",
+    "value",
+    "variant",
+    "clusters",
+    "placements",
+    "lost",
+    "moved",
+    "unfulfilled",
+    "empty",
+)
 
 
 def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str:
     """Return which clusters were chosen: "3 clusters, region=east", "bravelion and smartfish"."""
     by_label = ", ".join(
-        f"no {label[1:]}" if label.startswith("!") else label.replace(":", "=", 1) for label in labels
+        f"no {label[1:]}" if label.startswith("!") else label.replace(":", "=", 1)
+        for label in labels
     )
     if not labels:
         return first_names(names, _NAMES_SHOWN)
@@ -50,12 +67,16 @@ def choice_words(names: Sequence[str], labels: Sequence[str], total: int) -> str
 
 def stuck_words(decision: Decision) -> str:
     if decision.not_found:
-        return f"named, and not in the fleet: {joined(decision.not_found[:_NAMES_SHOWN])}"
+        return (
+            f"named, and not in the fleet: {joined(decision.not_found[:_NAMES_SHOWN])}"
+        )
     if decision.is_failed:
         return headline(decision)
     by_count: dict[tuple[int, bool], list[str]] = {}
     for one in pinned_groups(decision):
-        by_count.setdefault((one.count, one.has_candidates), []).append(f"{one.topology_key}={one.group}")
+        by_count.setdefault((one.count, one.has_candidates), []).append(
+            f"{one.topology_key}={one.group}"
+        )
     sentences = []
     for (count, has_candidates), groups in by_count.items():
         cause = "no more candidates" if has_candidates else "no candidates"
@@ -67,8 +88,15 @@ def stuck_words(decision: Decision) -> str:
 def impact_badge(row: PlacementLoss) -> tuple[str, str]:
     """Return the level and the words of what becomes of a placement."""
     level, words = IMPACT_BADGES[row.impact]
-    if not row.is_fulfilled and row.decisions and row.impact is not PlacementImpact.STUCK:
-        return ("attention", "Not fulfilled" if row.gets_worse else "Not fulfilled, as before")
+    if (
+        not row.is_fulfilled
+        and row.decisions
+        and row.impact is not PlacementImpact.STUCK
+    ):
+        return (
+            "attention",
+            "Not fulfilled" if row.gets_worse else "Not fulfilled, as before",
+        )
     if row.is_fulfilled and not row.leaves and row.impact is PlacementImpact.MOVES:
         return ("healthy", "Fulfilled")
     return level, words
@@ -86,7 +114,11 @@ def loss_message(row: PlacementLoss) -> str:
         case PlacementImpact.MOVES if row.leaves:
             message = f"Replacement: {first_names(row.joins, _NAMES_SHOWN)}."
         case PlacementImpact.SHRINKS:
-            message = "No replacement needed (PickAll)." if is_all else "No replacement needed."
+            message = (
+                "No replacement needed (PickAll)."
+                if is_all
+                else "No replacement needed."
+            )
         case PlacementImpact.DOWN:
             down = verb(len(row.inside), "does")
             message = f"{counted(len(row.inside), 'cluster')} {down} not work; nothing moves yet."
@@ -103,7 +135,9 @@ def difference_note(left: PlacementLoss, drained: PlacementLoss) -> str:
     policy = drained.cycle.policy
     if policy.placement_type is PlacementType.PICK_FIXED:
         return "the policy names its clusters: members keep the placement, removed clusters are missing"
-    keys = [constraint.topology_key for constraint in policy.topology_spread_constraints]
+    keys = [
+        constraint.topology_key for constraint in policy.topology_spread_constraints
+    ]
     emptied = emptied_domains(left.cycle.fleet, drained.cycle.fleet, keys)
     if emptied:
         which = joined(list(emptied[:_NAMES_SHOWN]))
@@ -125,7 +159,11 @@ def emptied_domains(after: Fleet, before: Fleet, keys: Iterable[str]) -> list[st
 
 def impacts_sentence(counts: Mapping[PlacementImpact, int]) -> str:
     """Return the result of a loss: "1 unschedulable, 3 rescheduled"."""
-    parts = [f"{counts[impact]:,} {words}" for impact, words in _IMPACTS.items() if counts.get(impact)]
+    parts = [
+        f"{counts[impact]:,} {words}"
+        for impact, words in _IMPACTS.items()
+        if counts.get(impact)
+    ]
     return ", ".join(parts) or "no placement is affected"
 
 

@@ -12,7 +12,12 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import Outcome
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.spread.base import imbalance, is_hard, is_limit, levels_of
+from placements.engine.scheduling.spread.base import (
+    imbalance,
+    is_hard,
+    is_limit,
+    levels_of,
+)
 from placements.explain.vocabulary import COLUMN_WORDS
 from placements.manifests.binding import BindingState
 from placements.manifests.policy import PlacementType
@@ -105,7 +110,11 @@ class Beginning:
 
 def beginning(cycle: Cycle, *, is_incremental: bool) -> Beginning:
     if profile_of(cycle).chooses_again:
-        return Beginning("healthy", "selects again", f"as every cycle under these rules{_worth(cycle)}")
+        return Beginning(
+            "healthy",
+            "selects again",
+            f"as every cycle under these rules{_worth(cycle)}",
+        )
     if is_incremental:
         return Beginning("healthy", "incremental", "existing placements are kept")
     words = f"more than the number changed{_worth(cycle)}"
@@ -143,24 +152,43 @@ def spread_bars(decision: Decision, *, most: int = MOST_GROUPS) -> list[SpreadBa
     """Return the domains of every constraint after the decision, at most `most` of each."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
-    if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
+    if (
+        decision.is_failed
+        or not is_pick_n
+        or not cycle.policy.topology_spread_constraints
+    ):
         return []
     candidates = decision.candidates or candidates_of(cycle)
-    after = _positions(decision, [one.cluster for one in decision.bindings_after if one.is_active])
+    after = _positions(
+        decision, [one.cluster for one in decision.bindings_after if one.is_active]
+    )
     live = cycle.live_bindings
-    before = _positions(decision, [one.cluster for one in live if one.state is not BindingState.UNSCHEDULED])
-    return [_bars(candidates, place, before, after, most) for place in range(len(candidates.constraints))]
+    before = _positions(
+        decision,
+        [one.cluster for one in live if one.state is not BindingState.UNSCHEDULED],
+    )
+    return [
+        _bars(candidates, place, before, after, most)
+        for place in range(len(candidates.constraints))
+    ]
 
 
 def _positions(decision: Decision, names: list[str]) -> Codes:
     positions = decision.cycle.fleet.positions
-    return np.array([positions[name] for name in names if name in positions], dtype=np.int32)
+    return np.array(
+        [positions[name] for name in names if name in positions], dtype=np.int32
+    )
 
 
-def _bars(candidates: Candidates, place: int, before: Codes, after: Codes, most: int) -> SpreadBars:
+def _bars(
+    candidates: Candidates, place: int, before: Codes, after: Codes, most: int
+) -> SpreadBars:
     constraint, groups = candidates.constraints[place], candidates.groups[place]
     counts, was = groups.count(after), groups.count(before)
-    levels, projected = levels_of(counts), candidates.strategy.project(constraint, groups, counts)
+    levels, projected = (
+        levels_of(counts),
+        candidates.strategy.project(constraint, groups, counts),
+    )
     low = max(0, levels.largest - constraint.max_skew)
     high = int(projected.smallest.max(initial=0)) + constraint.max_skew
     is_apart = bool(groups.siblings.any() or groups.weights)
@@ -210,7 +238,9 @@ def pick_lines(decision: Decision) -> Iterator[PickLine]:
         one = decision.round(place)
         first = one.best()
         second = None if first is None else one.best(besides=first)
-        decided_by = None if first is None or second is None else one.decided_by(first, second)
+        decided_by = (
+            None if first is None or second is None else one.decided_by(first, second)
+        )
         by = COLUMN_WORDS[decided_by]
         if decided_by == "name":
             tied = one.contends.copy()
@@ -229,16 +259,24 @@ def passed_over(decision: Decision) -> list[tuple[Outcome, int]]:
     rest = np.ones(total, dtype=np.bool_)
     rest[placed] = False
     rest[ended] = False
-    counts = {Outcome.UNSCHEDULED: len(ended), **_reasons(decision, np.nonzero(rest)[0])}
+    counts = {
+        Outcome.UNSCHEDULED: len(ended),
+        **_reasons(decision, np.nonzero(rest)[0]),
+    }
     return [(outcome, count) for outcome, count in counts.items() if count]
 
 
 def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
     if decision.kind is CycleKind.PICK_FIXED:
         named = set(decision.cycle.policy.cluster_names)
-        count = sum(decision.cycle.fleet.names[place] in named for place in rest.tolist())
+        count = sum(
+            decision.cycle.fleet.names[place] in named for place in rest.tolist()
+        )
         return {Outcome.NOT_ELIGIBLE: count, Outcome.NOT_NAMED: len(rest) - count}
-    if decision.kind in (CycleKind.PICK, CycleKind.PICK_ALL) and decision.verdicts is not None:
+    if (
+        decision.kind in (CycleKind.PICK, CycleKind.PICK_ALL)
+        and decision.verdicts is not None
+    ):
         names = [rule.name for rule in profile_of(decision.cycle).filters]
         bits = np.asarray(decision.verdicts)[rest].astype(np.int64)
         if "already placed" in names:
@@ -251,5 +289,9 @@ def _reasons(decision: Decision, rest: Ints) -> dict[Outcome, int]:
             last = decision.round(decision.number_of_rounds)
             filtered += int(np.count_nonzero(last.is_forbidden[passing]))
         outranked = len(rest) - ineligible - filtered
-        return {Outcome.OUTRANKED: outranked, Outcome.FILTERED: filtered, Outcome.NOT_ELIGIBLE: ineligible}
+        return {
+            Outcome.OUTRANKED: outranked,
+            Outcome.FILTERED: filtered,
+            Outcome.NOT_ELIGIBLE: ineligible,
+        }
     return {Outcome.NOT_REACHED: len(rest)}

@@ -21,7 +21,12 @@ from placements.engine.rollout.actions import (
     StartUpdate,
     UpdateReason,
 )
-from placements.engine.rollout.budget import Budgets, Concurrency, MaxTotal, MinAvailable
+from placements.engine.rollout.budget import (
+    Budgets,
+    Concurrency,
+    MaxTotal,
+    MinAvailable,
+)
 from placements.engine.rollout.state import Phase, RolloutState
 from placements.engine.rollout.waves import WavePlan
 from placements.explain.vocabulary import verb
@@ -50,7 +55,11 @@ def finished_reason(state: RolloutState) -> str:
     if state.deletion:
         holding = sum(one.has_resources for one in state.clusters)
         complete = RELEASED if state.deletion.abandons else REMOVED
-        return f"{counted(holding, 'cluster')} may still hold resources" if holding else complete
+        return (
+            f"{counted(holding, 'cluster')} may still hold resources"
+            if holding
+            else complete
+        )
     selected = [one for one in state.clusters if one.wanted is not None]
     available = sum(map(state.is_available, selected))
     required = max(state.number_required, len(selected))
@@ -78,7 +87,9 @@ def min_available_sentence(budget: MinAvailable) -> str:
 
 def max_total_sentence(budget: MaxTotal) -> str:
     placed = budget.holding + budget.added
-    return f"{_can('add', budget.allowed)} ({placed:,} placed, maximum {budget.maximum:,})"
+    return (
+        f"{_can('add', budget.allowed)} ({placed:,} placed, maximum {budget.maximum:,})"
+    )
 
 
 def concurrency_sentence(budget: Concurrency) -> str:
@@ -87,7 +98,11 @@ def concurrency_sentence(budget: Concurrency) -> str:
 
 
 def _can(do: str, number: int) -> str:
-    return f"Can {do} {counted(number, 'more cluster')}" if number else f"Cannot {do} any cluster"
+    return (
+        f"Can {do} {counted(number, 'more cluster')}"
+        if number
+        else f"Cannot {do} any cluster"
+    )
 
 
 def budget_sentences(budgets: Budgets, *, is_initial: bool = False) -> list[str]:
@@ -114,8 +129,14 @@ def blocked_removals_sentence(removals: BlockedRemovals) -> str:
     return kept
 
 
-def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, clusters: int = 1) -> str:
-    budgets, pending, because = result.budgets, _pending(blocked), " because maxUnavailable is 0"
+def blocked_sentence(
+    blocked: BlockedCluster, result: RollingUpdateResult, *, clusters: int = 1
+) -> str:
+    budgets, pending, because = (
+        result.budgets,
+        _pending(blocked),
+        " because maxUnavailable is 0",
+    )
     is_applied = blocked.wanted is not None and blocked.running == blocked.wanted
     if blocked.reason is BlockReason.UNREACHABLE and is_applied:
         pending = f"{blocked.wanted} applied but not available."
@@ -126,12 +147,17 @@ def blocked_sentence(blocked: BlockedCluster, result: RollingUpdateResult, *, cl
         pending=pending,
         wanted=blocked.wanted,
         since=_since(blocked.since),
-        attempts=f" {counted(blocked.action.attempt - 1, 'time')}" if blocked.action else "",
+        attempts=f" {counted(blocked.action.attempt - 1, 'time')}"
+        if blocked.action
+        else "",
         retry_at=f" at {blocked.retry_at:%H:%M:%S}" if blocked.retry_at else "",
-        updates=min_available_sentence(budgets.updates) + (because if budgets.updates.limit == 0 else ""),
+        updates=min_available_sentence(budgets.updates)
+        + (because if budgets.updates.limit == 0 else ""),
         removals=min_available_sentence(budgets.removals),
         additions=max_total_sentence(budgets.additions),
-        deletion=f" {concurrency_sentence(budgets.deletion)}." if budgets.deletion else "",
+        deletion=f" {concurrency_sentence(budgets.deletion)}."
+        if budgets.deletion
+        else "",
     )
 
 
@@ -153,9 +179,17 @@ def unblock_sentence(blocked: BlockedCluster, result: RollingUpdateResult) -> st
         case BlockReason.REMOVAL_FLOOR:
             sentence = _becoming_available(result)
         case BlockReason.CEILING | BlockReason.DELETION_LIMIT:
-            names = [one.cluster for one in result.in_progress if one.phase is Phase.REMOVING]
-            names += [action.cluster for action in result.actions if isinstance(action, Remove)]
-            sentence = first_names([f"the removal from {name} completes" for name in names])
+            names = [
+                one.cluster for one in result.in_progress if one.phase is Phase.REMOVING
+            ]
+            names += [
+                action.cluster
+                for action in result.actions
+                if isinstance(action, Remove)
+            ]
+            sentence = first_names(
+                [f"the removal from {name} completes" for name in names]
+            )
         case _:
             sentence = ""
     surge = "increased" if budgets.additions.limit else "greater than 0"
@@ -188,7 +222,9 @@ def in_progress_sentence(cluster: InProgressCluster) -> str:
     return f"{words[cluster.phase]}{until}"
 
 
-def away_sentence(result: RollingUpdateResult, reason: BlockReason = BlockReason.UNREACHABLE) -> str:
+def away_sentence(
+    result: RollingUpdateResult, reason: BlockReason = BlockReason.UNREACHABLE
+) -> str:
     """Return the unreachable, or not available, clusters of a result, and since when; empty without one."""
     away = [one for one in result.blocked if one.reason is reason]
     if not away:
@@ -205,7 +241,11 @@ def _since(moment: datetime | None) -> str:
 
 def _pending(blocked: BlockedCluster) -> str:
     if blocked.wanted is None:
-        return f"On {blocked.running}, pending removal." if blocked.running else "Pending removal."
+        return (
+            f"On {blocked.running}, pending removal."
+            if blocked.running
+            else "Pending removal."
+        )
     current = f"On {blocked.running}" if blocked.running else "Not placed yet"
     return f"{current}, waiting for {blocked.wanted}."
 
@@ -228,18 +268,26 @@ _WHY_BLOCKED = {
 
 def _becoming_available(result: RollingUpdateResult) -> str:
     starting = [one.cluster for one in result.actions if not isinstance(one, Remove)]
-    retries = [one.cluster for one in result.blocked if one.reason is BlockReason.RETRY_LATER]
+    retries = [
+        one.cluster for one in result.blocked if one.reason is BlockReason.RETRY_LATER
+    ]
     clauses = [
-        f"{one.cluster} is available" + (f" at {one.available_at:%H:%M:%S}" if one.available_at else "")
+        f"{one.cluster} is available"
+        + (f" at {one.available_at:%H:%M:%S}" if one.available_at else "")
         for one in result.in_progress
         if one.phase is not Phase.REMOVING
     ]
-    late = [one.cluster for one in result.blocked if one.reason is BlockReason.NOT_AVAILABLE]
+    late = [
+        one.cluster for one in result.blocked if one.reason is BlockReason.NOT_AVAILABLE
+    ]
     clauses += [f"{name} is available" for name in (*starting, *late)]
     clauses += [f"the retry on {name} succeeds" for name in retries]
-    without_driver = {one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED}
+    without_driver = {
+        one.cluster for one in result.blocked if one.reason is BlockReason.NOT_MONITORED
+    }
     clauses += [
-        f"{name} {'gets a driver' if name in without_driver else 'reconnects'}" for name in result.unreachable
+        f"{name} {'gets a driver' if name in without_driver else 'reconnects'}"
+        for name in result.unreachable
     ]
     return first_names(clauses)
 
@@ -263,18 +311,33 @@ def blocked_groups(result: RollingUpdateResult) -> list[BlockedGroup]:
         return list(BlockReason).index(one.reason), one.running or "", one.wanted or ""
 
     ordered = sorted(
-        result.blocked, key=lambda one: (*key(one), one.since.timestamp() if one.since else 0.0, one.cluster)
+        result.blocked,
+        key=lambda one: (
+            *key(one),
+            one.since.timestamp() if one.since else 0.0,
+            one.cluster,
+        ),
     )
     groups = []
     for _, members in groupby(ordered, key=key):
         group = list(members)
-        first = min(group, key=lambda one: (one.retry_at is None, one.retry_at and one.retry_at.timestamp()))
+        first = min(
+            group,
+            key=lambda one: (
+                one.retry_at is None,
+                one.retry_at and one.retry_at.timestamp(),
+            ),
+        )
         why = blocked_sentence(first, result, clusters=len(group))
         if len({one.since for one in group}) > 1:
             why = why.replace(" since", ", the first since")
         names = tuple(one.cluster for one in group[:MOST_SHOWN])
         unblocks_when = unblock_sentence(first, result)
-        groups.append(BlockedGroup(first.reason, len(group), names, why, unblocks_when, first.retry_at))
+        groups.append(
+            BlockedGroup(
+                first.reason, len(group), names, why, unblocks_when, first.retry_at
+            )
+        )
     return groups
 
 
@@ -287,7 +350,9 @@ class Progress:
     is_deletion: bool = False
 
 
-def progress_sentence(progress: Progress, budgets: Budgets | None, *, is_initial: bool = False) -> str:
+def progress_sentence(
+    progress: Progress, budgets: Budgets | None, *, is_initial: bool = False
+) -> str:
     of = f"{progress.done:,} of {counted(progress.number, 'cluster')}"
     if progress.is_deletion:
         return f"{of} removed"
@@ -296,21 +361,29 @@ def progress_sentence(progress: Progress, budgets: Budgets | None, *, is_initial
         updates, additions = budgets.updates, budgets.additions
         minimum = "" if is_initial else f" (min. {updates.minimum:,})"
         parts.append(f"{updates.ready:,} available{minimum}")
-        parts.append(f"{additions.holding + additions.added:,} placed (max. {additions.maximum:,})")
+        parts.append(
+            f"{additions.holding + additions.added:,} placed (max. {additions.maximum:,})"
+        )
     return " · ".join(parts)
 
 
 def wave_counts(waves: Sequence[Sequence[str]]) -> str:
     """Return how many clusters each wave has: "3, 3, 3, 1"."""
     counts = [str(len(one)) for one in waves]
-    return ", ".join(counts) if len(counts) <= MOST_SHOWN else f"{', '.join(counts[:MOST_SHOWN])}, …"
+    return (
+        ", ".join(counts)
+        if len(counts) <= MOST_SHOWN
+        else f"{', '.join(counts[:MOST_SHOWN])}, …"
+    )
 
 
 def version_name(version: str | None, names: Mapping[str, str]) -> str | None:
     return None if version is None else names.get(version, _UNKNOWN_VERSION)
 
 
-def wanted_name(wanted: str | None, running: str | None, names: Mapping[str, str]) -> str | None:
+def wanted_name(
+    wanted: str | None, running: str | None, names: Mapping[str, str]
+) -> str | None:
     """Return the name of a wanted version; it says so where another version of the same revision runs."""
     name = version_name(wanted, names)
     if wanted == running or wanted not in names or name != version_name(running, names):
@@ -318,7 +391,9 @@ def wanted_name(wanted: str | None, running: str | None, names: Mapping[str, str
     return f"{name} with changed overrides or apply strategy"
 
 
-def with_names(result: RollingUpdateResult, names: Mapping[str, str]) -> RollingUpdateResult:
+def with_names(
+    result: RollingUpdateResult, names: Mapping[str, str]
+) -> RollingUpdateResult:
     """Return a result with the names of versions in place of the versions."""
     blocked = [
         replace(
@@ -354,12 +429,20 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
             }
             for one in result.blocked[:MOST_LISTED]
         ],
-        "waitingCounts": dict(sorted(Counter(str(one.reason) for one in result.blocked).items())),
+        "waitingCounts": dict(
+            sorted(Counter(str(one.reason) for one in result.blocked).items())
+        ),
         "underWay": [
-            {"cluster": one.cluster, "phase": str(one.phase), "until": _timestamp(one.available_at)}
+            {
+                "cluster": one.cluster,
+                "phase": str(one.phase),
+                "until": _timestamp(one.available_at),
+            }
             for one in result.in_progress[:MOST_LISTED]
         ],
-        "underWayCounts": dict(sorted(Counter(str(one.phase) for one in result.in_progress).items())),
+        "underWayCounts": dict(
+            sorted(Counter(str(one.phase) for one in result.in_progress).items())
+        ),
         "until": _timestamp(result.requeue_at),
         "unreachable": list(result.unreachable),
         "mayStillHold": list(result.may_still_hold),
@@ -374,15 +457,23 @@ def result_document(result: RollingUpdateResult) -> dict[str, Any]:
     }
 
 
-def result_from_document(document: Document, names: Mapping[str, str] | None = None) -> RollingUpdateResult:
+def result_from_document(
+    document: Document, names: Mapping[str, str] | None = None
+) -> RollingUpdateResult:
     """Return the result that was stored as this document; `names` are the names of its versions."""
     budgets, deletion = document["budgets"], document["budgets"].get("deletion")
     updates, removals = (
         MinAvailable(one["number"], one["limit"], one["ready"], one["atRisk"])
         for one in (budgets["updates"], budgets["removals"])
     )
-    additions = MaxTotal(*(budgets["additions"][key] for key in ("number", "limit", "holding", "added")))
-    removing = Concurrency(deletion["limit"], deletion["running"], deletion["started"]) if deletion else None
+    additions = MaxTotal(
+        *(budgets["additions"][key] for key in ("number", "limit", "holding", "added"))
+    )
+    removing = (
+        Concurrency(deletion["limit"], deletion["running"], deletion["started"])
+        if deletion
+        else None
+    )
     result = RollingUpdateResult(
         RunPhase(document["verdict"]),
         Budgets(updates, removals, additions, removing),
@@ -400,7 +491,9 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
             for one in document["waiting"]
         ),
         tuple(
-            InProgressCluster(one["cluster"], Phase(one["phase"]), _moment(one["until"]))
+            InProgressCluster(
+                one["cluster"], Phase(one["phase"]), _moment(one["until"])
+            )
             for one in document["underWay"]
         ),
         tuple(document["unreachable"]),
@@ -414,18 +507,28 @@ def result_from_document(document: Document, names: Mapping[str, str] | None = N
 def action_document(action: Action) -> dict[str, Any]:
     what = "remove" if isinstance(action, Remove) else str(action.reason)
     version = None if isinstance(action, Remove) else action.version
-    return {"cluster": action.cluster, "what": what, "version": version, "attempt": action.attempt}
+    return {
+        "cluster": action.cluster,
+        "what": what,
+        "version": version,
+        "attempt": action.attempt,
+    }
 
 
 def _action(document: Document) -> Action:
     if document["what"] == "remove":
         return Remove(document["cluster"], document["attempt"])
     return StartUpdate(
-        document["cluster"], document["version"], _REASONS[document["what"]], document["attempt"]
+        document["cluster"],
+        document["version"],
+        _REASONS[document["what"]],
+        document["attempt"],
     )
 
 
-_REASONS = {str(one): one for one in UpdateReason}  # a rollout may have thousands of actions
+_REASONS = {
+    str(one): one for one in UpdateReason
+}  # a rollout may have thousands of actions
 
 
 def budget_document(budgets: Budgets) -> dict[str, Any]:
@@ -438,11 +541,16 @@ def budget_document(budgets: Budgets) -> dict[str, Any]:
         document[name] = {**numbers, "floor": budget.minimum, "allowed": budget.allowed}
     document["additions"]["allowed"] = budgets.additions.allowed
     if budgets.deletion:
-        document["deletion"] = {**asdict(budgets.deletion), "allowed": budgets.deletion.allowed}
+        document["deletion"] = {
+            **asdict(budgets.deletion),
+            "allowed": budgets.deletion.allowed,
+        }
     return document
 
 
-def result_sentences(result: RollingUpdateResult, *, is_initial: bool = False) -> dict[str, Any]:
+def result_sentences(
+    result: RollingUpdateResult, *, is_initial: bool = False
+) -> dict[str, Any]:
     removals = result.blocked_removals
     return {
         "verdict": phase_sentence(result),
@@ -458,7 +566,8 @@ def result_sentences(result: RollingUpdateResult, *, is_initial: bool = False) -
             for one in blocked_groups(result)
         ],
         "underWay": [
-            f"{one.cluster}: {in_progress_sentence(one)}" for one in result.in_progress[:MOST_SHOWN]
+            f"{one.cluster}: {in_progress_sentence(one)}"
+            for one in result.in_progress[:MOST_SHOWN]
         ],
         "heldBack": blocked_removals_sentence(removals) if removals else None,
     }
@@ -469,7 +578,11 @@ def short_result_document(result: RollingUpdateResult) -> dict[str, Any]:
     document = result_document(result)
     lists = {key: value for key, value in document.items() if isinstance(value, list)}
     counts = {f"{key}Count": len(value) for key, value in lists.items()}
-    return {**document, **{key: value[:MOST_LISTED] for key, value in lists.items()}, **counts}
+    return {
+        **document,
+        **{key: value[:MOST_LISTED] for key, value in lists.items()},
+        **counts,
+    }
 
 
 def action_words(action: Action, running: str | None, names: Mapping[str, str]) -> str:
@@ -480,11 +593,17 @@ def action_words(action: Action, running: str | None, names: Mapping[str, str]) 
     if action.reason is UpdateReason.RETRY:
         return f"Retry {version_name(action.version, names)}"
     name = wanted_name(action.version, running, names)
-    return f"Update {current} → {name}" if current and current != name else f"Install {name}"
+    return (
+        f"Update {current} → {name}"
+        if current and current != name
+        else f"Install {name}"
+    )
 
 
 def plan_document(
-    plan: WavePlan, names: Mapping[str, str] | None = None, running: Mapping[str, str] | None = None
+    plan: WavePlan,
+    names: Mapping[str, str] | None = None,
+    running: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the waves of a plan, and which clusters would be blocked after them, as plain data.
 
@@ -494,7 +613,10 @@ def plan_document(
     def planned_action(one: Action) -> dict[str, Any]:
         if not names or running is None:
             return action_document(one)
-        return {**action_document(one), "words": action_words(one, running.get(one.cluster), names)}
+        return {
+            **action_document(one),
+            "words": action_words(one, running.get(one.cluster), names),
+        }
 
     waves = [
         {
@@ -529,8 +651,16 @@ def eta_document(
         remaining = {"seconds": 0, "runs": 0}
     elif remaining:
         since = (now - datetime.fromisoformat(eta["at"])).total_seconds()
-        remaining = {**remaining, "seconds": round(max(0.0, remaining["seconds"] - since), 1)}
-    waiting = eta.get("waiting") or {"approval": 0, "period": 0, "budget": 0, "cluster": 0}
+        remaining = {
+            **remaining,
+            "seconds": round(max(0.0, remaining["seconds"] - since), 1),
+        }
+    waiting = eta.get("waiting") or {
+        "approval": 0,
+        "period": 0,
+        "budget": 0,
+        "cluster": 0,
+    }
     return {
         "elapsed": round(((ended_at or now) - started_at).total_seconds(), 1),
         "waiting": waiting,
@@ -548,8 +678,16 @@ def eta_sentence(eta: Document, *, now: datetime) -> str:
     # Rounded up, so that the last step does not show that nothing is left.
     steps = max(1, math.ceil(left["seconds"] / step))
     number = steps if unit == "min" else steps * step
-    of_work = f" of work, without {counted(eta['approvals'], 'approval')}" if eta.get("approvals") else ""
-    basis = f"median of {counted(left['runs'], 'past run')}" if left["runs"] else "at the rate until now"
+    of_work = (
+        f" of work, without {counted(eta['approvals'], 'approval')}"
+        if eta.get("approvals")
+        else ""
+    )
+    basis = (
+        f"median of {counted(left['runs'], 'past run')}"
+        if left["runs"]
+        else "at the rate until now"
+    )
     return f"about {number:,} {unit}{of_work or ' left'} ({basis})"
 
 

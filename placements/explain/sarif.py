@@ -18,19 +18,27 @@ class SarifResult:
     line: int = 1
 
 
-def sarif_text(results: Iterable[SarifResult], titles: Mapping[str, str], *, version: str) -> str:
+def sarif_text(
+    results: Iterable[SarifResult], titles: Mapping[str, str], *, version: str
+) -> str:
     """Return a document with the rules that found something; `titles` has what is known about rules."""
     several = list(results)
     rules = list(dict.fromkeys(one.rule for one in several))
     descriptions = [
-        {"id": rule} | ({"shortDescription": {"text": titles[rule]}} if rule in titles else {})
+        {"id": rule}
+        | ({"shortDescription": {"text": titles[rule]}} if rule in titles else {})
         for rule in rules
     ]
     run = {
-        "tool": {"driver": {"name": "FleetUI", "version": version, "rules": descriptions}},
+        "tool": {
+            "driver": {"name": "FleetUI", "version": version, "rules": descriptions}
+        },
         "results": [_result_document(one, rules) for one in several],
     }
-    return json.dumps({"version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2) + "\n"
+    return (
+        json.dumps({"version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2)
+        + "\n"
+    )
 
 
 def _result_document(one: SarifResult, rules: list[str]) -> dict[str, Any]:
@@ -41,6 +49,9 @@ def _result_document(one: SarifResult, rules: list[str]) -> dict[str, Any]:
         "message": {"text": one.message},
     }
     if one.file:
-        location = {"artifactLocation": {"uri": quote(one.file)}, "region": {"startLine": one.line}}
+        location = {
+            "artifactLocation": {"uri": quote(one.file)},
+            "region": {"startLine": one.line},
+        }
         result["locations"] = [{"physicalLocation": location}]
     return result

@@ -8,7 +8,13 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from fleetui.apimachinery.words import counted, first_names
-from placements.engine.disruption import EvictionReason, Executed, Invalid, KeptReason, Verdict
+from placements.engine.disruption import (
+    EvictionReason,
+    Executed,
+    Invalid,
+    KeptReason,
+    Verdict,
+)
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.staged_run import (
     RunStatus,
@@ -39,7 +45,11 @@ def staged_result(plan: Any, document: Any) -> StagedUpdateResult:
 def run_sentences(result: StagedUpdateResult) -> list[str]:
     """Return in a sentence each what a run is doing, what it waits for, and how it ended."""
     sentences = [reason_sentence(reason) for reason in result.run.reasons]
-    steps = [step for stage in result.run.stages for step in stage.steps] if result.run.outcome else []
+    steps = (
+        [step for stage in result.run.stages for step in stage.steps]
+        if result.run.outcome
+        else []
+    )
     if steps:
         done = sum(step.done_at is not None for step in steps)
         sentences.append(f"{done:,} of {counted(len(steps), 'cluster')} updated.")
@@ -48,12 +58,16 @@ def run_sentences(result: StagedUpdateResult) -> list[str]:
         failed = len(names_waiting_for(result.waits, WaitReason.RETRY))
         started = f"{stage.running - failed:,} updating, {f'{failed:,} failed, ' if failed else ''}"
         numbers = f"{started}{stage.done:,} done, {stage.waiting:,} pending"
-        sentences.append(f"Stage {stage.stage}: {numbers} (max {stage.limit:,} at a time).")
+        sentences.append(
+            f"Stage {stage.stage}: {numbers} (max {stage.limit:,} at a time)."
+        )
     sentences += [wait_sentence(wait) for wait in result.waits]
     if result.stuck:
         sentences.append(f"Stuck: {_first_ten(result.stuck)} not updated within 5m.")
     if result.run.may_still_hold:
-        sentences.append(f"Unreachable; resources may remain: {_first_ten(result.run.may_still_hold)}.")
+        sentences.append(
+            f"Unreachable; resources may remain: {_first_ten(result.run.may_still_hold)}."
+        )
     return sentences
 
 
@@ -63,7 +77,11 @@ _LONGEST_MESSAGE = 4096
 
 def hub_run_sentences(status: Mapping[str, Any]) -> list[str]:
     """Return the status of a run on a live hub: the message of the condition that counts now."""
-    by_type = {one.get("type"): one for one in status.get("conditions") or () if isinstance(one, Mapping)}
+    by_type = {
+        one.get("type"): one
+        for one in status.get("conditions") or ()
+        if isinstance(one, Mapping)
+    }
     for kind in ("Succeeded", "Progressing", "Initialized"):
         if kind in by_type:
             return [_condition_sentence(by_type[kind])]
@@ -77,8 +95,14 @@ _STATUS = {
 
 
 def wait_sentence(wait: Wait) -> str:
-    until = f"{wait.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if wait.until else "a time not known yet"
-    return _WAITS[wait.reason].format(stage=wait.stage, names=_first_ten(wait.names), until=until)
+    until = (
+        f"{wait.until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if wait.until
+        else "a time not known yet"
+    )
+    return _WAITS[wait.reason].format(
+        stage=wait.stage, names=_first_ten(wait.names), until=until
+    )
 
 
 _WAITS = {
@@ -100,7 +124,9 @@ def reason_sentence(reason: StageReason) -> str:
     is_one = len(reason.names) == 1
     wanted = counted(reason.wanted or 0, "cluster")
     template = one if is_one else several or one
-    return template.format(names=_first_ten(reason.names), wanted=wanted, found=reason.found or 0)
+    return template.format(
+        names=_first_ten(reason.names), wanted=wanted, found=reason.found or 0
+    )
 
 
 _REASONS: dict[str, tuple[str, str]] = {
@@ -108,7 +134,10 @@ _REASONS: dict[str, tuple[str, str]] = {
     "invalid-selectors": ("The resource selectors of the placement are invalid.", ""),
     "no-snapshot": ("Waits until the resource snapshot {names} exists.", ""),
     "being-deleted": ("The placement is being deleted.", ""),
-    "not-staged": ("The placement is not updated by staged runs: its strategy is not External.", ""),
+    "not-staged": (
+        "The placement is not updated by staged runs: its strategy is not External.",
+        "",
+    ),
     "no-resources": ("No resources are selected.", ""),
     "nothing-to-do": ("No cluster is selected and none is to be removed.", ""),
     "other-number": ("The placement wants {wanted} and has {found:,}.", ""),
@@ -133,7 +162,9 @@ _REASONS: dict[str, tuple[str, str]] = {
 
 
 def override_sentence(failure: OverrideFailed, cluster: str) -> str:
-    problem = f"override {failure.snapshot} at {failure.path} does not fit {failure.resource}"
+    problem = (
+        f"override {failure.snapshot} at {failure.path} does not fit {failure.resource}"
+    )
     return f"Nothing is sent to {cluster}: {problem}: {failure.message}."
 
 
@@ -215,15 +246,23 @@ def stage_words(stage: StageSpec, *, clusters: int | None = None) -> StageWords:
         selected = f"clusters where {labels}" if labels else "every cluster"
     after = [f"wait {duration_words(stage.wait)}"] if stage.wait else []
     after += ["approval"] if stage.needs_approval_after else []
-    amount = stage.max_concurrency  # as "25% of 8 → 2" where the number of clusters is known
-    at_once = f"{amount}, rounded down, at least 1" if amount.is_percent else str(amount)
+    amount = (
+        stage.max_concurrency
+    )  # as "25% of 8 → 2" where the number of clusters is known
+    at_once = (
+        f"{amount}, rounded down, at least 1" if amount.is_percent else str(amount)
+    )
     if clusters is not None:
         most = amount.at_least_one_of(clusters)
-        at_once = f"{amount} of {clusters:,} → {most:,}" if amount.is_percent else str(most)
+        at_once = (
+            f"{amount} of {clusters:,} → {most:,}" if amount.is_percent else str(most)
+        )
     return StageWords(
         stage.name,
         selected,
-        f"by the number in {stage.sorting_label_key}, then by name" if stage.sorting_label_key else "by name",
+        f"by the number in {stage.sorting_label_key}, then by name"
+        if stage.sorting_label_key
+        else "by name",
         at_once,
         "approval" if stage.needs_approval_before else "",
         " and ".join(after),
@@ -255,19 +294,33 @@ def run_status(result: StagedUpdateResult, *, snapshot: int | None) -> dict[str,
     run = result.run
     why = " ".join(map(reason_sentence, run.reasons))
     if not run.stages and run.outcome:
-        conditions = [_condition("Initialized", "False", "UpdateRunInitializedFailed", why, run.ended_at)]
+        conditions = [
+            _condition(
+                "Initialized", "False", "UpdateRunInitializedFailed", why, run.ended_at
+            )
+        ]
     else:
-        conditions = [_condition("Initialized", "True", "UpdateRunInitializedSuccessfully")]
+        conditions = [
+            _condition("Initialized", "True", "UpdateRunInitializedSuccessfully")
+        ]
         if result.status in _PROGRESSING:
             status, reason = _PROGRESSING[result.status]
             message = " ".join(run_sentences(result))
-            conditions.append(_condition("Progressing", status, reason, message, run.ended_at))
+            conditions.append(
+                _condition("Progressing", status, reason, message, run.ended_at)
+            )
         if run.outcome:
             succeeded = run.outcome is StagedRunOutcome.SUCCEEDED
             reason = "UpdateRunSucceeded" if succeeded else "UpdateRunFailed"
-            conditions.append(_condition("Succeeded", str(succeeded), reason, why, run.ended_at))
+            conditions.append(
+                _condition("Succeeded", str(succeeded), reason, why, run.ended_at)
+            )
     return {
-        **({"policySnapshotIndexUsed": run.policy_snapshot} if run.policy_snapshot else {}),
+        **(
+            {"policySnapshotIndexUsed": run.policy_snapshot}
+            if run.policy_snapshot
+            else {}
+        ),
         **({} if snapshot is None else {"resourceSnapshotIndexUsed": str(snapshot)}),
         "stagesStatus": [_stage_status(stage) for stage in run.stages],
         "deletionStageStatus": _stage_status(run.deletions),
@@ -283,16 +336,30 @@ def _condition(
 
 
 def _stage_status(stage: Stage) -> dict[str, Any]:
-    started = min((step.started_at for step in stage.steps if step.started_at), default=None)
+    started = min(
+        (step.started_at for step in stage.steps if step.started_at), default=None
+    )
     clusters = []
     for step in stage.steps:
         conditions = []
         if step.started_at:
-            conditions.append(_condition("Started", "True", "ClusterUpdatingStarted", at=step.started_at))
+            conditions.append(
+                _condition(
+                    "Started", "True", "ClusterUpdatingStarted", at=step.started_at
+                )
+            )
         if step.done_at:
-            conditions.append(_condition("Succeeded", "True", "ClusterUpdatingSucceeded", at=step.done_at))
+            conditions.append(
+                _condition(
+                    "Succeeded", "True", "ClusterUpdatingSucceeded", at=step.done_at
+                )
+            )
         elif step.failed_at:
-            conditions.append(_condition("Succeeded", "False", "ClusterUpdatingFailed", at=step.failed_at))
+            conditions.append(
+                _condition(
+                    "Succeeded", "False", "ClusterUpdatingFailed", at=step.failed_at
+                )
+            )
         clusters.append({"clusterName": step.name, "conditions": conditions})
     return {
         "stageName": stage.name,
@@ -323,7 +390,9 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
             {
                 "name": stage.name,
                 "state": stage_state(run, stage),
-                "atOnce": stage.limit if stage is not run.deletions else len(stage.steps),
+                "atOnce": stage.limit
+                if stage is not run.deletions
+                else len(stage.steps),
                 "needsApprovalBefore": stage.needs_approval_before,
                 "needsApprovalAfter": stage.needs_approval_after,
                 "approvedBefore": moment(stage.approved_before_at),
@@ -334,7 +403,11 @@ def progress_facts(result: StagedUpdateResult) -> dict[str, Any]:
                 "clusters": [
                     {
                         "name": step.name,
-                        "state": _state(done=step.done_at, failed=step.failed_at, running=step.is_running),
+                        "state": _state(
+                            done=step.done_at,
+                            failed=step.failed_at,
+                            running=step.is_running,
+                        ),
                         "version": step.version,
                         "startedAt": moment(step.started_at),
                         "doneAt": moment(step.done_at),
@@ -355,7 +428,11 @@ def stage_state(run: StagedRunPlan, stage: Stage) -> str:
     has_begun = any(step.started_at or step.done_at for step in stage.steps)
     of_ended = "aborted" if run.outcome is StagedRunOutcome.ABANDONED else "failed"
     return _state(
-        **{"skipped": stage.was_skipped, "done": stage.ended_at, of_ended: run.outcome and has_begun},
+        **{
+            "skipped": stage.was_skipped,
+            "done": stage.ended_at,
+            of_ended: run.outcome and has_begun,
+        },
         **{"not reached": run.outcome, "current": stage is run.current},
     )
 

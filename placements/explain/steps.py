@@ -14,7 +14,12 @@ from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.replay import Replay, RoundSummary
-from placements.engine.scheduling.spread.base import Groups, SkewProjection, imbalance, is_hard
+from placements.engine.scheduling.spread.base import (
+    Groups,
+    SkewProjection,
+    imbalance,
+    is_hard,
+)
 from placements.explain.decisions import blocked_words, deciding_words
 from placements.explain.vocabulary import NONE, signed_text
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
@@ -114,11 +119,15 @@ class _Moment:
         self.is_small = len(fleet) <= FEW_CLUSTERS
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         chosen = decision.chosen.tolist()
-        self.number_of = {position: number for number, position in enumerate(chosen, start=1)}
+        self.number_of = {
+            position: number for number, position in enumerate(chosen, start=1)
+        }
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
             active = (one.cluster for one in decision.bindings_after if one.is_active)
-            places = sorted(fleet.positions[name] for name in active if name in fleet.positions)
+            places = sorted(
+                fleet.positions[name] for name in active if name in fleet.positions
+            )
             self.placed = np.array(places, dtype=np.int64)
             self.added = decision.chosen[:0]
             return
@@ -126,7 +135,9 @@ class _Moment:
         again = profile_of(decision.cycle).chooses_again
         kept = self.candidates.placed[:0] if again else self.candidates.placed
         self.placed = np.concatenate([kept, self.round.earlier_picks]).astype(np.int64)
-        self.added = decision.chosen[:0] if is_start else decision.chosen[step - 1 : step]
+        self.added = (
+            decision.chosen[:0] if is_start else decision.chosen[step - 1 : step]
+        )
 
     def marks(self, place: int) -> Any:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
@@ -142,18 +153,29 @@ class _Moment:
         marks[self.added] = Mark.NEW
         return marks
 
-    def lane(self, marks: Any, positions: Sequence[int], *, is_named: bool) -> tuple[LaneBlock, ...]:
+    def lane(
+        self, marks: Any, positions: Sequence[int], *, is_named: bool
+    ) -> tuple[LaneBlock, ...]:
         """Return the segments of a lane: who is placed, by step, then the others in the order of marks."""
         order = list(Mark)
-        ordered = sorted(positions, key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at))
+        ordered = sorted(
+            positions,
+            key=lambda at: (order.index(marks[at]), self.number_of.get(at, 0), at),
+        )
         segments = []
         for at in ordered:
-            number = self.number_of.get(at, 0) if marks[at] in (Mark.PLACED, Mark.NEW) else 0
-            segments.append(LaneBlock(marks[at], self.names[at], self.names[at], number))
+            number = (
+                self.number_of.get(at, 0) if marks[at] in (Mark.PLACED, Mark.NEW) else 0
+            )
+            segments.append(
+                LaneBlock(marks[at], self.names[at], self.names[at], number)
+            )
         inside = [one for one in segments if one.mark in (Mark.PLACED, Mark.NEW)]
         if not is_named:
             old = [one for one in inside if one.mark is Mark.PLACED]
-            sums = [LaneBlock(Mark.PLACED, f"{len(old):,}", size=len(old))] if old else []
+            sums = (
+                [LaneBlock(Mark.PLACED, f"{len(old):,}", size=len(old))] if old else []
+            )
             return (*sums, *inside[len(old) :])
         if not self.is_small:
             return tuple(inside)
@@ -166,7 +188,11 @@ class _Moment:
 
 
 def lane_panels(
-    decision: Decision, step: int | None = None, *, every: bool = False, is_start: bool = False
+    decision: Decision,
+    step: int | None = None,
+    *,
+    every: bool = False,
+    is_start: bool = False,
 ) -> tuple[LanePanel, ...]:
     """Return the domains of each constraint in a step, or as the decision leaves them.
 
@@ -174,38 +200,58 @@ def lane_panels(
     adds. Raise IndexError.
     """
     policy = decision.cycle.policy
-    is_spread = policy.placement_type is PlacementType.PICK_N and policy.topology_spread_constraints
+    is_spread = (
+        policy.placement_type is PlacementType.PICK_N
+        and policy.topology_spread_constraints
+    )
     if not is_spread or decision.kind is CycleKind.FAILED:
         return ()
     moment = _Moment(decision, step, is_start=is_start)
     candidates = moment.candidates
     pairs = zip(candidates.constraints, candidates.groups, strict=True)
-    return tuple(_panel(moment, place, *pair, every=every) for place, pair in enumerate(pairs))
+    return tuple(
+        _panel(moment, place, *pair, every=every) for place, pair in enumerate(pairs)
+    )
 
 
 def _panel(
-    moment: _Moment, place: int, constraint: TopologySpreadConstraint, groups: Groups, *, every: bool
+    moment: _Moment,
+    place: int,
+    constraint: TopologySpreadConstraint,
+    groups: Groups,
+    *,
+    every: bool,
 ) -> LanePanel:
     strategy = moment.candidates.strategy
     counts = groups.count(moment.placed)
     after = counts + groups.count(moment.added)
     projected = strategy.project(constraint, groups, counts)
-    is_limited = (is_hard(constraint) or projected.is_skew) and not groups.weights and bool(len(groups))
+    is_limited = (
+        (is_hard(constraint) or projected.is_skew)
+        and not groups.weights
+        and bool(len(groups))
+    )
     shown: Sequence[int] = range(len(groups))
     if len(groups) > MOST_LANES and not every:
         # The emptiest and the fullest, and those that the step adds to.
         order = np.argsort(after - projected.smallest, kind="stable").tolist()
         added = groups.codes[moment.added]
-        shown = sorted({*order[:_NEAR_LIMITS], *order[-_NEAR_LIMITS:], *added[added >= 0].tolist()})
+        shown = sorted(
+            {*order[:_NEAR_LIMITS], *order[-_NEAR_LIMITS:], *added[added >= 0].tolist()}
+        )
 
     marks = moment.marks(place)
-    is_named = int(after.max(initial=0)) <= (MOST_SLOTS if moment.is_small else _MOST_NAMED)
+    is_named = int(after.max(initial=0)) <= (
+        MOST_SLOTS if moment.is_small else _MOST_NAMED
+    )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
     is_inside = (marks == Mark.PLACED) | (marks == Mark.NEW)
     lanes = []
     for code in shown:
         is_member = groups.codes == code
-        members = np.flatnonzero(is_member if moment.is_small else is_member & is_inside).tolist()
+        members = np.flatnonzero(
+            is_member if moment.is_small else is_member & is_inside
+        ).tolist()
         low = int(projected.smallest[code])
         lanes.append(
             Lane(
@@ -252,7 +298,19 @@ def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list
         return []
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     size = int(np.count_nonzero(groups.codes == ABSENT))
-    return [Lane(f"no {key.rpartition('/')[2]}", None, blocks, "", len(without), size, 0, None, f"{key}:")]
+    return [
+        Lane(
+            f"no {key.rpartition('/')[2]}",
+            None,
+            blocks,
+            "",
+            len(without),
+            size,
+            0,
+            None,
+            f"{key}:",
+        )
+    ]
 
 
 def _others_words(marks: Any) -> str:
@@ -277,7 +335,10 @@ def _band_words(
     emptiest = f"emptiest {low}"
     if low < int(counts.min()):
         emptiest = f"0, with fewer than {constraint.min_domains} domains,"
-    return f"{emptiest} + {constraint.max_skew} = at most {most}", f"allowed {low} to {most}"
+    return (
+        f"{emptiest} + {constraint.max_skew} = at most {most}",
+        f"allowed {low} to {most}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,11 +374,17 @@ def final_skews(decision: Decision) -> list[FinalSkew]:
     """Return the skew of each constraint after the decision."""
     cycle = decision.cycle
     is_pick_n = cycle.policy.placement_type is PlacementType.PICK_N
-    if decision.is_failed or not is_pick_n or not cycle.policy.topology_spread_constraints:
+    if (
+        decision.is_failed
+        or not is_pick_n
+        or not cycle.policy.topology_spread_constraints
+    ):
         return []
     moment = _Moment(decision, None, is_start=False)
     skews = []
-    for constraint, groups in zip(moment.candidates.constraints, moment.candidates.groups, strict=True):
+    for constraint, groups in zip(
+        moment.candidates.constraints, moment.candidates.groups, strict=True
+    ):
         counts = groups.count(moment.placed)
         projected = moment.candidates.strategy.project(constraint, groups, counts)
         skews.append(
@@ -405,7 +472,9 @@ def strip_of(decision: Decision, current: int) -> Strip:
     return Strip(start, tuple(chips), first - 1, total - last)
 
 
-def _skew_bars(step: RoundSummary, largest: Sequence[int], *, is_start: bool) -> tuple[SkewBar, ...]:
+def _skew_bars(
+    step: RoundSummary, largest: Sequence[int], *, is_start: bool
+) -> tuple[SkewBar, ...]:
     bars = []
     for spread, most in zip(step.spreads, largest, strict=True):
         is_limited = spread.is_hard or spread.limits_skew
@@ -430,7 +499,9 @@ def domain_words(decision: Decision, cluster: str) -> str:
     fleet, words = decision.cycle.fleet, {}
     position = fleet.positions[cluster]
     for one in decision.cycle.policy.topology_spread_constraints:
-        value = fleet.topology(one.topology_key, one.topology_key_type).value_at(position)
+        value = fleet.topology(one.topology_key, one.topology_key_type).value_at(
+            position
+        )
         words[one.topology_key] = value or f"no {one.topology_key.rpartition('/')[2]}"
     return ", ".join(words.values())
 
@@ -451,10 +522,14 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
     candidates, total = decision.candidates, len(decision.chosen)
     if candidates is None or not total:
         return []
-    numbers = np.unique(np.linspace(1, total, min(total, _MOST_POINTS)).astype(np.int64)).tolist()
+    numbers = np.unique(
+        np.linspace(1, total, min(total, _MOST_POINTS)).astype(np.int64)
+    ).tolist()
     courses = []
     starts = candidates.starting_counts()
-    for constraint, groups, start in zip(candidates.constraints, candidates.groups, starts, strict=True):
+    for constraint, groups, start in zip(
+        candidates.constraints, candidates.groups, starts, strict=True
+    ):
         skews = []
         for number in numbers:
             counts = start + groups.count(decision.chosen[:number])
@@ -468,7 +543,9 @@ def skew_courses(decision: Decision) -> list[SkewCourse]:
         )
         limit_at = 24 - 22 * constraint.max_skew / top
         limit = constraint.max_skew if is_limited else None
-        courses.append(SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1]))
+        courses.append(
+            SkewCourse(constraint.topology_key, limit, limit_at, points, skews[-1])
+        )
     return courses
 
 
@@ -503,7 +580,11 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
     for number in range(first, last + 1):
         one = replay.round(number)
         candidate = replay.candidate_in(one, cluster)
-        blocked = [blocked_words(check) for check in candidate.constraints if check.is_forbidden]
+        blocked = [
+            blocked_words(check)
+            for check in candidate.constraints
+            if check.is_forbidden
+        ]
         is_left = bool(one.is_left[decision.cycle.fleet.positions[cluster]])
         places = 1 if one.constraint_scores else len(decision.chosen)
         is_selected = candidate.rank is not None and candidate.rank <= places
@@ -525,4 +606,6 @@ def cluster_steps(decision: Decision, cluster: str, current: int) -> ClusterStep
                 number == current,
             )
         )
-    return ClusterSteps(cluster, domain_words(decision, cluster), tuple(cells), total - len(cells))
+    return ClusterSteps(
+        cluster, domain_words(decision, cluster), tuple(cells), total - len(cells)
+    )

@@ -22,7 +22,11 @@ from placements.explain.advice import (
     trap_sentences,
     untried_sentences,
 )
-from placements.explain.comparison import difference_head, difference_sentence, later_divergences
+from placements.explain.comparison import (
+    difference_head,
+    difference_sentence,
+    later_divergences,
+)
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     HEADINGS,
@@ -69,9 +73,15 @@ def decision_text(
     head += trap_sentences(decision, exact=exact)
     # No advice to weaken a policy that can be satisfied as it is.
     is_possible = exact is not None and exact.is_possible
-    ways = [] if is_possible else [change_words(one.change) for one in how_to_fulfil(decision)]
+    ways = (
+        []
+        if is_possible
+        else [change_words(one.change) for one in how_to_fulfil(decision)]
+    )
     if ways:
-        head.append(f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}")
+        head.append(
+            f"fulfilled by any of these changes: {'; '.join(ways[:_WAYS_SHOWN])}"
+        )
 
     parts: list[list[str]] = [[*head, *notes]]
     if step is not None:
@@ -85,29 +95,51 @@ def decision_text(
             numbers[-1] = count
         for number in numbers:
             if number == count and count > _ROUNDS_SHOWN:
-                parts.append([f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"])
-            parts.append(list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN)))
+                parts.append(
+                    [
+                        f"… steps {_ROUNDS_SHOWN} to {count - 1} not shown; show one with --step N"
+                    ]
+                )
+            parts.append(
+                list(_step_lines(replay, number, candidates=_CANDIDATES_SHOWN))
+            )
     return "\n\n".join("\n".join(map(visible, part)) for part in parts if part) + "\n"
 
 
 def visible(line: str) -> str:
     """Return a line with escapes for what a terminal would act on, or would not show."""
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in line)
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode()
+        for one in line
+    )
 
 
 def warning_note(warning: ManifestWarning) -> str:
     return f"warning: {warning.path}: {warning.message}"
 
 
-def _step_lines(replay: Replay, number: int, *, candidates: int | None) -> Iterator[str]:
+def _step_lines(
+    replay: Replay, number: int, *, candidates: int | None
+) -> Iterator[str]:
     """Yield the sentence of a step, the domains against their limits, and the ranked candidates."""
     step = replay.step(number)
-    name = f"STEP {number} of {replay.decision.number_of_rounds}" if step.winner else f"END in step {number}"
+    name = (
+        f"STEP {number} of {replay.decision.number_of_rounds}"
+        if step.winner
+        else f"END in step {number}"
+    )
     yield f"{name}: {round_sentence(step)}"
     for spread in step.spreads:
-        changed = [name for name in spread.before if spread.after[name] != spread.before[name]]
-        names = [*changed, *(name for name in spread.before if name not in changed)][:_GROUPS_SHOWN]
-        counts = [f"{name}: {_arrow(spread.before[name], spread.after[name])}" for name in sorted(names)]
+        changed = [
+            name for name in spread.before if spread.after[name] != spread.before[name]
+        ]
+        names = [*changed, *(name for name in spread.before if name not in changed)][
+            :_GROUPS_SHOWN
+        ]
+        counts = [
+            f"{name}: {_arrow(spread.before[name], spread.after[name])}"
+            for name in sorted(names)
+        ]
         if len(spread.before) > len(names):
             counts.append(f"… {len(spread.before) - len(names)} more domains")
         measure = "skew" if spread.limits_skew else "gap"
@@ -118,7 +150,9 @@ def _step_lines(replay: Replay, number: int, *, candidates: int | None) -> Itera
         most = max(most, min(step.cut.size + 2, _CLUSTERS_SHOWN))
     if step.candidates:
         ranked = replay.candidates(number, most=most)
-        yield from (f"  {line}" for line in _candidate_table(ranked, step, replay.decision))
+        yield from (
+            f"  {line}" for line in _candidate_table(ranked, step, replay.decision)
+        )
     if step.candidates > most:
         yield f"  … {step.candidates - most} more: --step {number}"
 
@@ -127,8 +161,13 @@ def _arrow(before: int, after: int) -> str:
     return str(before) if before == after else f"{before}→{after}"
 
 
-def _candidate_table(candidates: Sequence[Candidate], step: RoundSummary, decision: Decision) -> list[str]:
-    semantics, rank_names = decision.cycle.semantics, profile_of(decision.cycle).strategy.rank_names
+def _candidate_table(
+    candidates: Sequence[Candidate], step: RoundSummary, decision: Decision
+) -> list[str]:
+    semantics, rank_names = (
+        decision.cycle.semantics,
+        profile_of(decision.cycle).strategy.rank_names,
+    )
     has_history = "was-here" in rank_names and any(one.was_here for one in candidates)
     combined = list(dict.fromkeys(name for one in candidates for name in one.combined))
     scored = (scored_heading(spread.topology_key, semantics) for spread in step.spreads)
@@ -138,9 +177,15 @@ def _candidate_table(candidates: Sequence[Candidate], step: RoundSummary, decisi
     for one in candidates:
         row = [score_text(one.rank), one.cluster]
         for verdict in one.constraints:
-            is_cost = isinstance(verdict.score, float)  # of `kubernetes`: the more, the worse
+            is_cost = isinstance(
+                verdict.score, float
+            )  # of `kubernetes`: the more, the worse
             sign = "+" if verdict.score > 0 and not is_cost else ""
-            row.append("forbidden" if verdict.is_forbidden else f"{sign}{score_text(verdict.score)}")
+            row.append(
+                "forbidden"
+                if verdict.is_forbidden
+                else f"{sign}{score_text(verdict.score)}"
+            )
         row += [score_text(one.topology_spread_score), score_text(one.affinity_score)]
         row += [score_text(one.combined.get(name)) for name in combined]
         row += [str(one.was_here)] if has_history else []
@@ -161,13 +206,17 @@ def _placed_lines(decision: Decision) -> list[str]:
     placed: list[tuple[str, Picked | PlacedBinding]] = []
     for one in decision.picked:
         binding = before.get(one.cluster)
-        again = "" if binding is None else " again" if binding.is_active else " (restored)"
+        again = (
+            "" if binding is None else " again" if binding.is_active else " (restored)"
+        )
         placed.append((f"selected{again}", one))
     placed += [("kept", before[name]) for name in decision.kept]
     if not placed:
         return []
     scores = [(row.topology_spread_score, row.affinity_score) for _, row in placed]
-    has_scores = decision.kind is not CycleKind.PICK_ALL and any(one != (None, None) for one in scores)
+    has_scores = decision.kind is not CycleKind.PICK_ALL and any(
+        one != (None, None) for one in scores
+    )
     rows = [["cluster", "how", *(["topology", "affinity"] if has_scores else [])]]
     for (how, row), pair in zip(placed, scores, strict=True):
         rows.append([row.cluster, how, *(map(score_text, pair) if has_scores else [])])
@@ -180,16 +229,29 @@ def _not_placed(decision: Decision) -> list[str]:
         rank = one.reasons[0].facts.get("rank")
         return rank if isinstance(rank, int) else 1 << 62
 
-    others = [one for one in Outcomes(decision) if one.outcome not in (Outcome.PICKED, Outcome.KEPT)]
-    removed = [name for name in decision.unscheduled if name not in decision.cycle.fleet.positions]
+    others = [
+        one
+        for one in Outcomes(decision)
+        if one.outcome not in (Outcome.PICKED, Outcome.KEPT)
+    ]
+    removed = [
+        name
+        for name in decision.unscheduled
+        if name not in decision.cycle.fleet.positions
+    ]
     if not others and not removed:
         return []
     title = "NOT PLACED"
     if len(others) > _CLUSTERS_SHOWN:
         counts = Counter(f"{one.outcome} ({one.reasons[0].code})" for one in others)
-        title += ": " + ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        title += ": " + ", ".join(
+            f"{count} {what}" for what, count in counts.most_common()
+        )
     others.sort(key=best_first)
-    rows = [[one.cluster, str(one.outcome), _reasons(one)] for one in others[:_CLUSTERS_SHOWN]]
+    rows = [
+        [one.cluster, str(one.outcome), _reasons(one)]
+        for one in others[:_CLUSTERS_SHOWN]
+    ]
     return [
         title,
         *(f"  {name}: unscheduled, no longer in the fleet" for name in removed),
@@ -211,14 +273,21 @@ def _reasons(outcome: ClusterOutcome) -> str:
 def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
     outcome, helps, fails = advice.outcome, advice.helps, advice.fails
     condition = ", if rescheduled" if advice.is_rescheduled else ""
-    lines = [f"WHY {outcome.cluster} ({outcome.outcome}{condition}): {_reasons(outcome)}"]
+    lines = [
+        f"WHY {outcome.cluster} ({outcome.outcome}{condition}): {_reasons(outcome)}"
+    ]
     lines += ["changes that would select it"] if helps else []
     lines += [f"  ✓ {suggestion_sentence(one)}" for one in helps]
     lines += ["changes that would not help"] if fails else []
     lines += [f"  ✗ {words}" for words in failure_sentences(fails)]
-    lines += [f"  ? not evaluated (time limit): {words}" for words in untried_sentences(advice.not_tried)]
+    lines += [
+        f"  ? not evaluated (time limit): {words}"
+        for words in untried_sentences(advice.not_tried)
+    ]
     if helps or fails:
-        lines.append("Each change was evaluated alone by running the scheduler, without combinations.")
+        lines.append(
+            "Each change was evaluated alone by running the scheduler, without combinations."
+        )
     changes_policy = any(one.change.kind in POLICY_CHANGES for one in (*helps, *fails))
     if has_bindings and changes_policy:
         lines.append(
@@ -228,13 +297,19 @@ def _advice(advice: Advice, *, has_bindings: bool) -> list[str]:
     return lines
 
 
-def comparison_text(comparison: SemanticsComparison, *, placement: str, notes: Iterable[str] = ()) -> str:
+def comparison_text(
+    comparison: SemanticsComparison, *, placement: str, notes: Iterable[str] = ()
+) -> str:
     """Return the clusters that each semantics selects, side by side, with the first difference marked."""
     difference, decisions = comparison.first_difference, comparison.decisions
     lines = [f"{placement} under {len(decisions)} semantics"]
     sentence = difference_sentence(comparison)
     paragraphs = [sentence or difference_head(comparison)]
-    paragraphs += (f"{one.semantics} {one.words}" for one in later_divergences(comparison) if sentence)
+    paragraphs += (
+        f"{one.semantics} {one.words}"
+        for one in later_divergences(comparison)
+        if sentence
+    )
     for words in paragraphs:
         for place, one in enumerate(words.split(". ")):
             indent = "  " if place else ""
@@ -251,17 +326,39 @@ def comparison_text(comparison: SemanticsComparison, *, placement: str, notes: I
     for place, choices in enumerate(comparison.rows[:_CLUSTERS_SHOWN], start=1):
         mark = "◄" if difference is not None and place == difference.place else ""
         names = [
-            NONE if name is None else f"{name} (kept)" if name in decision.kept else name
+            NONE
+            if name is None
+            else f"{name} (kept)"
+            if name in decision.kept
+            else name
             for semantics, decision in decisions.items()
             for name in [choices[semantics]]
         ]
         rows.append([str(place), *names, mark])
     if any(one.unscheduled for one in decisions.values()):
-        rows.append(["", *(f"{len(one.unscheduled)} unscheduled" for one in decisions.values()), ""])
+        rows.append(
+            [
+                "",
+                *(f"{len(one.unscheduled)} unscheduled" for one in decisions.values()),
+                "",
+            ]
+        )
     rows.append(
-        ["", *("fulfilled" if one.is_fulfilled else "NOT FULFILLED" for one in decisions.values()), ""]
+        [
+            "",
+            *(
+                "fulfilled" if one.is_fulfilled else "NOT FULFILLED"
+                for one in decisions.values()
+            ),
+            "",
+        ]
     )
-    lines += [*notes, "", *(f"  {line}" for line in table(rows)), *_more(len(comparison.rows))]
+    lines += [
+        *notes,
+        "",
+        *(f"  {line}" for line in table(rows)),
+        *_more(len(comparison.rows)),
+    ]
     return "\n".join(map(visible, lines)) + "\n"
 
 
@@ -301,6 +398,9 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
     lines = []
     for row in rows:
         cells = zip(row, widths, numeric, strict=True)
-        padded = (cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells)
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in cells
+        )
         lines.append("  ".join(padded).rstrip())
     return lines

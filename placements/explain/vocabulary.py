@@ -82,7 +82,12 @@ COLUMN_WORDS = {
 }
 HEADINGS = {"final": "sum", "score": "sum"}
 """Columns of tables whose head or caption names what is summed."""
-_SCORED = {Semantics.FLEET: "", Semantics.KUBEFLEET: "", Semantics.OCM: " gap", Semantics.KUBERNETES: " cost"}
+_SCORED = {
+    Semantics.FLEET: "",
+    Semantics.KUBEFLEET: "",
+    Semantics.OCM: " gap",
+    Semantics.KUBERNETES: " cost",
+}
 ELIGIBILITY_WORDS = {
     EligibilityKind.LEAVING: "Leaving",
     EligibilityKind.NO_AGENT: "Never reported (agent offline)",
@@ -121,29 +126,45 @@ _PLURALS = {"is": "are", "has": "have", "does": "do"}
 
 def verb(number: int, singular: str) -> str:
     """Return a verb that agrees with a count: "is" and "are", "runs" and "run"."""
-    return singular if number == 1 else _PLURALS.get(singular, singular.removesuffix("s"))
+    return (
+        singular if number == 1 else _PLURALS.get(singular, singular.removesuffix("s"))
+    )
 
 
 def headline(decision: Decision) -> str:
     policy, kind = decision.cycle.policy, decision.kind
-    selected, kept, ended = len(decision.picked), len(decision.kept), len(decision.unscheduled)
+    selected, kept, ended = (
+        len(decision.picked),
+        len(decision.kept),
+        len(decision.unscheduled),
+    )
     wanted = policy.number_of_clusters
     if kind in (CycleKind.PICK, CycleKind.PICK_ALL):
         active = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         again = sum(name in active for name in decision.picked_names)
-        of = "All matching clusters" if wanted is None else f"{selected + kept:,} of {wanted:,} clusters"
+        of = (
+            "All matching clusters"
+            if wanted is None
+            else f"{selected + kept:,} of {wanted:,} clusters"
+        )
         if profile_of(decision.cycle).chooses_again:
             numbers = {"new": selected - again, "again": again, "deselected": ended}
             parts = [f"{count:,} {what}" for what, count in numbers.items() if count]
         else:
             # After a change of the policy nothing is kept; a cluster that was selected may be selected again.
-            counts = [(selected - again, "new", True), (again, "again", False), (kept, "kept", not again)]
-            parts = [f"{count:,} {what}" for count, what, is_always in counts if count or is_always]
+            counts = [
+                (selected - again, "new", True),
+                (again, "again", False),
+                (kept, "kept", not again),
+            ]
+            parts = [
+                f"{count:,} {what}"
+                for count, what, is_always in counts
+                if count or is_always
+            ]
         return f"{of} selected ({', '.join(parts)})" if parts else f"{of} selected"
     if kind is CycleKind.FAILED and decision.is_unsatisfiable:
-        return (
-            f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
-        )
+        return f"No cluster selected: fewer than {counted(wanted or 0, 'cluster')} can be, and all are required"
     number_of_names = len(policy.cluster_names)
     sentences = {
         CycleKind.PICK_FIXED: f"{selected + kept:,} of {number_of_names:,} named clusters selected",
@@ -178,7 +199,9 @@ def candidate_words(decision: Decision) -> str:
     first = decision.verdicts & (~decision.verdicts + 1)
     filters = enumerate(profile_of(decision.cycle).filters)
     counts = [(int((first == 1 << bit).sum()), rule.name) for bit, rule in filters]
-    parts = [f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count]
+    parts = [
+        f"{count:,} {_FILTER_WORDS.get(name, name)}" for count, name in counts if count
+    ]
     return f"{clusters}, {counted(candidates, 'candidate')}: {', '.join(parts)}"
 
 
@@ -188,7 +211,10 @@ def change_of_clusters(decision: Decision) -> str:
     if not before or not decision.picked_names:
         return ""
     again = sum(name in before for name in decision.picked_names)
-    counts = [(again + len(decision.kept), "stay"), (len(decision.picked_names) - again, "new")]
+    counts = [
+        (again + len(decision.kept), "stay"),
+        (len(decision.picked_names) - again, "new"),
+    ]
     counts.append((len(decision.unscheduled), "deselected"))
     parts = ", ".join(f"{count:,} {what}" for count, what in counts if count)
     start = "" if decision.kept else "Rescheduled: "
@@ -198,8 +224,12 @@ def change_of_clusters(decision: Decision) -> str:
 def round_sentence(step: RoundSummary) -> str:
     """Return which cluster a step selected, and what decided it."""
     if step.winner is None:
-        limits = [spread_limit(one) for one in step.spreads if one.forbids > one.without_key]
-        keys = joined([one.topology_key for one in step.spreads if one.without_key], "or")
+        limits = [
+            spread_limit(one) for one in step.spreads if one.forbids > one.without_key
+        ]
+        keys = joined(
+            [one.topology_key for one in step.spreads if one.without_key], "or"
+        )
         if limits:
             without = f", or the cluster has no label {keys}" if keys else ""
             why = f"every selection would break {' or '.join(limits)}{without}"
@@ -223,7 +253,9 @@ def round_sentence(step: RoundSummary) -> str:
 
 def spread_limit(spread: Spread) -> str:
     hard, limits_skew = spread.is_hard, spread.limits_skew
-    return limit_words(spread.topology_key, spread.max_skew, hard=hard, limits_skew=limits_skew)
+    return limit_words(
+        spread.topology_key, spread.max_skew, hard=hard, limits_skew=limits_skew
+    )
 
 
 def limit_words(key: str, max_skew: int, *, hard: bool, limits_skew: bool) -> str:
@@ -268,7 +300,11 @@ def _scores(facts: Facts) -> str:
     """A list of numbers are gaps, level by level (`ocm`, strict)."""
     spread, affinity = facts["topologySpreadScore"], score_text(facts["affinityScore"])
     if isinstance(spread, list | tuple):
-        return f"gap {score_text(tuple(spread))}, affinity {affinity}" if spread else f"affinity {affinity}"
+        return (
+            f"gap {score_text(tuple(spread))}, affinity {affinity}"
+            if spread
+            else f"affinity {affinity}"
+        )
     return f"topology spread {score_text(spread)}, affinity {affinity}"
 
 
@@ -283,7 +319,11 @@ def _requirement(facts: Facts) -> str:
     actual, values = facts["actual"], facts["values"]
     if "property" in facts:
         name, sign = facts["property"], OPERATOR_WORDS[facts["operator"]]
-        have = "is not reported" if actual is None else f"is {quantity_words(actual, name, exact=True)}"
+        have = (
+            "is not reported"
+            if actual is None
+            else f"is {quantity_words(actual, name, exact=True)}"
+        )
         return f"{name} {have}, required {sign} {quantity_words(values[0], name, exact=True)}"
     sort = "claim" if "claim" in facts else "label"
     have = f"no {sort} {facts[sort]}" if actual is None else f"{facts[sort]}={actual}"
@@ -302,7 +342,9 @@ def _topology_spread(facts: Facts) -> str:
         return f"No label {key}, which the topology spread requires"
     claim = "claim " if facts.get("topologyKeyType") == KeyType.CLAIM else ""
     minimum = minimum_words(
-        facts["smallest"], lacks=facts.get("lacksDomains"), is_nested=bool(facts.get("nested"))
+        facts["smallest"],
+        lacks=facts.get("lacksDomains"),
+        is_nested=bool(facts.get("nested")),
     )
     if "skewAfter" in facts:
         broken = f"skew {facts['skewAfter']} > maxSkew {limit}"
@@ -334,17 +376,24 @@ def _outranked(facts: Facts) -> str:
     lost = f"Rank {facts['rank']:,} in step {facts['round']:,}; lost to {facts['behind']} on {what}"
     if own not in facts:
         return lost
-    scores = [tuple(facts[one]) if isinstance(facts[one], list) else facts[one] for one in (own, best)]
+    scores = [
+        tuple(facts[one]) if isinstance(facts[one], list) else facts[one]
+        for one in (own, best)
+    ]
     if column == "topology" and isinstance(scores[0], tuple):
         lost = lost.replace("topology spread", "the gap")
     return f"{lost} ({score_text(scores[0])} vs. {score_text(scores[1])})"
 
 
 _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
-    ReasonCode.PICKED: lambda facts: f"Selected in step {facts['round']} ({_scores(facts)})",
+    ReasonCode.PICKED: lambda facts: (
+        f"Selected in step {facts['round']} ({_scores(facts)})"
+    ),
     ReasonCode.PICKED_ALL: "Passes every filter",
     ReasonCode.PICKED_BY_NAME: "Named and ready",
-    ReasonCode.PICKED_BY_PLAN: lambda facts: f"Selected by rescheduling with few moves ({_scores(facts)})",
+    ReasonCode.PICKED_BY_PLAN: lambda facts: (
+        f"Selected by rescheduling with few moves ({_scores(facts)})"
+    ),
     ReasonCode.MOVED_BY_PLAN: "Moved to another cluster by rescheduling with few moves",
     ReasonCode.NOT_IN_BATCH: "Not evaluated: rescheduled with few moves",
     ReasonCode.KEPT: lambda facts: (
@@ -367,7 +416,9 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
     ),
     ReasonCode.REQUIRED_AFFINITY: lambda facts: (
         "Does not match required affinity: "
-        + "; or ".join(joined([_requirement(one) for one in term]) for term in facts["terms"])
+        + "; or ".join(
+            joined([_requirement(one) for one in term]) for term in facts["terms"]
+        )
     ),
     ReasonCode.NOT_ELIGIBLE: lambda facts: (
         facts["reason"] or ELIGIBILITY_WORDS[EligibilityKind(facts["kind"])]
@@ -381,7 +432,9 @@ _SENTENCES: dict[ReasonCode, str | Callable[[Facts], str]] = {
         f"Untolerated taint{'' if len(facts['taints']) == 1 else 's'}: "
         + joined([taint_words(one) for one in facts["taints"]])
     ),
-    ReasonCode.ALREADY_PLACED: lambda facts: f"Already placed ({_STATES[facts['state']]})",
+    ReasonCode.ALREADY_PLACED: lambda facts: (
+        f"Already placed ({_STATES[facts['state']]})"
+    ),
     ReasonCode.MISSING_TOPOLOGY_KEY: lambda facts: (
         f"No label {joined(facts['keys'], 'or')}, which the topology spread requires"
     ),
@@ -399,28 +452,42 @@ def policy_sentence(
 
     The spread is in the words of its semantics; `options` are those of `ocm`.
     """
-    terms = [joined([*_conditions(term)]) or "any cluster matches" for term in policy.required_terms]
+    terms = [
+        joined([*_conditions(term)]) or "any cluster matches"
+        for term in policy.required_terms
+    ]
     required = f" where {', or '.join(terms)}" if terms else ""
     if policy.placement_type is PlacementType.PICK_FIXED:
         names = policy.cluster_names
         names_words = first_names(names, _NAMES_SHOWN)
-        select = f"Select by name: {names_words}" if names else "PickFixed with no cluster names"
+        select = (
+            f"Select by name: {names_words}"
+            if names
+            else "PickFixed with no cluster names"
+        )
     elif policy.placement_type is PlacementType.PICK_ALL:
         select = f"Select all clusters{required}"
     else:
-        select = f"Select {counted(policy.number_of_clusters or 0, 'cluster')}{required}"
+        select = (
+            f"Select {counted(policy.number_of_clusters or 0, 'cluster')}{required}"
+        )
     spread: Iterable[str] = _spread_by_skew(policy)
     preferred: Iterable[str] = _preferences(policy)
     if semantics is Semantics.OCM:
         parsed = parse_ocm_options(dict(options or {}))
-        spread, preferred = _spread_by_level(policy, parsed), _preferred_by_weight(policy, parsed)
+        spread, preferred = (
+            _spread_by_level(policy, parsed),
+            _preferred_by_weight(policy, parsed),
+        )
     elif semantics is Semantics.KUBERNETES:
         spread = map(_limit_by_count, policy.topology_spread_constraints)
     tolerations = []
     for one in policy.tolerations:
         is_any = one.operator is TolerationOperator.EXISTS
         words = f"any {one.key}" if one.key else "every taint"
-        tolerations.append(words if is_any else f"{one.key}={one.value}" if one.value else one.key)
+        tolerations.append(
+            words if is_any else f"{one.key}={one.value}" if one.value else one.key
+        )
     tolerate = [f"tolerate {joined(tolerations)}"] if tolerations else []
     return "; ".join([select, *spread, *preferred, *tolerate]) + "."
 
@@ -453,8 +520,16 @@ def _label(requirement: LabelRequirement) -> str:
         case LabelOperator.DOES_NOT_EXIST:
             return f"{key} is not set"
         case LabelOperator.IN:
-            return f"{key}={values[0]}" if len(values) == 1 else f"{key} is {joined(values, 'or')}"
-    return f"{key}≠{values[0]}" if len(values) == 1 else f"{key} is neither {joined(values, 'nor')}"
+            return (
+                f"{key}={values[0]}"
+                if len(values) == 1
+                else f"{key} is {joined(values, 'or')}"
+            )
+    return (
+        f"{key}≠{values[0]}"
+        if len(values) == 1
+        else f"{key} is neither {joined(values, 'nor')}"
+    )
 
 
 def _key(constraint: TopologySpreadConstraint) -> str:
@@ -494,7 +569,9 @@ def _spread_by_level(policy: PlacementPolicy, options: OcmOptions) -> Iterator[s
             shares = ", ".join(f"{value} {weight}" for value, weight in weights.items())
             levels.append(f"across {_key(one)} by weight ({shares}, others 1)")
         elif is_hard(one):
-            levels.append(f"at most {one.max_skew} above the emptiest {_key(one)} (hard)")
+            levels.append(
+                f"at most {one.max_skew} above the emptiest {_key(one)} (hard)"
+            )
         else:
             levels.append(f"evenly across {_key(one)} (soft)")
     if levels:
@@ -516,7 +593,9 @@ def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterat
         claim = "claim " if term.topology_key_type is KeyType.CLAIM else ""
         for row in term.topology_weights:
             if row.weight:
-                label = LabelRequirement(key=term.topology_key, operator=row.operator, values=row.values)
+                label = LabelRequirement(
+                    key=term.topology_key, operator=row.operator, values=row.values
+                )
                 rows.append(_weighted(f"{claim}{_label(label)}", row.weight))
     if rows:
         yield ", ".join(rows)
@@ -528,21 +607,32 @@ def _preferred_by_weight(policy: PlacementPolicy, options: OcmOptions) -> Iterat
         "ResourceAllocatableCPU": (options.cpu_weight, 0),
         "ResourceAllocatableMemory": (options.memory_weight, 0),
     }
-    changed = [f"{name} {weight:g}" for name, (weight, usual) in weights_of_scores.items() if weight != usual]
+    changed = [
+        f"{name} {weight:g}"
+        for name, (weight, usual) in weights_of_scores.items()
+        if weight != usual
+    ]
     if changed:
         yield f"weights: {', '.join(changed)}"
 
 
 def _preferences(policy: PlacementPolicy) -> list[str]:
-    terms = ", ".join(preference_words(term) for term in policy.preferred_terms if term.weight)
+    terms = ", ".join(
+        preference_words(term) for term in policy.preferred_terms if term.weight
+    )
     return [terms] if terms else []
 
 
 def preference_words(term: PreferredTerm) -> str:
     """Return one preferred term with its weight: "prefer system=critical (+20)"."""
-    conditions, sorter = [*_conditions(term.preference)], term.preference.property_sorter
+    conditions, sorter = (
+        [*_conditions(term.preference)],
+        term.preference.property_sorter,
+    )
     if sorter is not None:
-        conditions.append(f"{'more' if sorter.sort_order is SortOrder.DESCENDING else 'less'} {sorter.name}")
+        conditions.append(
+            f"{'more' if sorter.sort_order is SortOrder.DESCENDING else 'less'} {sorter.name}"
+        )
     return _weighted(joined(conditions) or "every cluster alike", term.weight)
 
 

@@ -163,7 +163,12 @@ READING = frozenset(
 _LOCAL_COMMANDS = frozenset({"fault", "load_demo", "reschedule", "what_if"})
 
 
-COMMANDS = READING | _COMMANDS.keys() | _LOCAL_COMMANDS | {"drain", "import_clusters", "join", "removals"}
+COMMANDS = (
+    READING
+    | _COMMANDS.keys()
+    | _LOCAL_COMMANDS
+    | {"drain", "import_clusters", "join", "removals"}
+)
 """The commands that are named here."""
 
 

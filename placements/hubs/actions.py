@@ -28,9 +28,13 @@ def write(action: str, names: Sequence[str], *, by: User, now: datetime) -> None
         apply_write(_hub(), ACTIONS[action], {"name": name}, by=by, now=now)
 
 
-def drain(clusters: Sequence[str], *, by: User, now: datetime, pace: Pace = DEFAULT_PACE) -> list[Drain]:
+def drain(
+    clusters: Sequence[str], *, by: User, now: datetime, pace: Pace = DEFAULT_PACE
+) -> list[Drain]:
     options: dict[str, Any] = {"at_once": pace.at_once or 1, "deadline": pace.deadline}
-    return [start_hub_drain(_hub(), name, by=by, now=now, **options) for name in clusters]
+    return [
+        start_hub_drain(_hub(), name, by=by, now=now, **options) for name in clusters
+    ]
 
 
 def cancel_drain(clusters: Sequence[str], *, by: User, now: datetime) -> list[Drain]:

@@ -30,12 +30,20 @@ class LiveHubBackend(HubBackend):
         if space == "web":
             return abilities.refusal_of_page(name, is_form=is_form)
         # REST asks `handler` once it knows who calls; the admin reads only.
-        return abilities.refusal_of_page(name, is_form=True) if is_form and space == "admin" else None
+        return (
+            abilities.refusal_of_page(name, is_form=True)
+            if is_form and space == "admin"
+            else None
+        )
 
-    def refusal_of_command(self, name: str, options: Mapping[str, Any]) -> HubDecidesError | None:
+    def refusal_of_command(
+        self, name: str, options: Mapping[str, Any]
+    ) -> HubDecidesError | None:
         return abilities.refusal_of_command(name, options)
 
-    def operation(self, kind: str, name: str, _here: Callable[..., Any]) -> Callable[..., Any]:
+    def operation(
+        self, kind: str, name: str, _here: Callable[..., Any]
+    ) -> Callable[..., Any]:
         try:
             return OPERATIONS[kind, name]
         except KeyError:
@@ -73,6 +81,12 @@ class LiveHubBackend(HubBackend):
 
     def metadata(self, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
         metadata = manifest["metadata"]
-        own = mirrored_metadata(manifest["kind"], metadata.get("namespace") or "", metadata["name"])
+        own = mirrored_metadata(
+            manifest["kind"], metadata.get("namespace") or "", metadata["name"]
+        )
         keys = ("uid", "resourceVersion", "generation")
-        return {key: own[key] for key in keys if key in own} if "resourceVersion" in own else {}
+        return (
+            {key: own[key] for key in keys if key in own}
+            if "resourceVersion" in own
+            else {}
+        )

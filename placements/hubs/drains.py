@@ -30,10 +30,20 @@ from placements.hubs.writing.clusters import is_cordon
 from placements.hubs.writing.disruption import EVICTION, eviction_prefix, hub_verdict
 from placements.hubs.writing.objects import PLACEMENT, condition_of
 from placements.hubs.writing.operations import HubRefusedError, apply_write, check_role
-from placements.hubs.writing.planning import Planner, UnknownObjectError, WriteRefusedError
+from placements.hubs.writing.planning import (
+    Planner,
+    UnknownObjectError,
+    WriteRefusedError,
+)
 from placements.hubs.writing.sending import NotWritableError
 from placements.models import Drain, DrainStep
-from placements.services.disruption.drains import MOST_AT_ONCE, OVER, TRIED, note_steps, running_drain
+from placements.services.disruption.drains import (
+    MOST_AT_ONCE,
+    OVER,
+    TRIED,
+    note_steps,
+    running_drain,
+)
 from placements.services.disruption.queries import numbers_facts
 from placements.services.rollouts.operations import ActionNotAllowed
 
@@ -46,7 +56,13 @@ _OPEN = (HubWriteState.PLANNED, HubWriteState.SENT, HubWriteState.UNKNOWN)
 
 
 def start_hub_drain(
-    hub: Hub, cluster: str, *, by: User, now: datetime, at_once: int = 1, deadline: datetime | None = None
+    hub: Hub,
+    cluster: str,
+    *,
+    by: User,
+    now: datetime,
+    at_once: int = 1,
+    deadline: datetime | None = None,
 ) -> Drain:
     """Cordon a cluster on the hub and start to evict its placements; return the drain that runs.
 
@@ -54,9 +70,17 @@ def start_hub_drain(
     """
     errors = []
     if not 1 <= at_once <= MOST_AT_ONCE:
-        errors.append(FieldError("atOnce", "out-of-range", "Invalid value", f"1 to {MOST_AT_ONCE}"))
+        errors.append(
+            FieldError(
+                "atOnce", "out-of-range", "Invalid value", f"1 to {MOST_AT_ONCE}"
+            )
+        )
     if deadline is not None and deadline <= now:
-        errors.append(FieldError("deadline", "out-of-range", "Invalid value", "a time in the future"))
+        errors.append(
+            FieldError(
+                "deadline", "out-of-range", "Invalid value", "a time in the future"
+            )
+        )
     if errors:
         raise InvalidManifest(errors)
     check_role(hub, ACTIONS["evict"], by)
@@ -75,7 +99,11 @@ def start_hub_drain(
             per_placement=at_once,
             deadline=deadline,
         )
-        record(AuditEvent("drain started", CLUSTER, cluster, after={"atOnce": at_once}), by=by, now=now)
+        record(
+            AuditEvent("drain started", CLUSTER, cluster, after={"atOnce": at_once}),
+            by=by,
+            now=now,
+        )
     return row
 
 
@@ -107,12 +135,18 @@ def advance_hub_drains(*, now: datetime) -> int:
 
 
 def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
-    member: Manifest | None = next(iter(mirrored_objects(hub, "MemberCluster", name=row.cluster_name)), None)
+    member: Manifest | None = next(
+        iter(mirrored_objects(hub, "MemberCluster", name=row.cluster_name)), None
+    )
     user = User.objects.filter(username=row.started_by, is_active=True).first()
     taints = mapping_at(member, "spec").get("taints") if member else None
     is_cordoned = any(map(is_cordon, taints)) if isinstance(taints, list) else False
     if member is None or user is None:
-        reason = f"{row.started_by} has no account" if member else "the cluster has left the fleet"
+        reason = (
+            f"{row.started_by} has no account"
+            if member
+            else "the cluster has left the fleet"
+        )
         return _end(row, Drain.State.CANCELLED, reason, now=now)
     # The mirror may not have the cordon of the start yet.
     if not is_cordoned and row.started_at < now - REPEAT_AFTER:
@@ -130,11 +164,15 @@ def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
     if not left:
         return _end(row, Drain.State.DONE, "nothing is left to evict", now=now)
     if is_expired:
-        return _end(row, Drain.State.EXPIRED, f"the deadline passed with {left} left", now=now)
+        return _end(
+            row, Drain.State.EXPIRED, f"the deadline passed with {left} left", now=now
+        )
     return None
 
 
-def _take_steps(hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *, now: datetime) -> None:
+def _take_steps(
+    hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *, now: datetime
+) -> None:
     """Send as many evictions as the drain has room for, and note what became of the others.
 
     Raise PermissionDenied, NotWritableError.
@@ -144,9 +182,13 @@ def _take_steps(hub: Hub, row: Drain, steps: Sequence[DrainStep], user: User, *,
         if step.state == DrainStep.State.LEAVING:
             in_progress += 1
         elif step.state in TRIED:
-            writes = writes_of(hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at)
+            writes = writes_of(
+                hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at
+            )
             prefix = eviction_prefix(step.placement_name, row.cluster_name)
-            write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
+            write = (
+                writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
+            )
             is_due, is_running = _progress(hub, step, write, row, now=now)
             in_progress += is_running
             due += [step] if is_due else []
@@ -165,33 +207,63 @@ def _progress(
     if write.state in _OPEN:
         return False, True
     may_repeat = write.at + REPEAT_AFTER <= now
-    eviction: Manifest | None = next(iter(mirrored_objects(hub, EVICTION, name=write.name)), None)
+    eviction: Manifest | None = next(
+        iter(mirrored_objects(hub, EVICTION, name=write.name)), None
+    )
     executed = text_of(condition_of(eviction or {}, "Executed").get("status"))
     is_valid = condition_of(eviction or {}, "Valid").get("status") != "False"
     if write.state == HubWriteState.ACCEPTED and is_valid and executed != "False":
         # Neither decided nor executed yet; one that was executed is repeated if the binding is there again.
-        return may_repeat and executed == "True", not (may_repeat and executed == "True")
+        return may_repeat and executed == "True", not (
+            may_repeat and executed == "True"
+        )
     name = step.placement_name
     placement: Manifest = next(iter(mirrored_objects(hub, PLACEMENT, name=name)), {})
-    verdict = hub_verdict(Planner(hub, row.started_by, now), placement, name, row.cluster_name)
-    _block(step, verdict.why, numbers_facts(verdict.numbers), write.at + REPEAT_AFTER, now=now)
+    verdict = hub_verdict(
+        Planner(hub, row.started_by, now), placement, name, row.cluster_name
+    )
+    _block(
+        step,
+        verdict.why,
+        numbers_facts(verdict.numbers),
+        write.at + REPEAT_AFTER,
+        now=now,
+    )
     return may_repeat, False
 
 
 def _block(
-    step: DrainStep, why: str, numbers: dict[str, int] | None, try_at: datetime, *, now: datetime
+    step: DrainStep,
+    why: str,
+    numbers: dict[str, int] | None,
+    try_at: datetime,
+    *,
+    now: datetime,
 ) -> None:
     if step.state != DrainStep.State.BLOCKED:
         step.changed_at = now
-    step.state, step.why, step.numbers, step.try_at = DrainStep.State.BLOCKED, why, numbers, try_at
+    step.state, step.why, step.numbers, step.try_at = (
+        DrainStep.State.BLOCKED,
+        why,
+        numbers,
+        try_at,
+    )
     step.save(update_fields=["state", "why", "numbers", "try_at", "changed_at"])
 
 
-def send_eviction(hub: Hub, row: Drain, step: DrainStep, user: User, *, now: datetime) -> None:
+def send_eviction(
+    hub: Hub, row: Drain, step: DrainStep, user: User, *, now: datetime
+) -> None:
     fields = {"placement": step.placement_name, "cluster": row.cluster_name}
     try:
         apply_write(hub, ACTIONS["evict"], fields, by=user, now=now)
-    except (HubRefusedError, WriteRefusedError, UnknownObjectError, StaleBaseError, InvalidManifest):
+    except (
+        HubRefusedError,
+        WriteRefusedError,
+        UnknownObjectError,
+        StaleBaseError,
+        InvalidManifest,
+    ):
         _block(step, EvictionReason.NOT_THERE, None, now + REPEAT_AFTER, now=now)
 
 
@@ -199,6 +271,8 @@ def _end(row: Drain, state: Drain.State, reason: str, *, now: datetime) -> None:
     rows = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
     if rows.update(state=state, ended_at=now, ended_reason=reason):
         facts, is_late = {"because": reason}, state == Drain.State.EXPIRED
-        event = AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=facts, is_warning=is_late)
+        event = AuditEvent(
+            f"drain {state}", CLUSTER, row.cluster_name, after=facts, is_warning=is_late
+        )
         record(event, by=None, now=now)
     row.refresh_from_db()

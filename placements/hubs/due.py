@@ -20,18 +20,36 @@ def mark_due(placements: Collection[int], *, now: datetime) -> None:
     The caller holds the lock of the fleet, as all that mark do.
     """
     for part in batched(sorted(placements)):
-        rows = [DueJudgement(placement_id=pk, changed_at=now, due_at=now + QUIET) for pk in part]
+        rows = [
+            DueJudgement(placement_id=pk, changed_at=now, due_at=now + QUIET)
+            for pk in part
+        ]
         DueJudgement.objects.bulk_create(rows, ignore_conflicts=True)
-        recent = DueJudgement.objects.filter(placement__in=part, changed_at__gt=now - LONGEST_WAIT + QUIET)
+        recent = DueJudgement.objects.filter(
+            placement__in=part, changed_at__gt=now - LONGEST_WAIT + QUIET
+        )
         recent.update(due_at=now + QUIET)
 
 
 def mark_named(names: Collection[str], *, now: datetime) -> None:
     for part in batched(sorted(names)):
-        mark_due(list(Placement.objects.filter(full_name__in=part).values_list("pk", flat=True)), now=now)
+        mark_due(
+            list(
+                Placement.objects.filter(full_name__in=part).values_list(
+                    "pk", flat=True
+                )
+            ),
+            now=now,
+        )
 
 
 def mark_after_fleet_change(*, now: datetime) -> None:
     """Mark the placements that a change of the fleet concerns: PickAll, and those that are not fulfilled."""
-    open_ended = Q(placement_type=PlacementType.PICK_ALL) | Q(is_fulfilled=False) | Q(is_fulfilled=None)
-    mark_due(list(Placement.objects.filter(open_ended).values_list("pk", flat=True)), now=now)
+    open_ended = (
+        Q(placement_type=PlacementType.PICK_ALL)
+        | Q(is_fulfilled=False)
+        | Q(is_fulfilled=None)
+    )
+    mark_due(
+        list(Placement.objects.filter(open_ended).values_list("pk", flat=True)), now=now
+    )

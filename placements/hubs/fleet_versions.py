@@ -18,7 +18,9 @@ CLOCK_TOLERANCE = timedelta(seconds=2)
 
 
 def properties_read() -> list[str]:
-    rows = Placement.objects.exclude(property_names_read=[]).values_list("property_names_read", flat=True)
+    rows = Placement.objects.exclude(property_names_read=[]).values_list(
+        "property_names_read", flat=True
+    )
     return sorted({name for names in rows for name in names})
 
 
@@ -41,7 +43,9 @@ def write_version(
         "since": now.isoformat(),
         "since_version": resource_version,
     }
-    is_cited = HubDecision.objects.filter(fleet_version=latest).exists() if latest else False
+    is_cited = (
+        HubDecision.objects.filter(fleet_version=latest).exists() if latest else False
+    )
     if latest is not None and now - latest.seen_at < COALESCING and not is_cited:
         changes |= {key: latest.changes[key] for key in ("since", "since_version")}
         more = set(names) - set(latest.changes["names"])
@@ -51,7 +55,12 @@ def write_version(
     else:
         number = latest.number + 1 if latest else 1
         latest = FleetVersion(number=number, from_resource_version=resource_version)
-    latest.fleet, latest.changes, latest.seen_at, latest.is_live = record, changes, now, is_live
+    latest.fleet, latest.changes, latest.seen_at, latest.is_live = (
+        record,
+        changes,
+        now,
+        is_live,
+    )
     latest.save()
     return latest
 
@@ -59,7 +68,9 @@ def write_version(
 def write_newly_read(*, is_live: bool, now: datetime) -> None:
     """Write a version if policies read properties now of which the newest version may have old values."""
     latest = latest_version()
-    if latest is not None and not set(properties_read()) <= set(latest.changes["properties"]):
+    if latest is not None and not set(properties_read()) <= set(
+        latest.changes["properties"]
+    ):
         write_version((), resource_version="", is_live=is_live, now=now)
 
 
@@ -73,13 +84,19 @@ def is_at_or_before(version: FleetVersion, resource_version: str, at: datetime) 
 def version_at(resource_version: str, at: datetime) -> FleetVersion | None:
     """Return the newest version at a moment; None if the mirror is younger."""
     versions = FleetVersion.objects.order_by("-number").iterator(chunk_size=20)
-    return next((one for one in versions if is_at_or_before(one, resource_version, at)), None)
+    return next(
+        (one for one in versions if is_at_or_before(one, resource_version, at)), None
+    )
 
 
 def neighbours(version: FleetVersion) -> Sequence[FleetVersion]:
     """Return the versions right after and right before another one."""
-    after = FleetVersion.objects.filter(number__gt=version.number).order_by("number")[:1]
-    before = FleetVersion.objects.filter(number__lt=version.number).order_by("-number")[:1]
+    after = FleetVersion.objects.filter(number__gt=version.number).order_by("number")[
+        :1
+    ]
+    before = FleetVersion.objects.filter(number__lt=version.number).order_by("-number")[
+        :1
+    ]
     return [*after, *before]
 
 

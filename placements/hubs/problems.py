@@ -22,10 +22,16 @@ def problems_of_hub(now: datetime) -> Iterator[ProblemFacts]:
     """Yield the problems of the live hub in scope."""
     hub = Hub.objects.get(pk=current_hub_id())
     yield from of_state(hub, now)
-    yield from of_verdicts(verdicts().filter(Q(confirmed_at__isnull=False) | Q(hub_behind=True)))
-    for credential in HubCredential.objects.filter(expires_at__isnull=False, hub=hub).defer("ciphertext"):
+    yield from of_verdicts(
+        verdicts().filter(Q(confirmed_at__isnull=False) | Q(hub_behind=True))
+    )
+    for credential in HubCredential.objects.filter(
+        expires_at__isnull=False, hub=hub
+    ).defer("ciphertext"):
         if notice := expiry_notice(credential, now=now):
-            yield of_credential(Noun.HUB, hub.name, credential, notice, page("hub-about", hub.name), {})
+            yield of_credential(
+                Noun.HUB, hub.name, credential, notice, page("hub-about", hub.name), {}
+            )
 
 
 def of_state(hub: Hub, now: datetime) -> Iterator[ProblemFacts]:
@@ -56,7 +62,9 @@ def of_verdicts(rows: QuerySet[HubDecision]) -> Iterator[ProblemFacts]:
         message = "The hub has not decided for more than 5m."
         if not row.hub_behind:
             places = counted(row.differences_count, "place")
-            message = f"Disagreement: the replay of what the hub decided differs in {places}."
+            message = (
+                f"Disagreement: the replay of what the hub decided differs in {places}."
+            )
             if row.decision:
                 path = page("decision", row.decision.record.decision_id) + "#hub"
         yield ProblemFacts(

@@ -15,10 +15,18 @@ from placements.hubs.trimming import unpack
 
 NOT_RUNNING = timedelta(seconds=30)
 MOST_WRITES = 20
-HEALTHY_STATES = (HubState.LIVE, HubState.PAUSED, HubState.NEW, HubState.CONNECTING, HubState.SYNCING)
+HEALTHY_STATES = (
+    HubState.LIVE,
+    HubState.PAUSED,
+    HubState.NEW,
+    HubState.CONNECTING,
+    HubState.SYNCING,
+)
 """States of a hub that works, that begins to, or that a person has paused."""
 NO_WATCHER = "the watcher is not running"
-_WATCHED = frozenset({HubState.LIVE, HubState.SYNCING, HubState.CONNECTING, HubState.STALE})
+_WATCHED = frozenset(
+    {HubState.LIVE, HubState.SYNCING, HubState.CONNECTING, HubState.STALE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +55,11 @@ def state_of(hub: Hub, *, now: datetime) -> tuple[str, str, datetime | None]:
     """Return state, reason and since when; a hub without a watcher is out of date."""
     leased = hub.lease_expires_at or hub.created_at
     is_leased = leased + NOT_RUNNING >= now
-    if hub.state in _WATCHED and not is_leased and (hub.state_since or leased) + NOT_RUNNING < now:
+    if (
+        hub.state in _WATCHED
+        and not is_leased
+        and (hub.state_since or leased) + NOT_RUNNING < now
+    ):
         return HubState.STALE.value, NO_WATCHER, hub.lease_expires_at
     return hub.state, hub.state_reason, hub.state_since
 
@@ -77,10 +89,15 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
                 state,
                 reason,
                 since,
-                heard_at=min((one.heard_at for one in required if one.heard_at), default=None),
+                heard_at=min(
+                    (one.heard_at for one in required if one.heard_at), default=None
+                ),
                 clusters=counts["MemberCluster"],
-                placements=counts["ClusterResourcePlacement"] + counts["ResourcePlacement"],
-                retry_at=min((one.retry_at for one in required if one.retry_at), default=None),
+                placements=counts["ClusterResourcePlacement"]
+                + counts["ResourcePlacement"],
+                retry_at=min(
+                    (one.retry_at for one in required if one.retry_at), default=None
+                ),
                 silent_since=silences.get(hub.pk),
             )
         )
@@ -104,10 +121,18 @@ def _silences(hubs: Sequence[Hub], *, now: datetime) -> dict[int, datetime]:
         members = MemberCluster.objects.filter(hub__in=hubs).order_by()
         heard = dict(members.values_list("hub").annotate(last=Max("heartbeat_at")))
         late = [
-            hub for hub in hubs if (last := heard.get(hub.pk)) and last - _offset(hub) < now - SILENT_AFTER
+            hub
+            for hub in hubs
+            if (last := heard.get(hub.pk)) and last - _offset(hub) < now - SILENT_AFTER
         ]
-        rows = MirroredObject.objects.filter(hub__in=late, kind__in=_WRITTEN_BY_CONTROLLERS).order_by()
-        written = dict(rows.values_list("hub").annotate(last=Max("changed_at"))) if late else {}
+        rows = MirroredObject.objects.filter(
+            hub__in=late, kind__in=_WRITTEN_BY_CONTROLLERS
+        ).order_by()
+        written = (
+            dict(rows.values_list("hub").annotate(last=Max("changed_at")))
+            if late
+            else {}
+        )
     found = {}
     for hub in late:
         last = max(filter(None, (heard[hub.pk] - _offset(hub), written.get(hub.pk))))
@@ -132,7 +157,13 @@ def recent_writes(hub: Hub) -> Sequence[HubWrite]:
         return list(HubWrite.objects.order_by("-at", "-pk")[:MOST_WRITES])
 
 
-def writes_of(hub: Hub, *, requested_by: str = "", object: str = "", **columns: object) -> QuerySet[HubWrite]:  # noqa: A002 -- the parameter of the address
+def writes_of(
+    hub: Hub,
+    *,
+    requested_by: str = "",
+    object: str = "",  # noqa: A002
+    **columns: object,
+) -> QuerySet[HubWrite]:
     """Return the requests that people had sent to a hub; unordered."""
     with in_hub(hub.pk):
         rows = HubWrite.objects.filter(**columns)
@@ -140,9 +171,13 @@ def writes_of(hub: Hub, *, requested_by: str = "", object: str = "", **columns: 
     return rows.filter(name=object) if object else rows
 
 
-def mirrored_object(hub: Hub, group: str, kind: str, namespace: str, name: str) -> dict[str, object] | None:
+def mirrored_object(
+    hub: Hub, group: str, kind: str, namespace: str, name: str
+) -> dict[str, object] | None:
     with in_hub(hub.pk):
-        row = MirroredObject.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+        row = MirroredObject.objects.filter(
+            group=group, kind=kind, namespace=namespace, name=name
+        ).first()
     return unpack(bytes(row.manifest)) if row else None
 
 
@@ -150,14 +185,19 @@ def mirrored_version(hub: Hub, write: HubWrite) -> str:
     """Return the resourceVersion that the mirror has of the object of a write; "" without the object."""
     with in_hub(hub.pk):
         rows = MirroredObject.objects.filter(
-            group=write.group, kind=write.kind, namespace=write.namespace, name=write.name
+            group=write.group,
+            kind=write.kind,
+            namespace=write.namespace,
+            name=write.name,
         )
         return rows.values_list("resource_version", flat=True).first() or ""
 
 
 def mirrored_objects(hub: Hub, kind: str, **columns: object) -> list[dict[str, object]]:
     with in_hub(hub.pk):
-        rows = MirroredObject.objects.filter(kind=kind, **columns).order_by("namespace", "name")
+        rows = MirroredObject.objects.filter(kind=kind, **columns).order_by(
+            "namespace", "name"
+        )
         return [unpack(bytes(one.manifest)) for one in rows]
 
 

@@ -9,7 +9,10 @@ from clusters.hub_queries import live_hubs
 from fleetui.hub_scope import in_hub
 from fleetui.task_queue import send_now
 from placements.hubs import drains
-from placements.hubs.connections.operations import delete_removed_hubs, notify_expiring_hubs
+from placements.hubs.connections.operations import (
+    delete_removed_hubs,
+    notify_expiring_hubs,
+)
 from placements.hubs.projection.operations import (
     delete_removed_rows,
     project_changes,

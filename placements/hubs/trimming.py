@@ -9,7 +9,15 @@ from typing import Any, cast
 
 from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.secrets import without_secrets
-from placements.hubs.kinds.base import Columns, Form, HubApi, Manifest, StreamKind, items_at, mapping_at
+from placements.hubs.kinds.base import (
+    Columns,
+    Form,
+    HubApi,
+    Manifest,
+    StreamKind,
+    items_at,
+    mapping_at,
+)
 
 LARGEST_OBJECT = 2 * 1024 * 1024
 DEEPEST = 64
@@ -23,10 +31,17 @@ _SNAPSHOTS = {
 }
 _IDENTITY = frozenset(
     {"group", "version", "kind", "namespace", "name", "envelope", "observationTime"}
-    | {"firstDriftedObservedTime", "firstDiffedObservedTime", "targetClusterObservedGeneration"}
+    | {
+        "firstDriftedObservedTime",
+        "firstDiffedObservedTime",
+        "targetClusterObservedGeneration",
+    }
 )
 """What is kept of a Secret that differs on a cluster, beside the paths: anything else may be a value."""
-_DIFFERENCES = (("driftedPlacements", "observedDrifts"), ("diffedPlacements", "observedDiffs"))
+_DIFFERENCES = (
+    ("driftedPlacements", "observedDrifts"),
+    ("diffedPlacements", "observedDiffs"),
+)
 
 
 class UnusableObject(ValueError):
@@ -58,7 +73,9 @@ class MirrorRecord:
         return self.namespace, self.name
 
 
-def record_of(hub: HubApi, stream: StreamKind, version: str, manifest: object) -> MirrorRecord:
+def record_of(
+    hub: HubApi, stream: StreamKind, version: str, manifest: object
+) -> MirrorRecord:
     """Return what is stored of an object. Raise UnusableObject."""
     api_version = f"{stream.group}/{version}" if stream.group else version
     if not isinstance(manifest, dict):
@@ -78,7 +95,11 @@ def record_of(hub: HubApi, stream: StreamKind, version: str, manifest: object) -
         ("uid", uid, LONGEST_VERSION),
         ("resourceVersion", resource_version, LONGEST_VERSION),
     ):
-        if not isinstance(value, str) or not 0 < len(value) <= longest or not value.isprintable():
+        if (
+            not isinstance(value, str)
+            or not 0 < len(value) <= longest
+            or not value.isprintable()
+        ):
             raise UnusableObject(f"metadata.{key} is missing or not a short text")
     if is_too_deep(manifest):
         raise UnusableObject(f"nested deeper than {DEEPEST} levels")
@@ -86,21 +107,30 @@ def record_of(hub: HubApi, stream: StreamKind, version: str, manifest: object) -
     manifest.update(apiVersion=api_version, kind=stream.kind)
     trimmed = trim(stream, manifest)
     quiet = hub.without_quiet(stream, trimmed)
-    content = json.dumps(trimmed, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    content = json.dumps(trimmed, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "replace"
+    )
     is_too_large = len(content) > LARGEST_OBJECT
     if is_too_large:
         note = f"the object has {len(content):,} bytes; only its metadata is stored"
         content = _encoded({**metadata_only(trimmed), NOTE: note})
         if len(content) > LARGEST_OBJECT:
-            short = {key: trimmed["metadata"].get(key) for key in ("name", "namespace", "uid")}
-            content = _encoded({**metadata_only(trimmed), "metadata": short, NOTE: note})
+            short = {
+                key: trimmed["metadata"].get(key)
+                for key in ("name", "namespace", "uid")
+            }
+            content = _encoded(
+                {**metadata_only(trimmed), "metadata": short, NOTE: note}
+            )
     generation = metadata.get("generation")
     return MirrorRecord(
         namespace=namespace,
         name=cast("str", name),
         uid=cast("str", uid),
         resource_version=cast("str", resource_version),
-        generation=generation if isinstance(generation, int) and 0 <= generation < 2**63 else 0,
+        generation=generation
+        if isinstance(generation, int) and 0 <= generation < 2**63
+        else 0,
         is_deleting=bool(metadata.get("deletionTimestamp")),
         columns=hub.columns(stream, trimmed),
         packed=zlib.compress(content, 6),
@@ -116,7 +146,9 @@ def _encoded(content: object) -> bytes:
 
 def short_digest(*texts: str) -> str:
     """Return 16 hex digits that differ where the texts do."""
-    return hashlib.blake2b("\0".join(texts).encode("utf-8", "replace"), digest_size=8).hexdigest()
+    return hashlib.blake2b(
+        "\0".join(texts).encode("utf-8", "replace"), digest_size=8
+    ).hexdigest()
 
 
 def unpack(packed: bytes) -> dict[str, Any]:
@@ -145,22 +177,34 @@ def trim(stream: StreamKind, manifest: Manifest) -> dict[str, Any]:
     metadata = dict(copy["metadata"])
     if "managedFields" in metadata:
         metadata["managedFields"] = [
-            _manager(one) for one in items_at(metadata, "managedFields") if isinstance(one, dict)
+            _manager(one)
+            for one in items_at(metadata, "managedFields")
+            if isinstance(one, dict)
         ]
     annotations = mapping_at(metadata, "annotations")
     if _COPY in annotations:
-        metadata["annotations"] = {key: value for key, value in annotations.items() if key != _COPY}
+        metadata["annotations"] = {
+            key: value for key, value in annotations.items() if key != _COPY
+        }
     copy["metadata"] = metadata
     return hide_secrets(stream, copy)
 
 
 def metadata_only(manifest: Manifest) -> dict[str, Any]:
-    return {key: manifest[key] for key in ("apiVersion", "kind", "metadata") if key in manifest}
+    return {
+        key: manifest[key]
+        for key in ("apiVersion", "kind", "metadata")
+        if key in manifest
+    }
 
 
 def _manager(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return who owns fields: the set of top-level paths is enough to name the manager of a part."""
-    manager = {key: entry[key] for key in ("manager", "operation", "subresource", "time") if key in entry}
+    manager = {
+        key: entry[key]
+        for key in ("manager", "operation", "subresource", "time")
+        if key in entry
+    }
     fields = entry.get("fieldsV1")
     if isinstance(fields, dict):
         manager["paths"] = sorted(key.removeprefix("f:") for key in fields)
@@ -172,8 +216,13 @@ def _manager(entry: Mapping[str, Any]) -> dict[str, Any]:
 def hide_secrets(stream: StreamKind, manifest: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest without the values of Secrets: in override patches, in drifts and in diffs."""
     if override := _SNAPSHOTS.get(stream.kind):
-        inner = without_secrets({"kind": override, "spec": mapping_at(manifest, "spec", "overrideSpec")})
-        return {**manifest, "spec": {**mapping_at(manifest, "spec"), "overrideSpec": inner["spec"]}}
+        inner = without_secrets(
+            {"kind": override, "spec": mapping_at(manifest, "spec", "overrideSpec")}
+        )
+        return {
+            **manifest,
+            "spec": {**mapping_at(manifest, "spec"), "overrideSpec": inner["spec"]},
+        }
     status = mapping_at(manifest, "status")
     if status:
         manifest = {**manifest, "status": without_secret_differences(status)}
@@ -194,7 +243,8 @@ def without_secret_differences(status: Mapping[str, Any]) -> dict[str, Any]:
                 continue
             known = {key: value for key, value in one.items() if key in _IDENTITY}
             known[differences] = [
-                {"path": mapping_at(each).get("path")} for each in items_at(one, differences)
+                {"path": mapping_at(each).get("path")}
+                for each in items_at(one, differences)
             ]
             entries.append(known)
         copy[name] = entries

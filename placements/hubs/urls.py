@@ -17,14 +17,22 @@ PAGES: tuple[URLPattern, ...] = (
     path("hubs/<str:name>/about/", hubs.about, name="hub-about"),
     path("hubs/<str:name>/about/check/", hubs.check, name="hub-check"),
     path("hubs/<str:name>/about/pause/", hubs.pause, name="hub-pause"),
-    path("hubs/<str:name>/about/credentials/", hubs.credentials, name="hub-credentials"),
+    path(
+        "hubs/<str:name>/about/credentials/", hubs.credentials, name="hub-credentials"
+    ),
     path("hubs/<str:name>/about/remove/", hubs.remove, name="hub-remove"),
     path("drafts/<int:number>/hub-write/", writes.write_draft, name="draft-hub-write"),
-    path("decisions/<str:prefix>/hub/<str:form>/", decisions.decision_on_hub, name="decision-hub"),
+    path(
+        "decisions/<str:prefix>/hub/<str:form>/",
+        decisions.decision_on_hub,
+        name="decision-hub",
+    ),
 )
 _router = Router()
 _router.register("hubs", hub_operations.HubViewSet, "hub")
-_router.register("hubs/<named:name>/writes", write_operations.HubWriteViewSet, "hub-write")
+_router.register(
+    "hubs/<named:name>/writes", write_operations.HubWriteViewSet, "hub-write"
+)
 OPERATIONS: tuple[URLPattern | URLResolver, ...] = (
     path(
         "decisions/<decision:decision>/hub",

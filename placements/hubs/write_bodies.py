@@ -13,9 +13,15 @@ from placements.hubs.kinds.base import Manifest, items_at, mapping_at
 
 Path: TypeAlias = tuple[str, ...]
 ABSENT: Any = object()
-WRITABLE: tuple[Path, ...] = (("spec",), ("metadata", "labels"), ("metadata", "annotations"))
+WRITABLE: tuple[Path, ...] = (
+    ("spec",),
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+)
 """Where a draft may differ; all the rest belongs to the hub."""
-_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion", "labels", "annotations"})
+_METADATA = frozenset(
+    {"name", "namespace", "uid", "resourceVersion", "labels", "annotations"}
+)
 _TOP = frozenset({"apiVersion", "kind", "metadata", "spec"})
 _STATUS_ALONE = frozenset({"apiVersion", "kind", "metadata", "status"})
 _DEFAULTS: Mapping[tuple[str, str], Any] = {
@@ -58,7 +64,9 @@ class StaleBaseError(FleetError):
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(paths)
-        super().__init__(f"changed on the hub since the draft was started: {', '.join(self.paths)}")
+        super().__init__(
+            f"changed on the hub since the draft was started: {', '.join(self.paths)}"
+        )
 
 
 class ChangedSincePreviewError(StaleBaseError):
@@ -119,7 +127,9 @@ def find_changes(base: Manifest, draft: Manifest) -> Changes:
     values: dict[Path, Any] = {}
     removed: list[Path] = []
     for root in WRITABLE:
-        for path, value in _differences(root, value_at(base, root), value_at(draft, root)):
+        for path, value in _differences(
+            root, value_at(base, root), value_at(draft, root)
+        ):
             if value is ABSENT:
                 removed.append(path)
             else:
@@ -130,7 +140,9 @@ def find_changes(base: Manifest, draft: Manifest) -> Changes:
 def _differences(path: Path, before: Any, after: Any) -> Iterator[tuple[Path, Any]]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in dict.fromkeys((*before, *after)):
-            yield from _differences((*path, str(key)), before.get(key, ABSENT), after.get(key, ABSENT))
+            yield from _differences(
+                (*path, str(key)), before.get(key, ABSENT), after.get(key, ABSENT)
+            )
     elif after is ABSENT or after is None:
         if before is not ABSENT and not is_default(path, before):
             yield path, ABSENT
@@ -138,14 +150,18 @@ def _differences(path: Path, before: Any, after: Any) -> Iterator[tuple[Path, An
         yield from _differences(path, {}, after)
     else:
         completed = complete_items(path, after, before)
-        if completed != before or isinstance(completed, bool) is not isinstance(before, bool):
+        if completed != before or isinstance(completed, bool) is not isinstance(
+            before, bool
+        ):
             yield path, completed
 
 
 def is_default(path: Path, value: Any) -> bool:
     """Return whether the hub fills in this value where a manifest says nothing."""
     if isinstance(value, Mapping):
-        return bool(value) and all(is_default((*path, str(key)), one) for key, one in value.items())
+        return bool(value) and all(
+            is_default((*path, str(key)), one) for key, one in value.items()
+        )
     default = _DEFAULTS.get((path[-2], path[-1]), ABSENT) if len(path) > 1 else ABSENT
     return default is not ABSENT and bool(value == default)
 
@@ -169,7 +185,9 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
             and item.items() <= one.items()
             and one.items() <= whole.items()
         ]
-        with_defaults.append(deepcopy(candidates[0]) if candidates and item not in live else item)
+        with_defaults.append(
+            deepcopy(candidates[0]) if candidates and item not in live else item
+        )
     return with_defaults
 
 
@@ -177,10 +195,15 @@ def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
     """Return the writable paths that a manager owns by its applies."""
     paths: set[Path] = set()
     for entry in items_at(live, "metadata", "managedFields"):
-        owner = tuple(mapping_at(entry).get(key) or "" for key in ("manager", "operation", "subresource"))
+        owner = tuple(
+            mapping_at(entry).get(key) or ""
+            for key in ("manager", "operation", "subresource")
+        )
         if owner == (manager, "Apply", ""):
             paths.update(_field_paths(mapping_at(entry, "fieldsV1"), ()))
-    return frozenset(one for one in paths if any(one[: len(root)] == root for root in WRITABLE))
+    return frozenset(
+        one for one in paths if any(one[: len(root)] == root for root in WRITABLE)
+    )
 
 
 def _field_paths(fields: Mapping[str, Any], path: Path) -> Iterator[Path]:
@@ -206,31 +229,40 @@ def owners_of(live: Manifest, path: Path) -> tuple[Mapping[str, Any], ...]:
     return tuple(owners)
 
 
-def edit_body(live: Manifest, base: Manifest, draft: Manifest, *, manager: str) -> EditBody:
+def edit_body(
+    live: Manifest, base: Manifest, draft: Manifest, *, manager: str
+) -> EditBody:
     """Return the server-side apply of a draft. Raise StaleBaseError.
 
     It has what the manager owns already, since an apply without it removes it, and what the draft changes.
     """
     changes = find_changes(base, draft)
-    stale = [path for path in changes.paths if value_at(live, path) != value_at(base, path)]
+    stale = [
+        path for path in changes.paths if value_at(live, path) != value_at(base, path)
+    ]
     if stale:
         raise StaleBaseError(format_path(path) for path in stale)
     content = identity_of(live)
     removed = set(changes.removed)
     for path in sorted(owned_paths(live, manager)):
         value = value_at(live, path)
-        if value is not ABSENT and not any(path[:end] in removed for end in range(1, len(path) + 1)):
+        if value is not ABSENT and not any(
+            path[:end] in removed for end in range(1, len(path) + 1)
+        ):
             set_at(content, path, value)
     for path, value in changes.values.items():
         set_at(content, path, complete_items(path, value, value_at(live, path)))
-    foreign = tuple(path for path in changes.removed if not is_ours_alone(live, path, manager))
+    foreign = tuple(
+        path for path in changes.removed if not is_ours_alone(live, path, manager)
+    )
     return EditBody(content, changes, foreign)
 
 
 def is_ours_alone(live: Manifest, path: Path, manager: str) -> bool:
     owners = owners_of(live, path)
     return bool(owners) and all(
-        (one.get("manager"), one.get("operation")) == (manager, "Apply") for one in owners
+        (one.get("manager"), one.get("operation")) == (manager, "Apply")
+        for one in owners
     )
 
 
@@ -267,11 +299,15 @@ def _leaves(path: Path, content: Manifest) -> Iterator[Path]:
         yield path
 
 
-def merge_patch(live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()) -> dict[str, Any]:
+def merge_patch(
+    live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()
+) -> dict[str, Any]:
     """Return a JSON merge patch of a live object with its preconditions."""
     metadata = mapping_at(live, "metadata")
     patch: dict[str, Any] = {
-        "metadata": {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
+        "metadata": {
+            key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata
+        }
     }
     for path, value in values.items():
         set_at(patch, path, value)
@@ -280,7 +316,9 @@ def merge_patch(live: Manifest, values: Mapping[Path, Any], removed: Iterable[Pa
     return patch
 
 
-def create_body(manifest: Manifest, *, api_version: str, requested_by: str = "") -> dict[str, Any]:
+def create_body(
+    manifest: Manifest, *, api_version: str, requested_by: str = ""
+) -> dict[str, Any]:
     """Return the manifest of a new object, without what belongs to the hub."""
     metadata = mapping_at(manifest, "metadata")
     kept = {
@@ -289,8 +327,15 @@ def create_body(manifest: Manifest, *, api_version: str, requested_by: str = "")
         if metadata.get(key)
     }
     if requested_by:
-        kept["annotations"] = {**kept.get("annotations", {}), REQUESTED_BY: requested_by}
-    body: dict[str, Any] = {"apiVersion": api_version, "kind": manifest.get("kind"), "metadata": kept}
+        kept["annotations"] = {
+            **kept.get("annotations", {}),
+            REQUESTED_BY: requested_by,
+        }
+    body: dict[str, Any] = {
+        "apiVersion": api_version,
+        "kind": manifest.get("kind"),
+        "metadata": kept,
+    }
     if "spec" in manifest:
         body["spec"] = deepcopy(manifest["spec"])
     return body
@@ -313,7 +358,9 @@ def identity_of(live: Manifest) -> dict[str, Any]:
 _WRITTEN_METADATA = ("uid", "generation", "deletionTimestamp", "labels", "annotations")
 
 
-def written_parts(live: Manifest | None, *, conditions: Iterable[str] = ()) -> dict[str, str]:
+def written_parts(
+    live: Manifest | None, *, conditions: Iterable[str] = ()
+) -> dict[str, str]:
     """Return short hashes of what people and their tools write of an object, by path.
 
     Controllers write the rest every few seconds, above all the status: of it only conditions of these types.
@@ -328,12 +375,17 @@ def written_parts(live: Manifest | None, *, conditions: Iterable[str] = ()) -> d
         if one.get("type") in types:
             parts[f"status.conditions.{one['type']}"] = one
     present = {path: one for path, one in parts.items() if one not in (None, {})}
-    return {path: hashlib.sha256(canonical_json(one)).hexdigest()[:16] for path, one in present.items()}
+    return {
+        path: hashlib.sha256(canonical_json(one)).hexdigest()[:16]
+        for path, one in present.items()
+    }
 
 
 def different_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
     """Return the paths of the parts that differ, what was changed rather than that something was."""
-    paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    paths = sorted(
+        path for path in {*before, *after} if before.get(path) != after.get(path)
+    )
     return [path for path in paths if path != "metadata.generation"] or paths
 
 

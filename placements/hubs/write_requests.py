@@ -33,7 +33,9 @@ OFFERED: Mapping[str, frozenset[str]] = {
     "memberclusters": frozenset({"patch"}),
 }
 """What is offered by plural; everything else, such as snapshots, bindings and Works, is never written."""
-KINDS: Mapping[str, StreamKind] = {one.kind: one for one in STREAMS if one.plural in OFFERED}
+KINDS: Mapping[str, StreamKind] = {
+    one.kind: one for one in STREAMS if one.plural in OFFERED
+}
 
 
 class Verb(StrEnum):
@@ -82,15 +84,27 @@ class WriteRequest:
 
     def __post_init__(self) -> None:
         """Raise NotOfferedError, ForbiddenBodyError, WriteTooLargeError."""
-        verb = "approve" if self.subresource == "status" and self.verb is Verb.APPLY else str(self.verb)
-        if verb not in OFFERED.get(self.kind.plural, frozenset()) or (self.subresource and verb != "approve"):
+        verb = (
+            "approve"
+            if self.subresource == "status" and self.verb is Verb.APPLY
+            else str(self.verb)
+        )
+        if verb not in OFFERED.get(self.kind.plural, frozenset()) or (
+            self.subresource and verb != "approve"
+        ):
             raise NotOfferedError(f"{verb} {self.kind.resource} is not offered")
         if self.verb is not Verb.DELETE:
             check_body(self.body, subresource=self.subresource)
-        if self.verb in (Verb.APPLY, Verb.DELETE, Verb.PATCH) and not (self.uid and self.resource_version):
-            raise NotOfferedError("a write to an object names its uid and its resourceVersion")
+        if self.verb in (Verb.APPLY, Verb.DELETE, Verb.PATCH) and not (
+            self.uid and self.resource_version
+        ):
+            raise NotOfferedError(
+                "a write to an object names its uid and its resourceVersion"
+            )
         if len(canonical_json(self.body)) > LARGEST_BODY:
-            raise WriteTooLargeError(f"the body has more than {LARGEST_BODY:,} bytes: too large for the hub")
+            raise WriteTooLargeError(
+                f"the body has more than {LARGEST_BODY:,} bytes: too large for the hub"
+            )
 
     @property
     def method(self) -> str:
@@ -148,12 +162,18 @@ class WriteRequest:
         """Return the same request with another precondition."""
         part = "preconditions" if self.verb is Verb.DELETE else "metadata"
         inner = {**mapping_at(self.body, part), "resourceVersion": resource_version}
-        return replace(self, body={**self.body, part: inner}, resource_version=resource_version)
+        return replace(
+            self, body={**self.body, part: inner}, resource_version=resource_version
+        )
 
     @property
     def stored_body(self) -> dict[str, Any]:
         body: dict[str, Any] = without_secrets({**self.body, "kind": self.kind.kind})
-        return body if "kind" in self.body else {key: one for key, one in body.items() if key != "kind"}
+        return (
+            body
+            if "kind" in self.body
+            else {key: one for key, one in body.items() if key != "kind"}
+        )
 
     def forced(self) -> "WriteRequest":
         return replace(self, is_forced=True)
@@ -166,8 +186,14 @@ class WriteRequest:
 def _hidden(value: Any, public: Any) -> list[str]:
     if isinstance(value, Mapping) and isinstance(public, Mapping):
         return [text for key in value for text in _hidden(value[key], public.get(key))]
-    if isinstance(value, list) and isinstance(public, list) and len(value) == len(public):
-        return [text for pair in zip(value, public, strict=True) for text in _hidden(*pair)]
+    if (
+        isinstance(value, list)
+        and isinstance(public, list)
+        and len(value) == len(public)
+    ):
+        return [
+            text for pair in zip(value, public, strict=True) for text in _hidden(*pair)
+        ]
     if value == public:
         return []
     if isinstance(value, (Mapping, list)):

@@ -43,26 +43,40 @@ def run_diff(options: dict[str, Any], stderr: OutputWrapper) -> tuple[str, int]:
     base, head = options["diff"]
     reader, render = BlobReader(), Render(options["render"] or Render.AUTO)
     try:
-        sides = [read_side(one, options["path"] or (), reader, render=render) for one in (base, head)]
+        sides = [
+            read_side(one, options["path"] or (), reader, render=render)
+            for one in (base, head)
+        ]
         files = [PurePath(name) for side in sides for name in side.files]
         for path in options["path"] or ():
             if not any(one.is_relative_to(path) for one in files):
-                raise UnreadableSourceError(f"--path {path}: no file there in BASE and HEAD")
+                raise UnreadableSourceError(
+                    f"--path {path}: no file there in BASE and HEAD"
+                )
         fleet, bindings = _fleet_and_bindings(options, sides)
         file = _parse_file(NAME, parse_checks_file, read_checks_file(head))
         base_file = ChecksFile()
         with suppress(InvalidManifest):  # the change may be its correction
             base_file = parse_checks_file(read_checks_file(base))
-        impact = compare(*sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"]))
+        impact = compare(
+            *sides, fleet=fleet, bindings=bindings, renames=dict(options["renames"])
+        )
         results = check_gates(impact, file, base_file)
     except (UnreadableSourceError, RemoteError, ServerRefused, OSError) as error:
         raise BadInputError.of_text(str(error)) from error
     status = exit_status(results)
-    if options["require_render"] and status == 0 and any(one.is_incomplete for one in impact.notes):
+    if (
+        options["require_render"]
+        and status == 0
+        and any(one.is_incomplete for one in impact.notes)
+    ):
         status = _NOT_DETERMINED
     note = ""
     if status == 1 and os.environ.get(APPROVED) == "true":
-        note, status = "The broken gates were approved by the label `placement-impact-approved`.", 0
+        note, status = (
+            "The broken gates were approved by the label `placement-impact-approved`.",
+            0,
+        )
     for one in impact.notes:
         stderr.write(f"{one.file}:{one.line}: {one.message}")
     match options["output"]:
@@ -81,17 +95,27 @@ def _fleet_and_bindings(
 
     A snapshot of a console has both.
     """
-    names = {option: options[option] for option in ("fleet", "bindings") if options[option] is not None}
+    names = {
+        option: options[option]
+        for option in ("fleet", "bindings")
+        if options[option] is not None
+    }
     contents = {name: _content(option, name) for option, name in names.items()}
     fleet = bindings = None
     if "fleet" in names:
         content = contents[names["fleet"]]
         fleet = _parse_file(names["fleet"], read_fleet, content).fleet
-        bindings = _parse_file(names["fleet"], read_all_bindings, content, is_snapshot=True)
+        bindings = _parse_file(
+            names["fleet"], read_all_bindings, content, is_snapshot=True
+        )
     elif not all(side.members for side in sides):
-        raise UnreadableSourceError("no MemberCluster found in both revisions: name a file with --fleet")
+        raise UnreadableSourceError(
+            "no MemberCluster found in both revisions: name a file with --fleet"
+        )
     if "bindings" in names:
-        bindings = _parse_file(names["bindings"], read_all_bindings, contents[names["bindings"]])
+        bindings = _parse_file(
+            names["bindings"], read_all_bindings, contents[names["bindings"]]
+        )
     return fleet, bindings
 
 
@@ -99,7 +123,9 @@ def _content(option: str, name: str) -> bytes:
     """Return what is in a file, or the snapshot of the console at an address."""
     if not name.startswith(("https://", "http://")):
         return Path(name).read_bytes()
-    server = server_at(name.removesuffix(f"/api/v1/{_SNAPSHOT}").rstrip("/"), option=f"--{option}")
+    server = server_at(
+        name.removesuffix(f"/api/v1/{_SNAPSHOT}").rstrip("/"), option=f"--{option}"
+    )
     return json.dumps(RemoteClient(server).request("GET", _SNAPSHOT)).encode()
 
 

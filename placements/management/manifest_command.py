@@ -38,23 +38,31 @@ class ManifestCommand(ServerCommand):
             help="file with manifests, - for stdin (repeatable)",
         )
         parser.add_argument(
-            "--strict", action="store_true", help="refuse policies and clusters of other systems"
+            "--strict",
+            action="store_true",
+            help="refuse policies and clusters of other systems",
         )
         super().add_arguments(parser)
 
-    def handle(self, *, filename: list[str], client: RemoteClient | None = None, **options: Any) -> None:
+    def handle(
+        self, *, filename: list[str], client: RemoteClient | None = None, **options: Any
+    ) -> None:
         """Read the documents and run the command on them; invalid input ends it with exit status 2."""
         files = [_read_file(name) for name in filename]
         documents = [one for file in files for one in file.documents]
         if not documents:
-            raise CommandError(f"{', '.join(filename)}: Empty manifest", returncode=BAD_INPUT)
+            raise CommandError(
+                f"{', '.join(filename)}: Empty manifest", returncode=BAD_INPUT
+            )
         try:
             if client is None:
                 self.run_on(documents, **options)
             else:
                 self.run_remotely(client, joined(files), **options)
         except InvalidManifest as invalid:
-            raise CommandError(_error_lines(", ".join(filename), invalid), returncode=BAD_INPUT) from invalid
+            raise CommandError(
+                _error_lines(", ".join(filename), invalid), returncode=BAD_INPUT
+            ) from invalid
         except RemoteErrors as invalid:
             lines = [error_line(files, error) for error in invalid.errors]
             raise CommandError("\n".join(lines), returncode=BAD_INPUT) from invalid
@@ -63,7 +71,9 @@ class ManifestCommand(ServerCommand):
         """Run the command on the database. Raise InvalidManifest."""
         raise NotImplementedError
 
-    def run_remotely(self, client: RemoteClient, manifests: bytes, **options: Any) -> None:
+    def run_remotely(
+        self, client: RemoteClient, manifests: bytes, **options: Any
+    ) -> None:
         """Run the command on a console over REST. Raise RemoteError."""
         raise NotImplementedError
 
@@ -76,7 +86,9 @@ def _read_file(name: str) -> ManifestFile:
         message = f"{name}: cannot read file: {error.strerror}"
         raise CommandError(message, returncode=BAD_INPUT) from error
     except InvalidManifest as invalid:
-        raise CommandError(_error_lines(name, invalid), returncode=BAD_INPUT) from invalid
+        raise CommandError(
+            _error_lines(name, invalid), returncode=BAD_INPUT
+        ) from invalid
     text = content.decode("utf-8-sig")  # it was just read as such
     return ManifestFile(name, text if text.endswith("\n") else f"{text}\n", documents)
 

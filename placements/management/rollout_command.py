@@ -24,18 +24,31 @@ class RolloutCommand(HubCommand):
             if kind is not self.kind or action.has_form:
                 continue
             words = {"name": target, "value": action.argument.upper()}
-            parser: ArgumentParser = subparsers.add_parser(name, help=action.title.format(**words))
+            parser: ArgumentParser = subparsers.add_parser(
+                name, help=action.title.format(**words)
+            )
             parser.set_defaults(name=name)
             parser.add_argument("target", metavar=target)
             if action.argument:
                 parser.add_argument("value", metavar=action.argument.upper())
             if action.role is Role.APPROVER:
                 parser.add_argument(
-                    "--as", dest="user", required=True, metavar="USER", help="approver; recorded with the run"
+                    "--as",
+                    dest="user",
+                    required=True,
+                    metavar="USER",
+                    help="approver; recorded with the run",
                 )
-                parser.add_argument("--comment", default="", metavar="TEXT", help="kept with the approval")
+                parser.add_argument(
+                    "--comment",
+                    default="",
+                    metavar="TEXT",
+                    help="kept with the approval",
+                )
 
-    def run_action(self, name: str, target: str, value: str = "", user: str = "", **more: Any) -> str:
+    def run_action(
+        self, name: str, target: str, value: str = "", user: str = "", **more: Any
+    ) -> str:
         action: Action = ACTIONS[self.kind, name]
         by = None
         if user:

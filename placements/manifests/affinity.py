@@ -65,7 +65,9 @@ class SortOrder(StrEnum):
     DESCENDING = "Descending"
 
 
-_NOT_EXISTS = {"NotExists": 'Unsupported value: "NotExists". Did you mean "DoesNotExist"?'}
+_NOT_EXISTS = {
+    "NotExists": 'Unsupported value: "NotExists". Did you mean "DoesNotExist"?'
+}
 
 
 class LabelRequirement(ManifestModel):
@@ -85,7 +87,9 @@ class LabelRequirement(ManifestModel):
             message = f"Too few: 0: operator {operator} needs at least 1 value"
             yield ErrorDetail(("values",), "too-few", message, "1 or more values")
         if operator in ("Exists", "DoesNotExist", "NotExists") and values:
-            yield conflict("values", f"not allowed for operator {operator}", "no values")
+            yield conflict(
+                "values", f"not allowed for operator {operator}", "no values"
+            )
 
 
 class LabelSelector(ManifestModel):
@@ -137,10 +141,16 @@ class PropertySelector(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """The requirements on one property must leave some value (`rules/lifecycle.md#policies`)."""
         intervals: dict[str, Interval] = {}
-        for index, requirement in enumerate(items_at(raw, "matchExpressions")[:MOST_REQUIREMENTS]):
+        for index, requirement in enumerate(
+            items_at(raw, "matchExpressions")[:MOST_REQUIREMENTS]
+        ):
             # A requirement that is invalid has been reported and is left out here.
             match requirement:
-                case {"name": str(name), "operator": str(operator), "values": [str(text)]}:
+                case {
+                    "name": str(name),
+                    "operator": str(operator),
+                    "values": [str(text)],
+                }:
                     before = intervals.get(name, Interval())
                 case _:
                     continue
@@ -148,7 +158,9 @@ class PropertySelector(ManifestModel):
                 intervals[name] = before.narrowed(operator, parse_quantity(text).nano)
             if name in intervals and intervals[name].is_empty and not before.is_empty:
                 message = f"Invalid value: with the requirements above, no value of {name} is possible"
-                yield ErrorDetail(("matchExpressions", index), "unsatisfiable-requirements", message)
+                yield ErrorDetail(
+                    ("matchExpressions", index), "unsatisfiable-requirements", message
+                )
 
 
 class PropertySorter(ManifestModel):
@@ -160,7 +172,9 @@ class PropertySorter(ManifestModel):
 
 def only_under_ocm(value: object, info: ValidationInfo) -> object:
     if (info.context or {}).get("semantics", Semantics.OCM) is not Semantics.OCM:
-        raise refusal("field-of-other-semantics", "Forbidden: only allowed for ocm semantics")
+        raise refusal(
+            "field-of-other-semantics", "Forbidden: only allowed for ocm semantics"
+        )
     return value
 
 
@@ -170,29 +184,41 @@ class ClusterSelectorTerm(ManifestModel):
     label_selector: LabelSelector | None = None
     property_selector: PropertySelector | None = None
     property_sorter: PropertySorter | None = None
-    claim_selector: Annotated[LabelSelector, BeforeValidator(only_under_ocm)] | None = None
+    claim_selector: Annotated[LabelSelector, BeforeValidator(only_under_ocm)] | None = (
+        None
+    )
 
     @property
     def matches_everything(self) -> bool:
         labels, properties = self.label_selector, self.property_selector
-        has_labels = labels is not None and bool(labels.match_labels or labels.match_expressions)
+        has_labels = labels is not None and bool(
+            labels.match_labels or labels.match_expressions
+        )
         has_properties = properties is not None and bool(properties.match_expressions)
-        return not (has_labels or has_properties or self.property_sorter or self.claim_selector)
+        return not (
+            has_labels or has_properties or self.property_sorter or self.claim_selector
+        )
 
 
 class RequiredTerms(ManifestModel):
     """Terms of which a cluster must match at least one."""
 
-    cluster_selector_terms: Annotated[tuple[ClusterSelectorTerm, ...], list_of(high=MOST_REQUIRED_TERMS)]
+    cluster_selector_terms: Annotated[
+        tuple[ClusterSelectorTerm, ...], list_of(high=MOST_REQUIRED_TERMS)
+    ]
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A required term filters and cannot sort (`rules/lifecycle.md#policies`)."""
-        for index, term in enumerate(items_at(raw, "clusterSelectorTerms")[:MOST_REQUIRED_TERMS]):
+        for index, term in enumerate(
+            items_at(raw, "clusterSelectorTerms")[:MOST_REQUIRED_TERMS]
+        ):
             if mapping_at(term).get("propertySorter") is not None:
                 keys = ("clusterSelectorTerms", index, "propertySorter")
                 message = "Forbidden: only allowed in preferred terms"
-                yield ErrorDetail(keys, "misplaced", message, "labelSelector, propertySelector")
+                yield ErrorDetail(
+                    keys, "misplaced", message, "labelSelector, propertySelector"
+                )
 
 
 def _weight(value: object, info: ValidationInfo) -> int:
@@ -213,8 +239,13 @@ class PreferredTerm(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A preferred term sorts and cannot filter by property (`rules/lifecycle.md#policies`)."""
         if mapping_at(raw, "preference").get("propertySelector") is not None:
-            keys, message = ("preference", "propertySelector"), "Forbidden: only allowed in required terms"
-            yield ErrorDetail(keys, "misplaced", message, "labelSelector, propertySorter")
+            keys, message = (
+                ("preference", "propertySelector"),
+                "Forbidden: only allowed in required terms",
+            )
+            yield ErrorDetail(
+                keys, "misplaced", message, "labelSelector, propertySorter"
+            )
 
 
 class ClusterAffinity(ManifestModel):

@@ -13,7 +13,12 @@ from pydantic import BeforeValidator, Field
 
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import FilledText, list_of, literal
-from fleetui.apimachinery.model import ManifestModel, failure, plain_problems, quote_value
+from fleetui.apimachinery.model import (
+    ManifestModel,
+    failure,
+    plain_problems,
+    quote_value,
+)
 from placements.manifests.affinity import LabelSelector
 
 ASSERTIONS_ANNOTATION = "fleetui.io/assertions"
@@ -50,7 +55,10 @@ def assertions_in(value: Any, entry: str = "") -> tuple[Assertion, ...]:
         predicates = value["assert"]
         refuses = value.get("onBreak") == "refuse"
     written = (next(iter(one.items())) for one in predicates)
-    return tuple(Assertion(predicate, argument, entry, refuses) for predicate, argument in written)
+    return tuple(
+        Assertion(predicate, argument, entry, refuses)
+        for predicate, argument in written
+    )
 
 
 def assertions_problem(text: str) -> ErrorDetail | None:
@@ -61,7 +69,9 @@ def assertions_problem(text: str) -> ErrorDetail | None:
     except (ValueError, RecursionError):
         return ErrorDetail((), "bad-format", "Invalid value: must be JSON", allowed)
     if plain_problems(value):
-        return ErrorDetail((), "bad-format", "Invalid value: must be plain JSON", allowed)
+        return ErrorDetail(
+            (), "bad-format", "Invalid value: must be plain JSON", allowed
+        )
     return next(assertion_problems(value), None)
 
 
@@ -71,12 +81,16 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
     if isinstance(value, dict):
         predicates, path = value.get("assert"), ("assert",)
         for key in value.keys() - {"assert", "onBreak"}:
-            yield ErrorDetail((key,), "unknown-field", "Unknown field", "assert, onBreak")
+            yield ErrorDetail(
+                (key,), "unknown-field", "Unknown field", "assert, onBreak"
+            )
         if value.get("onBreak", "warn") not in ON_BREAK:
             message = f"Unsupported value: {quote_value(str(value['onBreak']))}"
             yield ErrorDetail(("onBreak",), "not-one-of", message, ", ".join(ON_BREAK))
     if not isinstance(predicates, list) or len(predicates) > MOST_ASSERTIONS:
-        message = f"Invalid value: must be a list of at most {MOST_ASSERTIONS} predicates"
+        message = (
+            f"Invalid value: must be a list of at most {MOST_ASSERTIONS} predicates"
+        )
         yield ErrorDetail(path, "wrong-type", message, "a list")
         return
     for at, one in enumerate(predicates):
@@ -87,9 +101,13 @@ def assertion_problems(value: Any) -> Iterator[ErrorDetail]:
         [(name, argument)] = one.items()
         if name not in PREDICATES:
             message = f"Unsupported value: {quote_value(name)} is no predicate"
-            yield ErrorDetail((*path, at, name), "not-one-of", message, ", ".join(PREDICATES))
+            yield ErrorDetail(
+                (*path, at, name), "not-one-of", message, ", ".join(PREDICATES)
+            )
         elif not PREDICATES[name][0](argument):
-            yield ErrorDetail((*path, at, name), "bad-format", "Invalid value", PREDICATES[name][1])
+            yield ErrorDetail(
+                (*path, at, name), "bad-format", "Invalid value", PREDICATES[name][1]
+            )
 
 
 def percent(text: str) -> int:
@@ -101,7 +119,9 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_natural(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**6
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 10**6
+    )
 
 
 def _is_map(value: Any) -> bool:
@@ -110,14 +130,18 @@ def _is_map(value: Any) -> bool:
 
 PREDICATES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "never": (
-        lambda value: _is_map(value) and all(isinstance(one, str) for one in value.values()),
+        lambda value: (
+            _is_map(value) and all(isinstance(one, str) for one in value.values())
+        ),
         "labels, such as {env: canary}",
     ),
     "spread": (
         lambda value: (
             _is_map(value)
             and all(
-                isinstance(one, dict) and one.keys() == {"atLeast"} and _is_natural(one["atLeast"])
+                isinstance(one, dict)
+                and one.keys() == {"atLeast"}
+                and _is_natural(one["atLeast"])
                 for one in value.values()
             )
         ),
@@ -126,19 +150,28 @@ PREDICATES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "together": (_is_text, "the name of a placement"),
     "apart": (_is_text, "the name of a placement"),
     "survives": (
-        lambda value: _is_text(value) or (isinstance(value, list) and value and all(map(_is_text, value))),
+        lambda value: (
+            _is_text(value)
+            or (isinstance(value, list) and value and all(map(_is_text, value)))
+        ),
         "cluster, a label key, or a list of these",
     ),
     "maxShare": (
         lambda value: (
-            _is_map(value) and all(isinstance(one, str) and _PERCENT.fullmatch(one) for one in value.values())
+            _is_map(value)
+            and all(
+                isinstance(one, str) and _PERCENT.fullmatch(one)
+                for one in value.values()
+            )
         ),
         "keys with a percentage, such as {provider: 50%}",
     ),
     "minFree": (_is_natural, "a number"),
     "churn": (
         lambda value: (
-            isinstance(value, dict) and value.keys() == {"perWeek"} and _is_natural(value["perWeek"])
+            isinstance(value, dict)
+            and value.keys() == {"perWeek"}
+            and _is_natural(value["perWeek"])
         ),
         "{perWeek: NUMBER}",
     ),
@@ -159,9 +192,13 @@ class AssertionEntry(ManifestModel):
     name: FilledText
     selector: LabelSelector | None = None
     placements: Annotated[tuple[FilledText, ...], list_of(high=1000, ours=True)] = ()
-    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_predicates)] = Field(alias="assert")
+    asserted: Annotated[tuple[dict[str, Any], ...], BeforeValidator(_predicates)] = (
+        Field(alias="assert")
+    )
     on_break: Annotated[str, literal(*ON_BREAK)] = "warn"
 
     @property
     def assertions(self) -> tuple[Assertion, ...]:
-        return assertions_in({"assert": self.asserted, "onBreak": self.on_break}, self.name)
+        return assertions_in(
+            {"assert": self.asserted, "onBreak": self.on_break}, self.name
+        )

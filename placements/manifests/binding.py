@@ -10,7 +10,15 @@ from pydantic import BeforeValidator, Field
 
 from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ErrorDetail
-from fleetui.apimachinery.fields import FilledText, Moment, Text, api_version, list_of, literal, one_of
+from fleetui.apimachinery.fields import (
+    FilledText,
+    Moment,
+    Text,
+    api_version,
+    list_of,
+    literal,
+    one_of,
+)
 from fleetui.apimachinery.kinds import PLACEMENT_VERSIONS, refuse_other_kinds
 from fleetui.apimachinery.model import (
     DEFAULT_SEMANTICS,
@@ -63,7 +71,9 @@ class BindingsByClass:
     unscheduled: tuple[PlacedBinding, ...] = ()
 
 
-def classify_bindings(bindings: Iterable[PlacedBinding], fleet: Fleet) -> BindingsByClass:
+def classify_bindings(
+    bindings: Iterable[PlacedBinding], fleet: Fleet
+) -> BindingsByClass:
     """Return the bindings by class; they come by cluster name and without those being deleted."""
     classes: tuple[list[PlacedBinding], ...] = ([], [], [], [])
     current, obsolete, dangling, unscheduled = classes
@@ -95,7 +105,11 @@ def _score(value: object) -> int | float:
 Score: TypeAlias = Annotated[int | float, BeforeValidator(_score)]
 SpreadScore: TypeAlias = Annotated[
     int | float | tuple[int | float, ...],
-    BeforeValidator(lambda value: tuple(map(_score, value)) if isinstance(value, list) else _score(value)),
+    BeforeValidator(
+        lambda value: (
+            tuple(map(_score, value)) if isinstance(value, list) else _score(value)
+        )
+    ),
 ]
 State: TypeAlias = Annotated[BindingState, one_of(BindingState)]
 
@@ -129,7 +143,10 @@ class CaseBindings(ManifestModel):
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         items = enumerate(items_at(raw, "bindings"))
-        names = ((("bindings", index, "cluster"), mapping_at(item).get("cluster")) for index, item in items)
+        names = (
+            (("bindings", index, "cluster"), mapping_at(item).get("cluster"))
+            for index, item in items
+        )
         return duplicate_problems(names, "one binding per cluster")
 
 
@@ -200,19 +217,26 @@ class BindingDocument(_FromHub):
             is_current=self.snapshot == current_snapshot,
             topology_spread_score=score.priority_score,
             affinity_score=score.affinity_score,
-            previous_state=BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
+            previous_state=BindingState.BOUND
+            if previous == BindingState.BOUND
+            else BindingState.SCHEDULED,
             is_deleting=self.is_deleting,
         )
 
 
 def parse_case_bindings(raw: object, *, path: str = "") -> tuple[PlacedBinding, ...]:
-    parsed = parse_manifest(CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path)
+    parsed = parse_manifest(
+        CaseBindings, {"bindings": raw}, semantics=DEFAULT_SEMANTICS, path=path
+    )
     return tuple(one.binding() for one in parsed.bindings)
 
 
 def case_of_binding(one: PlacedBinding) -> dict[str, Any]:
     """Return the plain form of a binding that is not being deleted; parsing it results in an equal value."""
-    scores = {"affinityScore": one.affinity_score, "topologySpreadScore": one.topology_spread_score}
+    scores = {
+        "affinityScore": one.affinity_score,
+        "topologySpreadScore": one.topology_spread_score,
+    }
     return {
         "cluster": one.cluster,
         "state": str(one.state),
@@ -225,11 +249,15 @@ def case_of_binding(one: PlacedBinding) -> dict[str, Any]:
 def parse_binding(document: object) -> BindingDocument:
     """Parse a binding of a hub. Raise InvalidManifest; only one error for another kind."""
     refuse_other_kinds(document, *BINDING_KINDS)
-    return parse_manifest(BindingDocument, document, semantics=DEFAULT_SEMANTICS, path="")
+    return parse_manifest(
+        BindingDocument, document, semantics=DEFAULT_SEMANTICS, path=""
+    )
 
 
 def newest_snapshot(bindings: Iterable[BindingDocument]) -> str:
     """Return the newest policy snapshot that the bindings name: `<placement>-<index>`, by index."""
     matches = {one.snapshot: _INDEX.fullmatch(one.snapshot) for one in bindings}
-    indexed = ((int(match[1]) if match else -1, name) for name, match in matches.items())
+    indexed = (
+        (int(match[1]) if match else -1, name) for name, match in matches.items()
+    )
     return max(indexed, default=(-1, ""))[1]

@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from functools import partial
 
 from fleetui.apimachinery.errors import ErrorDetail, FieldError
-from fleetui.apimachinery.fields import FleetDocument, Name, WithAlpha, immutable_errors, parse_document
+from fleetui.apimachinery.fields import (
+    FleetDocument,
+    Name,
+    WithAlpha,
+    immutable_errors,
+    parse_document,
+)
 from fleetui.apimachinery.model import ManifestModel, Raw, conflict
 from placements.manifests.policy import PlacementType
 from placements.manifests.strategy import Amount
@@ -23,9 +29,16 @@ class DisruptionBudgetSpec(ManifestModel):
         """Exactly one of the two: with neither, nothing could ever be evicted, without any message."""
         allowed = "maxUnavailable or minAvailable"
         if all(field in raw for field in _FIELDS):
-            yield conflict("minAvailable", "not allowed together with maxUnavailable", allowed)
+            yield conflict(
+                "minAvailable", "not allowed together with maxUnavailable", allowed
+            )
         if not any(field in raw for field in _FIELDS):
-            yield ErrorDetail((), "required", "Required value: maxUnavailable or minAvailable", allowed)
+            yield ErrorDetail(
+                (),
+                "required",
+                "Required value: maxUnavailable or minAvailable",
+                allowed,
+            )
 
 
 class ClusterResourcePlacementDisruptionBudget(FleetDocument):
@@ -47,7 +60,9 @@ class ClusterResourcePlacementEviction(FleetDocument):
     spec: EvictionSpec
 
 
-parse_disruption_budget = partial(parse_document, ClusterResourcePlacementDisruptionBudget)
+parse_disruption_budget = partial(
+    parse_document, ClusterResourcePlacementDisruptionBudget
+)
 parse_eviction = partial(parse_document, ClusterResourcePlacementEviction)
 
 
@@ -55,10 +70,16 @@ def eviction_change_errors(
     before: ClusterResourcePlacementEviction, after: ClusterResourcePlacementEviction
 ) -> list[FieldError]:
     """Return an error for every forbidden change of an eviction: its whole spec is immutable."""
-    return list(immutable_errors(before, after, ("spec", "placementName"), ("spec", "clusterName")))
+    return list(
+        immutable_errors(
+            before, after, ("spec", "placementName"), ("spec", "clusterName")
+        )
+    )
 
 
-def budget_errors(budget: DisruptionBudgetSpec, placement_type: PlacementType) -> list[FieldError]:
+def budget_errors(
+    budget: DisruptionBudgetSpec, placement_type: PlacementType
+) -> list[FieldError]:
     """Return the errors of a budget for a placement of this type: PickAll has no number to measure by."""
     if placement_type is not PlacementType.PICK_ALL:
         return []
@@ -66,8 +87,12 @@ def budget_errors(budget: DisruptionBudgetSpec, placement_type: PlacementType) -
     errors = []
     if budget.max_unavailable is not None:
         message = "Forbidden: not allowed for placementType PickAll"
-        errors.append(FieldError("spec.maxUnavailable", "forbidden-for-type", message, allowed))
+        errors.append(
+            FieldError("spec.maxUnavailable", "forbidden-for-type", message, allowed)
+        )
     if budget.min_available is not None and budget.min_available.is_percent:
         message = "Invalid value: must be an integer for placementType PickAll"
-        errors.append(FieldError("spec.minAvailable", "forbidden-for-type", message, allowed))
+        errors.append(
+            FieldError("spec.minAvailable", "forbidden-for-type", message, allowed)
+        )
     return errors

@@ -8,7 +8,12 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, format_path
+from fleetui.apimachinery.errors import (
+    ErrorDetail,
+    FieldError,
+    InvalidManifest,
+    format_path,
+)
 from fleetui.apimachinery.fields import (
     DNS_LABEL,
     WRITTEN_BY_A_HUB,
@@ -39,8 +44,18 @@ from fleetui.apimachinery.model import (
     required,
 )
 from placements.manifests.affinity import MOST_REQUIRED_TERMS, LabelSelector
-from placements.manifests.ocm_options import MOST_ROWS, TopologyWeight, Weight, topology_key_problems
-from placements.manifests.policy import MOST_TOLERATIONS, KeyType, Toleration, WhenUnsatisfiable
+from placements.manifests.ocm_options import (
+    MOST_ROWS,
+    TopologyWeight,
+    Weight,
+    topology_key_problems,
+)
+from placements.manifests.policy import (
+    MOST_TOLERATIONS,
+    KeyType,
+    Toleration,
+    WhenUnsatisfiable,
+)
 from placements.manifests.strategy import amount
 
 OCM_KIND = "Placement"
@@ -65,7 +80,9 @@ class SpreadTerm(ManifestModel):
     type: Annotated[ConstraintType, one_of(ConstraintType)]
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
-    topology_weights: Annotated[tuple[TopologyWeight | None, ...], list_of(high=MOST_ROWS, ours=True)] = ()
+    topology_weights: Annotated[
+        tuple[TopologyWeight | None, ...], list_of(high=MOST_ROWS, ours=True)
+    ] = ()
     max_skew: Annotated[int, integer(1)] | None = None
     order: Annotated[int, integer(-(2**31))] | None = None
 
@@ -81,9 +98,15 @@ class SpreadTerm(ManifestModel):
             for key in filter(raw.__contains__, ("maxSkew", "order")):
                 yield conflict(key, "only allowed for type Even", "no such field")
             if not items_at(raw, "topologyWeights"):
-                yield required("topologyWeights", "type Affinity needs at least one weight", "one or more")
+                yield required(
+                    "topologyWeights",
+                    "type Affinity needs at least one weight",
+                    "one or more",
+                )
         elif kind == "Even" and items_at(raw, "topologyWeights"):
-            yield conflict("topologyWeights", "only allowed for type Affinity", "no such field")
+            yield conflict(
+                "topologyWeights", "only allowed for type Affinity", "no such field"
+            )
 
     @property
     def rows(self) -> tuple[TopologyWeight, ...]:
@@ -132,13 +155,20 @@ class RequiredClusterSelector(ManifestModel):
         """
         if "matchLabels" in mapping_at(raw, "claimSelector"):
             message = 'Unknown field "matchLabels": claims have no labels'
-            yield ErrorDetail(("claimSelector", "matchLabels"), "unknown-field", message, "matchExpressions")
+            yield ErrorDetail(
+                ("claimSelector", "matchLabels"),
+                "unknown-field",
+                message,
+                "matchExpressions",
+            )
 
 
 class Predicate(ManifestModel):
     """One of the predicates, of which a cluster must match any."""
 
-    required_cluster_selector: RequiredClusterSelector = Field(default_factory=RequiredClusterSelector)
+    required_cluster_selector: RequiredClusterSelector = Field(
+        default_factory=RequiredClusterSelector
+    )
 
 
 class ScoreType(StrEnum):
@@ -157,7 +187,10 @@ class ScoreCoordinate(ManifestModel):
 
     type: Annotated[ScoreType, one_of(ScoreType, hints=_ADD_ON)] = ScoreType.BUILT_IN
     built_in: Annotated[
-        str, literal("Steady", "Balance", "ResourceAllocatableCPU", "ResourceAllocatableMemory")
+        str,
+        literal(
+            "Steady", "Balance", "ResourceAllocatableCPU", "ResourceAllocatableMemory"
+        ),
     ] = ""
 
     @classmethod
@@ -213,7 +246,9 @@ class DecisionGroupStrategy(ManifestModel):
             IntOrPercent,
             # An integer below 0 means all, as 0 does.
             BeforeValidator(
-                lambda value: amount(0 if isinstance(value, int) and value < 0 else value),
+                lambda value: amount(
+                    0 if isinstance(value, int) and value < 0 else value
+                ),
                 json_schema_input_type=int | str,
             ),
         ]
@@ -237,10 +272,14 @@ class OcmSpec(ManifestModel):
     decision_strategy: DecisionStrategy | None = None
     number_of_clusters: Annotated[int, integer(0)] | None = None
     predicates: Annotated[tuple[Predicate | None, ...], list_of()] = ()
-    spread_constraints: Annotated[tuple[SpreadTerm, ...], list_of(high=60, ours=True)] = ()
+    spread_constraints: Annotated[
+        tuple[SpreadTerm, ...], list_of(high=60, ours=True)
+    ] = ()
     spread_policy: SpreadPolicy | None = None
     prioritizer_policy: PrioritizerPolicy = Field(default_factory=PrioritizerPolicy)
-    tolerations: Annotated[tuple[OcmToleration, ...], list_of(high=MOST_TOLERATIONS)] = ()
+    tolerations: Annotated[
+        tuple[OcmToleration, ...], list_of(high=MOST_TOLERATIONS)
+    ] = ()
     sort_by: Text = ""
     score_rate_limit: Text = ""
 
@@ -256,11 +295,25 @@ class OcmSpec(ManifestModel):
         if even and raw.get("numberOfClusters") is None:
             yield required("numberOfClusters", "type Even needs it", "0 or more")
         if terms and merged:
-            yield conflict("spreadPolicy", "not allowed together with spreadConstraints", "one of the two")
+            yield conflict(
+                "spreadPolicy",
+                "not allowed together with spreadConstraints",
+                "one of the two",
+            )
         if (count := len(items_at(raw, "predicates"))) > MOST_REQUIRED_TERMS:
-            message = f"Too many: {count}: must have at most {MOST_REQUIRED_TERMS} items"
-            yield ErrorDetail(("predicates",), "too-many", message, f"0 to {MOST_REQUIRED_TERMS} items")
-        orders = [(("spreadConstraints", index, "order"), terms[index].get("order")) for index in even]
+            message = (
+                f"Too many: {count}: must have at most {MOST_REQUIRED_TERMS} items"
+            )
+            yield ErrorDetail(
+                ("predicates",),
+                "too-many",
+                message,
+                f"0 to {MOST_REQUIRED_TERMS} items",
+            )
+        orders = [
+            (("spreadConstraints", index, "order"), terms[index].get("order"))
+            for index in even
+        ]
         for place, order in orders:
             if order is None and len(orders) > 1:
                 message = "Required value: several Even constraints need an order each"
@@ -274,7 +327,9 @@ class OcmSpec(ManifestModel):
             if count > MOST_ROWS:
                 message = f"Too many: {count} rows in all (a limit of this console)"
                 place = ("spreadConstraints", index, "topologyWeights")
-                yield ErrorDetail(place, "too-many", message, f"up to {MOST_ROWS} rows in all")
+                yield ErrorDetail(
+                    place, "too-many", message, f"up to {MOST_ROWS} rows in all"
+                )
                 return
 
 
@@ -284,7 +339,9 @@ class OcmMeta(ManifestModel):
     ignored_fields: ClassVar[frozenset[str]] = WRITTEN_BY_A_HUB
 
     name: ClusterName
-    namespace: Annotated[str, pattern(dns_label_problem, DNS_LABEL, filled_in=False)] = ""
+    namespace: Annotated[
+        str, pattern(dns_label_problem, DNS_LABEL, filled_in=False)
+    ] = ""
     labels: Labels = Field(default_factory=dict)
     annotations: Annotations = Field(default_factory=dict)
 
@@ -311,7 +368,10 @@ _SORTS: Mapping[str, tuple[type, str]] = {
         'a JSON list such as [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}]',
     ),
     SPREAD_OPTIONS_ANNOTATION: (dict, 'a JSON object such as {"mode": "strict"}'),
-    STRATEGY_ANNOTATION: (dict, 'a JSON object such as {"rollingUpdate": {"maxUnavailable": 1}}'),
+    STRATEGY_ANNOTATION: (
+        dict,
+        'a JSON object such as {"rollingUpdate": {"maxUnavailable": 1}}',
+    ),
 }
 
 
@@ -338,7 +398,9 @@ def annotated(document: object, key: str) -> Any:
     if not isinstance(text, str):
         return None
     if problem := json_problem(key, text):
-        raise InvalidManifest.of(annotation_path(key), problem.code, problem.message, problem.allowed)
+        raise InvalidManifest.of(
+            annotation_path(key), problem.code, problem.message, problem.allowed
+        )
     return json.loads(text)
 
 
@@ -348,7 +410,10 @@ def in_annotations(error: FieldError) -> FieldError:
 
 def annotation_of(path: str) -> str:
     """Return the path in the manifest for a path in the spec that was made of annotations."""
-    for field, key in (("resourceSelectors", RESOURCES_ANNOTATION), ("strategy", STRATEGY_ANNOTATION)):
+    for field, key in (
+        ("resourceSelectors", RESOURCES_ANNOTATION),
+        ("strategy", STRATEGY_ANNOTATION),
+    ):
         if path.startswith(field):
             return annotation_path(key) + path.removeprefix(field)
     return path

@@ -73,7 +73,9 @@ def _number(value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise failure([wrong_type(value, allowed)])
     if not low <= value <= high:
-        message = f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}"
+        message = (
+            f"Invalid value: {quote_value(value)}: must be from {low:.0f} to {high:.0f}"
+        )
         raise refusal("out-of-range", message, allowed)
     return value
 
@@ -82,16 +84,22 @@ def _object_of(values: str) -> BeforeValidator:
     return BeforeValidator(lambda value: dict(mapping(value, f"an object of {values}")))
 
 
-Weight: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole_number(value, -10, 10))]
+Weight: TypeAlias = Annotated[
+    int, BeforeValidator(lambda value: whole_number(value, -10, 10))
+]
 
 
-DomainWeights: TypeAlias = Annotated[dict[str, Annotated[int, integer(1)]], _object_of("integers")]
+DomainWeights: TypeAlias = Annotated[
+    dict[str, Annotated[int, integer(1)]], _object_of("integers")
+]
 
 
 class TopologyWeight(ManifestModel):
     """How much the clusters of some topologies are preferred."""
 
-    weight: Annotated[int, BeforeValidator(lambda value: whole_number(value, -100, 100))]
+    weight: Annotated[
+        int, BeforeValidator(lambda value: whole_number(value, -100, 100))
+    ]
     operator: Annotated[LabelOperator, one_of(LabelOperator)]
     values: Annotated[tuple[LabelValue, ...], list_of()] = ()
 
@@ -103,9 +111,13 @@ class TopologyWeight(ManifestModel):
         """
         values = items_at(raw, "values")
         if raw.get("operator") in ("In", "NotIn") and not values:
-            yield required("values", "In and NotIn need at least one value", "one or more values")
+            yield required(
+                "values", "In and NotIn need at least one value", "one or more values"
+            )
         if raw.get("operator") in ("Exists", "DoesNotExist") and values:
-            yield conflict("values", "not allowed for operator Exists or DoesNotExist", "no values")
+            yield conflict(
+                "values", "not allowed for operator Exists or DoesNotExist", "no values"
+            )
 
 
 def topology_key_problems(raw: Raw) -> Iterator[ErrorDetail]:
@@ -123,7 +135,9 @@ class AffinityTerm(ManifestModel):
 
     topology_key: FilledText
     topology_key_type: Annotated[KeyType, one_of(KeyType)] = KeyType.LABEL
-    topology_weights: Annotated[tuple[TopologyWeight, ...], list_of(low=1, high=MOST_ROWS, ours=True)]
+    topology_weights: Annotated[
+        tuple[TopologyWeight, ...], list_of(low=1, high=MOST_ROWS, ours=True)
+    ]
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
@@ -134,15 +148,22 @@ class OcmOptions(ManifestModel):
     """How `ocm` semantics spread and weigh."""
 
     mode: Annotated[PrioritizerMode, one_of(PrioritizerMode)] = PrioritizerMode.STRICT
-    u: Annotated[int | float, BeforeValidator(lambda value: _number(value, 0, LARGEST_U))] = 2
+    u: Annotated[
+        int | float, BeforeValidator(lambda value: _number(value, 0, LARGEST_U))
+    ] = 2
     nested: Flag = True
     unset_policy: Annotated[UnsetPolicy, one_of(UnsetPolicy)] = UnsetPolicy.BUCKET
     unsatisfiable: Annotated[Unsatisfiable, one_of(Unsatisfiable)] = Unsatisfiable.FEWER
     steady_weight: Annotated[
-        int | float, BeforeValidator(lambda value: _number(value, -MOST_STEADY, MOST_STEADY))
+        int | float,
+        BeforeValidator(lambda value: _number(value, -MOST_STEADY, MOST_STEADY)),
     ] = 100
-    balance: Annotated[dict[str, Annotated[int, integer(0)]], _object_of("integers")] = {}
-    domain_weights: Annotated[dict[str, DomainWeights], _object_of("weights by topology key")] = {}
+    balance: Annotated[
+        dict[str, Annotated[int, integer(0)]], _object_of("integers")
+    ] = {}
+    domain_weights: Annotated[
+        dict[str, DomainWeights], _object_of("weights by topology key")
+    ] = {}
     balance_weight: Weight = 1
     cpu_weight: Weight = 0
     memory_weight: Weight = 0
@@ -151,7 +172,9 @@ class OcmOptions(ManifestModel):
 
 def parse_ocm_options(raw: object, *, path: str = "ocm") -> OcmOptions:
     """Return the options, null meaning all defaults. Raise InvalidManifest."""
-    return parse_manifest(OcmOptions, {} if raw is None else raw, semantics=Semantics.OCM, path=path)
+    return parse_manifest(
+        OcmOptions, {} if raw is None else raw, semantics=Semantics.OCM, path=path
+    )
 
 
 def refuse_weighted_limits(
@@ -164,12 +187,16 @@ def refuse_weighted_limits(
     `places` are those of the constraints, if the policy was not written as one.
     """
     constraints = policy.topology_spread_constraints
-    places = places or [f"policy.topologySpreadConstraints[{index}]" for index in range(len(constraints))]
+    places = places or [
+        f"policy.topologySpreadConstraints[{index}]"
+        for index in range(len(constraints))
+    ]
     message = "Forbidden: not allowed for a key with domain weights and DoNotSchedule"
     errors = [
         FieldError(f"{place}.maxSkew", "conflict", message, "one of the two")
         for place, one in zip(places, constraints, strict=True)
-        if options.domain_weights.get(one.topology_key) and one.when_unsatisfiable == "DoNotSchedule"
+        if options.domain_weights.get(one.topology_key)
+        and one.when_unsatisfiable == "DoNotSchedule"
     ]
     if errors:
         raise InvalidManifest(errors)

@@ -11,7 +11,13 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    Keys,
+    ManifestWarning,
+    split_path,
+)
 from fleetui.apimachinery.model import Semantics, mapping_at, parse_manifest
 from placements.manifests.ocm import (
     SOFT_EFFECTS,
@@ -21,7 +27,11 @@ from placements.manifests.ocm import (
     SpreadPolicyTerm,
     SpreadTerm,
 )
-from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
+from placements.manifests.ocm_options import (
+    OcmOptions,
+    parse_ocm_options,
+    refuse_weighted_limits,
+)
 from placements.manifests.policy import (
     PlacementPolicy,
     TopologySpreadConstraint,
@@ -47,7 +57,11 @@ class ParsedOcmPlacement:
 
 
 def parse_ocm_placement(
-    document: object, *, options: object = None, path: str = "", options_path: str = "ocm"
+    document: object,
+    *,
+    options: object = None,
+    path: str = "",
+    options_path: str = "ocm",
 ) -> ParsedOcmPlacement:
     """Parse a Placement into a policy and options; `options` may accompany it. Raise InvalidManifest."""
     spec_path = f"{path}.spec" if path else "spec"
@@ -58,13 +72,20 @@ def parse_ocm_placement(
     terms = enumerate(parsed.spec.spread_constraints)
     even = [(index, one) for index, one in terms if one.type is ConstraintType.EVEN]
     even.sort(key=lambda term: term[1].order or 0)
-    merged = enumerate(parsed.spec.spread_policy.spread_constraints if parsed.spec.spread_policy else ())
+    merged = enumerate(
+        parsed.spec.spread_policy.spread_constraints
+        if parsed.spec.spread_policy
+        else ()
+    )
     constraints: dict[str, dict[str, Any]] = {}
     for index, one in even:
         when = "ScheduleAnyway" if one.max_skew is None else "DoNotSchedule"
         constraints[f"spreadConstraints[{index}]"] = _constraint(one, when)
     for index, term in merged:
-        place, when = f"spreadPolicy.spreadConstraints[{index}]", term.when_unsatisfiable.value
+        place, when = (
+            f"spreadPolicy.spreadConstraints[{index}]",
+            term.when_unsatisfiable.value,
+        )
         constraints[place] = _constraint(term, when)
 
     spec = parsed.spec
@@ -73,7 +94,11 @@ def parse_ocm_placement(
     raw_policy = _policy(spec, list(constraints.values()))
     policy = parse_policy(raw_policy, semantics=Semantics.OCM, path=spec_path)
     plain: dict[str, Any] = {}
-    affinity = [one for one in spec.spread_constraints if one.type is ConstraintType.AFFINITY and one.rows]
+    affinity = [
+        one
+        for one in spec.spread_constraints
+        if one.type is ConstraintType.AFFINITY and one.rows
+    ]
     if affinity:
         plain["affinityTerms"] = [
             {
@@ -83,7 +108,10 @@ def parse_ocm_placement(
             }
             for one in affinity
         ]
-    weights = {one.score_coordinate.built_in: one.weight for one in spec.prioritizer_policy.configurations}
+    weights = {
+        one.score_coordinate.built_in: one.weight
+        for one in spec.prioritizer_policy.configurations
+    }
     is_exact = spec.prioritizer_policy.mode == "Exact"
     if is_exact or "Steady" in weights:
         plain["steadyWeight"] = 100 * weights.get("Steady", 0)
@@ -92,8 +120,13 @@ def parse_ocm_placement(
     plain["cpuWeight"] = weights.get("ResourceAllocatableCPU", 0)
     plain["memoryWeight"] = weights.get("ResourceAllocatableMemory", 0)
     chosen = parse_ocm_options({**plain_options, **plain})
-    refuse_weighted_limits(policy, chosen, places=[f"{spec_path}.{place}" for place in constraints])
-    warnings, places = tuple(_warnings(parsed.spec, spec_path)), _places(parsed.spec, constraints, spec_path)
+    refuse_weighted_limits(
+        policy, chosen, places=[f"{spec_path}.{place}" for place in constraints]
+    )
+    warnings, places = (
+        tuple(_warnings(parsed.spec, spec_path)),
+        _places(parsed.spec, constraints, spec_path),
+    )
     return ParsedOcmPlacement(parsed.metadata.name, policy, chosen, warnings, places)
 
 
@@ -113,7 +146,8 @@ def _refuse_options_given_twice(options: object, path: str) -> None:
 def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, str]:
     terms = f"policy.affinity.clusterAffinity.{_REQUIRED}.clusterSelectorTerms"
     spreads = (
-        (f"policy.topologySpreadConstraints[{index}]", place) for index, place in enumerate(constraints)
+        (f"policy.topologySpreadConstraints[{index}]", place)
+        for index, place in enumerate(constraints)
     )
     indices = [index for index, one in enumerate(spec.predicates) if one is not None]
     predicates = (
@@ -124,7 +158,11 @@ def _places(spec: OcmSpec, constraints: Iterable[str], path: str) -> dict[str, s
 
 
 def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
-    empty = [(f"predicates[{at}]", "requires") for at, one in enumerate(spec.predicates) if one is None]
+    empty = [
+        (f"predicates[{at}]", "requires")
+        for at, one in enumerate(spec.predicates)
+        if one is None
+    ]
     empty += [
         (f"spreadConstraints[{at}].topologyWeights[{row}]", "prefers")
         for at, term in enumerate(spec.spread_constraints)
@@ -132,9 +170,13 @@ def _warnings(spec: OcmSpec, path: str) -> Iterator[ManifestWarning]:
         if weight is None
     ]
     for place, verb in empty:
-        yield ManifestWarning("empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored")
+        yield ManifestWarning(
+            "empty-entry", f"{path}.{place}", f"empty entry, {verb} nothing: ignored"
+        )
     if spec.cluster_sets:
-        message = "cluster sets are ignored: every cluster of the fleet counts as a member"
+        message = (
+            "cluster sets are ignored: every cluster of the fleet counts as a member"
+        )
         yield ManifestWarning("not-acted-on", f"{path}.clusterSets", message)
     if spec.decision_strategy is not None:
         message = "ignored: decision groups do not change which clusters are selected"
@@ -155,20 +197,35 @@ def _policy(spec: OcmSpec, constraints: list[dict[str, Any]]) -> dict[str, Any]:
         plain = {"placementType": "PickN", "numberOfClusters": spec.number_of_clusters}
         if constraints:
             plain["topologySpreadConstraints"] = constraints
-    selectors = [one.required_cluster_selector.to_plain() for one in spec.predicates if one is not None]
-    terms = [{key: one[key] for key in one if key != "celSelector"} for one in selectors]
+    selectors = [
+        one.required_cluster_selector.to_plain()
+        for one in spec.predicates
+        if one is not None
+    ]
+    terms = [
+        {key: one[key] for key in one if key != "celSelector"} for one in selectors
+    ]
     if terms:
-        plain["affinity"] = {"clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}}
+        plain["affinity"] = {
+            "clusterAffinity": {_REQUIRED: {"clusterSelectorTerms": terms}}
+        }
     tolerations: list[dict[str, Any]] = []
     for one in spec.tolerations:
         effect = "NoSchedule" if one.effect == "NoSelect" else one.effect
-        toleration = {"key": one.key, "operator": one.operator.value, "value": one.value, "effect": effect}
+        toleration = {
+            "key": one.key,
+            "operator": one.operator.value,
+            "value": one.value,
+            "effect": effect,
+        }
         if effect not in SOFT_EFFECTS and toleration not in tolerations:
             tolerations.append(toleration)
     return {**plain, "tolerations": tolerations}
 
 
-def _constraint(term: SpreadTerm | SpreadPolicyTerm, when_unsatisfiable: str) -> dict[str, Any]:
+def _constraint(
+    term: SpreadTerm | SpreadPolicyTerm, when_unsatisfiable: str
+) -> dict[str, Any]:
     return {
         "topologyKey": term.topology_key,
         "topologyKeyType": term.topology_key_type.value,
@@ -194,7 +251,9 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
     today, spec = parsed.policy, changed["spec"]
     if policy.number_of_clusters != today.number_of_clusters:
         spec["numberOfClusters"] = policy.number_of_clusters
-    for index, limit in _differing(today.topology_spread_constraints, policy.topology_spread_constraints):
+    for index, limit in _differing(
+        today.topology_spread_constraints, policy.topology_spread_constraints
+    ):
         place = split_path(parsed.places[f"{_CONSTRAINTS}[{index}]"])
         _set_limit(changed, place, limit)
     for index, term in _differing(today.required_terms, policy.required_terms):
@@ -210,11 +269,16 @@ def with_policy(document: Document, policy: PlacementPolicy) -> Document:
                 selector.pop(name, None)
     added = policy.tolerations[len(today.tolerations) :]
     if added:
-        spec["tolerations"] = [*(spec.get("tolerations") or []), *(one.to_plain() for one in added)]
+        spec["tolerations"] = [
+            *(spec.get("tolerations") or []),
+            *(one.to_plain() for one in added),
+        ]
     return changed
 
 
-def _differing(before: Sequence[Entry], after: Sequence[Entry]) -> Iterator[tuple[int, Entry | None]]:
+def _differing(
+    before: Sequence[Entry], after: Sequence[Entry]
+) -> Iterator[tuple[int, Entry | None]]:
     """Yield the index of each entry that differs, with the new entry; None for one that was removed."""
     pairs = enumerate(zip(before, after, strict=False))
     differing = [(index, new) for index, (old, new) in pairs if old != new]
@@ -239,14 +303,18 @@ def _remove(document: Document, place: Keys) -> None:
         _remove(document, place[:-1])
 
 
-def _set_limit(document: Document, place: Keys, limit: TopologySpreadConstraint | None) -> None:
+def _set_limit(
+    document: Document, place: Keys, limit: TopologySpreadConstraint | None
+) -> None:
     """Write the limit of a constraint; without one, remove the constraint."""
     if limit is None:
         _remove(document, place)
         return
     entry = _value_at(document, place)
     if "type" not in entry:  # only the merged API has `whenUnsatisfiable`
-        entry.update(maxSkew=limit.max_skew, whenUnsatisfiable=limit.when_unsatisfiable.value)
+        entry.update(
+            maxSkew=limit.max_skew, whenUnsatisfiable=limit.when_unsatisfiable.value
+        )
     elif limit.when_unsatisfiable is WhenUnsatisfiable.SCHEDULE_ANYWAY:
         entry.pop("maxSkew", None)
     else:

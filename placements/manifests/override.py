@@ -62,7 +62,9 @@ class PlacementScope(StrEnum):
 def _path_problem(path: str) -> fields.NameProblem | None:
     """Return why a path may not be patched: identity and status of an object are not open to overrides."""
     if not path.startswith("/") or _ESCAPE.search(path):
-        return fields.NameProblem("bad-format", 'must be a JSON pointer: "/", then parts separated by "/"')
+        return fields.NameProblem(
+            "bad-format", 'must be a JSON pointer: "/", then parts separated by "/"'
+        )
     first, *rest = path[1:].split("/")
     if not all((first, *rest)):
         return fields.NameProblem("bad-format", "must not have an empty part")
@@ -86,21 +88,28 @@ class JsonPatch(ManifestModel):
         """Adding and replacing need a value, removing takes none."""
         if raw.get("op") == PatchOperator.REMOVE and "value" in raw:
             yield conflict("value", "not allowed for op remove", "no value")
-        if raw.get("op") in (PatchOperator.ADD, PatchOperator.REPLACE) and "value" not in raw:
+        if (
+            raw.get("op") in (PatchOperator.ADD, PatchOperator.REPLACE)
+            and "value" not in raw
+        ):
             message = f"op {raw['op']} needs a value; use remove to delete"
             yield required("value", message, "anything but null")
 
     def to_plain(self) -> dict[str, Any]:
         """Return the JSON form; unlike elsewhere, an empty value is a value."""
         plain: dict[str, Any] = {"op": self.op.value, "path": self.path}
-        return plain if self.op is PatchOperator.REMOVE else {**plain, "value": self.value}
+        return (
+            plain if self.op is PatchOperator.REMOVE else {**plain, "value": self.value}
+        )
 
 
 class OverrideSelectorTerm(ManifestModel):
     """Labels that a cluster has to have."""
 
     refused: ClassVar[dict[str, UnsupportedField]] = {
-        key: UnsupportedField("not-supported", "Forbidden: overrides select clusters by label only")
+        key: UnsupportedField(
+            "not-supported", "Forbidden: overrides select clusters by label only"
+        )
         for key in ("propertySelector", "propertySorter")
     }
 
@@ -117,7 +126,9 @@ class OverrideRule(ManifestModel):
     """What to do on the clusters that match; without a cluster selector there are none."""
 
     cluster_selector: OverrideClusterSelector | None = None
-    override_type: Annotated[OverrideType, one_of(OverrideType)] = OverrideType.JSON_PATCH
+    override_type: Annotated[OverrideType, one_of(OverrideType)] = (
+        OverrideType.JSON_PATCH
+    )
     json_patch_overrides: Annotated[tuple[JsonPatch, ...], list_of(high=MOST)] = ()
 
     @classmethod
@@ -126,9 +137,16 @@ class OverrideRule(ManifestModel):
         is_delete = raw.get("overrideType") == OverrideType.DELETE
         patches = raw.get("jsonPatchOverrides", [])
         if is_delete and patches:
-            yield conflict("jsonPatchOverrides", "not allowed for overrideType Delete", "no patches")
+            yield conflict(
+                "jsonPatchOverrides",
+                "not allowed for overrideType Delete",
+                "no patches",
+            )
         if not is_delete and patches in ([], ()):
-            message, allowed = "Too few: 0: must have at least 1 item", "1 to 20 items, or type Delete"
+            message, allowed = (
+                "Too few: 0: must have at least 1 item",
+                "1 to 20 items, or type Delete",
+            )
             yield ErrorDetail(("jsonPatchOverrides",), "too-few", message, allowed)
 
 
@@ -145,12 +163,19 @@ class OverriddenResource(ManifestModel):
         )
     }
 
-    group: Annotated[str, pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False)]
-    version: Annotated[str, pattern(fields.version_problem, "an API version such as v1")]
+    group: Annotated[
+        str,
+        pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False),
+    ]
+    version: Annotated[
+        str, pattern(fields.version_problem, "an API version such as v1")
+    ]
     kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Namespace")]
     name: Annotated[str, pattern(fields.object_name_problem, fields.OBJECT_NAME)]
     # The API server of a hub fills it in.
-    selection_scope: Annotated[str, literal("NamespaceWithResources")] = "NamespaceWithResources"
+    selection_scope: Annotated[str, literal("NamespaceWithResources")] = (
+        "NamespaceWithResources"
+    )
 
 
 class ClusterPlacementRef(ManifestModel):
@@ -171,7 +196,9 @@ class ClusterOverrideSpec(ManifestModel):
     """Changes to resources outside namespaces; one that names a Namespace changes all that is inside it."""
 
     placement: ClusterPlacementRef | None = None
-    cluster_resource_selectors: Annotated[tuple[OverriddenResource, ...], list_of(low=1, high=MOST)]
+    cluster_resource_selectors: Annotated[
+        tuple[OverriddenResource, ...], list_of(low=1, high=MOST)
+    ]
     policy: OverridePolicy
 
     @classmethod
@@ -185,19 +212,26 @@ class OverrideSpec(ManifestModel):
     """Changes to resources of one namespace."""
 
     placement: PlacementRef | None = None
-    resource_selectors: Annotated[tuple[OverriddenResource, ...], list_of(low=1, high=MOST)]
+    resource_selectors: Annotated[
+        tuple[OverriddenResource, ...], list_of(low=1, high=MOST)
+    ]
     policy: OverridePolicy
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         selectors = items_at(raw, "resourceSelectors")[:MOST]
-        yield from (problem.under("resourceSelectors") for problem in _repeated(selectors))
+        yield from (
+            problem.under("resourceSelectors") for problem in _repeated(selectors)
+        )
 
 
 def _repeated(selectors: list[Any]) -> Iterator[ErrorDetail]:
     identities: set[tuple[str, ...]] = set()
     for index, raw in enumerate(selectors):
-        identity = tuple(str(mapping_at(raw).get(key)) for key in ("group", "version", "kind", "name"))
+        identity = tuple(
+            str(mapping_at(raw).get(key))
+            for key in ("group", "version", "kind", "name")
+        )
         if identity in identities:
             message = f"Duplicate value: {quote_value(identity[-1])}"
             yield ErrorDetail((index,), "duplicate", message, "unique resources")
@@ -233,6 +267,8 @@ parse_cluster_override = partial(parse_document, ClusterResourceOverride)
 parse_override = partial(parse_document, ResourceOverride)
 
 
-def override_change_errors(before: FleetDocument, after: FleetDocument) -> list[FieldError]:
+def override_change_errors(
+    before: FleetDocument, after: FleetDocument
+) -> list[FieldError]:
     """Return an error for every forbidden change of an override: its placement is immutable."""
     return list(immutable_errors(before, after, ("spec", "placement")))

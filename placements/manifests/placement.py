@@ -10,7 +10,13 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from fleetui.apimachinery import fields
-from fleetui.apimachinery.errors import ErrorDetail, FieldError, InvalidManifest, ManifestWarning, format_path
+from fleetui.apimachinery.errors import (
+    ErrorDetail,
+    FieldError,
+    InvalidManifest,
+    ManifestWarning,
+    format_path,
+)
 from fleetui.apimachinery.fields import (
     FleetDocument,
     NamespacedMeta,
@@ -79,10 +85,17 @@ def is_reserved_namespace(name: str) -> bool:
 class ResourceSelector(ManifestModel):
     """One sort of resources: one by name, some by label, or all of the kind."""
 
-    group: Annotated[str, pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False)]
-    version: Annotated[str, pattern(fields.version_problem, "an API version such as v1")]
+    group: Annotated[
+        str,
+        pattern(fields.group_problem, 'an API group, "" for the core', filled_in=False),
+    ]
+    version: Annotated[
+        str, pattern(fields.version_problem, "an API version such as v1")
+    ]
     kind: Annotated[str, pattern(fields.kind_problem, "a kind such as Namespace")]
-    name: Annotated[str, pattern(fields.object_name_problem, fields.OBJECT_NAME, filled_in=False)] = ""
+    name: Annotated[
+        str, pattern(fields.object_name_problem, fields.OBJECT_NAME, filled_in=False)
+    ] = ""
     label_selector: LabelSelector | None = None
     selection_scope: Annotated[SelectionScope, one_of(SelectionScope)] = (
         SelectionScope.NAMESPACE_WITH_RESOURCES
@@ -96,8 +109,16 @@ class ResourceSelector(ManifestModel):
         """
         name = raw.get("name")
         if name and "labelSelector" in raw:
-            yield conflict("labelSelector", "not allowed together with name", "name or labelSelector")
-        if selects_namespace(raw) and isinstance(name, str) and is_reserved_namespace(name):
+            yield conflict(
+                "labelSelector",
+                "not allowed together with name",
+                "name or labelSelector",
+            )
+        if (
+            selects_namespace(raw)
+            and isinstance(name, str)
+            and is_reserved_namespace(name)
+        ):
             yield reserved_namespace_problem(name)
 
 
@@ -116,8 +137,16 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
 
     See `rules/lifecycle.md#placements`.
     """
-    namespaces = [index for index, raw in enumerate(selectors) if selects_namespace(mapping_at(raw))]
-    scoped = [index for index in namespaces if _has_own_selectors(mapping_at(selectors[index]))]
+    namespaces = [
+        index
+        for index, raw in enumerate(selectors)
+        if selects_namespace(mapping_at(raw))
+    ]
+    scoped = [
+        index
+        for index in namespaces
+        if _has_own_selectors(mapping_at(selectors[index]))
+    ]
     for index in scoped:
         if not mapping_at(selectors[index]).get("name"):
             message = "NamespaceWithResourceSelectors needs the name of one namespace"
@@ -125,7 +154,9 @@ def scope_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     others = [index for index in namespaces if index != scoped[0]] if scoped else []
     for index in others:
         message = f"Forbidden: not allowed together with {SelectionScope.NAMESPACE_WITH_RESOURCE_SELECTORS}"
-        yield ErrorDetail((index,), "conflict", message, "one selector of kind Namespace")
+        yield ErrorDetail(
+            (index,), "conflict", message, "one selector of kind Namespace"
+        )
 
 
 def namespaced_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
@@ -145,18 +176,26 @@ def namespaced_kind_problems(selectors: list[Any]) -> Iterator[ErrorDetail]:
     """Yield an error for each selector of a kind that is known to be namespaced."""
     for index, raw in enumerate(map(mapping_at, selectors)):
         group, kind = raw.get("group"), raw.get("kind")
-        if isinstance(group, str) and isinstance(kind, str) and scope_of(group, kind) is KindScope.NAMESPACED:
+        if (
+            isinstance(group, str)
+            and isinstance(kind, str)
+            and scope_of(group, kind) is KindScope.NAMESPACED
+        ):
             yield namespaced_kind_problem(kind).under(index)
 
 
 def namespaced_kind_problem(kind: str) -> ErrorDetail:
-    message = f"Forbidden: {kind} is namespaced: select its Namespace, which includes it"
+    message = (
+        f"Forbidden: {kind} is namespaced: select its Namespace, which includes it"
+    )
     allowed = "cluster-scoped kinds, or a selector of a Namespace with NamespaceWithResourceSelectors"
     return ErrorDetail(("kind",), "namespaced-kind", message, allowed)
 
 
 def cluster_scoped_kind_problem(kind: str) -> ErrorDetail:
-    message = f"Forbidden: {kind} is cluster-scoped, and this placement is in a namespace"
+    message = (
+        f"Forbidden: {kind} is cluster-scoped, and this placement is in a namespace"
+    )
     allowed = f"namespaced kinds, or a {PLACEMENT_KIND}"
     return ErrorDetail(("kind",), "cluster-scoped-kind", message, allowed)
 
@@ -174,7 +213,9 @@ _NO_APPLY_STRATEGY = (
     "of it, simulated ones act on allowCoOwnership alone"
 )
 _STORED = "stored, but has no effect yet"
-_NO_EFFECT = f"no effect on a {NAMESPACED_PLACEMENT_KIND}, whose status is in its namespace"
+_NO_EFFECT = (
+    f"no effect on a {NAMESPACED_PLACEMENT_KIND}, whose status is in its namespace"
+)
 
 
 class StatusReportingScope(StrEnum):
@@ -187,13 +228,15 @@ class StatusReportingScope(StrEnum):
 class PlacementSpec(ManifestModel):
     """Which resources to place, where, and how changes are rolled out."""
 
-    resource_selectors: Annotated[tuple[ResourceSelector, ...], list_of(low=1, high=MOST_SELECTORS)]
+    resource_selectors: Annotated[
+        tuple[ResourceSelector, ...], list_of(low=1, high=MOST_SELECTORS)
+    ]
     policy: PlacementPolicy = Field(default_factory=PlacementPolicy)
     strategy: RolloutStrategy = Field(default_factory=RolloutStrategy)
     revision_history_limit: Annotated[int, integer(1, 1000)] = 10
-    status_reporting_scope: Annotated[StatusReportingScope, one_of(StatusReportingScope)] = (
-        StatusReportingScope.CLUSTER_SCOPE_ONLY
-    )
+    status_reporting_scope: Annotated[
+        StatusReportingScope, one_of(StatusReportingScope)
+    ] = StatusReportingScope.CLUSTER_SCOPE_ONLY
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
@@ -204,8 +247,13 @@ class PlacementSpec(ManifestModel):
         selectors = items_at(raw, "resourceSelectors")[:MOST_SELECTORS]
         across = (*scope_problems(selectors), *namespaced_problems(selectors))
         yield from (problem.under("resourceSelectors") for problem in across)
-        namespaces = sum(selects_namespace(mapping_at(selector)) for selector in selectors)
-        if raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE and namespaces != 1:
+        namespaces = sum(
+            selects_namespace(mapping_at(selector)) for selector in selectors
+        )
+        if (
+            raw.get("statusReportingScope") == StatusReportingScope.NAMESPACE_ACCESSIBLE
+            and namespaces != 1
+        ):
             message = "NamespaceAccessible needs exactly one resource selector of kind Namespace"
             yield conflict("statusReportingScope", message, "ClusterScopeOnly")
 
@@ -233,13 +281,19 @@ class ClusterResourcePlacement(FleetDocument):
         """The annotations of this console must be readable."""
         annotations = mapping_at(raw, "metadata", "annotations")
         for key, problem_of in _OUR_ANNOTATIONS.items():
-            problem = problem_of(annotations[key]) if isinstance(annotations.get(key), str) else None
+            problem = (
+                problem_of(annotations[key])
+                if isinstance(annotations.get(key), str)
+                else None
+            )
             if problem:
                 yield problem.under("metadata", "annotations", key)
 
     @property
     def semantics(self) -> Semantics:
-        return Semantics(self.metadata.annotations.get(SEMANTICS_ANNOTATION, DEFAULT_SEMANTICS))
+        return Semantics(
+            self.metadata.annotations.get(SEMANTICS_ANNOTATION, DEFAULT_SEMANTICS)
+        )
 
     @property
     def spread_options(self) -> dict[str, Any]:
@@ -275,7 +329,9 @@ class ResourcePlacement(ClusterResourcePlacement):
 class OcmPlacementSpec(PlacementSpec):
     """The spec of a Placement of Open Cluster Management; it may select no resources at all."""
 
-    resource_selectors: Annotated[tuple[ResourceSelector, ...], list_of(high=MOST_SELECTORS)] = ()
+    resource_selectors: Annotated[
+        tuple[ResourceSelector, ...], list_of(high=MOST_SELECTORS)
+    ] = ()
 
 
 class OcmPlacement(ClusterResourcePlacement):
@@ -311,13 +367,21 @@ class OcmPlacement(ClusterResourcePlacement):
         for here, there in (*self.places.items(), ("policy", "spec")):
             if path.startswith(here):
                 return replace(warning, path=there + path.removeprefix(here))
-        return replace(warning, path=annotation_of(path)) if path.startswith("strategy") else warning
+        return (
+            replace(warning, path=annotation_of(path))
+            if path.startswith("strategy")
+            else warning
+        )
 
 
 def truth_problem(text: str) -> ErrorDetail | None:
     """Return why a value of an annotation is neither `true` nor `false`."""
     allowed = '"true" or "false"'
-    return None if text in ("true", "false") else ErrorDetail((), "bad-format", "Unsupported value", allowed)
+    return (
+        None
+        if text in ("true", "false")
+        else ErrorDetail((), "bad-format", "Unsupported value", allowed)
+    )
 
 
 def _misplaced(field: str) -> Callable[[str], ErrorDetail]:
@@ -353,7 +417,9 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
         options = gathering.read(lambda: annotated(document, SPREAD_OPTIONS_ANNOTATION))
         options_path = annotation_path(SPREAD_OPTIONS_ANNOTATION)
         parsed = gathering.read(
-            lambda: parse_ocm_placement(document, options=options, options_path=options_path)
+            lambda: parse_ocm_placement(
+                document, options=options, options_path=options_path
+            )
         )
         spec = gathering.read(lambda: _ocm_spec(document))
         if parsed is None or spec is None or gathering.errors:
@@ -365,15 +431,21 @@ def parse_placement(document: Any) -> ClusterResourcePlacement:
         return OcmPlacement.model_construct(
             api_version=document["apiVersion"],
             kind=document["kind"],
-            metadata=parse_manifest(meta, fields, semantics=Semantics.OCM, path="metadata"),
+            metadata=parse_manifest(
+                meta, fields, semantics=Semantics.OCM, path="metadata"
+            ),
             spec=spec.model_copy(update={"policy": parsed.policy}),
             options=parsed.options.to_plain(),
             warnings=parsed.warnings,
             places=dict(parsed.places),
         )
     refuse_other_kinds(document, PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
-    annotation = mapping_at(document, "metadata", "annotations").get(SEMANTICS_ANNOTATION)
-    semantics = Semantics(annotation) if annotation in list(Semantics) else DEFAULT_SEMANTICS
+    annotation = mapping_at(document, "metadata", "annotations").get(
+        SEMANTICS_ANNOTATION
+    )
+    semantics = (
+        Semantics(annotation) if annotation in list(Semantics) else DEFAULT_SEMANTICS
+    )
     is_namespaced = mapping_at(document).get("kind") == NAMESPACED_PLACEMENT_KIND
     model = ResourcePlacement if is_namespaced else ClusterResourcePlacement
     return parse_manifest(model, document, semantics=semantics, path="")
@@ -383,7 +455,10 @@ def _ocm_annotation_errors(document: Any) -> Iterator[FieldError]:
     annotations = mapping_at(document, "metadata", "annotations")
     if annotations.get(SEMANTICS_ANNOTATION, Semantics.OCM) != Semantics.OCM:
         message = "Forbidden: an OCM Placement always has ocm semantics"
-        path, allowed = annotation_path(SEMANTICS_ANNOTATION), "ocm, or no such annotation"
+        path, allowed = (
+            annotation_path(SEMANTICS_ANNOTATION),
+            "ocm, or no such annotation",
+        )
         yield FieldError(path, "conflict", message, allowed)
     for key in (APPROVER_DIFFERS_ANNOTATION, ASSERTIONS_ANNOTATION):
         text = annotations.get(key)
@@ -397,7 +472,9 @@ def _ocm_spec(document: Any) -> OcmPlacementSpec:
     selectors = gathering.read(lambda: annotated(document, RESOURCES_ANNOTATION))
     strategy = gathering.read(lambda: annotated(document, STRATEGY_ANNOTATION))
     raw = {"resourceSelectors": selectors, "strategy": strategy}
-    spec = gathering.read(lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path=""))
+    spec = gathering.read(
+        lambda: parse_manifest(OcmPlacementSpec, raw, semantics=Semantics.OCM, path="")
+    )
     if spec is None or gathering.errors:
         raise InvalidManifest(map(in_annotations, gathering.errors))
     return spec
@@ -412,20 +489,27 @@ def selectors_of_document(document: Mapping[str, Any]) -> tuple[ResourceSelector
 
 def parse_resource_selectors(raw: Iterable[object]) -> tuple[ResourceSelector, ...]:
     """Parse resource selectors, each on its own. Raise InvalidManifest."""
-    places = ((f"spec.resourceSelectors[{index}]", one) for index, one in enumerate(raw))
+    places = (
+        (f"spec.resourceSelectors[{index}]", one) for index, one in enumerate(raw)
+    )
     return tuple(
-        parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=path) for path, one in places
+        parse_manifest(ResourceSelector, one, semantics=DEFAULT_SEMANTICS, path=path)
+        for path, one in places
     )
 
 
 NEVER_IN_PLACE = "Updates in place never start."
 
 
-def placement_warnings(placement: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+def placement_warnings(
+    placement: ClusterResourcePlacement,
+) -> tuple[ManifestWarning, ...]:
     """Return the warnings about a placement, each with its path in the manifest."""
     warnings = list(placement.warnings) if isinstance(placement, OcmPlacement) else []
     warnings += map(placement.in_document, spec_warnings(placement.spec))
-    topology_keys = {one.topology_key for one in placement.spec.policy.topology_spread_constraints}
+    topology_keys = {
+        one.topology_key for one in placement.spec.policy.topology_spread_constraints
+    }
     for key in mapping_at(placement.spread_options, "domainWeights"):
         if key not in topology_keys:
             message = f"weights without effect: no constraint has topologyKey {quote_value(key)}"
@@ -452,8 +536,12 @@ def spec_warnings(spec: PlacementSpec) -> tuple[ManifestWarning, ...]:
     report_back = strategy.report_back_strategy
     if report_back and report_back.type is ReportBackType.MIRROR:
         place = "spec.strategy.reportBackStrategy"
-        warnings.append(ManifestWarning("not-acted-on-yet", place, f"Mirror: {_STORED}"))
+        warnings.append(
+            ManifestWarning("not-acted-on-yet", place, f"Mirror: {_STORED}")
+        )
     if spec.status_reporting_scope is StatusReportingScope.NAMESPACE_ACCESSIBLE:
         message = f"NamespaceAccessible: {_NO_EFFECT if is_namespaced else _STORED}"
-        warnings.append(ManifestWarning("not-acted-on-yet", "spec.statusReportingScope", message))
+        warnings.append(
+            ManifestWarning("not-acted-on-yet", "spec.statusReportingScope", message)
+        )
     return tuple(warnings)

@@ -41,7 +41,11 @@ from placements.manifests.affinity import Affinity, ClusterSelectorTerm, Preferr
 MOST_CLUSTER_NAMES = 100
 MOST_TOLERATIONS = 100
 MOST_CONSTRAINTS = 60
-_PREFERRED = ("affinity", "clusterAffinity", "preferredDuringSchedulingIgnoredDuringExecution")
+_PREFERRED = (
+    "affinity",
+    "clusterAffinity",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 _TYPES_WITH = {
     "numberOfClusters": ("PickN",),
     "clusterNames": ("PickFixed",),
@@ -113,15 +117,21 @@ class TopologySpreadConstraint(ManifestModel):
         WhenUnsatisfiable.DO_NOT_SCHEDULE
     )
     min_domains: Annotated[int, integer(1), _KUBERNETES_ONLY] | None = None
-    node_affinity_policy: Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None = None
-    node_taints_policy: Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None = None
+    node_affinity_policy: (
+        Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None
+    ) = None
+    node_taints_policy: (
+        Annotated[InclusionPolicy, one_of(InclusionPolicy), _KUBERNETES_ONLY] | None
+    ) = None
     topology_key_type: Annotated[KeyType, one_of(KeyType), _OCM_ONLY] | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Only a hard constraint can require a number of domains (KEP-895)."""
         if "minDomains" in raw and raw.get("whenUnsatisfiable") == "ScheduleAnyway":
-            yield conflict("minDomains", "only allowed for whenUnsatisfiable DoNotSchedule")
+            yield conflict(
+                "minDomains", "only allowed for whenUnsatisfiable DoNotSchedule"
+            )
 
 
 _LONGEST_OCM_VALUE = 1024
@@ -140,7 +150,9 @@ class Toleration(ManifestModel):
     """Accepts the taints that it matches."""
 
     key: OptionalLabelKey = ""
-    operator: Annotated[TolerationOperator, one_of(TolerationOperator)] = TolerationOperator.EQUAL
+    operator: Annotated[TolerationOperator, one_of(TolerationOperator)] = (
+        TolerationOperator.EQUAL
+    )
     value: Annotated[str, BeforeValidator(_toleration_value)] = ""
     effect: Annotated[str, literal("NoSchedule", "")] = ""
 
@@ -151,14 +163,21 @@ class Toleration(ManifestModel):
         if operator == "Exists" and raw.get("value", "") != "":
             yield conflict("value", "not allowed for operator Exists", "no value")
         if operator == "Equal" and raw.get("key", "") == "":
-            yield required("key", "operator Equal needs a key; use operator Exists to tolerate every taint")
+            yield required(
+                "key",
+                "operator Equal needs a key; use operator Exists to tolerate every taint",
+            )
 
 
 class PlacementPolicy(ManifestModel):
     """How clusters are chosen; an absent policy is the default one: every cluster of the fleet."""
 
-    placement_type: Annotated[PlacementType, one_of(PlacementType)] = PlacementType.PICK_ALL
-    cluster_names: Annotated[tuple[ClusterName, ...], list_of(high=MOST_CLUSTER_NAMES)] = ()
+    placement_type: Annotated[PlacementType, one_of(PlacementType)] = (
+        PlacementType.PICK_ALL
+    )
+    cluster_names: Annotated[
+        tuple[ClusterName, ...], list_of(high=MOST_CLUSTER_NAMES)
+    ] = ()
     number_of_clusters: Annotated[int, integer(0)] | None = None
     affinity: Affinity | None = None
     topology_spread_constraints: Annotated[
@@ -176,11 +195,15 @@ class PlacementPolicy(ManifestModel):
         if placement_type in list(PlacementType):
             for key, types in _TYPES_WITH.items():
                 if placement_type not in types and raw.get(key) not in (None, [], ()):
-                    message = f"Forbidden: not allowed for placementType {placement_type}"
+                    message = (
+                        f"Forbidden: not allowed for placementType {placement_type}"
+                    )
                     allowed = f"only with {' or '.join(types)}"
                     yield ErrorDetail((key,), "forbidden-for-type", message, allowed)
             if placement_type == "PickN" and raw.get("numberOfClusters") is None:
-                yield required("numberOfClusters", "placementType PickN needs it", "0 or more")
+                yield required(
+                    "numberOfClusters", "placementType PickN needs it", "0 or more"
+                )
 
             # PickAll has nothing to prefer under Fleet; elsewhere its preferences just have no effect.
             is_fleet = semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
@@ -191,15 +214,22 @@ class PlacementPolicy(ManifestModel):
                 yield ErrorDetail(_PREFERRED, "forbidden-for-type", message, allowed)
 
         names = enumerate(items_at(raw, "clusterNames")[:MOST_CLUSTER_NAMES])
-        yield from duplicate_problems(((("clusterNames", at), name) for at, name in names), "unique names")
+        yield from duplicate_problems(
+            ((("clusterNames", at), name) for at, name in names), "unique names"
+        )
 
         defaults = {"key": "", "operator": "Equal", "value": "", "effect": ""}
         tolerations = (
             (
                 ("tolerations", index),
-                tuple(default if one.get(key) is None else one[key] for key, default in defaults.items()),
+                tuple(
+                    default if one.get(key) is None else one[key]
+                    for key, default in defaults.items()
+                ),
             )
-            for index, one in enumerate(map(mapping_at, items_at(raw, "tolerations")[:MOST_TOLERATIONS]))
+            for index, one in enumerate(
+                map(mapping_at, items_at(raw, "tolerations")[:MOST_TOLERATIONS])
+            )
             if one and all(isinstance(one.get(key), str | None) for key in defaults)
         )
         yield from duplicate_problems(tolerations, "unique tolerations")
@@ -208,13 +238,19 @@ class PlacementPolicy(ManifestModel):
     def required_terms(self) -> tuple[ClusterSelectorTerm, ...]:
         """Return the terms of which a cluster must match one; none means that every cluster passes."""
         affinity = self.affinity and self.affinity.cluster_affinity
-        required = affinity and affinity.required_during_scheduling_ignored_during_execution
+        required = (
+            affinity and affinity.required_during_scheduling_ignored_during_execution
+        )
         return required.cluster_selector_terms if required else ()
 
     @property
     def preferred_terms(self) -> tuple[PreferredTerm, ...]:
         affinity = self.affinity and self.affinity.cluster_affinity
-        return affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+        return (
+            affinity.preferred_during_scheduling_ignored_during_execution
+            if affinity
+            else ()
+        )
 
     def without_number(self) -> dict[str, Any]:
         """Return the plain form without the number: when it changes, a new policy snapshot is needed."""
@@ -235,18 +271,30 @@ def parse_policy(
 _SECOND_DASH = "KubeFleet cannot read a resource name with a second dash: on a hub every cycle fails"
 
 
-def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[ManifestWarning, ...]:
+def policy_warnings(
+    policy: PlacementPolicy, *, path: str = "policy"
+) -> tuple[ManifestWarning, ...]:
     """Return the warnings that need no fleet (`rules/scheduler.md#unusual-values`)."""
     warnings: list[ManifestWarning] = []
     if policy.placement_type is PlacementType.PICK_FIXED and not policy.cluster_names:
         message = "an empty list changes nothing: clusters selected earlier stay"
-        warnings.append(ManifestWarning("no-cluster-names", f"{path}.clusterNames", message))
+        warnings.append(
+            ManifestWarning("no-cluster-names", f"{path}.clusterNames", message)
+        )
     affinity = f"{path}.affinity.clusterAffinity"
     for index, term in enumerate(policy.required_terms):
         place = f"{affinity}.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms[{index}]"
         if term.matches_everything:
-            warnings.append(ManifestWarning("empty-term", place, "empty term: every cluster matches"))
-        properties = () if term.property_selector is None else term.property_selector.match_expressions
+            warnings.append(
+                ManifestWarning(
+                    "empty-term", place, "empty term: every cluster matches"
+                )
+            )
+        properties = (
+            ()
+            if term.property_selector is None
+            else term.property_selector.match_expressions
+        )
         for number, requirement in enumerate(properties):
             if has_second_dash(requirement.name):
                 at = f"{place}.propertySelector.matchExpressions[{number}].name"
@@ -255,11 +303,17 @@ def policy_warnings(policy: PlacementPolicy, *, path: str = "policy") -> tuple[M
         place = f"{affinity}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         if preferred.preference.matches_everything:
             message = "empty term: every cluster gets the weight"
-            warnings.append(ManifestWarning("empty-term", f"{place}.preference", message))
+            warnings.append(
+                ManifestWarning("empty-term", f"{place}.preference", message)
+            )
         sorter = preferred.preference.property_sorter
         if sorter is not None and has_second_dash(sorter.name):
             at = f"{place}.preference.propertySorter.name"
             warnings.append(ManifestWarning("second-dash", at, _SECOND_DASH))
         if preferred.weight == 0:
-            warnings.append(ManifestWarning("weight-zero", f"{place}.weight", "a weight of 0 has no effect"))
+            warnings.append(
+                ManifestWarning(
+                    "weight-zero", f"{place}.weight", "a weight of 0 has no effect"
+                )
+            )
     return tuple(warnings)

@@ -78,9 +78,14 @@ def _concurrency(value: object) -> IntOrPercent:
 
 
 _STAGE_NAME_PROBLEM = partial(
-    syntax_problem, syntax=_STAGE_NAME, longest=LONGEST_PART, words="must be a stage name"
+    syntax_problem,
+    syntax=_STAGE_NAME,
+    longest=LONGEST_PART,
+    words="must be a stage name",
 )
-_INDEX_PROBLEM = partial(syntax_problem, syntax=_INDEX, longest=INT32_MAX, words="must be an index")
+_INDEX_PROBLEM = partial(
+    syntax_problem, syntax=_INDEX, longest=INT32_MAX, words="must be an index"
+)
 _STAGE_NAME_WORDS = f"at most {LONGEST_PART} lower-case letters and digits"
 StageName: TypeAlias = Annotated[str, pattern(_STAGE_NAME_PROBLEM, _STAGE_NAME_WORDS)]
 Concurrency: TypeAlias = Annotated[
@@ -97,7 +102,9 @@ class StageTask(ManifestModel):
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         if raw.get("type") == TaskType.TIMED_WAIT and "waitTime" not in raw:
-            yield required("waitTime", "type TimedWait needs it", "a duration such as 1h30m")
+            yield required(
+                "waitTime", "type TimedWait needs it", "a duration such as 1h30m"
+            )
         if raw.get("type") == TaskType.APPROVAL and "waitTime" in raw:
             yield conflict("waitTime", "not allowed for type Approval", "no value")
 
@@ -123,10 +130,18 @@ class StageSpec(ManifestModel):
                 keys = ("beforeStageTasks", index, "type")
                 message = "Forbidden: TimedWait is only allowed after a stage"
                 yield ErrorDetail(keys, "misplaced", message, TaskType.APPROVAL)
-        types = [mapping_at(task).get("type") for task in items_at(raw, "afterStageTasks")[:2]]
+        types = [
+            mapping_at(task).get("type")
+            for task in items_at(raw, "afterStageTasks")[:2]
+        ]
         if len(types) == 2 and types[0] == types[1] and types[0] is not None:
             keys = ("afterStageTasks", 1, "type")
-            yield ErrorDetail(keys, "duplicate", f"Duplicate value: {quote_value(types[1])}", "unique types")
+            yield ErrorDetail(
+                keys,
+                "duplicate",
+                f"Duplicate value: {quote_value(types[1])}",
+                "unique types",
+            )
 
     @property
     def needs_approval_before(self) -> bool:
@@ -138,7 +153,11 @@ class StageSpec(ManifestModel):
 
     @property
     def wait(self) -> timedelta:
-        times = [parse_duration(task.wait_time) for task in self.after_stage_tasks if task.wait_time]
+        times = [
+            parse_duration(task.wait_time)
+            for task in self.after_stage_tasks
+            if task.wait_time
+        ]
         return times[0] if times else timedelta(0)
 
 
@@ -149,7 +168,10 @@ class StagedStrategySpec(ManifestModel):
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Names of stages are unique (`rules/lifecycle.md#staged-update-documents`)."""
         stages = enumerate(items_at(raw, "stages")[:MOST_STAGES])
-        names = ((("stages", index, "name"), mapping_at(stage).get("name")) for index, stage in stages)
+        names = (
+            (("stages", index, "name"), mapping_at(stage).get("name"))
+            for index, stage in stages
+        )
         return duplicate_problems(names, "unique names")
 
 
@@ -171,7 +193,8 @@ class StagedRunSpec(ManifestModel):
 
     placement_name: Name
     resource_snapshot_index: (
-        Annotated[str, pattern(_INDEX_PROBLEM, "an integer from 0", filled_in=False)] | None
+        Annotated[str, pattern(_INDEX_PROBLEM, "an integer from 0", filled_in=False)]
+        | None
     ) = None
     staged_rollout_strategy_name: Name
     state: Annotated[RunState, one_of(RunState)] = RunState.INITIALIZE
@@ -232,10 +255,16 @@ class NamespacedApprovalRequest(ClusterApprovalRequest):
 
 
 parse_staged_strategy = partial(
-    parse_document, ClusterStagedUpdateStrategy, namespaced=NamespacedStagedUpdateStrategy
+    parse_document,
+    ClusterStagedUpdateStrategy,
+    namespaced=NamespacedStagedUpdateStrategy,
 )
-parse_staged_run = partial(parse_document, ClusterStagedUpdateRun, namespaced=NamespacedStagedUpdateRun)
-parse_approval_request = partial(parse_document, ClusterApprovalRequest, namespaced=NamespacedApprovalRequest)
+parse_staged_run = partial(
+    parse_document, ClusterStagedUpdateRun, namespaced=NamespacedStagedUpdateRun
+)
+parse_approval_request = partial(
+    parse_document, ClusterApprovalRequest, namespaced=NamespacedApprovalRequest
+)
 
 _MOVES = {
     RunState.INITIALIZE: (RunState.INITIALIZE, RunState.RUN),
@@ -244,13 +273,17 @@ _MOVES = {
 }
 
 
-def run_change_errors(before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun) -> list[FieldError]:
+def run_change_errors(
+    before: ClusterStagedUpdateRun, after: ClusterStagedUpdateRun
+) -> list[FieldError]:
     """Return an error for every forbidden change of a run's manifest.
 
     See `rules/lifecycle.md#staged-update-documents`.
     """
     fields = ("placementName", "resourceSnapshotIndex", "stagedRolloutStrategyName")
-    errors = list(immutable_errors(before, after, *(("spec", field) for field in fields)))
+    errors = list(
+        immutable_errors(before, after, *(("spec", field) for field in fields))
+    )
     return errors + state_errors(before.spec.state, after.spec.state)
 
 
@@ -263,6 +296,12 @@ def state_errors(before: RunState, after: RunState) -> list[FieldError]:
     return [FieldError("spec.state", "immutable", message, " or ".join(allowed))]
 
 
-def approval_change_errors(before: ClusterApprovalRequest, after: ClusterApprovalRequest) -> list[FieldError]:
+def approval_change_errors(
+    before: ClusterApprovalRequest, after: ClusterApprovalRequest
+) -> list[FieldError]:
     """Return an error for every forbidden change of a request: its whole spec is immutable."""
-    return list(immutable_errors(before, after, ("spec", "parentStageRollout"), ("spec", "targetStage")))
+    return list(
+        immutable_errors(
+            before, after, ("spec", "parentStageRollout"), ("spec", "targetStage")
+        )
+    )

@@ -87,7 +87,9 @@ def amount(value: object) -> IntOrPercent:
             raise refusal("bad-format", message, _ALLOWED_AMOUNT)
         return IntOrPercent(int(percentage[1]), is_percent=True)
     if isinstance(value, bool) or not isinstance(value, int):
-        message = f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
+        message = (
+            f"Invalid value: {quote_value(value)}: must be an integer or a percentage"
+        )
         raise refusal("wrong-type", message, _ALLOWED_AMOUNT)
     if not 0 <= value <= INT32_MAX:
         message = f"Invalid value: {value}: must be from 0 to {INT32_MAX}"
@@ -96,9 +98,12 @@ def amount(value: object) -> IntOrPercent:
 
 
 WrittenAmount: TypeAlias = (
-    Annotated[int, Field(ge=0, le=INT32_MAX)] | Annotated[str, Field(pattern=_PERCENTAGE)]
+    Annotated[int, Field(ge=0, le=INT32_MAX)]
+    | Annotated[str, Field(pattern=_PERCENTAGE)]
 )
-Amount: TypeAlias = Annotated[IntOrPercent, BeforeValidator(amount, json_schema_input_type=WrittenAmount)]
+Amount: TypeAlias = Annotated[
+    IntOrPercent, BeforeValidator(amount, json_schema_input_type=WrittenAmount)
+]
 _QUARTER = IntOrPercent(25, is_percent=True)
 
 
@@ -112,9 +117,13 @@ class RollingUpdate(ManifestModel):
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """With both budgets 0 nothing could ever start (`rules/lifecycle.md#budgets`)."""
-        if all(_ZERO.fullmatch(str(raw.get(key))) for key in ("maxUnavailable", "maxSurge")):
+        if all(
+            _ZERO.fullmatch(str(raw.get(key))) for key in ("maxUnavailable", "maxSurge")
+        ):
             message = "Invalid value: maxUnavailable and maxSurge must not both be 0"
-            yield ErrorDetail((), "conflict", message, "at least one of them greater than 0")
+            yield ErrorDetail(
+                (), "conflict", message, "at least one of them greater than 0"
+            )
 
 
 class ServerSideApplyConfig(ManifestModel):
@@ -129,15 +138,22 @@ class ApplyStrategy(ManifestModel):
         ComparisonOption.PARTIAL_COMPARISON
     )
     when_to_apply: Annotated[WhenToApply, one_of(WhenToApply)] = WhenToApply.ALWAYS
-    when_to_take_over: Annotated[WhenToTakeOver, one_of(WhenToTakeOver)] = WhenToTakeOver.ALWAYS
+    when_to_take_over: Annotated[WhenToTakeOver, one_of(WhenToTakeOver)] = (
+        WhenToTakeOver.ALWAYS
+    )
     allow_co_ownership: Flag = False
     server_side_apply_config: ServerSideApplyConfig | None = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """Options of server-side apply need that type (`rules/lifecycle.md#strategies`)."""
-        if "serverSideApplyConfig" in raw and raw.get("type") != ApplyType.SERVER_SIDE_APPLY:
-            yield conflict("serverSideApplyConfig", "only allowed for type ServerSideApply")
+        if (
+            "serverSideApplyConfig" in raw
+            and raw.get("type") != ApplyType.SERVER_SIDE_APPLY
+        ):
+            yield conflict(
+                "serverSideApplyConfig", "only allowed for type ServerSideApply"
+            )
 
     @classmethod
     def complete(cls, raw: Raw) -> Raw:
@@ -156,20 +172,26 @@ class ApplyStrategy(ManifestModel):
 
 
 class DeleteStrategy(ManifestModel):
-    propagation_policy: Annotated[PropagationPolicy, one_of(PropagationPolicy)] = PropagationPolicy.DELETE
+    propagation_policy: Annotated[PropagationPolicy, one_of(PropagationPolicy)] = (
+        PropagationPolicy.DELETE
+    )
 
 
 class ReportBackStrategy(ManifestModel):
     """Whether the status of placed objects is copied to the hub; stored only, as KubeFleet does."""
 
     type: Annotated[ReportBackType, one_of(ReportBackType)] = ReportBackType.DISABLED
-    destination: Annotated[ReportBackDestination, one_of(ReportBackDestination)] | None = None
+    destination: (
+        Annotated[ReportBackDestination, one_of(ReportBackDestination)] | None
+    ) = None
 
     @classmethod
     def rules(cls, raw: Raw) -> Iterator[ErrorDetail]:
         """A mirror needs a destination (`rules/lifecycle.md#strategies`)."""
         if raw.get("type") == ReportBackType.MIRROR and raw.get("destination") is None:
-            yield required("destination", "type Mirror needs it", ", ".join(ReportBackDestination))
+            yield required(
+                "destination", "type Mirror needs it", ", ".join(ReportBackDestination)
+            )
 
 
 class RolloutStrategy(ManifestModel):

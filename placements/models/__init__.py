@@ -1,9 +1,23 @@
 """Placements, their snapshots, decisions, bindings, runs, evictions, drains, plans, and saved what-ifs."""
 
-from placements.models.assertions import AssertionCheck, AssertionDocument, StoredChecksFile
-from placements.models.bindings import Binding, Leftover, ObservedObjects, WaitingRemoval
+from placements.models.assertions import (
+    AssertionCheck,
+    AssertionDocument,
+    StoredChecksFile,
+)
+from placements.models.bindings import (
+    Binding,
+    Leftover,
+    ObservedObjects,
+    WaitingRemoval,
+)
 from placements.models.bulk_changes import BulkChange
-from placements.models.decisions import CHANGES_CLUSTERS, Decision, DecisionRecord, FleetRecord
+from placements.models.decisions import (
+    CHANGES_CLUSTERS,
+    Decision,
+    DecisionRecord,
+    FleetRecord,
+)
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
 from placements.models.dry_runs import DryRun
 from placements.models.findings import FindingsCheck
@@ -17,10 +31,20 @@ from placements.models.hub_decisions import (
 )
 from placements.models.notifications import NotificationDelivery, NotificationRule
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
-from placements.models.placements import AWAITS_DECISION, LONGEST_NAME, UNFULFILLED, Draft, Placement
+from placements.models.placements import (
+    AWAITS_DECISION,
+    LONGEST_NAME,
+    UNFULFILLED,
+    Draft,
+    Placement,
+)
 from placements.models.problems import NOTIFIED, Problem, ProblemBook, ProblemKind
 from placements.models.rebalance import RebalancePlan
-from placements.models.resilience import PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.models.resilience import (
+    PlacementResilience,
+    ResilienceLoss,
+    ResilienceReport,
+)
 from placements.models.resources import Resource
 from placements.models.rollouts import (
     WAITS_FOR_APPROVAL,
@@ -32,9 +56,18 @@ from placements.models.rollouts import (
     StagedStrategy,
 )
 from placements.models.scenarios import Scenario, ScenarioDecision
-from placements.models.snapshots import PolicySnapshot, ResourceSnapshot, ResourceSnapshotPart
+from placements.models.snapshots import (
+    PolicySnapshot,
+    ResourceSnapshot,
+    ResourceSnapshotPart,
+)
 from placements.models.staleness import StalenessCheck, StalePick
-from placements.models.watches import ChangeType, CollectionChange, CollectionState, WatchedKind
+from placements.models.watches import (
+    ChangeType,
+    CollectionChange,
+    CollectionState,
+    WatchedKind,
+)
 
 __all__ = [
     "AWAITS_DECISION",

@@ -50,7 +50,9 @@ class AssertionCheck(HubRow):
     `documents` is of the release before, which may still run.
     """
 
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="assertion_check")
+    placement = models.OneToOneField(
+        Placement, models.CASCADE, related_name="assertion_check"
+    )
     decisions_made = models.PositiveIntegerField()
     revision = models.PositiveIntegerField()
     fleet_version = models.PositiveBigIntegerField()
@@ -62,7 +64,11 @@ class AssertionCheck(HubRow):
     unknown = models.PositiveIntegerField()
 
     class Meta:
-        indexes = [models.Index(fields=["hub"], name="broken_assertions", condition=Q(broken__gt=0))]
+        indexes = [
+            models.Index(
+                fields=["hub"], name="broken_assertions", condition=Q(broken__gt=0)
+            )
+        ]
 
     def __str__(self) -> str:
         return f"assertions of {self.placement_id}"

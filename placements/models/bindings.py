@@ -20,7 +20,11 @@ from placements.models.snapshots import PolicySnapshot, ResourceSnapshot
 def _status_column(condition: str) -> Any:
     """Return a column with the status of one of the `conditions`; "" without it."""
     return models.GeneratedField(
-        expression=Coalesce(KT(f"conditions__{condition}__0"), Value(""), output_field=models.TextField()),
+        expression=Coalesce(
+            KT(f"conditions__{condition}__0"),
+            Value(""),
+            output_field=models.TextField(),
+        ),
         output_field=models.TextField(),
         db_persist=True,
     )
@@ -57,8 +61,12 @@ class Binding(HubRow):
     cluster_name = models.CharField(max_length=LONGEST_NAME)
     member_id = models.PositiveBigIntegerField(null=True)
     state = models.CharField(max_length=11)
-    previous_state = models.CharField(max_length=11, default=BindingState.SCHEDULED.value)
-    policy_snapshot = models.ForeignKey(PolicySnapshot, models.RESTRICT, null=True, related_name="bindings")
+    previous_state = models.CharField(
+        max_length=11, default=BindingState.SCHEDULED.value
+    )
+    policy_snapshot = models.ForeignKey(
+        PolicySnapshot, models.RESTRICT, null=True, related_name="bindings"
+    )
     resource_snapshot = models.ForeignKey(
         ResourceSnapshot, models.RESTRICT, null=True, related_name="bindings"
     )
@@ -96,45 +104,68 @@ class Binding(HubRow):
     call_lease_expires_at = models.DateTimeField(null=True)
     call_lease_token = models.CharField(max_length=32, blank=True)
     calls = models.PositiveBigIntegerField(default=0)
-    removal_check = models.CharField(max_length=9, blank=True, default="", db_default="")
+    removal_check = models.CharField(
+        max_length=9, blank=True, default="", db_default=""
+    )
     started_versions = models.TextField(blank=True, default="", db_default="")
     warnings = models.JSONField(default=list, db_default=[])
 
     class Meta:
         indexes = [
-            models.Index(fields=["cluster_name", "hub", "state"], name="binding_of_cluster"),
+            models.Index(
+                fields=["cluster_name", "hub", "state"], name="binding_of_cluster"
+            ),
             # What the status of placements follows from, in the order in which it is grouped.
             models.Index(
                 fields=[
-                    *("hub", "placement", "state", "phase", "started_status", "available_status"),
+                    *(
+                        "hub",
+                        "placement",
+                        "state",
+                        "phase",
+                        "started_status",
+                        "available_status",
+                    ),
                     *("failure", "phase_changed_at", "cluster_name"),
                 ],
                 name="binding_status",
             ),
             models.Index(
-                fields=["next_call_at"], name="binding_call_due", condition=Q(next_call_at__isnull=False)
+                fields=["next_call_at"],
+                name="binding_call_due",
+                condition=Q(next_call_at__isnull=False),
             ),
         ]
         constraints = [
-            models.UniqueConstraint(fields=["placement", "cluster_name"], name="binding_once"),
+            models.UniqueConstraint(
+                fields=["placement", "cluster_name"], name="binding_once"
+            ),
             models.CheckConstraint(
                 condition=Q(hub=LOCAL_HUB)
-                | Q(next_call_at__isnull=True, call_lease_expires_at__isnull=True, retry_at__isnull=True),
+                | Q(
+                    next_call_at__isnull=True,
+                    call_lease_expires_at__isnull=True,
+                    retry_at__isnull=True,
+                ),
                 name="mirrored_binding_is_not_called",
             ),
             models.CheckConstraint(
-                condition=~Q(hub=LOCAL_HUB) | Q(policy_snapshot__isnull=False, decision__isnull=False),
+                condition=~Q(hub=LOCAL_HUB)
+                | Q(policy_snapshot__isnull=False, decision__isnull=False),
                 name="only_mirrored_binding_without_decision",
             ),
             known("state", BindingState, "binding_state_known"),
             known("phase", Phase, "binding_phase_known"),
             known("failure", ("", *FailureKind), "binding_failure_known"),
             models.CheckConstraint(
-                condition=~Q(state=BindingState.SCHEDULED.value) | Q(phase=Phase.NOT_STARTED.value),
+                condition=~Q(state=BindingState.SCHEDULED.value)
+                | Q(phase=Phase.NOT_STARTED.value),
                 name="binding_scheduled_means_nothing_started",
             ),
             known(
-                "previous_state", (BindingState.SCHEDULED, BindingState.BOUND), "binding_previous_state_known"
+                "previous_state",
+                (BindingState.SCHEDULED, BindingState.BOUND),
+                "binding_previous_state_known",
             ),
         ]
 
@@ -162,7 +193,9 @@ class ObservedObjects(HubRow):
     `rows` are those of `explain.cluster_objects.LiveState`, written when one of them has changed.
     """
 
-    binding = models.OneToOneField(Binding, models.CASCADE, primary_key=True, related_name="observed_objects")
+    binding = models.OneToOneField(
+        Binding, models.CASCADE, primary_key=True, related_name="observed_objects"
+    )
     rows = models.JSONField(default=list)
 
     def __str__(self) -> str:
@@ -178,7 +211,9 @@ class Leftover(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["cluster_name", "placement_name", "hub"], name="leftover_once")
+            models.UniqueConstraint(
+                fields=["cluster_name", "placement_name", "hub"], name="leftover_once"
+            )
         ]
 
     def __str__(self) -> str:
@@ -204,7 +239,8 @@ class WaitingRemoval(HubRow):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["cluster_name", "placement_name", "hub"], name="waiting_removal_once"
+                fields=["cluster_name", "placement_name", "hub"],
+                name="waiting_removal_once",
             )
         ]
 

@@ -19,14 +19,26 @@ class BulkChange(HubRow):
     names = models.JSONField(default=list)
     results = models.JSONField(default=list)
     created_at = models.DateTimeField()
-    actor = models.ForeignKey(settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+")
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.SET_NULL, null=True, related_name="+"
+    )
     created_by = models.CharField(max_length=150)
     run_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = [models.Index(fields=["run_at"], name="bulk_change_due", condition=Q(run_at__isnull=False))]
-        constraints = [models.UniqueConstraint(fields=["request_id"], name="bulk_change_request_once")]
+        indexes = [
+            models.Index(
+                fields=["run_at"],
+                name="bulk_change_due",
+                condition=Q(run_at__isnull=False),
+            )
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["request_id"], name="bulk_change_request_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} of {len(self.names)} clusters"

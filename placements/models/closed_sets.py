@@ -16,7 +16,9 @@ def known(field: str, values: Iterable[str], name: str) -> CheckConstraint:
 def values_of(model: type[Model], field: str) -> list[str]:
     """Return the values that a column of a model is limited to; none if it is not limited."""
     for constraint in model._meta.constraints:
-        if isinstance(constraint, CheckConstraint) and isinstance(constraint.condition, Q):
+        if isinstance(constraint, CheckConstraint) and isinstance(
+            constraint.condition, Q
+        ):
             match constraint.condition.children:
                 case [(key, [*values])] if key == f"{field}__in":
                     return [str(value) for value in values]

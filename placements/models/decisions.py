@@ -30,7 +30,9 @@ class DecisionRecord(models.Model):
     """Why the verification had another result; empty: it had the same."""
 
     class Meta:
-        indexes = [models.Index("id", name="record_at_fault", condition=models.Q(fault__gt=""))]
+        indexes = [
+            models.Index("id", name="record_at_fault", condition=models.Q(fault__gt=""))
+        ]
 
     def __str__(self) -> str:
         return self.decision_id
@@ -43,7 +45,9 @@ CHANGES_CLUSTERS = models.Q(number=1) | ~models.Q(joins_count=0, leaves_count=0)
 class Decision(HubRow):
     """One scheduling cycle of a placement that decided something, numbered; it outlives the placement."""
 
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="decisions")
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="decisions"
+    )
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     number = models.PositiveIntegerField()
     record = models.ForeignKey(DecisionRecord, models.PROTECT, related_name="cycles")
@@ -65,8 +69,16 @@ class Decision(HubRow):
     created_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="decision_of_placement")]
-        constraints = [models.UniqueConstraint(fields=["placement", "number"], name="decision_number_once")]
+        indexes = [
+            models.Index(
+                fields=["placement_name", "hub", "-id"], name="decision_of_placement"
+            )
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["placement", "number"], name="decision_number_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"decision {self.number} of {self.placement_name}"

@@ -56,23 +56,34 @@ class Drain(HubRow):
 
     class Meta:
         indexes = [
-            models.Index(fields=["hub", "cluster_name", "-id"], name="drain_of_cluster"),
             models.Index(
-                fields=["hub", "requeue_at"], name="drain_requeue_due", condition=Q(state="running")
+                fields=["hub", "cluster_name", "-id"], name="drain_of_cluster"
+            ),
+            models.Index(
+                fields=["hub", "requeue_at"],
+                name="drain_requeue_due",
+                condition=Q(state="running"),
             ),
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["hub", "cluster_name"], condition=Q(state="running"), name="one_running_drain"
+                fields=["hub", "cluster_name"],
+                condition=Q(state="running"),
+                name="one_running_drain",
             ),
-            known("state", ("running", "done", "cancelled", "expired"), "drain_state_known"),
+            known(
+                "state",
+                ("running", "done", "cancelled", "expired"),
+                "drain_state_known",
+            ),
             models.CheckConstraint(
                 condition=Q(state="running", ended_at__isnull=True)
                 | (~Q(state="running") & Q(ended_at__isnull=False)),
                 name="drain_ended_at",
             ),
             models.CheckConstraint(
-                condition=Q(at_once__gte=1, per_placement__gte=1), name="drain_moves_something"
+                condition=Q(at_once__gte=1, per_placement__gte=1),
+                name="drain_moves_something",
             ),
         ]
 
@@ -104,7 +115,9 @@ class DrainStep(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["drain", "placement_name"], name="drain_step_once"),
+            models.UniqueConstraint(
+                fields=["drain", "placement_name"], name="drain_step_once"
+            ),
             known(
                 "state",
                 ("waiting", "blocked", "leaving", "next-run", "gone", "stays"),
@@ -132,10 +145,14 @@ class Eviction(HubRow):
 
     name = models.CharField(max_length=LONGEST_OBJECT_NAME, null=True)  # noqa: DJ001 -- unique
     document = OrderedJSONField(null=True)
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="evictions")
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="evictions"
+    )
     placement_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
     cluster_name = models.CharField(max_length=LONGEST_OBJECT_NAME)
-    drain = models.ForeignKey(Drain, models.SET_NULL, null=True, related_name="evictions")
+    drain = models.ForeignKey(
+        Drain, models.SET_NULL, null=True, related_name="evictions"
+    )
     outcome = models.CharField(max_length=12, choices=Outcome.choices)
     why = models.CharField(max_length=30, blank=True)
     numbers = models.JSONField(null=True)
@@ -144,10 +161,18 @@ class Eviction(HubRow):
     by = models.CharField(max_length=150)
 
     class Meta:
-        indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="eviction_of_placement")]
+        indexes = [
+            models.Index(
+                fields=["placement_name", "hub", "-id"], name="eviction_of_placement"
+            )
+        ]
         constraints = [
             models.UniqueConstraint(fields=["name", "hub"], name="eviction_name_once"),
-            known("outcome", ("pending", "executed", "not-executed", "invalid"), "eviction_outcome_known"),
+            known(
+                "outcome",
+                ("pending", "executed", "not-executed", "invalid"),
+                "eviction_outcome_known",
+            ),
             models.CheckConstraint(
                 condition=~Q(hub=LOCAL_HUB) | (~Q(outcome="pending") & ~Q(why="")),
                 name="only_mirrored_eviction_is_pending",

@@ -27,7 +27,11 @@ class DryRun(HubRow):
     left_out = models.PositiveIntegerField(default=0)
 
     class Meta:
-        indexes = [models.Index(fields=["run_at"], name="dry_run_due", condition=Q(run_at__isnull=False))]
+        indexes = [
+            models.Index(
+                fields=["run_at"], name="dry_run_due", condition=Q(run_at__isnull=False)
+            )
+        ]
 
     def __str__(self) -> str:
         return f"dry run {self.pk}"

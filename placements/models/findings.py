@@ -9,7 +9,9 @@ from placements.models.placements import Placement
 class FindingsCheck(HubRow):
     """The findings about one placement, as of a revision and a fleet; `worst` has the first, worst first."""
 
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="findings_check")
+    placement = models.OneToOneField(
+        Placement, models.CASCADE, related_name="findings_check"
+    )
     revision = models.PositiveBigIntegerField()
     fleet_version = models.PositiveBigIntegerField()
     checked_at = models.DateTimeField()

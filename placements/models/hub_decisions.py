@@ -34,7 +34,9 @@ class FleetVersion(HubRow):
     is_live = models.BooleanField(default=False)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["hub", "number"], name="fleet_version_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["hub", "number"], name="fleet_version_once")
+        ]
         indexes = [models.Index(fields=["seen_at"], name="fleet_version_by_age")]
 
     def __str__(self) -> str:
@@ -48,7 +50,9 @@ class DueJudgement(HubRow):
     """
 
     is_shown = False
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="due_judgement")
+    placement = models.OneToOneField(
+        Placement, models.CASCADE, related_name="due_judgement"
+    )
     changed_at = models.DateTimeField()
     due_at = models.DateTimeField()
     lease_expires_at = models.DateTimeField(null=True)
@@ -99,9 +103,13 @@ class HubDecision(HubRow):
     judged again; it counts from `confirmed_at` on. `is_latest`: nothing newer was observed.
     """
 
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="hub_decisions")
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="hub_decisions"
+    )
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
-    decision = models.OneToOneField(Decision, models.CASCADE, null=True, related_name="hub_decision")
+    decision = models.OneToOneField(
+        Decision, models.CASCADE, null=True, related_name="hub_decision"
+    )
     is_latest = models.BooleanField(default=True)
     policy_snapshot = models.CharField(max_length=253, blank=True)
     policy_snapshot_uid = models.CharField(max_length=64, blank=True)
@@ -113,8 +121,12 @@ class HubDecision(HubRow):
     hub_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField()
     replay = models.CharField(max_length=6, choices=ReplayKind.choices, blank=True)
-    inputs = models.CharField(max_length=8, choices=ReplayInputs.choices, default=ReplayInputs.NONE)
-    fleet_version = models.ForeignKey(FleetVersion, models.PROTECT, null=True, related_name="+")
+    inputs = models.CharField(
+        max_length=8, choices=ReplayInputs.choices, default=ReplayInputs.NONE
+    )
+    fleet_version = models.ForeignKey(
+        FleetVersion, models.PROTECT, null=True, related_name="+"
+    )
     agreement = models.CharField(max_length=15, choices=Agreement.choices)
     note = models.CharField(max_length=300, blank=True)
     differences = models.JSONField(default=list)
@@ -128,9 +140,14 @@ class HubDecision(HubRow):
 
     class Meta:
         indexes = [
-            models.Index(fields=["hub", "placement_name", "-id"], name="hub_decision_of_placement"),
             models.Index(
-                fields=["hub", "recheck_at"], condition=Q(recheck_at__isnull=False), name="hub_decision_again"
+                fields=["hub", "placement_name", "-id"],
+                name="hub_decision_of_placement",
+            ),
+            models.Index(
+                fields=["hub", "recheck_at"],
+                condition=Q(recheck_at__isnull=False),
+                name="hub_decision_again",
             ),
             models.Index(
                 fields=["hub"],
@@ -140,13 +157,17 @@ class HubDecision(HubRow):
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["placement"], condition=Q(is_latest=True), name="one_latest_hub_decision"
+                fields=["placement"],
+                condition=Q(is_latest=True),
+                name="one_latest_hub_decision",
             ),
             models.CheckConstraint(
-                condition=Q(agreement__in=Agreement.values), name="hub_decision_agreement_known"
+                condition=Q(agreement__in=Agreement.values),
+                name="hub_decision_agreement_known",
             ),
             models.CheckConstraint(
-                condition=Q(inputs__in=ReplayInputs.values), name="hub_decision_inputs_known"
+                condition=Q(inputs__in=ReplayInputs.values),
+                name="hub_decision_inputs_known",
             ),
             models.CheckConstraint(
                 condition=Q(confirmed_at__isnull=True) | Q(agreement=Agreement.DIFFERS),

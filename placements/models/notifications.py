@@ -19,7 +19,9 @@ class NotificationRule(models.Model):
     """
 
     name = models.CharField(max_length=63, unique=True)
-    channel = models.ForeignKey(NotificationChannel, models.CASCADE, related_name="rules")
+    channel = models.ForeignKey(
+        NotificationChannel, models.CASCADE, related_name="rules"
+    )
     events = models.JSONField()
     label_key = models.CharField(max_length=317, blank=True)
     label_value = models.CharField(max_length=63, blank=True)
@@ -64,9 +66,15 @@ class NotificationDelivery(models.Model):
         CANCELED = "canceled"  # the problem ended before
         FAILED = "failed"
 
-    channel = models.ForeignKey(NotificationChannel, models.CASCADE, related_name="deliveries")
-    rule = models.ForeignKey(NotificationRule, models.CASCADE, null=True, related_name="deliveries")
-    problem = models.ForeignKey(Problem, models.CASCADE, null=True, related_name="deliveries")
+    channel = models.ForeignKey(
+        NotificationChannel, models.CASCADE, related_name="deliveries"
+    )
+    rule = models.ForeignKey(
+        NotificationRule, models.CASCADE, null=True, related_name="deliveries"
+    )
+    problem = models.ForeignKey(
+        Problem, models.CASCADE, null=True, related_name="deliveries"
+    )
     kind = models.CharField(max_length=8, choices=Kind.choices)
     idempotence_key = models.CharField(max_length=100, unique=True)
     title = models.CharField(max_length=200)
@@ -81,12 +89,22 @@ class NotificationDelivery(models.Model):
 
     class Meta:
         indexes = [
-            models.Index(fields=["due_at"], condition=Q(state="pending"), name="delivery_due"),
+            models.Index(
+                fields=["due_at"], condition=Q(state="pending"), name="delivery_due"
+            ),
             models.Index(fields=["-created_at", "-id"], name="delivery_by_time"),
         ]
         constraints = [
-            known("kind", ("problem", "reminder", "resolved", "test"), "delivery_kind_known"),
-            known("state", ("pending", "sent", "grouped", "canceled", "failed"), "delivery_state_known"),
+            known(
+                "kind",
+                ("problem", "reminder", "resolved", "test"),
+                "delivery_kind_known",
+            ),
+            known(
+                "state",
+                ("pending", "sent", "grouped", "canceled", "failed"),
+                "delivery_state_known",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -22,11 +22,15 @@ class Override(ObjectRow):
     namespace = models.CharField(max_length=63, blank=True)
     name = models.CharField(max_length=_LONGEST_NAME)
     document = ManifestField()
-    placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
+    placement_name = models.CharField(
+        max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True
+    )
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "kind", "namespace", "name"], name="override_once"),
+            models.UniqueConstraint(
+                fields=["hub", "kind", "namespace", "name"], name="override_once"
+            ),
             known("kind", OVERRIDE_KINDS, "override_kind_known"),
         ]
 
@@ -58,7 +62,15 @@ class OverrideTarget(HubRow):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["override_kind", "namespace", "group", "version", "kind", "name", "hub"],
+                fields=[
+                    "override_kind",
+                    "namespace",
+                    "group",
+                    "version",
+                    "kind",
+                    "name",
+                    "hub",
+                ],
                 condition=models.Q(hub=LOCAL_HUB),
                 name="override_target_once",
             )
@@ -77,7 +89,9 @@ class OverrideSnapshot(HubRow):
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
     document = ManifestField()
-    placement_name = models.CharField(max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True)
+    placement_name = models.CharField(
+        max_length=LONGEST_NAMESPACE + 1 + _LONGEST_NAME, blank=True
+    )
     is_latest = models.BooleanField(default=True)
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)

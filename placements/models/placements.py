@@ -22,7 +22,9 @@ LONGEST_FULL_NAME = LONGEST_NAMESPACE + 1 + LONGEST_NAME
 """Of a placement with its namespace."""
 
 
-AWAITS_DECISION = Q(scheduled__in=("Unknown", ""), observed_generation__lt=F("generation"))
+AWAITS_DECISION = Q(
+    scheduled__in=("Unknown", ""), observed_generation__lt=F("generation")
+)
 """An edit has made the last decision void. A change of the fleet does not."""
 UNFULFILLED = Q(is_fulfilled=False, deleting_since=None) & ~AWAITS_DECISION
 """The last decision selected fewer clusters than are wanted. One that is being deleted wants none."""
@@ -64,7 +66,9 @@ class Placement(ObjectRow):
     property_names_read = models.JSONField(default=list)
     revision_history_limit = models.PositiveIntegerField(default=10)
     named_count = models.PositiveIntegerField(null=True)
-    strategy_type = models.CharField(max_length=13, default=StrategyType.ROLLING_UPDATE.value)
+    strategy_type = models.CharField(
+        max_length=13, default=StrategyType.ROLLING_UPDATE.value
+    )
     unavailable_period = models.DurationField(default=timedelta(seconds=60))
 
     hub_changes = models.PositiveBigIntegerField(default=0, db_default=0)
@@ -106,7 +110,11 @@ class Placement(ObjectRow):
     class Meta:
         indexes = [
             models.Index(fields=["hub", "name", "full_name"], name="placement_of_hub"),
-            models.Index(fields=["hub"], condition=Q(observe_rollout=True), name="placement_to_observe"),
+            models.Index(
+                fields=["hub"],
+                condition=Q(observe_rollout=True),
+                name="placement_to_observe",
+            ),
             models.Index(
                 fields=["hub", "lease_expires_at"],
                 name="placement_due",
@@ -118,13 +126,24 @@ class Placement(ObjectRow):
                 condition=Q(rollout_observed__lt=F("rollout_generation"))
                 | Q(rollout_requeue_at__isnull=False),
             ),
-            models.Index(fields=["hub", "is_fulfilled", "full_name"], name="placement_by_fulfilment"),
-            models.Index(fields=["hub"], condition=Q(health_level=""), name="placement_without_status"),
+            models.Index(
+                fields=["hub", "is_fulfilled", "full_name"],
+                name="placement_by_fulfilment",
+            ),
+            models.Index(
+                fields=["hub"],
+                condition=Q(health_level=""),
+                name="placement_without_status",
+            ),
         ]
         constraints = [
             # The name first, for lookups through other tables, which know no hub.
-            models.UniqueConstraint(fields=["full_name", "hub"], name="placement_full_name_once"),
-            models.UniqueConstraint(fields=["hub", "namespace", "name"], name="placement_name_once"),
+            models.UniqueConstraint(
+                fields=["full_name", "hub"], name="placement_full_name_once"
+            ),
+            models.UniqueConstraint(
+                fields=["hub", "namespace", "name"], name="placement_name_once"
+            ),
             models.CheckConstraint(condition=~Q(name=""), name="placement_has_name"),
             models.CheckConstraint(
                 condition=Q(hub=LOCAL_HUB)
@@ -143,18 +162,27 @@ class Placement(ObjectRow):
                 name="rollout_observed_at_most_generation",
             ),
             models.CheckConstraint(
-                condition=Q(observed_generation__lte=F("generation")), name="observed_at_most_generation"
+                condition=Q(observed_generation__lte=F("generation")),
+                name="observed_at_most_generation",
             ),
             known("placement_type", PlacementType, "placement_type_known"),
             known("semantics", Semantics, "placement_semantics_known"),
             known("strategy_type", StrategyType, "placement_strategy_type_known"),
             models.CheckConstraint(
-                condition=Q(placement_type=PlacementType.PICK_N.value, number_of_clusters__isnull=False)
-                | (~Q(placement_type=PlacementType.PICK_N.value) & Q(number_of_clusters__isnull=True)),
+                condition=Q(
+                    placement_type=PlacementType.PICK_N.value,
+                    number_of_clusters__isnull=False,
+                )
+                | (
+                    ~Q(placement_type=PlacementType.PICK_N.value)
+                    & Q(number_of_clusters__isnull=True)
+                ),
                 name="placement_number_goes_with_pick_n",
             ),
             models.CheckConstraint(
-                condition=Q(revision_history_limit__gte=1, revision_history_limit__lte=1000),
+                condition=Q(
+                    revision_history_limit__gte=1, revision_history_limit__lte=1000
+                ),
                 name="placement_history_limit",
             ),
         ]
@@ -190,7 +218,8 @@ class Placement(ObjectRow):
         An edit that needs a decision makes `scheduled` unknown; every other cause raises `generation` alone.
         """
         is_resources = (
-            self.generation - self.observed_generation == self.selection_generation - self.selection_observed
+            self.generation - self.observed_generation
+            == self.selection_generation - self.selection_observed
         )
         was_decided = self.decisions_made > 0 and self.scheduled in ("True", "False")
         return is_resources and was_decided and not self.selection_faults
@@ -216,7 +245,11 @@ class Placement(ObjectRow):
     @property
     def is_unfulfilled(self) -> bool:
         """Return whether it meets the condition `UNFULFILLED`."""
-        return self.is_fulfilled is False and self.deleting_since is None and not self.awaits_decision
+        return (
+            self.is_fulfilled is False
+            and self.deleting_since is None
+            and not self.awaits_decision
+        )
 
 
 class Draft(HubRow):
@@ -227,8 +260,12 @@ class Draft(HubRow):
     """
 
     is_shown = False
-    owner = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="+")
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="drafts")
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, models.CASCADE, related_name="+"
+    )
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="drafts"
+    )
     text = SealedTextField()
     base = models.JSONField(null=True)
     revision = models.PositiveBigIntegerField(default=0)
@@ -236,7 +273,9 @@ class Draft(HubRow):
     updated_at = models.DateTimeField()
 
     class Meta:
-        indexes = [models.Index(fields=["owner", "hub", "-updated_at"], name="draft_of_owner")]
+        indexes = [
+            models.Index(fields=["owner", "hub", "-updated_at"], name="draft_of_owner")
+        ]
         constraints = [
             models.UniqueConstraint(
                 fields=["owner", "placement"],

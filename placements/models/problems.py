@@ -53,9 +53,13 @@ class Problem(models.Model):
     hub = models.ForeignKey(Hub, models.CASCADE, related_name="+")
     key = models.CharField(max_length=400)
     kind = models.CharField(max_length=25, choices=ProblemKind.choices)
-    noun = models.CharField(max_length=20, default=Noun.PLACEMENT.value, db_default="placement")
+    noun = models.CharField(
+        max_length=20, default=Noun.PLACEMENT.value, db_default="placement"
+    )
     name = models.CharField(max_length=330)
-    level = models.CharField(max_length=10, default=ProblemLevel.ATTENTION.value, db_default="attention")
+    level = models.CharField(
+        max_length=10, default=ProblemLevel.ATTENTION.value, db_default="attention"
+    )
     message = models.CharField(max_length=500)
     reason = models.CharField(max_length=40, default="", db_default="")
     placement = models.CharField(max_length=330, default="", db_default="")
@@ -71,7 +75,9 @@ class Problem(models.Model):
         indexes = [models.Index(fields=["ended_at"], name="problem_by_end")]
         constraints = [
             models.UniqueConstraint(
-                fields=["hub", "key"], condition=Q(ended_at__isnull=True), name="one_open_problem"
+                fields=["hub", "key"],
+                condition=Q(ended_at__isnull=True),
+                name="one_open_problem",
             ),
             known("kind", ProblemKind, "problem_kind_known"),
         ]

@@ -23,7 +23,9 @@ class RebalancePlan(HubRow):
         STOPPED = "stopped"
         ABANDONED = "abandoned"
 
-    placement = models.ForeignKey(Placement, models.CASCADE, related_name="rebalance_plans")
+    placement = models.ForeignKey(
+        Placement, models.CASCADE, related_name="rebalance_plans"
+    )
     number = models.PositiveIntegerField()
     state = models.CharField(max_length=9, choices=State.choices, default=State.RUNNING)
     moves = models.PositiveIntegerField()
@@ -43,11 +45,15 @@ class RebalancePlan(HubRow):
     class Meta:
         indexes = [
             models.Index(
-                fields=["hub", "requeue_at"], name="rebalance_requeue_due", condition=Q(state="running")
+                fields=["hub", "requeue_at"],
+                name="rebalance_requeue_due",
+                condition=Q(state="running"),
             )
         ]
         constraints = [
-            models.UniqueConstraint(fields=["placement", "number"], name="rebalance_number_once"),
+            models.UniqueConstraint(
+                fields=["placement", "number"], name="rebalance_number_once"
+            ),
             models.UniqueConstraint(
                 fields=["placement"],
                 condition=Q(state__in=["running", "paused"]),

@@ -39,7 +39,11 @@ class ResilienceReport(HubRow):
 
     class Meta:
         indexes = [
-            models.Index(fields=["evaluate_at"], name="report_due", condition=Q(evaluate_at__isnull=False)),
+            models.Index(
+                fields=["evaluate_at"],
+                name="report_due",
+                condition=Q(evaluate_at__isnull=False),
+            ),
             models.Index(fields=["hub", "-completed_at"], name="report_by_completion"),
         ]
 
@@ -67,7 +71,9 @@ class ResilienceLoss(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["report", "variant", "level", "value"], name="loss_once"),
+            models.UniqueConstraint(
+                fields=["report", "variant", "level", "value"], name="loss_once"
+            ),
             known("variant", VARIANTS, "loss_variant_known"),
         ]
 
@@ -81,8 +87,12 @@ class PlacementResilience(HubRow):
     `survives` has the levels as `|cluster|region|`, for filters. Without a weakest point its parts are empty.
     """
 
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="resilience")
-    report = models.ForeignKey(ResilienceReport, models.CASCADE, related_name="placements")
+    placement = models.OneToOneField(
+        Placement, models.CASCADE, related_name="resilience"
+    )
+    report = models.ForeignKey(
+        ResilienceReport, models.CASCADE, related_name="placements"
+    )
     decisions_made = models.PositiveIntegerField()
     survives = models.TextField(blank=True)
     weakest_level = models.CharField(max_length=LONGEST_LEVEL, blank=True)
@@ -97,4 +107,8 @@ class PlacementResilience(HubRow):
 
     @property
     def weakest(self) -> dict[str, Any] | None:
-        return {"level": self.weakest_level, "value": self.weakest_value} if self.weakest_level else None
+        return (
+            {"level": self.weakest_level, "value": self.weakest_value}
+            if self.weakest_level
+            else None
+        )

@@ -28,15 +28,26 @@ class Resource(HubRow):
 
     class Meta:
         permissions = [("view_secrets", "Can view the values of Secrets")]
-        indexes = [models.Index(fields=["hub", "namespace", "kind", "name"], name="resource_in_namespace")]
+        indexes = [
+            models.Index(
+                fields=["hub", "namespace", "kind", "name"],
+                name="resource_in_namespace",
+            )
+        ]
         constraints = [
             models.UniqueConstraint(
-                fields=["hub", "group", "kind", "namespace", "name"], name="resource_once"
+                fields=["hub", "group", "kind", "namespace", "name"],
+                name="resource_once",
             ),
             models.CheckConstraint(
-                condition=~Q(name="") & ~Q(kind="") & ~Q(version=""), name="resource_is_named"
+                condition=~Q(name="") & ~Q(kind="") & ~Q(version=""),
+                name="resource_is_named",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}"
+        )

@@ -34,11 +34,17 @@ class Rollout(HubRow):
         SUPERSEDED = "superseded"
         STOPPED = "stopped"
 
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="rollouts")
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="rollouts"
+    )
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     number = models.PositiveIntegerField()
-    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
-    resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
+    state = models.CharField(
+        max_length=10, choices=State.choices, default=State.RUNNING
+    )
+    resource_snapshot = models.ForeignKey(
+        ResourceSnapshot, models.SET_NULL, null=True, related_name="+"
+    )
     resource_number = models.PositiveIntegerField(null=True)
     version = models.CharField(max_length=64, blank=True)
     is_deletion = models.BooleanField(default=False)
@@ -51,25 +57,39 @@ class Rollout(HubRow):
     waves = models.JSONField(default=list)
     sync_result = models.JSONField(default=dict)
     verdict = models.GeneratedField(
-        expression=Coalesce(KT("sync_result__verdict"), Value(""), output_field=models.TextField()),
+        expression=Coalesce(
+            KT("sync_result__verdict"), Value(""), output_field=models.TextField()
+        ),
         output_field=models.TextField(),
         db_persist=True,
     )
     eta = models.JSONField(default=dict)
 
     class Meta:
-        indexes = [models.Index(fields=["placement_name", "hub", "-id"], name="rollout_of_placement")]
+        indexes = [
+            models.Index(
+                fields=["placement_name", "hub", "-id"], name="rollout_of_placement"
+            )
+        ]
         constraints = [
-            models.UniqueConstraint(fields=["placement", "number"], name="rollout_number_once"),
             models.UniqueConstraint(
-                fields=["placement"], condition=Q(state="running"), name="one_running_rollout"
+                fields=["placement", "number"], name="rollout_number_once"
+            ),
+            models.UniqueConstraint(
+                fields=["placement"],
+                condition=Q(state="running"),
+                name="one_running_rollout",
             ),
             models.CheckConstraint(
                 condition=Q(state="running", ended_at__isnull=True)
                 | (~Q(state="running") & Q(ended_at__isnull=False)),
                 name="rollout_ended_at",
             ),
-            known("state", ("running", "finished", "superseded", "stopped"), "rollout_state_known"),
+            known(
+                "state",
+                ("running", "finished", "superseded", "stopped"),
+                "rollout_state_known",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -101,13 +121,20 @@ class ClusterUpdate(HubRow):
     message = models.CharField(max_length=500, blank=True)
 
     class Meta:
-        indexes = [models.Index(fields=["rollout", "cluster_name", "-id"], name="update_of_cluster")]
+        indexes = [
+            models.Index(
+                fields=["rollout", "cluster_name", "-id"], name="update_of_cluster"
+            )
+        ]
         constraints = [
             models.UniqueConstraint(
-                fields=["rollout", "cluster_name"], condition=Q(outcome=""), name="one_start_under_way"
+                fields=["rollout", "cluster_name"],
+                condition=Q(outcome=""),
+                name="one_start_under_way",
             ),
             models.CheckConstraint(
-                condition=Q(outcome="", ended_at__isnull=True) | (~Q(outcome="") & Q(ended_at__isnull=False)),
+                condition=Q(outcome="", ended_at__isnull=True)
+                | (~Q(outcome="") & Q(ended_at__isnull=False)),
                 name="update_ended_at",
             ),
         ]
@@ -153,7 +180,11 @@ class StagedStrategy(ObjectRow):
     full_name = full_name_column(_LONGEST_NAME)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["full_name", "hub"], name="staged_strategy_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["full_name", "hub"], name="staged_strategy_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.full_name
@@ -178,10 +209,14 @@ class StagedRun(HubRow):
     uid = models.UUIDField(default=uuid4, editable=False)
     document = OrderedJSONField()
     revision = models.PositiveBigIntegerField(default=1)
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="staged_runs")
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="staged_runs"
+    )
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
     strategy = models.JSONField()
-    resource_snapshot = models.ForeignKey(ResourceSnapshot, models.SET_NULL, null=True, related_name="+")
+    resource_snapshot = models.ForeignKey(
+        ResourceSnapshot, models.SET_NULL, null=True, related_name="+"
+    )
     resource_number = models.PositiveIntegerField(null=True)
     overrides = models.JSONField(default=dict)
     plan = models.JSONField(null=True)
@@ -204,9 +239,17 @@ class StagedRun(HubRow):
     """Annotated `with_status`: on how many clusters it failed, and what it waits for first."""
 
     class Meta:
-        indexes = [models.Index(fields=["placement"], name="staged_run_active", condition=Q(ended_at=None))]
+        indexes = [
+            models.Index(
+                fields=["placement"],
+                name="staged_run_active",
+                condition=Q(ended_at=None),
+            )
+        ]
         constraints = [
-            models.UniqueConstraint(fields=["full_name", "hub"], name="staged_run_once"),
+            models.UniqueConstraint(
+                fields=["full_name", "hub"], name="staged_run_once"
+            ),
             known("status", (INITIALISING, *RunStatus), "staged_run_status_known"),
             models.CheckConstraint(
                 condition=Q(one_of("status", ENDS), ended_at__isnull=False)
@@ -252,7 +295,9 @@ class ApprovalRequest(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["run", "stage", "side"], name="approval_requested_once"),
+            models.UniqueConstraint(
+                fields=["run", "stage", "side"], name="approval_requested_once"
+            ),
             known("side", ApprovalPoint, "approval_side_known"),
             models.CheckConstraint(
                 condition=Q(approved_at__isnull=True, approved_by="")
@@ -275,12 +320,17 @@ class ApprovalRequest(HubRow):
             "status": "True",
             "reason": "ApprovedByUser",
             "message": f"by {self.approved_by}{self.comment and f': {self.comment}'}",
-            "lastTransitionTime": self.approved_at.isoformat() if self.approved_at else None,
+            "lastTransitionTime": self.approved_at.isoformat()
+            if self.approved_at
+            else None,
         }
         return {
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
             "kind": NAMESPACED_APPROVAL_KIND if namespace else APPROVAL_KIND,
-            "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+            "metadata": {
+                "name": name,
+                **({"namespace": namespace} if namespace else {}),
+            },
             "spec": {"parentStageRollout": self.run.name, "targetStage": self.stage},
             **({"status": {"conditions": [approved]}} if self.approved_at else {}),
         }

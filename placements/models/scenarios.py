@@ -23,17 +23,29 @@ class Scenario(HubRow):
     created_at = models.DateTimeField()
     created_by = models.CharField(max_length=150)
     fleet_version = models.PositiveBigIntegerField(null=True)
-    without = models.ForeignKey(FleetRecord, models.PROTECT, null=True, related_name="+")
-    cordoned = models.ForeignKey(FleetRecord, models.PROTECT, null=True, related_name="+")
+    without = models.ForeignKey(
+        FleetRecord, models.PROTECT, null=True, related_name="+"
+    )
+    cordoned = models.ForeignKey(
+        FleetRecord, models.PROTECT, null=True, related_name="+"
+    )
     placements_count = models.PositiveIntegerField(default=0)
     left_out = models.PositiveIntegerField(default=0)
     evaluate_at = models.DateTimeField(null=True)
 
     class Meta:
         indexes = [
-            models.Index(fields=["evaluate_at"], name="scenario_due", condition=Q(evaluate_at__isnull=False))
+            models.Index(
+                fields=["evaluate_at"],
+                name="scenario_due",
+                condition=Q(evaluate_at__isnull=False),
+            )
         ]
-        constraints = [models.CheckConstraint(condition=~Q(clusters=[]), name="scenario_has_clusters")]
+        constraints = [
+            models.CheckConstraint(
+                condition=~Q(clusters=[]), name="scenario_has_clusters"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"what if {self.chosen_by}"
@@ -43,10 +55,16 @@ class ScenarioDecision(HubRow):
     is_shown = False
 
     scenario = models.ForeignKey(Scenario, models.CASCADE, related_name="outcomes")
-    variant = models.CharField(max_length=6, choices=[("leave", "Leave"), ("cordon", "Cordon")])
-    placement = models.ForeignKey(Placement, models.SET_NULL, null=True, related_name="+")
+    variant = models.CharField(
+        max_length=6, choices=[("leave", "Leave"), ("cordon", "Cordon")]
+    )
+    placement = models.ForeignKey(
+        Placement, models.SET_NULL, null=True, related_name="+"
+    )
     placement_name = models.CharField(max_length=LONGEST_FULL_NAME)
-    record = models.ForeignKey(DecisionRecord, models.PROTECT, related_name="scenario_decisions")
+    record = models.ForeignKey(
+        DecisionRecord, models.PROTECT, related_name="scenario_decisions"
+    )
     policy_number = models.PositiveIntegerField()
     fleet_digest = models.CharField(max_length=64)
     milliseconds = models.FloatField()
@@ -67,12 +85,14 @@ class ScenarioDecision(HubRow):
     class Meta:
         indexes = [
             models.Index(
-                fields=["scenario", "variant", "rank", "placement_name"], name="scenario_decision_by_impact"
+                fields=["scenario", "variant", "rank", "placement_name"],
+                name="scenario_decision_by_impact",
             )
         ]
         constraints = [
             models.UniqueConstraint(
-                fields=["scenario", "variant", "placement_name"], name="scenario_decision_once"
+                fields=["scenario", "variant", "placement_name"],
+                name="scenario_decision_once",
             ),
             known("variant", ("leave", "cordon"), "scenario_decision_variant_known"),
         ]

@@ -20,7 +20,9 @@ class PolicySnapshot(HubRow):
     (`rules/lifecycle.md#snapshots`).
     """
 
-    placement = models.ForeignKey(Placement, models.CASCADE, related_name="policy_snapshots")
+    placement = models.ForeignKey(
+        Placement, models.CASCADE, related_name="policy_snapshots"
+    )
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
     policy = models.JSONField()
@@ -32,9 +34,13 @@ class PolicySnapshot(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["placement", "number"], name="policy_snapshot_number_once"),
             models.UniqueConstraint(
-                fields=["placement"], condition=Q(is_latest=True), name="one_latest_policy_snapshot"
+                fields=["placement", "number"], name="policy_snapshot_number_once"
+            ),
+            models.UniqueConstraint(
+                fields=["placement"],
+                condition=Q(is_latest=True),
+                name="one_latest_policy_snapshot",
             ),
             known("semantics", Semantics, "policy_snapshot_semantics_known"),
         ]
@@ -50,7 +56,9 @@ class ResourceSnapshot(HubRow):
     envelopes, each with kind and name of its envelope.
     """
 
-    placement = models.ForeignKey(Placement, models.CASCADE, related_name="resource_snapshots")
+    placement = models.ForeignKey(
+        Placement, models.CASCADE, related_name="resource_snapshots"
+    )
     number = models.PositiveIntegerField()
     content_hash = models.CharField(max_length=64)
     objects_count = models.PositiveIntegerField()
@@ -62,9 +70,13 @@ class ResourceSnapshot(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["placement", "number"], name="resource_snapshot_number_once"),
             models.UniqueConstraint(
-                fields=["placement"], condition=Q(is_latest=True), name="one_latest_resource_snapshot"
+                fields=["placement", "number"], name="resource_snapshot_number_once"
+            ),
+            models.UniqueConstraint(
+                fields=["placement"],
+                condition=Q(is_latest=True),
+                name="one_latest_resource_snapshot",
             ),
         ]
 
@@ -85,7 +97,11 @@ class ResourceSnapshotPart(HubRow):
     manifests = ManifestField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["snapshot", "position"], name="part_position_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["snapshot", "position"], name="part_position_once"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"part {self.position} of snapshot {self.snapshot_id}"

@@ -14,7 +14,9 @@ class StalenessCheck(HubRow):
     limits that the placed clusters exceed (`placements.engine.balance.ExceededLimit`).
     """
 
-    placement = models.OneToOneField(Placement, models.CASCADE, related_name="staleness_check")
+    placement = models.OneToOneField(
+        Placement, models.CASCADE, related_name="staleness_check"
+    )
     fleet_version = models.PositiveBigIntegerField()
     readings = models.PositiveBigIntegerField()
     decisions_made = models.PositiveIntegerField()
@@ -30,13 +32,17 @@ class StalenessCheck(HubRow):
 class StalePick(HubRow):
     """A cluster that a placement is on although rescheduling would not select it."""
 
-    staleness_check = models.ForeignKey(StalenessCheck, models.CASCADE, related_name="stale")
+    staleness_check = models.ForeignKey(
+        StalenessCheck, models.CASCADE, related_name="stale"
+    )
     cluster_name = models.CharField(max_length=LONGEST_NAME)
 
     class Meta:
         indexes = [models.Index(fields=["cluster_name"], name="stale_pick_of_cluster")]
         constraints = [
-            models.UniqueConstraint(fields=["staleness_check", "cluster_name"], name="stale_pick_once")
+            models.UniqueConstraint(
+                fields=["staleness_check", "cluster_name"], name="stale_pick_once"
+            )
         ]
 
     def __str__(self) -> str:

@@ -45,7 +45,9 @@ class CollectionState(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "kind"], name="collection_state_once"),
+            models.UniqueConstraint(
+                fields=["hub", "kind"], name="collection_state_once"
+            ),
             known("kind", WatchedKind, "collection_state_kind_known"),
         ]
 
@@ -63,7 +65,9 @@ class CollectionChange(HubRow):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["hub", "kind", "sequence"], name="collection_change_once"),
+            models.UniqueConstraint(
+                fields=["hub", "kind", "sequence"], name="collection_change_once"
+            ),
             known("kind", WatchedKind, "collection_change_kind_known"),
             known("type", ChangeType, "collection_change_type_known"),
         ]

@@ -14,7 +14,12 @@ from clusters.operations.leave import leave
 from fleetui.hub_backend import current_backend
 from fleetui.permissions import FLEET, Labels, LabelsOf, Role, may_change
 from placements.manifests.staged_update import RunState
-from placements.services.disruption.drains import cancel_drain, drain, why_not_cancel, why_not_drain
+from placements.services.disruption.drains import (
+    cancel_drain,
+    drain,
+    why_not_cancel,
+    why_not_drain,
+)
 from placements.services.disruption.evictions import evict
 from placements.services.rescheduling import reschedule, reschedule_refusal
 from placements.services.rollouts import operations, staged_operations
@@ -88,7 +93,13 @@ class Action:
         return "" if is_allowed else f"required role: {self.role}"
 
     def perform(
-        self, name: str, value: str | int | None = "", *, by: User | None, now: datetime, **more: Any
+        self,
+        name: str,
+        value: str | int | None = "",
+        *,
+        by: User | None,
+        now: datetime,
+        **more: Any,
     ) -> Any:
         """Run the operation, or that of a live hub, and return its result; raise what it raises."""
         argument = {self.argument: value} if self.argument else {}
@@ -108,12 +119,16 @@ class Reasons:
     `about` has what a precondition needs beside its subject, by action.
     """
 
-    def __init__(self, kind: ActionKind, subject: Any, user: User | None = None, **about: Any) -> None:
+    def __init__(
+        self, kind: ActionKind, subject: Any, user: User | None = None, **about: Any
+    ) -> None:
         self._kind, self._subject, self._user, self._about = kind, subject, user, about
 
     def __getitem__(self, name: str) -> str:
         about = [self._about[name]] if name in self._about else []
-        return ACTIONS[self._kind, name.replace("_", "-")].why_not(self._subject, self._user, *about)
+        return ACTIONS[self._kind, name.replace("_", "-")].why_not(
+            self._subject, self._user, *about
+        )
 
 
 _rolling = partial(
@@ -307,7 +322,13 @@ _ACTIONS = (
         "{name} cordoned.",
         cordon,
     ),
-    _cluster("uncordon", "Uncordon {name}", "Removes the cordon taint.", "{name} uncordoned.", uncordon),
+    _cluster(
+        "uncordon",
+        "Uncordon {name}",
+        "Removes the cordon taint.",
+        "{name} uncordoned.",
+        uncordon,
+    ),
     _cluster(
         "leave",
         "Remove {name} from fleet",

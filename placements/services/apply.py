@@ -18,7 +18,13 @@ from django.db.models import Model, QuerySet
 
 from clusters.manifest import parse_member
 from clusters.operations.change_log import lock_fleet
-from clusters.operations.join import CLUSTER, ClusterSpec, JoinOutcome, dry_run, upsert_clusters
+from clusters.operations.join import (
+    CLUSTER,
+    ClusterSpec,
+    JoinOutcome,
+    dry_run,
+    upsert_clusters,
+)
 from clusters.queries import current_fleet, load_fleet
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.effort import TooMuchWorkError
@@ -57,8 +63,16 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.disruption import parse_disruption_budget, parse_eviction
 from placements.manifests.ocm import OCM_KIND
 from placements.manifests.override import parse_cluster_override, parse_override
-from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
-from placements.manifests.staged_update import parse_approval_request, parse_staged_run, parse_staged_strategy
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    is_ocm_placement,
+    parse_placement,
+)
+from placements.manifests.staged_update import (
+    parse_approval_request,
+    parse_staged_run,
+    parse_staged_strategy,
+)
 from placements.models import (
     DisruptionBudget,
     Override,
@@ -89,10 +103,18 @@ from placements.services.resources.operations import (
     unchanged_resources,
 )
 from placements.services.resources.queries import hub_objects, selection_of
-from placements.services.results import PLACEMENT, SaveResult, name_on_hub, stored_document
+from placements.services.results import (
+    PLACEMENT,
+    SaveResult,
+    name_on_hub,
+    stored_document,
+)
 from placements.services.rollouts.staged_operations import APPROVAL, apply_approval
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
-from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, save_strategy
+from placements.services.rollouts.staged_strategies import (
+    STAGED_STRATEGY,
+    save_strategy,
+)
 from placements.services.snapshots import draft_cycle, placed_objects
 
 
@@ -130,7 +152,9 @@ _STOPS = (
 class PartlyApplied(Exception):
     """A batch failed after others were written; `results` are those of the documents that are on the hub."""
 
-    def __init__(self, cause: Exception, results: Sequence[Result], *, total: int) -> None:
+    def __init__(
+        self, cause: Exception, results: Sequence[Result], *, total: int
+    ) -> None:
         self.cause, self.results = cause, tuple(results)
         super().__init__(
             f"{len(results):,} of {total:,} documents are applied, and stay so. The next batch failed: "
@@ -157,7 +181,9 @@ def apply_documents(
     """
     if len(documents) > MOST_APPLIED:
         message = f"Too many: {len(documents):,} documents"
-        raise InvalidManifest.of("", "too-many", message, f"at most {MOST_APPLIED:,} documents at once")
+        raise InvalidManifest.of(
+            "", "too-many", message, f"at most {MOST_APPLIED:,} documents at once"
+        )
     in_order = sorted(documents, key=lambda one: _RANKS.get(_kind(one), 0))
     _validate(in_order, documents, strict=strict)
     # Reading takes no lock: where thousands of documents are unchanged, the others hold it for a moment.
@@ -168,7 +194,11 @@ def apply_documents(
 
     def write(part: Sequence[Document]) -> None:
         several = len(documents) > 1
-        results.update(_apply(part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several))
+        results.update(
+            _apply(
+                part, by=by, now=now, as_of=as_of, confirmed=confirmed, several=several
+            )
+        )
 
     def divide() -> Iterator[list[Document]]:
         _check_before_batches(in_order, by=by, confirmed=confirmed)
@@ -190,12 +220,16 @@ def _keep_fleet() -> None:
         current_fleet()
 
 
-def _check_before_batches(in_order: Sequence[Document], *, by: User | None, confirmed: bool) -> None:
+def _check_before_batches(
+    in_order: Sequence[Document], *, by: User | None, confirmed: bool
+) -> None:
     """Raise for what can be known before anything is written, since a batch is not undone by the next one.
 
     Raise InvalidManifest, UnschedulesEverything, NotOfTeamError.
     """
-    check_resources_to_apply([one.data for one in in_order if _kind(one) not in _KINDS], by=by)
+    check_resources_to_apply(
+        [one.data for one in in_order if _kind(one) not in _KINDS], by=by
+    )
     if any(_kind(one) == MEMBER_KIND for one in in_order):
         check_change(by, what="member clusters")
     errors: list[tuple[Document, FieldError]] = []
@@ -220,21 +254,29 @@ def _batches(in_order: Sequence[Document]) -> Iterator[list[Document]]:
     resources.sort(key=lambda one: HubObject.of(one.data).key[:2] != NAMESPACE)
     yield from batched(resources, BATCH)
     yield from batched((one for one in in_order if _kind(one) == MEMBER_KIND), BATCH)
-    others = [one for one in in_order if _kind(one) in _KINDS and _kind(one) != MEMBER_KIND]
+    others = [
+        one for one in in_order if _kind(one) in _KINDS and _kind(one) != MEMBER_KIND
+    ]
     yield from batched(others, OTHERS_AT_ONCE)
 
 
-def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[int, Result], datetime | None]:
+def _unchanged(
+    documents: Sequence[Document], *, now: datetime
+) -> tuple[dict[int, Result], datetime | None]:
     """Return the results of the documents that are on the hub as they are written.
 
     The time is that as of which all reports of clusters in these documents are judged.
     """
     results: dict[int, Result] = {}
     resources = [one for one in documents if _kind(one) not in _KINDS]
-    for one, unchanged in zip(resources, unchanged_resources([one.data for one in resources]), strict=True):
+    for one, unchanged in zip(
+        resources, unchanged_resources([one.data for one in resources]), strict=True
+    ):
         if unchanged:
             name = name_of(HubObject.of(unchanged.object.content))
-            results[id(one)] = Result(RESOURCE, name, unchanged.result, unchanged.warnings)
+            results[id(one)] = Result(
+                RESOURCE, name, unchanged.result, unchanged.warnings
+            )
     members = [one for one in documents if _kind(one) == MEMBER_KIND]
     joins = dry_run([ClusterSpec(one.data) for one in members], now=now)
     for one, (result, row) in zip(members, joins, strict=True):
@@ -246,11 +288,17 @@ def _unchanged(documents: Sequence[Document], *, now: datetime) -> tuple[dict[in
             by_kind.setdefault(kind, []).append(one)
     for kind, several in by_kind.items():
         results |= _unchanged_rows(kind, kind.model, several) if kind.model else {}
-    times = [row.as_of for one, (_, row) in zip(members, joins, strict=True) if "status" in one.data]
+    times = [
+        row.as_of
+        for one, (_, row) in zip(members, joins, strict=True)
+        if "status" in one.data
+    ]
     return results, max(filter(None, times), default=None)
 
 
-def _unchanged_rows(kind: "_Kind", model: type[Model], documents: Sequence[Document]) -> dict[int, Result]:
+def _unchanged_rows(
+    kind: "_Kind", model: type[Model], documents: Sequence[Document]
+) -> dict[int, Result]:
     """Return the results of the documents of one kind that are on the hub as they are written."""
     manifests = {id(one): kind.parse(one.data) for one in documents}
     rows: QuerySet[Any] = model._default_manager.all()
@@ -258,7 +306,10 @@ def _unchanged_rows(kind: "_Kind", model: type[Model], documents: Sequence[Docum
         rows = rows.filter(kind__in={one.kind for one in manifests.values()})
     there: dict[tuple[str, str], Any] = {}
     for names in batched(sorted({one.metadata.name for one in manifests.values()})):
-        there |= {(getattr(row, "namespace", ""), row.name): row for row in rows.filter(name__in=names)}
+        there |= {
+            (getattr(row, "namespace", ""), row.name): row
+            for row in rows.filter(name__in=names)
+        }
     results: dict[int, Result] = {}
     for one in documents:
         manifest = manifests[id(one)]
@@ -299,7 +350,9 @@ def _apply(
             name = name_of(HubObject.of(saved.object.content))
             results[id(one)] = Result(RESOURCE, name, saved.result, saved.warnings)
     if members:
-        joined = upsert_clusters([ClusterSpec(one.data) for one in members], by=by, now=now, as_of=as_of)
+        joined = upsert_clusters(
+            [ClusterSpec(one.data) for one in members], by=by, now=now, as_of=as_of
+        )
         for one, member in zip(members, joined, strict=True):
             results[id(one)] = Result(CLUSTER, member.name, member.result)
     emptied: list[UnscheduledPlacement] = []
@@ -349,17 +402,24 @@ def preview_documents(
 
     def preview() -> ApplyPreview:
         before = dict(Placement.objects.values_list("pk", "generation"))
-        results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+        results = apply_documents(
+            documents, by=by, now=now, confirmed=confirmed, strict=strict
+        )
         enqueue_affected_placements()
         after = Placement.objects.values_list("pk", "generation")
         due = [pk for pk, generation in after if before.get(pk) != generation]
         named = {one.name for one in results if one.kind == PLACEMENT}
         fleet = load_fleet()
         placed = (
-            one.data for one, result in zip(documents, results, strict=True) if result.kind == PLACEMENT
+            one.data
+            for one, result in zip(documents, results, strict=True)
+            if result.kind == PLACEMENT
         )
         manifests = [parse_placement(one) for one in islice(placed, MOST_EXAMINED)]
-        cycles = [(one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests]
+        cycles = [
+            (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet))
+            for one in manifests
+        ]
         examined = examine(fleet, cycles)
         overlaps = _overlaps(cycles)
         return ApplyPreview(
@@ -371,7 +431,11 @@ def preview_documents(
             ),
             tuple(Event.objects.filter(at=now).order_by("pk")),
             impact_on(due, ChangedFleet(fleet), named=named),
-            tuple(each for name in examined.placements for each in examined.findings_of(name)),
+            tuple(
+                each
+                for name in examined.placements
+                for each in examined.findings_of(name)
+            ),
         )
 
     _keep_fleet()
@@ -388,14 +452,21 @@ def _overlaps(
     for name, manifest, cycle in cycles:
         with suppress(InvalidManifest):
             selection = selection_of(manifest, objects)
-            drafts.append(to_place(manifest, name, selection, schedule(cycle).picked_names))
+            drafts.append(
+                to_place(manifest, name, selection, schedule(cycle).picked_names)
+            )
     wanted = frozenset[ObjectKey]().union(*(one.objects for one in drafts))
     names = {one.placement for one in drafts}
     others = [one for one in placed_objects(of=wanted) if one.placement not in names]
-    return {one.placement: [each.warning for each in overlaps_of(one, (*drafts, *others))] for one in drafts}
+    return {
+        one.placement: [each.warning for each in overlaps_of(one, (*drafts, *others))]
+        for one in drafts
+    }
 
 
-def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool) -> None:
+def _validate(
+    in_order: Sequence[Document], documents: Sequence[Document], *, strict: bool
+) -> None:
     """Raise InvalidManifest with the errors of all documents, and of those that are there twice."""
     errors: list[tuple[Document, FieldError]] = []
     for one in in_order:
@@ -408,7 +479,14 @@ def _validate(in_order: Sequence[Document], documents: Sequence[Document], *, st
             reason = no_effect_reason(one.data) if strict else ""
             if reason:
                 message = f"{_document_name(one)}: {reason}"
-                errors.append((one, FieldError("kind", "no-effect", message, "kinds of this console")))
+                errors.append(
+                    (
+                        one,
+                        FieldError(
+                            "kind", "no-effect", message, "kinds of this console"
+                        ),
+                    )
+                )
     identities: set[tuple[str, ...]] = set()
     for one in documents:
         metadata = one.data.get("metadata") if isinstance(one.data, dict) else None
@@ -436,7 +514,9 @@ def _kind(document: Document) -> str | None:
     kind = document.data.get("kind") if isinstance(document.data, dict) else None
     if kind == OCM_KIND and not is_ocm_placement(document.data):
         return None
-    if kind in _NAMESPACED_KINDS and not is_fleet_group(document.data.get("apiVersion")):
+    if kind in _NAMESPACED_KINDS and not is_fleet_group(
+        document.data.get("apiVersion")
+    ):
         return None
     return kind if isinstance(kind, str) else None
 
@@ -446,7 +526,12 @@ def _errors_of(
 ) -> list[tuple[Document, FieldError]]:
     prefix = f"{_document_name(document)}: " if several else ""
     return [
-        (document, FieldError(one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line))
+        (
+            document,
+            FieldError(
+                one.path, one.code, f"{prefix}{one.message}", one.allowed, one.line
+            ),
+        )
         for one in invalid.errors
     ]
 
@@ -463,12 +548,16 @@ def _save(data: Any, *, by: User | None, now: datetime, confirmed: bool) -> Resu
     if data["kind"] == EVICTION_KIND:
         eviction, is_new = apply_eviction(data, by=by, now=now)
         result = eviction.outcome if is_new else UNCHANGED
-        return Result(EVICTION, str(eviction.name), result, message=event_line(eviction))
+        return Result(
+            EVICTION, str(eviction.name), result, message=event_line(eviction)
+        )
     manifest = kind.parse(data)
     name = name_on_hub(manifest) if kind is _PLACEMENT else manifest.full_name
     if kind.save is None:  # a request for approval
         return Result(APPROVAL, name, apply_approval(data, by=by, now=now))
-    options = {"confirmed": confirmed, "manifest": manifest} if kind is _PLACEMENT else {}
+    options = (
+        {"confirmed": confirmed, "manifest": manifest} if kind is _PLACEMENT else {}
+    )
     saved = kind.save(data, by=by, now=now, **options)
     return Result(kind.noun, name, saved.result, saved.warnings)
 
@@ -505,7 +594,9 @@ _KINDS: Mapping[str | None, _Kind] = {
     EVICTION_KIND: _Kind(parse_eviction),
     **dict.fromkeys((STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND), _STRATEGY),
     **dict.fromkeys((STAGED_RUN_KIND, NAMESPACED_RUN_KIND), _RUN),
-    **dict.fromkeys((APPROVAL_KIND, NAMESPACED_APPROVAL_KIND), _Kind(parse_approval_request)),
+    **dict.fromkeys(
+        (APPROVAL_KIND, NAMESPACED_APPROVAL_KIND), _Kind(parse_approval_request)
+    ),
 }
 """In the order of saving: what others refer to comes first."""
 _RANKS = {kind: rank for rank, kind in enumerate(_KINDS, 1)}

@@ -65,7 +65,9 @@ def is_due(*, now: datetime) -> bool:
 
 def due_checks(*, now: datetime) -> QuerySet[Placement]:
     """Return the placements with assertions whose check is not about what is there now."""
-    asserting = Placement.objects.filter(has_assertions=True, deleting_since=None, decisions_made__gt=0)
+    asserting = Placement.objects.filter(
+        has_assertions=True, deleting_since=None, decisions_made__gt=0
+    )
     check = "assertion_check__"
     is_same = Q(
         **{
@@ -74,7 +76,9 @@ def due_checks(*, now: datetime) -> QuerySet[Placement]:
             f"{check}fleet_version": Subquery(FleetState.objects.values("version")[:1]),
         }
     )
-    aged = AssertionCheck.objects.filter(others__contains=CLOCK, checked_at__lt=now - RECHECK)
+    aged = AssertionCheck.objects.filter(
+        others__contains=CLOCK, checked_at__lt=now - RECHECK
+    )
     return asserting.exclude(is_same & ~Q(pk__in=aged.values("placement")))
 
 
@@ -102,7 +106,9 @@ def stored_entries() -> tuple[AssertionEntry, ...]:
     return _entries_in(stored_file().text)
 
 
-def _about(placement: Placement, entries: Iterable[AssertionEntry]) -> tuple[Assertion, ...]:
+def _about(
+    placement: Placement, entries: Iterable[AssertionEntry]
+) -> tuple[Assertion, ...]:
     metadata = placement.document["metadata"]
     labels, annotations = (metadata.get(one) or {} for one in ("labels", "annotations"))
     return assertions_about(placement.full_name, labels, annotations, entries)
@@ -111,7 +117,9 @@ def _about(placement: Placement, entries: Iterable[AssertionEntry]) -> tuple[Ass
 def written_assertions(manifest: ClusterResourcePlacement) -> tuple[Assertion, ...]:
     """Return the assertions of a manifest, with those that the file of the hub has about it."""
     metadata = manifest.metadata
-    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, stored_entries())
+    return assertions_about(
+        manifest.full_name, metadata.labels, metadata.annotations, stored_entries()
+    )
 
 
 @retry_on_conflict
@@ -124,7 +132,9 @@ def save_checks_file(
     """
     check_change(by, what=f"{NAME} of the hub")
     entries = parse_checks_file(text.encode()).assertions
-    row = StoredChecksFile.objects.select_for_update().first() or StoredChecksFile(revision=0)
+    row = StoredChecksFile.objects.select_for_update().first() or StoredChecksFile(
+        revision=0
+    )
     check_revision(CHECKS_FILE, NAME, expected=expected, revision=row.revision)
     if row.text == text:
         return row
@@ -134,7 +144,12 @@ def save_checks_file(
     row.updated_at = now
     row.save()
     changed = AuditEvent(
-        "changed", CHECKS_FILE, NAME, row.revision, before={"text": before}, after={"text": text}
+        "changed",
+        CHECKS_FILE,
+        NAME,
+        row.revision,
+        before={"text": before},
+        after={"text": text},
     )
     record(changed, by=by, now=now)
     _have_checked(entries)
@@ -145,7 +160,9 @@ def _have_checked(entries: Collection[AssertionEntry]) -> None:
     """Have all placements with assertions checked."""
     AssertionCheck.objects.update(decisions_made=0)
     pks_by_state = dict[bool, list[int]]()
-    for placement in Placement.objects.only("full_name", "document", "has_assertions").iterator():
+    for placement in Placement.objects.only(
+        "full_name", "document", "has_assertions"
+    ).iterator():
         is_asserting = bool(_about(placement, entries))
         if is_asserting is not placement.has_assertions:
             pks_by_state.setdefault(is_asserting, []).append(placement.pk)
@@ -154,10 +171,18 @@ def _have_checked(entries: Collection[AssertionEntry]) -> None:
             Placement.objects.filter(pk__in=part).update(has_assertions=is_asserting)
 
 
-def _check(placement: Placement, cycle: Cycle, entries: Collection[AssertionEntry], *, now: datetime) -> None:
+def _check(
+    placement: Placement,
+    cycle: Cycle,
+    entries: Collection[AssertionEntry],
+    *,
+    now: datetime,
+) -> None:
     """Evaluate the assertions of a placement, save the results and record what changed."""
     items = _about(placement, entries)
-    results = evaluate_assertions(items, at_rest(cycle), _facts_for(placement, items, now=now))
+    results = evaluate_assertions(
+        items, at_rest(cycle), _facts_for(placement, items, now=now)
+    )
     others = {str(one.value) for one in items if one.predicate in _NAMED}
     others |= {_READ[one.predicate] for one in items if one.predicate in _READ}
     plain_results = [
@@ -176,7 +201,11 @@ def _check(placement: Placement, cycle: Cycle, entries: Collection[AssertionEntr
     with kept([placement.pk]) as there:
         if not there:
             return
-        former = AssertionCheck.objects.select_for_update().filter(placement=placement).first()
+        former = (
+            AssertionCheck.objects.select_for_update()
+            .filter(placement=placement)
+            .first()
+        )
         before = {result.name: result for result in results_of(former)}
         AssertionCheck.objects.update_or_create(
             placement=placement,
@@ -188,7 +217,9 @@ def _check(placement: Placement, cycle: Cycle, entries: Collection[AssertionEntr
                 "others": f"|{'|'.join(sorted(others))}|" if others else "",
                 "results": plain_results,
                 "broken": sum(result.is_broken for result in results),
-                "unknown": sum(result.state is AssertionState.UNKNOWN for result in results),
+                "unknown": sum(
+                    result.state is AssertionState.UNKNOWN for result in results
+                ),
             },
         )
         if before != {result.name: result for result in results}:
@@ -199,7 +230,9 @@ def _check(placement: Placement, cycle: Cycle, entries: Collection[AssertionEntr
                 verb = "assertion holds again" if was_broken else "assertion broken"
                 facts = {"assertion": result.sentence}
                 name = placement.full_name
-                event = AuditEvent(verb, PLACEMENT, name, after=facts, is_warning=not was_broken)
+                event = AuditEvent(
+                    verb, PLACEMENT, name, after=facts, is_warning=not was_broken
+                )
                 record(event, by=None, now=now)
 
 
@@ -208,10 +241,17 @@ def results_of(check: AssertionCheck | None) -> list[AssertionResult]:
     results = []
     for stored in check.results if check else ():
         assertion = Assertion(
-            stored["predicate"], stored["value"], stored.get("entry", ""), stored.get("refuses", False)
+            stored["predicate"],
+            stored["value"],
+            stored.get("entry", ""),
+            stored.get("refuses", False),
         )
         state = AssertionState(stored["state"])
-        results.append(AssertionResult(assertion, state, tuple(stored["evidence"]), stored["reason"]))
+        results.append(
+            AssertionResult(
+                assertion, state, tuple(stored["evidence"]), stored["reason"]
+            )
+        )
     return results
 
 
@@ -231,29 +271,47 @@ def at_rest(cycle: Cycle) -> DecisionValue:
     )
 
 
-def _facts_for(placement: Placement | None, items: Collection[Assertion], *, now: datetime) -> AssertionFacts:
+def _facts_for(
+    placement: Placement | None, items: Collection[Assertion], *, now: datetime
+) -> AssertionFacts:
     names = {str(one.value) for one in items if one.predicate in _NAMED}
     others: dict[str, Any] = dict.fromkeys(names)
-    there = Placement.objects.filter(full_name__in=names).values_list("full_name", flat=True)
+    there = Placement.objects.filter(full_name__in=names).values_list(
+        "full_name", flat=True
+    )
     others |= {name: set() for name in there}
-    rows = Binding.objects.filter(placement__full_name__in=names).exclude(state=BindingState.UNSCHEDULED)
+    rows = Binding.objects.filter(placement__full_name__in=names).exclude(
+        state=BindingState.UNSCHEDULED
+    )
     for name, cluster in rows.values_list("placement__full_name", "cluster_name"):
         others[name].add(cluster)
     kinds = {one.predicate for one in items}
     survived = None
     if placement and "survives" in kinds:
-        row = PlacementResilience.objects.filter(placement=placement).select_related("report").first()
-        survived = {level: level in row.levels for level in row.report.totals} if row else None
+        row = (
+            PlacementResilience.objects.filter(placement=placement)
+            .select_related("report")
+            .first()
+        )
+        survived = (
+            {level: level in row.levels for level in row.report.totals} if row else None
+        )
     churn = 0
     if placement and "churn" in kinds:
         latest = Decision.objects.filter(placement=placement, created_at__gt=now - WEEK)
-        sums = latest.aggregate(joins=Sum("joins_count", default=0), leaves=Sum("leaves_count", default=0))
+        sums = latest.aggregate(
+            joins=Sum("joins_count", default=0), leaves=Sum("leaves_count", default=0)
+        )
         churn = sums["joins"] + sums["leaves"]
     return AssertionFacts(others, survived, churn)
 
 
 def assertion_results(
-    manifest: ClusterResourcePlacement, decision: DecisionValue, *, saved: Placement | None, now: datetime
+    manifest: ClusterResourcePlacement,
+    decision: DecisionValue,
+    *,
+    saved: Placement | None,
+    now: datetime,
 ) -> list[AssertionResult]:
     """Evaluate the assertions of a manifest on the decision that saving it would lead to."""
     items = written_assertions(manifest)
@@ -263,7 +321,9 @@ def assertion_results(
     if saved is not None and facts.churn is not None:
         before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
         after = {one.cluster for one in decision.bindings_after if one.is_active}
-        facts = AssertionFacts(facts.others, facts.survived, facts.churn + len(before ^ after))
+        facts = AssertionFacts(
+            facts.others, facts.survived, facts.churn + len(before ^ after)
+        )
     return evaluate_assertions(items, decision, facts)
 
 
@@ -279,13 +339,25 @@ def check_assertions_before_save(
     """Return the warnings of broken assertions. Raise InvalidManifest where `onBreak` is `refuse`."""
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=load_fleet()))
     results = assertion_results(manifest, decision, saved=saved, now=now)
-    broken = [(result.assertion.refuses, assertion_warning(result)) for result in results if result.is_broken]
+    broken = [
+        (result.assertion.refuses, assertion_warning(result))
+        for result in results
+        if result.is_broken
+    ]
     allowed = "a placement that keeps its assertions, or onBreak: warn"
-    refused = [FieldError(one.path, one.code, one.message, allowed) for refuses, one in broken if refuses]
+    refused = [
+        FieldError(one.path, one.code, one.message, allowed)
+        for refuses, one in broken
+        if refuses
+    ]
     if refused:
         raise InvalidManifest(refused)
     return tuple(warning for _, warning in broken)
 
 
 def check_of(placement: Placement) -> AssertionCheck | None:
-    return getattr(placement, "assertion_check", None) if placement.has_assertions else None
+    return (
+        getattr(placement, "assertion_check", None)
+        if placement.has_assertions
+        else None
+    )

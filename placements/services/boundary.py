@@ -16,7 +16,11 @@ from fleetui.apimachinery.secrets import HubObject, ObjectKey
 from fleetui.hub_scope import current_hub_id
 from placements.engine.envelopes import unwrapped
 from placements.engine.selection import is_namespace_selector
-from placements.manifests.affinity import ClusterSelectorTerm, LabelOperator, LabelSelector
+from placements.manifests.affinity import (
+    ClusterSelectorTerm,
+    LabelOperator,
+    LabelSelector,
+)
 from placements.manifests.override import ClusterResourceOverride, ResourceOverride
 from placements.manifests.placement import (
     ClusterResourcePlacement,
@@ -29,7 +33,9 @@ from placements.models import Resource
 RIGHTS_GROUPS = frozenset({"authorization.openshift.io", "rbac.authorization.k8s.io"})
 """Groups whose namespaced kinds give rights, so that they are granted as cluster-scoped ones are."""
 NAMESPACE = ("", "Namespace")
-_FIELDS_OF_RIGHTS = frozenset({"data", "groupNames", "roleRef", "rules", "subjects", "userNames"})
+_FIELDS_OF_RIGHTS = frozenset(
+    {"data", "groupNames", "roleRef", "rules", "subjects", "userNames"}
+)
 """What only RBAC and envelopes have at the top, apart from ConfigMaps and Secrets."""
 
 
@@ -60,11 +66,15 @@ class HubFacts:
         """Return whether a namespace is of a team: by its label, or by a pattern if it is of no other."""
         there = self.labels_of(*NAMESPACE, name)
         labels = self._written.get(name, there)
-        return (labels is not None and team.has(labels)) or self._is_named(team, name, labels)
+        return (labels is not None and team.has(labels)) or self._is_named(
+            team, name, labels
+        )
 
     def may_have_namespace(self, team: Team, name: str) -> bool:
         """Return whether a team may have an object of kind Namespace: it is there, or a pattern names it."""
-        return self.labels_of(*NAMESPACE, name) is not None or self._is_named(team, name, None)
+        return self.labels_of(*NAMESPACE, name) is not None or self._is_named(
+            team, name, None
+        )
 
     def _is_named(self, team: Team, name: str, labels: Labels | None) -> bool:
         if is_reserved_namespace(name) or not team.names_namespace(name):
@@ -82,13 +92,17 @@ class HubFacts:
         """Return whether the hub has objects of a kind outside of namespaces."""
         key = (group, kind)
         if key not in self._outside:
-            self._outside[key] = Resource.objects.filter(group=group, kind=kind, namespace="").exists()
+            self._outside[key] = Resource.objects.filter(
+                group=group, kind=kind, namespace=""
+            ).exists()
         return self._outside[key]
 
     @cached_property
     def cluster_labels(self) -> Mapping[str, Labels]:
         by_cluster: dict[str, dict[str, str]] = {}
-        for name, key, value in ClusterLabel.objects.values_list("cluster__name", "key", "value"):
+        for name, key, value in ClusterLabel.objects.values_list(
+            "cluster__name", "key", "value"
+        ):
             by_cluster.setdefault(name, {})[key] = value
         return by_cluster
 
@@ -118,12 +132,18 @@ def _missing_for_kind(team: Team, one: HubObject, facts: HubFacts) -> Iterator[s
     # Of a kind that Kubernetes does not have, the objects on the hub show the scope: a namespaced one among
     # cluster-scoped ones would break the placements that select these.
     is_unknown = scope_of(one.group, one.kind) is None
-    is_outside = not one.namespace or (is_unknown and facts.is_outside(one.group, one.kind))
-    if (is_outside or one.group in RIGHTS_GROUPS) and not team.has_kind(one.group, one.kind):
+    is_outside = not one.namespace or (
+        is_unknown and facts.is_outside(one.group, one.kind)
+    )
+    if (is_outside or one.group in RIGHTS_GROUPS) and not team.has_kind(
+        one.group, one.kind
+    ):
         yield kind_words(one.group, one.kind)
 
 
-def missing_for_namespace(team: Team, document: Mapping[str, Any], facts: HubFacts) -> Iterator[str]:
+def missing_for_namespace(
+    team: Team, document: Mapping[str, Any], facts: HubFacts
+) -> Iterator[str]:
     """Yield the namespace that an object of Fleet or Open Cluster Management is in, if it is missing."""
     namespace = mapping_at(document, "metadata").get("namespace")
     if namespace and not facts.owns_namespace(team, str(namespace)):
@@ -131,17 +151,24 @@ def missing_for_namespace(team: Team, document: Mapping[str, Any], facts: HubFac
 
 
 def missing_for_placement(
-    team: Team, manifest: ClusterResourcePlacement, document: Mapping[str, Any], facts: HubFacts
+    team: Team,
+    manifest: ClusterResourcePlacement,
+    document: Mapping[str, Any],
+    facts: HubFacts,
 ) -> Iterator[str]:
     """Yield what is missing for a placement as it will be: what it selects, and where it may place that."""
     yield from missing_for_namespace(team, document, facts)
-    if not manifest.namespace:  # in a namespace it selects what is in there, and nothing else
+    if (
+        not manifest.namespace
+    ):  # in a namespace it selects what is in there, and nothing else
         for selector in manifest.spec.resource_selectors:
             yield from _missing_for_selector(team, selector, facts)
     yield from missing_for_policy(team, manifest.spec.policy, facts)
 
 
-def _missing_for_selector(team: Team, selector: ResourceSelector, facts: HubFacts) -> Iterator[str]:
+def _missing_for_selector(
+    team: Team, selector: ResourceSelector, facts: HubFacts
+) -> Iterator[str]:
     group, kind, name = selector.group, selector.kind, selector.name
     is_namespace = is_namespace_selector(selector)
     if is_namespace and name:
@@ -161,17 +188,29 @@ def _missing_for_selector(team: Team, selector: ResourceSelector, facts: HubFact
         yield f"objects of kind {kind} without the label {team}: select them by this label"
 
 
-def _demands(selector: LabelSelector | None, allowed: Mapping[str, frozenset[str]]) -> bool:
+def _demands(
+    selector: LabelSelector | None, allowed: Mapping[str, frozenset[str]]
+) -> bool:
     """Return whether a selector matches nothing without one of these values of one of these labels."""
     if selector is None:
         return False
-    if any(value in allowed.get(key, ()) for key, value in selector.match_labels.items()):
+    if any(
+        value in allowed.get(key, ()) for key, value in selector.match_labels.items()
+    ):
         return True
-    listed = [one for one in selector.match_expressions if one.operator is LabelOperator.IN and one.values]
-    return any(allowed.get(one.key, frozenset()).issuperset(one.values) for one in listed)
+    listed = [
+        one
+        for one in selector.match_expressions
+        if one.operator is LabelOperator.IN and one.values
+    ]
+    return any(
+        allowed.get(one.key, frozenset()).issuperset(one.values) for one in listed
+    )
 
 
-def missing_for_policy(team: Team, policy: PlacementPolicy, facts: HubFacts) -> Iterator[str]:
+def missing_for_policy(
+    team: Team, policy: PlacementPolicy, facts: HubFacts
+) -> Iterator[str]:
     """Yield the clusters that a policy may select although the grant does not include them."""
     if not team.clusters:
         return
@@ -184,14 +223,20 @@ def missing_for_policy(team: Team, policy: PlacementPolicy, facts: HubFacts) -> 
             yield f"all clusters that were selected before: name clusters (included: {granted})"
         return
     terms: Sequence[ClusterSelectorTerm] = policy.required_terms
-    if not terms or not all(_demands(term.label_selector, team.cluster_labels) for term in terms):
-        demand = "require one of these labels in each term of the required cluster affinity"
+    if not terms or not all(
+        _demands(term.label_selector, team.cluster_labels) for term in terms
+    ):
+        demand = (
+            "require one of these labels in each term of the required cluster affinity"
+        )
         if not team.cluster_labels:
             demand = "use placementType PickFixed with these clusters"
         yield f"all clusters that the policy can select (included: {granted}): {demand}"
 
 
-def missing_for_override(team: Team, manifest: ClusterResourceOverride | ResourceOverride) -> Iterator[str]:
+def missing_for_override(
+    team: Team, manifest: ClusterResourceOverride | ResourceOverride
+) -> Iterator[str]:
     """Yield what is missing for the patches of an override; its targets are resources of their own.
 
     An override of a Namespace patches everything in it, also what is applied later, and one of an envelope
@@ -203,10 +248,16 @@ def missing_for_override(team: Team, manifest: ClusterResourceOverride | Resourc
         targets = manifest.spec.cluster_resource_selectors
     else:
         targets = manifest.spec.resource_selectors
-    patches = (one for rule in manifest.spec.policy.override_rules for one in rule.json_patch_overrides)
+    patches = (
+        one
+        for rule in manifest.spec.policy.override_rules
+        for one in rule.json_patch_overrides
+    )
     firsts = {patch.path.split("/")[1] for patch in patches}
     for one in targets:
-        if is_envelope(f"{one.group}/{one.version}", one.kind) and firsts - {"metadata"}:
+        if is_envelope(f"{one.group}/{one.version}", one.kind) and firsts - {
+            "metadata"
+        }:
             yield f"every kind (*), which patches of {one.kind} {one.name} can write"
         elif (one.group, one.kind) == NAMESPACE and firsts & _FIELDS_OF_RIGHTS:
             fields = ", ".join(sorted(firsts & _FIELDS_OF_RIGHTS))

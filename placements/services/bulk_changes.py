@@ -31,7 +31,11 @@ from placements.services.disruption.drains import running_drains
 from placements.services.disruption.preview import drain_impact
 from placements.services.loss.evaluation import Impact, impact_of
 
-BULK_ACTIONS = {name: action for (kind, name), action in ACTIONS.items() if kind is ActionKind.CLUSTER}
+BULK_ACTIONS = {
+    name: action
+    for (kind, name), action in ACTIONS.items()
+    if kind is ActionKind.CLUSTER
+}
 _MOST_ERRORS = 20
 
 
@@ -93,7 +97,11 @@ class BulkResult:
             return f"Nothing to change on {counted(len(self.rows), 'cluster')}."
         words = self.action.message.format(name=counted(changed, "cluster"))
         unchanged = len(self.rows) - changed
-        return f"{words} {counted(unchanged, 'cluster')} unchanged." if unchanged else words
+        return (
+            f"{words} {counted(unchanged, 'cluster')} unchanged."
+            if unchanged
+            else words
+        )
 
 
 def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -101,28 +109,47 @@ def read_options(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
 
     Raise InvalidManifest for those that a manifest could not have, and for none where some are required.
     """
-    allowed = {"labels": {"labels"}, "taints": {"add", "remove"}}.get(action.name, set())
+    allowed = {"labels": {"labels"}, "taints": {"add", "remove"}}.get(
+        action.name, set()
+    )
     options = {key: value for key, value in values.items() if value}
     if unknown := sorted(options.keys() - allowed):
         words = ", ".join(sorted(allowed)) or "no options"
-        raise InvalidManifest.of(unknown[0], "unknown-field", f"Unknown field {unknown[0]!r}", words)
+        raise InvalidManifest.of(
+            unknown[0], "unknown-field", f"Unknown field {unknown[0]!r}", words
+        )
     if allowed and not options:
         path = "labels" if action.name == "labels" else "add"
-        raise InvalidManifest.of(path, "required", "Required value", "at least one change")
+        raise InvalidManifest.of(
+            path, "required", "Required value", "at least one change"
+        )
     labels = options.get("labels", {})
     if not isinstance(labels, dict):
-        raise InvalidManifest.of("labels", "wrong-type", "Invalid value: not an object", "labels by key")
+        raise InvalidManifest.of(
+            "labels", "wrong-type", "Invalid value: not an object", "labels by key"
+        )
     put = {key: value for key, value in labels.items() if value is not None}
     for field in ("add", "remove"):
-        _check_manifest({**dict.fromkeys(labels, ""), **put}, options.get(field) or [], field)
-    return {"put": put, "remove": sorted(labels.keys() - put.keys())} if labels else options
+        _check_manifest(
+            {**dict.fromkeys(labels, ""), **put}, options.get(field) or [], field
+        )
+    return (
+        {"put": put, "remove": sorted(labels.keys() - put.keys())}
+        if labels
+        else options
+    )
 
 
 def _check_manifest(labels: Mapping[str, Any], taints: Any, field: str) -> None:
     """Raise InvalidManifest, with the paths of the options, for what no manifest of a cluster may have."""
     metadata = {"name": "any", "labels": labels}
     spec = {"identity": {"kind": "User", "name": "any"}, "taints": taints}
-    document = {"apiVersion": MEMBER_VERSIONS[0], "kind": MEMBER_KIND, "metadata": metadata, "spec": spec}
+    document = {
+        "apiVersion": MEMBER_VERSIONS[0],
+        "kind": MEMBER_KIND,
+        "metadata": metadata,
+        "spec": spec,
+    }
     try:
         parse_member(document)
     except InvalidManifest as invalid:
@@ -136,21 +163,36 @@ def _check_manifest(labels: Mapping[str, Any], taints: Any, field: str) -> None:
         raise InvalidManifest(placed or invalid.errors) from invalid
 
 
-def selected_clusters(names: Sequence[str], cluster_filter: ClusterFilter | None = None) -> list[str]:
+def selected_clusters(
+    names: Sequence[str], cluster_filter: ClusterFilter | None = None
+) -> list[str]:
     """Return the names of the selected clusters in order: these, and all that match a filter.
 
     Raise InvalidManifest for a name that is not in the fleet, and without a cluster.
     """
-    matching = clusters_matching(cluster_filter).values_list("name", flat=True) if cluster_filter else ()
-    known = set(MemberCluster.objects.values_list("name", flat=True)) if names else set()
+    matching = (
+        clusters_matching(cluster_filter).values_list("name", flat=True)
+        if cluster_filter
+        else ()
+    )
+    known = (
+        set(MemberCluster.objects.values_list("name", flat=True)) if names else set()
+    )
     errors = [
-        FieldError(f"names[{at}]", "bad-reference", f"Not found: {name[:63]!r}", "a member cluster")
+        FieldError(
+            f"names[{at}]",
+            "bad-reference",
+            f"Not found: {name[:63]!r}",
+            "a member cluster",
+        )
         for at, name in enumerate(names)
         if name not in known
     ]
     clusters = sorted({*names, *matching})
     if not clusters:
-        errors.append(FieldError("names", "required", "Required value", "at least one cluster"))
+        errors.append(
+            FieldError("names", "required", "Required value", "at least one cluster")
+        )
     if errors:
         raise InvalidManifest(errors[:_MOST_ERRORS])
     return clusters
@@ -170,7 +212,12 @@ def preview_change(
 
 @transaction.atomic
 def change_clusters(
-    action: Action, options: Mapping[str, Any], names: Sequence[str], *, by: User | None, now: datetime
+    action: Action,
+    options: Mapping[str, Any],
+    names: Sequence[str],
+    *,
+    by: User | None,
+    now: datetime,
 ) -> BulkResult:
     """Run an action on clusters, all or none. Raise NotOfTeamError, and what the operation raises."""
     check_change(by, FLEET, role=action.role, what="these clusters")
@@ -178,7 +225,9 @@ def change_clusters(
     rows, _ = _changes(current_fleet().fleet, action, options, names)
     identity = uuid4().hex
     with with_request_id(identity):
-        operation = current_backend().operation(action.kind, action.name, action.operation)
+        operation = current_backend().operation(
+            action.kind, action.name, action.operation
+        )
         operation(names, **options, by=by, now=now)
     return BulkResult(action, identity, rows)
 
@@ -187,10 +236,17 @@ def _changes(
     fleet: Fleet, action: Action, options: Mapping[str, Any], names: Collection[str]
 ) -> tuple[tuple[ClusterChange, ...], list[Cluster]]:
     """Return what an action changes on clusters, and the clusters as it leaves them."""
-    draining = running_drains(names) if action.name in ("drain", "cancel-drain", "uncordon") else {}
+    draining = (
+        running_drains(names)
+        if action.name in ("drain", "cancel-drain", "uncordon")
+        else {}
+    )
     refusals = {}
     if action.precondition is not None:
-        refusals = {row.name: action.why_not(row, None, draining) for row in clusters_named(names)}
+        refusals = {
+            row.name: action.why_not(row, None, draining)
+            for row in clusters_named(names)
+        }
     rows = []
     clusters = []
     for name in names:
@@ -214,7 +270,9 @@ _TAINTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def _changed(cluster: Cluster, action: Action, options: Mapping[str, Any]) -> tuple[Cluster, str, str]:
+def _changed(
+    cluster: Cluster, action: Action, options: Mapping[str, Any]
+) -> tuple[Cluster, str, str]:
     """Return a cluster as an action leaves it, the change in words, and what conflicts with it."""
     if action.name == "leave":
         change = "" if cluster.eligibility == leaving() else "Leaves the fleet"
@@ -227,9 +285,17 @@ def _changed(cluster: Cluster, action: Action, options: Mapping[str, Any]) -> tu
     return after, "Cordon and evict" if action.name == "drain" else change, ""
 
 
-def _relabeled(cluster: Cluster, put: Mapping[str, str], remove: Collection[str]) -> tuple[Cluster, str, str]:
-    labels = {key: value for key, value in {**cluster.labels, **put}.items() if key not in remove}
-    words = [f"− {key}={cluster.labels[key]}" for key in remove if key in cluster.labels]
+def _relabeled(
+    cluster: Cluster, put: Mapping[str, str], remove: Collection[str]
+) -> tuple[Cluster, str, str]:
+    labels = {
+        key: value
+        for key, value in {**cluster.labels, **put}.items()
+        if key not in remove
+    }
+    words = [
+        f"− {key}={cluster.labels[key]}" for key in remove if key in cluster.labels
+    ]
     conflicts = []
     for key, value in put.items():
         before = cluster.labels.get(key)
@@ -242,16 +308,25 @@ def _relabeled(cluster: Cluster, put: Mapping[str, str], remove: Collection[str]
 
 
 def _retainted(
-    cluster: Cluster, add: Sequence[Mapping[str, str]] = (), remove: Sequence[Mapping[str, str]] = ()
+    cluster: Cluster,
+    add: Sequence[Mapping[str, str]] = (),
+    remove: Sequence[Mapping[str, str]] = (),
 ) -> tuple[Cluster, str]:
     added, removed = (
-        [Taint(taint["key"], taint.get("value") or "", taint["effect"]) for taint in several]
+        [
+            Taint(taint["key"], taint.get("value") or "", taint["effect"])
+            for taint in several
+        ]
         for several in (add, remove)
     )
     taints = tuple(taint for taint in cluster.taints if taint not in removed)
     taints += tuple(taint for taint in dict.fromkeys(added) if taint not in taints)
-    words = [f"+ {_taint_words(taint)}" for taint in taints if taint not in cluster.taints]
-    words += [f"− {_taint_words(taint)}" for taint in cluster.taints if taint not in taints]
+    words = [
+        f"+ {_taint_words(taint)}" for taint in taints if taint not in cluster.taints
+    ]
+    words += [
+        f"− {_taint_words(taint)}" for taint in cluster.taints if taint not in taints
+    ]
     return cluster._replace(taints=taints), ", ".join(words)
 
 

@@ -32,14 +32,28 @@ from placements.engine.checks.examination import (
     examine_placement,
     rules_named,
 )
-from placements.engine.checks.findings import Case, Finding, Fix, Needs, Severity, flat, put, worst_of
+from placements.engine.checks.findings import (
+    Case,
+    Finding,
+    Fix,
+    Needs,
+    Severity,
+    flat,
+    put,
+    worst_of,
+)
 from placements.engine.checks.predicates import AssertionResult
 from placements.engine.overlaps import Overlap, all_overlaps
 from placements.engine.overrides import Override as OverrideManifest
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import AssertionCheck, FindingsCheck, Override, Placement
-from placements.services.assertions import check_of, results_of, stored_file, stored_results
+from placements.services.assertions import (
+    check_of,
+    results_of,
+    stored_file,
+    stored_results,
+)
 from placements.services.overrides.operations import PARSERS
 from placements.services.results import kept
 from placements.services.snapshots import cycles_of, placed_objects
@@ -76,10 +90,20 @@ class FindingsReport:
                 if one.rule[0] != "H":
                     own.append((name, one))
                     continue
-                below = (replace(each, message=f"{name}: {each.message}") for each in one.caused)
+                below = (
+                    replace(each, message=f"{name}: {each.message}")
+                    for each in one.caused
+                )
                 caused.setdefault((one.rule, one.path), []).extend(below)
         fleet = [
-            ("", worst_of(replace(one, caused=(*one.caused, *caused.get((one.rule, one.path), ())))))
+            (
+                "",
+                worst_of(
+                    replace(
+                        one, caused=(*one.caused, *caused.get((one.rule, one.path), ()))
+                    )
+                ),
+            )
             for one in self.fleet.findings
         ]
         return fleet + own
@@ -96,7 +120,11 @@ class FindingsReport:
         rules = rules_named([rule])
         if not rule:
             return findings
-        return [pair for pair in findings if not rules.isdisjoint(each.rule for each in flat([pair[1]]))]
+        return [
+            pair
+            for pair in findings
+            if not rules.isdisjoint(each.rule for each in flat([pair[1]]))
+        ]
 
 
 def muted_rules(annotations: Mapping[str, str] | None = None) -> frozenset[str]:
@@ -112,7 +140,9 @@ def current_report() -> FindingsReport:
     facts = Placement.objects.aggregate(Count("pk"), Max("pk"), *counters)
     of_overrides = Override.objects.aggregate(Count("pk"), Max("pk"), Sum("revision"))
     sums = (Sum("broken"), Sum("unknown"))
-    of_assertions = AssertionCheck.objects.aggregate(Count("pk"), Max("checked_at"), *sums)
+    of_assertions = AssertionCheck.objects.aggregate(
+        Count("pk"), Max("checked_at"), *sums
+    )
     numbers = (
         current_hub_id(),
         view.version,
@@ -127,7 +157,9 @@ def current_report() -> FindingsReport:
         rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
         several = []
         for row, cycle in cycles_of(list(rows), view.fleet):
-            with suppress(InvalidManifest):  # a live hub may have a placement of a newer API
+            with suppress(
+                InvalidManifest
+            ):  # a live hub may have a placement of a newer API
                 several.append((row.full_name, parse_placement(row.document), cycle))
         overrides = []
         for written in Override.objects.order_by("kind", "namespace", "name"):
@@ -135,7 +167,9 @@ def current_report() -> FindingsReport:
                 overrides.append(PARSERS[written.kind](written.document))
         overlaps = all_overlaps(placed_objects())
         asserted = stored_results()
-        examined = examine(view.fleet, several, overrides, overlaps=overlaps, asserted=asserted)
+        examined = examine(
+            view.fleet, several, overrides, overlaps=overlaps, asserted=asserted
+        )
         report = replace(examined, fleet_version=view.version)
         caches["process"].set(key, report, KEPT_SECONDS)
     return report
@@ -149,7 +183,9 @@ _WORST = 3
 
 def check_due(*, now: datetime) -> int:
     """Check up to 20 placements that changed, or whose fleet did, and save the counts; return how many."""
-    rows = list(due_checks(now=now).select_related("assertion_check").order_by("pk")[:BATCH])
+    rows = list(
+        due_checks(now=now).select_related("assertion_check").order_by("pk")[:BATCH]
+    )
     if not rows:
         return 0
     view = current_fleet()
@@ -169,7 +205,9 @@ def check_due(*, now: datetime) -> int:
             )
     order = list(Severity)
     for row, examination in examinations.items():
-        several = sorted(examination.findings, key=lambda one: order.index(one.severity))
+        several = sorted(
+            examination.findings, key=lambda one: order.index(one.severity)
+        )
         counts = Counter(one.severity for one in several)
         with kept([row.pk]) as there:
             if not there:
@@ -205,16 +243,22 @@ def is_due(*, now: datetime) -> bool:
 def due_checks(*, now: datetime) -> QuerySet[Placement]:
     """Return the placements with another manifest than at their check, or long after it another fleet."""
     version = Subquery(FleetState.objects.values("version")[:1])
-    is_fresh = Q(findings_check__fleet_version=version) | Q(findings_check__checked_at__gt=now - EVERY)
+    is_fresh = Q(findings_check__fleet_version=version) | Q(
+        findings_check__checked_at__gt=now - EVERY
+    )
     rows = Placement.objects.filter(deleting_since=None, decisions_made__gt=0)
-    return rows.exclude(Q(findings_check__revision=F("revision") + F("hub_changes")) & is_fresh)
+    return rows.exclude(
+        Q(findings_check__revision=F("revision") + F("hub_changes")) & is_fresh
+    )
 
 
 def counts_of(placement: Placement) -> FindingsCheck | None:
     return getattr(placement, "findings_check", None)
 
 
-def fleet_examination(fleet: Fleet, overrides: Sequence[OverrideManifest] = ()) -> Examination:
+def fleet_examination(
+    fleet: Fleet, overrides: Sequence[OverrideManifest] = ()
+) -> Examination:
     return _log_errors(examine_fleet(fleet, overrides, muted=muted_rules()))
 
 
@@ -255,7 +299,9 @@ def examine(
 def has_timed_objects(manifest: ClusterResourcePlacement) -> bool:
     """Return whether a selector names a kind whose readiness cannot be observed."""
     return any(
-        not is_trackable(f"{one.group}/{one.version}" if one.group else one.version, one.kind)
+        not is_trackable(
+            f"{one.group}/{one.version}" if one.group else one.version, one.kind
+        )
         for one in manifest.spec.resource_selectors
     )
 
@@ -281,13 +327,21 @@ def examine_one(
         is_timed=has_timed_objects(manifest),
         asserted=asserted,
     )
-    return _log_errors(examine_placement(case, hygiene, muted=muted_rules(manifest.metadata.annotations)))
+    return _log_errors(
+        examine_placement(
+            case, hygiene, muted=muted_rules(manifest.metadata.annotations)
+        )
+    )
 
 
-def introduced(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
+def introduced(
+    before: Iterable[Finding], after: Iterable[Finding]
+) -> tuple[Finding, ...]:
     """Return the findings that are new, with those below them; their places in lists may differ."""
     known = {_identity(one) for one in flat(before)}
-    return tuple(replace(one, caused=()) for one in flat(after) if _identity(one) not in known)
+    return tuple(
+        replace(one, caused=()) for one in flat(after) if _identity(one) not in known
+    )
 
 
 def _identity(one: Finding) -> tuple[Any, ...]:
@@ -301,7 +355,9 @@ _QUICK = (Needs.POLICY, Needs.FLEET, Needs.ASSERTIONS)
 
 
 def quick_findings(
-    manifest: ClusterResourcePlacement, cycle: Cycle, asserted: Collection[AssertionResult] = ()
+    manifest: ClusterResourcePlacement,
+    cycle: Cycle,
+    asserted: Collection[AssertionResult] = (),
 ) -> tuple[Finding, ...]:
     """Return what is found without a further run of the scheduler, apart from warnings of the editor."""
     strategy = manifest.spec.strategy.rolling_update

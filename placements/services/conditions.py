@@ -6,7 +6,12 @@ from typing import Any
 
 from fleetui.bulk import batched, update_each
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
-from placements.explain.hub_conditions import OnCluster, conditions_in_all, conditions_on, noted_of
+from placements.explain.hub_conditions import (
+    OnCluster,
+    conditions_in_all,
+    conditions_on,
+    noted_of,
+)
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.strategy import ApplyType, RollingUpdate, StrategyType
@@ -25,7 +30,11 @@ class ConditionReader:
 
     @classmethod
     def of(
-        cls, manifest: ClusterResourcePlacement, target: ResourceSnapshot | None, *, now: datetime
+        cls,
+        manifest: ClusterResourcePlacement,
+        target: ResourceSnapshot | None,
+        *,
+        now: datetime,
     ) -> "ConditionReader":
         rolling = manifest.spec.strategy.rolling_update or RollingUpdate()
         period = timedelta(seconds=rolling.unavailable_period_seconds)
@@ -33,7 +42,11 @@ class ConditionReader:
         return cls(period, is_staged, target.created_at if target else None, now)
 
     def of_binding(
-        self, binding: Binding | BindingColumns, wanted: str | None, *, waits_for: str = ""
+        self,
+        binding: Binding | BindingColumns,
+        wanted: str | None,
+        *,
+        waits_for: str = "",
     ) -> OnCluster:
         """Return the facts of one cluster; `wanted` is the version that belongs there."""
         phase = Phase(binding.phase)
@@ -73,14 +86,22 @@ def update_conditions(context: RolloutContext, *, now: datetime) -> None:
     leads to a sync. What a condition is now is computed from the rows on every read, so that nothing is lost
     when a sync comes late.
     """
-    reader = replace(ConditionReader.of(context.manifest, context.target, now=now), wanted_since=now)
+    reader = replace(
+        ConditionReader.of(context.manifest, context.target, now=now), wanted_since=now
+    )
     versions = {one.name: one.wanted for one in context.state.clusters}
     # Bindings that differ in nothing a condition is computed from: in a large fleet, most.
     alike: dict[object, list[BindingColumns]] = {}
     for read in context.bindings:
-        one = read.updated(context.started[read.pk]) if read.pk in context.started else read
+        one = (
+            read.updated(context.started[read.pk])
+            if read.pk in context.started
+            else read
+        )
         if one.state != BindingState.UNSCHEDULED:
-            values = one._replace(pk=0, cluster_name="", message="", attempts=0, retry_at=None)
+            values = one._replace(
+                pk=0, cluster_name="", message="", attempts=0, retry_at=None
+            )
             alike.setdefault((values, versions[one.cluster_name]), []).append(one)
     each = []
     changed: dict[int, dict[str, Any]] = {}

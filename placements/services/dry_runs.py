@@ -17,7 +17,14 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from clusters.driver_factory import driver_for, wall_clock
-from clusters.drivers.base import DiffResult, DriverError, DriverRejected, DriverUnavailable, Refusal, Version
+from clusters.drivers.base import (
+    DiffResult,
+    DriverError,
+    DriverRejected,
+    DriverUnavailable,
+    Refusal,
+    Version,
+)
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.registry import ACTING_DRIVERS, REPORTED
 from clusters.models import MemberCluster
@@ -33,13 +40,23 @@ from placements.engine.envelopes import unwrapped
 from placements.engine.overrides import OverrideFailed
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.cluster_objects import Difference, DifferenceType, with_reason
-from placements.explain.dry_runs import DryRunAnswer, DryRunOutcome, DryRunResult, RefusedObject
+from placements.explain.dry_runs import (
+    DryRunAnswer,
+    DryRunOutcome,
+    DryRunResult,
+    RefusedObject,
+)
 from placements.explain.staged_updates import override_sentence
 from placements.manifests.placement import parse_placement
 from placements.models import Placement, ResourceSnapshot, ResourceSnapshotPart
 from placements.services.apply import apply_documents
 from placements.services.fleet_events import enqueue_affected_placements
-from placements.services.overrides.queries import Manifests, applying_to, frozen_of, overridden
+from placements.services.overrides.queries import (
+    Manifests,
+    applying_to,
+    frozen_of,
+    overridden,
+)
 from placements.services.resources.queries import plain_objects, selection_for
 from placements.services.resources.snapshots import take_resource_snapshot
 from placements.services.results import PLACEMENT
@@ -69,7 +86,9 @@ class DryRunsBusyError(FleetError):
     wait = SECONDS
 
     def __init__(self) -> None:
-        super().__init__("Another dry run is waiting for its clusters; try again in a moment.")
+        super().__init__(
+            "Another dry run is waiting for its clusters; try again in a moment."
+        )
 
 
 def dry_run_on_clusters(
@@ -91,9 +110,16 @@ def dry_run_on_clusters(
     if placement or not documents:
         check_placement(by, placement)
     names = list(dict.fromkeys(clusters))
-    known = set(MemberCluster.objects.filter(name__in=names).values_list("name", flat=True))
+    known = set(
+        MemberCluster.objects.filter(name__in=names).values_list("name", flat=True)
+    )
     faults = [
-        FieldError(f"clusters[{at}]", "bad-reference", f"Not found: {name[:63]!r}", "a member cluster")
+        FieldError(
+            f"clusters[{at}]",
+            "bad-reference",
+            f"Not found: {name[:63]!r}",
+            "a member cluster",
+        )
         for at, name in enumerate(names)
         if name not in known
     ]
@@ -114,7 +140,13 @@ def dry_run_on_clusters(
     finally:
         _place.release()
     order = list(DryRunOutcome)
-    answers.sort(key=lambda answer: (order.index(answer.outcome), answer.placement, answer.cluster))
+    answers.sort(
+        key=lambda answer: (
+            order.index(answer.outcome),
+            answer.placement,
+            answer.cluster,
+        )
+    )
     return DryRunResult(tuple(answers), dict(plan.not_checked), plan.left_out)
 
 
@@ -150,14 +182,23 @@ def _placed_by(
         named |= {result.name for result in results if result.kind == PLACEMENT}
     changed = {pk for pk, *_ in set(Placement.objects.values_list(*columns)) - before}
     rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
-    concerned = [row for row in rows if row.pk in changed or row.full_name in named][:_MOST_PLACEMENTS]
+    concerned = [row for row in rows if row.pk in changed or row.full_name in named][
+        :_MOST_PLACEMENTS
+    ]
     for placement, cycle in cycles_of(concerned, load_fleet()):
         decision = schedule(cycle)
-        bindings = cycle.live_bindings if decision.is_failed else decision.bindings_after
-        yield placement, sorted(binding.cluster for binding in bindings if binding.is_active)
+        bindings = (
+            cycle.live_bindings if decision.is_failed else decision.bindings_after
+        )
+        yield (
+            placement,
+            sorted(binding.cluster for binding in bindings if binding.is_active),
+        )
 
 
-def _add_calls(plan: Plan, placement: Placement, names: Sequence[str], *, now: datetime) -> None:
+def _add_calls(
+    plan: Plan, placement: Placement, names: Sequence[str], *, now: datetime
+) -> None:
     target = _target(placement, now=now)
     if target is None or not target.objects_count:
         return
@@ -166,7 +207,11 @@ def _add_calls(plan: Plan, placement: Placement, names: Sequence[str], *, now: d
     parts = ResourceSnapshotPart.objects.filter(snapshot=target).order_by("position")
     plain = map(plain_manifest, parts.values_list("manifests", flat=True))
     manifests = tuple(one for several in plain for one in several)
-    members = MemberCluster.objects.filter(name__in=names).select_related("credential").order_by("name")
+    members = (
+        MemberCluster.objects.filter(name__in=names)
+        .select_related("credential")
+        .order_by("name")
+    )
     for member in members:
         if member.driver not in ACTING_DRIVERS:
             plan.not_checked[member.driver or REPORTED] += 1
@@ -174,11 +219,17 @@ def _add_calls(plan: Plan, placement: Placement, names: Sequence[str], *, now: d
             plan.left_out += 1
         else:
             several = tuple(map(frozen_of, overrides.get(member.name, ())))
-            rendered = overridden(manifests, several, cluster_of(member)) if several else manifests
+            rendered = (
+                overridden(manifests, several, cluster_of(member))
+                if several
+                else manifests
+            )
             if not isinstance(rendered, OverrideFailed):
                 rendered = unwrapped(rendered)
             strategy = versions.strategy_on(member.name)
-            plan.calls.append(DryRunCall(placement.full_name, member, rendered, strategy))
+            plan.calls.append(
+                DryRunCall(placement.full_name, member, rendered, strategy)
+            )
 
 
 def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
@@ -188,12 +239,16 @@ def _target(placement: Placement, *, now: datetime) -> ResourceSnapshot | None:
     return take_resource_snapshot(placement, objects, by=SYSTEM, now=now)
 
 
-def _call_clusters(plan: Plan, *, threads: int, clock: Callable[[], datetime]) -> list[DryRunAnswer]:
+def _call_clusters(
+    plan: Plan, *, threads: int, clock: Callable[[], datetime]
+) -> list[DryRunAnswer]:
     """Return the answers of all clusters; those that gave none in time are among them."""
     stop = monotonic() + SECONDS - _LAST_START / 2
 
     def diff(call: DryRunCall, manifests: Manifests) -> DiffResult:
-        version = Version("dry-run", call.placement, manifests, options=apply_options(call.strategy))
+        version = Version(
+            "dry-run", call.placement, manifests, options=apply_options(call.strategy)
+        )
         driver = driver_for(call.cluster, clock=clock)
         return driver.diff(version, as_apply=True, timeout=stop - monotonic())
 
@@ -209,7 +264,9 @@ def _call_clusters(plan: Plan, *, threads: int, clock: Callable[[], datetime]) -
         patience=_LAST_START,
         at_end=close_connections,
     )
-    answers: dict[DryRunCall, DiffResult | DriverError | NotCalled | OverrideFailed] = dict(called)
+    answers: dict[DryRunCall, DiffResult | DriverError | NotCalled | OverrideFailed] = (
+        dict(called)
+    )
     for call in plan.calls:
         if isinstance(call.manifests, OverrideFailed):
             answers[call] = call.manifests
@@ -217,17 +274,26 @@ def _call_clusters(plan: Plan, *, threads: int, clock: Callable[[], datetime]) -
 
 
 def answer_of(
-    call: DryRunCall, answer: DiffResult | DriverError | NotCalled | OverrideFailed, *, now: datetime
+    call: DryRunCall,
+    answer: DiffResult | DriverError | NotCalled | OverrideFailed,
+    *,
+    now: datetime,
 ) -> DryRunAnswer:
     """Return the answer of one cluster in words and values."""
     name = call.cluster.name
-    outcome, message, columns = DryRunOutcome.NOT_REACHED, str(answer), dict[str, tuple[Any, ...]]()
+    outcome, message, columns = (
+        DryRunOutcome.NOT_REACHED,
+        str(answer),
+        dict[str, tuple[Any, ...]](),
+    )
     match answer:
         case DiffResult():
             changes = json.loads(difference_rows((), answer.diffs, now=now) or "[]")
             columns = {
                 "refusals": refused_objects(answer.failures),
-                "changes": tuple(Difference.of(name, DifferenceType.DIFF, row) for row in changes),
+                "changes": tuple(
+                    Difference.of(name, DifferenceType.DIFF, row) for row in changes
+                ),
                 "removed": tuple(map(str, answer.removed[:MOST_OBJECTS])),
                 "unchecked": tuple(map(str, answer.unchecked[:MOST_OBJECTS])),
                 "warnings": tuple(
@@ -236,7 +302,11 @@ def answer_of(
                     if warning.messages
                 )[:MOST_OBJECTS],
             }
-            outcome = DryRunOutcome.CHANGED if answer.diffs or answer.removed else DryRunOutcome.UNCHANGED
+            outcome = (
+                DryRunOutcome.CHANGED
+                if answer.diffs or answer.removed
+                else DryRunOutcome.UNCHANGED
+            )
             outcome, message = DryRunOutcome.REFUSED if answer.failures else outcome, ""
         case OverrideFailed():
             outcome, message = DryRunOutcome.REFUSED, override_sentence(answer, name)
@@ -255,6 +325,13 @@ def refused_objects(refusals: Sequence[Refusal]) -> tuple[RefusedObject, ...]:
     for refusal in refusals[:MOST_OBJECTS]:
         ref = refusal.object
         objects.append(
-            RefusedObject(ref.group, ref.kind, ref.namespace, ref.name, refusal.code, refusal.message)
+            RefusedObject(
+                ref.group,
+                ref.kind,
+                ref.namespace,
+                ref.name,
+                refusal.code,
+                refusal.message,
+            )
         )
     return tuple(objects)

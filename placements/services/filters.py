@@ -6,7 +6,18 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from django.db.models import Count, Exists, F, Max, Model, OuterRef, Q, QuerySet, TextField, Value
+from django.db.models import (
+    Count,
+    Exists,
+    F,
+    Max,
+    Model,
+    OuterRef,
+    Q,
+    QuerySet,
+    TextField,
+    Value,
+)
 from django.db.models.functions import Cast, Concat, Length, Replace
 
 from clusters.drivers.registry import DRIVERS, SIMULATED
@@ -27,7 +38,12 @@ from placements.models import (
     ResourceSnapshot,
     StalePick,
 )
-from placements.services.health import AWAITS_APPROVAL, IS_DEGRADED, IS_HEALTHY, IS_SUSPENDED
+from placements.services.health import (
+    AWAITS_APPROVAL,
+    IS_DEGRADED,
+    IS_HEALTHY,
+    IS_SUSPENDED,
+)
 from placements.services.loss.evaluation import impact_of
 from placements.services.rollouts.under_way import runs_under_way, waiting_runs
 
@@ -66,7 +82,14 @@ class PlacementFilter:
 
 MOST_NAMESPACES = 200
 _VERBS_AT_A_CLUSTER = (
-    *("evicted", "force-removed", "orphan kept", "orphan removed", "removal confirmed", "removal waits"),
+    *(
+        "evicted",
+        "force-removed",
+        "orphan kept",
+        "orphan removed",
+        "removal confirmed",
+        "removal waits",
+    ),
     "retried",
 )
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
@@ -84,7 +107,9 @@ def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:
     )
     if wanted.cluster:
         placed = Binding.objects.filter(cluster_name=wanted.cluster)
-        rows = rows.filter(pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id"))
+        rows = rows.filter(
+            pk__in=placed.exclude(state=BindingState.UNSCHEDULED).values("placement_id")
+        )
     if wanted.survives:
         rows = rows.filter(resilience__survives__contains=f"|{wanted.survives}|")
     return rows.filter(_states()[wanted.state]) if wanted.state else rows
@@ -100,16 +125,23 @@ def _having(runs: Iterable[QuerySet[Any]]) -> Q:
 
 
 def _states() -> dict[PlacementFilterState, Q]:
-    undecided = Q(is_fulfilled=None, deleting_since=None) & ~Q(hub=LOCAL_HUB)  # the hub says of which
+    undecided = Q(is_fulfilled=None, deleting_since=None) & ~Q(
+        hub=LOCAL_HUB
+    )  # the hub says of which
     return {
         PlacementFilterState.HEALTHY: IS_HEALTHY,
         PlacementFilterState.FULFILLED: Q(is_fulfilled=True),
         PlacementFilterState.UNFULFILLED: UNFULFILLED,
-        PlacementFilterState.PENDING: Q(observed_generation__lt=F("generation")) | undecided,
+        PlacementFilterState.PENDING: Q(observed_generation__lt=F("generation"))
+        | undecided,
         PlacementFilterState.ROLLING: _having(runs_under_way()),
         PlacementFilterState.WAITING: _having(waiting_runs()),
-        PlacementFilterState.STALE: Q(pk__in=StalePick.objects.values("staleness_check__placement")),
-        PlacementFilterState.BROKEN: Q(has_assertions=True, assertion_check__broken__gt=0),
+        PlacementFilterState.STALE: Q(
+            pk__in=StalePick.objects.values("staleness_check__placement")
+        ),
+        PlacementFilterState.BROKEN: Q(
+            has_assertions=True, assertion_check__broken__gt=0
+        ),
         PlacementFilterState.INVALID: ~Q(selection_faults=[]),
         PlacementFilterState.DEGRADED: IS_DEGRADED,
         PlacementFilterState.DELETING: Q(deleting_since__isnull=False),
@@ -139,12 +171,16 @@ def counts_in_all(stored: Mapping[str, Any] | None = None) -> PlacementTotals:
         books = ProblemBook.objects.filter(hub=current_hub_id())
         stored = books.values_list("totals", flat=True).first() or count_in_all()
     counts = dict(stored)
-    in_all, report, waiting = (counts.pop(name) for name in ("in_all", "report", "waiting_runs"))
+    in_all, report, waiting = (
+        counts.pop(name) for name in ("in_all", "report", "waiting_runs")
+    )
     by_state = {state: counts[state] for state in PlacementFilterState}
     # A comparison of an older release has none of these.
     approval, suspended = (counts.get(name, 0) for name in _OTHER_STATES)
     names = counts.get("namespaces", [])
-    return PlacementTotals(in_all, by_state, report, waiting, approval, suspended, names)
+    return PlacementTotals(
+        in_all, by_state, report, waiting, approval, suspended, names
+    )
 
 
 _OTHER_STATES = {"awaiting_approval": AWAITS_APPROVAL, "suspended": IS_SUSPENDED}
@@ -169,7 +205,10 @@ def count_in_all() -> dict[str, Any]:
     counts = {
         "in_all": Count("pk"),
         "demo_placements": Count("pk", filter=Q(is_demo=True)),
-        **{name: Count("pk", filter=condition) for name, condition in (conditions | _OTHER_STATES).items()},
+        **{
+            name: Count("pk", filter=condition)
+            for name, condition in (conditions | _OTHER_STATES).items()
+        },
     }
     rows = Placement.objects.order_by().annotate(one=Value(1)).values("one")
     rows = rows.annotate(report=Max("resilience__report"), **counts, **others)
@@ -180,23 +219,35 @@ def count_in_all() -> dict[str, Any]:
 
 
 def placements_on(names: Iterable[str]) -> dict[str, int]:
-    rows = Binding.objects.filter(cluster_name__in=list(names)).exclude(state=BindingState.UNSCHEDULED)
+    rows = Binding.objects.filter(cluster_name__in=list(names)).exclude(
+        state=BindingState.UNSCHEDULED
+    )
     counted = rows.values_list("cluster_name").annotate(count=Count("pk")).order_by()
     return dict(counted)
 
 
 def bindings_on(cluster: str) -> QuerySet[Binding]:
     """Return the bindings of one cluster by placement, whose name is `owner`."""
-    rows = Binding.objects.filter(cluster_name=cluster).exclude(state=BindingState.UNSCHEDULED)
-    return _with_related(rows).annotate(owner=F("placement__full_name")).order_by("owner")
+    rows = Binding.objects.filter(cluster_name=cluster).exclude(
+        state=BindingState.UNSCHEDULED
+    )
+    return (
+        _with_related(rows).annotate(owner=F("placement__full_name")).order_by("owner")
+    )
 
 
 def kinds_on(cluster: str) -> list[tuple[str, str]]:
     """Return apiVersion and kind of the resources that placements have on a cluster, or are going to."""
     bindings = Binding.objects.filter(cluster_name=cluster)
-    placed = Q(pk__in=bindings.exclude(resource_snapshot=None).values("resource_snapshot"))
+    placed = Q(
+        pk__in=bindings.exclude(resource_snapshot=None).values("resource_snapshot")
+    )
     placements = bindings.exclude(state=BindingState.UNSCHEDULED).values("placement")
-    return _kinds_in(ResourceSnapshot.objects.filter(placed | Q(placement__in=placements, is_latest=True)))
+    return _kinds_in(
+        ResourceSnapshot.objects.filter(
+            placed | Q(placement__in=placements, is_latest=True)
+        )
+    )
 
 
 def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -208,12 +259,16 @@ def kinds_for(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     member = parse_member(dict(document)).cluster(now=datetime.now(UTC))
     impact = impact_of([member])
     names = [one.placement for one in impact.rows if name in one.joins]
-    return _kinds_in(ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True))
+    return _kinds_in(
+        ResourceSnapshot.objects.filter(placement__full_name__in=names, is_latest=True)
+    )
 
 
 def _kinds_in(snapshots: QuerySet[ResourceSnapshot]) -> list[tuple[str, str]]:
     pairs = snapshots.values_list("identities", "wrapped_identities")
-    return sorted({(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)})
+    return sorted(
+        {(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)}
+    )
 
 
 def bindings_of(placement: Placement) -> QuerySet[Binding]:
@@ -224,11 +279,15 @@ def bindings_of(placement: Placement) -> QuerySet[Binding]:
 def has_driver() -> Exists:
     """Return the expression of whether what is scheduled by a binding is applied."""
     is_applied = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)
-    return Exists(MemberCluster.objects.filter(is_applied, name=OuterRef("cluster_name")))
+    return Exists(
+        MemberCluster.objects.filter(is_applied, name=OuterRef("cluster_name"))
+    )
 
 
 def _with_related(rows: QuerySet[Binding]) -> QuerySet[Binding]:
-    rows = rows.select_related("placement", "decision__record", "policy_snapshot", "resource_snapshot")
+    rows = rows.select_related(
+        "placement", "decision__record", "policy_snapshot", "resource_snapshot"
+    )
     return rows.defer(
         "placement__document",
         "decision__record__content",
@@ -241,19 +300,27 @@ def _with_related(rows: QuerySet[Binding]) -> QuerySet[Binding]:
 def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
     """Return decisions with the ids of their records, of one placement or all; unordered."""
     rows = Decision.objects.select_related("record", "hub_decision")
-    rows = rows.defer("record__content", "hub_decision__content", "hub_decision__differences")
+    rows = rows.defer(
+        "record__content", "hub_decision__content", "hub_decision__differences"
+    )
     return _filtered(rows, placement_name=placement)
 
 
 def latest_decisions(placements: Collection[Placement]) -> dict[int, Decision]:
     ids = [placement.pk for placement in placements]
-    latest = decisions_of().filter(placement__in=ids, number=F("placement__decisions_made"))
+    latest = decisions_of().filter(
+        placement__in=ids, number=F("placement__decisions_made")
+    )
     return {row.placement_id: row for row in latest if row.placement_id}
 
 
-def resources_matching(*, kind: str = "", namespace: str = "", text: str = "") -> QuerySet[Resource]:
+def resources_matching(
+    *, kind: str = "", namespace: str = "", text: str = ""
+) -> QuerySet[Resource]:
     """Return the resources on the hub that match; unordered."""
-    return _filtered(Resource.objects.all(), kind=kind, namespace=namespace, name__contains=text)
+    return _filtered(
+        Resource.objects.all(), kind=kind, namespace=namespace, name__contains=text
+    )
 
 
 def with_sizes(rows: QuerySet[Resource]) -> QuerySet[Resource]:
@@ -281,10 +348,18 @@ def events_matching(
     if event_type:
         rows = rows.filter(is_warning=event_type == AuditEventType.WARNING)
     if reason[:1].isupper():
-        joined = Replace(Replace(Concat("kind", "verb"), Value("-"), Value("")), Value(" "), Value(""))
+        joined = Replace(
+            Replace(Concat("kind", "verb"), Value("-"), Value("")),
+            Value(" "),
+            Value(""),
+        )
         rows = rows.annotate(reason=joined).filter(reason__iexact=reason)
     if cluster:
-        there = Q(kind__in=("placement", "staged-run"), verb__in=_VERBS_AT_A_CLUSTER, after__cluster=cluster)
+        there = Q(
+            kind__in=("placement", "staged-run"),
+            verb__in=_VERBS_AT_A_CLUSTER,
+            after__cluster=cluster,
+        )
         rows = rows.filter(Q(kind="cluster", name=cluster) | there)
     return _filtered(
         rows,

@@ -12,41 +12,70 @@ from fleetui.apimachinery.words import counted
 from fleetui.bulk import batched
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.fleet_change import can_change_picks
-from placements.models import AssertionCheck, Binding, Decision, Drain, Placement, Rollout
+from placements.models import (
+    AssertionCheck,
+    Binding,
+    Decision,
+    Drain,
+    Placement,
+    Rollout,
+)
 from placements.services.overrides.operations import labels_changed
 from placements.services.snapshots import cycles_of
 from placements.services.workqueue import enqueue_rollout, enqueue_scheduling
 
 
-def affected_by_change(*, opens: bool, label_keys: Set[str], property_names: Set[str]) -> list[int]:
+def affected_by_change(
+    *, opens: bool, label_keys: Set[str], property_names: Set[str]
+) -> list[int]:
     """Return the placements whose selection may change: those that reschedule and read what changed.
 
     `opens`: clusters joined or left, or taints or eligibility changed.
     """
-    rows = Placement.objects.filter(reschedules_on_fleet_change=True, deleting_since=None)
+    rows = Placement.objects.filter(
+        reschedules_on_fleet_change=True, deleting_since=None
+    )
     return [
         pk
-        for pk, keys_read, names_read in rows.values_list("pk", "label_keys_read", "property_names_read")
-        if opens or not label_keys.isdisjoint(keys_read) or not property_names.isdisjoint(names_read)
+        for pk, keys_read, names_read in rows.values_list(
+            "pk", "label_keys_read", "property_names_read"
+        )
+        if opens
+        or not label_keys.isdisjoint(keys_read)
+        or not property_names.isdisjoint(names_read)
     ]
 
 
 def reading_labels(keys: Set[str]) -> list[int]:
     """Return the placements that read one of these labels, whether their selection may change or not."""
-    rows = Placement.objects.filter(deleting_since=None).values_list("pk", "label_keys_read") if keys else ()
+    rows = (
+        Placement.objects.filter(deleting_since=None).values_list(
+            "pk", "label_keys_read"
+        )
+        if keys
+        else ()
+    )
     return [pk for pk, keys_read in rows if not keys.isdisjoint(keys_read)]
 
 
-def _unchanged(affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetChange]) -> set[int]:
+def _unchanged(
+    affected: Iterable[int], fleet: Fleet, changes: Sequence[FleetChange]
+) -> set[int]:
     """Return the placements at rest that a cycle would leave as they are; `fleet` is what changed."""
     keys = {key for change in changes for key in change.label_keys}
     is_membership_changed = any(change.joins or change.gone for change in changes)
     pks: set[int] = set()
     for part in batched(sorted(affected)):
-        at_rest = Placement.objects.filter(pk__in=part, observed_generation=F("generation"))
+        at_rest = Placement.objects.filter(
+            pk__in=part, observed_generation=F("generation")
+        )
         rows = at_rest.exclude(decisions_made=0)
-        latest = Decision.objects.filter(placement__in=part, number=F("placement__decisions_made"))
-        failed = set(latest.filter(kind=CycleKind.FAILED).values_list("placement_id", flat=True))
+        latest = Decision.objects.filter(
+            placement__in=part, number=F("placement__decisions_made")
+        )
+        failed = set(
+            latest.filter(kind=CycleKind.FAILED).values_list("placement_id", flat=True)
+        )
         for placement, cycle in cycles_of(rows, fleet, only=fleet.names):
             if not can_change_picks(
                 cycle,
@@ -72,7 +101,11 @@ def losing_a_cluster(names: Iterable[str]) -> list[int]:
 
 def recheck_assertions(names: Set[str]) -> None:
     """Have the assertions checked again of placements whose policy reads one of these properties."""
-    rows = AssertionCheck.objects.values_list("pk", "placement__property_names_read") if names else ()
+    rows = (
+        AssertionCheck.objects.values_list("pk", "placement__property_names_read")
+        if names
+        else ()
+    )
     for part in batched([pk for pk, read in rows if not names.isdisjoint(read)]):
         AssertionCheck.objects.filter(pk__in=part).update(decisions_made=0)
 
@@ -82,7 +115,9 @@ def enqueue_affected_placements() -> int:
 
     The drains of clusters that left or are leaving are due at once: they end with the cluster.
     """
-    if not FleetChange.objects.exists():  # read every second: a transaction would wait for those that write
+    if (
+        not FleetChange.objects.exists()
+    ):  # read every second: a transaction would wait for those that write
         return 0
     with transaction.atomic():
         return _enqueue_affected()
@@ -95,16 +130,24 @@ def _enqueue_affected() -> int:
     opens = any(change.opens or change.gone for change in changes)
     keys = {key for change in changes for key in change.label_keys}
     names = {name for change in changes for name in change.property_names}
-    affected = set(affected_by_change(opens=opens, label_keys=keys, property_names=names))
+    affected = set(
+        affected_by_change(opens=opens, label_keys=keys, property_names=names)
+    )
     recheck_assertions(names)
-    changed = clusters_changed_in(min(change.sequence for change in changes), most=_MOST_CHANGED)
+    changed = clusters_changed_in(
+        min(change.sequence for change in changes), most=_MOST_CHANGED
+    )
     if changed is not None:
         affected -= _unchanged(affected, changed, changes)
     if any(change.opens for change in changes):
         # A rollout may start or stop to wait for a cluster whose eligibility changed.
-        running = Rollout.objects.filter(state=Rollout.State.RUNNING, placement__deleting_since=None)
+        running = Rollout.objects.filter(
+            state=Rollout.State.RUNNING, placement__deleting_since=None
+        )
         if changed is not None:
-            running = running.filter(placement__bindings__cluster_name__in=changed.names)
+            running = running.filter(
+                placement__bindings__cluster_name__in=changed.names
+            )
         enqueue_rollout(running.values_list("placement_id", flat=True))
     removed = {name for change in changes for name in change.gone}
     losing = set(losing_a_cluster(removed))

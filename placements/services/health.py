@@ -66,9 +66,13 @@ from placements.models import (
 )
 
 _TRUE = "True"
-_IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(hub=LOCAL_HUB)  # the agents of a live hub report to it
+_IS_MONITORED = Q(driver__in=DRIVERS) | ~Q(
+    hub=LOCAL_HUB
+)  # the agents of a live hub report to it
 _LOST = (EligibilityKind.STALE_HEARTBEAT, EligibilityKind.NO_AGENT)
-_IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(unanswered_since__isnull=False)  # whichever comes first
+_IS_UNREACHABLE = Q(verdict__in=_LOST) | Q(
+    unanswered_since__isnull=False
+)  # whichever comes first
 _IS_LEAVING = Q(verdict=EligibilityKind.LEAVING)
 
 
@@ -82,7 +86,9 @@ def health_of(placement: Placement, *, now: datetime) -> PlacementHealth:
     return healths_of([placement], now=now)[placement.pk]
 
 
-def stored_healths(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
+def stored_healths(
+    placements: Collection[Placement], *, now: datetime
+) -> dict[int, PlacementHealth]:
     """Return the status of each placement as it was stored last; a new one has none, and is read."""
     new = [placement for placement in placements if placement.health is None]
     healths = healths_of(new, now=now) if new else {}
@@ -92,9 +98,13 @@ def stored_healths(placements: Collection[Placement], *, now: datetime) -> dict[
     return healths
 
 
-def healths_named(names: Collection[str], *, now: datetime) -> dict[str, PlacementHealth]:
+def healths_named(
+    names: Collection[str], *, now: datetime
+) -> dict[str, PlacementHealth]:
     """Return the stored status of each of these placements by name."""
-    placements = list(Placement.objects.filter(full_name__in=names).only("full_name", "health"))
+    placements = list(
+        Placement.objects.filter(full_name__in=names).only("full_name", "health")
+    )
     healths = stored_healths(placements, now=now)
     return {placement.full_name: healths[placement.pk] for placement in placements}
 
@@ -111,25 +121,37 @@ def all_healths(*, now: datetime) -> Iterator[tuple[Any, PlacementHealth]]:
 _LARGE = ("label_keys_read", "property_names_read", "conditions", "hub_conditions")
 
 
-def healths_of(placements: Collection[Placement], *, now: datetime) -> dict[int, PlacementHealth]:
+def healths_of(
+    placements: Collection[Placement], *, now: datetime
+) -> dict[int, PlacementHealth]:
     """Return the status that placements have now; one query for those loaded `with_rollouts`, else two."""
     groups: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for group in _groups(placements, now=now):
         groups[group["placement_id"]].append(group)
     others = [one.pk for one in placements if not hasattr(one, "is_rolling")]
-    rows = with_rollouts(Placement.objects.filter(pk__in=others)).only("pk") if others else ()
-    rollouts: dict[int, Any] = dict.fromkeys(others, _NO_ROLLOUT)  # of those deleted since they were read
+    rows = (
+        with_rollouts(Placement.objects.filter(pk__in=others)).only("pk")
+        if others
+        else ()
+    )
+    rollouts: dict[int, Any] = dict.fromkeys(
+        others, _NO_ROLLOUT
+    )  # of those deleted since they were read
     rollouts |= {one.pk: one for one in rows}
     rollouts |= {one.pk: one for one in placements if one.pk not in rollouts}
     wanted = _wanted(placements)
     return {
-        one.pk: placement_health(_facts(one, groups[one.pk], rollouts[one.pk], wanted, now=now))
+        one.pk: placement_health(
+            _facts(one, groups[one.pk], rollouts[one.pk], wanted, now=now)
+        )
         for one in placements
     }
 
 
 _NO_ROLLOUT = SimpleNamespace(
-    **dict.fromkeys(("is_rolling", "is_stalled", "awaits_run", "gate", "gate_stage", "exceeded"), ""),
+    **dict.fromkeys(
+        ("is_rolling", "is_stalled", "awaits_run", "gate", "gate_stage", "exceeded"), ""
+    ),
     applied_older=0,
 )
 
@@ -151,21 +173,38 @@ def health_by_domain(
 
     Of many clusters those alike are counted, few have their names.
     """
-    columns = ("domain", *(("cluster_name",) if placement.placed_count <= NAMED_UP_TO else ()))
+    columns = (
+        "domain",
+        *(("cluster_name",) if placement.placed_count <= NAMED_UP_TO else ()),
+    )
     groups = _groups([placement], *columns, now=now, key=key)
     clusters = [
-        SelectedClusters(one["domain"], _status_of(placement, one), one["count"], one.get("cluster_name", ""))
+        SelectedClusters(
+            one["domain"],
+            _status_of(placement, one),
+            one["count"],
+            one.get("cluster_name", ""),
+        )
         for one in groups
         if one["state"] != BindingState.UNSCHEDULED
     ]
-    return placement_health(_facts(placement, groups, placement, _wanted([placement]), now=now)), clusters
+    return placement_health(
+        _facts(placement, groups, placement, _wanted([placement]), now=now)
+    ), clusters
 
 
 NAMED_UP_TO = 30
 """Up to this number of clusters the tree of a placement shows each, above it domains."""
 
 
-_ALIKE = ("placement_id", "state", "phase", "started_status", "available_status", "failure")
+_ALIKE = (
+    "placement_id",
+    "state",
+    "phase",
+    "started_status",
+    "available_status",
+    "failure",
+)
 
 
 def _groups(
@@ -178,14 +217,17 @@ def _groups(
     are not ready again: most are ready, and none of these is looked up.
     """
     alike = (*_ALIKE, *columns)
-    rows = Binding.objects.filter(placement__in=[placement.pk for placement in placements])
+    rows = Binding.objects.filter(
+        placement__in=[placement.pk for placement in placements]
+    )
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     if "domain" in columns:
         rows = rows.annotate(domain=Subquery(members.values(value=label_of(key))[:1]))
     everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
     elsewhere = rows.exclude(cluster_name__in=ready_clusters(now=now).values("name"))
     elsewhere = elsewhere.annotate(
-        member=_condition_of_member(now), seen_at=Subquery(members.values("heartbeat_at")[:1])
+        member=_condition_of_member(now),
+        seen_at=Subquery(members.values("heartbeat_at")[:1]),
     )
     is_late = _is_late(placements, now=now)
     never = Value(None, output_field=DateTimeField())
@@ -195,12 +237,18 @@ def _groups(
         .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
         for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
     ]
-    rows_of_both = both[0].union(both[1], all=True).values_list(*alike, "member", "count", "late", "seen")
+    rows_of_both = (
+        both[0]
+        .union(both[1], all=True)
+        .values_list(*alike, "member", "count", "late", "seen")
+    )
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     seen_at: dict[tuple[Any, ...], datetime] = {}
     for *values, member, in_all, number, seen in rows_of_both if placements else ():
         if member == MemberCondition.NOT_OBSERVED:
-            seen_at.update(dict.fromkeys([(*values, member, True), (*values, member, False)], seen))
+            seen_at.update(
+                dict.fromkeys([(*values, member, True), (*values, member, False)], seen)
+            )
         for has_passed, several in ((True, number), (False, in_all - number)):
             counts[*values, member, has_passed] += several
             if member != MemberCondition.READY:
@@ -220,12 +268,16 @@ def _condition_of_member(now: datetime) -> Coalesce:
         When(~_IS_MONITORED, then=Value(MemberCondition.NOT_MONITORED)),
         When(_IS_UNREACHABLE, then=Value(MemberCondition.UNREACHABLE)),
         When(not_observed(now=now), then=Value(MemberCondition.NOT_OBSERVED)),
-        When(~Q(verdict="") | unhealthy(now=now), then=Value(MemberCondition.NOT_READY)),
+        When(
+            ~Q(verdict="") | unhealthy(now=now), then=Value(MemberCondition.NOT_READY)
+        ),
         default=Value(MemberCondition.READY),
         output_field=CharField(),
     )
     condition = Subquery(members.annotate(condition=of_member).values("condition")[:1])
-    return Coalesce(condition, Value(MemberCondition.UNREACHABLE), output_field=CharField())
+    return Coalesce(
+        condition, Value(MemberCondition.UNREACHABLE), output_field=CharField()
+    )
 
 
 def _is_late(placements: Collection[Placement], *, now: datetime) -> Q:
@@ -236,7 +288,10 @@ def _is_late(placements: Collection[Placement], *, now: datetime) -> Q:
     ids: dict[timedelta, list[int]] = defaultdict(list)
     for placement in placements:
         ids[placement.unavailable_period].append(placement.pk)
-    late = [Q(phase_changed_at__lt=now - period, placement__in=several) for period, several in ids.items()]
+    late = [
+        Q(phase_changed_at__lt=now - period, placement__in=several)
+        for period, several in ids.items()
+    ]
     return Q(phase=Phase.APPLIED) & reduce(or_, late, Q(pk__in=()))
 
 
@@ -251,24 +306,48 @@ def _observed(
 def cluster_statuses(
     placement: Any, rows: QuerySet[Binding], *, now: datetime
 ) -> list[tuple[Any, ClusterStatus]]:
-    return [(row, _status_of(placement, row.__dict__)) for row in _observed(rows, [placement], now=now)]
+    return [
+        (row, _status_of(placement, row.__dict__))
+        for row in _observed(rows, [placement], now=now)
+    ]
 
 
-def statuses_on(rows: QuerySet[Binding], *, most: int, now: datetime) -> list[tuple[Any, ClusterStatus]]:
+def statuses_on(
+    rows: QuerySet[Binding], *, most: int, now: datetime
+) -> list[tuple[Any, ClusterStatus]]:
     """Return the first bindings, of several placements, each with the status of its cluster; two queries."""
-    owners = with_rollouts(Placement.objects.filter(pk__in=rows.order_by().values("placement")))
+    owners = with_rollouts(
+        Placement.objects.filter(pk__in=rows.order_by().values("placement"))
+    )
     placements = {one.pk: one for one in owners.defer("document")}
-    bindings = _observed(rows.filter(placement__in=placements), placements.values(), now=now)
-    return [(row, _status_of(placements[row.placement_id], row.__dict__)) for row in bindings[:most]]
+    bindings = _observed(
+        rows.filter(placement__in=placements), placements.values(), now=now
+    )
+    return [
+        (row, _status_of(placements[row.placement_id], row.__dict__))
+        for row in bindings[:most]
+    ]
 
 
 def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     """Return the status that follows from the columns of a binding and those of `_observed`."""
-    suspension = "Paused" if placement.paused_since else "Stopped" if placement.is_stopped else ""
+    suspension = (
+        "Paused"
+        if placement.paused_since
+        else "Stopped"
+        if placement.is_stopped
+        else ""
+    )
     if placement.is_staged and (not placement.is_rolling or placement.gate in GATES):
-        suspension = suspension or ("Stopped" if placement.gate == WaitReason.RESUME else "Pending")
-    is_selected = row["state"] != BindingState.UNSCHEDULED and placement.deleting_since is None
-    has_resources = placement.selected_count != 0 or placement.pinned_snapshot is not None
+        suspension = suspension or (
+            "Stopped" if placement.gate == WaitReason.RESUME else "Pending"
+        )
+    is_selected = (
+        row["state"] != BindingState.UNSCHEDULED and placement.deleting_since is None
+    )
+    has_resources = (
+        placement.selected_count != 0 or placement.pinned_snapshot is not None
+    )
     if is_selected and not has_resources:
         return ClusterStatus(HealthLevel.ATTENTION, "No resources")
     phase, started = Phase(row["phase"]), row["started_status"]
@@ -287,7 +366,9 @@ def _status_of(placement: Any, row: Mapping[str, Any]) -> ClusterStatus:
     )
 
 
-_UNKNOWN_MEMBERS = [MemberCondition(one) for one in ("unreachable", "not observed", "not monitored")]
+_UNKNOWN_MEMBERS = [
+    MemberCondition(one) for one in ("unreachable", "not observed", "not monitored")
+]
 _MOST_NAMES = 3
 _LEVELS = list(HealthLevel)
 
@@ -314,13 +395,25 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
         is_waiting &= Q(phase_changed_at__lt=now - placement.unavailable_period)
     is_ready = Q(cluster_name__in=ready_clusters(now=now).values("name"))
     has_failed = (
-        Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(failure=FailureKind.DIFFERS) | is_waiting
+        Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+        | Q(failure=FailureKind.DIFFERS)
+        | is_waiting
     )
     rows = Binding.objects.filter(placement=placement)
     rows = _observed(
-        rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)), [placement], now=now
+        rows.filter(has_failed | ~is_ready & ~Q(state=BindingState.UNSCHEDULED)),
+        [placement],
+        now=now,
     )
-    alike = ("state", "phase", "failure", "member", "is_late", "started_status", "available_status")
+    alike = (
+        "state",
+        "phase",
+        "failure",
+        "member",
+        "is_late",
+        "started_status",
+        "available_status",
+    )
     rows = rows.annotate(
         place=Window(RowNumber(), partition_by=alike, order_by="cluster_name"),
         count=Window(Count("pk"), partition_by=alike),
@@ -336,7 +429,10 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
         member_reason=Subquery(
             members.values(
                 reason=Case(
-                    When(unhealthy(now=now), then=Value("the cluster reports itself unhealthy")),
+                    When(
+                        unhealthy(now=now),
+                        then=Value("the cluster reports itself unhealthy"),
+                    ),
                     default=F("verdict_reason"),
                 )
             )[:1]
@@ -345,12 +441,19 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
     groups: dict[ClusterStatus, list[Any]] = defaultdict(list)
     for row in rows.filter(place__lte=_MOST_NAMES).order_by("cluster_name"):
         status = _status_of(placement, row.__dict__)
-        if status.level in (HealthLevel.FAILED, HealthLevel.ATTENTION, HealthLevel.UNKNOWN):
+        if status.level in (
+            HealthLevel.FAILED,
+            HealthLevel.ATTENTION,
+            HealthLevel.UNKNOWN,
+        ):
             groups[status].append(row)
     problems = []
     for status, several in groups.items():
         first = several[0]
-        is_member = status.level is HealthLevel.UNKNOWN or first.member == MemberCondition.NOT_READY
+        is_member = (
+            status.level is HealthLevel.UNKNOWN
+            or first.member == MemberCondition.NOT_READY
+        )
         problems.append(
             ClusterProblem(
                 status,
@@ -360,15 +463,23 @@ def cluster_problems(placement: Any, *, now: datetime) -> list[ClusterProblem]:
                 first.member_reason or "" if is_member else first.message,
             )
         )
-    return sorted(problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count))
+    return sorted(
+        problems, key=lambda one: (_LEVELS.index(one.status.level), -one.count)
+    )
 
 
 def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:
     """Return placements with what their status needs of their rollouts."""
-    rolling = Rollout.objects.filter(placement=OuterRef("pk"), state=Rollout.State.RUNNING)
-    staged = StagedRun.objects.filter(placement=OuterRef("pk"), ended_at=None, started_at__isnull=False)
+    rolling = Rollout.objects.filter(
+        placement=OuterRef("pk"), state=Rollout.State.RUNNING
+    )
+    staged = StagedRun.objects.filter(
+        placement=OuterRef("pk"), ended_at=None, started_at__isnull=False
+    )
     is_idle = Q(status__in=(RunStatus.WAITING, RunStatus.STOPPED))
-    waiting = staged.filter(is_idle, sync_result__waits__0__reason__in=[*GATES]).order_by("-pk")
+    waiting = staged.filter(
+        is_idle, sync_result__waits__0__reason__in=[*GATES]
+    ).order_by("-pk")
     exceeded = StalenessCheck.objects.filter(
         placement=OuterRef("pk"), decisions_made=OuterRef("decisions_made")
     )
@@ -378,20 +489,30 @@ def with_rollouts(placements: QuerySet[Placement]) -> QuerySet[Any]:
         | Q(Exists(staged.filter(status=RunStatus.STUCK))),
         awaits_run=_awaits_run(),
         applied_older=Case(
-            When(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB, then=number_of(_applied_older())),
+            When(
+                strategy_type=StrategyType.EXTERNAL,
+                hub=LOCAL_HUB,
+                then=number_of(_applied_older()),
+            ),
             default=0,
         ),
         exceeded=Subquery(exceeded.values("exceeded")[:1]),
         gate=Subquery(waiting.values(gate=KT("sync_result__waits__0__reason"))[:1]),
-        gate_stage=Subquery(waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]),
+        gate_stage=Subquery(
+            waiting.values(stage=KT("sync_result__waits__0__stage"))[:1]
+        ),
     )
 
 
 def _awaits_run() -> Q:
     """Return the condition of staged placements with what only their next run applies or removes."""
     older = ResourceSnapshot.objects.filter(placement=OuterRef("pk"), is_latest=False)
-    is_older = Exists(older.filter(bindings__state__in=(BindingState.SCHEDULED, BindingState.BOUND)))
-    left = Binding.objects.filter(placement=OuterRef("pk"), state=BindingState.UNSCHEDULED)
+    is_older = Exists(
+        older.filter(bindings__state__in=(BindingState.SCHEDULED, BindingState.BOUND))
+    )
+    left = Binding.objects.filter(
+        placement=OuterRef("pk"), state=BindingState.UNSCHEDULED
+    )
     is_left = Exists(left.exclude(phase__in=(*EMPTY, Phase.REMOVING)))
     is_outdated = Q(has_newer_resources=True) | is_older | is_left
     return Q(strategy_type=StrategyType.EXTERNAL, hub=LOCAL_HUB) & is_outdated
@@ -401,11 +522,15 @@ def _applied_older() -> QuerySet[Binding]:
     """Return where a staged placement has another revision than its run in progress, else than the newest."""
     runs = StagedRun.objects.filter(placement=OuterRef("placement"), ended_at=None)
     runs = runs.filter(started_at__isnull=False, resource_snapshot__isnull=False)
-    is_newest = Q(resource_snapshot__is_latest=True, placement__has_newer_resources=False)
+    is_newest = Q(
+        resource_snapshot__is_latest=True, placement__has_newer_resources=False
+    )
     is_wanted = Exists(runs.filter(resource_snapshot=OuterRef("resource_snapshot"))) | (
         is_newest & ~Exists(runs)
     )
-    rows = Binding.objects.filter(placement=OuterRef("pk"), phase__in=(Phase.APPLIED, Phase.AVAILABLE))
+    rows = Binding.objects.filter(
+        placement=OuterRef("pk"), phase__in=(Phase.APPLIED, Phase.AVAILABLE)
+    )
     leaving = MemberCluster.objects.filter(_IS_LEAVING).values("name")
     rows = rows.exclude(Q(state=BindingState.UNSCHEDULED) | Q(cluster_name__in=leaving))
     return rows.exclude(failure=FailureKind.DIFFERS).exclude(is_wanted)
@@ -422,8 +547,12 @@ def _wanted(placements: Collection[Placement]) -> dict[int, int | None]:
     """Return how many clusters each is to have; of the latest decision while the next one is due."""
     numbers = {one.pk: one.number_of_clusters for one in placements}
     due = [one.pk for one in placements if one.is_due and one.decisions_made]
-    rows = Decision.objects.filter(placement__in=due, number=F("placement__decisions_made"))
-    return numbers | dict(rows.values_list("placement_id", "wanted")) if due else numbers
+    rows = Decision.objects.filter(
+        placement__in=due, number=F("placement__decisions_made")
+    )
+    return (
+        numbers | dict(rows.values_list("placement_id", "wanted")) if due else numbers
+    )
 
 
 def _facts(
@@ -437,7 +566,12 @@ def _facts(
     is_rolling = bool(rollout.is_rolling)
     is_suspended = placement.paused_since is not None or placement.is_stopped
     resources = placement.selected_count if placement.pinned_snapshot is None else None
-    counts = _counts(groups, is_rolling=is_rolling, has_resources=resources != 0, older=rollout.applied_older)
+    counts = _counts(
+        groups,
+        is_rolling=is_rolling,
+        has_resources=resources != 0,
+        older=rollout.applied_older,
+    )
     numbers = (wanted[placement.pk], placement.named_count, counts["scheduled"])
     number = next(one for one in numbers if one is not None)
     seen = min((group["seen"] for group in groups if group["seen"]), default=None)
@@ -446,7 +580,8 @@ def _facts(
         placement.placement_type,
         placement.is_fulfilled,
         awaits_decision=placement.awaits_decision,
-        is_pending=placement.is_due or (placement.is_mirrored and placement.is_fulfilled is None),
+        is_pending=placement.is_due
+        or (placement.is_mirrored and placement.is_fulfilled is None),
         has_invalid_selectors=bool(placement.selection_faults),
         resources=resources,
         is_deleting=placement.deleting_since is not None,
@@ -456,7 +591,9 @@ def _facts(
         awaits_run=bool(rollout.awaits_run) and not is_rolling,
         is_starting=placement.is_starting,
         is_rolling=is_rolling,
-        is_stalled=bool(rollout.is_stalled) and not is_suspended and not placement.needs_sync,
+        is_stalled=bool(rollout.is_stalled)
+        and not is_suspended
+        and not placement.needs_sync,
         gate=rollout.gate or "",
         gate_stage=rollout.gate_stage or "",
         silence=silence_words(now - seen) if seen else "",
@@ -465,7 +602,11 @@ def _facts(
 
 
 def _counts(
-    groups: Collection[dict[str, Any]], *, is_rolling: bool, has_resources: bool, older: int
+    groups: Collection[dict[str, Any]],
+    *,
+    is_rolling: bool,
+    has_resources: bool,
+    older: int,
 ) -> dict[str, int]:
     """Count the clusters, `older` of them with an older revision; nothing is available without resources."""
     counts: dict[str, int] = defaultdict(int)
@@ -483,18 +624,29 @@ def _counts(
         is_current = started == _TRUE or (not started and is_there)
         counts["started"] += number if is_current else 0
         is_report = group["failure"] == FailureKind.DIFFERS  # nothing was applied
-        if phase in (Phase.APPLIED, Phase.AVAILABLE) and is_current and has_resources and not is_report:
+        if (
+            phase in (Phase.APPLIED, Phase.AVAILABLE)
+            and is_current
+            and has_resources
+            and not is_report
+        ):
             counts["applied"] += number
-        counts[_state_of(group, is_rolling=is_rolling, has_resources=has_resources)] += number
+        counts[
+            _state_of(group, is_rolling=is_rolling, has_resources=has_resources)
+        ] += number
     counts["applied"] -= min(older, counts["applied"])
     return counts
 
 
-def _state_of(group: Mapping[str, Any], *, is_rolling: bool, has_resources: bool) -> str:
+def _state_of(
+    group: Mapping[str, Any], *, is_rolling: bool, has_resources: bool
+) -> str:
     """Return the one state of `HealthCounts` that selected clusters are in."""
     phase, member = Phase(group["phase"]), group["member"]
     is_applied = phase in (Phase.APPLIED, Phase.AVAILABLE)
-    is_ready = phase is Phase.AVAILABLE or (is_applied and group["available_status"] == _TRUE)
+    is_ready = phase is Phase.AVAILABLE or (
+        is_applied and group["available_status"] == _TRUE
+    )
     is_late = is_applied and not is_ready and (group["is_late"] or not is_rolling)
     states = (
         (member in _UNKNOWN_MEMBERS, member.replace(" ", "_")),

@@ -43,7 +43,10 @@ from placements.manifests.placement import (
 from placements.manifests.policy import PlacementType, Toleration
 from placements.manifests.strategy import ApplyStrategy, StrategyType
 from placements.models import LONGEST_NAME, Placement, PolicySnapshot, ResourceSnapshot
-from placements.services.assertions import check_assertions_before_save, written_assertions
+from placements.services.assertions import (
+    check_assertions_before_save,
+    written_assertions,
+)
 from placements.services.pruning import prune_policy_snapshots
 from placements.services.resources.queries import selection_of
 from placements.services.results import (
@@ -83,7 +86,9 @@ class UnscheduledPlacement:
 
     def __str__(self) -> str:
         count, names = len(self.clusters), first_names(self.clusters, _NAMES_SHOWN)
-        all_clusters = "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
+        all_clusters = (
+            "its only cluster" if count == 1 else f"all {counted(count, 'cluster')}"
+        )
         return f"{self.placement} would leave {all_clusters}: {names}"
 
 
@@ -100,7 +105,10 @@ class UnschedulesEverything(FleetError):
         )
 
     def problem_facts(self) -> dict[str, Any]:
-        emptied = [{"placement": one.placement, "clusters": list(one.clusters)} for one in self.emptied]
+        emptied = [
+            {"placement": one.placement, "clusters": list(one.clusters)}
+            for one in self.emptied
+        ]
         return {"confirm": CONFIRMATION, "placements": emptied}
 
 
@@ -126,18 +134,24 @@ def save_placement(
     """
     manifest = manifest or parse_placement(dict(document))
     name = name_on_hub(manifest)
-    if errors := reserved_name_errors(manifest) or address_errors(manifest, name, address):
+    if errors := reserved_name_errors(manifest) or address_errors(
+        manifest, name, address
+    ):
         raise InvalidManifest(errors)
     content = stored_document(document)
     warnings = warnings_of(manifest)
 
     current = Placement.objects.select_for_update().filter(full_name=name).first()
     revision = current.revision if current else 0
-    check_placement_change(by, manifest, before=current.document if current else None, after=content)
+    check_placement_change(
+        by, manifest, before=current.document if current else None, after=content
+    )
     check_revision(PLACEMENT, name, expected=expected, revision=revision)
     if current is None:
         cause = trigger or "created"
-        created, broken = _create(name, manifest, content, cause, is_demo=is_demo, by=by, now=now)
+        created, broken = _create(
+            name, manifest, content, cause, is_demo=is_demo, by=by, now=now
+        )
         return SaveResult(created, OperationResult.CREATED, (*warnings, *broken))
 
     if errors := unchangeable_errors(current, manifest, content):
@@ -154,14 +168,18 @@ def save_placement(
     return SaveResult(current, OperationResult.CHANGED, warnings)
 
 
-def check_placement_to_save(document: Mapping[str, Any], *, by: User | None, confirmed: bool) -> None:
+def check_placement_to_save(
+    document: Mapping[str, Any], *, by: User | None, confirmed: bool
+) -> None:
     """Raise what `save_placement` would, as far as the hub is now. Nothing is locked or written."""
     manifest = parse_placement(dict(document))
     content, name = stored_document(document), name_on_hub(manifest)
     if errors := reserved_name_errors(manifest) or address_errors(manifest, name, name):
         raise InvalidManifest(errors)
     current = Placement.objects.filter(full_name=name).first()
-    check_placement_change(by, manifest, before=current.document if current else None, after=content)
+    check_placement_change(
+        by, manifest, before=current.document if current else None, after=content
+    )
     if current is None:
         return
     if errors := unchangeable_errors(current, manifest, content):
@@ -193,7 +211,9 @@ def warnings_of(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ..
     return (*manifest_warnings(manifest), *selection_of(manifest).warnings)
 
 
-def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarning, ...]:
+def manifest_warnings(
+    manifest: ClusterResourcePlacement,
+) -> tuple[ManifestWarning, ...]:
     """Return the warnings of a manifest; of the apply strategy only while a cluster does not act on it."""
     warnings = placement_warnings(manifest)
     if manifest.spec.strategy.apply_strategy == ApplyStrategy():
@@ -205,7 +225,10 @@ def manifest_warnings(manifest: ClusterResourcePlacement) -> tuple[ManifestWarni
 
 
 def _columns_of(manifest: ClusterResourcePlacement) -> dict[str, Any]:
-    return {**placement_columns(manifest), "has_assertions": bool(written_assertions(manifest))}
+    return {
+        **placement_columns(manifest),
+        "has_assertions": bool(written_assertions(manifest)),
+    }
 
 
 def _create(
@@ -238,7 +261,11 @@ def _create(
         **columns,
     )
     _take_policy_snapshot(created, manifest, number=0, by=by, now=now)
-    record(AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content), by=by, now=now)
+    record(
+        AuditEvent("created", PLACEMENT, created.full_name, revision=1, after=content),
+        by=by,
+        now=now,
+    )
     enqueue(SCHEDULE_DUE)
     return created, warnings
 
@@ -253,34 +280,61 @@ def _update(
     by: User | None,
     now: datetime,
 ) -> None:
-    before, has_same_cycle = placement.document, not changes_scheduling(placement, manifest)
+    before, has_same_cycle = (
+        placement.document,
+        not changes_scheduling(placement, manifest),
+    )
     if has_same_cycle:
         del columns["reschedules_on_fleet_change"]  # that of the decision, which stays
     if not has_same_cycle or selects_other_resources(before, content):
         columns |= scheduled_columns(placement, "Unknown", now=now)
     placement.document, placement.updated_at = content, now
     placement.revision += 1
-    columns["spec_generation"] = next_generation(placement.spec_generation, before, content)
+    columns["spec_generation"] = next_generation(
+        placement.spec_generation, before, content
+    )
     for name, value in columns.items():
         setattr(placement, name, value)
-    if manifest.spec.strategy.type is StrategyType.EXTERNAL:  # its runs are stopped, not the placement
+    if (
+        manifest.spec.strategy.type is StrategyType.EXTERNAL
+    ):  # its runs are stopped, not the placement
         placement.is_stopped = False
-    placement.save(update_fields=["document", "updated_at", "revision", "is_stopped", *columns])
+    placement.save(
+        update_fields=["document", "updated_at", "revision", "is_stopped", *columns]
+    )
 
     latest = PolicySnapshot.objects.get(placement=placement, is_latest=True)
     if latest.content_hash != content_hash(manifest):
         PolicySnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
-        _take_policy_snapshot(placement, manifest, number=latest.number + 1, by=by, now=now)
+        _take_policy_snapshot(
+            placement, manifest, number=latest.number + 1, by=by, now=now
+        )
         prune_policy_snapshots(placement)
     event = AuditEvent(
-        "changed", PLACEMENT, placement.full_name, placement.revision, before=before, after=content
+        "changed",
+        PLACEMENT,
+        placement.full_name,
+        placement.revision,
+        before=before,
+        after=content,
     )
     record(event, by=by, now=now)
-    enqueue_scheduling([placement.pk], trigger=trigger, by=actor_name(by), resources=True, rollouts=True)
+    enqueue_scheduling(
+        [placement.pk],
+        trigger=trigger,
+        by=actor_name(by),
+        resources=True,
+        rollouts=True,
+    )
 
 
 def _take_policy_snapshot(
-    placement: Placement, manifest: ClusterResourcePlacement, *, number: int, by: User | None, now: datetime
+    placement: Placement,
+    manifest: ClusterResourcePlacement,
+    *,
+    number: int,
+    by: User | None,
+    now: datetime,
 ) -> None:
     PolicySnapshot.objects.create(
         placement=placement,
@@ -294,7 +348,9 @@ def _take_policy_snapshot(
     )
 
 
-def delete_placement(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> bool:
+def delete_placement(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> bool:
     """Delete a placement; return whether its row was deleted already.
 
     One that was rolled out stays until its resources are removed from the clusters
@@ -304,18 +360,30 @@ def delete_placement(name: str, *, by: User | None, now: datetime, expected: int
         current = locked_placement(name, by=by, expected=expected, removes=True)
         if current.deleting_since is None:
             current.deleting_since, current.revision = now, current.revision + 1
-            current.deletion_number = current.bindings.exclude(state=BindingState.UNSCHEDULED).count()
-            current.save(update_fields=["deleting_since", "deletion_number", "revision"])
-            event = AuditEvent("deleted", PLACEMENT, name, current.revision, before=current.document)
+            current.deletion_number = current.bindings.exclude(
+                state=BindingState.UNSCHEDULED
+            ).count()
+            current.save(
+                update_fields=["deleting_since", "deletion_number", "revision"]
+            )
+            event = AuditEvent(
+                "deleted", PLACEMENT, name, current.revision, before=current.document
+            )
             record(event, by=by, now=now)
             end_runs_of(current, StageReason("being-deleted"), by=by, now=now)
         enqueue_rollout([current.pk])
         return finish_deletion(current, now=now)
 
 
-def scheduled_columns(placement: Placement, status: str, *, now: datetime) -> dict[str, Any]:
+def scheduled_columns(
+    placement: Placement, status: str, *, now: datetime
+) -> dict[str, Any]:
     """Return the columns of the condition `Scheduled`; its time changes only with its value."""
-    return {} if placement.scheduled == status else {"scheduled": status, "scheduled_since": now}
+    return (
+        {}
+        if placement.scheduled == status
+        else {"scheduled": status, "scheduled_since": now}
+    )
 
 
 def reschedules_when_fulfilled(placement: Placement) -> bool:
@@ -333,12 +401,21 @@ def reserved_name_errors(manifest: ClusterResourcePlacement) -> list[FieldError]
     return [FieldError("metadata.name", "reserved-name", message, "another name")]
 
 
-def address_errors(manifest: ClusterResourcePlacement, name: str, address: str) -> list[FieldError]:
+def address_errors(
+    manifest: ClusterResourcePlacement, name: str, address: str
+) -> list[FieldError]:
     """Return what is wrong with the full name of a placement, which is saved under an address."""
     own = split_full_name(name)[1]
     if len(own) > LONGEST_NAME:
         message = f"is too long beside a placement of the same name: the full name would end in {own[-8:]}"
-        return [FieldError("metadata.name", "too-long", message, f"{LONGEST_NAME - len(BESIDE)} characters")]
+        return [
+            FieldError(
+                "metadata.name",
+                "too-long",
+                message,
+                f"{LONGEST_NAME - len(BESIDE)} characters",
+            )
+        ]
     if address in ("", name):
         return []
     message = f"this {manifest.kind} has the full name {name}, and the address that of {address}"
@@ -357,7 +434,14 @@ def unchangeable_errors(
     if current.deleting_since is None:
         return immutable_field_errors(current, manifest, content)
     message = f"the placement {current.full_name} is being deleted"
-    return [FieldError("metadata.name", "being-deleted", message, "another name, or try again later")]
+    return [
+        FieldError(
+            "metadata.name",
+            "being-deleted",
+            message,
+            "another name, or try again later",
+        )
+    ]
 
 
 def immutable_field_errors(
@@ -369,20 +453,32 @@ def immutable_field_errors(
     """
     saved, name = before.document, before.full_name
     if saved["kind"] != after.kind:
-        message = f"{name} is a {saved['kind']} already and cannot become a {after.kind}"
+        message = (
+            f"{name} is a {saved['kind']} already and cannot become a {after.kind}"
+        )
         allowed = f"{saved['kind']}, or another name than {name}"
         if is_ocm_placement(saved):
-            allowed += f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
+            allowed += (
+                f"; or delete the Placement and apply both: it is {name}{BESIDE} then"
+            )
         return [FieldError("kind", "immutable", message, allowed)]
     errors: list[FieldError] = []
     is_ocm = isinstance(after, OcmPlacement)
     if not is_ocm:
         errors += _policy_errors(before, after)
-    strategy = annotated(saved, STRATEGY_ANNOTATION) if is_ocm else saved["spec"].get("strategy")
+    strategy = (
+        annotated(saved, STRATEGY_ANNOTATION)
+        if is_ocm
+        else saved["spec"].get("strategy")
+    )
     was_staged = mapping_at(strategy).get("type") == StrategyType.EXTERNAL
     if was_staged and after.spec.strategy.type is not StrategyType.EXTERNAL:
         message = "a staged placement cannot go back to rolling updates"
-        path = f"{annotation_path(STRATEGY_ANNOTATION)}.type" if is_ocm else "spec.strategy.type"
+        path = (
+            f"{annotation_path(STRATEGY_ANNOTATION)}.type"
+            if is_ocm
+            else "spec.strategy.type"
+        )
         errors.append(FieldError(path, "immutable", message, _NEW_PLACEMENT))
     if is_ocm:
         return errors
@@ -391,24 +487,39 @@ def immutable_field_errors(
         message = "cannot be removed once it was set"
         allowed = "to select every cluster: placementType: PickAll"
         errors.append(FieldError("spec.policy", "immutable", message, allowed))
-    scope = saved["spec"].get("statusReportingScope") or StatusReportingScope.CLUSTER_SCOPE_ONLY
-    if scope != after.spec.status_reporting_scope and not before.namespace:  # where it has no effect
+    scope = (
+        saved["spec"].get("statusReportingScope")
+        or StatusReportingScope.CLUSTER_SCOPE_ONLY
+    )
+    if (
+        scope != after.spec.status_reporting_scope and not before.namespace
+    ):  # where it has no effect
         message = f"cannot change from {scope}"
-        errors.append(FieldError("spec.statusReportingScope", "immutable", message, _NEW_PLACEMENT))
+        errors.append(
+            FieldError(
+                "spec.statusReportingScope", "immutable", message, _NEW_PLACEMENT
+            )
+        )
     return errors
 
 
-def _policy_errors(before: Placement, after: ClusterResourcePlacement) -> Iterator[FieldError]:
+def _policy_errors(
+    before: Placement, after: ClusterResourcePlacement
+) -> Iterator[FieldError]:
     policy = after.spec.policy
     if before.placement_type != policy.placement_type:
         message = (
             f"cannot change from {before.placement_type} to {policy.placement_type}: "
             "what is placed was chosen in another way"
         )
-        yield FieldError("spec.policy.placementType", "immutable", message, _NEW_PLACEMENT)
+        yield FieldError(
+            "spec.policy.placementType", "immutable", message, _NEW_PLACEMENT
+        )
     saved = mapping_at(before.document, "spec", "policy")
     for index, raw in enumerate(items_at(saved, "tolerations")):
-        toleration = Toleration.model_validate(raw, context={"semantics": after.semantics})
+        toleration = Toleration.model_validate(
+            raw, context={"semantics": after.semantics}
+        )
         if toleration not in policy.tolerations:
             taint = toleration.key or "every taint"
             message = f"tolerations may only be added: the one for {taint} (number {index + 1}) is missing"
@@ -417,17 +528,25 @@ def _policy_errors(before: Placement, after: ClusterResourcePlacement) -> Iterat
 
 
 def changes_scheduling(current: Placement, manifest: ClusterResourcePlacement) -> bool:
-    latest = current.policy_snapshots.filter(is_latest=True).values_list("content_hash", flat=True).first()
+    latest = (
+        current.policy_snapshots.filter(is_latest=True)
+        .values_list("content_hash", flat=True)
+        .first()
+    )
     number = manifest.spec.policy.number_of_clusters
     return latest != content_hash(manifest) or number != current.number_of_clusters
 
 
-def selects_other_resources(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def selects_other_resources(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> bool:
     """Return whether a change may make the selectors invalid, without which nothing is decided."""
     return selectors_of_document(before) != selectors_of_document(after)
 
 
-def check_not_unscheduling_all(current: Placement, manifest: ClusterResourcePlacement) -> None:
+def check_not_unscheduling_all(
+    current: Placement, manifest: ClusterResourcePlacement
+) -> None:
     """Raise UnschedulesEverything when saving a manifest over a placement would unschedule everything."""
     if changes_scheduling(current, manifest) and current.bindings.exists():
         cycle = draft_cycle(manifest, saved=current, fleet=load_fleet())
@@ -436,6 +555,12 @@ def check_not_unscheduling_all(current: Placement, manifest: ClusterResourcePlac
 
 def check_decision_keeps_clusters(name: str, decision: Decision) -> None:
     """Raise UnschedulesEverything when a decision removes a placement from every cluster that it is on."""
-    before = tuple(sorted(one.cluster for one in decision.cycle.live_bindings if one.is_active))
-    if before and not decision.is_failed and not any(one.is_active for one in decision.bindings_after):
+    before = tuple(
+        sorted(one.cluster for one in decision.cycle.live_bindings if one.is_active)
+    )
+    if (
+        before
+        and not decision.is_failed
+        and not any(one.is_active for one in decision.bindings_after)
+    ):
         raise UnschedulesEverything([UnscheduledPlacement(name, before)])

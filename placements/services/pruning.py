@@ -70,15 +70,23 @@ def prune_resource_snapshots(placement: Placement) -> int:
 
     In use is what a binding names, or a staged run that has not ended.
     """
-    in_use = Binding.objects.filter(placement=placement, resource_snapshot__isnull=False)
+    in_use = Binding.objects.filter(
+        placement=placement, resource_snapshot__isnull=False
+    )
     kept = _newest(ResourceSnapshot, placement)
     surplus = ResourceSnapshot.objects.filter(placement=placement, is_latest=False)
-    surplus = surplus.exclude(pk__in=kept).exclude(pk__in=in_use.values("resource_snapshot"))
-    active = StagedRun.objects.filter(placement=placement, ended_at=None, resource_snapshot__isnull=False)
+    surplus = surplus.exclude(pk__in=kept).exclude(
+        pk__in=in_use.values("resource_snapshot")
+    )
+    active = StagedRun.objects.filter(
+        placement=placement, ended_at=None, resource_snapshot__isnull=False
+    )
     return surplus.exclude(pk__in=active.values("resource_snapshot")).delete()[0]
 
 
-def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHOTS) -> int:
+def prune_override_snapshots(
+    override: Override, *, keep: int = OVERRIDE_SNAPSHOTS
+) -> int:
     """Delete the oldest snapshots of an override, never the latest or one that belongs to a binding."""
     rows = OverrideSnapshot.objects.filter(
         kind=override.kind, namespace=override.namespace, override_name=override.name
@@ -88,19 +96,30 @@ def prune_override_snapshots(override: Override, *, keep: int = OVERRIDE_SNAPSHO
     candidates = set(surplus.values_list("pk", flat=True))
     if not candidates:
         return 0
-    return OverrideSnapshot.objects.filter(pk__in=candidates - _override_snapshots_in_use()).delete()[0]
+    return OverrideSnapshot.objects.filter(
+        pk__in=candidates - _override_snapshots_in_use()
+    ).delete()[0]
 
 
 def _override_snapshots_in_use() -> set[int]:
     """Return the snapshots that bindings name in a list, or staged runs in progress contain."""
-    used = Binding.objects.exclude(override_snapshots=[]).values_list("override_snapshots", flat=True)
+    used = Binding.objects.exclude(override_snapshots=[]).values_list(
+        "override_snapshots", flat=True
+    )
     frozen = StagedRun.objects.filter(ended_at=None).exclude(overrides={})
     by_cluster = frozen.values_list("overrides", flat=True)
-    in_runs = {pk for one in by_cluster.iterator() for several in one.values() for pk in several}
+    in_runs = {
+        pk
+        for one in by_cluster.iterator()
+        for several in one.values()
+        for pk in several
+    }
     return in_runs | {pk for several in used.iterator() for pk in several}
 
 
-def _newest(model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Placement) -> list[int]:
+def _newest(
+    model: type[PolicySnapshot] | type[ResourceSnapshot], placement: Placement
+) -> list[int]:
     rows = model.objects.filter(placement=placement).order_by("-number")
     return list(rows.values_list("pk", flat=True)[: placement.revision_history_limit])
 
@@ -127,17 +146,24 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     is_local = current_hub_id() == LOCAL_HUB
     before = now - (settings.KEEP_ROLLOUTS if is_local else settings.KEEP_HUB_HISTORY)
     samples = RolloutSample.objects.filter(at__lt=before, rollout__ended_at=None)
-    later_sample = RolloutSample.objects.filter(rollout=OuterRef("rollout"), pk__gt=OuterRef("pk"))
+    later_sample = RolloutSample.objects.filter(
+        rollout=OuterRef("rollout"), pk__gt=OuterRef("pk")
+    )
     yield "rollout samples", samples.filter(Exists(later_sample)), _BATCH
 
     updates = ClusterUpdate.objects.filter(ended_at__lt=before, rollout__ended_at=None)
     later_update = ClusterUpdate.objects.filter(
-        rollout=OuterRef("rollout"), cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk")
+        rollout=OuterRef("rollout"),
+        cluster_name=OuterRef("cluster_name"),
+        pk__gt=OuterRef("pk"),
     )
     yield "cluster updates", updates.filter(Exists(later_update)), _BATCH
 
     staged = StagedRun.objects.all() if is_local else StagedRun.objects.none()
-    for name, runs in (("rollouts", Rollout.objects.all()), ("staged update runs", staged)):
+    for name, runs in (
+        ("rollouts", Rollout.objects.all()),
+        ("staged update runs", staged),
+    ):
         later_run = runs.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
         ended = runs.filter(ended_at__lt=before)
         yield name, ended.filter(Q(placement=None) | Exists(later_run)), _SMALL_BATCH
@@ -145,7 +171,11 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     if is_local:  # problems and messages are of all hubs
         old = now - settings.KEEP_NOTIFICATIONS
         deliveries = NotificationDelivery.objects.filter(created_at__lt=old)
-        yield "notifications", deliveries.exclude(problem__ended_at=None, problem__isnull=False), _BATCH
+        yield (
+            "notifications",
+            deliveries.exclude(problem__ended_at=None, problem__isnull=False),
+            _BATCH,
+        )
         yield "problems", Problem.objects.filter(ended_at__lt=old), _SMALL_BATCH
 
     # One that came as a manifest would be executed again with the same manifest.
@@ -153,7 +183,9 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     evictions = evictions if is_local else evictions.none()
     yield "evictions", evictions.filter(Q(name=None) | Q(placement=None)), _BATCH
     drains = Drain.objects.filter(ended_at__lt=now - settings.KEEP_EVICTIONS)
-    later_drain = Drain.objects.filter(cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk"))
+    later_drain = Drain.objects.filter(
+        cluster_name=OuterRef("cluster_name"), pk__gt=OuterRef("pk")
+    )
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     yield "drains", drains.filter(Exists(later_drain) | ~Exists(member)), _SMALL_BATCH
 
@@ -165,16 +197,28 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     with across_hubs():  # which share the records
         is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
         is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
-        frozen = Scenario.objects.filter(Q(without=OuterRef("pk")) | Q(cordoned=OuterRef("pk")))
+        frozen = Scenario.objects.filter(
+            Q(without=OuterRef("pk")) | Q(cordoned=OuterRef("pk"))
+        )
     records = DecisionRecord.objects.filter(~is_made & ~is_hypothetical)
     yield "decision records", records, _BATCH
     is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
     with across_hubs():
         is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
-    yield "fleet records", FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version), _BATCH
+    yield (
+        "fleet records",
+        FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version),
+        _BATCH,
+    )
 
-    yield "drafts", Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS), _BATCH
-    events_before = now - (settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY)
+    yield (
+        "drafts",
+        Draft.objects.filter(updated_at__lt=now - settings.KEEP_DRAFTS),
+        _BATCH,
+    )
+    events_before = now - (
+        settings.KEEP_EVENTS if is_local else settings.KEEP_HUB_HISTORY
+    )
     yield "events", Event.objects.filter(at__lt=events_before), _BATCH
     yield "expired sessions", Session.objects.filter(expire_date__lt=now), _BATCH
     yield "expired counters", SharedCacheEntry.objects.filter(expires__lt=now), _BATCH
@@ -183,16 +227,26 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
 def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     """Yield old records for replays, and surplus versions of fleets and overrides."""
     before = now - settings.KEEP_HUB_HISTORY
-    undecided = HubDecision.objects.filter(decision=None, is_latest=False, judged_at__lt=before)
+    undecided = HubDecision.objects.filter(
+        decision=None, is_latest=False, judged_at__lt=before
+    )
     yield "hub decisions without a replay", undecided, _BATCH
     is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))
     newest = FleetVersion.objects.aggregate(newest=Max("number"))["newest"] or 0
     surplus = Q(seen_at__lt=before) | Q(number__lte=newest - FLEET_VERSIONS)
-    yield "fleet versions", FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)), _BATCH
+    yield (
+        "fleet versions",
+        FleetVersion.objects.filter(surplus & ~is_cited & Q(number__lt=newest)),
+        _BATCH,
+    )
     yield "binding changes", BindingChange.objects.filter(seen_at__lt=before), _BATCH
-    if current_hub_id() == LOCAL_HUB:  # what clusters still ran when their override was deleted
+    if (
+        current_hub_id() == LOCAL_HUB
+    ):  # what clusters still ran when their override was deleted
         override = Override.objects.filter(
-            kind=OuterRef("kind"), namespace=OuterRef("namespace"), name=OuterRef("override_name")
+            kind=OuterRef("kind"),
+            namespace=OuterRef("namespace"),
+            name=OuterRef("override_name"),
         )
         snapshots = OverrideSnapshot.objects.filter(~Exists(override), is_latest=False)
         in_use = _override_snapshots_in_use() if snapshots.exists() else ()
@@ -207,8 +261,12 @@ def _prunable_decisions(now: datetime) -> QuerySet[Decision]:
         policy_number=OuterRef("policy_number"),
         number__gt=OuterRef("number"),
     )
-    policy = PolicySnapshot.objects.filter(placement=OuterRef("placement"), number=OuterRef("policy_number"))
-    is_superseded = ~Q(number=F("placement__decisions_made")) & (Exists(later) | ~Exists(policy))
+    policy = PolicySnapshot.objects.filter(
+        placement=OuterRef("placement"), number=OuterRef("policy_number")
+    )
+    is_superseded = ~Q(number=F("placement__decisions_made")) & (
+        Exists(later) | ~Exists(policy)
+    )
     on_hub = HubDecision.objects.filter(decision=OuterRef("pk"), is_latest=True)
     in_use = Exists(Binding.objects.filter(decision=OuterRef("pk"))) | Exists(on_hub)
     return old.filter(~in_use & (Q(placement=None) | is_superseded))
@@ -224,7 +282,9 @@ def prunable_messages(*, now: datetime) -> list[Path]:
 
 def is_pruning_due(*, now: datetime) -> bool:
     """Return whether an hour has passed since the last pruning, or the write-ahead log is large."""
-    row, _ = PeriodicWork.objects.get_or_create(name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY})
+    row, _ = PeriodicWork.objects.get_or_create(
+        name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY}
+    )
     return row.due_at <= now or wal_bytes() > LARGEST_WAL
 
 
@@ -248,7 +308,9 @@ def prune(*, now: datetime, seconds: float = float("inf")) -> dict[str, int]:
         path.unlink(missing_ok=True)
     counts["messages"] = len(messages)
     truncate_wal()
-    PeriodicWork.objects.update_or_create(name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY})
+    PeriodicWork.objects.update_or_create(
+        name=_PRUNING, defaults={"due_at": now + PRUNE_EVERY}
+    )
     return counts
 
 
@@ -287,7 +349,9 @@ def truncate_wal() -> None:
         cursor.execute(f"PRAGMA busy_timeout = {_WAL_PATIENCE}")
         try:
             cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        except OperationalError as error:  # a transaction is open: the next time is soon enough
+        except (
+            OperationalError
+        ) as error:  # a transaction is open: the next time is soon enough
             log.info("write-ahead log not truncated: %s", error)
         finally:
             cursor.execute(f"PRAGMA busy_timeout = {before}")

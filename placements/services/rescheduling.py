@@ -16,7 +16,12 @@ from clusters.queries import current_fleet, load_fleet
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.words import counted
 from fleetui.audit import AuditEvent, actor_name, record
-from placements.engine.exact.moves import MovePlan, NoPlanReason, hub_difference, plan_moves
+from placements.engine.exact.moves import (
+    MovePlan,
+    NoPlanReason,
+    hub_difference,
+    plan_moves,
+)
 from placements.engine.exact.record import REQUEST_OPTIONS
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
@@ -63,10 +68,16 @@ def moves_from(text: str) -> int | None:
     """Return a number of moves, None for the fewest. Raise InvalidManifest."""
     if text == FEWEST:
         return None
-    number = int(text) if text.isdecimal() and len(text) <= len(str(MOST_MOVES)) else MOST_MOVES + 1
+    number = (
+        int(text)
+        if text.isdecimal() and len(text) <= len(str(MOST_MOVES))
+        else MOST_MOVES + 1
+    )
     if number > MOST_MOVES:
         message = f"Invalid value: {text[:20]!r}"
-        raise InvalidManifest.of("moves", "out-of-range", message, f"0 to {MOST_MOVES}, or {FEWEST}")
+        raise InvalidManifest.of(
+            "moves", "out-of-range", message, f"0 to {MOST_MOVES}, or {FEWEST}"
+        )
     return number
 
 
@@ -80,7 +91,9 @@ def plan_few_moves(placement: Placement, moves: int | None) -> FewMoves:
         raise ActionNotAllowed(NO_PLAN[plan])
     refusal = reschedule_refusal(placement)
     if placement.is_due:
-        refusal = refusal or "A scheduling cycle is due; compute the moves again after it."
+        refusal = (
+            refusal or "A scheduling cycle is due; compute the moves again after it."
+        )
     if not plan.joins and not plan.leaves:
         refusal = refusal or repair_sentence(plan)
     decision = schedule(replace(cycle, batch=plan.batch))
@@ -113,10 +126,14 @@ def reschedule_with_few_moves(
     with transaction.atomic():
         lock_fleet()
         placement = locked_placement(name, by=by, expected=expected)
-        placement.trigger = f"rescheduled with at most {counted(few.plan.chosen.limit, 'move')}"
+        placement.trigger = (
+            f"rescheduled with at most {counted(few.plan.chosen.limit, 'move')}"
+        )
         placement.triggered_by = actor_name(by)
         inputs = load_cycle_inputs(placement, current_fleet())
-        result = decide(replace(inputs, cycle=replace(inputs.cycle, batch=few.plan.batch)))
+        result = decide(
+            replace(inputs, cycle=replace(inputs.cycle, batch=few.plan.batch))
+        )
         if placement.is_due or result.decision.id != (decision_id or few.decision.id):
             raise PreviewOutdatedError(is_text=False)
         try:
@@ -124,14 +141,21 @@ def reschedule_with_few_moves(
         except (FleetChanged, PlacementChanged) as error:
             raise PreviewOutdatedError(is_text=False) from error
         facts = {"moves": few.plan.chosen.limit}
-        event = AuditEvent("rescheduled", PLACEMENT, name, revision=placement.revision, after=facts)
+        event = AuditEvent(
+            "rescheduled", PLACEMENT, name, revision=placement.revision, after=facts
+        )
         record(event, by=by, now=now)
     return placement
 
 
 @transaction.atomic
 def reschedule(
-    name: str, *, by: User | None, now: datetime, expected: int | None = None, confirmed: bool = False
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
+    confirmed: bool = False,
 ) -> Placement:
     """Reschedule a placement under the same policy; `disruption/restore.py` previews that.
 
@@ -154,18 +178,30 @@ def reschedule(
     prune_policy_snapshots(placement)
     placement.revision += 1
     placement.save(update_fields=["revision"])
-    record(AuditEvent("rescheduled", PLACEMENT, name, revision=placement.revision), by=by, now=now)
+    record(
+        AuditEvent("rescheduled", PLACEMENT, name, revision=placement.revision),
+        by=by,
+        now=now,
+    )
     enqueue_scheduling([placement.pk], trigger="rescheduled", by=actor_name(by))
     return placement
 
 
 @transaction.atomic
 def confirm_reschedule(
-    name: str, *, decision_id: str, by: User | None, now: datetime, expected: int, confirmed: bool = False
+    name: str,
+    *,
+    decision_id: str,
+    by: User | None,
+    now: datetime,
+    expected: int,
+    confirmed: bool = False,
 ) -> Placement:
     """Reschedule a placement as previewed or not at all. Raise as `reschedule`, and PreviewOutdatedError."""
     placement = reschedule(name, by=by, now=now, expected=expected, confirmed=True)
-    schedule_confirmed(placement, decision_id, now=now, must_keep_clusters=not confirmed)
+    schedule_confirmed(
+        placement, decision_id, now=now, must_keep_clusters=not confirmed
+    )
     return placement
 
 

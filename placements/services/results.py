@@ -14,7 +14,11 @@ from django.db.models import Model
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
-from fleetui.apimachinery.metadata import next_generation, with_hub_metadata, without_hub_metadata
+from fleetui.apimachinery.metadata import (
+    next_generation,
+    with_hub_metadata,
+    without_hub_metadata,
+)
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.audit import AuditEvent, record
 from fleetui.concurrency import check_revision
@@ -82,7 +86,11 @@ class OperationResult(StrEnum):
 def kept(placements: Collection[int]) -> Iterator[set[int]]:
     """Keep placements from being deleted while rows about them are written; give the keys that are there."""
     with transaction.atomic():
-        rows = Placement.objects.select_for_update(no_key=True).filter(pk__in=placements).order_by("pk")
+        rows = (
+            Placement.objects.select_for_update(no_key=True)
+            .filter(pk__in=placements)
+            .order_by("pk")
+        )
         yield set(rows.values_list("pk", flat=True))
 
 
@@ -120,15 +128,29 @@ def locked_row(
 ) -> Row | None:
     """Lock the row of a manifest. Raise RevisionConflict when its revision is not the expected one."""
     row: Any = model._default_manager.select_for_update().filter(**key).first()
-    check_revision(kind, label or key["name"], expected=expected, revision=row.revision if row else 0)
+    check_revision(
+        kind,
+        label or key["name"],
+        expected=expected,
+        revision=row.revision if row else 0,
+    )
     return row
 
 
 def save_row(
-    row: Any, kind: str, document: Mapping[str, Any], *, by: User | None, now: datetime, label: str = ""
+    row: Any,
+    kind: str,
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    label: str = "",
 ) -> SaveResult[Any]:
     """Save a manifest into its row; the same manifest again changes nothing. A new row has revision 0."""
-    content, before = stored_document(document), plain_manifest(row.document) if row.revision else None
+    content, before = (
+        stored_document(document),
+        plain_manifest(row.document) if row.revision else None,
+    )
     if before == content:
         return SaveResult(row, OperationResult.UNCHANGED)
     if before is not None:
@@ -137,13 +159,19 @@ def save_row(
     row.save()
     result = OperationResult.CREATED if before is None else OperationResult.CHANGED
     hidden = without_secrets(before), without_secrets(content, before=before)
-    event = AuditEvent(result, kind, label or row.name, row.revision, before=hidden[0], after=hidden[1])
+    event = AuditEvent(
+        result, kind, label or row.name, row.revision, before=hidden[0], after=hidden[1]
+    )
     record(event, by=by, now=now)
     return SaveResult(row, result)
 
 
-def delete_row(row: Any, kind: str, *, by: User | None, now: datetime, label: str = "") -> None:
+def delete_row(
+    row: Any, kind: str, *, by: User | None, now: datetime, label: str = ""
+) -> None:
     before = row.document
     row.delete()
-    event = AuditEvent("deleted", kind, label or row.name, row.revision + 1, before=before)
+    event = AuditEvent(
+        "deleted", kind, label or row.name, row.revision + 1, before=before
+    )
     record(event, by=by, now=now)

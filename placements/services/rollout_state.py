@@ -7,7 +7,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from django.db.models import Case, DateTimeField, Exists, F, OuterRef, Q, QuerySet, TextField, When
+from django.db.models import (
+    Case,
+    DateTimeField,
+    Exists,
+    F,
+    OuterRef,
+    Q,
+    QuerySet,
+    TextField,
+    When,
+)
 from django.db.models.functions import Cast
 
 from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
@@ -27,7 +37,14 @@ from placements.engine.rollout.staged_run import (
     initialise,
     run_from_plain,
 )
-from placements.engine.rollout.state import EMPTY, ClusterState, Deletion, Phase, RolloutState, Suspension
+from placements.engine.rollout.state import (
+    EMPTY,
+    ClusterState,
+    Deletion,
+    Phase,
+    RolloutState,
+    Suspension,
+)
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.manifests.policy import PlacementType
@@ -38,7 +55,14 @@ from placements.manifests.staged_update import (
     parse_staged_strategy,
 )
 from placements.manifests.strategy import ApplyStrategy, RollingUpdate, StrategyType
-from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot, StagedRun, WaitingRemoval
+from placements.models import (
+    Binding,
+    Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
+    StagedRun,
+    WaitingRemoval,
+)
 from placements.services.overrides.queries import Applying, applying_to, frozen_of
 from placements.services.snapshots import hash_of
 
@@ -123,11 +147,15 @@ class RolloutContext:
     started: dict[int, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
-    def is_staged(self) -> bool:  # staged runs, not this rolling update, roll the placement out
+    def is_staged(
+        self,
+    ) -> bool:  # staged runs, not this rolling update, roll the placement out
         return self.manifest.spec.strategy.type is StrategyType.EXTERNAL
 
     @property
-    def is_release(self) -> bool:  # the resources stay on the clusters, which no longer manage them
+    def is_release(
+        self,
+    ) -> bool:  # the resources stay on the clusters, which no longer manage them
         return self.state.deletion is not None and self.state.deletion.abandons
 
 
@@ -139,24 +167,42 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
         "conditions_text": Cast("conditions", TextField()),
         "strategy_text": Cast("apply_strategy", TextField()),
     }
-    rows = Binding.objects.filter(placement=placement).order_by("cluster_name").annotate(**columns)
-    bindings = tuple(map(BindingColumns._make, rows.values_list(*BindingColumns._fields)))
+    rows = (
+        Binding.objects.filter(placement=placement)
+        .order_by("cluster_name")
+        .annotate(**columns)
+    )
+    bindings = tuple(
+        map(BindingColumns._make, rows.values_list(*BindingColumns._fields))
+    )
     target = target_of(placement)
     overrides = applying_to(placement.full_name, target) if target else {}
     versions = Versions.of(target, manifest, overrides) if target else None
     members = _members(placement)
 
-    staying = {name for name, member in members.items() if member.membership != Membership.LEAVING}
+    staying = {
+        name
+        for name, member in members.items()
+        if member.membership != Membership.LEAVING
+    }
     left_behind = tuple(
-        one for one in bindings if one.state == BindingState.UNSCHEDULED and one.cluster_name not in staying
+        one
+        for one in bindings
+        if one.state == BindingState.UNSCHEDULED and one.cluster_name not in staying
     )
-    bindings = tuple(one for one in bindings if one not in left_behind) if left_behind else bindings
+    bindings = (
+        tuple(one for one in bindings if one not in left_behind)
+        if left_behind
+        else bindings
+    )
     is_wanted = versions is not None and placement.deleting_since is None
     clusters = tuple(
         cluster_state(
             one,
             members.get(one.cluster_name),
-            versions.wanted_on(one.cluster_name, one.phase) if versions and is_wanted else None,
+            versions.wanted_on(one.cluster_name, one.phase)
+            if versions and is_wanted
+            else None,
         )
         for one in bindings
     )
@@ -165,7 +211,9 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     deletion = None
     if placement.deleting_since is not None:
         deletion = Deletion(
-            placement.deleting_since, placement.deletion_number, abandons=manifest.spec.strategy.abandons
+            placement.deleting_since,
+            placement.deletion_number,
+            abandons=manifest.spec.strategy.abandons,
         )
     state = RolloutState(
         clusters,
@@ -177,7 +225,15 @@ def load_rollout_context(placement: Placement, *, now: datetime) -> RolloutConte
     )
     version = versions.whole if versions else ""
     return RolloutContext(
-        placement, manifest, bindings, left_behind, target, version, state, overrides, versions
+        placement,
+        manifest,
+        bindings,
+        left_behind,
+        target,
+        version,
+        state,
+        overrides,
+        versions,
     )
 
 
@@ -194,11 +250,15 @@ def _members(placement: Placement) -> Mapping[str, Member]:
         output_field=DateTimeField(null=True),
     )
     names = Binding.objects.filter(placement=placement).values("cluster_name")
-    rows = MemberCluster.objects.filter(name__in=names).annotate(unreachable_since=unreachable_since)
+    rows = MemberCluster.objects.filter(name__in=names).annotate(
+        unreachable_since=unreachable_since
+    )
     return {values[0]: Member(*values) for values in rows.values_list(*Member._fields)}
 
 
-def cluster_state(binding: BindingColumns, member: Member | None, version: str | None) -> ClusterState:
+def cluster_state(
+    binding: BindingColumns, member: Member | None, version: str | None
+) -> ClusterState:
     """Return what is known of one cluster of the placement; `version` is the one wanted there."""
     return ClusterState(
         binding.cluster_name,
@@ -211,7 +271,9 @@ def cluster_state(binding: BindingColumns, member: Member | None, version: str |
         unreachable_since=member.unreachable_since if member else None,
         is_in_fleet=member is not None and member.membership != Membership.LEAVING,
         phase_changed_at=binding.phase_changed_at,
-        has_driver=member is None or member.driver in DRIVERS or current_hub_id() != LOCAL_HUB,
+        has_driver=member is None
+        or member.driver in DRIVERS
+        or current_hub_id() != LOCAL_HUB,
         unanswered_since=member.unanswered_since if member else None,
         is_releasable=member is not None
         and member.membership != Membership.LEAVING
@@ -247,7 +309,10 @@ class Versions:
 
     @classmethod
     def of(
-        cls, target: ResourceSnapshot, manifest: ClusterResourcePlacement, overrides: Applying
+        cls,
+        target: ResourceSnapshot,
+        manifest: ClusterResourcePlacement,
+        overrides: Applying,
     ) -> "Versions":
         """Return the versions; each set of overrides is hashed once, whatever the number of clusters."""
         plain, is_empty = version_of(target, manifest), not target.objects_count
@@ -258,14 +323,21 @@ class Versions:
             sharing = {"allowCoOwnership": True, "whenToTakeOver": takeover}
         if apply_strategy != ApplyStrategy():
             rows = MemberCluster.objects.filter(driver__in=ACTING_DRIVERS)
-            acting, strategy = frozenset(rows.values_list("name", flat=True)), apply_strategy.to_plain()
+            acting, strategy = (
+                frozenset(rows.values_list("name", flat=True)),
+                apply_strategy.to_plain(),
+            )
         names = {
-            several: cluster_version(target.content_hash, tuple(map(frozen_of, several)), apply_strategy)
+            several: cluster_version(
+                target.content_hash, tuple(map(frozen_of, several)), apply_strategy
+            )
             for several in set(overrides.values())
         }
         whole = plain
         if overrides:
-            whole = _hash([plain, sorted({str(one) for several in names for one in several})])
+            whole = _hash(
+                [plain, sorted({str(one) for several in names for one in several})]
+            )
         if acting or sharing:
             whole = _hash([whole, strategy])
         by_cluster = {cluster: names[several] for cluster, several in overrides.items()}
@@ -294,7 +366,9 @@ def version_of(snapshot: ResourceSnapshot, manifest: ClusterResourcePlacement) -
 
 
 def version_of_content(content_hash: str, manifest: ClusterResourcePlacement) -> str:
-    return _hash([content_hash, manifest.spec.strategy.apply_strategy.effective().to_plain()])
+    return _hash(
+        [content_hash, manifest.spec.strategy.apply_strategy.effective().to_plain()]
+    )
 
 
 def _hash(content: object) -> str:
@@ -313,7 +387,11 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         if cluster.phase is Phase.FAILED:
             return ClusterAvailability.FAILED
         is_available = state.is_available(cluster)
-        return ClusterAvailability.AVAILABLE if is_available else ClusterAvailability.WORKING
+        return (
+            ClusterAvailability.AVAILABLE
+            if is_available
+            else ClusterAvailability.WORKING
+        )
 
     return EvictionContext(
         context.manifest.spec.policy.placement_type,
@@ -321,7 +399,8 @@ def eviction_context(context: RolloutContext) -> EvictionContext:
         context.placement.number_of_clusters,
         is_being_deleted=context.placement.deleting_since is not None,
         is_namespaced=bool(context.placement.namespace),
-        is_held=context.placement.paused_since is not None or context.placement.is_stopped,
+        is_held=context.placement.paused_since is not None
+        or context.placement.is_stopped,
     )
 
 
@@ -340,12 +419,24 @@ def plan_staged_run(
     return initialise(strategy_of(run), placement_facts(context, versions))
 
 
-def placement_facts(context: RolloutContext, versions: Mapping[str, str]) -> PlacementFacts:
-    placement, manifest, policy = context.placement, context.manifest, context.manifest.spec.policy
+def placement_facts(
+    context: RolloutContext, versions: Mapping[str, str]
+) -> PlacementFacts:
+    placement, manifest, policy = (
+        context.placement,
+        context.manifest,
+        context.manifest.spec.policy,
+    )
     bindings = [*context.bindings, *context.left_behind]
-    unscheduled = [one.cluster_name for one in bindings if one.state == BindingState.UNSCHEDULED]
-    selected = {one.cluster_name for one in bindings if one.state != BindingState.UNSCHEDULED}
-    picked = tuple(cluster for cluster in current_fleet().fleet if cluster.name in selected)
+    unscheduled = [
+        one.cluster_name for one in bindings if one.state == BindingState.UNSCHEDULED
+    ]
+    selected = {
+        one.cluster_name for one in bindings if one.state != BindingState.UNSCHEDULED
+    }
+    picked = tuple(
+        cluster for cluster in current_fleet().fleet if cluster.name in selected
+    )
     # With PickAll the number of clusters follows from the fleet (`rules/lifecycle.md#staged-update-runs`).
     is_pick_all = policy.placement_type is PlacementType.PICK_ALL
     snapshots = PolicySnapshot.objects.filter(placement=placement, is_latest=True)
@@ -363,7 +454,11 @@ def placement_facts(context: RolloutContext, versions: Mapping[str, str]) -> Pla
 
 
 def staged_run_state(
-    run: StagedRun, plan: StagedRunPlan, context: RolloutContext, *, others: Iterable[StagedRun] = ()
+    run: StagedRun,
+    plan: StagedRunPlan,
+    context: RolloutContext,
+    *,
+    others: Iterable[StagedRun] = (),
 ) -> StagedRunState:
     """Return everything that decides about a staged run; `others` are the other active runs."""
     left_behind = {binding.cluster_name for binding in context.left_behind}
@@ -383,10 +478,17 @@ def staged_run_state(
         clusters,
         context.state.at,
         approvals,
-        {stage: datetime.fromisoformat(text) for stage, text in run.skipped_waits.items()},
+        {
+            stage: datetime.fromisoformat(text)
+            for stage, text in run.skipped_waits.items()
+        },
         run.retries,
         plan_staged_run(run, context, {}),
-        tuple(run_from_plain(other.plan) for other in others if other.plan and not other.ended_at),
+        tuple(
+            run_from_plain(other.plan)
+            for other in others
+            if other.plan and not other.ended_at
+        ),
     )
 
 
@@ -396,7 +498,9 @@ BEHIND, WAITING, CONFIRMED = "behind", "waiting", "confirmed"
 
 def orphans_to_decide() -> QuerySet[WaitingRemoval]:
     """Return the orphans on members that wait for a person; callable in `across_hubs` too."""
-    members = MemberCluster.objects.filter(hub=OuterRef("hub"), name=OuterRef("cluster_name"))
+    members = MemberCluster.objects.filter(
+        hub=OuterRef("hub"), name=OuterRef("cluster_name")
+    )
     return WaitingRemoval.objects.filter(Exists(members), confirmed_at=None)
 
 

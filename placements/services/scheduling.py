@@ -22,7 +22,12 @@ from fleetui.errors import FleetError
 from fleetui.task_queue import enqueue
 from placements import models
 from placements.engine.rollout.state import EMPTY, Phase
-from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision, fleet_digest
+from placements.engine.scheduling.decision import (
+    ENGINE_VERSION,
+    CycleKind,
+    Decision,
+    fleet_digest,
+)
 from placements.engine.scheduling.fleet_change import changed_clusters, schedule_changed
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import condition_of
@@ -51,7 +56,13 @@ _CLUSTERS_HELD = 500_000
 """The number of verdicts and bindings of PickAll placements in the cache of a process, at most 100 MB."""
 _lock = Lock()
 _pick_all: OrderedDict[int, Decision] = OrderedDict()
-_PICK_FIELDS = ["state", "policy_snapshot", "decision", "topology_spread_score", "affinity_score"]
+_PICK_FIELDS = [
+    "state",
+    "policy_snapshot",
+    "decision",
+    "topology_spread_score",
+    "affinity_score",
+]
 
 
 class FleetChanged(Exception):
@@ -96,7 +107,9 @@ def schedule_due(*, now: datetime) -> int:
         passed = now + timedelta(seconds=monotonic() - started)
         if passed - renewed_at >= LEASE / 4:
             renewed_at = passed
-            rows = models.Placement.objects.filter(pk__in=claimed[place:], lease_token=token)
+            rows = models.Placement.objects.filter(
+                pk__in=claimed[place:], lease_token=token
+            )
             rows.update(lease_expires_at=passed + LEASE)
             if not rows.filter(pk=claimed[place]).exists():
                 return
@@ -121,7 +134,9 @@ def is_due(*, now: datetime) -> bool:
 
 def _due(now: datetime) -> QuerySet[models.Placement]:
     free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now)
-    return models.Placement.objects.filter(free, observed_generation__lt=F("generation"))
+    return models.Placement.objects.filter(
+        free, observed_generation__lt=F("generation")
+    )
 
 
 def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision | None:
@@ -142,17 +157,23 @@ def schedule_placement(placement_id: int, *, now: datetime) -> models.Decision |
             is_decided = placement.is_decided
             if not refresh_resources(placement, now=now):
                 # It stays as it is until its selectors or the resources change.
-                _observe_generation(placement, scheduled_columns(placement, "False", now=now))
+                _observe_generation(
+                    placement, scheduled_columns(placement, "False", now=now)
+                )
                 return None
             if is_decided:
                 _observe_generation(placement, {})
                 return None
-            return write_decision(run_cycle(placement), now=now, accept_old_fleet=run == RERUNS)
+            return write_decision(
+                run_cycle(placement), now=now, accept_old_fleet=run == RERUNS
+            )
         except FleetChanged:
             continue
         except PlacementChanged:
             break
-    models.Placement.objects.filter(pk=placement_id).update(lease_expires_at=None, lease_token="")
+    models.Placement.objects.filter(pk=placement_id).update(
+        lease_expires_at=None, lease_token=""
+    )
     return None
 
 
@@ -206,7 +227,10 @@ def _decision_of(inputs: CycleInputs) -> Decision:
         with _lock:
             _pick_all[key] = decision
             _pick_all.move_to_end(key)
-            while len(_pick_all) * len(cycle.fleet) > _CLUSTERS_HELD and len(_pick_all) > 1:
+            while (
+                len(_pick_all) * len(cycle.fleet) > _CLUSTERS_HELD
+                and len(_pick_all) > 1
+            ):
                 _pick_all.popitem(last=False)
     return decision
 
@@ -235,7 +259,9 @@ def write_decision(
             "decisions_made": placement.decisions_made + 1,
             "is_fulfilled": decision.is_fulfilled,
             "reschedules_on_fleet_change": reschedules,
-            "placed_count": sum(binding.is_active for binding in decision.bindings_after),
+            "placed_count": sum(
+                binding.is_active for binding in decision.bindings_after
+            ),
         }
         _observe_generation(placement, columns)
 
@@ -252,7 +278,11 @@ def write_decision(
             "evicted": row.leaves_count - row.unscheduled_count,
             "fulfilled": row.is_fulfilled,
         }
-        record(AuditEvent("decided", PLACEMENT, row.placement_name, after=facts), by=None, now=now)
+        record(
+            AuditEvent("decided", PLACEMENT, row.placement_name, after=facts),
+            by=None,
+            now=now,
+        )
     return row
 
 
@@ -277,7 +307,9 @@ def _is_repetition(result: CycleResult, digest: str) -> bool:
     decision, inputs = result.decision, result.inputs
     if decision.picked_names or decision.unscheduled:
         return False
-    decisions = models.Decision.objects.filter(placement=inputs.placement).select_related("record")
+    decisions = models.Decision.objects.filter(
+        placement=inputs.placement
+    ).select_related("record")
     latest = decisions.defer("record__content").order_by("-number").first()
     return latest is not None and (
         latest.record.engine,
@@ -299,10 +331,15 @@ def _is_repetition(result: CycleResult, digest: str) -> bool:
 def _observe_generation(placement: models.Placement, columns: dict[str, Any]) -> None:
     """Write that the generation was acted on; raise PlacementChanged if another worker was quicker."""
     unchanged = models.Placement.objects.filter(
-        pk=placement.pk, revision=placement.revision, observed_generation=placement.observed_generation
+        pk=placement.pk,
+        revision=placement.revision,
+        observed_generation=placement.observed_generation,
     )
     if not unchanged.update(
-        observed_generation=placement.generation, lease_expires_at=None, lease_token="", **columns
+        observed_generation=placement.generation,
+        lease_expires_at=None,
+        lease_token="",
+        **columns,
     ):
         raise PlacementChanged
 
@@ -310,8 +347,16 @@ def _observe_generation(placement: models.Placement, columns: dict[str, Any]) ->
 def _create_decision(
     result: CycleResult, digest: str, fleet_record: models.FleetRecord, *, now: datetime
 ) -> models.Decision:
-    inputs, decision, placement = result.inputs, result.decision, result.inputs.placement
-    was_placed = {row.cluster_name for row in inputs.bindings if row.state != BindingState.UNSCHEDULED}
+    inputs, decision, placement = (
+        result.inputs,
+        result.decision,
+        result.inputs.placement,
+    )
+    was_placed = {
+        row.cluster_name
+        for row in inputs.bindings
+        if row.state != BindingState.UNSCHEDULED
+    }
     joins = [name for name in decision.picked_names if name not in was_placed]
     leaves = [*decision.unscheduled, *_evicted_before(placement, joins)]
     return models.Decision.objects.create(
@@ -343,15 +388,29 @@ def _evicted_before(placement: models.Placement, joins: Sequence[str]) -> list[s
 
     An eviction ends the binding, so that the cycle after it unschedules nothing.
     """
-    previous = models.Decision.objects.filter(placement=placement, number=placement.decisions_made)
+    previous = models.Decision.objects.filter(
+        placement=placement, number=placement.decisions_made
+    )
     for since, leaves in previous.values_list("created_at", "leaves"):
-        rows = models.Eviction.objects.filter(placement=placement, outcome=models.Eviction.Outcome.EXECUTED)
-        names = rows.filter(at__gte=since).order_by("cluster_name").values_list("cluster_name", flat=True)
-        return [name for name in dict.fromkeys(names) if name not in leaves and name not in joins]
+        rows = models.Eviction.objects.filter(
+            placement=placement, outcome=models.Eviction.Outcome.EXECUTED
+        )
+        names = (
+            rows.filter(at__gte=since)
+            .order_by("cluster_name")
+            .values_list("cluster_name", flat=True)
+        )
+        return [
+            name
+            for name in dict.fromkeys(names)
+            if name not in leaves and name not in joins
+        ]
     return []
 
 
-def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime) -> None:
+def _write_bindings(
+    result: CycleResult, row: models.Decision, *, now: datetime
+) -> None:
     """Write what changed, in bulk.
 
     A rollout may have changed bindings since the cycle loaded its inputs, so they are read again, locked;
@@ -364,11 +423,23 @@ def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime)
     for part in batched(pks):
         rows = models.Binding.objects.select_for_update().filter(pk__in=part)
         current |= {one.cluster_name: one for one in rows.order_by("pk")}
-    ended = {binding.pk for binding in current.values() if binding.state == BindingState.UNSCHEDULED}
+    ended = {
+        binding.pk
+        for binding in current.values()
+        if binding.state == BindingState.UNSCHEDULED
+    }
     bindings = [current[name] for name in decision.unscheduled if name in current]
     # Where nothing is, nothing is to be removed: no rollout would ever end such a binding.
-    empty = [one.pk for one in bindings if one.state == BindingState.SCHEDULED or one.phase in EMPTY]
-    bound = [one.pk for one in bindings if one.state == BindingState.BOUND and one.phase not in EMPTY]
+    empty = [
+        one.pk
+        for one in bindings
+        if one.state == BindingState.SCHEDULED or one.phase in EMPTY
+    ]
+    bound = [
+        one.pk
+        for one in bindings
+        if one.state == BindingState.BOUND and one.phase not in EMPTY
+    ]
     if empty:
         models.Binding.objects.filter(pk__in=empty).delete()
     if bound:
@@ -393,11 +464,15 @@ def _write_bindings(result: CycleResult, row: models.Decision, *, now: datetime)
             binding.state = binding.previous_state
         binding.policy_snapshot, binding.decision = inputs.snapshot, row
         score = picked.topology_spread_score
-        binding.topology_spread_score = list(score) if isinstance(score, tuple) else score
+        binding.topology_spread_score = (
+            list(score) if isinstance(score, tuple) else score
+        )
         binding.affinity_score = picked.affinity_score
     models.Binding.objects.bulk_create(new, batch_size=500)
     if new:
-        set_members(models.Binding.objects.filter(placement=inputs.placement, member_id=None))
+        set_members(
+            models.Binding.objects.filter(placement=inputs.placement, member_id=None)
+        )
     models.Binding.objects.bulk_update(again, _PICK_FIELDS, batch_size=500)
     recheck_rejoined([binding for binding in again if binding.pk in ended], now=now)
 
@@ -414,8 +489,14 @@ def recheck_rejoined(bindings: Collection[Binding], *, now: datetime) -> None:
     They may have been cleared meanwhile; until the next observation they count as not ready.
     """
     names = [one.cluster_name for one in bindings]
-    members = dict(MemberCluster.objects.filter(name__in=names).values_list("name", "pk"))
-    rejoined = [one for one in bindings if members.get(one.cluster_name) not in (None, one.member_id)]
+    members = dict(
+        MemberCluster.objects.filter(name__in=names).values_list("name", "pk")
+    )
+    rejoined = [
+        one
+        for one in bindings
+        if members.get(one.cluster_name) not in (None, one.member_id)
+    ]
     if not rejoined:
         return
     rows = Binding.objects.filter(pk__in=[one.pk for one in rejoined])

@@ -21,8 +21,14 @@ from placements.services.filters import (
 
 MOST = 20
 _NAME = r"[a-z0-9][a-z0-9.-]*"
-_RUN = re.compile(rf"(?:run )?(?:(?P<name>{_NAME}(?:/{_NAME})?)(?: |/))?(?:run )?(?P<number>\d{{1,6}})")
-_COLUMNS = {"cluster": "name", "placement": "full_name", "decision": "record__decision_id"}
+_RUN = re.compile(
+    rf"(?:run )?(?:(?P<name>{_NAME}(?:/{_NAME})?)(?: |/))?(?:run )?(?P<number>\d{{1,6}})"
+)
+_COLUMNS = {
+    "cluster": "name",
+    "placement": "full_name",
+    "decision": "record__decision_id",
+}
 _OF_A_KIND = re.compile(r"(?P<kind>[a-z]+)[ /](?P<name>\S+)", re.IGNORECASE)
 
 
@@ -38,7 +44,13 @@ class SearchResult:
 
     @property
     def count(self) -> int:
-        several = (self.clusters, self.placements, self.decisions, self.runs, self.resources)
+        several = (
+            self.clusters,
+            self.placements,
+            self.decisions,
+            self.runs,
+            self.resources,
+        )
         return sum(map(len, several))
 
 
@@ -65,7 +77,11 @@ def find(text: str) -> SearchResult:
     """Search by part of a name, start of a decision id, or rollout number."""
     if not text:
         return SearchResult()
-    clusters = clusters_matching(ClusterFilter(text=text)).order_by("name").values_list("name", flat=True)
+    clusters = (
+        clusters_matching(ClusterFilter(text=text))
+        .order_by("name")
+        .values_list("name", flat=True)
+    )
     placements = placements_matching(PlacementFilter(text=text)).order_by("full_name")
     of_a_kind = _OF_A_KIND.fullmatch(text)
     rows = resources_matching(text=of_a_kind["name"] if of_a_kind else text)
@@ -97,12 +113,22 @@ def find_on_hubs(text: str, hubs: Mapping[int, str]) -> list[HubResult]:
         return []
     queries: list[tuple[str, QuerySet[Any, Any]]] = []
     with across_hubs():
-        queries.append(("cluster", clusters_matching(ClusterFilter(text=text)).values_list("name", "hub")))
+        queries.append(
+            (
+                "cluster",
+                clusters_matching(ClusterFilter(text=text)).values_list("name", "hub"),
+            )
+        )
         placements = placements_matching(PlacementFilter(text=text))
         queries.append(("placement", placements.values_list("full_name", "hub")))
         if start := id_prefix(text):
             decisions = Decision.objects.filter(record__decision_id__startswith=start)
-            queries.append(("decision", decisions.values_list("record__decision_id", "hub").distinct()))
+            queries.append(
+                (
+                    "decision",
+                    decisions.values_list("record__decision_id", "hub").distinct(),
+                )
+            )
         runs = rollouts_named(text)
     results = []
     for noun, rows in queries:
@@ -111,7 +137,10 @@ def find_on_hubs(text: str, hubs: Mapping[int, str]) -> list[HubResult]:
     if _RUN.fullmatch(text.lower()):
         first = runs.filter(hub__in=hubs).order_by("placement_name", "number", "hub")
         columns = first.values_list("placement_name", "number", "hub")[:MOST]
-        results += [HubResult(hubs[hub], "rollout", name, number) for name, number, hub in columns]
+        results += [
+            HubResult(hubs[hub], "rollout", name, number)
+            for name, number, hub in columns
+        ]
     return results
 
 
@@ -120,9 +149,21 @@ def pair_named(text: str) -> Pair | None:
     words = text.lower().split()
     if len(words) != 2:
         return None
-    cluster = MemberCluster.objects.filter(name__in=words).values_list("name", flat=True).first()
+    cluster = (
+        MemberCluster.objects.filter(name__in=words)
+        .values_list("name", flat=True)
+        .first()
+    )
     placement = Placement.objects.filter(full_name__in=words).first()
-    if cluster is None or placement is None or {cluster, placement.full_name} != set(words):
+    if (
+        cluster is None
+        or placement is None
+        or {cluster, placement.full_name} != set(words)
+    ):
         return None
     decision = latest_decisions([placement]).get(placement.pk)
-    return Pair(cluster, placement.full_name, decision.record.decision_id) if decision else None
+    return (
+        Pair(cluster, placement.full_name, decision.record.decision_id)
+        if decision
+        else None
+    )

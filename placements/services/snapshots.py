@@ -51,14 +51,22 @@ class PlacementCounts:
         """
         if not profile_of(cycle).reads_other_placements:
             return cycle
-        own = Counter(binding.cluster for binding in cycle.bindings if binding.is_active)
+        own = Counter(
+            binding.cluster for binding in cycle.bindings if binding.is_active
+        )
         positions = cycle.fleet.positions
-        others = {name: count for name, count in (self._placed_counts - own).items() if name in positions}
+        others = {
+            name: count
+            for name, count in (self._placed_counts - own).items()
+            if name in positions
+        }
         return cycle.with_balance(others) if others else cycle
 
     @cached_property
     def _placed_counts(self) -> Counter[str]:
-        rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).values_list("cluster_name")
+        rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).values_list(
+            "cluster_name"
+        )
         return Counter(dict(rows.annotate(Count("pk")).order_by("cluster_name")))
 
 
@@ -93,7 +101,10 @@ def load_cycle_inputs(placement: Placement, view: FleetSnapshot) -> CycleInputs:
 
 
 def cycles_of(
-    placements: Collection[Placement], fleet: Fleet, *, only: Collection[str] | None = None
+    placements: Collection[Placement],
+    fleet: Fleet,
+    *,
+    only: Collection[str] | None = None,
 ) -> Iterator[tuple[Placement, Cycle]]:
     """Return the cycle of each of these placements on a fleet, in two queries.
 
@@ -113,12 +124,17 @@ def cycles_of(
     for placement in placements:
         if placement.pk not in snapshots:
             continue
-        cycle = _cycle(placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet)
+        cycle = _cycle(
+            placement, snapshots[placement.pk], rows.get(placement.pk, ()), fleet
+        )
         yield placement, usage.balanced(cycle)
 
 
 def _cycle(
-    placement: Placement, snapshot: PolicySnapshot, rows: Iterable[Binding | BindingInput], fleet: Fleet
+    placement: Placement,
+    snapshot: PolicySnapshot,
+    rows: Iterable[Binding | BindingInput],
+    fleet: Fleet,
 ) -> Cycle:
     return Cycle(
         fleet,
@@ -130,18 +146,31 @@ def _cycle(
     )
 
 
-def draft_cycle(draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet) -> Cycle:
+def draft_cycle(
+    draft: ClusterResourcePlacement, *, saved: Placement | None, fleet: Fleet
+) -> Cycle:
     """Return the cycle that would run if the draft were saved over `saved`, or as a new placement."""
     bindings: tuple[BindingValue, ...] = ()
     if saved is not None:
         # A live hub may have none yet, or one that is not understood.
-        snapshot = PolicySnapshot.objects.filter(placement=saved, is_latest=True).first()
-        rows = _rows_of(Binding.objects.filter(placement=saved).order_by("cluster_name"))
+        snapshot = PolicySnapshot.objects.filter(
+            placement=saved, is_latest=True
+        ).first()
+        rows = _rows_of(
+            Binding.objects.filter(placement=saved).order_by("cluster_name")
+        )
         # A draft that creates a new policy snapshot makes every binding obsolete.
         is_same = snapshot is not None and content_hash(draft) == snapshot.content_hash
         bindings = binding_values(rows, snapshot if is_same else None)
     namespace = draft.resource_namespace
-    cycle = Cycle(fleet, draft.spec.policy, bindings, rules_of(draft), draft.spread_options, namespace)
+    cycle = Cycle(
+        fleet,
+        draft.spec.policy,
+        bindings,
+        rules_of(draft),
+        draft.spread_options,
+        namespace,
+    )
     return PlacementCounts().balanced(cycle)
 
 
@@ -150,8 +179,16 @@ def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
 
     Two queries at most.
     """
-    latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
-    columns = ("placement_id", "placement__full_name", _CO_OWNERSHIP, "identities", "wrapped_identities")
+    latest = ResourceSnapshot.objects.filter(
+        is_latest=True, placement__deleting_since=None
+    )
+    columns = (
+        "placement_id",
+        "placement__full_name",
+        _CO_OWNERSHIP,
+        "identities",
+        "wrapped_identities",
+    )
     found = []
     for pk, name, is_shared, identities, wrapped in latest.values_list(*columns):
         keys = keys_of(applied_identities(identities, wrapped))
@@ -159,7 +196,9 @@ def placed_objects(*, of: Collection[ObjectKey] | None = None) -> list[Placed]:
             found.append((pk, Placed(name, keys, frozenset(), is_shared is True)))
     clusters: dict[int, set[str]] = {pk: set() for pk, _ in found}
     for part in batched(clusters):
-        rows = Binding.objects.filter(placement__in=part).exclude(state=BindingState.UNSCHEDULED)
+        rows = Binding.objects.filter(placement__in=part).exclude(
+            state=BindingState.UNSCHEDULED
+        )
         for pk, cluster in rows.values_list("placement_id", "cluster_name"):
             clusters[pk].add(cluster)
     return [one._replace(clusters=frozenset(clusters[pk])) for pk, one in found]
@@ -176,7 +215,9 @@ def placed_lately() -> list[Placed]:
 
 def policy_of(snapshot: PolicySnapshot, number: int | None) -> PlacementPolicy:
     fields = {} if number is None else {"numberOfClusters": number}
-    return parse_policy({**snapshot.policy, **fields}, semantics=Semantics(snapshot.semantics))
+    return parse_policy(
+        {**snapshot.policy, **fields}, semantics=Semantics(snapshot.semantics)
+    )
 
 
 def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
@@ -184,7 +225,11 @@ def _rows_of(rows: QuerySet[Binding]) -> Iterator[BindingInput]:
     names = (*BindingInput._fields[:-1], _SCORE_TEXT)
     scores: dict[str | None, Any] = {None: None}
     with collector_paused():
-        tuples = list(rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(*names))
+        tuples = list(
+            rows.annotate(**{_SCORE_TEXT: Cast(_SCORE, TextField())}).values_list(
+                *names
+            )
+        )
     for *values, text in tuples:
         if text not in scores:
             scores[text] = json.loads(text)
@@ -248,10 +293,15 @@ def content_hash(placement: ClusterResourcePlacement) -> str:
 
     See `rules/lifecycle.md#snapshots`.
     """
-    content = {"policy": placement.spec.policy.without_number(), "semantics": rules_of(placement)}
+    content = {
+        "policy": placement.spec.policy.without_number(),
+        "semantics": rules_of(placement),
+    }
     return hash_of({**content, "options": placement.spread_options})
 
 
 def hash_of(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        content, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
     return hashlib.sha256(text.encode()).hexdigest()

@@ -9,7 +9,12 @@ from placements.engine.rollout.state import objects_of
 from placements.engine.status import health_document
 from placements.explain import hub_conditions
 from placements.explain.hub_conditions import Condition, Truth
-from placements.explain.hub_status import condition_of, hub_status, misconfigured, satisfied
+from placements.explain.hub_status import (
+    condition_of,
+    hub_status,
+    misconfigured,
+    satisfied,
+)
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
     ClusterResourcePlacement,
@@ -40,17 +45,27 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     if placement.is_mirrored:
         return {"conditions": placement.hub_conditions}
     manifest, target = parse_placement(placement.document), target_of(placement)
-    rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
-    rows = rows.select_related("resource_snapshot").defer("resource_snapshot__identities")
+    rows = Binding.objects.filter(placement=placement).exclude(
+        state=BindingState.UNSCHEDULED
+    )
+    rows = rows.select_related("resource_snapshot").defer(
+        "resource_snapshot__identities"
+    )
     latest = latest_decision(placement)
     bindings, first = list(rows.order_by("cluster_name")), scheduled(placement, latest)
-    versions = Versions.of(target, manifest, applying_to(placement.full_name, target)) if target else None
+    versions = (
+        Versions.of(target, manifest, applying_to(placement.full_name, target))
+        if target
+        else None
+    )
     words = waiting_words(bindings)
     reading = ConditionReader.of(manifest, target, now=now or datetime.now(UTC))
     clusters = [
         reading.of_binding(
             binding,
-            versions.wanted_on(binding.cluster_name, binding.phase) if versions else None,
+            versions.wanted_on(binding.cluster_name, binding.phase)
+            if versions
+            else None,
             waits_for=words.get(binding.pk, ""),
         )
         for binding in bindings
@@ -64,45 +79,69 @@ def status_of(placement: Placement, *, now: datetime | None = None) -> dict[str,
     if isinstance(manifest, OcmPlacement):
         status["numberOfSelectedClusters"] = len(bindings)
         all_conditions = [*_of_ocm(placement), *others]
-        status["conditions"] = [one.plain(generation=generation) for one in all_conditions]
+        status["conditions"] = [
+            one.plain(generation=generation) for one in all_conditions
+        ]
     else:
         status["conditions"] = hub_conditions.plain_in_all(
             [first, *others], generation=generation, kind=manifest.kind
         )
     if target:
         status["observedResourceIndex"] = str(target.number)
-        status["selectedResources"] = list(map(hub_conditions.resource_identity, target.identities))
+        status["selectedResources"] = list(
+            map(hub_conditions.resource_identity, target.identities)
+        )
     keys = {key for binding in bindings for key in binding.override_snapshots}
-    overrides = OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
+    overrides = (
+        OverrideSnapshot.objects.defer("document").in_bulk(sorted(keys)) if keys else {}
+    )
     status["health"] = health_document(health_of(placement, now=reading.now))
     # Conditions are about what was decided before, until the workers have processed the last change.
-    status["pending"] = placement.is_due or placement.wants_resources or placement.needs_sync
+    status["pending"] = (
+        placement.is_due or placement.wants_resources or placement.needs_sync
+    )
     status["placementStatuses"] = [
         _cluster(binding, conditions, overrides, generation=generation)
         for binding, conditions in zip(bindings, each, strict=True)
     ]
-    missing = _missing(latest, manifest, len(bindings)) if first.status is Truth.FALSE else ()
-    status["placementStatuses"] += hub_conditions.not_scheduled(missing, first, generation=generation)
+    missing = (
+        _missing(latest, manifest, len(bindings)) if first.status is Truth.FALSE else ()
+    )
+    status["placementStatuses"] += hub_conditions.not_scheduled(
+        missing, first, generation=generation
+    )
     return status
 
 
-def _missing(latest: Decision | None, manifest: ClusterResourcePlacement, selected: int) -> list[str]:
+def _missing(
+    latest: Decision | None, manifest: ClusterResourcePlacement, selected: int
+) -> list[str]:
     policy = manifest.spec.policy
     wanted = policy.number_of_clusters or len(policy.cluster_names)
     status = hub_status(decision_of(latest)) if latest and wanted > selected else None
-    reasons = [one["reason"] for one in status.decisions if not one["selected"]] if status else []
+    reasons = (
+        [one["reason"] for one in status.decisions if not one["selected"]]
+        if status
+        else []
+    )
     return reasons[: max(0, wanted - selected)]
 
 
 def _of_ocm(placement: Placement) -> list[Condition]:
     latest = None if placement.awaits_decision else latest_decision(placement)
     is_satisfied = satisfied(
-        decision_of(latest) if latest else None, since=latest.created_at if latest else placement.updated_at
+        decision_of(latest) if latest else None,
+        since=latest.created_at if latest else placement.updated_at,
     )
-    return [is_satisfied, misconfigured(placement.selection_faults, since=placement.updated_at)]
+    return [
+        is_satisfied,
+        misconfigured(placement.selection_faults, since=placement.updated_at),
+    ]
 
 
-def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[str, Any]:
+def scheduled_condition(
+    placement: Placement, latest: Decision | None
+) -> dict[str, Any]:
     """Return the condition `Scheduled` as in the manifest, `PlacementSatisfied` of an OCM Placement.
 
     `latest` is its `latest_decision`. A live hub states its own.
@@ -110,12 +149,19 @@ def scheduled_condition(placement: Placement, latest: Decision | None) -> dict[s
     if placement.is_mirrored:
         kind = f"{placement_kind(placement)}Scheduled"
         stated = (one for one in placement.hub_conditions if one["type"] == kind)
-        pending = {"type": kind, "status": "Unknown", "reason": "", "message": "Not stated by the hub yet"}
+        pending = {
+            "type": kind,
+            "status": "Unknown",
+            "reason": "",
+            "message": "Not stated by the hub yet",
+        }
         return {"reason": "", "message": "", **next(stated, pending)}
     if is_ocm_placement(placement.document):
         return _of_ocm(placement)[0].plain(generation=placement.spec_generation)
     kind, conditions = placement_kind(placement), [scheduled(placement, latest)]
-    return hub_conditions.plain_in_all(conditions, generation=placement.spec_generation, kind=kind)[0]
+    return hub_conditions.plain_in_all(
+        conditions, generation=placement.spec_generation, kind=kind
+    )[0]
 
 
 def placement_kind(placement: Placement) -> str:
@@ -133,13 +179,21 @@ def scheduled(placement: Placement, latest: Decision | None) -> Condition:
         return _scheduled(placement, Truth.FALSE, "InvalidResourceSelectors", words)
     condition = condition_of(decision_of(latest)) if latest else None
     if placement.awaits_decision or latest is None or condition is None:
-        return _scheduled(placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed")
-    return _scheduled(placement, Truth(condition["status"]), condition["reason"], condition["message"])
+        return _scheduled(
+            placement, Truth.UNKNOWN, "SchedulePending", "Scheduling has not completed"
+        )
+    return _scheduled(
+        placement, Truth(condition["status"]), condition["reason"], condition["message"]
+    )
 
 
-def _scheduled(placement: Placement, status: Truth, reason: str, message: str) -> Condition:
+def _scheduled(
+    placement: Placement, status: Truth, reason: str, message: str
+) -> Condition:
     since = placement.scheduled_since if placement.scheduled == status else None
-    return Condition("Scheduled", status, reason, message, since or placement.updated_at)
+    return Condition(
+        "Scheduled", status, reason, message, since or placement.updated_at
+    )
 
 
 def _cluster(
@@ -156,23 +210,38 @@ def _cluster(
         "observedResourceIndex": str(snapshot.number) if snapshot else "",
     }
     if len(conditions) > _STARTED:
-        rows = [overrides[key] for key in binding.override_snapshots if key in overrides]
+        rows = [
+            overrides[key] for key in binding.override_snapshots if key in overrides
+        ]
         of_clusters = [str(row) for row in rows if not row.namespace]
         others = [
             {"namespace": row.namespace, "name": f"{row.override_name}-{row.number}"}
             for row in rows
             if row.namespace
         ]
-        status |= {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
+        status |= (
+            {"applicableClusterResourceOverrides": of_clusters} if of_clusters else {}
+        )
         status |= {"applicableResourceOverrides": others} if others else {}
     objects = objects_of(binding.failed_objects)
-    if objects and last.sort in ("Applied", "Available", "DiffReported") and last.status is Truth.FALSE:
+    if (
+        objects
+        and last.sort in ("Applied", "Available", "DiffReported")
+        and last.status is Truth.FALSE
+    ):
         status["failedPlacements"] = hub_conditions.failed_objects(
-            objects, last, generation=generation, wrapped=snapshot.wrapped_identities if snapshot else ()
+            objects,
+            last,
+            generation=generation,
+            wrapped=snapshot.wrapped_identities if snapshot else (),
         )
-    if drifted := hub_conditions.differing_objects(binding.drifted_objects, is_drift=True):
+    if drifted := hub_conditions.differing_objects(
+        binding.drifted_objects, is_drift=True
+    ):
         status["driftedPlacements"] = drifted
-    if diffed := hub_conditions.differing_objects(binding.diffed_objects, is_drift=False):
+    if diffed := hub_conditions.differing_objects(
+        binding.diffed_objects, is_drift=False
+    ):
         status["diffedPlacements"] = diffed
     return status
 

@@ -51,27 +51,43 @@ from placements.services.results import PLACEMENT, UnknownPlacementError
 
 def labels_in(document: object) -> Labels:
     """Return the labels of a manifest; none where it is no manifest."""
-    return mapping_at(document, "metadata", "labels") if isinstance(document, Mapping) else FLEET
+    return (
+        mapping_at(document, "metadata", "labels")
+        if isinstance(document, Mapping)
+        else FLEET
+    )
 
 
 def placement_labels(full_name: str) -> Labels | None:
-    document = Placement.objects.filter(full_name=full_name).values_list("document", flat=True).first()
+    document = (
+        Placement.objects.filter(full_name=full_name)
+        .values_list("document", flat=True)
+        .first()
+    )
     return None if document is None else labels_in(document)
 
 
 def check_placement(by: User | None, name: str) -> None:
     """Raise NotOfTeamError unless a user may change what belongs to a placement, which may not exist."""
     if not may_change(by):
-        document = Placement.objects.filter(full_name=name).values_list("document", flat=True).first()
+        document = (
+            Placement.objects.filter(full_name=name)
+            .values_list("document", flat=True)
+            .first()
+        )
         check_placement_as_is(by, name, document)
 
 
-def check_placement_as_is(by: User | None, name: str, document: Mapping[str, Any] | None) -> None:
+def check_placement_as_is(
+    by: User | None, name: str, document: Mapping[str, Any] | None
+) -> None:
     """Raise NotOfTeamError unless a user may bring something somewhere by a placement as it is saved."""
     if document is None:
         check_change(by, FLEET, what=f"placement {name}")
     elif not may_change(by):
-        check_placement_change(by, parse_placement(document), before=None, after=document)
+        check_placement_change(
+            by, parse_placement(document), before=None, after=document
+        )
 
 
 def check_placement_change(
@@ -91,7 +107,10 @@ def check_placement_change(
         check_change(by, labels_in(before), what=what)
     known = facts or HubFacts()
     check_boundary(
-        by, labels_in(after), lambda team: missing_for_placement(team, manifest, after, known), what=what
+        by,
+        labels_in(after),
+        lambda team: missing_for_placement(team, manifest, after, known),
+        what=what,
     )
 
 
@@ -118,7 +137,10 @@ def check_documents(by: User | None, what: str, *documents: Any) -> None:
     for one in documents:
         if one is not None:
             check_boundary(
-                by, labels_in(one), partial(missing_for_namespace, document=one, facts=facts), what=what
+                by,
+                labels_in(one),
+                partial(missing_for_namespace, document=one, facts=facts),
+                what=what,
             )
 
 
@@ -140,13 +162,20 @@ def locked_placement(
     return row
 
 
-def check_objects(by: User | None, objects: Iterable[HubObject], *, facts: HubFacts | None = None) -> None:
+def check_objects(
+    by: User | None, objects: Iterable[HubObject], *, facts: HubFacts | None = None
+) -> None:
     """Raise NotOfTeamError unless a user may change these objects of the hub."""
     if may_change(by):
         return
     known = facts or HubFacts()
     for one in objects:
-        check_boundary(by, one.labels, partial(missing_for_object, one=one, facts=known), what=str(one))
+        check_boundary(
+            by,
+            one.labels,
+            partial(missing_for_object, one=one, facts=known),
+            what=str(one),
+        )
 
 
 def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:
@@ -154,7 +183,9 @@ def check_resources(by: User | None, keys: Iterable[ObjectKey]) -> None:
     if may_change(by):
         return
     for group, kind, namespace, name in keys:
-        row = Resource.objects.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+        row = Resource.objects.filter(
+            group=group, kind=kind, namespace=namespace, name=name
+        ).first()
         if row is None:
             check_change(by, FLEET, what=f"{kind} {name}")
         else:
@@ -169,7 +200,9 @@ def may_change_resource(user: User | None, row: Resource) -> bool:
     return True
 
 
-def check_override(by: User | None, manifest: ClusterResourceOverride | ResourceOverride) -> None:
+def check_override(
+    by: User | None, manifest: ClusterResourceOverride | ResourceOverride
+) -> None:
     """Raise NotOfTeamError unless a user may have all that an override patches changed.
 
     One that names a Namespace patches everything in it.
@@ -180,12 +213,22 @@ def check_override(by: User | None, manifest: ClusterResourceOverride | Resource
         selected = manifest.spec.cluster_resource_selectors
     else:
         selected = manifest.spec.resource_selectors
-    check_resources(by, [(one.group, one.kind, manifest.namespace, one.name) for one in selected])
+    check_resources(
+        by, [(one.group, one.kind, manifest.namespace, one.name) for one in selected]
+    )
     inside = [one.name for one in selected if (one.group, one.kind) == NAMESPACE]
-    rows = Resource.objects.filter(namespace__in=inside) if inside else Resource.objects.none()
+    rows = (
+        Resource.objects.filter(namespace__in=inside)
+        if inside
+        else Resource.objects.none()
+    )
     check_objects(by, [HubObject.of(row.content) for row in rows])
     check_boundary(
-        *(by, manifest.metadata.labels, lambda team: missing_for_override(team, manifest)),
+        *(
+            by,
+            manifest.metadata.labels,
+            lambda team: missing_for_override(team, manifest),
+        ),
         what=f"{manifest.kind} {manifest.full_name}",
     )
     if manifest.placement:
@@ -193,7 +236,10 @@ def check_override(by: User | None, manifest: ClusterResourceOverride | Resource
 
 
 def check_rollback(
-    by: User | None, old: ResourceSnapshot, *, selected: Callable[[], Iterable[HubObject]]
+    by: User | None,
+    old: ResourceSnapshot,
+    *,
+    selected: Callable[[], Iterable[HubObject]],
 ) -> None:
     """Raise NotOfTeamError unless a user may change what differs between a snapshot and the hub.
 
@@ -203,13 +249,29 @@ def check_rollback(
         return
     before: dict[ObjectKey, HubObject] = {}
     with suppress(InvalidManifest):
-        plain = (replace(one, content=plain_manifest(one.content)) for one in selected())
+        plain = (
+            replace(one, content=plain_manifest(one.content)) for one in selected()
+        )
         before = {one.key: sanitised(one) for one in plain}
     parts = old.parts.order_by("position")
-    manifests = (manifest for part in parts for manifest in plain_manifest(part.manifests))
+    manifests = (
+        manifest for part in parts for manifest in plain_manifest(part.manifests)
+    )
     after = {one.key: one for one in map(HubObject.of, manifests)}
-    same = {key for key, one in after.items() if key in before and before[key].content == one.content}
-    check_objects(by, [one for side in (before, after) for key, one in side.items() if key not in same])
+    same = {
+        key
+        for key, one in after.items()
+        if key in before and before[key].content == one.content
+    }
+    check_objects(
+        by,
+        [
+            one
+            for side in (before, after)
+            for key, one in side.items()
+            if key not in same
+        ],
+    )
 
 
 # --- from the arguments of a path to labels: for `of` of a view and `labels_of` of a viewset ---
@@ -230,7 +292,11 @@ def labels_of_run(run: StagedRun) -> Labels:
 
 
 def of_strategy(name: str, **_path: Any) -> list[Labels] | None:
-    document = StagedStrategy.objects.filter(full_name=name).values_list("document", flat=True).first()
+    document = (
+        StagedStrategy.objects.filter(full_name=name)
+        .values_list("document", flat=True)
+        .first()
+    )
     return None if document is None else [labels_in(document)]
 
 
@@ -240,15 +306,21 @@ def of_draft(number: int, **_path: Any) -> list[Labels] | None:
     return [labels_in(draft.placement.document)] if draft and draft.placement else None
 
 
-def of_resource(group: str, kind: str, namespace: str, name: str, **_path: Any) -> list[Labels] | None:
+def of_resource(
+    group: str, kind: str, namespace: str, name: str, **_path: Any
+) -> list[Labels] | None:
     """Return the labels of a resource; a path writes `core` or `_`, and `-` or `_`, for what is empty."""
     key = {"group": "" if group in ("core", "_") else group, "kind": kind, "name": name}
-    rows = Resource.objects.filter(namespace="" if namespace in ("-", "_") else namespace, **key)
+    rows = Resource.objects.filter(
+        namespace="" if namespace in ("-", "_") else namespace, **key
+    )
     labels = rows.values_list("labels", flat=True).first()
     return None if labels is None else [labels]
 
 
-def of_override(kind: str, namespace: str, name: str, **_path: Any) -> list[Labels] | None:
+def of_override(
+    kind: str, namespace: str, name: str, **_path: Any
+) -> list[Labels] | None:
     rows = Override.objects.filter(
         kind=kind, namespace="" if namespace in ("-", "_") else namespace, name=name
     )

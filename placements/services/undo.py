@@ -21,7 +21,11 @@ from fleetui.models import Event
 from fleetui.permissions import FLEET, check_change
 from fleetui.request_ids import with_request_id
 from placements.models import DrainStep
-from placements.services.disruption.drains import cancel_drain, continue_drains, running_drains
+from placements.services.disruption.drains import (
+    cancel_drain,
+    continue_drains,
+    running_drains,
+)
 
 LONGEST = timedelta(hours=1)
 """How long after an action it can be undone."""
@@ -46,7 +50,11 @@ class Undone:
     def message(self) -> str:
         """Return what was undone, and what was not."""
         left = [f"{name} ({reason})" for name, reason in self.reasons.items()]
-        subject = self.clusters[0] if len(self.clusters) == 1 else counted(len(self.clusters), "cluster")
+        subject = (
+            self.clusters[0]
+            if len(self.clusters) == 1
+            else counted(len(self.clusters), "cluster")
+        )
         words = f"Change of {subject} undone." if self.clusters else "Nothing undone."
         if not left:
             return words
@@ -64,14 +72,22 @@ def undo_change(request_id: str, *, by: User, now: datetime) -> Undone:
     """
     check_change(by, FLEET, what="these clusters")
     lock_fleet()
-    mine = Event.objects.filter(actor=by, actor_name=actor_name(by), at__gte=now - LONGEST, at__lte=now)
-    events = list(mine.filter(kind=CLUSTER, request_id=request_id).order_by("pk")) if request_id else []
+    mine = Event.objects.filter(
+        actor=by, actor_name=actor_name(by), at__gte=now - LONGEST, at__lte=now
+    )
+    events = (
+        list(mine.filter(kind=CLUSTER, request_id=request_id).order_by("pk"))
+        if request_id
+        else []
+    )
     if not events:
         raise NothingToUndo
     names = list(dict.fromkeys(event.name for event in events))
     present: set[str] = set()
     for part in batched(names):
-        present |= set(MemberCluster.objects.filter(name__in=part).values_list("name", flat=True))
+        present |= set(
+            MemberCluster.objects.filter(name__in=part).values_list("name", flat=True)
+        )
     reasons = {name: "has left the fleet" for name in names if name not in present}
     verbs: dict[str, dict[str, Event]] = {}
     for event in events:
@@ -83,12 +99,19 @@ def undo_change(request_id: str, *, by: User, now: datetime) -> Undone:
         cancelled = verbs.get("drain cancelled", {})
         kept = continue_drains(list(cancelled), ended_at=events[0].at, **how)
         reasons |= dict.fromkeys(kept, "is being drained or not cordoned any more")
-        edits = {name: (event.before, event.after) for name, event in verbs.get("changed", {}).items()}
-        reasons |= dict.fromkeys(undo_edits(edits, **how), "labels or taints changed since")
+        edits = {
+            name: (event.before, event.after)
+            for name, event in verbs.get("changed", {}).items()
+        }
+        reasons |= dict.fromkeys(
+            undo_edits(edits, **how), "labels or taints changed since"
+        )
     return Undone(tuple(name for name in names if name not in reasons), reasons)
 
 
-def _undo_drains(started: dict[str, Event], *, by: User, now: datetime) -> dict[str, str]:
+def _undo_drains(
+    started: dict[str, Event], *, by: User, now: datetime
+) -> dict[str, str]:
     """Cancel the drains of these events that still run; return what of them is not restored, by cluster."""
     reasons = {}
     running = running_drains(list(started))
@@ -106,11 +129,20 @@ def _undo_drains(started: dict[str, Event], *, by: User, now: datetime) -> dict[
 
 def _evicted_by(drains: list[int]) -> dict[int, int]:
     """Return how many placements these drains have evicted."""
-    is_evicted = Q(state__in=(DrainStep.State.GONE, DrainStep.State.LEAVING, DrainStep.State.NEXT_RUN))
+    is_evicted = Q(
+        state__in=(
+            DrainStep.State.GONE,
+            DrainStep.State.LEAVING,
+            DrainStep.State.NEXT_RUN,
+        )
+    )
     counts: dict[int, int] = {}
     for part in batched(drains):
         steps = DrainStep.objects.filter(is_evicted, drain_id__in=part)
         counts |= dict(
-            steps.order_by().values("drain_id").annotate(n=Count("pk")).values_list("drain_id", "n")
+            steps.order_by()
+            .values("drain_id")
+            .annotate(n=Count("pk"))
+            .values_list("drain_id", "n")
         )
     return counts

@@ -42,7 +42,11 @@ def verify_due(*, now: datetime) -> int:
     """Verify due records for about a second; return how many."""
     until, done = perf_counter() + PIECE, 0
     while perf_counter() < until:
-        records = list(_due(now=now).order_by(F("verified_at").asc(nulls_first=True), "pk")[:_BATCH])
+        records = list(
+            _due(now=now).order_by(F("verified_at").asc(nulls_first=True), "pk")[
+                :_BATCH
+            ]
+        )
         if not records:
             break
         done += verify(records, now=now).count
@@ -62,7 +66,13 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
             if is_new:
                 verb = "does not replay" if fault else "replays again"
                 facts = {"reason": fault}
-                event = AuditEvent(verb, DECISION, each.decision_id, after=facts, is_warning=bool(fault))
+                event = AuditEvent(
+                    verb,
+                    DECISION,
+                    each.decision_id,
+                    after=facts,
+                    is_warning=bool(fault),
+                )
                 record(event, by=None, now=now)
         if fault:
             faulty.append(each)
@@ -71,7 +81,9 @@ def verify(records: Iterable[DecisionRecord], *, now: datetime) -> Verified:
 
 def reschedule_unreadable_decisions() -> int:
     """Enqueue the placements whose latest decision this engine cannot read; return how many."""
-    return enqueue_scheduling(of_another_engine(), trigger=f"engine {ENGINE_VERSION} took over")
+    return enqueue_scheduling(
+        of_another_engine(), trigger=f"engine {ENGINE_VERSION} took over"
+    )
 
 
 def records_to_verify() -> QuerySet[DecisionRecord]:
@@ -87,7 +99,9 @@ def every_record() -> Iterator[DecisionRecord]:
 
 
 def _due(*, now: datetime) -> QuerySet[DecisionRecord]:
-    return records_to_verify().filter(Q(verified_at=None) | Q(verified_at__lt=now - EVERY))
+    return records_to_verify().filter(
+        Q(verified_at=None) | Q(verified_at__lt=now - EVERY)
+    )
 
 
 STALENESS_EVERY = timedelta(seconds=30)
@@ -123,20 +137,31 @@ def refresh_staleness(*, now: datetime) -> int:
             with kept([placement.pk]) as there:
                 if not there:
                     continue
-                row, _ = StalenessCheck.objects.update_or_create(placement=placement, defaults=values)
+                row, _ = StalenessCheck.objects.update_or_create(
+                    placement=placement, defaults=values
+                )
                 row.stale.all().delete()
-                picks = [StalePick(staleness_check=row, cluster_name=name) for name in headroom.stale]
+                picks = [
+                    StalePick(staleness_check=row, cluster_name=name)
+                    for name in headroom.stale
+                ]
                 StalePick.objects.bulk_create(picks, batch_size=500)
         done += len(placements)
     return done
 
 
-def _staleness_due(version: int, readings: int, *, now: datetime) -> QuerySet[Placement]:
-    is_new = Q(staleness_check=None) | ~Q(staleness_check__decisions_made=F("decisions_made"))
+def _staleness_due(
+    version: int, readings: int, *, now: datetime
+) -> QuerySet[Placement]:
+    is_new = Q(staleness_check=None) | ~Q(
+        staleness_check__decisions_made=F("decisions_made")
+    )
     has_moved = ~Q(staleness_check__fleet_version=version)
     has_moved |= ~Q(property_names_read=[]) & ~Q(staleness_check__readings=readings)
     was_long_ago = Q(staleness_check__checked_at__lte=now - STALENESS_EVERY)
     # A live hub has placed something before its first decision is judged here.
     is_mirrored = ~Q(hub=LOCAL_HUB) & Q(policy_snapshots__is_latest=True)
     decided = Placement.objects.filter(Q(decisions_made__gt=0) | is_mirrored)
-    return decided.filter(is_new | has_moved & was_long_ago, deleting_since=None, selection_faults=[])
+    return decided.filter(
+        is_new | has_moved & was_long_ago, deleting_since=None, selection_faults=[]
+    )

@@ -62,25 +62,37 @@ def _cause(trigger: str, by: str) -> dict[str, Any]:
     is_due = Q(observed_generation__lt=F("generation")) & ~Q(trigger="")
     both = Left(Concat("trigger", Value("; "), Value(trigger)), LONGEST_TRIGGER)
     several = Case(
-        When(is_due & (Q(decisions_made=0) | Q(trigger__contains=trigger)), then=F("trigger")),
+        When(
+            is_due & (Q(decisions_made=0) | Q(trigger__contains=trigger)),
+            then=F("trigger"),
+        ),
         When(is_due, then=both),
         default=Value(trigger[:LONGEST_TRIGGER]),
     )
-    user = Case(When(is_due & ~Q(triggered_by=SYSTEM), then=F("triggered_by")), default=Value(by))
+    user = Case(
+        When(is_due & ~Q(triggered_by=SYSTEM), then=F("triggered_by")),
+        default=Value(by),
+    )
     return {"trigger": several, "triggered_by": user if by == SYSTEM else by}
 
 
-def enqueue_rollout(placements: Iterable[int], *, trigger: str = "", by: str = SYSTEM) -> None:
+def enqueue_rollout(
+    placements: Iterable[int], *, trigger: str = "", by: str = SYSTEM
+) -> None:
     """Mark the rollouts of placements as due and enqueue their sync; `trigger` if they may need a new one."""
     ids = sorted(set(placements))
     cause = _cause(trigger, by) if trigger else {}
     for part in batched(ids):
-        Placement.objects.filter(pk__in=part).update(rollout_generation=F("rollout_generation") + 1, **cause)
+        Placement.objects.filter(pk__in=part).update(
+            rollout_generation=F("rollout_generation") + 1, **cause
+        )
     if ids:
         enqueue(ADVANCE_DUE)
 
 
-IS_DUE = Q(observed_generation__lt=F("generation")) | Q(rollout_observed__lt=F("rollout_generation"))
+IS_DUE = Q(observed_generation__lt=F("generation")) | Q(
+    rollout_observed__lt=F("rollout_generation")
+)
 
 
 def waiting_since() -> datetime | None:
@@ -109,7 +121,9 @@ def channels_with_failures() -> QuerySet[Any]:
     It is null for a channel that works, and `last_error` is the reason why its latest message failed.
     """
     of_channel = NotificationDelivery.objects.filter(channel=OuterRef("pk"))
-    deliveries = of_channel.filter(state=NotificationDelivery.State.SENT).order_by("-sent_at")
+    deliveries = of_channel.filter(state=NotificationDelivery.State.SENT).order_by(
+        "-sent_at"
+    )
     failed = of_channel.exclude(error="").order_by("-created_at", "-pk")
     states = (NotificationDelivery.State.PENDING, NotificationDelivery.State.FAILED)
     is_failing = Q(deliveries__state__in=states) & ~Q(deliveries__error="")
@@ -117,6 +131,6 @@ def channels_with_failures() -> QuerySet[Any]:
     rows = NotificationChannel.objects.filter(is_enabled=True)
     rows = rows.annotate(last_sent=Subquery(deliveries.values("sent_at")[:1]))
     since = Min("deliveries__created_at", filter=is_failing & is_later)
-    return rows.annotate(failing_since=since, last_error=Subquery(failed.values("error")[:1])).order_by(
-        "name"
-    )
+    return rows.annotate(
+        failing_since=since, last_error=Subquery(failed.values("error")[:1])
+    ).order_by("name")

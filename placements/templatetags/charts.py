@@ -51,7 +51,9 @@ def group_link(context: dict[str, Any], cell: Cell) -> str:
 
 
 @register.inclusion_tag("parts/chart.html", takes_context=True)
-def chart(context: dict[str, Any], chart: Chart, *, first: str = "") -> dict[str, object]:
+def chart(
+    context: dict[str, Any], chart: Chart, *, first: str = ""
+) -> dict[str, object]:
     """Show a chart: caption, picture, and the table of its rows, inline when it is short.
 
     `first` is what is seen of it at first, also on a phone; else a phone starts with the table.

@@ -29,7 +29,8 @@ def field(context: dict[str, Any], one: Any, *, style: str = "") -> dict[str, An
         "preview": context["preview"],
         "has_errors": bool(note and note.errors),
         "has_focus": context["focus"] == one.name,
-        "is_fixed": one.name in ("metadata.name", "metadata.namespace") and context["is_saved"],
+        "is_fixed": one.name in ("metadata.name", "metadata.namespace")
+        and context["is_saved"],
     }
 
 

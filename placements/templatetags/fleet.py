@@ -108,7 +108,11 @@ def _time(moment: datetime, name: str, value: object, text: str) -> str:
 
 def age(moment: datetime | None) -> str:
     """Return the age, which `app.js` keeps current, with the time as its tooltip."""
-    return NONE if moment is None else _time(moment, "age", int(moment.timestamp()), age_text(moment))
+    return (
+        NONE
+        if moment is None
+        else _time(moment, "age", int(moment.timestamp()), age_text(moment))
+    )
 
 
 register.filter("age", age)
@@ -147,13 +151,17 @@ def remaining(until: datetime, left: str = "") -> str:
     words = duration_text(seconds)
     if left:
         words = f"{words} left" if seconds > 0 else "over, continues in a moment"
-    return _time(until, "left data-until" if left else "until", until.isoformat(), words)
+    return _time(
+        until, "left data-until" if left else "until", until.isoformat(), words
+    )
 
 
 @register.filter
 def score(value: Any) -> str:
     """Return a score with a minus sign instead of a hyphen."""
-    return score_text(tuple(value) if isinstance(value, list) else value).replace("-", "−")
+    return score_text(tuple(value) if isinstance(value, list) else value).replace(
+        "-", "−"
+    )
 
 
 @register.filter
@@ -186,7 +194,11 @@ register.filter("quantity", quantity_words)
 
 @register.simple_tag(takes_context=True)
 def simulated(context: Mapping[str, Any], name: str) -> str:
-    return _SIMULATED if "layout" in context and name in context["layout"].simulated else ""
+    return (
+        _SIMULATED
+        if "layout" in context and name in context["layout"].simulated
+        else ""
+    )
 
 
 @register.simple_tag
@@ -198,7 +210,9 @@ def badge(kind: str, words: object, *, hidden: bool = False) -> str:
     """
     text: str = conditional_escape(str(words))  # of safe text, str is safe
     text = f'<span class="hidden">{text}</span>' if hidden else text
-    icon = f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
+    icon = (
+        f'<svg aria-hidden="true"><use href="{static("icons.svg")}#{kind}"></use></svg>'
+    )
     return mark_safe(f'<span class="mark {kind}">{icon}{text}</span>')  # noqa: S308 - the text is escaped
 
 

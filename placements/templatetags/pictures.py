@@ -31,7 +31,9 @@ def spark(picture: Picture, height: int) -> str:
         y = height - picture.high * scale
         band = (picture.high - picture.low) * scale
         width = step * (len(counts) - _GAP)
-        shapes.append(f'<rect class="band" x="0" y="{y:.1f}" width="{width:.1f}" height="{band:.1f}"/>')
+        shapes.append(
+            f'<rect class="band" x="0" y="{y:.1f}" width="{width:.1f}" height="{band:.1f}"/>'
+        )
         shapes.append(f'<path class="limit" d="M0 {y:.1f}H{width:.1f}"/>')
     for at, count in enumerate(counts):
         size = max(1.5, count * scale)
@@ -52,7 +54,13 @@ def kinds_of_ticks(lines: Iterable[Any]) -> list[Tick]:
     shown = {kind for line in lines for group in line.ticks for kind, _ in group}
     return [
         kind
-        for kind in (Tick.UPDATED, Tick.UPDATING, Tick.FAILED, Tick.BLOCKED, Tick.WAITING)
+        for kind in (
+            Tick.UPDATED,
+            Tick.UPDATING,
+            Tick.FAILED,
+            Tick.BLOCKED,
+            Tick.WAITING,
+        )
         if kind in shown
     ]
 
@@ -62,12 +70,18 @@ def ticks(line: Any) -> str:
     """Show the bar of a run: its waves or stages, with a part for each cluster of a small one."""
     groups = []
     for group in line.ticks:
-        parts = "".join(f'<i class="{kind}" style="--grow:{width}"></i>' for kind, width in group)
-        groups.append(f'<span style="--grow:{sum(width for _, width in group)}">{parts}</span>')
+        parts = "".join(
+            f'<i class="{kind}" style="--grow:{width}"></i>' for kind, width in group
+        )
+        groups.append(
+            f'<span style="--grow:{sum(width for _, width in group)}">{parts}</span>'
+        )
     size = "few" if line.progress.total <= _FEW else "many"
     words = f"{line.progress.updated:,} of {line.progress.total:,} clusters updated"
     bar = mark_safe("".join(groups))  # noqa: S308 - states and numbers only
-    return format_html('<div class="ticks {}" role="img" aria-label="{}">{}</div>', size, words, bar)
+    return format_html(
+        '<div class="ticks {}" role="img" aria-label="{}">{}</div>', size, words, bar
+    )
 
 
 _FEW = 40

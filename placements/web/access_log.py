@@ -2,7 +2,12 @@
 
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    StreamingHttpResponse,
+)
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -22,10 +27,15 @@ def _matching_lines(request: HttpRequest) -> QuerySet[AccessEvent]:
     if not may_view_access_log(request.user):
         raise PermissionDenied("You don't have permission to view the access log.")
     text = read_typed(request, _FILTERS)
-    filters = {name: request.GET.get(name, "").strip().replace("\x00", "") for name in _FILTERS}
+    filters = {
+        name: request.GET.get(name, "").strip().replace("\x00", "") for name in _FILTERS
+    }
     verb = filters["verb"] if filters["verb"] in VERBS else ""
     return lines_matching(
-        verb=verb, by=filters["by"], text=text.replace("\x00", ""), address=filters["address"]
+        verb=verb,
+        by=filters["by"],
+        text=text.replace("\x00", ""),
+        address=filters["address"],
     )
 
 

@@ -64,7 +64,11 @@ class EventRow:
 def event_rows(events: Iterable[Event]) -> list[EventRow]:
     rows = []
     for event in events:
-        changes = differences(event.before, event.after) if event.before and event.after else []
+        changes = (
+            differences(event.before, event.after)
+            if event.before and event.after
+            else []
+        )
         facts = event.after or {}
         rows.append(
             EventRow(
@@ -89,8 +93,13 @@ def _detail(event: Event, facts: dict[str, object]) -> str:
             "evicted": facts.get("evicted"),
         }
         parts = [f"{count:,} {word}" for word, count in counts.items() if count]
-        return ", ".join([*parts, "fulfilled" if facts.get("fulfilled") else "not fulfilled"])
-    if event.kind not in ("rollout", "placement", "staged-run") and "verdict" not in facts:
+        return ", ".join(
+            [*parts, "fulfilled" if facts.get("fulfilled") else "not fulfilled"]
+        )
+    if (
+        event.kind not in ("rollout", "placement", "staged-run")
+        and "verdict" not in facts
+    ):
         return ""
     fact = next((facts[key] for key in _DETAIL_KEYS if key in facts), "")
     return f"r{fact}" if event.verb == "rolled back" else str(fact)
@@ -155,7 +164,9 @@ def activity(request: HttpRequest) -> HttpResponse:
     for key, words in _CLOSED.items():
         filters[key] = filters[key] if filters[key] in words else ""
     # Only these filters have an index; with another one the database would read every event to count them.
-    is_indexed = not text and not any(value for key, value in filters.items() if key not in ("type", "kind"))
+    is_indexed = not text and not any(
+        value for key, value in filters.items() if key not in ("type", "kind")
+    )
     rows = events_matching(part=text, event_type=filters.pop("type"), **filters)
     page = page_from(request, rows, order="-at", unique="id")
     count = rows.count() if is_indexed else None
@@ -166,10 +177,14 @@ def activity(request: HttpRequest) -> HttpResponse:
     ]
     context = {
         "events": grouped(event_rows(page.rows)),
-        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
+        "pager": pager_of(
+            request, len(page.rows), count, before=page.before, after=page.after
+        ),
         "bar": filter_bar(request, _FILTERS, facets, type=_CLOSED["type"], kind=KINDS),
     }
-    return render_page(request, "activity/list.html", context, fragment="activity/_list.html")
+    return render_page(
+        request, "activity/list.html", context, fragment="activity/_list.html"
+    )
 
 
 @for_readers
@@ -181,5 +196,12 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     sides = {"Before": event.before, "After": event.after}
     texts = {title: dump_yaml(side) for title, side in sides.items() if side}
     lines = line_diff(*texts.values(), context=_EVERY_LINE) if len(texts) == 2 else []
-    context = {"event": event, "row": row, "lines": lines, "texts": [] if lines else list(texts.items())}
-    return render_page(request, "activity/event.html", context, fragment="activity/event.html")
+    context = {
+        "event": event,
+        "row": row,
+        "lines": lines,
+        "texts": [] if lines else list(texts.items()),
+    }
+    return render_page(
+        request, "activity/event.html", context, fragment="activity/event.html"
+    )

@@ -14,7 +14,12 @@ from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import RunStatus
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.engine.scheduling.outcome import Outcome
-from placements.engine.status import GATES, WAITS_FOR_APPROVAL, HealthCounts, PlacementHealth
+from placements.engine.status import (
+    GATES,
+    WAITS_FOR_APPROVAL,
+    HealthCounts,
+    PlacementHealth,
+)
 from placements.explain.rollouts import DELETED, RELEASED, REMOVED, UP_TO_DATE
 from placements.explain.vocabulary import NONE
 from placements.manifests.policy import PlacementType
@@ -88,7 +93,9 @@ def cluster_badge(cluster: MemberCluster, *, is_cordoned: bool) -> Badge:
     """Return the status of a cluster: the first rule that applies."""
     now = timezone.now()
     silence = silence_of(cluster, now=now)
-    not_ready = "" if cluster.is_eligible else _NOT_READY[EligibilityKind(cluster.verdict)]
+    not_ready = (
+        "" if cluster.is_eligible else _NOT_READY[EligibilityKind(cluster.verdict)]
+    )
     rules = (
         (cluster.membership == Membership.LEAVING, "progress", "Leaving"),
         (cluster.awaits_first_heartbeat, "progress", "Waiting for the first heartbeat"),
@@ -139,14 +146,20 @@ def phase_state(phase: str, block: str = "", *, failure: str = "") -> Badge:
     """Return the status of a cluster in a rollout; `block` is what blocks it there."""
     if phase in (Phase.APPLIED, Phase.AVAILABLE) and failure == FailureKind.DIFFERS:
         return Badge("attention", "Differs")
-    return _BLOCKS.get(block) or _PHASES.get(phase, Badge("pending", phase.replace("-", " ").capitalize()))
+    return _BLOCKS.get(block) or _PHASES.get(
+        phase, Badge("pending", phase.replace("-", " ").capitalize())
+    )
 
 
 def run_state(run: Any) -> Badge:
     """Return the status of a Rollout; one in progress is loaded `with_failed`."""
     if run.state == Rollout.State.FINISHED:
         is_complete = run.ended_reason in ("", UP_TO_DATE, REMOVED, RELEASED, DELETED)
-        return Badge("healthy", "Completed") if is_complete else Badge("attention", "Completed with issues")
+        return (
+            Badge("healthy", "Completed")
+            if is_complete
+            else Badge("attention", "Completed with issues")
+        )
     if run.ended_reason == DELETED:
         return Badge("suspended", "Canceled")
     if run.state == Rollout.State.SUPERSEDED:
@@ -157,12 +170,18 @@ def run_state(run: Any) -> Badge:
         return Badge("suspended", "Paused")
     is_news = run.placement is not None and run.placement.needs_sync
     is_stalled = run.verdict == RunPhase.HALTED and not is_news
-    return _at_work(_STAGED[RunStatus.STUCK if is_stalled else RunStatus.PROGRESSING], run.failed)
+    return _at_work(
+        _STAGED[RunStatus.STUCK if is_stalled else RunStatus.PROGRESSING], run.failed
+    )
 
 
 def _at_work(badge: Badge, failed: int) -> Badge:
     """Return the status of a rollout that is not paused and has not ended."""
-    words = f"{badge.words} {NONE} {failed:,} failed" if badge.kind == "progress" else badge.words
+    words = (
+        f"{badge.words} {NONE} {failed:,} failed"
+        if badge.kind == "progress"
+        else badge.words
+    )
     return Badge("failed", words) if failed else badge
 
 
@@ -188,7 +207,11 @@ def staged_state(run: StagedRun) -> Badge:
         level, words, _ = gate
         return Badge(APPROVAL if words == WAITS_FOR_APPROVAL else level, words)
     badge = _STAGED[run.status]
-    return _at_work(badge, run.failed) if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK) else badge
+    return (
+        _at_work(badge, run.failed)
+        if run.status in (RunStatus.PROGRESSING, RunStatus.STUCK)
+        else badge
+    )
 
 
 def without_status(sentences: Iterable[str], state: Badge) -> list[str]:
@@ -219,7 +242,9 @@ def stage_state(state: str, run: StagedRun, *, failed: int) -> Badge:
     of_run = staged_state(run)
     if state == "current" and of_run.words == "Waiting for approval":
         return Badge(of_run.kind, "Pending approval")
-    is_held = state == "current" and not of_run.words.startswith(_STAGED[RunStatus.PROGRESSING].words)
+    is_held = state == "current" and not of_run.words.startswith(
+        _STAGED[RunStatus.PROGRESSING].words
+    )
     return of_run if is_held else _at_work(_PARTS[state], failed)
 
 

@@ -48,7 +48,9 @@ def bulk_change(request: HttpRequest, action: str) -> HttpResponseBase:
     """Show the form and the preview of an action on the selected clusters, or run the action."""
     if action not in BULK_ACTIONS:
         raise Http404
-    return for_action(ActionKind.CLUSTER, action)(_bulk_change)(request, wanted=BULK_ACTIONS[action])
+    return for_action(ActionKind.CLUSTER, action)(_bulk_change)(
+        request, wanted=BULK_ACTIONS[action]
+    )
 
 
 def _bulk_change(request: HttpRequest, wanted: Action) -> HttpResponseBase:
@@ -58,7 +60,9 @@ def _bulk_change(request: HttpRequest, wanted: Action) -> HttpResponseBase:
         if "all" in params:
             names = selected_clusters((), cluster_filter(params))
         else:
-            names = selected_clusters(list(dict.fromkeys(" ".join(params.getlist("name")).split())))
+            names = selected_clusters(
+                list(dict.fromkeys(" ".join(params.getlist("name")).split()))
+            )
         if wanted.name in _WITH_FORM and params.get("do") not in ("preview", "apply"):
             return _page(request, wanted, names)
         options = _options(wanted, params)
@@ -67,17 +71,30 @@ def _bulk_change(request: HttpRequest, wanted: Action) -> HttpResponseBase:
         return _page(request, wanted, names, errors=error.errors, status=status)
     if request.method != "POST" or params.get("do") != "apply":
         return _page(request, wanted, names, options=options)
-    if len(names) != int(params["count"] if params.get("count", "").isdecimal() else len(names)):
-        messages.warning(request, "The selection changed after the preview. Review the impact again.")
+    if len(names) != int(
+        params["count"] if params.get("count", "").isdecimal() else len(names)
+    ):
+        messages.warning(
+            request, "The selection changed after the preview. Review the impact again."
+        )
         return _page(request, wanted, names, options=options, status=409)
-    result = change_clusters(wanted, options, names, by=current_user(request), now=timezone.now())
-    return redirect_done(request, result, back=next_address(request, reverse("web:clusters")))
+    result = change_clusters(
+        wanted, options, names, by=current_user(request), now=timezone.now()
+    )
+    return redirect_done(
+        request, result, back=next_address(request, reverse("web:clusters"))
+    )
 
 
-def redirect_done(request: HttpRequest, result: BulkResult, *, back: str) -> HttpResponse:
+def redirect_done(
+    request: HttpRequest, result: BulkResult, *, back: str
+) -> HttpResponse:
     """Return to a page that says what was done, with its undo."""
     messages.success(
-        request, render_to_string("clusters/_done.html", {"done": result, "back": back}, request)
+        request,
+        render_to_string(
+            "clusters/_done.html", {"done": result, "back": back}, request
+        ),
     )
     return redirect(back)
 
@@ -86,7 +103,9 @@ def redirect_done(request: HttpRequest, result: BulkResult, *, back: str) -> Htt
 @require_POST
 def undo_cluster_change(request: HttpRequest) -> HttpResponse:
     """Undo an action on clusters, from the message that says that it is done."""
-    undone = undo_change(request.POST.get("change", ""), by=current_user(request), now=timezone.now())
+    undone = undo_change(
+        request.POST.get("change", ""), by=current_user(request), now=timezone.now()
+    )
     add_message = messages.warning if undone.reasons else messages.success
     add_message(request, undone.message)
     return redirect(next_address(request, reverse("web:clusters")))
@@ -102,7 +121,9 @@ def _options(action: Action, params: QueryDict) -> dict[str, Any]:
     if typed.errors:
         raise InvalidManifest(typed.errors)
     if action.name == "labels":
-        return read_options(action, {"labels": {**typed.labels, **dict.fromkeys(removed)}})
+        return read_options(
+            action, {"labels": {**typed.labels, **dict.fromkeys(removed)}}
+        )
     gone: TypedCluster = read_cluster("", "\n".join(removed))
     return read_options(action, {"add": typed.taints, "remove": gone.taints})
 
@@ -128,7 +149,12 @@ def _page(
         "names": names,
         "next": next_address(request, ""),
         "is_filter": "all" in params,
-        "filter": [(key, value) for key in ("q", "label", "state") for value in params.getlist(key) if value],
+        "filter": [
+            (key, value)
+            for key in ("q", "label", "state")
+            for value in params.getlist(key)
+            if value
+        ],
         "has_form": action.name in _WITH_FORM,
         "remove": params.get("remove", ""),
         "preview": preview,

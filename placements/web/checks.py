@@ -31,7 +31,11 @@ from placements.web.request import number_of
 
 _ROWS_SHOWN, _MOST_ROWS_SHOWN, _LINKS_SHOWN = 10, 500, 5
 _FILTERS = ("rule", "severity", "placement")
-_WORDS = {Severity.ERROR: "Error", Severity.WARNING: "Warning", Severity.INFO: "Information"}
+_WORDS = {
+    Severity.ERROR: "Error",
+    Severity.WARNING: "Warning",
+    Severity.INFO: "Information",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +66,50 @@ def checks(request: HttpRequest) -> HttpResponse:
     findings = [
         (placement, one)
         for placement, one in report.findings_of(name, rule)
-        if severity in ("", str(one.severity)) and text in f"{placement} {one.message}".lower()
+        if severity in ("", str(one.severity))
+        and text in f"{placement} {one.message}".lower()
     ]
-    order, most = list(Severity), _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN
+    order, most = (
+        list(Severity),
+        _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN,
+    )
     findings.sort(key=lambda pair: order.index(pair[1].severity))
     names = {placement for placement, _ in findings[:most]}
-    placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
+    placements = {
+        one.full_name: one for one in Placement.objects.filter(full_name__in=names)
+    }
     examined = [report.fleet, *report.placements.values()]
     rules = Counter(each.rule for _, one in report.findings for each in flat([one]))
     severities = Counter(one.severity for _, one in report.findings)
-    titled = [(one, f"{one} {RULES[one].title}", count) for one, count in sorted(rules.items())]
+    titled = [
+        (one, f"{one} {RULES[one].title}", count)
+        for one, count in sorted(rules.items())
+    ]
     facets = [
-        Facet("severity", "Severity", [(one, _WORDS[one], severities[one]) for one in Severity], is_row=True),
+        Facet(
+            "severity",
+            "Severity",
+            [(one, _WORDS[one], severities[one]) for one in Severity],
+            is_row=True,
+        ),
         Facet("rule", "Rule", titled),
     ]
     context = {
-        "bar": filter_bar(request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity),
-        "rows": [_row(placements.get(placement), one) for placement, one in findings[:most]],
+        "bar": filter_bar(
+            request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity
+        ),
+        "rows": [
+            _row(placements.get(placement), one) for placement, one in findings[:most]
+        ],
         "more": max(0, len(findings) - most),
         "total": len(report.findings),
         "examined": len(report.placements),
         "muted": sum(one.muted for one in examined),
         "not_checked": sorted({each for one in examined for each in one.not_checked}),
     }
-    return render_page(request, "checks/checks.html", context, fragment="checks/_list.html")
+    return render_page(
+        request, "checks/checks.html", context, fragment="checks/_list.html"
+    )
 
 
 @for_operators(f"change {NAME}")
@@ -106,7 +130,10 @@ def checks_file(request: HttpRequest) -> HttpResponse:
         )
     except InvalidManifest as invalid:
         return render(
-            request, "checks/file.html", context | {"text": text, "errors": invalid.errors}, status=422
+            request,
+            "checks/file.html",
+            context | {"text": text, "errors": invalid.errors},
+            status=422,
         )
     except RevisionConflict:
         conflict = {"text": text, "is_changed": True}
@@ -117,9 +144,15 @@ def checks_file(request: HttpRequest) -> HttpResponse:
 
 def _row(placement: Placement | None, finding: Finding) -> FindingRow:
     fix = finding.fix
-    manifest = dump_yaml(fixed_document(placement.document, fix)) if placement and fix and fix.edits else ""
+    manifest = (
+        dump_yaml(fixed_document(placement.document, fix))
+        if placement and fix and fix.edits
+        else ""
+    )
     badge = Badge(LEVEL, _WORDS[finding.severity])
-    return FindingRow(placement, finding, badge, manifest, _relabels(fix) if fix else [])
+    return FindingRow(
+        placement, finding, badge, manifest, _relabels(fix) if fix else []
+    )
 
 
 def _relabels(fix: Fix) -> list[tuple[str, str]]:
@@ -134,10 +167,14 @@ def _relabels(fix: Fix) -> list[tuple[str, str]]:
     for several_changes, names in list(groups.items())[:_LINKS_SHOWN]:
         query: dict[str, Any] = {
             "name": " ".join(names),
-            "labels": "\n".join(f"{key}={value}" for key, value in several_changes if value is not None),
+            "labels": "\n".join(
+                f"{key}={value}" for key, value in several_changes if value is not None
+            ),
             "remove": " ".join(key for key, value in several_changes if value is None),
             "do": "preview",
         }
         words = f"{len(names):,} cluster{'s' * (len(names) != 1)}"
-        links.append((words, f"{reverse('web:bulk-change', args=['labels'])}?{urlencode(query)}"))
+        links.append(
+            (words, f"{reverse('web:bulk-change', args=['labels'])}?{urlencode(query)}")
+        )
     return links

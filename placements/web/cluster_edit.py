@@ -65,10 +65,20 @@ def change_cluster(request: HttpRequest, name: str, step: str) -> HttpResponseBa
 def _change_cluster(request: HttpRequest, action: Action, name: str) -> HttpResponse:
     cluster = get_object_or_404(MemberCluster, name=name)
     is_quick = request.POST.get("do") == "quick"
-    impact = _IMPACTS[action.name](cluster) if is_quick or request.method != "POST" else None
-    if request.method == "POST" and not (impact and (impact.rows or impact.not_evaluated)):
-        result = change_clusters(action, {}, [name], by=current_user(request), now=datetime.now(UTC))
-        return redirect_done(request, result, back=next_address(request, reverse("web:cluster", args=[name])))
+    impact = (
+        _IMPACTS[action.name](cluster) if is_quick or request.method != "POST" else None
+    )
+    if request.method == "POST" and not (
+        impact and (impact.rows or impact.not_evaluated)
+    ):
+        result = change_clusters(
+            action, {}, [name], by=current_user(request), now=datetime.now(UTC)
+        )
+        return redirect_done(
+            request,
+            result,
+            back=next_address(request, reverse("web:cluster", args=[name])),
+        )
     context = {
         "title": f"{action.title.format(name=name)}?",
         "button": action.short_title,
@@ -95,7 +105,11 @@ def edit_cluster(request: HttpRequest, name: str) -> HttpResponse:
     if request.method != "POST":
         return _suggested(request, cluster)
     labels, taints = typed_rows(request.POST)
-    fields = {"labels": labels, "taints": taints, "revision": request.POST.get("revision", "")}
+    fields = {
+        "labels": labels,
+        "taints": taints,
+        "revision": request.POST.get("revision", ""),
+    }
     try:
         document = _document(cluster, fields)
         if request.POST.get("do") != "save":
@@ -130,13 +144,19 @@ def _suggested(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     text = fields["labels"]
     by_key = {_key(line): line for line in text.splitlines()}
     by_key |= {_key(line): " ".join(line.split()) for line in lines}
-    fields["labels"] = "\n".join(line for key, line in by_key.items() if key not in set(without))
+    fields["labels"] = "\n".join(
+        line for key, line in by_key.items() if key not in set(without)
+    )
     try:
         impact = _impact_of_edit(_document(cluster, fields))
     except InvalidManifest as error:
         return _form(request, cluster, fields, errors=error.errors, status=422)
     return _form(
-        request, cluster, fields, impact=impact, suggested=[*lines, *(f"remove {key}" for key in without)]
+        request,
+        cluster,
+        fields,
+        impact=impact,
+        suggested=[*lines, *(f"remove {key}" for key in without)],
     )
 
 
@@ -146,8 +166,14 @@ def _key(line: str) -> str:
 
 def _document(cluster: MemberCluster, fields: dict[str, str]) -> dict[str, Any]:
     """Return the manifest with the labels and taints of the form. Raises InvalidManifest."""
-    typed, document = forms.read_cluster(fields["labels"], fields["taints"]), deepcopy(cluster.document)
-    document["metadata"]["labels"], document["spec"]["taints"] = typed.labels, typed.taints
+    typed, document = (
+        forms.read_cluster(fields["labels"], fields["taints"]),
+        deepcopy(cluster.document),
+    )
+    document["metadata"]["labels"], document["spec"]["taints"] = (
+        typed.labels,
+        typed.taints,
+    )
     errors = list(typed.errors)
     try:
         parse_member(document)
@@ -184,7 +210,9 @@ def _form(
         "similar": similar_keys(typed),
         "label_errors": on_labels,
         "taint_errors": on_taints,
-        "other_errors": [one for one in errors if one not in on_labels and one not in on_taints],
+        "other_errors": [
+            one for one in errors if one not in on_labels and one not in on_taints
+        ],
         "stale": stale,
         "impact": impact,
         "suggested": suggested,
@@ -219,10 +247,14 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
         return render(request, "clusters/import.html", {"text": "", "name": ""})
     try:
         text, name = _uploaded_text(request)
-        wanted = [ClusterSpec(one.document) for one in read_members(text.encode(), name=name)]
+        wanted = [
+            ClusterSpec(one.document) for one in read_members(text.encode(), name=name)
+        ]
         if request.POST.get("do") != "import":
             rows = dry_run(wanted, now=datetime.now(UTC))
-            changed = [cluster_of(row) for did, row in rows if did is not JoinOutcome.UNCHANGED]
+            changed = [
+                cluster_of(row) for did, row in rows if did is not JoinOutcome.UNCHANGED
+            ]
             counts = Counter(str(did) for did, _ in rows)
             plan = ImportPlan(
                 [(IMPORT_WORDS[did], row) for did, row in rows[:_ROWS_SHOWN]],
@@ -230,13 +262,23 @@ def import_clusters(request: HttpRequest) -> HttpResponse:
                 {str(did): counts[str(did)] for did in JoinOutcome},
                 impact_of(changed),
             )
-            return render(request, "clusters/import.html", {"text": text, "name": name, "plan": plan})
+            return render(
+                request,
+                "clusters/import.html",
+                {"text": text, "name": name, "plan": plan},
+            )
         put = upsert_clusters(wanted, by=current_user(request), now=datetime.now(UTC))
     except InvalidManifest as error:
-        context = {"text": request.POST.get("text", ""), "name": "", "errors": error.errors}
+        context = {
+            "text": request.POST.get("text", ""),
+            "name": "",
+            "errors": error.errors,
+        }
         return render(request, "clusters/import.html", context, status=422)
     done = Counter(str(one.result) for one in put)
-    summary = ", ".join(f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did])
+    summary = ", ".join(
+        f"{done[did]} {IMPORT_WORDS[did]}" for did in JoinOutcome if done[did]
+    )
     messages.success(request, f"{counted(len(put), 'cluster')} imported: {summary}.")
     return redirect("web:clusters")
 
@@ -250,4 +292,6 @@ def _uploaded_text(request: HttpRequest) -> tuple[str, str]:
     try:
         return content.decode("utf-8-sig"), name
     except UnicodeDecodeError as error:
-        raise InvalidManifest.of("", "not-text", f"{name}: invalid encoding", "UTF-8") from error
+        raise InvalidManifest.of(
+            "", "not-text", f"{name}: invalid encoding", "UTF-8"
+        ) from error

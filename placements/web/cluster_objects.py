@@ -11,7 +11,11 @@ from clusters.drivers.base import DriverError
 from fleetui.htmx import render_page
 from fleetui.pagination import BadCursorError
 from fleetui.permissions import for_operators, for_readers
-from placements.explain.cluster_objects import DifferenceType, ObjectState, unavailable_words
+from placements.explain.cluster_objects import (
+    DifferenceType,
+    ObjectState,
+    unavailable_words,
+)
 from placements.explain.connections import unreachable_words
 from placements.models import Binding, Placement
 from placements.services.actions import ACTIONS, ActionKind
@@ -20,7 +24,11 @@ from placements.services.rollouts.cluster_objects import (
     differences_page,
     objects_on,
 )
-from placements.services.rollouts.read_objects import NotReadableError, read_objects, readable_cluster
+from placements.services.rollouts.read_objects import (
+    NotReadableError,
+    read_objects,
+    readable_cluster,
+)
 from placements.services.teams import of_placement
 from placements.web import badges
 from placements.web.request import PAGE_SIZE, unknown_words, word_from
@@ -46,10 +54,16 @@ _FACETS = {DifferenceType.DRIFT: "Drift", DifferenceType.DIFF: "Difference"}
 def drift(request: HttpRequest, name: str) -> HttpResponse:
     """List the objects of a placement that differ on some cluster."""
     placement = get_object_or_404(Placement, full_name=name)
-    cluster, kind, path = (request.GET.get(key, "").strip() for key in ("cluster", "kind", "path"))
-    wanted = DifferenceFilter(cluster, kind, path, word_from(request, "type", DifferenceType))
+    cluster, kind, path = (
+        request.GET.get(key, "").strip() for key in ("cluster", "kind", "path")
+    )
+    wanted = DifferenceFilter(
+        cluster, kind, path, word_from(request, "type", DifferenceType)
+    )
     try:
-        rows, after = differences_page(placement, wanted, size=PAGE_SIZE, after=request.GET.get("after", ""))
+        rows, after = differences_page(
+            placement, wanted, size=PAGE_SIZE, after=request.GET.get("after", "")
+        )
     except BadCursorError:
         rows, after = differences_page(placement, wanted, size=PAGE_SIZE)
     context = {
@@ -60,7 +74,9 @@ def drift(request: HttpRequest, name: str) -> HttpResponse:
         "after": after,
         "unknown": unknown_words(request, type=DifferenceType),
     }
-    return render_page(request, "placements/drift.html", context, fragment="placements/_drift.html")
+    return render_page(
+        request, "placements/drift.html", context, fragment="placements/_drift.html"
+    )
 
 
 @for_readers
@@ -71,17 +87,24 @@ def placement_cluster(request: HttpRequest, name: str, cluster: str) -> HttpResp
     binding = get_object_or_404(rows, placement__full_name=name, cluster_name=cluster)
     objects = objects_on(binding)
     cluster_row = readable_cluster(binding)
-    unreachable = unreachable_words(cluster_row, now=datetime.now(UTC)) if cluster_row else ""
+    unreachable = (
+        unreachable_words(cluster_row, now=datetime.now(UTC)) if cluster_row else ""
+    )
     context = {
         "placement": binding.placement,
         "binding": binding,
         "state": badges.phase_state(binding.phase, failure=binding.failure),
         "unreachable": unreachable,
-        "unavailable": "" if unreachable else unavailable_words(binding.unavailable_code),
+        "unavailable": ""
+        if unreachable
+        else unavailable_words(binding.unavailable_code),
         "may_read": cluster_row is not None,
-        "may_reapply": not ACTIONS[ActionKind.ROLLING, "reapply"].why_not(binding.placement, None, cluster),
+        "may_reapply": not ACTIONS[ActionKind.ROLLING, "reapply"].why_not(
+            binding.placement, None, cluster
+        ),
         "objects": [
-            (one, badges.Badge(_STATES[one.state], one.state.words)) for one in objects[:_OBJECTS_SHOWN]
+            (one, badges.Badge(_STATES[one.state], one.state.words))
+            for one in objects[:_OBJECTS_SHOWN]
         ],
         "count": len(objects),
         "more": max(0, len(objects) - _OBJECTS_SHOWN),

@@ -38,7 +38,12 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_administer_clusters, may_operate
 from fleetui.polling import polled, read_version_again
 from placements.engine.status import HealthLevel
-from placements.explain.charts.fleet import Grouped, label_filter, topology_chart, value_words
+from placements.explain.charts.fleet import (
+    Grouped,
+    label_filter,
+    topology_chart,
+    value_words,
+)
 from placements.explain.connections import unreachable_words
 from placements.models import Placement
 from placements.services.bulk_changes import BULK_ACTIONS
@@ -66,12 +71,31 @@ from placements.web.filter_bar import Facet, FilterBar, filter_bar
 from placements.web.request import as_file, page_from, pager_of, requested_table
 
 FORMATS = ("csv", "json")
-_COLUMNS = ("name", "state", "reason", "labels", "taints", "heartbeat", "placements", "stalePicks")
+_COLUMNS = (
+    "name",
+    "state",
+    "reason",
+    "labels",
+    "taints",
+    "heartbeat",
+    "placements",
+    "stalePicks",
+)
 
 
 @costly
-def download(_request: HttpRequest, rows: QuerySet[MemberCluster], form: str) -> HttpResponse:
-    columns = ("name", "how", "verdict_reason", "document", "heartbeat_at", "placed", "stale_picks")
+def download(
+    _request: HttpRequest, rows: QuerySet[MemberCluster], form: str
+) -> HttpResponse:
+    columns = (
+        "name",
+        "how",
+        "verdict_reason",
+        "document",
+        "heartbeat_at",
+        "placed",
+        "stale_picks",
+    )
     items: list[dict[str, Any]] = [
         {
             "name": name,
@@ -94,8 +118,13 @@ def download(_request: HttpRequest, rows: QuerySet[MemberCluster], form: str) ->
     writer.writeheader()
     for row in items:
         labels = " ".join(f"{key}={one}" for key, one in sorted(row["labels"].items()))
-        writer.writerow(row | {"labels": labels, "taints": " ".join(map(taint_text, row["taints"]))})
-    return as_file(HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8"), "clusters.csv")
+        writer.writerow(
+            row | {"labels": labels, "taints": " ".join(map(taint_text, row["taints"]))}
+        )
+    return as_file(
+        HttpResponse(text.getvalue(), content_type="text/csv; charset=utf-8"),
+        "clusters.csv",
+    )
 
 
 EVENTS_SHOWN = 50
@@ -143,35 +172,49 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
         return download(request, rows, request.GET["download"])
     sort = request.GET.get("sort", "name")
     ordered, column, order = in_order(rows, sort)
-    list_rows = ordered.select_related("credential").defer("properties", "usage", "namespaces_seen")
+    list_rows = ordered.select_related("credential").defer(
+        "properties", "usage", "namespaces_seen"
+    )
     page, keys = page_from(request, list_rows, order=column), label_keys()
     favourites = favourite_keys([key for key, _ in keys], most=_DEFAULT_COLUMNS)
     names = " ".join(request.GET.getlist("columns")).replace(",", " ").split()
-    columns = list(dict.fromkeys(names if "columns" in request.GET else favourites))[:_MOST_COLUMNS]
+    columns = list(dict.fromkeys(names if "columns" in request.GET else favourites))[
+        :_MOST_COLUMNS
+    ]
     count, states_counted = counts_with(wanted)
     headers, orders = _columns_and_orders(columns, order)
     context = {
         "wanted": wanted,
         "filter": [
-            (key, value) for key in ("q", "label", "state") for value in request.GET.getlist(key) if value
+            (key, value)
+            for key in ("q", "label", "state")
+            for value in request.GET.getlist(key)
+            if value
         ],
         "rows": _rows(page.rows, columns),
-        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
+        "pager": pager_of(
+            request, len(page.rows), count, before=page.before, after=page.after
+        ),
         "count": count,
         "order": order,
         "orders": orders,
         "columns": columns,
         "headers": headers,
         "formats": FORMATS,
-        "may_change": may_operate(request.user) and offered(reverse("web:bulk-change", args=["cordon"])),
+        "may_change": may_operate(request.user)
+        and offered(reverse("web:bulk-change", args=["cordon"])),
         "actions": BULK_ACTIONS.values(),
         "keys": keys,
         "bar": _bar(request, wanted, keys, states_counted, favourites),
     }
-    return render_page(request, "clusters/list.html", context, fragment="clusters/_list.html")
+    return render_page(
+        request, "clusters/list.html", context, fragment="clusters/_list.html"
+    )
 
 
-def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], dict[str, str]]:
+def _columns_and_orders(
+    columns: list[str], order: str
+) -> tuple[list[Header], dict[str, str]]:
     """Return the headings, and the orders to choose from with the present one."""
     heads = [
         ("Name", "name", False),
@@ -188,7 +231,9 @@ def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], d
         directions = {by: "ascending", f"-{by}": "descending"} if by else {}
         following = f"-{by}" if by and order == by else by
         headers.append(Header(title, following, directions.get(order, ""), is_number))
-    by_heading = {head.order.removeprefix("-"): head.title for head in headers if head.order}
+    by_heading = {
+        head.order.removeprefix("-"): head.title for head in headers if head.order
+    }
     orders = {**by_heading, **_OTHER_ORDERS}
     present = orders.get(order, f"{by_heading.get(order[1:], order)}, descending")
     return headers, {**orders, order: present}
@@ -197,7 +242,11 @@ def _columns_and_orders(columns: list[str], order: str) -> tuple[list[Header], d
 def _read_filter(request: HttpRequest) -> ClusterFilter:
     """Read the filter, and move what was typed into the parameters of the address."""
     wanted, query = cluster_filter(request.GET), request.GET.copy()
-    typed = {"q": [wanted.text], "label": wanted.labels, "state": [wanted.state or query.get("state", "")]}
+    typed = {
+        "q": [wanted.text],
+        "label": wanted.labels,
+        "state": [wanted.state or query.get("state", "")],
+    }
     for key, values in typed.items():
         query.setlist(key, [str(value) for value in values if value])
     request.GET = query  # type: ignore[assignment]  # a cached property of the request
@@ -217,10 +266,13 @@ def _bar(
     states = [
         (one, state_words(one), count)
         for one, count in counts.items()
-        if one == wanted.state or (count and one is not ClusterFilterState.ELIGIBLE)  # no status
+        if one == wanted.state
+        or (count and one is not ClusterFilterState.ELIGIBLE)  # no status
     ]
     # A value that is chosen replaces the present labels.
-    values = groups_of(chosen or favourites[:_FACETS], among=replace(wanted, labels=())).items()
+    values = groups_of(
+        chosen or favourites[:_FACETS], among=replace(wanted, labels=())
+    ).items()
     sort = request.GET.get("sort", "")
     return filter_bar(
         request,
@@ -228,14 +280,24 @@ def _bar(
         [
             Facet("state", "Status", states, is_row=True),
             *(
-                Facet("label", key, [(f"{key}:{one}", one or "(empty)", count) for one, count in sizes])
+                Facet(
+                    "label",
+                    key,
+                    [(f"{key}:{one}", one or "(empty)", count) for one, count in sizes],
+                )
                 for key, sizes in values
             ),
-            Facet("by", "Values of another label", [(key, key, None) for key, _ in keys]),
+            Facet(
+                "by", "Values of another label", [(key, key, None) for key, _ in keys]
+            ),
         ],
         text=filter_text(wanted),
         hints=[
-            *((f"{key}={one}", counted(count, "cluster")) for key, sizes in values for one, count in sizes),
+            *(
+                (f"{key}={one}", counted(count, "cluster"))
+                for key, sizes in values
+                for one, count in sizes
+            ),
             *((f"{key}=", counted(count, "cluster")) for key, count in keys),
         ],
         state=ClusterFilterState,
@@ -279,7 +341,9 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
     """Show one cluster: its status, and the view of a tab."""
     if bring_up_to_date(now=datetime.now(UTC)):
         read_version_again(request)
-    row = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    row = get_object_or_404(
+        MemberCluster.objects.select_related("credential"), name=name
+    )
     is_cordoned, now = bool(cordoned_among([row])), datetime.now(UTC)
     context = {
         "cluster": row,
@@ -297,31 +361,49 @@ def cluster(request: HttpRequest, name: str, tab: str = "placements") -> HttpRes
         "outdated": stale_on([name]).get(name, 0),
         **_tab_context(request, row, tab),
     }
-    is_rolling = any(status.level == "progress" for _, status, *_ in context.get("bindings", ()))
-    is_expected = row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
+    is_rolling = any(
+        status.level == "progress" for _, status, *_ in context.get("bindings", ())
+    )
+    is_expected = (
+        row.awaits_first_heartbeat or Placement.objects.filter(IS_DUE).exists()
+    )
     context["is_changing"] = is_rolling or is_expected
     context["is_polled"] = is_rolling or is_expected or bool(row.driver)
-    return render_page(request, "clusters/cluster.html", context, fragment="clusters/_live.html")
+    return render_page(
+        request, "clusters/cluster.html", context, fragment="clusters/_live.html"
+    )
 
 
-def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict[str, Any]:
-    if not may_administer_clusters(request.user):  # addresses are for cluster administrators
+def _tab_context(
+    request: HttpRequest, cluster: MemberCluster, tab: str
+) -> dict[str, Any]:
+    if not may_administer_clusters(
+        request.user
+    ):  # addresses are for cluster administrators
         cluster.properties.pop(ENTRYPOINT, None)
     if tab == "labels":
         labels = cluster.document["metadata"].get("labels") or {}
         counts = {key: dict(values) for key, values in groups_of(labels).items()}
-        rows = [(key, value, counts[key].get(value, 1)) for key, value in sorted(labels.items())]
+        rows = [
+            (key, value, counts[key].get(value, 1))
+            for key, value in sorted(labels.items())
+        ]
         return {"labels": rows, "taints": cluster.document["spec"].get("taints") or []}
     if tab == "properties":
-        resources = sorted({name for amounts in cluster.usage.values() for name in amounts})
+        resources = sorted(
+            {name for amounts in cluster.usage.values() for name in amounts}
+        )
         sorts = ("capacity", "allocatable", "available")
         return {
             "usage": [
-                (name, [cluster.usage.get(sort, {}).get(name, "") for sort in sorts]) for name in resources
+                (name, [cluster.usage.get(sort, {}).get(name, "") for sort in sorts])
+                for name in resources
             ]
         }
     if tab == "events":
-        events = events_matching(kind="cluster", name=cluster.name).order_by("-at", "-id")
+        events = events_matching(kind="cluster", name=cluster.name).order_by(
+            "-at", "-id"
+        )
         return {"events": event_rows(events[:EVENTS_SHOWN])}
     if tab == "yaml":
         return {"manifest": dump_yaml(manifest_of(cluster))}
@@ -333,7 +415,12 @@ def _tab_context(request: HttpRequest, cluster: MemberCluster, tab: str) -> dict
     messages = {one.pk: one.message or words.get(one.pk, "") for one in ill}
     return {
         "bindings": [
-            (one, status, badges.placement_state(healths[one.placement.full_name]), messages.get(one.pk))
+            (
+                one,
+                status,
+                badges.placement_state(healths[one.placement.full_name]),
+                messages.get(one.pk),
+            )
             for one, status in here
         ]
     }
@@ -369,21 +456,39 @@ class TopologyRow:
 def topology(request: HttpRequest) -> HttpResponse:
     """Show how many clusters have which values, and which values look misspelt."""
     keys = label_keys()
-    first = request.GET.get("key", "").strip() or favourite_key([key for key, _ in keys])
+    first = request.GET.get("key", "").strip() or favourite_key(
+        [key for key, _ in keys]
+    )
     second = request.GET.get("key2", "").strip()
     chosen = tuple(dict.fromkeys(one for one in (first, second) if one))
     groups = groups_by(*chosen) if chosen else []
-    counted = [Grouped(one.values, {str(state): n for state, n in one.counts.items()}) for one in groups]
+    counted = [
+        Grouped(one.values, {str(state): n for state, n in one.counts.items()})
+        for one in groups
+    ]
     chart = topology_chart(chosen, counted) if chosen else None
     charts = [chart] if chart else []
     if table := requested_table(request, charts):
         return table
     rows = []
-    groups.sort(key=lambda one: -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total)
+    groups.sort(
+        key=lambda one: (
+            -sum(one.counts.get(state, 0) for state in _PROBLEMS) / one.total
+        )
+    )
     for one in groups[:_ROWS]:
-        states = [(badge, one.counts.get(state, 0)) for state, badge in badges.STATE_BADGES.items()]
-        labels = [("label", label_filter(key, value)) for key, value in zip(chosen, one.values, strict=True)]
-        words, present = list(map(value_words, one.values)), [state for state in states if state[1]]
+        states = [
+            (badge, one.counts.get(state, 0))
+            for state, badge in badges.STATE_BADGES.items()
+        ]
+        labels = [
+            ("label", label_filter(key, value))
+            for key, value in zip(chosen, one.values, strict=True)
+        ]
+        words, present = (
+            list(map(value_words, one.values)),
+            [state for state in states if state[1]],
+        )
         rows.append(TopologyRow(words, one.total, present, urlencode(labels)))
     context = {
         "keys": keys[:_KEYS_SHOWN],
@@ -397,7 +502,9 @@ def topology(request: HttpRequest) -> HttpResponse:
         "alike": [
             (key, alike)
             for place, key in enumerate(chosen)
-            for alike in near_duplicates(one.values[place] or "" for one in groups if one.values[place])
+            for alike in near_duplicates(
+                one.values[place] or "" for one in groups if one.values[place]
+            )
         ],
         "lacking": sum(one.total for one in groups if None in one.values),
     }

@@ -10,7 +10,12 @@ from django.http import QueryDict
 from clusters.filters import label_keys
 from clusters.operations.connection import ConnectionInput
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from placements.services.fleet.forms import LABELS_PATH, TAINTS_PATH, TypedCluster, read_cluster
+from placements.services.fleet.forms import (
+    LABELS_PATH,
+    TAINTS_PATH,
+    TypedCluster,
+    read_cluster,
+)
 
 KUBECONFIG, FIELDS, IN_CLUSTER = "kubeconfig", "fields", "in-cluster"
 NAME_PATH = "metadata.name"
@@ -33,11 +38,17 @@ class ConnectionField:
 
 
 NAME = ConnectionField(
-    "name", "Name", "Lower-case letters, digits, - and ., at most 63. Cannot be changed.", is_required=True
+    "name",
+    "Name",
+    "Lower-case letters, digits, - and ., at most 63. Cannot be changed.",
+    is_required=True,
 )
 LABELS = ConnectionField("labels", "Labels", "One key=value per line.", "text-area")
 TAINTS = ConnectionField(
-    "taints", "Taints", "One key=value:NoSchedule per line; value and effect are optional.", "text-area"
+    "taints",
+    "Taints",
+    "One key=value:NoSchedule per line; value and effect are optional.",
+    "text-area",
 )
 _OF_KUBECONFIG = (
     ConnectionField(
@@ -48,7 +59,9 @@ _OF_KUBECONFIG = (
         "secret-text",
         is_required=True,
     ),
-    ConnectionField("context", "Context", "Default: the current context of the kubeconfig."),
+    ConnectionField(
+        "context", "Context", "Default: the current context of the kubeconfig."
+    ),
 )
 _OF_FIELDS = (
     ConnectionField("server", "Server", "https://HOST[:PORT][/PATH]", is_required=True),
@@ -59,12 +72,17 @@ _OF_FIELDS = (
         "text-area",
     ),
     ConnectionField(
-        "token", "Token", "Of a service account, or a client certificate with its key instead.", "password"
+        "token",
+        "Token",
+        "Of a service account, or a client certificate with its key instead.",
+        "password",
     ),
     ConnectionField("certificate", "Client certificate", "PEM.", "secret-text"),
     ConnectionField("key", "Client key", "PEM, not encrypted.", "secret-text"),
     ConnectionField(
-        "tlsServerName", "TLS server name", "The name in the certificate of the server, if it is another one."
+        "tlsServerName",
+        "TLS server name",
+        "The name in the certificate of the server, if it is another one.",
     ),
     ConnectionField("proxy", "Proxy", "One of FLEETUI_MEMBER_PROXIES.", "select"),
     ConnectionField(
@@ -97,14 +115,23 @@ class ConnectionForm:
         return bool(self.errors) or any(one.errors for one in self.fields)
 
 
-def connection_form(entered: QueryDict | dict[str, str], errors: Sequence[FieldError] = ()) -> ConnectionForm:
+def connection_form(
+    entered: QueryDict | dict[str, str], errors: Sequence[FieldError] = ()
+) -> ConnectionForm:
     """Return the form with what was entered; the values of secrets are left out."""
     entered_source = entered.get("source", "")
-    source = entered_source if entered_source in (KUBECONFIG, FIELDS, IN_CLUSTER) else KUBECONFIG
+    source = (
+        entered_source
+        if entered_source in (KUBECONFIG, FIELDS, IN_CLUSTER)
+        else KUBECONFIG
+    )
     proxies = tuple(sorted(settings.MEMBER_PROXIES))
     left_out = {
         name
-        for name, is_shown in (("proxy", bool(proxies)), ("insecureTLS", settings.ALLOW_INSECURE_TLS))
+        for name, is_shown in (
+            ("proxy", bool(proxies)),
+            ("insecureTLS", settings.ALLOW_INSECURE_TLS),
+        )
         if not is_shown
     }
     by_field: dict[str, list[FieldError]] = {}
@@ -124,7 +151,9 @@ def connection_form(entered: QueryDict | dict[str, str], errors: Sequence[FieldE
         return tuple(
             replace(
                 one,
-                value="" if one.control in ("secret-text", "password") else str(entered.get(one.name, "")),
+                value=""
+                if one.control in ("secret-text", "password")
+                else str(entered.get(one.name, "")),
                 choices=proxies if one.name == "proxy" else (),
                 errors=tuple(by_field.pop(one.name, ())),
             )
@@ -134,9 +163,17 @@ def connection_form(entered: QueryDict | dict[str, str], errors: Sequence[FieldE
 
     name, *of_cluster = filled([NAME, LABELS, TAINTS])
     of_kubeconfig, of_fields = filled(_OF_KUBECONFIG), filled(_OF_FIELDS)
-    others = tuple(error for field_errors in by_field.values() for error in field_errors)
+    others = tuple(
+        error for field_errors in by_field.values() for error in field_errors
+    )
     return ConnectionForm(
-        source, name, tuple(of_cluster), of_kubeconfig, of_fields, others, settings.IN_CLUSTER
+        source,
+        name,
+        tuple(of_cluster),
+        of_kubeconfig,
+        of_fields,
+        others,
+        settings.IN_CLUSTER,
     )
 
 
@@ -155,14 +192,21 @@ def connection_input(entered: QueryDict) -> ConnectionInput:
         return ConnectionInput(fields={"inCluster": True})
     if source == FIELDS:
         # Browsers send the lines of a text area with CRLF.
-        values = {name: entered.get(name, "").replace("\r\n", "\n") for name in (*_PUBLIC, *_SECRETS)}
-        fields: dict[str, object] = {name: value for name, value in values.items() if value.strip()}
+        values = {
+            name: entered.get(name, "").replace("\r\n", "\n")
+            for name in (*_PUBLIC, *_SECRETS)
+        }
+        fields: dict[str, object] = {
+            name: value for name, value in values.items() if value.strip()
+        }
         if entered.get("insecureTLS"):
             fields["insecureTLS"] = True
         return ConnectionInput(fields=fields)
     text = entered.get(KUBECONFIG, "")
     if not text.strip():
-        raise InvalidManifest.of(KUBECONFIG, "required", "Required value", "the text of a kubeconfig")
+        raise InvalidManifest.of(
+            KUBECONFIG, "required", "Required value", "the text of a kubeconfig"
+        )
     return ConnectionInput(text, entered.get("context", "").strip())
 
 
@@ -174,20 +218,29 @@ def typed_rows(params: QueryDict) -> tuple[str, str]:
 
     Lines of the fields `labels` and `taints`, which scripts send, come first.
     """
-    labels, taints = params.get("labels", "").splitlines(), params.get("taints", "").splitlines()
-    for key, value in zip(params.getlist("label_key"), params.getlist("label_value"), strict=False):
+    labels, taints = (
+        params.get("labels", "").splitlines(),
+        params.get("taints", "").splitlines(),
+    )
+    for key, value in zip(
+        params.getlist("label_key"), params.getlist("label_value"), strict=False
+    ):
         if key.strip() or value.strip():
             labels.append(f"{key.strip()}={value.strip()}")
     columns = [params.getlist(f"taint_{part}") for part in ("key", "value", "effect")]
     for key, value, effect in zip(*columns, strict=False):
         if key.strip() or value.strip():
-            taints.append(f"{key.strip()}{'=' if value.strip() else ''}{value.strip()}:{effect.strip()}")
+            taints.append(
+                f"{key.strip()}{'=' if value.strip() else ''}{value.strip()}:{effect.strip()}"
+            )
     return "\n".join(labels), "\n".join(taints)
 
 
 def row_context(labels: str, taints: str) -> dict[str, Any]:
     """Return the rows of lines, with empty ones for more, and the keys that clusters have."""
-    label_rows = [line.partition("=")[::2] for line in labels.splitlines() if line.strip()]
+    label_rows = [
+        line.partition("=")[::2] for line in labels.splitlines() if line.strip()
+    ]
     taint_rows = []
     for line in taints.splitlines():
         written, _, effect = line.partition(":")

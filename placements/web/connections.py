@@ -9,7 +9,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import (
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.drivers.base import DriverError
@@ -98,7 +102,11 @@ def _added(request: HttpRequest) -> HttpResponseBase:
     kind, name = request.POST.get("kind", ""), request.POST.get("name", "").strip()
     if kind not in _ADDED:
         allowed = ", ".join(key for key, _, _ in KINDS)
-        return _form(request, None, [FieldError("kind", "not-one-of", "Unsupported value", allowed)])
+        return _form(
+            request,
+            None,
+            [FieldError("kind", "not-one-of", "Unsupported value", allowed)],
+        )
     try:
         typed = typed_cluster(request.POST)
         similar = similar_keys(typed.labels)
@@ -109,10 +117,14 @@ def _added(request: HttpRequest) -> HttpResponseBase:
         return _form(request, None, error.errors)
     except RevisionConflict:
         message = f"cluster {name} is in the fleet already"
-        return _form(request, None, [FieldError(NAME_PATH, "duplicate", message, "another name")])
+        return _form(
+            request, None, [FieldError(NAME_PATH, "duplicate", message, "another name")]
+        )
     messages.success(request, _ADDED[kind].format(name, name))
     for key, other in similar:
-        messages.warning(request, f"Label key {key!r} is new in the fleet. Did you mean {other!r}?")
+        messages.warning(
+            request, f"Label key {key!r} is new in the fleet. Did you mean {other!r}?"
+        )
     return _redirected(request, reverse("web:cluster", args=[name]))
 
 
@@ -121,8 +133,14 @@ def _added(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
     """Check another connection or other credentials of a cluster, or save them."""
-    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
-    return _submitted(request, cluster) if request.method == "POST" else _form(request, cluster)
+    cluster = get_object_or_404(
+        MemberCluster.objects.select_related("credential"), name=name
+    )
+    return (
+        _submitted(request, cluster)
+        if request.method == "POST"
+        else _form(request, cluster)
+    )
 
 
 def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpResponseBase:
@@ -138,7 +156,9 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             is_new = cluster is None or cluster.driver != KUBERNETES
             found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
             confirm = OTHER_CLUSTER if found.changes_cluster else FAILED_CHECK
-            return _form(request, cluster, steps=found.steps, confirm=confirm, status=200)
+            return _form(
+                request, cluster, steps=found.steps, confirm=confirm, status=200
+            )
         set_connection(
             name,
             wanted,
@@ -150,16 +170,23 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             confirmed=request.POST.get("confirm") in (FAILED_CHECK, OTHER_CLUSTER),
             other_cluster=request.POST.get("confirm") == OTHER_CLUSTER,
             joins=cluster is None,
-            expected=number_of(request.POST.get("revision", ""), digits=18) if cluster else None,
+            expected=number_of(request.POST.get("revision", ""), digits=18)
+            if cluster
+            else None,
         )
     except InvalidManifest as error:
         return _form(request, cluster, error.errors)
     except ConnectionCheckFailed as error:
-        return _form(request, cluster, steps=error.steps, confirm=error.confirm, is_refused=True)
+        return _form(
+            request, cluster, steps=error.steps, confirm=error.confirm, is_refused=True
+        )
     except (ConnectionNotAllowed, RevisionConflict) as error:
         path = "" if cluster else NAME_PATH
         return _form(request, cluster, [FieldError(path, "conflict", str(error))])
-    messages.success(request, f"Connection of {name} saved." if cluster else f"Member cluster {name} added.")
+    messages.success(
+        request,
+        f"Connection of {name} saved." if cluster else f"Member cluster {name} added.",
+    )
     return _redirected(request, reverse("web:cluster-connection", args=[name]))
 
 
@@ -181,15 +208,25 @@ def _form(
     is_post = request.method == "POST"
     entered: Any = request.POST if is_post else request.GET
     if cluster and not is_post:
-        entered = {key: value for key, value in cluster.connection.items() if isinstance(value, str)}
+        entered = {
+            key: value
+            for key, value in cluster.connection.items()
+            if isinstance(value, str)
+        }
         entered["source"] = request.GET.get("source", "")
         entered["insecureTLS"] = "on" if cluster.connection.get("insecureTLS") else ""
-    may_operate_now, may_connect = may_operate(request.user), may_administer_clusters(request.user)
+    may_operate_now, may_connect = (
+        may_operate(request.user),
+        may_administer_clusters(request.user),
+    )
     usual = SIMULATED if may_operate_now else KUBERNETES
     context = {
         "cluster": cluster,
         "form": connection_form(entered, errors),
-        "kinds": [(*one, may_connect if one[0] == KUBERNETES else may_operate_now) for one in KINDS],
+        "kinds": [
+            (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
+            for one in KINDS
+        ],
         "kind": entered.get("kind") or usual,
         "report": check_report(steps) if steps else None,
         "verbs": VERBS,
@@ -202,7 +239,13 @@ def _form(
     if status is None:
         status = 422 if is_post else 200
     page = "clusters/edit_connection.html" if cluster else "clusters/new.html"
-    return render_page(request, page, context, fragment="clusters/_connection_result.html", status=status)
+    return render_page(
+        request,
+        page,
+        context,
+        fragment="clusters/_connection_result.html",
+        status=status,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,9 +291,15 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
     except InvalidManifest as error:
         errors = error.errors
     if text and "download" in request.GET:
-        return as_file(HttpResponse(text, content_type="application/yaml; charset=utf-8"), PREPARED_FILE)
+        return as_file(
+            HttpResponse(text, content_type="application/yaml; charset=utf-8"),
+            PREPARED_FILE,
+        )
     context = {
-        "choices": [PreparationChoice(name, label, is_on[name]) for name, label in _CHOICES.items()],
+        "choices": [
+            PreparationChoice(name, label, is_on[name])
+            for name, label in _CHOICES.items()
+        ],
         "groups": " ".join(groups),
         "manifest": text,
         "file": PREPARED_FILE,
@@ -259,7 +308,11 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
     }
     status = 422 if errors else 200
     return render_page(
-        request, "clusters/prepare.html", context, fragment="clusters/_prepared.html", status=status
+        request,
+        "clusters/prepare.html",
+        context,
+        fragment="clusters/_prepared.html",
+        status=status,
     )
 
 
@@ -267,8 +320,12 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
 @require_safe
 def connection(request: HttpRequest, name: str) -> HttpResponse:
     """Show the connection of a cluster: its status to everyone, the rest to cluster administrators."""
-    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
-    return render(request, "clusters/connection.html", _connection_context(request, cluster))
+    cluster = get_object_or_404(
+        MemberCluster.objects.select_related("credential"), name=name
+    )
+    return render(
+        request, "clusters/connection.html", _connection_context(request, cluster)
+    )
 
 
 def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[str, Any]:
@@ -281,7 +338,9 @@ def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[st
         "reason": unreachable_words(cluster, now=now),
         "credential": facts["credential"],
         "facts": facts if may_administer else None,
-        "authorities": ca_facts(cluster.connection.get("ca", ""), now=now) if may_administer else (),
+        "authorities": ca_facts(cluster.connection.get("ca", ""), now=now)
+        if may_administer
+        else (),
         "verbs": VERBS,
     }
 
@@ -290,10 +349,14 @@ def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[st
 @require_POST
 def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Check the stored connection of a cluster."""
-    cluster = get_object_or_404(MemberCluster.objects.select_related("credential"), name=name)
+    cluster = get_object_or_404(
+        MemberCluster.objects.select_related("credential"), name=name
+    )
     steps = check_stored_connection(name, kinds=kinds_on(name))
     context = {**_connection_context(request, cluster), "report": check_report(steps)}
-    return render_page(request, "clusters/connection.html", context, fragment="clusters/_check.html")
+    return render_page(
+        request, "clusters/connection.html", context, fragment="clusters/_check.html"
+    )
 
 
 @for_cluster_administrators("renew credentials of clusters")
@@ -315,12 +378,17 @@ def renew_connection(request: HttpRequest, name: str) -> HttpResponse:
 def disconnect_cluster(request: HttpRequest, name: str) -> HttpResponse:
     """Confirm the removal of a connection, or remove it."""
     cluster = get_object_or_404(MemberCluster, name=name)
-    context: dict[str, Any] = {"cluster": cluster, "is_connected": cluster.driver == KUBERNETES}
+    context: dict[str, Any] = {
+        "cluster": cluster,
+        "is_connected": cluster.driver == KUBERNETES,
+    }
     if request.method != "POST":
         return render(request, "clusters/disconnect.html", context)
     expected = number_of(request.POST.get("revision", ""), digits=18)
     try:
-        remove_connection(name, by=current_user(request), now=datetime.now(UTC), expected=expected)
+        remove_connection(
+            name, by=current_user(request), now=datetime.now(UTC), expected=expected
+        )
     except RevisionConflict as error:
         context |= {"is_connected": True, "refused": str(error)}
         return render(request, "clusters/disconnect.html", context, status=409)

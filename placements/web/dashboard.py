@@ -14,7 +14,14 @@ from django_htmx.http import HttpResponseClientRefresh
 from fleetui.apimachinery.model import Semantics
 from fleetui.htmx import render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
-from fleetui.permissions import Role, current_user, for_readers, may_approve, may_operate, teams_of
+from fleetui.permissions import (
+    Role,
+    current_user,
+    for_readers,
+    may_approve,
+    may_operate,
+    teams_of,
+)
 from fleetui.polling import TOKEN, polled, read_version_again, shared_fragment
 from placements.explain.vocabulary import measure_word
 from placements.models import Placement, ProblemKind
@@ -81,12 +88,21 @@ def headroom_row(headroom: PlacementHeadroom) -> HeadroomRow:
 def skew_badges(skews: Iterable[Skew]) -> list[tuple[Skew, badges.Badge]]:
     """Return each skew with its limit; one above it needs attention."""
     kinds = ((one, "attention" if one.skew > one.most else "healthy") for one in skews)
-    return [(one, badges.Badge(kind, f"{one.key} {one.skew} / {one.most}")) for one, kind in kinds]
+    return [
+        (one, badges.Badge(kind, f"{one.key} {one.skew} / {one.most}"))
+        for one, kind in kinds
+    ]
 
 
 MOST_CONTROLS = 35
 """So many links and buttons the content of the overview has at most, the map being one."""
-_MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS = 6, 4, 4, 5, 10
+_MOST_ITEMS, _MOST_RUNS, _MOST_DECISIONS, _FEWEST_PLACEMENTS, _MOST_PLACEMENTS = (
+    6,
+    4,
+    4,
+    5,
+    10,
+)
 _OF_MAP, _OF_FILTERS, _OF_PLACEMENTS = 4, 4, 1
 """Controls: the map, its menus and its link; the filters of the list; the link to all placements."""
 FILTERS = {
@@ -108,7 +124,11 @@ def overview(request: HttpRequest) -> HttpResponse:
             return HttpResponseClientRefresh()
         approver = request.user.get_username() if may_approve_somewhere(request) else ""
         who = (may_operate(request.user), approver, str(_snoozes(request)))
-        key = (request.path, *map(request.GET.get, (*MAP_FIELDS, "show", "fleet")), *who)
+        key = (
+            request.path,
+            *map(request.GET.get, (*MAP_FIELDS, "show", "fleet")),
+            *who,
+        )
         return shared_fragment(request, key, lambda: _overview(request))
     return _overview(request)
 
@@ -122,14 +142,30 @@ def _overview(request: HttpRequest) -> HttpResponse:
     if not counts.clusters and queries.is_untouched():
         return render_page(request, "dashboard/empty.html", {"sizes": DEMO_SIZES})
     user, snoozes = current_user(request), _snoozes(request)
-    found = attention(user, snoozes=snoozes, now=now, key=fleet["by"], problems=stored_problems())
-    found = with_loss(found, overview_card(counts.of_placements.report, mark), reverse("web:resilience"))
+    found = attention(
+        user, snoozes=snoozes, now=now, key=fleet["by"], problems=stored_problems()
+    )
+    found = with_loss(
+        found,
+        overview_card(counts.of_placements.report, mark),
+        reverse("web:resilience"),
+    )
     section = word_from(request, "show", AttentionSection)
-    rows, more = rows_of(found.in_section(section), most=_MOST_ITEMS, url="" if section else "?show=advice")
-    runs = [run_line(one) for one in runs_in_progress(_MOST_RUNS)] if navigation.rollouts else []
+    rows, more = rows_of(
+        found.in_section(section),
+        most=_MOST_ITEMS,
+        url="" if section else "?show=advice",
+    )
+    runs = (
+        [run_line(one) for one in runs_in_progress(_MOST_RUNS)]
+        if navigation.rollouts
+        else []
+    )
     has_room = len(rows) <= _MOST_DECISIONS and len(runs) <= 2
     decisions = decisions if has_room else []
-    approval = next((one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None)
+    approval = next(
+        (one for one in rows if one.kind == ProblemKind.APPROVAL_PENDING), None
+    )
     lists = (
         more,
         found.snoozed,
@@ -138,7 +174,14 @@ def _overview(request: HttpRequest) -> HttpResponse:
         approval,
         navigation.has_live_hubs,
     )
-    used = _OF_MAP + _OF_FILTERS + _OF_PLACEMENTS + sum(map(bool, lists)) + len(runs) + len(decisions)
+    used = (
+        _OF_MAP
+        + _OF_FILTERS
+        + _OF_PLACEMENTS
+        + sum(map(bool, lists))
+        + len(runs)
+        + len(decisions)
+    )
     used += sum(1 if one.section is AttentionSection.ADVICE else 2 for one in rows)
     most = min(_MOST_PLACEMENTS, max(_FEWEST_PLACEMENTS, MOST_CONTROLS - used))
     several = queries.worst_placements(most)
@@ -154,28 +197,40 @@ def _overview(request: HttpRequest) -> HttpResponse:
         "figures": figures_of(counts, fleet, navigation.rollouts, found.items),
         "runs": runs,
         "navigation": navigation,
-        "is_calm": navigation.rollouts == counts.of_placements.waiting and not counts.pending,
+        "is_calm": navigation.rollouts == counts.of_placements.waiting
+        and not counts.pending,
         "attention": found,
         "section": section,
         "filters": [(one, FILTERS[one], found.counts[one]) for one in AttentionSection],
         "rows": rows,
         "more_items": more,
-        "to_approve": approval.key if approval and may_approve_somewhere(request) else "",
+        "to_approve": approval.key
+        if approval and may_approve_somewhere(request)
+        else "",
         "approval_url": approval_url(approval) if approval else "",
         "snooze_for": SNOOZE_FOR,
         "decisions": decisions,
-        "placements": [placement_line(one, pictures[one.placement.pk], counts.clusters) for one in several],
+        "placements": [
+            placement_line(one, pictures[one.placement.pk], counts.clusters)
+            for one in several
+        ],
     }
     if is_news:
         context["csrf_token"] = TOKEN  # the fragment is shared by sessions
-    return render_page(request, "dashboard/overview.html", context, fragment="dashboard/_events.html")
+    return render_page(
+        request, "dashboard/overview.html", context, fragment="dashboard/_events.html"
+    )
 
 
 def may_approve_somewhere(request: HttpRequest) -> bool:
     return may_approve(request.user) or bool(teams_of(request.user, Role.APPROVER))
 
 
-SNOOZE_FOR = {"1h": ("1 hour", 3600), "8h": ("8 hours", 8 * 3600), "change": ("Until it changes", None)}
+SNOOZE_FOR = {
+    "1h": ("1 hour", 3600),
+    "8h": ("8 hours", 8 * 3600),
+    "change": ("Until it changes", None),
+}
 """How long a cause can be hidden from a person, in seconds; None: until it changes."""
 _SNOOZED, _MOST_SNOOZED = "snoozed", 100
 
@@ -184,17 +239,24 @@ _SNOOZED, _MOST_SNOOZED = "snoozed", 100
 @require_POST
 def snooze(request: HttpRequest) -> HttpResponse:
     """Hide a cause of the overview in this session, or show it again; other people see it."""
-    key, mark, wanted = (request.POST.get(name, "")[:300] for name in ("key", "mark", "for"))
+    key, mark, wanted = (
+        request.POST.get(name, "")[:300] for name in ("key", "mark", "for")
+    )
     if wanted not in ("", *SNOOZE_FOR):
         allowed = ", ".join(SNOOZE_FOR)
-        return HttpResponseBadRequest(f"for: Unsupported value. Supported values: {allowed}", "text/plain")
+        return HttpResponseBadRequest(
+            f"for: Unsupported value. Supported values: {allowed}", "text/plain"
+        )
     by_hub = request.session.get(_SNOOZED, {})
     hub = str(current_hub_id())
     kept = {one: value for one, value in by_hub.get(hub, {}).items() if one != key}
     if wanted:
         seconds, now = SNOOZE_FOR[wanted][1], time.time()
         kept[key] = [None if seconds is None else int(now) + seconds, mark]
-    request.session[_SNOOZED] = {**by_hub, hub: dict(list(kept.items())[-_MOST_SNOOZED:])}
+    request.session[_SNOOZED] = {
+        **by_hub,
+        hub: dict(list(kept.items())[-_MOST_SNOOZED:]),
+    }
     return redirect("web:overview")
 
 

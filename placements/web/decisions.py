@@ -32,7 +32,13 @@ from placements.explain.charts.outcomes import (
 )
 from placements.explain.charts.scores import affinity_chart, build_up_chart
 from placements.explain.decision_document import outcome_document
-from placements.explain.decision_tables import Ranking, outcome_csv, ranking_of, rows_csv, rows_of
+from placements.explain.decision_tables import (
+    Ranking,
+    outcome_csv,
+    ranking_of,
+    rows_csv,
+    rows_of,
+)
 from placements.explain.decisions import rank_order_words, step_sentences, step_title
 from placements.explain.exact import exact_sentences
 from placements.explain.steps import (
@@ -167,7 +173,9 @@ class DecisionPage(DecisionView):
         self.measure = measure_word(self.value.cycle.semantics)
         self.clusters_count = len(self.value.cycle.fleet)
         # Finding issues takes scheduler runs: they are in the page at once only where some are certain.
-        self.has_issues_panel = not self.value.is_fulfilled or request.GET.get("panel") == "issues"
+        self.has_issues_panel = (
+            not self.value.is_fulfilled or request.GET.get("panel") == "issues"
+        )
         self.is_swap = request.GET.get("panel") == "issues" and wants_fragment(request)
 
     @cached_property
@@ -183,7 +191,9 @@ class DecisionPage(DecisionView):
     @property
     def problem_count(self) -> int:
         """How many things are wrong: that clusters are missing, and each hard limit that is exceeded."""
-        return (not self.value.is_fulfilled) + sum(one.is_exceeded for one in self.final_skews)
+        return (not self.value.is_fulfilled) + sum(
+            one.is_exceeded for one in self.final_skews
+        )
 
     @cached_property
     def notes(self) -> list[str]:
@@ -193,7 +203,10 @@ class DecisionPage(DecisionView):
 
     @property
     def _label_notes(self) -> list[str]:
-        keys = {f"labels.{one.topology_key}" for one in self.value.cycle.policy.topology_spread_constraints}
+        keys = {
+            f"labels.{one.topology_key}"
+            for one in self.value.cycle.policy.topology_spread_constraints
+        }
         findings = fleet_examination(self.value.cycle.fleet).findings if keys else ()
         return [one.message for one in findings if one.path in keys]
 
@@ -201,7 +214,9 @@ class DecisionPage(DecisionView):
     def rules(self) -> str:
         """The scheduling rules, where they are not the default."""
         semantics = self.value.cycle.semantics
-        return "" if semantics is DEFAULT_SEMANTICS else f"scheduling rules: {semantics}"
+        return (
+            "" if semantics is DEFAULT_SEMANTICS else f"scheduling rules: {semantics}"
+        )
 
     @property
     def snapshot_url(self) -> str:
@@ -226,7 +241,9 @@ class DecisionPage(DecisionView):
             return f"rollout {run.placement_name}/{run.number}", reverse(
                 "web:rollout", args=[run.placement_name, run.number]
             )
-        return f"staged update run {run.full_name}", reverse("web:staged-run", args=[run.full_name])
+        return f"staged update run {run.full_name}", reverse(
+            "web:staged-run", args=[run.full_name]
+        )
 
     @cached_property
     def exact(self) -> ExactRecord | None:
@@ -255,8 +272,14 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def exact_sentences(self) -> list[str]:
-        found = exact_sentences(self.exact, self.value.cycle.policy) if self.exact else ()
-        return [one for one in found if not self.has_issues_panel or one not in self.problems]
+        found = (
+            exact_sentences(self.exact, self.value.cycle.policy) if self.exact else ()
+        )
+        return [
+            one
+            for one in found
+            if not self.has_issues_panel or one not in self.problems
+        ]
 
     @cached_property
     def _source(self) -> Decision | None:
@@ -270,7 +293,9 @@ class DecisionPage(DecisionView):
     @property
     def ranking_url(self) -> str:
         source = self._source
-        return reverse("web:decision", args=[source.record.decision_id]) if source else ""
+        return (
+            reverse("web:decision", args=[source.record.decision_id]) if source else ""
+        )
 
     @cached_property
     def played(self) -> DecisionValue:
@@ -306,7 +331,9 @@ class DecisionPage(DecisionView):
 
     @cached_property
     def strip(self) -> Strip | None:
-        has_steps = bool(self.step and self.played.cycle.policy.topology_spread_constraints)
+        has_steps = bool(
+            self.step and self.played.cycle.policy.topology_spread_constraints
+        )
         return strip_of(self.played, self.step) if self.step and has_steps else None
 
     @property
@@ -317,21 +344,29 @@ class DecisionPage(DecisionView):
     def panels(self) -> tuple[LanePanel, ...]:
         candidates = self.played.candidates
         step = self.step if candidates is not None and candidates.constraints else None
-        return lane_panels(self.played, step, every=self._request.GET.get("domains") == "all")
+        return lane_panels(
+            self.played, step, every=self._request.GET.get("domains") == "all"
+        )
 
     @cached_property
     def pictures(self) -> list[StepPicture]:
         """A picture for each step of a small decision that started from nothing."""
         decision, strip = self.played, self.strip
         is_small = self.clusters_count <= FEW_CLUSTERS and self.steps_count <= FEW_STEPS
-        if strip is None or not (is_small and strip.start and decision.is_fulfilled) or decision.kept:
+        if (
+            strip is None
+            or not (is_small and strip.start and decision.is_fulfilled)
+            or decision.kept
+        ):
             return []
         return [
             StepPicture(
                 chip,
                 lane_panels(decision, chip.number),
                 ranking_of(self.played_replay, chip.number, self.cluster),
-                step_sentences(self.played_replay, self.played_replay.step(chip.number)),
+                step_sentences(
+                    self.played_replay, self.played_replay.step(chip.number)
+                ),
             )
             for chip in strip.chips
         ]
@@ -346,7 +381,9 @@ class DecisionPage(DecisionView):
 
     @property
     def legend(self) -> list[tuple[str, str]]:
-        panels = [panel for picture in self.pictures for panel in picture.panels] or self.panels
+        panels = [
+            panel for picture in self.pictures for panel in picture.panels
+        ] or self.panels
         marks = {mark for panel in panels for mark in panel.marks}
         return [(mark, words) for mark, words in MARK_WORDS.items() if mark in marks]
 
@@ -365,7 +402,9 @@ class DecisionPage(DecisionView):
         if not self.step or self.step == 1:
             return None
         step = self.played_replay.step(1)
-        return ReplayedRound(1, step_title(step), step_sentences(self.played_replay, step))
+        return ReplayedRound(
+            1, step_title(step), step_sentences(self.played_replay, step)
+        )
 
     @property
     def others(self) -> list[tuple[str, tuple[str, ...], int]]:
@@ -374,7 +413,9 @@ class DecisionPage(DecisionView):
         if self.strip is None:
             groups.insert(0, ("Selected", self.played.picked_names))
         return [
-            (words, names[:_MOST_NAMES], max(0, len(names) - _MOST_NAMES)) for words, names in groups if names
+            (words, names[:_MOST_NAMES], max(0, len(names) - _MOST_NAMES))
+            for words, names in groups
+            if names
         ]
 
     @cached_property
@@ -383,18 +424,30 @@ class DecisionPage(DecisionView):
         names: dict[str, list[str]] = {}
         for one in self.outcomes:
             names.setdefault(OUTCOME_WORDS[one.outcome], []).append(one.cluster)
-        return [(words, len(several), several[:_MOST_NAMES]) for words, several in names.items()]
+        return [
+            (words, len(several), several[:_MOST_NAMES])
+            for words, several in names.items()
+        ]
 
     @cached_property
     def ruled_out(self) -> list[tuple[str, list[str]]]:
         """The clusters of a small fleet that are no candidates, by the reason."""
         reasons: dict[str, list[str]] = {}
         candidates = self.played.candidates
-        if candidates is None or self.clusters_count > FEW_CLUSTERS or candidates.passes.all():
+        if (
+            candidates is None
+            or self.clusters_count > FEW_CLUSTERS
+            or candidates.passes.all()
+        ):
             return []
         for one in Outcomes(self.played):
-            if one.outcome in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE) and one.ruled_by not in _AFTER_FILTERS:
-                reasons.setdefault(reason_sentence(one.reasons[0]), []).append(one.cluster)
+            if (
+                one.outcome in (Outcome.FILTERED, Outcome.NOT_ELIGIBLE)
+                and one.ruled_by not in _AFTER_FILTERS
+            ):
+                reasons.setdefault(reason_sentence(one.reasons[0]), []).append(
+                    one.cluster
+                )
         return list(reasons.items())
 
     @property
@@ -409,7 +462,10 @@ class DecisionPage(DecisionView):
         """All clusters of a small fleet through all steps."""
         if not self.step or self.clusters_count > FEW_CLUSTERS:
             return []
-        return [cluster_steps(self.played, name, self.step) for name in self.played.cycle.fleet.names]
+        return [
+            cluster_steps(self.played, name, self.step)
+            for name in self.played.cycle.fleet.names
+        ]
 
     @property
     def fix_lines(self) -> list[FixLine]:
@@ -449,26 +505,41 @@ class DecisionPage(DecisionView):
     @cached_property
     def joined_since(self) -> str:
         """The state today of the chosen cluster where it joined after the decision."""
-        words = today_words(self, self.cluster) if self.cluster and self.why is None else ""
+        words = (
+            today_words(self, self.cluster) if self.cluster and self.why is None else ""
+        )
         return words if "after this decision" in words else ""
 
     @property
     def matches(self) -> list[str]:
         """The clusters whose names contain what the address asks for, where none is named so."""
         text = self.cluster.lower()
-        return [name for name in self.value.cycle.fleet.names if text in name] if text else []
+        return (
+            [name for name in self.value.cycle.fleet.names if text in name]
+            if text
+            else []
+        )
 
     @cached_property
     def view(self) -> View | None:
         """The view that the address selects; None: the clusters, fetched when they scroll into sight."""
         query = self._request.GET
-        is_list = query.get("panel") == "view" or any(query.get(name) for name in _LIST_FILTERS)
-        chosen = View.COMPARE if self.is_search_requested else word_from(self._request, "view", View)
+        is_list = query.get("panel") == "view" or any(
+            query.get(name) for name in _LIST_FILTERS
+        )
+        chosen = (
+            View.COMPARE
+            if self.is_search_requested
+            else word_from(self._request, "view", View)
+        )
         return chosen or (View.CLUSTERS if is_list else None)
 
     @property
     def views(self) -> list[tuple[str, str, bool]]:
-        return [(str(view), title, view is (self.view or View.CLUSTERS)) for view, title in _TITLES.items()]
+        return [
+            (str(view), title, view is (self.view or View.CLUSTERS))
+            for view, title in _TITLES.items()
+        ]
 
     @cached_property
     def view_chart(self) -> Chart | None:
@@ -476,7 +547,13 @@ class DecisionPage(DecisionView):
 
     @property
     def unknown(self) -> list[UnknownWord]:
-        closed = {"view": View, "outcome": Outcome, "reason": ReasonCode, "download": FORMATS, "hub": FORMATS}
+        closed = {
+            "view": View,
+            "outcome": Outcome,
+            "reason": ReasonCode,
+            "download": FORMATS,
+            "hub": FORMATS,
+        }
         return unknown_words(self._request, **closed)
 
     @property
@@ -502,25 +579,40 @@ class DecisionPage(DecisionView):
         cycle = self.value.cycle
 
         # As in the funnel, reasons that people call the same are the same. A claim is a property.
-        alike = {code for code, words in RULES.items() if reason and words == RULES.get(reason)} | {reason}
+        alike = {
+            code
+            for code, words in RULES.items()
+            if reason and words == RULES.get(reason)
+        } | {reason}
         matching = [
             one
             for one, cluster in zip(self.outcomes, cycle.fleet, strict=True)
             if text in one.cluster
-            and (not group or (cluster.labels.get(key) or cluster.properties.get(key, "")) == value)
+            and (
+                not group
+                or (cluster.labels.get(key) or cluster.properties.get(key, "")) == value
+            )
             and (not reason or one.ruled_by in alike)
         ]
         domains = [
             f"{one.topology_key}:{name}"
             for one in cycle.policy.topology_spread_constraints
-            for name in cycle.fleet.topology(one.topology_key, one.topology_key_type).values
+            for name in cycle.fleet.topology(
+                one.topology_key, one.topology_key_type
+            ).values
         ]
         query = self._request.GET
-        is_whole = not (text or group or reason or query.get("outcome") or query.get("download"))
-        folded = sum(one.outcome is Outcome.FILTERED for one in matching) if is_whole else 0
+        is_whole = not (
+            text or group or reason or query.get("outcome") or query.get("download")
+        )
+        folded = (
+            sum(one.outcome is Outcome.FILTERED for one in matching) if is_whole else 0
+        )
         is_folded = folded > _MOST_FILTERED
         return ClusterList(
-            outcome_table(self._request, matching, hidden=Outcome.FILTERED if is_folded else None),
+            outcome_table(
+                self._request, matching, hidden=Outcome.FILTERED if is_folded else None
+            ),
             text,
             group,
             str(reason or ""),
@@ -540,7 +632,9 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     if not rows:
         raise Http404(f"No decision has an id that starts with {prefix[:40]}.")
     if len(rows) > 1:
-        return render(request, "decisions/several.html", {"prefix": prefix, "decisions": rows})
+        return render(
+            request, "decisions/several.html", {"prefix": prefix, "decisions": rows}
+        )
     [row] = rows
     if row.record.decision_id != prefix:
         query = request.GET.urlencode()
@@ -550,20 +644,36 @@ def decision(request: HttpRequest, prefix: str) -> HttpResponse:
     page = DecisionPage(request, row)
     if request.GET.get("download") in FORMATS:
         form = request.GET["download"]
-        table, name = page.cluster_list.table, f"{page.row.record.decision_id[:10]}.{form}"
+        table, name = (
+            page.cluster_list.table,
+            f"{page.row.record.decision_id[:10]}.{form}",
+        )
         if form == "json":
-            return as_file(JsonResponse({"items": list(map(outcome_document, table.matches))}), name)
+            return as_file(
+                JsonResponse({"items": list(map(outcome_document, table.matches))}),
+                name,
+            )
         is_filtered = page.cluster_list.is_filtered or table.chosen
-        text = rows_csv(rows_of(page.value, table.matches)) if is_filtered else outcome_csv(page.value)
+        text = (
+            rows_csv(rows_of(page.value, table.matches))
+            if is_filtered
+            else outcome_csv(page.value)
+        )
         return as_file(HttpResponse(text, content_type="text/csv; charset=utf-8"), name)
     if "figure" in request.GET:
         figure = page.figure(request.GET["figure"])
-        return HttpResponse(figure, content_type="application/json", status=200 if figure else 404)
+        return HttpResponse(
+            figure, content_type="application/json", status=200 if figure else 404
+        )
     if "table" in request.GET:
         chart = page.chart(request.GET["table"])
-        return requested_table(request, [chart] if chart else []) or HttpResponse(status=404)
+        return requested_table(request, [chart] if chart else []) or HttpResponse(
+            status=404
+        )
     fragment = PANELS.get(request.GET.get("panel", ""), "decisions/_record.html")
-    return render_page(request, "decisions/decision.html", _context(page), fragment=fragment)
+    return render_page(
+        request, "decisions/decision.html", _context(page), fragment=fragment
+    )
 
 
 @for_readers

@@ -36,21 +36,32 @@ def disruptions(request: HttpRequest) -> HttpResponse:
     placement = placement or text
     outcome = outcome if outcome in Eviction.Outcome.values else ""
     page = page_from(
-        request, evictions_matching(placement=placement, outcome=outcome), order="-id", unique="id"
+        request,
+        evictions_matching(placement=placement, outcome=outcome),
+        order="-id",
+        unique="id",
     )
     budgets = list(budgets_matching(text=placement).order_by("name")[:MOST_BUDGETS])
     outcomes = [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome]
     bar = filter_bar(
-        request, _FILTERS, [Facet("outcome", "Outcome", outcomes)], outcome=Eviction.Outcome.values
+        request,
+        _FILTERS,
+        [Facet("outcome", "Outcome", outcomes)],
+        outcome=Eviction.Outcome.values,
     )
     context = {
         "budgets": budget_states(budgets),
-        "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(page.rows)],
+        "evictions": [
+            (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
+            for one in eviction_rows(page.rows)
+        ],
         "after": page.after,
         "bar": bar,
         "most_budgets": MOST_BUDGETS,
     }
-    return render_page(request, "disruptions/list.html", context, fragment="disruptions/_list.html")
+    return render_page(
+        request, "disruptions/list.html", context, fragment="disruptions/_list.html"
+    )
 
 
 @for_readers
@@ -61,10 +72,15 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
     if row is None:
         raise Http404(f"Disruption budget {name} not found on the hub.")
     [state] = budget_states([row])
-    evictions = list(evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET])
+    evictions = list(
+        evictions_matching(placement=name).order_by("-id")[:MOST_OF_A_BUDGET]
+    )
     context = {
         "budget": state,
-        "evictions": [(one, *LEVELS[Eviction.Outcome(one.row.outcome)]) for one in eviction_rows(evictions)],
+        "evictions": [
+            (one, *LEVELS[Eviction.Outcome(one.row.outcome)])
+            for one in eviction_rows(evictions)
+        ],
         "manifest": dump_yaml(row.document),
     }
     return render(request, "disruptions/budget.html", context)
@@ -74,7 +90,9 @@ def budget(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 def eviction(request: HttpRequest, number: int) -> HttpResponse:
     """Show an eviction: its target, outcome and conditions."""
-    row = get_object_or_404(Eviction.objects.select_related("placement", "drain"), pk=number)
+    row = get_object_or_404(
+        Eviction.objects.select_related("placement", "drain"), pk=number
+    )
     [target] = eviction_rows([row])
     level, word = LEVELS[Eviction.Outcome(row.outcome)]
     manifest = dump_yaml(row.document) if row.document else ""

@@ -21,9 +21,18 @@ from fleetui.polling import polled
 from placements.explain.loss import IMPACT_BADGES
 from placements.models import Binding, Drain, DrainStep, Placement
 from placements.services.actions import ACTIONS, ActionKind
-from placements.services.disruption.drains import AT_ONCE, MOST_AT_ONCE, Pace, why_not_drain
+from placements.services.disruption.drains import (
+    AT_ONCE,
+    MOST_AT_ONCE,
+    Pace,
+    why_not_drain,
+)
 from placements.services.disruption.preview import drain_impact
-from placements.services.disruption.queries import latest_drain, step_sentence, taken_over
+from placements.services.disruption.queries import (
+    latest_drain,
+    step_sentence,
+    taken_over,
+)
 from placements.services.disruption.restore import bring_back
 from placements.web.badges import Badge, phase_state
 from placements.web.request import for_action, number_of
@@ -75,7 +84,9 @@ def drain_cluster(request: HttpRequest, name: str) -> HttpResponseBase:
 def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Start, change or cancel a drain, or cordon only; restoring a placement has its own page."""
     if request.POST.get("do") == "bring-back":
-        placement = get_object_or_404(Placement, full_name=request.POST.get("placement", ""))
+        placement = get_object_or_404(
+            Placement, full_name=request.POST.get("placement", "")
+        )
         address = reverse("web:placement-reschedule", args=[placement.name])
         return redirect(f"{address}?{urlencode({'back': cluster.name})}")
     try:
@@ -84,9 +95,13 @@ def _change(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
             done = _start(request, cluster)
         elif what == "cancel":
             action = ACTIONS[ActionKind.CLUSTER, "cancel-drain"]
-            done = action.run(cluster.name, by=current_user(request), now=datetime.now(UTC))
+            done = action.run(
+                cluster.name, by=current_user(request), now=datetime.now(UTC)
+            )
         else:
-            raise InvalidManifest.of("do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel")
+            raise InvalidManifest.of(
+                "do", "not-one-of", f"Unsupported value: {what!r}", "start, cancel"
+            )
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
     if done:
@@ -114,14 +129,20 @@ def _start(request: HttpRequest, cluster: MemberCluster) -> str:
     return ""  # the page says it, until the drain has ended
 
 
-def _number(request: HttpRequest, field: str, most: int, errors: list[FieldError]) -> int | None:
+def _number(
+    request: HttpRequest, field: str, most: int, errors: list[FieldError]
+) -> int | None:
     text = request.POST.get(field, "").strip()
     if not text:
         return None
     number = number_of(text)
     if number and number <= most:
         return number
-    errors.append(FieldError(field, "out-of-range", f"Invalid value: {text[:20]!r}", f"1 to {most}"))
+    errors.append(
+        FieldError(
+            field, "out-of-range", f"Invalid value: {text[:20]!r}", f"1 to {most}"
+        )
+    )
     return None
 
 
@@ -134,13 +155,28 @@ def _page(
 ) -> HttpResponse:
     last = latest_drain(cluster.name)
     is_running = last is not None and last.state == Drain.State.RUNNING
-    is_cordoned, progress = bool(cordoned_among([cluster])), _progress(last) if last else None
+    is_cordoned, progress = (
+        bool(cordoned_among([cluster])),
+        _progress(last) if last else None,
+    )
     may_start = not is_running and not why_not_drain(cluster)
     # A drain that has ended shows its result; the plan of another one is requested.
-    shows_result = last is not None and not ("plan" in request.GET or request.method == "POST")
+    shows_result = last is not None and not (
+        "plan" in request.GET or request.method == "POST"
+    )
     shows_result = shows_result or is_running
-    impact = drain_impact(cluster.name, now=datetime.now(UTC)) if may_start and not shows_result else None
-    defaults = {"how": "drain", "at_once": str(AT_ONCE), "minutes": "", "first": "", "name": ""}
+    impact = (
+        drain_impact(cluster.name, now=datetime.now(UTC))
+        if may_start and not shows_result
+        else None
+    )
+    defaults = {
+        "how": "drain",
+        "at_once": str(AT_ONCE),
+        "minutes": "",
+        "first": "",
+        "name": "",
+    }
     counts = impact.counts if impact else {}
     context = {
         "cluster": cluster,
@@ -152,13 +188,20 @@ def _page(
         "shows_result": shows_result,
         "back": bring_back(cluster.name) if shows_result and not is_running else None,
         "impact": impact,
-        "impact_totals": [(*IMPACT_BADGES[one], count) for one, count in counts.items()],
-        "fields": {field: request.POST.get(field, default) for field, default in defaults.items()},
+        "impact_totals": [
+            (*IMPACT_BADGES[one], count) for one, count in counts.items()
+        ],
+        "fields": {
+            field: request.POST.get(field, default)
+            for field, default in defaults.items()
+        },
         "most_at_once": MOST_AT_ONCE,
         "errors": errors,
     }
     fragment = "drains/_progress.html" if last and request.method != "POST" else None
-    return render_page(request, "drains/drain.html", context, fragment=fragment, status=status)
+    return render_page(
+        request, "drains/drain.html", context, fragment=fragment, status=status
+    )
 
 
 def _progress(row: Drain) -> dict[str, Any]:
@@ -166,13 +209,17 @@ def _progress(row: Drain) -> dict[str, Any]:
     rows = row.steps.select_related("drain").order_by("placement_name")
     in_order = sorted(rows, key=lambda step: _ORDER.index(DrainStep.State(step.state)))
     steps = [_step(step, went.get(step.placement_name, [])) for step in in_order]
-    counts = [(state, sum(one.state is state for one in steps)) for state in _STEPS.values()]
+    counts = [
+        (state, sum(one.state is state for one in steps)) for state in _STEPS.values()
+    ]
     return {
         "state": _DRAINS[Drain.State(row.state)],
         "steps": steps,
         "counts": [(state, count) for state, count in counts if count],
         "done": sum(one.state is _STEPS[DrainStep.State.GONE] for one in steps),
-        "is_changing": any(phase.kind == "progress" for one in steps for _, phase in one.went),
+        "is_changing": any(
+            phase.kind == "progress" for one in steps for _, phase in one.went
+        ),
     }
 
 
@@ -187,8 +234,21 @@ _ORDER = (
 
 
 def _step(step: DrainStep, went: list[Binding]) -> DrainStepRow:
-    clusters = [(one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]]
+    clusters = [
+        (one.cluster_name, phase_state(one.phase)) for one in went[:_NAMES_SHOWN]
+    ]
     more = max(0, len(went) - _NAMES_SHOWN)
     message = "" if step.state == DrainStep.State.GONE else step_sentence(step)
-    state, is_evictable = _STEPS[DrainStep.State(step.state)], step.state != DrainStep.State.STAYS
-    return DrainStepRow(step.placement_name, state, message, step.changed_at, clusters, more, is_evictable)
+    state, is_evictable = (
+        _STEPS[DrainStep.State(step.state)],
+        step.state != DrainStep.State.STAYS,
+    )
+    return DrainStepRow(
+        step.placement_name,
+        state,
+        message,
+        step.changed_at,
+        clusters,
+        more,
+        is_evictable,
+    )

@@ -22,12 +22,16 @@ _MARKS = {
 }
 
 
-def dry_run_response(request: HttpRequest, read_text: Callable[[], str | bytes]) -> HttpResponse:
+def dry_run_response(
+    request: HttpRequest, read_text: Callable[[], str | bytes]
+) -> HttpResponse:
     """Try manifests on the clusters, and show the answers or what is wrong with the manifests."""
     context: dict[str, Any]
     try:
         documents = read_documents(read_text())
-        result = dry_run_on_clusters(documents=documents, by=current_user(request), now=datetime.now(UTC))
+        result = dry_run_on_clusters(
+            documents=documents, by=current_user(request), now=datetime.now(UTC)
+        )
     except InvalidManifest as error:
         context, status = {"errors": error.errors}, 422
     else:
@@ -40,4 +44,6 @@ def dry_run_response(request: HttpRequest, read_text: Callable[[], str | bytes])
         }
         status = 200
     page = "dry_runs/dry_run.html"
-    return render_page(request, page, context, fragment="dry_runs/_result.html", status=status)
+    return render_page(
+        request, page, context, fragment="dry_runs/_result.html", status=status
+    )

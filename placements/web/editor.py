@@ -16,7 +16,14 @@ from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
 from fleetui.htmx import wants_fragment
 from fleetui.middleware import costly
-from fleetui.permissions import Role, by_operation, current_user, for_operators, for_readers, may_change_at
+from fleetui.permissions import (
+    Role,
+    by_operation,
+    current_user,
+    for_operators,
+    for_readers,
+    may_change_at,
+)
 from placements.models import Draft, Placement
 from placements.services.editor.completion import completions, cursor_at
 from placements.services.editor.operations import (
@@ -50,7 +57,9 @@ from placements.web.review import conflict_context, own_draft, preview_row
 
 _METHODS = ["GET", "HEAD", "POST"]
 _LATEST_DRAFTS = 5
-_DRAFT_EXISTS = "You have a draft from another window. It is shown here, without your last input."
+_DRAFT_EXISTS = (
+    "You have a draft from another window. It is shown here, without your last input."
+)
 _DRAFT_EXISTS_AND_WAITS = (
     "This is the draft that you started before. What you wanted to open is not in it: "
     "save or discard this one first, then open the other again."
@@ -84,7 +93,10 @@ class EditTarget:
 
 
 CLUSTER, NAMESPACED = "cluster", "namespace"
-_SCOPES = ((CLUSTER, "Cluster-scoped", PLACEMENT_KIND), (NAMESPACED, "Namespaced", NAMESPACED_PLACEMENT_KIND))
+_SCOPES = (
+    (CLUSTER, "Cluster-scoped", PLACEMENT_KIND),
+    (NAMESPACED, "Namespaced", NAMESPACED_PLACEMENT_KIND),
+)
 """Where a new placement lives: the value, its word and the kind."""
 
 
@@ -93,11 +105,17 @@ _SCOPES = ((CLUSTER, "Cluster-scoped", PLACEMENT_KIND), (NAMESPACED, "Namespaced
 @require_http_methods(_METHODS)
 def new_placement(request: HttpRequest) -> HttpResponse:
     """Write a new placement: from a template, or as a copy of another one."""
-    copied = get_object_or_404(Placement, full_name=request.GET["from"]) if request.GET.get("from") else None
+    copied = (
+        get_object_or_404(Placement, full_name=request.GET["from"])
+        if request.GET.get("from")
+        else None
+    )
     template = request.GET.get("template", TEMPLATES[0].name)
     is_namespaced = request.GET.get("scope") == NAMESPACED
     text = starting_text(template, copied=copied, is_namespaced=is_namespaced)
-    target = EditTarget(text, request.get_full_path(), base=PlacementDraft.parse(text).data)
+    target = EditTarget(
+        text, request.get_full_path(), base=PlacementDraft.parse(text).data
+    )
     if request.method == "POST":
         return _edit(request, target)
     context = {
@@ -121,11 +139,19 @@ def edit_placement(request: HttpRequest, name: str) -> HttpResponse:
         started = number_of(request.POST.get("revision", ""), digits=17)
         if started is not None:  # another user may have saved since then
             base, revision = manifest_at(placement, started)
-        target = EditTarget(dump_yaml(base), request.get_full_path(), placement, None, base, revision)
+        target = EditTarget(
+            dump_yaml(base), request.get_full_path(), placement, None, base, revision
+        )
         return _edit(request, target)
     if draft := drafts_of(request.user, placement).first():
-        return render(request, "editor/draft_exists.html", {"placement": placement, "draft": draft})
-    return _show(request, EditTarget(dump_yaml(base), request.get_full_path(), placement))
+        return render(
+            request,
+            "editor/draft_exists.html",
+            {"placement": placement, "draft": draft},
+        )
+    return _show(
+        request, EditTarget(dump_yaml(base), request.get_full_path(), placement)
+    )
 
 
 @for_readers
@@ -135,12 +161,17 @@ def draft(request: HttpRequest, number: int) -> HttpResponseBase:
     """Show a draft: to its owner in the editor, to others to read."""
     if request.method == "POST":
         return change_draft(request, number=number)
-    row = get_object_or_404(Draft.objects.select_related("placement", "owner"), pk=number)
+    row = get_object_or_404(
+        Draft.objects.select_related("placement", "owner"), pk=number
+    )
     if row.owner_id == request.user.pk and may_change_at(
         request.user, of_draft, {"number": number}, Role.OPERATOR
     ):
         return _show(request, EditTarget.of_draft(row))
-    context = {"draft": row, **editor_context(preview_row(row, by=current_user(request)))}
+    context = {
+        "draft": row,
+        **editor_context(preview_row(row, by=current_user(request))),
+    }
     return render(request, "editor/read.html", context)
 
 
@@ -155,7 +186,9 @@ def change_draft(request: HttpRequest, number: int) -> HttpResponse:
 @require_POST
 def complete(request: HttpRequest) -> JsonResponse:
     """Return what is valid at the cursor in a manifest; nothing is saved."""
-    row, column = (number_of(request.POST.get(name, "")) or 0 for name in ("row", "column"))
+    row, column = (
+        number_of(request.POST.get(name, "")) or 0 for name in ("row", "column")
+    )
     cursor = cursor_at(request.POST.get("manifest", "")[:MEBIBYTE], row, column)
     items = completions(cursor, fleet=current_fleet().fleet, objects=hub_objects())
     return JsonResponse({"items": [asdict(one) for one in items]})
@@ -177,7 +210,9 @@ def discard(request: HttpRequest, number: int) -> HttpResponse:
 def rebase(request: HttpRequest, number: int) -> HttpResponse:
     """Base a draft on what another user saved meanwhile: with one's own text, or with theirs."""
     keep = Side.THEIRS if request.POST.get("keep") == Side.THEIRS else Side.MINE
-    row = rebase_draft(number, keep=keep, by=current_user(request), now=datetime.now(UTC))
+    row = rebase_draft(
+        number, keep=keep, by=current_user(request), now=datetime.now(UTC)
+    )
     messages.success(request, f"Draft rebased on revision {row.revision}.")
     return redirect("web:draft", number)
 
@@ -187,12 +222,16 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     started = request.POST.get("draft", "")
     if target.draft is None and started.isdecimal():
         target = EditTarget.of_draft(own_draft(request, int(started)))
-    submission = parse_submission(request.POST, PlacementDraft.parse(target.text, name=target.name))
+    submission = parse_submission(
+        request.POST, PlacementDraft.parse(target.text, name=target.name)
+    )
     text, is_new, now = submission.draft.text, target.draft is None, datetime.now(UTC)
     try:
         if target.draft is not None:
             write_draft(target.draft, text, now=now)
-        elif text != target.text or ("review" in request.POST and target.placement is None):
+        elif text != target.text or (
+            "review" in request.POST and target.placement is None
+        ):
             row = start_draft(
                 text,
                 placement=target.placement,
@@ -204,14 +243,22 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
             target = EditTarget.of_draft(row)
     except DraftExists as error:
         target, is_new = EditTarget.of_draft(error.draft), True
-        message = _DRAFT_EXISTS_AND_WAITS if sends_manifest(request.POST) else _DRAFT_EXISTS
+        message = (
+            _DRAFT_EXISTS_AND_WAITS if sends_manifest(request.POST) else _DRAFT_EXISTS
+        )
         draft_now = PlacementDraft.parse(target.text, name=target.name)
-        submission = Submission(draft_now, submission.mode, is_structural=True, message=message)
+        submission = Submission(
+            draft_now, submission.mode, is_structural=True, message=message
+        )
     if "review" in request.POST and target.draft is not None:
         review_address = reverse("web:draft-review", args=[target.draft.pk])
         review_address += "?as=yaml" if submission.mode is EditorMode.YAML else ""
         is_fragment = wants_fragment(request)
-        return HttpResponseClientRedirect(review_address) if is_fragment else redirect(review_address)
+        return (
+            HttpResponseClientRedirect(review_address)
+            if is_fragment
+            else redirect(review_address)
+        )
     address = target.address.partition("?as=")[0]
     if submission.mode is EditorMode.YAML:
         address += f"{'&' if '?' in address else '?'}as=yaml"
@@ -225,12 +272,18 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
         response = render(request, "editor/_editor.html", context)
         return push_url(reswap(retarget(response, "#editor"), "outerHTML"), address)
     response = render(request, "editor/_response.html", context)
-    return push_url(response, address) if is_new and target.draft is not None else response
+    return (
+        push_url(response, address) if is_new and target.draft is not None else response
+    )
 
 
-def _show(request: HttpRequest, target: EditTarget, more: dict[str, Any] | None = None) -> HttpResponse:
+def _show(
+    request: HttpRequest, target: EditTarget, more: dict[str, Any] | None = None
+) -> HttpResponse:
     """Show the page of the editor; a text that no form can show as YAML."""
-    mode = EditorMode.YAML if request.GET.get("as") == EditorMode.YAML else EditorMode.FORM
+    mode = (
+        EditorMode.YAML if request.GET.get("as") == EditorMode.YAML else EditorMode.FORM
+    )
     parsed, message = PlacementDraft.parse(target.text, name=target.name), ""
     if parsed.form is None and mode is EditorMode.FORM:
         mode, message = EditorMode.YAML, parsed.no_form
@@ -239,7 +292,9 @@ def _show(request: HttpRequest, target: EditTarget, more: dict[str, Any] | None 
 
 
 def _context(target: EditTarget, submission: Submission) -> dict[str, Any]:
-    preview = preview_draft(submission.draft, saved=target.placement, now=datetime.now(UTC))
+    preview = preview_draft(
+        submission.draft, saved=target.placement, now=datetime.now(UTC)
+    )
     return {
         "address": target.address,
         "draft": target.draft,

@@ -25,11 +25,13 @@ from placements.services.editor.preview import DraftPreview
 from placements.services.editor.validation import PlacementDraft
 from placements.web.review import preview_context, rollout_sentence
 
-_RESHAPING: tuple[Keys, ...] = ((*POLICY, "placementType"), (*STRATEGY, "type"), SEMANTICS)
-_BUTTONS = ("add", "pick", "remove", "tidy")
-_CHANGED_ELSEWHERE = (
-    "The draft was changed in another window and is shown as it is now, without your last input."
+_RESHAPING: tuple[Keys, ...] = (
+    (*POLICY, "placementType"),
+    (*STRATEGY, "type"),
+    SEMANTICS,
 )
+_BUTTONS = ("add", "pick", "remove", "tidy")
+_CHANGED_ELSEWHERE = "The draft was changed in another window and is shown as it is now, without your last input."
 _TOO_LARGE = "The text is larger than 1 MiB and was not saved."
 
 
@@ -57,17 +59,27 @@ class Submission:
 
 def parse_submission(post: QueryDict, before: PlacementDraft) -> Submission:
     """Apply what was typed, then what a button says, to the draft as it was before."""
-    typed_in = EditorMode.YAML if post.get("mode") == EditorMode.YAML else EditorMode.FORM
-    mode = EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
+    typed_in = (
+        EditorMode.YAML if post.get("mode") == EditorMode.YAML else EditorMode.FORM
+    )
+    mode = (
+        EditorMode(str(post["as"])) if post.get("as") in list(EditorMode) else typed_in
+    )
     is_structural = any(name in post for name in ("as", *_BUTTONS))
     try:
         draft = before
         if typed_in is EditorMode.YAML or sends_manifest(post):
-            text = str(post.get("manifest", before.text)).replace("\r\n", "\n").removeprefix("\ufeff")
+            text = (
+                str(post.get("manifest", before.text))
+                .replace("\r\n", "\n")
+                .removeprefix("\ufeff")
+            )
             draft = _changed(before, text)
         elif before.form is not None and "shape" in post:
             values = {name: str(post[name]) for name in post}
-            draft = _changed(before, apply_form(before, values, shape=str(post["shape"])))
+            draft = _changed(
+                before, apply_form(before, values, shape=str(post["shape"]))
+            )
         draft, focus = _press_button(post, draft)
     except OutdatedFormError:
         return Submission(before, mode, is_structural=True, message=_CHANGED_ELSEWHERE)
@@ -104,19 +116,30 @@ def _press_button(post: QueryDict, draft: PlacementDraft) -> tuple[PlacementDraf
             name = str(post["add"])
             draft = _changed(draft, add_row(draft, name))
             rows = (
-                [row for one in draft.form.all_groups if one.name == name for row in one.rows]
+                [
+                    row
+                    for one in draft.form.all_groups
+                    if one.name == name
+                    for row in one.rows
+                ]
                 if draft.form
                 else []
             )
             fields = draft.form.fields if draft.form and rows else ()
-            return draft, next((one.name for one in fields if one.name.startswith(rows[-1].name)), "")
+            return draft, next(
+                (one.name for one in fields if one.name.startswith(rows[-1].name)), ""
+            )
         if button == "pick" and post["pick"] == "cluster":
-            return _changed(draft, pick_cluster(draft, str(post.get("picked-cluster", "")).strip())), ""
+            return _changed(
+                draft, pick_cluster(draft, str(post.get("picked-cluster", "")).strip())
+            ), ""
         if button == "pick":
             version, kind, name = str(post.get("picked") or "  ").split(" ")
             group, _, version = version.rpartition("/")
             selector = {"group": group, "version": version, "kind": kind, "name": name}
-            return _changed(draft, pick_resource(draft, selector)) if kind else draft, ""
+            return _changed(
+                draft, pick_resource(draft, selector)
+            ) if kind else draft, ""
         if button == "remove":
             return _changed(draft, remove_row(draft, str(post["remove"]))), ""
         return _changed(draft, remove_places(draft, post.getlist("tidy-place"))), ""
@@ -130,15 +153,22 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
     draft, errors, waves = preview.draft, preview.errors, preview.waves_while_typing
     lines_with_errors = {error.line for error in errors}
     # Where something is left out, the places in warnings are not those in the text.
-    warnings = preview.schedule.warnings if preview.schedule and not draft.left_out else ()
-    at_lines = draft.with_lines(FieldError(one.path, one.code, one.message) for one in warnings if one.path)
+    warnings = (
+        preview.schedule.warnings if preview.schedule and not draft.left_out else ()
+    )
+    at_lines = draft.with_lines(
+        FieldError(one.path, one.code, one.message) for one in warnings if one.path
+    )
     count = draft.text.count("\n") + (not draft.text.endswith("\n"))
     return {
         "form": draft.form,
         "errors_summary": counted(len(errors), "error") if errors else "No errors",
-        "warnings_summary": counted(len(preview.schedule.warnings), "warning") if preview.schedule else "",
+        "warnings_summary": counted(len(preview.schedule.warnings), "warning")
+        if preview.schedule
+        else "",
         "left_out": [
-            format_path(split_path(path)[-2:]) if draft.form else path for path in preview.notes.left_out
+            format_path(split_path(path)[-2:]) if draft.form else path
+            for path in preview.notes.left_out
         ],
         "is_ocm": isinstance(draft.manifest, OcmPlacement),
         "conflicting": [
@@ -147,8 +177,12 @@ def editor_context(preview: DraftPreview) -> dict[str, Any]:
             if error.code == "forbidden-for-type"
             or (error.code == "conflict" and error.path.endswith(".rollingUpdate"))
         ],
-        "gutter": [(number, number in lines_with_errors) for number in range(1, count + 1)],
+        "gutter": [
+            (number, number in lines_with_errors) for number in range(1, count + 1)
+        ],
         "warnings_at_lines": at_lines,
         **preview_context(preview),
-        "rollout": rollout_sentence(preview.schedule, waves) if preview.schedule else "",
+        "rollout": rollout_sentence(preview.schedule, waves)
+        if preview.schedule
+        else "",
     }

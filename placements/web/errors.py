@@ -41,20 +41,28 @@ def server_error(request: HttpRequest) -> HttpResponse:
     identifier, cause = request_id(request), environment_problem(sys.exception())
     if cause:
         note_problem(cause)
-    status = HTTPStatus.SERVICE_UNAVAILABLE if cause else HTTPStatus.INTERNAL_SERVER_ERROR
+    status = (
+        HTTPStatus.SERVICE_UNAVAILABLE if cause else HTTPStatus.INTERNAL_SERVER_ERROR
+    )
     headers = {"Retry-After": str(cause.retry_after)} if cause else {}
     if request.path_info.startswith("/api/"):
         problem = {
             "type": f"urn:fleetui:problem:{cause.code}" if cause else "about:blank",
             "title": status.phrase,
             "status": status,
-            "detail": str(cause) if cause else f"Internal error; see the log for request {identifier}.",
+            "detail": str(cause)
+            if cause
+            else f"Internal error; see the log for request {identifier}.",
         }
-        return JsonResponse(problem, status=status, content_type=_PROBLEM_TYPE, headers=headers)
+        return JsonResponse(
+            problem, status=status, content_type=_PROBLEM_TYPE, headers=headers
+        )
     context = {
         "request_id": identifier,
         "path": request.get_full_path(),
         "theme": preference_of(request, "theme"),
         "cause": cause,
     }
-    return HttpResponse(render_to_string("500.html", context), status=status, headers=headers)
+    return HttpResponse(
+        render_to_string("500.html", context), status=status, headers=headers
+    )

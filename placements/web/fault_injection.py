@@ -54,31 +54,54 @@ def inject_fault(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(MemberCluster, name=name)
     if request.method != "POST":
         return _page(request, cluster)
-    now, expected = datetime.now(UTC), number_of(request.POST.get("revision", ""), digits=17)
+    now, expected = (
+        datetime.now(UTC),
+        number_of(request.POST.get("revision", ""), digits=17),
+    )
     try:
         wanted = _wanted(request, cluster, now)
-        row = set_faults(name, wanted, by=current_user(request), now=now, expected=expected)
+        row = set_faults(
+            name, wanted, by=current_user(request), now=now, expected=expected
+        )
     except InvalidManifest as error:
         return _page(request, cluster, errors=error.errors, status=422)
     except (NotSimulatedError, RevisionConflict) as error:
-        return _page(request, MemberCluster.objects.get(pk=cluster.pk), refused=str(error), status=409)
+        return _page(
+            request,
+            MemberCluster.objects.get(pk=cluster.pk),
+            refused=str(error),
+            status=409,
+        )
     is_active = bool(fault_rows(row, now=now)) and "end" not in request.POST
-    messages.success(request, f"Fault injected on {name}." if is_active else f"Faults cleared on {name}.")
+    messages.success(
+        request,
+        f"Fault injected on {name}." if is_active else f"Faults cleared on {name}.",
+    )
     return redirect("web:cluster-inject-fault", name)
 
 
-def _wanted(request: HttpRequest, cluster: MemberCluster, now: datetime) -> list[dict[str, Any]]:
+def _wanted(
+    request: HttpRequest, cluster: MemberCluster, now: datetime
+) -> list[dict[str, Any]]:
     """Return the faults to set, without those that have ended. Raises InvalidManifest, NotSimulatedError."""
     there = faults_of(cluster)
     lasting = {one.place: there[one.place] for one in fault_rows(cluster, now=now)}
     if "end" in request.POST:
-        return [fault for place, fault in lasting.items() if request.POST["end"] not in ("all", str(place))]
+        return [
+            fault
+            for place, fault in lasting.items()
+            if request.POST["end"] not in ("all", str(place))
+        ]
     kind, minutes = request.POST.get("kind", ""), request.POST.get("minutes", "")
     if kind not in FAULT_KINDS:
-        raise InvalidManifest.of("kind", "required", "Required value", ", ".join(FAULT_KINDS))
+        raise InvalidManifest.of(
+            "kind", "required", "Required value", ", ".join(FAULT_KINDS)
+        )
     if minutes not in MINUTES:
         allowed = ", ".join(one for one in MINUTES if one)
-        raise InvalidManifest.of("minutes", "not-one-of", f"Unsupported value: {minutes!r}", allowed)
+        raise InvalidManifest.of(
+            "minutes", "not-one-of", f"Unsupported value: {minutes!r}", allowed
+        )
     lasts = timedelta(minutes=int(minutes)) if minutes else None
     return [*lasting.values(), new_fault(kind, now=now, lasts=lasts)]
 
@@ -101,6 +124,7 @@ def _page(
         "kinds": FAULT_KINDS.items(),
         "minutes": MINUTES.items(),
         "errors": errors,
-        "refused": refused or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
+        "refused": refused
+        or ("" if cluster.is_simulated else str(NotSimulatedError(cluster.name))),
     }
     return render(request, "clusters/inject_fault.html", context, status=status)

@@ -89,11 +89,20 @@ def filter_bar(
 
     `closed` are the parameters with the values that each supports.
     """
-    search, facets = request.GET.get("q", "").strip(), [one for one in facets if one.choices]
+    search, facets = (
+        request.GET.get("q", "").strip(),
+        [one for one in facets if one.choices],
+    )
     names = {key: _TYPED.get(key, key) for key in keys}
     if text is None:
-        pairs = [(name, request.GET.get(key, "").strip()) for key, name in names.items()]
-        typed = [f'{name}="{value}"' if " " in value else f"{name}={value}" for name, value in pairs if value]
+        pairs = [
+            (name, request.GET.get(key, "").strip()) for key, name in names.items()
+        ]
+        typed = [
+            f'{name}="{value}"' if " " in value else f"{name}={value}"
+            for name, value in pairs
+            if value
+        ]
         text = " ".join([*typed, search]).strip()
     known = [
         (f"{names[one.key]}={choice[0]}", choice[1])
@@ -105,9 +114,16 @@ def filter_bar(
     for word in search.split() if names else ():
         key, is_pair, value = word.partition("=")
         if is_pair:
-            texts = [(name, search.replace(word, f"{name}={value}")) for name in names.values()]
-            links = [(name, address_with(request, after=None, q=one)) for name, one in texts]
-            rest = address_with(request, after=None, q=search.replace(word, "").strip() or None)
+            texts = [
+                (name, search.replace(word, f"{name}={value}"))
+                for name in names.values()
+            ]
+            links = [
+                (name, address_with(request, after=None, q=one)) for name, one in texts
+            ]
+            rest = address_with(
+                request, after=None, q=search.replace(word, "").strip() or None
+            )
             unknown.append(UnknownWord("filter", key[:_LONGEST], links, rest))
     return FilterBar(
         text,
@@ -123,9 +139,13 @@ def _choices(request: HttpRequest, facet: Facet) -> list[FacetValue]:
     present = request.GET.getlist(facet.key)
     cleared = {"after": None, "at": None, **dict.fromkeys(facet.without)}
 
-    def choice(value: str | None, words: str, count: int | None, *, is_chosen: bool) -> FacetValue:
+    def choice(
+        value: str | None, words: str, count: int | None, *, is_chosen: bool
+    ) -> FacetValue:
         target = {facet.key: None if is_chosen else value}
-        return FacetValue(words, count, address_with(request, **cleared, **target), is_chosen)
+        return FacetValue(
+            words, count, address_with(request, **cleared, **target), is_chosen
+        )
 
     choices = [choice(*one, is_chosen=one[0] in present) for one in facet.choices]
     if len(choices) == 1:

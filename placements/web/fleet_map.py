@@ -54,7 +54,11 @@ _NARROW, _HIGHEST = 3, 7
 _SHADES = 4
 Members = Sequence[tuple[str, ClusterListState]]
 """Clusters, each with its state."""
-_WORKING = (ClusterListState.READY, ClusterListState.NOT_MONITORED, ClusterListState.JOINING)
+_WORKING = (
+    ClusterListState.READY,
+    ClusterListState.NOT_MONITORED,
+    ClusterListState.JOINING,
+)
 """States that are no problem."""
 _QUIET = (*_WORKING, ClusterListState.CORDONED)
 """States that are not written above a column."""
@@ -133,7 +137,8 @@ def kept_map_context(request: HttpRequest, version: str) -> dict[str, Any]:
     words = "\0".join((str(current_hub_id()), version, *chosen))
     key = f"fleet-map/{sha256(words.encode(errors='replace')).hexdigest()}"
     kept: dict[str, Any] = (
-        caches["process"].get_or_set(key, lambda: map_context(request), _KEPT_SECONDS) or {}
+        caches["process"].get_or_set(key, lambda: map_context(request), _KEPT_SECONDS)
+        or {}
     )
     return kept
 
@@ -144,12 +149,19 @@ def map_context(request: HttpRequest) -> dict[str, Any]:
     by = params.get("by", "").strip() or favourite_key(keys)
     unsorted, sample = members_by(by)
 
-    numeric = {name for one in sample for name, value in one.items() if _number(value) is not None}
+    numeric = {
+        name
+        for one in sample
+        for name, value in one.items()
+        if _number(value) is not None
+    }
     measures = [HEALTH, PLACEMENTS, *sorted(numeric)[:_MEASURES_SHOWN]]
     measure = next((one for one in measures if one == params.get("measure")), HEALTH)
     values = _measured(measure) if measure != HEALTH else {}
     total = sum(map(len, unsorted.values()))
-    placed = _names_of_placements() if total <= WITH_PLACEMENTS and measure == HEALTH else {}
+    placed = (
+        _names_of_placements() if total <= WITH_PLACEMENTS and measure == HEALTH else {}
+    )
     form = next(form for form, most in _FORMS.items() if total <= most)
     shown, rest = _largest(unsorted)
     highest = max(map(len, unsorted.values()), default=1)
@@ -186,10 +198,15 @@ def _largest(members: Mapping[str | None, Members]) -> tuple[Domains, Domains]:
     domains = sorted(members.items(), key=rank)
     if len(domains) <= _COLUMNS:
         return domains, []
-    is_calm = {value: all(state in _QUIET for _, state in several) for value, several in domains}
+    is_calm = {
+        value: all(state in _QUIET for _, state in several)
+        for value, several in domains
+    }
     kept = sorted(domains, key=lambda item: is_calm[item[0]])[: _COLUMNS - 1]
     values = {value for value, _ in kept}
-    return [one for one in domains if one[0] in values], [one for one in domains if one[0] not in values]
+    return [one for one in domains if one[0] in values], [
+        one for one in domains if one[0] not in values
+    ]
 
 
 def _states(counts: Mapping[ClusterListState, int]) -> list[MapState]:
@@ -198,12 +215,16 @@ def _states(counts: Mapping[ClusterListState, int]) -> list[MapState]:
         if counts.get(state):
             words = _WORDS.get(state, badge.words.lower())
             glyph = _GLYPHS.get(state, "")
-            found.append(MapState(badge.kind, glyph, words, counts[state], state in _QUIET))
+            found.append(
+                MapState(badge.kind, glyph, words, counts[state], state in _QUIET)
+            )
     return found
 
 
 def _names_of_placements() -> dict[str, list[str]]:
-    rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).order_by("placement__full_name")
+    rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).order_by(
+        "placement__full_name"
+    )
     names: dict[str, list[str]] = defaultdict(list)
     for cluster, placement in rows.values_list("cluster_name", "placement__full_name"):
         names[cluster].append(placement)
@@ -224,7 +245,11 @@ class _Drawing:
     def column(self, value: str | None, members: Members) -> MapColumn:
         counts = Counter(state for _, state in members)
         measured = [self.values[name] for name, _ in members if name in self.values]
-        numbers = (sum(measured) / len(measured), min(measured), max(measured)) if measured else ()
+        numbers = (
+            (sum(measured) / len(measured), min(measured), max(measured))
+            if measured
+            else ()
+        )
         words = [quantity_words(number, self.measure) for number in numbers]
         rank = list(badges.STATE_BADGES)
         clusters = list(members) if self.form != "pillars" else []
@@ -248,14 +273,18 @@ class _Drawing:
             low, high = min(self.values.values()), max(self.values.values())
             share = (self.values[name] - low) / (high - low) if high > low else 1
             shade = f"shade-{1 + min(_SHADES - 1, int(_SHADES * share))}"
-        return MapCluster(name, badges.STATE_BADGES[state], _GLYPHS.get(state, ""), text, shade)
+        return MapCluster(
+            name, badges.STATE_BADGES[state], _GLYPHS.get(state, ""), text, shade
+        )
 
 
 def _measured(measure: str) -> dict[str, float]:
     """Return the value of each cluster that has one."""
     if measure == PLACEMENTS:
         names = list(MemberCluster.objects.order_by().values_list("name", flat=True))
-        return dict.fromkeys(names, 0.0) | {one: float(count) for one, count in placements_on(names).items()}
+        return dict.fromkeys(names, 0.0) | {
+            one: float(count) for one, count in placements_on(names).items()
+        }
     rows = MemberCluster.objects.order_by().values_list("name", "properties")
     values = ((name, _number(properties.get(measure))) for name, properties in rows)
     return {name: value for name, value in values if value is not None}
@@ -270,7 +299,9 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     """Show a cluster or a domain of the map beside it; without a script its page or its list."""
     name, label = request.GET.get("cluster", ""), request.GET.get("label", "")
     if not name and not label:
-        return HttpResponseBadRequest("Required: cluster=NAME or label=KEY:VALUE", "text/plain")
+        return HttpResponseBadRequest(
+            "Required: cluster=NAME or label=KEY:VALUE", "text/plain"
+        )
     rows = MemberCluster.objects.select_related("credential")
     cluster = get_object_or_404(rows, name=name) if name else None
     page = (
@@ -284,13 +315,17 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         clusters = list(clusters_matching(ClusterFilter(labels=(label,))))
         if not clusters:
             return HttpResponseClientRedirect(page)
-        cordoned, placed = cordoned_among(clusters), placements_on([one.name for one in clusters])
+        cordoned, placed = (
+            cordoned_among(clusters),
+            placements_on([one.name for one in clusters]),
+        )
         domain = {
             "label": label,
             "query": urlencode({"label": label}),
             "total": len(clusters),
             "states": Counter(
-                badges.cluster_badge(one, is_cordoned=one.pk in cordoned) for one in clusters
+                badges.cluster_badge(one, is_cordoned=one.pk in cordoned)
+                for one in clusters
             ).most_common(),
             "bindings": sum(placed.values()),
             "empty": len(clusters) - len(placed),
@@ -310,7 +345,10 @@ def map_panel(request: HttpRequest) -> HttpResponse:
         "reason": unreachable_words(cluster, now=now) or cluster.workloads_problem,
         "labels": labels[:_LABELS],
         "more_labels": max(0, len(labels) - _LABELS),
-        "bindings": [(one, badges.placement_state(healths[one.placement.full_name])) for one in bindings],
+        "bindings": [
+            (one, badges.placement_state(healths[one.placement.full_name]))
+            for one in bindings
+        ],
         "placements": here.count(),
     }
     return render_page(request, "dashboard/_map_cluster.html", context)

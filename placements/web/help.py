@@ -5,10 +5,20 @@ from datetime import UTC, datetime
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import (
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 
 from fleetui.permissions import current_user, for_operators, for_readers
-from placements.services.demo.load import DEMO_SIZES, NameTakenError, demo_state, load_demo, remove_demo
+from placements.services.demo.load import (
+    DEMO_SIZES,
+    NameTakenError,
+    demo_state,
+    load_demo,
+    remove_demo,
+)
 
 PAGES = ("keyboard", "semantics", "glossary")
 
@@ -23,7 +33,9 @@ def help_page(request: HttpRequest, page: str) -> HttpResponse:
 @require_safe
 def demo(request: HttpRequest) -> HttpResponse:
     """Show what there is of the demo, and load, replace or remove it."""
-    return render(request, "demo/demo.html", {"demo": demo_state(), "sizes": DEMO_SIZES})
+    return render(
+        request, "demo/demo.html", {"demo": demo_state(), "sizes": DEMO_SIZES}
+    )
 
 
 @for_operators("load demo data")
@@ -33,7 +45,10 @@ def load(request: HttpRequest) -> HttpResponse:
     size = request.POST.get("size", "")
     if size not in map(str, DEMO_SIZES):
         allowed = ", ".join(map(str, DEMO_SIZES))
-        messages.error(request, f"size: Unsupported value: {size[:20]!r}. Supported values: {allowed}")
+        messages.error(
+            request,
+            f"size: Unsupported value: {size[:20]!r}. Supported values: {allowed}",
+        )
         return redirect("web:demo")
     try:
         load_demo(int(size), by=current_user(request), now=datetime.now(UTC))

@@ -19,7 +19,13 @@ from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences
 from placements.explain.vocabulary import policy_sentence
-from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import (
+    CHANGES_CLUSTERS,
+    Decision,
+    Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
+)
 from placements.services.decisions.records import latest_decision
 from placements.services.fleet.queries import stale_picks_of
 from placements.services.health import health_of, with_rollouts
@@ -64,30 +70,49 @@ class RevisionRow:
 @require_safe
 def history(request: HttpRequest, name: str) -> HttpResponse:
     """List the revisions of a placement, newest first; `?at=p3` starts with the page of a policy."""
-    placements = with_rollouts(Placement.objects.select_related("staleness_check", "assertion_check"))
+    placements = with_rollouts(
+        Placement.objects.select_related("staleness_check", "assertion_check")
+    )
     placements = placements.prefetch_related("policy_snapshots")
     placement, now = get_object_or_404(placements, full_name=name), datetime.now(UTC)
-    at, revisions = _POLICY.fullmatch(request.GET.get("at", "")), revisions_of(placement)
-    target = next((one for one in reversed(revisions) if at and one.policy == int(at[1])), None)
-    first = number_of(request.GET.get("from", "")) or (revisions.index(target) if target else 0)
+    at, revisions = (
+        _POLICY.fullmatch(request.GET.get("at", "")),
+        revisions_of(placement),
+    )
+    target = next(
+        (one for one in reversed(revisions) if at and one.policy == int(at[1])), None
+    )
+    first = number_of(request.GET.get("from", "")) or (
+        revisions.index(target) if target else 0
+    )
     first -= first % PAGE_SIZE
     page = revisions[first : first + PAGE_SIZE]
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
-    restores, runs = spec_restores(placement, page), run_rows(placement.full_name, most=4 * PAGE_SIZE)
+    restores, runs = (
+        spec_restores(placement, page),
+        run_rows(placement.full_name, most=4 * PAGE_SIZE),
+    )
     ends = {one.at: newer.at for newer, one in pairwise(revisions)}
     changing = (
-        placement.decisions.filter(CHANGES_CLUSTERS).order_by("-number").values_list("number", "created_at")
+        placement.decisions.filter(CHANGES_CLUSTERS)
+        .order_by("-number")
+        .values_list("number", "created_at")
     )
     later = {
         one.at: [
             number
             for number, at in changing
-            if one.at <= at < ends.get(one.at, _NEVER) and (not one.decision or one.decision.number != number)
+            if one.at <= at < ends.get(one.at, _NEVER)
+            and (not one.decision or one.decision.number != number)
         ]
         for one in page
     }
-    decision_numbers = [number for numbers in later.values() for number in numbers[:_LATER_SHOWN]]
-    decisions = placement.decisions.filter(number__in=decision_numbers).order_by("-number")
+    decision_numbers = [
+        number for numbers in later.values() for number in numbers[:_LATER_SHOWN]
+    ]
+    decisions = placement.decisions.filter(number__in=decision_numbers).order_by(
+        "-number"
+    )
     decisions = decisions.select_related("record").defer("record__content")
     rows = [
         _row(
@@ -97,7 +122,14 @@ def history(request: HttpRequest, name: str) -> HttpResponse:
             dump_yaml(restores[one.at]) if one.at in restores else "",
             [decision for decision in decisions if decision.number in later[one.at]],
             len(later[one.at]),
-            next((run for run in runs if one.at <= run.began_at < ends.get(one.at, _NEVER)), None),
+            next(
+                (
+                    run
+                    for run in runs
+                    if one.at <= run.began_at < ends.get(one.at, _NEVER)
+                ),
+                None,
+            ),
         )
         for one in page
     ]
@@ -129,19 +161,40 @@ def _row(
     changes: list[FieldDifference] = []
     if before:
         old = snapshots.get(before.policy or 0)
-        changes += differences(_content(old), _content(new)) if old and new and old is not new else []
+        changes += (
+            differences(_content(old), _content(new))
+            if old and new and old is not new
+            else []
+        )
         if one.decision and before.wanted != one.wanted:
-            numbers = (None if number is None else str(number) for number in (before.wanted, one.wanted))
+            numbers = (
+                None if number is None else str(number)
+                for number in (before.wanted, one.wanted)
+            )
             changes.insert(0, FieldDifference("numberOfClusters", *numbers))
-        changes += differences({"strategy": before.strategy}, {"strategy": one.strategy})
-        description = _resource_words(before.resources, one.resources) if one.is_of_resources else ""
+        changes += differences(
+            {"strategy": before.strategy}, {"strategy": one.strategy}
+        )
+        description = (
+            _resource_words(before.resources, one.resources)
+            if one.is_of_resources
+            else ""
+        )
     else:
         number = one.wanted
         if number is None and new and new.policy.get("placementType") == "PickN":
-            number = placement.number_of_clusters  # a hub has not decided yet, or its decision has no number
-        is_known = new and (number is not None or new.policy.get("placementType") != "PickN")
+            number = (
+                placement.number_of_clusters
+            )  # a hub has not decided yet, or its decision has no number
+        is_known = new and (
+            number is not None or new.policy.get("placementType") != "PickN"
+        )
         policy = policy_of(new, number) if new and is_known else None
-        description = policy_sentence(policy, Semantics(new.semantics), new.options) if policy and new else ""
+        description = (
+            policy_sentence(policy, Semantics(new.semantics), new.options)
+            if policy and new
+            else ""
+        )
     if one.decision and not changes and not description:
         description = one.decision.trigger
     titles = [f"#{one.policy}"] if one.policy is not None else []
@@ -156,21 +209,32 @@ def _row(
         restored,
         later,
         later_count - len(later),
-        resources is not None and (not resources.is_latest or pinned not in (None, resources.number)),
+        resources is not None
+        and (not resources.is_latest or pinned not in (None, resources.number)),
         rollout,
     )
 
 
 def _content(row: PolicySnapshot) -> dict[str, Any]:
     """Return what a policy snapshot holds, without what is empty."""
-    policy = {key: value for key, value in row.policy.items() if value not in (None, [], {})}
+    policy = {
+        key: value for key, value in row.policy.items() if value not in (None, [], {})
+    }
     options = {"options": row.options} if row.options else {}
     return {**policy, "semantics": row.semantics, **options}
 
 
-def _resource_words(before: ResourceSnapshot | None, after: ResourceSnapshot | None) -> str:
-    old, new = (dict.fromkeys(map(tuple, one.identities if one else ())) for one in (before, after))
-    added, removed = (sum(one not in other for one in these) for these, other in ((new, old), (old, new)))
+def _resource_words(
+    before: ResourceSnapshot | None, after: ResourceSnapshot | None
+) -> str:
+    old, new = (
+        dict.fromkeys(map(tuple, one.identities if one else ()))
+        for one in (before, after)
+    )
+    added, removed = (
+        sum(one not in other for one in these)
+        for these, other in ((new, old), (old, new))
+    )
     changes = [
         *([f"{counted(added, 'object')} added"] if added else ()),
         *([f"{counted(removed, 'object')} removed"] if removed else ()),
@@ -195,7 +259,9 @@ def choose(request: HttpRequest, name: str) -> HttpResponse:
 @for_readers
 @costly
 @require_safe
-def compare_two(request: HttpRequest, name: str, before: str, after: str) -> HttpResponse:
+def compare_two(
+    request: HttpRequest, name: str, before: str, after: str
+) -> HttpResponse:
     """Show what differs between two snapshots or decisions of a placement."""
     placement = get_object_or_404(Placement, full_name=name)
     try:
@@ -212,16 +278,29 @@ def compare_two(request: HttpRequest, name: str, before: str, after: str) -> Htt
     is_resources = comparison.before.resources is not None
     entries = history_of(placement, size=PAGE_SIZE, is_folded=True).entries
     kept = [one for one in entries if (one.kind is EntryKind.RESOURCES) == is_resources]
-    revisions = {one.key: one.title for one in kept} | {one.key: one.title for one in comparison.sides}
+    revisions = {one.key: one.title for one in kept} | {
+        one.key: one.title for one in comparison.sides
+    }
     context = {
         "placement": placement,
         "comparison": comparison,
         "error": "",
         "revisions": list(revisions.items()),
-        "choices": [("before", "From", comparison.before.key), ("after", "To", comparison.after.key)],
+        "choices": [
+            ("before", "From", comparison.before.key),
+            ("after", "To", comparison.after.key),
+        ],
         "restorable": [
-            (side, "" if one.manifest is None or one.is_current else dump_yaml(one.manifest), one.is_current)
-            for side, one in ((side, restores[number]) for number, (side, _) in sides.items())
+            (
+                side,
+                ""
+                if one.manifest is None or one.is_current
+                else dump_yaml(one.manifest),
+                one.is_current,
+            )
+            for side, one in (
+                (side, restores[number]) for number, (side, _) in sides.items()
+            )
         ],
         "most": _NAMES_SHOWN,
     }

@@ -20,7 +20,10 @@ MOST_SHOWN = 200
 @require_safe
 def show_inbox(request: HttpRequest) -> HttpResponse:
     """Show the items, of one hub or section if the address names it."""
-    hub, section = request.GET.get("hub", "").strip(), word_from(request, "show", AttentionSection)
+    hub, section = (
+        request.GET.get("hub", "").strip(),
+        word_from(request, "show", AttentionSection),
+    )
     found = inbox_items(request.user, now=datetime.now(UTC), hub=hub)
     items = found.in_section(section)
     context = {
@@ -30,6 +33,10 @@ def show_inbox(request: HttpRequest) -> HttpResponse:
         "rows": items[:MOST_SHOWN],
         "more_items": max(0, len(items) - MOST_SHOWN),
         "hub": hub,
-        "hubs": list(hubs_with_role(request.user).order_by("name").values_list("name", flat=True)),
+        "hubs": list(
+            hubs_with_role(request.user).order_by("name").values_list("name", flat=True)
+        ),
     }
-    return render_page(request, "inbox/inbox.html", context, fragment="inbox/_list.html")
+    return render_page(
+        request, "inbox/inbox.html", context, fragment="inbox/_list.html"
+    )

@@ -37,11 +37,21 @@ from fleetui.permissions import (
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
-from placements.services.teams import of_draft, of_placement, of_resource, of_run, of_strategy
+from placements.services.teams import (
+    of_draft,
+    of_placement,
+    of_resource,
+    of_run,
+    of_strategy,
+)
 from placements.services.workqueue import waiting_since
 from placements.web.request import next_address, page_size
 
-PREFERENCES = {"theme": ("system", "light", "dark"), "rows": ("comfortable", "dense"), "keys": ("on", "off")}
+PREFERENCES = {
+    "theme": ("system", "light", "dark"),
+    "rows": ("comfortable", "dense"),
+    "keys": ("on", "off"),
+}
 """The values of each preference; the first one is the default."""
 _A_YEAR = 365 * 24 * 3600
 
@@ -59,11 +69,17 @@ def set_preference(request: HttpRequest, name: str) -> HttpResponse:
     chosen = request.POST.get(name, "")
     if chosen not in PREFERENCES[name]:
         return HttpResponseBadRequest(
-            f"{name}: Unsupported value. Supported values: {', '.join(PREFERENCES[name])}", "text/plain"
+            f"{name}: Unsupported value. Supported values: {', '.join(PREFERENCES[name])}",
+            "text/plain",
         )
     answer = redirect(next_address(request, "/"))
     answer.set_cookie(
-        _cookie(name), chosen, max_age=_A_YEAR, secure=settings.HTTPS, httponly=True, samesite="Lax"
+        _cookie(name),
+        chosen,
+        max_age=_A_YEAR,
+        secure=settings.HTTPS,
+        httponly=True,
+        samesite="Lax",
     )
     return answer
 
@@ -75,7 +91,11 @@ def _cookie(name: str) -> str:
 _SECTIONS = (
     ("Overview", "overview", ("/demo/", "/search/", "/inbox/")),
     ("Clusters", "clusters", ("/clusters/", "/topology/")),
-    ("Placements", "placements", ("/placements/", "/drafts/", "/decisions/", "/disruptions/")),
+    (
+        "Placements",
+        "placements",
+        ("/placements/", "/drafts/", "/decisions/", "/disruptions/"),
+    ),
     ("Rollouts", "rollouts", ("/rollouts/",)),
     ("Resources", "resources", ("/resources/", "/overrides/")),
     ("What-if", "what-if", ("/what-if/", "/checks/")),
@@ -124,7 +144,14 @@ _LABELS_OF_PAGES: tuple[tuple[str, LabelsOf], ...] = (
 )
 """What a page is about, by the start of its name: the first one counts."""
 _PAGES_OF_ALL = frozenset(
-    {"placements", "placement-new", "resources", "resource-apply", "staged-strategies", "staged-strategy-new"}
+    {
+        "placements",
+        "placement-new",
+        "resources",
+        "resource-apply",
+        "staged-strategies",
+        "staged-strategy-new",
+    }
 )
 """Pages where everyone with a team starts something new."""
 
@@ -135,7 +162,14 @@ def operates_here(request: HttpRequest) -> bool:
     if match is None or not teams_of(request.user):
         return may_operate(request.user)
     name = match.url_name or ""
-    of = next((of for start, of in _LABELS_OF_PAGES if name.startswith(start) and match.kwargs), None)
+    of = next(
+        (
+            of
+            for start, of in _LABELS_OF_PAGES
+            if name.startswith(start) and match.kwargs
+        ),
+        None,
+    )
     of = by_operation if name in _PAGES_OF_ALL else of
     return may_change_at(request.user, of, match.kwargs, Role.OPERATOR)
 
@@ -148,7 +182,9 @@ class PageLayout:
     def __init__(self, request: HttpRequest) -> None:
         self._request = request
         self.here = request.get_full_path()
-        self.theme, self.rows, self.keys = (preference_of(request, name) for name in PREFERENCES)
+        self.theme, self.rows, self.keys = (
+            preference_of(request, name) for name in PREFERENCES
+        )
         self._user = getattr(request, "user", None)
         self.refused_writes: dict[str, dict[str, Any]] = {}
         """The actions on a live hub that the page shows disabled, by reason and address."""
@@ -190,7 +226,11 @@ class PageLayout:
 
     @property
     def insecure_hub(self) -> str:
-        return INSECURE_WARNING if self.hub and self.hub.hub.connection.get("insecureTLS") else ""
+        return (
+            INSECURE_WARNING
+            if self.hub and self.hub.hub.connection.get("insecureTLS")
+            else ""
+        )
 
     @property
     def has_demo(self) -> bool:
@@ -199,13 +239,17 @@ class PageLayout:
     @cached_property
     def simulated(self) -> frozenset[str]:
         """Return the names of the simulated clusters, where the fleet has others too."""
-        counts: NavigationCounts | None = getattr(self._request, "navigation_counts", None)
+        counts: NavigationCounts | None = getattr(
+            self._request, "navigation_counts", None
+        )
         if counts and not (counts.has_simulated and counts.has_others):
             return frozenset()
         # A fragment has no counts: one query for both.
         has_others = Exists(MemberCluster.objects.exclude(driver=SIMULATED))
         return frozenset(
-            MemberCluster.objects.filter(has_others, driver=SIMULATED).values_list("name", flat=True)
+            MemberCluster.objects.filter(has_others, driver=SIMULATED).values_list(
+                "name", flat=True
+            )
         )
 
     @property
@@ -225,7 +269,10 @@ class PageLayout:
 
     @property
     def choices(self) -> list[tuple[str, str, tuple[str, ...], str]]:
-        return [(name, _CAPTIONS[name], words, getattr(self, name)) for name, words in PREFERENCES.items()]
+        return [
+            (name, _CAPTIONS[name], words, getattr(self, name))
+            for name, words in PREFERENCES.items()
+        ]
 
     @cached_property
     def twin(self) -> str:
@@ -254,7 +301,9 @@ class PageLayout:
         for title, name, prefixes in _SECTIONS:
             url, counted = reverse(f"web:{name}"), _COUNTED.get(title, "")
             is_current = path == url or inside.startswith(prefixes)
-            sections.append(Section(title, url, is_current, counts.get(counted, 0), counted))
+            sections.append(
+                Section(title, url, is_current, counts.get(counted, 0), counted)
+            )
         if navigation.has_live_hubs:
             for title, name in HUB_PAGES:
                 url = reverse(name)
@@ -266,8 +315,16 @@ class PageLayout:
         """The entries below the gear."""
         links = [
             *zip(dict(HUB_PAGES), map(reverse, dict(HUB_PAGES).values()), strict=True),
-            *([("Users", reverse("web:users"))] if getattr(self._user, "is_superuser", False) else ()),
-            *([("Notifications", reverse("web:notifications"))] if self.may_manage_notifications else ()),
+            *(
+                [("Users", reverse("web:users"))]
+                if getattr(self._user, "is_superuser", False)
+                else ()
+            ),
+            *(
+                [("Notifications", reverse("web:notifications"))]
+                if self.may_manage_notifications
+                else ()
+            ),
             ("API tokens", reverse("web:tokens")),
             ("API", reverse("api:docs")),
             ("Admin", reverse("admin:index")),
@@ -302,7 +359,12 @@ def api_url(request: HttpRequest) -> str:
         if exact:
             return exact(match.kwargs, request.GET)
         noun = next(
-            (noun for start, noun in _API_OBJECTS.items() if request.path_info.startswith(f"/{start}/")), ""
+            (
+                noun
+                for start, noun in _API_OBJECTS.items()
+                if request.path_info.startswith(f"/{start}/")
+            ),
+            "",
         )
         if noun and "name" in match.kwargs:
             return _at(noun, match.kwargs["name"])
@@ -312,11 +374,15 @@ def api_url(request: HttpRequest) -> str:
         return ""
 
 
-def _at(name: str, *arguments: object, query: Mapping[str, str | list[str]] | None = None) -> str:
+def _at(
+    name: str, *arguments: object, query: Mapping[str, str | list[str]] | None = None
+) -> str:
     """Return an address of the API, without empty parameters."""
     params = QueryDict(mutable=True)
     for key, value in (query or {}).items():
-        params.setlist(key, [one for one in ([value] if isinstance(value, str) else value) if one])
+        params.setlist(
+            key, [one for one in ([value] if isinstance(value, str) else value) if one]
+        )
     address = reverse(f"api:{name}", args=arguments)
     return f"{address}?{params.urlencode()}" if params.urlencode() else address
 
@@ -325,8 +391,13 @@ def _list(name: str, *words: str, **renamed: str) -> Twin:
     """Make the twin of a list: the same filters, as many rows to a page."""
 
     def twin(_: Arguments, query: QueryDict) -> str:
-        known = {word: word for word in (*words, "after")} | {new: old for old, new in renamed.items()}
-        params = {new: [one.strip() for one in query.getlist(old)] for new, old in known.items()}
+        known = {word: word for word in (*words, "after")} | {
+            new: old for old, new in renamed.items()
+        }
+        params = {
+            new: [one.strip() for one in query.getlist(old)]
+            for new, old in known.items()
+        }
         return _at(name, query={**params, "limit": str(page_size(query))})
 
     return twin
@@ -362,11 +433,21 @@ _API_URLS: dict[str, Twin] = {
     "event": _object("event", "number"),
     "clusters": _clusters,
     "placements": _list(
-        "placements", "q", "state", "type", "semantics", "cluster", "namespace", "survives", sort="order"
+        "placements",
+        "q",
+        "state",
+        "type",
+        "semantics",
+        "cluster",
+        "namespace",
+        "survives",
+        sort="order",
     ),
     "placement-plan": _object("plan", "name"),
     "placement-reschedule": lambda arguments, query: _at(
-        "reschedule", arguments["name"], query={"moves": moves} if (moves := query.get("moves")) else {}
+        "reschedule",
+        arguments["name"],
+        query={"moves": moves} if (moves := query.get("moves")) else {},
     ),
     "placement-history": _object("history", "name"),
     "comparison": _object("compare", "name", "before", "after"),
@@ -385,7 +466,12 @@ _API_URLS: dict[str, Twin] = {
     "what-if": lambda _arguments, _query: _at("resilience"),
     "resilience": lambda _arguments, _query: _at("resilience"),
     "checks": lambda _, query: _at(
-        "checks", query={name: query.get(name, "") for name in ("placement", "rule") if query.get(name)}
+        "checks",
+        query={
+            name: query.get(name, "")
+            for name in ("placement", "rule")
+            if query.get(name)
+        },
     ),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
@@ -397,10 +483,14 @@ _API_URLS: dict[str, Twin] = {
         "-" if arguments["namespace"] == "_" else arguments["namespace"],
         arguments["name"],
     ),
-    "disruptions": lambda _, query: _at("evictions", query={"placement": query.get("placement", "")}),
+    "disruptions": lambda _, query: _at(
+        "evictions", query={"placement": query.get("placement", "")}
+    ),
     "budget": _object("budget-state", "name"),
     "eviction": _object("eviction", "number"),
-    "inbox": lambda _, query: _at("inbox", query={name: query.get(name, "") for name in ("kind", "hub")}),
+    "inbox": lambda _, query: _at(
+        "inbox", query={name: query.get(name, "") for name in ("kind", "hub")}
+    ),
     "hubs": lambda _, __: _at("hubs"),
     "hub-about": _object("hub", "name"),
     "help": lambda _, __: "",

@@ -15,12 +15,23 @@ from placements.services.metrics import metrics_registry
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Respond with all metrics; they name all hubs, so roles of single hubs are not enough to read them."""
-    sent, token = request.headers.get("Authorization", "").removeprefix("Bearer "), settings.METRICS_TOKEN
-    if not request.user.is_superuser and not (token and constant_time_compare(sent, str(token))):
-        text = "Send FLEETUI_METRICS_TOKEN as a bearer token, or sign in as a superuser.\n"
+    sent, token = (
+        request.headers.get("Authorization", "").removeprefix("Bearer "),
+        settings.METRICS_TOKEN,
+    )
+    if not request.user.is_superuser and not (
+        token and constant_time_compare(sent, str(token))
+    ):
+        text = (
+            "Send FLEETUI_METRICS_TOKEN as a bearer token, or sign in as a superuser.\n"
+        )
         challenge = {"WWW-Authenticate": 'Bearer realm="metrics"'}
-        return HttpResponse(text, status=401, content_type="text/plain", headers=challenge)
+        return HttpResponse(
+            text, status=401, content_type="text/plain", headers=challenge
+        )
     fleet = generate_latest(metrics_registry(now=datetime.now(UTC)))
-    response = HttpResponse(fleet + generate_latest(http_registry()), content_type=CONTENT_TYPE_LATEST)
+    response = HttpResponse(
+        fleet + generate_latest(http_registry()), content_type=CONTENT_TYPE_LATEST
+    )
     response.headers["Cache-Control"] = "no-store"
     return response

@@ -8,7 +8,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import (
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 
 from clusters.models import ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
@@ -50,12 +54,19 @@ def notifications(request: HttpRequest) -> HttpResponse:
     kinds = {str(kind): str(kind.label) for kind in ProblemKind}
     rules = list(NotificationRule.objects.select_related("channel").order_by("name"))
     context = {
-        "rules": [(one, [kinds.get(event, event) for event in one.events]) for one in rules],
+        "rules": [
+            (one, [kinds.get(event, event) for event in one.events]) for one in rules
+        ],
         "channels": list(NotificationChannel.objects.order_by("name")),
         "deliveries": [(one, *LEVELS[one.state]) for one in page.rows],
         "after": page.after,
     }
-    return render_page(request, "notifications/list.html", context, fragment="notifications/_deliveries.html")
+    return render_page(
+        request,
+        "notifications/list.html",
+        context,
+        fragment="notifications/_deliveries.html",
+    )
 
 
 @for_notification_managers
@@ -68,7 +79,9 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
     kind = params.get("kind", row.kind if row else ChannelKind.WEBHOOK.value)
     entered_name = name or request.POST.get("name", "").strip()
     service = SERVICES.get(kind, SERVICES[ChannelKind.WEBHOOK.value])
-    fields = {field.name: request.POST.get(field.name, "").strip() for field in service.fields}
+    fields = {
+        field.name: request.POST.get(field.name, "").strip() for field in service.fields
+    }
     errors: Any = ()
     if request.method == "POST":
         now, user = datetime.now(UTC), current_user(request)
@@ -87,9 +100,14 @@ def channel(request: HttpRequest, name: str = "") -> HttpResponseBase:
         "errors": errors,
         "kinds": [(str(one), one.label) for one in ChannelKind],
         "service": service,
-        "fields": [(field, fields[field.name] if field.is_shown else "") for field in service.fields],
+        "fields": [
+            (field, fields[field.name] if field.is_shown else "")
+            for field in service.fields
+        ],
     }
-    return render(request, "notifications/channel.html", context, status=422 if errors else 200)
+    return render(
+        request, "notifications/channel.html", context, status=422 if errors else 200
+    )
 
 
 @for_notification_managers
@@ -107,8 +125,15 @@ def test_channel(request: HttpRequest, name: str) -> HttpResponse:
 def switch_channel(request: HttpRequest, name: str) -> HttpResponse:
     """Enable or disable a channel."""
     row = named_channel(name)
-    enable_channel(name, is_enabled=not row.is_enabled, by=current_user(request), now=datetime.now(UTC))
-    messages.success(request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}.")
+    enable_channel(
+        name,
+        is_enabled=not row.is_enabled,
+        by=current_user(request),
+        now=datetime.now(UTC),
+    )
+    messages.success(
+        request, f"Channel {name} {'disabled' if row.is_enabled else 'enabled'}."
+    )
     return redirect("web:notifications")
 
 
@@ -133,7 +158,9 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
     row = named_rule(name) if name else None
     now = datetime.now(UTC)
     errors: Sequence[FieldError] = ()
-    rule_input = entered_rule(request, name) if request.method == "POST" else shown_rule(row)
+    rule_input = (
+        entered_rule(request, name) if request.method == "POST" else shown_rule(row)
+    )
     if request.method == "POST":
         try:
             save_rule(rule_input, by=current_user(request), now=now)
@@ -147,13 +174,19 @@ def rule(request: HttpRequest, name: str = "") -> HttpResponseBase:
         "entered": rule_input,
         "rule": row,
         "errors": errors,
-        "kinds": [(str(kind), kind.label, str(kind) in rule_input.events) for kind in NOTIFIED],
-        "channels": NotificationChannel.objects.order_by("name").values_list("name", flat=True),
+        "kinds": [
+            (str(kind), kind.label, str(kind) in rule_input.events) for kind in NOTIFIED
+        ],
+        "channels": NotificationChannel.objects.order_by("name").values_list(
+            "name", flat=True
+        ),
         "preview": [(one, ProblemKind(one.kind).label) for one in matching],
         "preview_count": count,
         "days": PREVIEW_DAYS,
     }
-    return render(request, "notifications/rule.html", context, status=422 if errors else 200)
+    return render(
+        request, "notifications/rule.html", context, status=422 if errors else 200
+    )
 
 
 def entered_rule(request: HttpRequest, name: str) -> RuleInput:
@@ -195,7 +228,11 @@ def remove_rule(request: HttpRequest, name: str) -> HttpResponseBase:
     """Confirm the deletion of a rule, or delete it."""
     named_rule(name)
     if request.method != "POST":
-        return render(request, "notifications/delete.html", {"noun": "rule", "name": name, "rules": ()})
+        return render(
+            request,
+            "notifications/delete.html",
+            {"noun": "rule", "name": name, "rules": ()},
+        )
     delete_rule(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Rule {name} deleted.")
     return redirect("web:notifications")

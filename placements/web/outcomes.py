@@ -55,7 +55,10 @@ class OutcomeTable:
 
 
 def outcome_table(
-    request: HttpRequest, outcomes: Sequence[ClusterOutcome], *, hidden: Outcome | None = None
+    request: HttpRequest,
+    outcomes: Sequence[ClusterOutcome],
+    *,
+    hidden: Outcome | None = None,
 ) -> OutcomeTable:
     """Return the page of these outcomes that the address selects: `?outcome=filtered&from=50`.
 
@@ -65,11 +68,19 @@ def outcome_table(
 
     def order(one: ClusterOutcome) -> tuple[int, int, str]:
         facts = one.reasons[0].facts
-        return _ORDER[one.outcome], int(facts.get("pick") or facts.get("rank") or 0), one.cluster
+        return (
+            _ORDER[one.outcome],
+            int(facts.get("pick") or facts.get("rank") or 0),
+            one.cluster,
+        )
 
     chosen = word_from(request, "outcome", Outcome)
     counts = Counter(one.outcome for one in outcomes)
-    matching = (one for one in outcomes if chosen in (None, one.outcome) and one.outcome is not hidden)
+    matching = (
+        one
+        for one in outcomes
+        if chosen in (None, one.outcome) and one.outcome is not hidden
+    )
     matches = tuple(sorted(matching, key=order))
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % PAGE_SIZE if start < len(matches) else 0
@@ -77,7 +88,9 @@ def outcome_table(
     return OutcomeTable(
         matches=matches,
         rows=list(map(outcome_row, page)),
-        counts=[(str(one), OUTCOME_WORDS[one], counts[one]) for one in _ORDER if counts[one]],
+        counts=[
+            (str(one), OUTCOME_WORDS[one], counts[one]) for one in _ORDER if counts[one]
+        ],
         chosen=str(chosen or ""),
         total=len(matches),
         first=start + 1 if page else 0,
@@ -111,7 +124,10 @@ class ClusterFacet(StrEnum):
     OUTDATED = "outdated"
 
 
-_FACETS = {Outcome.FILTERED: ClusterFacet.FILTERED, Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY}
+_FACETS = {
+    Outcome.FILTERED: ClusterFacet.FILTERED,
+    Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY,
+}
 _MOST_KEYS = 3
 
 
@@ -186,7 +202,9 @@ def domain_key(decision: Decision | None) -> str:
     return next(iter([*_keys_of(decision), *regions, *known]), "")
 
 
-def domain_nodes(key: str, selected: Sequence[SelectedClusters]) -> tuple[list[DomainNode], int]:
+def domain_nodes(
+    key: str, selected: Sequence[SelectedClusters]
+) -> tuple[list[DomainNode], int]:
     """Return the domains with selected clusters, the largest share of problems first, and how many more."""
     by_domain: dict[str | None, list[SelectedClusters]] = {}
     for one in selected:
@@ -196,20 +214,31 @@ def domain_nodes(key: str, selected: Sequence[SelectedClusters]) -> tuple[list[D
         counts: Counter[Badge] = Counter()
         for one in several:
             counts[Badge(one.status.level, one.status.word)] += one.count
-        states = sorted(counts.items(), key=lambda state: list(HealthLevel).index(HealthLevel(state[0].kind)))
+        states = sorted(
+            counts.items(),
+            key=lambda state: list(HealthLevel).index(HealthLevel(state[0].kind)),
+        )
         total = counts.total()
-        healthy = sum(count for badge, count in states if badge.kind == HealthLevel.HEALTHY)
+        healthy = sum(
+            count for badge, count in states if badge.kind == HealthLevel.HEALTHY
+        )
         node = DomainNode(
             value_words(value) if key else "all clusters",
             urlencode({"label": label_filter(key, value)}) if key else "",
             total,
             states,
             segments((badge.kind, badge.words, count) for badge, count in states),
-            sorted((one.name, Badge(one.status.level, one.name)) for one in several if one.name),
+            sorted(
+                (one.name, Badge(one.status.level, one.name))
+                for one in several
+                if one.name
+            ),
         )
         nodes.append(((healthy / total, value is None, value or ""), node))
     nodes.sort(key=lambda one: one[0])
-    return [node for _, node in nodes[:_MOST_DOMAINS]], max(0, len(nodes) - _MOST_DOMAINS)
+    return [node for _, node in nodes[:_MOST_DOMAINS]], max(
+        0, len(nodes) - _MOST_DOMAINS
+    )
 
 
 def placement_clusters(
@@ -227,12 +256,24 @@ def placement_clusters(
     """
     outcomes = summary_of(decision) if decision else {}
     bound, joined = bound_and_joined(placement, decision)
-    facets = dict.fromkeys(bound, ClusterFacet.NOT_SELECTED)  # those being removed may have left the fleet
+    facets = dict.fromkeys(
+        bound, ClusterFacet.NOT_SELECTED
+    )  # those being removed may have left the fleet
     facets |= dict.fromkeys(joined, ClusterFacet.NOT_SELECTED)
-    facets |= {name: _FACETS.get(one, ClusterFacet.NOT_SELECTED) for name, (one, _) in outcomes.items()}
-    facets |= {one: ClusterFacet.SELECTED for one in bound if bound[one] != BindingState.UNSCHEDULED}
+    facets |= {
+        name: _FACETS.get(one, ClusterFacet.NOT_SELECTED)
+        for name, (one, _) in outcomes.items()
+    }
+    facets |= {
+        one: ClusterFacet.SELECTED
+        for one in bound
+        if bound[one] != BindingState.UNSCHEDULED
+    }
     counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
-    chosen, level = word_from(request, "outcome", ClusterFacet), word_from(request, "health", HealthLevel)
+    chosen, level = (
+        word_from(request, "outcome", ClusterFacet),
+        word_from(request, "health", HealthLevel),
+    )
     levels: Counter[HealthLevel] = Counter()
     for one in selected:
         levels[one.status.level] += one.count
@@ -241,14 +282,25 @@ def placement_clusters(
 
     def order(name: str) -> tuple[int, bool, int, str]:
         if name in bound:
-            return places[ClusterFacet.SELECTED], bound[name] == BindingState.UNSCHEDULED, 0, name
+            return (
+                places[ClusterFacet.SELECTED],
+                bound[name] == BindingState.UNSCHEDULED,
+                0,
+                name,
+            )
         rank = outcomes[name][1] if name in outcomes else len(outcomes)
         return places[facets[name]], False, rank, name
 
     is_outdated = chosen is ClusterFacet.OUTDATED
-    names = [one for one in facets if chosen in (None, facets[one]) or (is_outdated and one in outdated)]
+    names = [
+        one
+        for one in facets
+        if chosen in (None, facets[one]) or (is_outdated and one in outdated)
+    ]
     if level:
-        rows = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+        rows = Binding.objects.filter(placement=placement).exclude(
+            state=BindingState.UNSCHEDULED
+        )
         statuses = cluster_statuses(placement, rows, now=now)
         names = [row.cluster_name for row, status in statuses if status.level == level]
     start = number_of(request.GET.get("from", "")) or 0
@@ -258,7 +310,9 @@ def placement_clusters(
         rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
-        levels=[(one, _LEVEL_WORDS[one], levels[one]) for one in HealthLevel if levels[one]],
+        levels=[
+            (one, _LEVEL_WORDS[one], levels[one]) for one in HealthLevel if levels[one]
+        ],
         chosen=str(chosen or ""),
         level=str(level or ""),
         count=len(facets),
@@ -271,7 +325,11 @@ def placement_clusters(
 
 
 def _keys_of(decision: Decision | None) -> list[str]:
-    constraints = decision_of(decision).cycle.policy.topology_spread_constraints if decision else ()
+    constraints = (
+        decision_of(decision).cycle.policy.topology_spread_constraints
+        if decision
+        else ()
+    )
     return list(dict.fromkeys(one.topology_key for one in constraints))[:_MOST_KEYS]
 
 
@@ -285,9 +343,14 @@ def _cluster_rows(
     now: datetime,
 ) -> list[PlacementCluster]:
     bindings = Binding.objects.filter(placement=placement, cluster_name__in=names)
-    statuses = {row.cluster_name: (row, one) for row, one in cluster_statuses(placement, bindings, now=now)}
+    statuses = {
+        row.cluster_name: (row, one)
+        for row, one in cluster_statuses(placement, bindings, now=now)
+    }
     versions = applied_names(placement.pk, cluster_name__in=names) if statuses else {}
-    words = waiting_words([row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY])
+    words = waiting_words(
+        [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]
+    )
     outcomes = Outcomes(decision_of(decision)) if decision else None
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     rows = []
@@ -314,7 +377,9 @@ def _cluster_rows(
                 versions.get(row.applied_version, "") if row else "",
                 [labels.get(key, "") for key in keys],
                 why,
-                (row.message or words.get(row.pk, "")) if row and badge.kind != "healthy" else "",
+                (row.message or words.get(row.pk, ""))
+                if row and badge.kind != "healthy"
+                else "",
                 name in outdated,
             )
         )

@@ -18,19 +18,31 @@ _FILTERS = ("placement",)
 @for_readers
 @require_safe
 def overrides(request: HttpRequest) -> HttpResponse:
-    text, placement = read_typed(request, _FILTERS), request.GET.get("placement", "").strip()
-    page = page_from(request, overrides_matching(text=text, placement=placement), order="name", unique="id")
+    text, placement = (
+        read_typed(request, _FILTERS),
+        request.GET.get("placement", "").strip(),
+    )
+    page = page_from(
+        request,
+        overrides_matching(text=text, placement=placement),
+        order="name",
+        unique="id",
+    )
     context = {
         "rows": page.rows,
         "after": page.after,
         "bar": filter_bar(request, _FILTERS),
     }
-    return render_page(request, "overrides/list.html", context, fragment="overrides/_list.html")
+    return render_page(
+        request, "overrides/list.html", context, fragment="overrides/_list.html"
+    )
 
 
 @for_readers
 @require_safe
-def show_override(request: HttpRequest, kind: str, namespace: str, name: str) -> HttpResponse:
+def show_override(
+    request: HttpRequest, kind: str, namespace: str, name: str
+) -> HttpResponse:
     """Show an override: the resources and clusters that it changes, its snapshots, its manifest."""
     own = "" if namespace == "_" else namespace
     row = Override.objects.filter(kind=kind, namespace=own, name=name).first()

@@ -69,15 +69,25 @@ class RunLine:
         groups = self.progress.groups
         if not self.progress.has_ticks:
             return [[(str(tick), count) for tick, count in group] for group in groups]
-        return [[(str(tick), 1) for tick, count in group for _ in range(count)] for group in groups]
+        return [
+            [(str(tick), 1) for tick, count in group for _ in range(count)]
+            for group in groups
+        ]
 
 
 def _parts(*entries: tuple[int, str, str]) -> list[FigurePart]:
-    return [FigurePart(f"{count:,} {words}", level) for count, words, level in entries if count > 0]
+    return [
+        FigurePart(f"{count:,} {words}", level)
+        for count, words, level in entries
+        if count > 0
+    ]
 
 
 def figures_of(
-    counts: queries.Counts, fleet: Mapping[str, Any], runs: int, items: Collection[AttentionItem]
+    counts: queries.Counts,
+    fleet: Mapping[str, Any],
+    runs: int,
+    items: Collection[AttentionItem],
 ) -> list[Figure]:
     """Return the figures; the parts of each do not overlap."""
     of_placements = counts.of_placements
@@ -88,13 +98,20 @@ def figures_of(
     quiet = of_placements.awaiting_approval, of_placements.suspended
     others = counts.placements - healthy - counts.degraded - sum(quiet)
     not_ready = [one for one in fleet["legend"] if one.kind != "healthy"]
-    domains = f"{counted(fleet['domains'], 'domain')} by {fleet['by']}" if fleet["by"] else ""
+    domains = (
+        f"{counted(fleet['domains'], 'domain')} by {fleet['by']}" if fleet["by"] else ""
+    )
     of_clusters = [
-        FigurePart(f"{one.count:,} {one.words}", "" if one.is_quiet else one.kind) for one in not_ready
+        FigurePart(f"{one.count:,} {one.words}", "" if one.is_quiet else one.kind)
+        for one in not_ready
     ]
     is_all_unfulfilled = counts.degraded == counts.unfulfilled
     placement_parts = _parts(
-        (counts.degraded, "not fulfilled" if is_all_unfulfilled else "degraded", "attention"),
+        (
+            counts.degraded,
+            "not fulfilled" if is_all_unfulfilled else "degraded",
+            "attention",
+        ),
         (counts.broken, "with broken assertions", "attention"),
         (of_placements.awaiting_approval, "waiting for approval", ""),
         (others, "in progress", ""),
@@ -115,9 +132,17 @@ def figures_of(
             f"of {counted(counts.clusters, 'cluster')} ready",
             of_clusters or ([FigurePart(domains)] if domains else []),
         ),
-        Figure(healthy, f"of {counted(counts.placements, 'placement')} healthy", placement_parts),
+        Figure(
+            healthy,
+            f"of {counted(counts.placements, 'placement')} healthy",
+            placement_parts,
+        ),
         Figure(runs, run_words, run_parts or [FigurePart("none ended yet")], last_end),
-        Figure(len(pending), approval_words, approvals or [FigurePart("no staged run waits")]),
+        Figure(
+            len(pending),
+            approval_words,
+            approvals or [FigurePart("no staged run waits")],
+        ),
     ]
 
 
@@ -126,14 +151,19 @@ def title_of_approval(item: AttentionItem) -> str:
     return item.title.replace(": approve", ",")
 
 
-def placement_line(headroom: PlacementHeadroom, picture: Picture, clusters: int) -> PlacementLine:
+def placement_line(
+    headroom: PlacementHeadroom, picture: Picture, clusters: int
+) -> PlacementLine:
     placement, counts = headroom.placement, headroom.health.counts
     limit = _NO_LIMIT[PlacementType(placement.placement_type)]
     if headroom.skews:
         worst = min(headroom.skews, key=lambda one: one.most - one.skew)
         measure = measure_word(Semantics(placement.semantics)).lower()
         limit = f"{worst.key} {measure} {worst.skew} of {worst.most}"
-    elif placement.placement_type == PlacementType.PICK_ALL and counts.scheduled < clusters:
+    elif (
+        placement.placement_type == PlacementType.PICK_ALL
+        and counts.scheduled < clusters
+    ):
         limit = "all that match"
     return PlacementLine(
         placement.full_name,
@@ -155,12 +185,25 @@ _NO_LIMIT = {
 def run_line(progress: RunProgress) -> RunLine:
     run = progress.run
     if isinstance(run, StagedRun):
-        url, state, step = address("web:staged-run", run.full_name), badges.staged_state(run), "stage"
+        url, state, step = (
+            address("web:staged-run", run.full_name),
+            badges.staged_state(run),
+            "stage",
+        )
     else:
-        url, state = address("web:rollout", run.placement_name, run.number), badges.run_state(run)
+        url, state = (
+            address("web:rollout", run.placement_name, run.number),
+            badges.run_state(run),
+        )
         step = "wave"
-    is_numbered = progress.current is not None and len(progress.groups) > 1 and state.kind != badges.APPROVAL
-    words = f"{step} {progress.current} of {len(progress.groups)}" if is_numbered else ""
+    is_numbered = (
+        progress.current is not None
+        and len(progress.groups) > 1
+        and state.kind != badges.APPROVAL
+    )
+    words = (
+        f"{step} {progress.current} of {len(progress.groups)}" if is_numbered else ""
+    )
     return RunLine(progress, run.placement_name, url, state, words)
 
 
@@ -170,7 +213,9 @@ _ADVICE_ROWS = 3
 
 def with_loss(found: Attention, report: Mapping[str, Any], url: str) -> Attention:
     """Return what needs attention with the worst loss of the resilience report as advice."""
-    worst = next((one for one, _ in report.get("resilience_levels", ()) if one.is_bad), None)
+    worst = next(
+        (one for one, _ in report.get("resilience_levels", ()) if one.is_bad), None
+    )
     if worst is None:
         return found
     age, details = report["resilience_age"], ""
@@ -180,11 +225,15 @@ def with_loss(found: Attention, report: Mapping[str, Any], url: str) -> Attentio
         details = f"Newer decisions since then: {age.changed:,}."
     facts = ("resilience", ProblemLevel.OUTDATED, "", Noun.CLUSTER, "", "", url)
     title = worst.sentence.removesuffix(".")
-    item = AttentionItem(*facts, title=title, details=details, section=AttentionSection.ADVICE)
+    item = AttentionItem(
+        *facts, title=title, details=details, section=AttentionSection.ADVICE
+    )
     return Attention([*found.items, item], found.snoozed)
 
 
-def rows_of(items: Sequence[AttentionItem], *, most: int, url: str) -> tuple[list[AttentionItem], int]:
+def rows_of(
+    items: Sequence[AttentionItem], *, most: int, url: str
+) -> tuple[list[AttentionItem], int]:
     """Return the first items, and how many are left out.
 
     More advice than three items is one row, with a link to all of it.
@@ -199,11 +248,15 @@ def rows_of(items: Sequence[AttentionItem], *, most: int, url: str) -> tuple[lis
     facts = ("advice", ProblemLevel.OUTDATED, "", Noun.CLUSTER, "", "", url)
     title = f"Advice on {counted(len(advice), 'point')}"
     details = f"{first_names([one.title for one in advice])}."
-    summary = AttentionItem(*facts, title=title, details=details, section=AttentionSection.ADVICE)
+    summary = AttentionItem(
+        *facts, title=title, details=details, section=AttentionSection.ADVICE
+    )
     return [*others[: most - 1], summary], left
 
 
 def approval_url(item: AttentionItem) -> str:
     """Return the page that confirms an approval."""
-    run, stage, _ = item.key.removeprefix(f"{ProblemKind.APPROVAL_PENDING}/").rsplit("/", 2)
+    run, stage, _ = item.key.removeprefix(f"{ProblemKind.APPROVAL_PENDING}/").rsplit(
+        "/", 2
+    )
     return address("web:staged-run-approve", run, stage)

@@ -23,7 +23,11 @@ from placements.engine.status import GATES, NEEDS_RUN, HealthLevel, PlacementHea
 from placements.explain.advice import OUTDATED, change_words
 from placements.explain.checks import LEVEL
 from placements.explain.loss import loss_name
-from placements.explain.rollouts import progress_sentence, result_from_document, wave_counts
+from placements.explain.rollouts import (
+    progress_sentence,
+    result_from_document,
+    wave_counts,
+)
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
@@ -61,22 +65,52 @@ from placements.services.filters import (
     latest_decisions,
     placements_matching,
 )
-from placements.services.fleet.queries import MOST_NAMES, Stale, skews_of, stale_picks_of
-from placements.services.health import cluster_problems, health_by_domain, health_of, with_rollouts
-from placements.services.loss.queries import is_outdated, levels_in, resilience_in, with_fleet_version
+from placements.services.fleet.queries import (
+    MOST_NAMES,
+    Stale,
+    skews_of,
+    stale_picks_of,
+)
+from placements.services.health import (
+    cluster_problems,
+    health_by_domain,
+    health_of,
+    with_rollouts,
+)
+from placements.services.loss.queries import (
+    is_outdated,
+    levels_in,
+    resilience_in,
+    with_fleet_version,
+)
 from placements.services.placements import delete_placement
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.queries import latest_run, progress_of
-from placements.services.rollouts.staged_queries import result_in, sentences_of, waits_for_run
+from placements.services.rollouts.staged_queries import (
+    result_in,
+    sentences_of,
+    waits_for_run,
+)
 from placements.services.status import manifest_of, scheduled_condition
 from placements.services.teams import labels_in, of_placement
 from placements.templatetags.fleet import address, offered, state_words
 from placements.web import badges
 from placements.web.activity import event_rows, url_of
 from placements.web.dashboard import HeadroomRow, headroom_row, skew_badges
-from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices, read_typed
+from placements.web.filter_bar import (
+    Facet,
+    FilterBar,
+    filter_bar,
+    plain_choices,
+    read_typed,
+)
 from placements.web.layout import counts_of as navigation_of
-from placements.web.outcomes import ClusterFacet, domain_key, domain_nodes, placement_clusters
+from placements.web.outcomes import (
+    ClusterFacet,
+    domain_key,
+    domain_nodes,
+    placement_clusters,
+)
 from placements.web.request import (
     as_file,
     order_from,
@@ -138,7 +172,11 @@ class PlacementListRow:
         if self.placement.deleting_since:
             hidden |= {"roll-back", "delete"}
         page = self.page
-        return [(f"{page}{one}/", words) for one, words in self.actions.items() if one not in hidden]
+        return [
+            (f"{page}{one}/", words)
+            for one, words in self.actions.items()
+            if one not in hidden
+        ]
 
     @property
     def findings(self) -> badges.Badge | None:
@@ -154,16 +192,30 @@ class PlacementListRow:
         run = self.staged
         is_rolling = run is not None and run.ended_at is None and run.gate not in GATES
         is_waiting = self.placement.is_staged and not is_rolling
-        is_suspended = health.level is HealthLevel.SUSPENDED or health.condition == "No resources selected"
-        is_suspended = is_suspended or is_waiting or self.placement.paused_since is not None
+        is_suspended = (
+            health.level is HealthLevel.SUSPENDED
+            or health.condition == "No resources selected"
+        )
+        is_suspended = (
+            is_suspended or is_waiting or self.placement.paused_since is not None
+        )
         away = counts.unreachable + counts.not_monitored
-        rest = counts.scheduled - counts.available - counts.failed - counts.not_available - away
+        rest = (
+            counts.scheduled
+            - counts.available
+            - counts.failed
+            - counts.not_available
+            - away
+        )
         parts = (
             (HealthLevel.HEALTHY, counts.available),
             (HealthLevel.FAILED, counts.failed),
             (HealthLevel.ATTENTION, counts.not_available),
             (HealthLevel.UNKNOWN, away),
-            (HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS, max(0, rest)),
+            (
+                HealthLevel.SUSPENDED if is_suspended else HealthLevel.PROGRESS,
+                max(0, rest),
+            ),
             ("pending", max(0, counts.wanted - counts.scheduled)),
         )
         return badges.segments((level, "", number) for level, number in parts)
@@ -184,7 +236,11 @@ class PlacementListRow:
 def placement_rows(placements: list[Placement]) -> list[PlacementListRow]:
     """Return the lines of these placements, each with its rollout and its last decision."""
     latest = latest_decisions(placements)
-    actions = {one: words for one, words in _ACTIONS.items() if offered(address(f"web:placement-{one}", "-"))}
+    actions = {
+        one: words
+        for one, words in _ACTIONS.items()
+        if offered(address(f"web:placement-{one}", "-"))
+    }
     return [
         PlacementListRow(
             one.placement,
@@ -230,15 +286,23 @@ def placements(request: HttpRequest) -> HttpResponse:
         "poll": poll,
         "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
-        "changeable": {one.pk for one in page.rows if may_change(request.user, labels_in(one.document))},
-        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
+        "changeable": {
+            one.pk
+            for one in page.rows
+            if may_change(request.user, labels_in(one.document))
+        },
+        "pager": pager_of(
+            request, len(page.rows), count, before=page.before, after=page.after
+        ),
         "count": count,
         "namespaces": namespaces,
         "default_rules": str(DEFAULT_SEMANTICS),
         "orders": _ORDERS,
         "order": order,
     }
-    return render_page(request, "placements/list.html", context, fragment="placements/_list.html")
+    return render_page(
+        request, "placements/list.html", context, fragment="placements/_list.html"
+    )
 
 
 def _list_bar(
@@ -249,7 +313,9 @@ def _list_bar(
     levels: Iterable[str],
 ) -> FilterBar:
     states = counts.by_state.items()
-    present = [(one, state_words(one), n) for one, n in states if n != 0 or one == wanted.state]
+    present = [
+        (one, state_words(one), n) for one, n in states if n != 0 or one == wanted.state
+    ]
     survived = sorted({*levels, wanted.survives} - {""})
     facets = [
         Facet("state", "Status", present, is_row=True),
@@ -274,8 +340,15 @@ def _list_bar(
 @polled
 def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpResponse:
     """Show one tab of a placement; while it is being scheduled the page polls the part that changes."""
-    related = ("staleness_check", "resilience__report", "assertion_check", "findings_check")
-    rows = with_fleet_version(Placement.objects.select_related(*related).filter(full_name=name))
+    related = (
+        "staleness_check",
+        "resilience__report",
+        "assertion_check",
+        "findings_check",
+    )
+    rows = with_fleet_version(
+        Placement.objects.select_related(*related).filter(full_name=name)
+    )
     row = with_rollouts(rows).first()
     if row is None:
         if wants_fragment(request):  # a page that waited for the end of a deletion
@@ -293,31 +366,53 @@ def placement(request: HttpRequest, name: str, tab: str = "clusters") -> HttpRes
         context |= _tab_context(request, row, tab, latest, run=context["run"])
     if not wants_fragment(request):
         context["your_draft"] = drafts_of(request.user, row).first()
-    return render_page(request, "placements/placement.html", context, fragment="placements/_live.html")
+    return render_page(
+        request, "placements/placement.html", context, fragment="placements/_live.html"
+    )
 
 
 def head_context(
-    placement: Any, latest: Decision | None, health: PlacementHealth, outdated: list[str], *, now: datetime
+    placement: Any,
+    latest: Decision | None,
+    health: PlacementHealth,
+    outdated: list[str],
+    *,
+    now: datetime,
 ) -> dict[str, Any]:
     """Return what all tabs show: the status, the strip of values, what is wrong, and the actions."""
     stale = (placement.full_name, tuple(outdated[:MOST_NAMES]), len(outdated))
     manifest = parse_placement(placement.document)
-    is_short = latest is not None and health.condition in ("Not fulfilled", "Partially fulfilled")
+    is_short = latest is not None and health.condition in (
+        "Not fulfilled",
+        "Partially fulfilled",
+    )
     problems = problems_of(latest) if is_short and latest else ()
     exact = DecisionView(latest).exact if problems and latest else None
     is_pick_n = placement.placement_type == PlacementType.PICK_N
-    over = [one for one in skews_of(placement) if is_pick_n and one.is_hard and one.skew > one.most]
+    over = [
+        one
+        for one in skews_of(placement)
+        if is_pick_n and one.is_hard and one.skew > one.most
+    ]
     return {
         **_strip_context(placement, health),
-        "outdated": [Stale(*stale, placement.staleness_check.checked_at)] if outdated else [],
+        "outdated": [Stale(*stale, placement.staleness_check.checked_at)]
+        if outdated
+        else [],
         "has_better_set": exact is not None and exact.has_better_set,
         "assertions": check_of(placement),
         "exceeded": [f"{one.key} {one.skew} / {one.most}" for one in over],
         "decision": latest,
-        "problems": cluster_problems(placement, now=now) if health.level != HealthLevel.HEALTHY else [],
+        "problems": cluster_problems(placement, now=now)
+        if health.level != HealthLevel.HEALTHY
+        else [],
         "traps": [one for one in problems if not one.startswith(OUTDATED)],
-        "may_reschedule": not ACTIONS[ActionKind.ROLLING, "reschedule"].why_not(placement, None),
-        "sentence": policy_sentence(manifest.spec.policy, manifest.semantics, manifest.spread_options),
+        "may_reschedule": not ACTIONS[ActionKind.ROLLING, "reschedule"].why_not(
+            placement, None
+        ),
+        "sentence": policy_sentence(
+            manifest.spec.policy, manifest.semantics, manifest.spread_options
+        ),
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
     }
@@ -349,12 +444,21 @@ def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
 
 
 def _clusters_tab(
-    request: HttpRequest, placement: Any, latest: Decision | None, outdated: set[str], *, now: datetime
+    request: HttpRequest,
+    placement: Any,
+    latest: Decision | None,
+    outdated: set[str],
+    *,
+    now: datetime,
 ) -> tuple[dict[str, Any], PlacementHealth]:
     """Return the first tab: the domains, the tree and the clusters; and the status, of the same query."""
     decision = ranking_decision(placement, latest)
     # The reasons may come from a decision under an older policy, the limits may not.
-    is_of_policy = decision is None or latest is None or decision.policy_number == latest.policy_number
+    is_of_policy = (
+        decision is None
+        or latest is None
+        or decision.policy_number == latest.policy_number
+    )
     under_policy = decision if is_of_policy else latest
     key = domain_key(under_policy)
     health, selected = health_by_domain(placement, key, now=now)
@@ -362,41 +466,63 @@ def _clusters_tab(
     spreads = spreads_of(under_policy) if under_policy else ()
     skews = {one.key: one.skew for one in skews_of(placement)}
     context = {
-        "clusters": placement_clusters(request, placement, decision, selected, outdated, now=now),
+        "clusters": placement_clusters(
+            request, placement, decision, selected, outdated, now=now
+        ),
         "key": key,
         "domains": domains,
         "more_domains": more_domains,
         "spreads": spreads,
-        "spreads_differ": any(skews.get(one.topology_key, one.skew) != one.skew for one in spreads),
+        "spreads_differ": any(
+            skews.get(one.topology_key, one.skew) != one.skew for one in spreads
+        ),
         "under_policy": under_policy,
         "ranking": decision,
         "is_of_policy": is_of_policy,
         "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
         "resilience": (resilience := resilience_in(placement)),
         "resilience_outdated": resilience and is_outdated(placement),
-        "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value) if resilience else "",
+        "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value)
+        if resilience
+        else "",
         "findings": counts_of(placement),
     }
     return context, health
 
 
 def _tab_context(
-    request: HttpRequest, placement: Any, tab: str, latest: Decision | None, *, run: Rollout | None
+    request: HttpRequest,
+    placement: Any,
+    tab: str,
+    latest: Decision | None,
+    *,
+    run: Rollout | None,
 ) -> dict[str, Any]:
     """Return what another tab shows."""
     if tab == "decision":
         return _decision_tab(request, placement, latest)
     if tab == "manifest":
         return {"manifest": dump_yaml(placement.document)}
-    return _rollouts_tab(placement, run) if tab == "rollouts" else _resources_tab(placement)
+    return (
+        _rollouts_tab(placement, run)
+        if tab == "rollouts"
+        else _resources_tab(placement)
+    )
 
 
-def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None) -> dict[str, Any]:
+def _decision_tab(
+    request: HttpRequest, placement: Any, latest: Decision | None
+) -> dict[str, Any]:
     """Return the decision that selected the clusters, and how many later ones changed nothing."""
     ranking = ranking_decision(placement, latest)
     value = decision_of(ranking) if ranking else None
-    rows, has_all = placement.decisions.select_related("record"), request.GET.get("unchanged") == "1"
-    page = page_from(request, rows, order="-number", unique="number") if has_all else None
+    rows, has_all = (
+        placement.decisions.select_related("record"),
+        request.GET.get("unchanged") == "1",
+    )
+    page = (
+        page_from(request, rows, order="-number", unique="number") if has_all else None
+    )
     return {
         "has_all": has_all,
         "after": page.after if page else None,
@@ -405,7 +531,9 @@ def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None)
         "headline": headline(value) if value else "",
         "unchanged": latest.number - ranking.number if latest and ranking else 0,
         "names": value.cycle.fleet.names[:_NAMES_OFFERED] if value else (),
-        "ways": [change_words(one.change) for one in fixes_of(latest)] if latest else (),
+        "ways": [change_words(one.change) for one in fixes_of(latest)]
+        if latest
+        else (),
         "decisions": page.rows
         if page
         else rows.filter(CHANGES_CLUSTERS).order_by("-number")[:_REVISIONS_SHOWN],
@@ -415,12 +543,20 @@ def _decision_tab(request: HttpRequest, placement: Any, latest: Decision | None)
 def _rollouts_tab(placement: Any, run: Rollout | None) -> dict[str, Any]:
     is_running = run is not None and run.state == Rollout.State.RUNNING
     progress = progress_of(run, now=datetime.now(UTC)) if run else None
-    result = result_from_document(run.sync_result) if run and is_running and run.sync_result else None
+    result = (
+        result_from_document(run.sync_result)
+        if run and is_running and run.sync_result
+        else None
+    )
     budgets = result.budgets if result else None
-    events = events_matching(kind="placement", name=placement.full_name).order_by("-at", "-id")
+    events = events_matching(kind="placement", name=placement.full_name).order_by(
+        "-at", "-id"
+    )
     is_initial = run is not None and run.is_initial
     return {
-        "progress": progress_sentence(progress, budgets, is_initial=is_initial) if progress else "",
+        "progress": progress_sentence(progress, budgets, is_initial=is_initial)
+        if progress
+        else "",
         "waves": wave_counts(run.waves) if run else "",
         "runs": run_rows(placement.full_name, most=_REVISIONS_SHOWN),
         "events": event_rows(events[:_EVENTS_SHOWN]),
@@ -432,7 +568,15 @@ def _resources_tab(placement: Any) -> dict[str, Any]:
     identities: list[list[str]] = snapshot.identities if snapshot else []
     return {
         "resources": [
-            (kind, space, name, url_of("resource", "/".join((version.rpartition("/")[0], kind, space, name))))
+            (
+                kind,
+                space,
+                name,
+                url_of(
+                    "resource",
+                    "/".join((version.rpartition("/")[0], kind, space, name)),
+                ),
+            )
             for version, kind, space, name in identities[:_RESOURCES_SHOWN]
         ],
         "more_resources": max(0, len(identities) - _RESOURCES_SHOWN),
@@ -445,12 +589,16 @@ TABS = ("decision", "rollouts", "resources", "manifest")
 
 def _staged_context(placement: Placement) -> dict[str, Any]:
     """Return the newest run, and the failed clusters, which are retried only by a run."""
-    runs = with_status(StagedRun.objects.filter(placement=placement).select_related("placement"))
+    runs = with_status(
+        StagedRun.objects.filter(placement=placement).select_related("placement")
+    )
     run = runs.order_by("-pk").first()
     state, sentences = badges.staged_state(run) if run else None, list[str]()
     if run and state and state.words in ("Waiting for approval", "Stopped"):
         sentences = badges.without_status(sentences_of(run, result_in(run)), state)
-    rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    rows = Binding.objects.filter(
+        placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)
+    )
     failed = list(rows.order_by("cluster_name").values_list("cluster_name", flat=True))
     has_started = has_started_run(placement)
     return {
@@ -458,7 +606,9 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
         "staged_state": state,
         "staged_sentences": sentences,
         "staged_started": has_started,
-        "staged_waits": "" if has_started or placement.is_mirrored else waits_for_run(placement),
+        "staged_waits": ""
+        if has_started or placement.is_mirrored
+        else waits_for_run(placement),
         "staged_failed": failed[:_FAILED_SHOWN],
         "staged_more": max(0, len(failed) - _FAILED_SHOWN),
     }
@@ -469,8 +619,15 @@ def _staged_context(placement: Placement) -> dict[str, Any]:
 def placement_yaml(request: HttpRequest, name: str) -> HttpResponse:
     """Download the manifest, with or without the status."""
     placement = get_object_or_404(Placement, full_name=name)
-    manifest = placement.document if request.GET.get("status") == "0" else manifest_of(placement)
-    return as_file(HttpResponse(dump_yaml(manifest), content_type="application/yaml"), f"{name}.yaml")
+    manifest = (
+        placement.document
+        if request.GET.get("status") == "0"
+        else manifest_of(placement)
+    )
+    return as_file(
+        HttpResponse(dump_yaml(manifest), content_type="application/yaml"),
+        f"{name}.yaml",
+    )
 
 
 @for_operators("delete placements", of=of_placement)
@@ -480,10 +637,15 @@ def delete(request: HttpRequest, name: str) -> HttpResponse:
     placement = get_object_or_404(Placement, full_name=name)
     if request.method == "POST":
         gone = delete_placement(name, by=current_user(request), now=datetime.now(UTC))
-        messages.success(request, f"Placement {name} deleted." if gone else f"Deleting placement {name}.")
+        messages.success(
+            request,
+            f"Placement {name} deleted." if gone else f"Deleting placement {name}.",
+        )
         return redirect("web:placements") if gone else redirect("web:placement", name)
 
-    placed = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
+    placed = Binding.objects.filter(placement=placement).exclude(
+        state=BindingState.UNSCHEDULED
+    )
     context = {
         "placement": placement,
         "placed": placed.order_by("cluster_name")[:_CLUSTERS_SHOWN],

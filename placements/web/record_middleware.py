@@ -13,7 +13,9 @@ GONE = 410
 class UnreadableRecordMiddleware(MiddlewareMixin):
     """Responds with status 410 and the reason; the API has its own problem document for it."""
 
-    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+    def process_exception(
+        self, request: HttpRequest, exception: Exception
+    ) -> HttpResponse | None:
         """Return the page for an unreadable record; None leaves other errors to Django."""
         if not isinstance(exception, UnreadableRecordError):
             return None

@@ -30,7 +30,11 @@ def cluster_removals(request: HttpRequest, name: str) -> HttpResponseBase:
 @for_operators("decide removals", of=by_operation)
 def _decide(request: HttpRequest, cluster: MemberCluster) -> HttpResponse:
     """Confirm a removal, or keep the objects."""
-    placement, by, now = request.POST.get("placement", ""), current_user(request), datetime.now(UTC)
+    placement, by, now = (
+        request.POST.get("placement", ""),
+        current_user(request),
+        datetime.now(UTC),
+    )
     if request.POST.get("do") == "keep":
         keep_objects(cluster.name, placement, by=by, now=now)
         done = f"The objects of {placement} stay on {cluster.name}."

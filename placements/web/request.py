@@ -66,11 +66,20 @@ Row = TypeVar("Row", bound=Model)
 Word = TypeVar("Word", bound=StrEnum)
 
 
-def page_from(request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name") -> Page[Row]:
+def page_from(
+    request: HttpRequest, rows: QuerySet[Row], *, order: str, unique: str = "name"
+) -> Page[Row]:
     """Return the page that the address requests; the first one where its cursor is of another order."""
     after, size = request.GET.get("after"), page_size(request.GET)
     try:
-        return page_of(rows, order=order, unique=unique, size=size, after=after, start=start_of(request))
+        return page_of(
+            rows,
+            order=order,
+            unique=unique,
+            size=size,
+            after=after,
+            start=start_of(request),
+        )
     except BadCursorError:
         return page_of(rows, order=order, unique=unique, size=size)
 
@@ -82,7 +91,9 @@ def page_size(query: QueryDict) -> int:
 
 def start_of(request: HttpRequest) -> int:
     """Return how many rows come before the page that the address requests."""
-    return (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
+    return (
+        (number_of(request.GET.get("at", "")) or 0) if request.GET.get("after") else 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +109,12 @@ class Pager:
 
 
 def pager_of(
-    request: HttpRequest, number: int, count: int | None, *, before: str | None, after: str | None
+    request: HttpRequest,
+    number: int,
+    count: int | None,
+    *,
+    before: str | None,
+    after: str | None,
 ) -> Pager:
     """Return the pager of a page with this number of rows; `count` is None where counting takes too long."""
     start, size = start_of(request), page_size(request.GET)
@@ -111,7 +127,12 @@ def pager_of(
         address_with(request, **earlier) if request.GET.get("after") else "",
         address_with(request, after=after, at=last) if after else "",
         [
-            (one, "" if one == size else address_with(request, after=None, at=None, size=one))
+            (
+                one,
+                ""
+                if one == size
+                else address_with(request, after=None, at=None, size=one),
+            )
             for one in PAGE_SIZES
             if count is None or count > min(PAGE_SIZES)
         ],
@@ -140,7 +161,10 @@ def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[Unknown
         UnknownWord(
             name,
             value[:_LONGEST_WORD],
-            [(str(one), _with_query(request, after=None, v=None, **{name: one})) for one in words],
+            [
+                (str(one), _with_query(request, after=None, v=None, **{name: one}))
+                for one in words
+            ],
             _with_query(request, after=None, v=None, **{name: None}),
         )
         for name, words in closed.items()
@@ -154,7 +178,9 @@ def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
     return order if order in orders else orders[0]
 
 
-def requested_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpResponse | None:
+def requested_table(
+    request: HttpRequest, charts: Iterable[Chart]
+) -> HttpResponse | None:
     """Answer `?table=NAME&row=N`: 50 rows of that chart's table, from row N on; None without this parameter.
 
     Raise Http404 for a chart that is not among these, or a row that there is not.
@@ -178,12 +204,16 @@ def requested_table(request: HttpRequest, charts: Iterable[Chart]) -> HttpRespon
         "after": _with_query(request, row=end) if end < len(chart.rows) else "",
         "back": address_with(request),
     }
-    return render_page(request, "parts/chart_table.html", context, fragment="parts/chart_rows.html")
+    return render_page(
+        request, "parts/chart_table.html", context, fragment="parts/chart_rows.html"
+    )
 
 
 def address_with(request: HttpRequest, **changes: object) -> str:
     """Return the address of the page itself, not of a table on it, with some of its parameters changed."""
-    return _with_query(request, **{"table": None, "row": None, "v": None, "panel": None, **changes})
+    return _with_query(
+        request, **{"table": None, "row": None, "v": None, "panel": None, **changes}
+    )
 
 
 def _with_query(request: HttpRequest, **changes: object) -> str:

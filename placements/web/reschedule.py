@@ -33,7 +33,12 @@ from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.scheduling import PreviewOutdatedError
 from placements.web.activity import event_rows
 from placements.web.request import for_action, is_confirmed, number_of
-from placements.web.review import decision_context, names_after, names_changed_since, rollout_sentence
+from placements.web.review import (
+    decision_context,
+    names_after,
+    names_changed_since,
+    rollout_sentence,
+)
 
 
 @for_readers
@@ -73,7 +78,9 @@ def _confirm(request: HttpRequest, *, name: str) -> HttpResponse:
     except RevisionConflict:
         placement.refresh_from_db()
         events = event_rows(events_since(PLACEMENT, name, expected))
-        return _page(request, placement, status=409, outdated="placement", events=events)
+        return _page(
+            request, placement, status=409, outdated="placement", events=events
+        )
     except PreviewOutdatedError:
         placement.refresh_from_db()
         return _page(request, placement, status=409, outdated="fleet")
@@ -81,7 +88,9 @@ def _confirm(request: HttpRequest, *, name: str) -> HttpResponse:
         return _page(request, placement, status=409)
     messages.success(request, f"Placement {name} rescheduled.")
     back = _cluster_to_restore(request)
-    return redirect("web:cluster-drain", back) if back else redirect("web:placement", name)
+    return (
+        redirect("web:cluster-drain", back) if back else redirect("web:placement", name)
+    )
 
 
 def _cluster_to_restore(request: HttpRequest) -> str:
@@ -89,7 +98,9 @@ def _cluster_to_restore(request: HttpRequest) -> str:
     return name if MemberCluster.objects.filter(name=name).exists() else ""
 
 
-def _page(request: HttpRequest, placement: Placement, *, status: int = 200, **results: Any) -> HttpResponse:
+def _page(
+    request: HttpRequest, placement: Placement, *, status: int = 200, **results: Any
+) -> HttpResponse:
     """Show the preview; `results` say why a confirmation was refused: outdated, events, empties."""
     few: FewMoves | None = None
     moves = request.GET.get("moves", FEWEST if placement.is_mirrored else "")
@@ -121,8 +132,11 @@ def _page(request: HttpRequest, placement: Placement, *, status: int = 200, **re
             schedule = preview_reschedule(placement, few.decision if few else None)
             context |= {
                 **decision_context(schedule),
-                "rollout": rollout_sentence(schedule, schedule.waves(now=datetime.now(UTC))),
-                "explanation": context["explanation"] or rescheduling_words(schedule.decision.cycle),
+                "rollout": rollout_sentence(
+                    schedule, schedule.waves(now=datetime.now(UTC))
+                ),
+                "explanation": context["explanation"]
+                or rescheduling_words(schedule.decision.cycle),
                 "after": names_after(schedule),
                 "moved": names_changed_since(request, schedule),
             }

@@ -10,7 +10,11 @@ from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import (
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import InvalidManifest
@@ -51,10 +55,16 @@ def resources(request: HttpRequest) -> HttpResponse:
     kind, namespace = (request.GET.get(key, "") for key in _FILTERS)
     rows = resources_matching(kind=kind, namespace=namespace, text=text)
     page = page_from(request, with_sizes(rows), order="kind", unique="id")
-    kinds = Resource.objects.values_list("kind").annotate(count=Count("pk")).order_by("kind")
+    kinds = (
+        Resource.objects.values_list("kind")
+        .annotate(count=Count("pk"))
+        .order_by("kind")
+    )
     namespaces = Resource.objects.exclude(namespace="").order_by("namespace")
     used_by = placements_with(page.rows)
-    named = namespaces.values_list("namespace", flat=True).distinct()[:_NAMESPACES_SHOWN]
+    named = namespaces.values_list("namespace", flat=True).distinct()[
+        :_NAMESPACES_SHOWN
+    ]
     facets = [
         Facet("kind", "Kind", [(one, one, number) for one, number in kinds]),
         Facet("namespace", "Namespace", plain_choices(named)),
@@ -62,11 +72,15 @@ def resources(request: HttpRequest) -> HttpResponse:
     count = rows.count()
     context = {
         "rows": [(one, resource_url(one), used_by[one.pk]) for one in page.rows],
-        "pager": pager_of(request, len(page.rows), count, before=page.before, after=page.after),
+        "pager": pager_of(
+            request, len(page.rows), count, before=page.before, after=page.after
+        ),
         "count": count,
         "bar": filter_bar(request, _FILTERS, facets),
     }
-    return render_page(request, "resources/list.html", context, fragment="resources/_list.html")
+    return render_page(
+        request, "resources/list.html", context, fragment="resources/_list.html"
+    )
 
 
 def _get_resource(group: str, kind: str, namespace: str, name: str) -> Resource:
@@ -81,7 +95,9 @@ def _get_resource(group: str, kind: str, namespace: str, name: str) -> Resource:
 
 @for_readers
 @require_safe
-def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
+def resource(
+    request: HttpRequest, group: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
     """Show one resource and the placements that select it."""
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
@@ -99,20 +115,30 @@ def resource(request: HttpRequest, group: str, kind: str, namespace: str, name: 
 
 
 def _selecting(objects: Collection[HubObject]) -> list[str]:
-    rows = Placement.objects.filter(deleting_since=None).only("namespace", "full_name", "document")
-    return [row.full_name for row in rows.order_by("full_name") if may_select(row, objects)]
+    rows = Placement.objects.filter(deleting_since=None).only(
+        "namespace", "full_name", "document"
+    )
+    return [
+        row.full_name for row in rows.order_by("full_name") if may_select(row, objects)
+    ]
 
 
 @for_operators("delete resources", of=of_resource)
 @require_http_methods(["GET", "HEAD", "POST"])
-def delete(request: HttpRequest, group: str, kind: str, namespace: str, name: str) -> HttpResponse:
+def delete(
+    request: HttpRequest, group: str, kind: str, namespace: str, name: str
+) -> HttpResponse:
     """Show the confirmation, or delete the resource."""
     row = _get_resource(group, kind, namespace, name)
     one = HubObject.of(row.content)
     if request.method == "POST":
         gone = delete_resource(one.key, by=current_user(request), now=datetime.now(UTC))
-        more = f" with {len(gone) - 1} objects in the namespace" if len(gone) > 1 else ""
-        messages.success(request, f"{object_label(RESOURCE, name_of(one))}{more} deleted.")
+        more = (
+            f" with {len(gone) - 1} objects in the namespace" if len(gone) > 1 else ""
+        )
+        messages.success(
+            request, f"{object_label(RESOURCE, name_of(one))}{more} deleted."
+        )
         return redirect("web:resources")
     is_namespace = (row.group, row.kind) == ("", "Namespace")
     inside = Resource.objects.filter(namespace=row.name).count() if is_namespace else 0
@@ -138,15 +164,25 @@ def apply(request: HttpRequest) -> HttpResponse:
         content = row.content if row else None
         if row and may_change_resource(current_user(request), row):
             content = plain_manifest(content, shown_as=str(row))
-        return render(request, "resources/apply.html", {"text": dump_yaml(content) if content else ""})
+        return render(
+            request,
+            "resources/apply.html",
+            {"text": dump_yaml(content) if content else ""},
+        )
     text = request.POST.get("manifest", "").replace("\r\n", "\n")
     try:
         content = file_or_text(request, text)
-        documents, by, now = read_documents(content), current_user(request), datetime.now(UTC)
+        documents, by, now = (
+            read_documents(content),
+            current_user(request),
+            datetime.now(UTC),
+        )
         manifests = content if isinstance(content, str) else content.decode("utf-8-sig")
         confirmed, strict = is_confirmed(request), "strict" in request.POST
         if "preview" in request.POST:
-            preview = preview_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+            preview = preview_documents(
+                documents, by=by, now=now, confirmed=confirmed, strict=strict
+            )
             context = {
                 "text": manifests,
                 "strict": strict,
@@ -154,32 +190,56 @@ def apply(request: HttpRequest) -> HttpResponse:
                 "impact": preview.impact,
             }
             return render(request, "resources/apply.html", context)
-        results = apply_documents(documents, by=by, now=now, confirmed=confirmed, strict=strict)
+        results = apply_documents(
+            documents, by=by, now=now, confirmed=confirmed, strict=strict
+        )
     except PartlyApplied as error:
         context = {"text": manifests, "strict": strict, **_partial_context(error)}
         return render(request, "resources/apply.html", context, status=409)
     except UnschedulesEverything as error:
-        return render(request, "resources/apply.html", {"text": manifests, "empties": error}, status=409)
+        return render(
+            request,
+            "resources/apply.html",
+            {"text": manifests, "empties": error},
+            status=409,
+        )
     except InvalidManifest as error:
-        return render(request, "resources/apply.html", {"text": text, "errors": error.errors}, status=422)
-    return render(request, "resources/applied.html", _results_context(documents, results))
+        return render(
+            request,
+            "resources/apply.html",
+            {"text": text, "errors": error.errors},
+            status=422,
+        )
+    return render(
+        request, "resources/applied.html", _results_context(documents, results)
+    )
 
 
 def _partial_context(error: PartlyApplied) -> dict[str, Any]:
     """Return what was applied before an error, the error, and the confirmation that it may need."""
     errors = error.cause.errors if isinstance(error.cause, InvalidManifest) else ()
     empties = error.cause if isinstance(error.cause, UnschedulesEverything) else None
-    rows = [(one, object_label(one.kind, one.name), url_of(one.kind, one.name)) for one in error.results]
+    rows = [
+        (one, object_label(one.kind, one.name), url_of(one.kind, one.name))
+        for one in error.results
+    ]
     return {"partly": str(error), "errors": errors, "empties": empties, "results": rows}
 
 
-def _results_context(documents: Sequence[Document], results: Sequence[Result]) -> dict[str, Any]:
+def _results_context(
+    documents: Sequence[Document], results: Sequence[Result]
+) -> dict[str, Any]:
     """Return the results, and the placements that roll out what changes."""
     pairs = zip(documents, results, strict=True)
     changed = [
-        HubObject.of(one.data) for one, result in pairs if result.kind == RESOURCE and result.did != UNCHANGED
+        HubObject.of(one.data)
+        for one, result in pairs
+        if result.kind == RESOURCE and result.did != UNCHANGED
     ]
-    rows = [(one, object_label(one.kind, one.name), url_of(one.kind, one.name)) for one in results]
+    rows = [
+        (one, object_label(one.kind, one.name), url_of(one.kind, one.name))
+        for one in results
+    ]
     return {"results": rows, "placements": _selecting(changed)}
 
 
@@ -189,5 +249,8 @@ def _results_context(documents: Sequence[Document], results: Sequence[Result]) -
 def dry_run(request: HttpRequest) -> HttpResponse:
     """Show what the clusters answer to applying the documents of a text or file."""
     return dry_run_response(
-        request, lambda: file_or_text(request, request.POST.get("manifest", "").replace("\r\n", "\n"))
+        request,
+        lambda: file_or_text(
+            request, request.POST.get("manifest", "").replace("\r\n", "\n")
+        ),
     )

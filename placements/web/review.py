@@ -25,7 +25,11 @@ from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementType
 from placements.models import Draft
 from placements.services.editor.operations import ReviewedDraft, confirm_draft
-from placements.services.editor.preview import DraftPreview, SchedulePreview, preview_draft
+from placements.services.editor.preview import (
+    DraftPreview,
+    SchedulePreview,
+    preview_draft,
+)
 from placements.services.editor.validation import PlacementDraft, text_for
 from placements.services.placements import UnschedulesEverything
 from placements.services.results import PLACEMENT
@@ -48,17 +52,23 @@ def review(request: HttpRequest, number: int) -> HttpResponse:
     row = own_draft(request, number)
     if request.method != "POST":
         return _show_review(request, row)
-    reviewed = ReviewedDraft(request.POST.get("digest", ""), request.POST.get("decision", ""))
+    reviewed = ReviewedDraft(
+        request.POST.get("digest", ""), request.POST.get("decision", "")
+    )
     if "doubts" in request.POST and "accept" not in request.POST:
         return _show_review(request, row, status=422, unaccepted=True)
     now, confirmed = datetime.now(UTC), is_confirmed(request)
     try:
         by = current_user(request)
-        saved = confirm_draft(number, reviewed=reviewed, by=by, now=now, confirmed=confirmed)
+        saved = confirm_draft(
+            number, reviewed=reviewed, by=by, now=now, confirmed=confirmed
+        )
     except UnschedulesEverything as error:
         return _show_review(request, row, status=409, empties=error)
     except PreviewOutdatedError as error:
-        return _show_review(request, row, status=409, outdated="draft" if error.is_text else "fleet")
+        return _show_review(
+            request, row, status=409, outdated="draft" if error.is_text else "fleet"
+        )
     except RevisionConflict:
         return _show_review(request, own_draft(request, number), status=409)
     except InvalidManifest as error:
@@ -78,14 +88,20 @@ def dry_run_draft(request: HttpRequest, number: int) -> HttpResponse:
 
 def own_draft(request: HttpRequest, number: int) -> Draft:
     """Return a draft of the user. Raise Http404."""
-    row = Draft.objects.select_related("placement").filter(pk=number, owner=request.user.pk).first()
+    row = (
+        Draft.objects.select_related("placement")
+        .filter(pk=number, owner=request.user.pk)
+        .first()
+    )
     if row is None:
         raise Http404("You have no draft of that number.")
     row.owner = current_user(request)  # read already
     return row
 
 
-def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **results: Any) -> HttpResponse:
+def _show_review(
+    request: HttpRequest, row: Draft, *, status: int = 200, **results: Any
+) -> HttpResponse:
     """Show the review; `results` say why a confirmation was refused: outdated, empties, refused.
 
     Planning the rollout and finding issues take as long as all the rest: `?panel=rollout`, which the page
@@ -107,39 +123,64 @@ def _show_review(request: HttpRequest, row: Draft, *, status: int = 200, **resul
         "empties": results.get("empties"),
         "refused": results.get("refused", ()),
         "unaccepted": results.get("unaccepted", False),
-        "moved": names_changed_since(request, schedule) if outdated == "fleet" and schedule else [],
+        "moved": names_changed_since(request, schedule)
+        if outdated == "fleet" and schedule
+        else [],
         "after": names_after(schedule) if schedule else "",
         "sentence_before": "",
         "manifest_diff": [(kinds.get(line[:1], "same"), line) for line in lines[2:]],
         "data": draft.data if isinstance(draft.data, dict) else {},
         "is_unchanged": placement is not None and draft.data == placement.document,
-        "has_rules": "rules" in request.GET and draft.manifest is not None and not preview.errors,
+        "has_rules": "rules" in request.GET
+        and draft.manifest is not None
+        and not preview.errors,
     }
-    saved = placement.policy_snapshots.filter(is_latest=True).first() if placement else None
+    saved = (
+        placement.policy_snapshots.filter(is_latest=True).first() if placement else None
+    )
     if placement is not None and saved is not None:
         policy = policy_of(saved, placement.number_of_clusters)
-        context["sentence_before"] = policy_sentence(policy, Semantics(saved.semantics), saved.options)
+        context["sentence_before"] = policy_sentence(
+            policy, Semantics(saved.semantics), saved.options
+        )
     if context["has_rules"] and draft.manifest is not None:
         context |= draft_sides(draft.manifest)
     if request.GET.get("panel") != "rollout":
         return render(request, "editor/review.html", context, status=status)
     context["rollout"] = rollout_sentence(schedule, preview.waves) if schedule else ""
-    return render_page(request, "editor/review.html", context, fragment="editor/_rollout.html", status=status)
+    return render_page(
+        request,
+        "editor/review.html",
+        context,
+        fragment="editor/_rollout.html",
+        status=status,
+    )
 
 
 def preview_row(row: Draft, *, by: User) -> DraftPreview:
-    draft = PlacementDraft.parse(text_for(row, by), name=row.placement.full_name if row.placement else "")
+    draft = PlacementDraft.parse(
+        text_for(row, by), name=row.placement.full_name if row.placement else ""
+    )
     return preview_draft(draft, saved=row.placement, now=datetime.now(UTC), by=by)
 
 
 def names_after(schedule: SchedulePreview) -> str:
     """Return the clusters that would be placed, for comparing later; nothing where they are too many."""
-    return " ".join(schedule.placed_after) if len(schedule.placed_after) <= _MOST_NAMES_SENT else ""
+    return (
+        " ".join(schedule.placed_after)
+        if len(schedule.placed_after) <= _MOST_NAMES_SENT
+        else ""
+    )
 
 
-def names_changed_since(request: HttpRequest, schedule: SchedulePreview) -> list[tuple[str, list[str]]]:
+def names_changed_since(
+    request: HttpRequest, schedule: SchedulePreview
+) -> list[tuple[str, list[str]]]:
     """Return which clusters are selected now and were not in the confirmed review, and the reverse."""
-    before, now = set(request.POST.get("after", "").split()), set(names_after(schedule).split())
+    before, now = (
+        set(request.POST.get("after", "").split()),
+        set(names_after(schedule).split()),
+    )
     if not before or not now:
         return []
     changes = (("joins", now - before), ("leaves", before - now))
@@ -152,18 +193,28 @@ def preview_context(preview: DraftPreview) -> dict[str, Any]:
         "preview": preview,
         "errors": preview.errors,
         "is_saved": preview.saved is not None,
-        **(decision_context(preview.schedule) if preview.schedule else {"schedule": None}),
+        **(
+            decision_context(preview.schedule)
+            if preview.schedule
+            else {"schedule": None}
+        ),
     }
 
 
 def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
     """Return the context of what a preview says of the decision."""
-    policy, placed, names_none = schedule.decision.cycle.policy, len(schedule.placed_after), False
+    policy, placed, names_none = (
+        schedule.decision.cycle.policy,
+        len(schedule.placed_after),
+        False,
+    )
     if policy.placement_type is PlacementType.PICK_ALL:
         result = f"{counted(placed, 'cluster')} selected"
     else:
         is_pick_n = policy.placement_type is PlacementType.PICK_N
-        wanted = (policy.number_of_clusters or 0) if is_pick_n else len(policy.cluster_names)
+        wanted = (
+            (policy.number_of_clusters or 0) if is_pick_n else len(policy.cluster_names)
+        )
         result = f"{placed:,} of {counted(wanted, 'cluster')} selected"
         names_none = not is_pick_n and not wanted
     changes = (
@@ -175,9 +226,17 @@ def decision_context(schedule: SchedulePreview) -> dict[str, Any]:
         "schedule": schedule,
         "result": "No clusters named" if names_none else result,
         "is_fulfilled": schedule.decision.is_fulfilled and not names_none,
-        "beginning": beginning(schedule.decision.cycle, is_incremental=schedule.is_incremental),
+        "beginning": beginning(
+            schedule.decision.cycle, is_incremental=schedule.is_incremental
+        ),
         "changes": [
-            (words, sign, names[:NAMES_SHOWN], max(0, len(names) - NAMES_SHOWN), len(names))
+            (
+                words,
+                sign,
+                names[:NAMES_SHOWN],
+                max(0, len(names) - NAMES_SHOWN),
+                len(names),
+            )
             for words, sign, names in changes
         ],
     }
@@ -187,12 +246,18 @@ def rollout_sentence(schedule: SchedulePreview, waves: tuple[int, ...] | None) -
     """Return how the change would roll out; `waves` is None where they were not planned."""
     if schedule.is_staged:
         words, saved = "Changes wait for a staged update run.", schedule.saved
-        return words if saved and saved.is_staged else f"{words} External cannot be changed to RollingUpdate."
+        return (
+            words
+            if saved and saved.is_staged
+            else f"{words} External cannot be changed to RollingUpdate."
+        )
     if waves is None:
         return "The review shows the rollout plan."
     if not waves:
         return "Nothing to roll out."
-    sizes = ", ".join(map(str, waves[:WAVES_SHOWN])) + (", …" if len(waves) > WAVES_SHOWN else "")
+    sizes = ", ".join(map(str, waves[:WAVES_SHOWN])) + (
+        ", …" if len(waves) > WAVES_SHOWN else ""
+    )
     clusters = "cluster" if waves == (1,) else "clusters"
     return f"Rolls out in {counted(len(waves), 'wave')}: {sizes} {clusters}."
 

@@ -129,16 +129,24 @@ def rollouts(request: HttpRequest) -> HttpResponse:
     pending = approvals_waiting().filter(run__placement_name__contains=text.lower())
     pending = pending.filter(run__placement_name=name) if name else pending
     is_inbox = request.GET.get("waiting") == _APPROVAL
-    state, after = word_from(request, "state", RunListState), request.GET.get("after", "")
+    state, after = (
+        word_from(request, "state", RunListState),
+        request.GET.get("after", ""),
+    )
     rows: list[Any]
     page: Page[Any] | RunsPage
     if is_inbox:
         page = page_from(request, pending, order="requested_at", unique="id")
-        rows, count = [waiting_for(one, current_user(request)) for one in page.rows], pending.count()
+        rows, count = (
+            [waiting_for(one, current_user(request)) for one in page.rows],
+            pending.count(),
+        )
     else:
         active = [] if state else active_runs(placement=name, text=text, most=_ROWS)
         start, size = start_of(request) - len(active), page_size(request.GET)
-        page = runs_page(placement=name, text=text, state=state, after=after, size=size, start=start)
+        page = runs_page(
+            placement=name, text=text, state=state, after=after, size=size, start=start
+        )
         rows = [_row(run) for run in [*([] if after else active), *page.rows]]
         count = len(active) + runs_count(placement=name, text=text, state=state)
     states = [(one, state_words(one), None) for one in RunListState]
@@ -148,12 +156,18 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         Facet("waiting", "Waiting for", waiting, is_row=True, without=("state",)),
     ]
     context = {
-        "bar": filter_bar(request, _FILTERS, facets, state=RunListState, waiting=(_APPROVAL,)),
+        "bar": filter_bar(
+            request, _FILTERS, facets, state=RunListState, waiting=(_APPROVAL,)
+        ),
         "is_inbox": is_inbox,
         "rows": rows,
-        "pager": pager_of(request, len(rows), count, before=page.before, after=page.after),
+        "pager": pager_of(
+            request, len(rows), count, before=page.before, after=page.after
+        ),
     }
-    return render_page(request, "rollouts/list.html", context, fragment="rollouts/_list.html")
+    return render_page(
+        request, "rollouts/list.html", context, fragment="rollouts/_list.html"
+    )
 
 
 def run_rows(placement: str, *, most: int) -> list[RunRow]:
@@ -173,7 +187,9 @@ def _row(run: Any) -> RunRow:
             True,
             badges.staged_state(run),
             resources,
-            f"{annotated.done} of {annotated.of} in {annotated.stage}" if is_running else "",
+            f"{annotated.done} of {annotated.of} in {annotated.stage}"
+            if is_running
+            else "",
             run.started_at or run.created_at,
             run.ended_at,
             f"{run.started_by or run.created_by}: strategy {annotated.strategy_name}",
@@ -204,7 +220,9 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
     if run is None and Placement.objects.filter(full_name=name).exists():
         raise Http404(f"The placement {name} has no rollout yet.")
     if run is None:
-        raise Http404(f"No placement is named {name}, and no rollout of such a placement is kept.")
+        raise Http404(
+            f"No placement is named {name}, and no rollout of such a placement is kept."
+        )
     if isinstance(run, Rollout):
         return redirect("web:rollout", name, run.number)
     return redirect("web:staged-run", run.full_name)
@@ -213,7 +231,9 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 @for_readers
 @require_safe
 @polled
-def rollout(request: HttpRequest, name: str, number: int, tab: str = "steps") -> HttpResponse:
+def rollout(
+    request: HttpRequest, name: str, number: int, tab: str = "steps"
+) -> HttpResponse:
     """Show one tab of a rollout; while it is in progress the page polls its fragment."""
     if wants_fragment(request) and "table" not in request.GET:
         # The same role and query get the same fragment; `v` differs by how new the page is.
@@ -233,13 +253,23 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     has_plan = latest is not None and latest.pk == run.pk and not run.is_mirrored
     progress = progress_of(run, now=now)
     budgets = result.budgets if result else None
-    sentence = progress_sentence(progress, budgets, is_initial=run.is_initial) if progress else ""
+    sentence = (
+        progress_sentence(progress, budgets, is_initial=run.is_initial)
+        if progress
+        else ""
+    )
     is_running = run.state == Rollout.State.RUNNING
     parts, late = parts_of(run), Part.NOT_AVAILABLE
     blocked = result.blocked if result else ()
-    parts |= {one.cluster: late for one in blocked if one.reason is BlockReason.NOT_AVAILABLE}
+    parts |= {
+        one.cluster: late for one in blocked if one.reason is BlockReason.NOT_AVAILABLE
+    }
     failed = [name for name, part in parts.items() if part is Part.FAILED]
-    health = health_of(placement, now=now) if placement and latest and not is_running else None
+    health = (
+        health_of(placement, now=now)
+        if placement and latest and not is_running
+        else None
+    )
     charts = run_charts(run, now=now) if tab == "charts" else []
     context = {
         "tab": tab,
@@ -248,7 +278,8 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "state": badges.run_state(run),
         "is_running": is_running,
         "why_not": Reasons(ActionKind.ROLLING, placement, stop=run),
-        "eta": eta_sentence(run.eta, now=now) or NO_FORECAST.get(run.eta.get("reason", ""), ""),
+        "eta": eta_sentence(run.eta, now=now)
+        or NO_FORECAST.get(run.eta.get("reason", ""), ""),
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
         "now": now,
         "has_plan": has_plan,
@@ -262,21 +293,39 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "has_failed": is_running and bool(failed),
     }
     if tab == "steps":
-        updating = [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
-        updating += [one.clusters[0] for one in blocked_groups(result)] if result else []
+        updating = (
+            [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
+        )
+        updating += (
+            [one.clusters[0] for one in blocked_groups(result)] if result else []
+        )
         named = [*updating, *failed[:_NAMES_SHOWN]]
         rows = clusters_in(run, named, report) if named else []
         texts = {row.cluster: row.message for row in rows}
-        context |= {"failed": rows[len(updating) :], "more_failed": max(0, len(failed) - _NAMES_SHOWN)}
-        context["why"] = _waiting_context(result, texts, is_initial=run.is_initial) if result else None
-        context |= {"waves": _wave_rows(run, parts), "more_waves": max(0, len(run.waves) - _WAVES_SHOWN)}
+        context |= {
+            "failed": rows[len(updating) :],
+            "more_failed": max(0, len(failed) - _NAMES_SHOWN),
+        }
+        context["why"] = (
+            _waiting_context(result, texts, is_initial=run.is_initial)
+            if result
+            else None
+        )
+        context |= {
+            "waves": _wave_rows(run, parts),
+            "more_waves": max(0, len(run.waves) - _WAVES_SHOWN),
+        }
     elif tab == "clusters":
         context |= _clusters_context(request, run, parts, report)
     elif tab == "events":
-        context["events"] = event_rows(events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN])
+        context["events"] = event_rows(
+            events_of(run).order_by("-at", "-id")[:_EVENTS_SHOWN]
+        )
     elif tab == "plan":
         if not (has_plan and placement):
-            raise Http404(f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one.")
+            raise Http404(
+                f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one."
+            )
         context |= _plan_context(placement)
     if wants_fragment(request):
         context["csrf_token"] = TOKEN
@@ -290,8 +339,12 @@ def _clusters_context(
 ) -> dict[str, Any]:
     is_running, result = run.state == Rollout.State.RUNNING, report.result
     names = names_in(run, parts) if is_running else list(parts)
-    blocked = {one.cluster for one in result.blocked} if result and is_running else set[str]()
-    names.sort(key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)])
+    blocked = (
+        {one.cluster for one in result.blocked} if result and is_running else set[str]()
+    )
+    names.sort(
+        key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
+    )
     first = number_of(request.GET.get("from", "")) or 0
     first = first if first < len(names) else 0
     rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
@@ -347,13 +400,18 @@ class WaveRow:
 
 def _segments(parts: Iterable[Part]) -> list[badges.Segment]:
     counts = Counter(parts)
-    return badges.segments((_PART_LEVELS[part], f"{counts[part]:,} {part}", counts[part]) for part in Part)
+    return badges.segments(
+        (_PART_LEVELS[part], f"{counts[part]:,} {part}", counts[part]) for part in Part
+    )
 
 
 def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
     """Return the first planned waves and what came later, with how far their clusters have come."""
     rows, later = [], names_later(run, parts)
-    waves = [*enumerate(run.waves[:_WAVES_SHOWN], 1), *([(None, later)] if later else [])]
+    waves = [
+        *enumerate(run.waves[:_WAVES_SHOWN], 1),
+        *([(None, later)] if later else []),
+    ]
     for number, wave in waves:
         states = [(name, parts.get(name, Part.PENDING)) for name in wave]
         is_small = len(parts) <= _PILLS
@@ -362,11 +420,17 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
         rows.append(
             WaveRow(
                 number,
-                len(wave) - (removed := sum(part is Part.REMOVED for _, part in states)),
+                len(wave)
+                - (removed := sum(part is Part.REMOVED for _, part in states)),
                 sum(part is Part.UPDATED for _, part in states),
                 removed,
                 [
-                    (name, badges.Badge(_PART_LEVELS[part], name + _PART_WORDS.get(part, "")))
+                    (
+                        name,
+                        badges.Badge(
+                            _PART_LEVELS[part], name + _PART_WORDS.get(part, "")
+                        ),
+                    )
                     for name, part in pills
                 ],
                 [] if is_small else _segments(part for _, part in states),
@@ -376,7 +440,10 @@ def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
 
 
 def _waiting_context(
-    result: RollingUpdateResult, texts: Mapping[str, str] = MappingProxyType({}), *, is_initial: bool = False
+    result: RollingUpdateResult,
+    texts: Mapping[str, str] = MappingProxyType({}),
+    *,
+    is_initial: bool = False,
 ) -> dict[str, Any]:
     """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
     removals = result.blocked_removals
@@ -384,11 +451,21 @@ def _waiting_context(
         "phase": phase_sentence(result),
         "budgets": budget_sentences(result.budgets, is_initial=is_initial),
         "blocked": [
-            (one, names := one.clusters[:_NAMES_SHOWN], one.count - len(names), texts.get(names[0], ""))
+            (
+                one,
+                names := one.clusters[:_NAMES_SHOWN],
+                one.count - len(names),
+                texts.get(names[0], ""),
+            )
             for one in blocked_groups(result)
         ],
         "in_progress": [
-            (one.cluster, in_progress_sentence(one), one.available_at, texts.get(one.cluster, ""))
+            (
+                one.cluster,
+                in_progress_sentence(one),
+                one.available_at,
+                texts.get(one.cluster, ""),
+            )
             for one in result.in_progress[:_NAMES_SHOWN]
         ],
         "more_in_progress": max(0, len(result.in_progress) - _NAMES_SHOWN),
@@ -419,7 +496,9 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
     for wave in planned.waves[:_ROWS]:
         rows: dict[str, list[str]] = {}
         for one in wave.actions:
-            rows.setdefault(action_words(one, running.get(one.cluster), names), []).append(one.cluster)
+            rows.setdefault(
+                action_words(one, running.get(one.cluster), names), []
+            ).append(one.cluster)
         waves += [
             (wave.number if at == 0 else None, words, clusters[:_ROWS], len(clusters))
             for at, (words, clusters) in enumerate(rows.items())
@@ -442,13 +521,17 @@ def run_action(
 ) -> HttpResponseBase:
     """Show the confirmation, or run an action; a refusal is shown on the same page."""
     check = for_action(kind, action)
-    return check(_run_action)(request, action=ACTIONS[kind, action], name=name, value=value)
+    return check(_run_action)(
+        request, action=ACTIONS[kind, action], name=name, value=value
+    )
 
 
 _DIFFS_SHOWN = 3
 
 
-def _revision_context(request: HttpRequest, placement: Placement, action: str) -> dict[str, Any]:
+def _revision_context(
+    request: HttpRequest, placement: Placement, action: str
+) -> dict[str, Any]:
     """Return what rolling back or unpinning would do: the clusters, the waves, the changes of resources.
 
     `?number=3` is the revision of the resources, with `?at=` the time of one whose policy comes back, too.
@@ -462,10 +545,17 @@ def _revision_context(request: HttpRequest, placement: Placement, action: str) -
             selected = selection_of(parse_placement(placement.document)).objects
         except InvalidManifest:  # a selector that the hub cannot resolve now
             return context
-        changes = changes_by_unpinning(placement, selected) if placement.pinned_snapshot is not None else []
+        changes = (
+            changes_by_unpinning(placement, selected)
+            if placement.pinned_snapshot is not None
+            else []
+        )
         return {**context, "diffs": [("Changes by unpinning", changes)]}
     kept = placement.resource_snapshots.defer("identities").order_by("-number")
-    chosen, latest = number_of(request.GET.get("number", "")), kept.filter(is_latest=True).first()
+    chosen, latest = (
+        number_of(request.GET.get("number", "")),
+        kept.filter(is_latest=True).first(),
+    )
     older = sorted(kept.filter(is_latest=False), key=lambda one: one.number != chosen)
     if "at" in request.GET:
         older = older[:1]
@@ -473,7 +563,10 @@ def _revision_context(request: HttpRequest, placement: Placement, action: str) -
     numbers = [one.number for one in older[:_DIFFS_SHOWN]] if latest else []
     latest_key = f"s{latest.number}" if latest else ""
     diffs = [
-        (f"Changes by rolling back to r{one}", compare(placement, latest_key, f"s{one}").resources)
+        (
+            f"Changes by rolling back to r{one}",
+            compare(placement, latest_key, f"s{one}").resources,
+        )
         for one in numbers
     ]
     return {**context, "snapshots": older, "chosen": chosen, "diffs": diffs}
@@ -483,33 +576,59 @@ def _policy_context(
     request: HttpRequest, placement: Placement, snapshot: ResourceSnapshot | None
 ) -> dict[str, Any]:
     """Return what saving the policy of a revision would do, as a review does. Raise Http404."""
-    revisions = [one for one in revisions_of(placement) if one.at.isoformat() == request.GET["at"]]
+    revisions = [
+        one
+        for one in revisions_of(placement)
+        if one.at.isoformat() == request.GET["at"]
+    ]
     document = next(iter(spec_restores(placement, revisions).values()), None)
     if document is None:
-        raise Http404(f"{placement.full_name} has no such revision with another policy.")
+        raise Http404(
+            f"{placement.full_name} has no such revision with another policy."
+        )
     draft = PlacementDraft.parse(dump_yaml(document), name=placement.full_name)
-    preview = preview_draft(draft, saved=placement, now=datetime.now(UTC), by=current_user(request))
+    preview = preview_draft(
+        draft, saved=placement, now=datetime.now(UTC), by=current_user(request)
+    )
     if preview.schedule:
-        preview = replace(preview, schedule=replace(preview.schedule, snapshot=snapshot))
+        preview = replace(
+            preview, schedule=replace(preview.schedule, snapshot=snapshot)
+        )
     expected = number_of(request.POST.get("revision", ""), digits=18) or 0
     unlikely = preview.schedule.unlikely_results if preview.schedule else ()
     return {
         **preview_context(preview),
-        "unaccepted": request.method == "POST" and bool(unlikely) and "accept" not in request.POST,
+        "unaccepted": request.method == "POST"
+        and bool(unlikely)
+        and "accept" not in request.POST,
         "placement": placement,
-        "more": {"document": document, "expected": expected, "confirmed": is_confirmed(request)},
+        "more": {
+            "document": document,
+            "expected": expected,
+            "confirmed": is_confirmed(request),
+        },
         "lines": line_diff(dump_yaml(placement.document), draft.text),
         "refusal": "; ".join(one.message for one in preview.errors),
         "plan": None,
     }
 
 
-_REFUSALS = (ActionNotAllowed, InvalidManifest, PermissionDenied, RevisionConflict, UnschedulesEverything)
+_REFUSALS = (
+    ActionNotAllowed,
+    InvalidManifest,
+    PermissionDenied,
+    RevisionConflict,
+    UnschedulesEverything,
+)
 
 
-def _run_action(request: HttpRequest, action: Action, name: str, value: str) -> HttpResponse:
+def _run_action(
+    request: HttpRequest, action: Action, name: str, value: str
+) -> HttpResponse:
     words = {"name": name, "value": value}
-    is_on_cluster = action.name == "reapply"  # confirmed on, and back to, the page of one cluster
+    is_on_cluster = (
+        action.name == "reapply"
+    )  # confirmed on, and back to, the page of one cluster
     context: dict[str, Any] = {
         "title": action.title.format(**words),
         "confirmation": action.confirmation.format(**words),
@@ -518,7 +637,9 @@ def _run_action(request: HttpRequest, action: Action, name: str, value: str) -> 
     argument: str | int | None = value
     subject: Placement | StagedRun
     if action.kind is ActionKind.STAGED:
-        subject = get_object_or_404(StagedRun.objects.select_related("placement"), full_name=name)
+        subject = get_object_or_404(
+            StagedRun.objects.select_related("placement"), full_name=name
+        )
         back = reverse("web:staged-run", args=[name])
         crumbs = {"parent": "Rollouts", "parent_url": reverse("web:rollouts")}
         if action.name == "approve":
@@ -526,7 +647,11 @@ def _run_action(request: HttpRequest, action: Action, name: str, value: str) -> 
             context["more"] = {"comment": request.POST.get("comment", "").strip()}
     else:
         placement = subject = get_object_or_404(Placement, full_name=name)
-        page, at = ("placement-cluster", [name, value]) if is_on_cluster else ("placement", [name])
+        page, at = (
+            ("placement-cluster", [name, value])
+            if is_on_cluster
+            else ("placement", [name])
+        )
         back = reverse(f"web:{page}", args=at)
         crumbs = {"parent": "Placements", "parent_url": reverse("web:placements")}
         context |= _revision_context(request, placement, action.name)
@@ -534,14 +659,23 @@ def _run_action(request: HttpRequest, action: Action, name: str, value: str) -> 
             argument = number_of(request.POST.get("number", ""))
     context |= {**crumbs, "here": name, "back": back}
     if request.method != "POST" or context.get("unaccepted"):
-        why_not = action.why_not(subject, current_user(request), *([value] if value else []))
+        why_not = action.why_not(
+            subject, current_user(request), *([value] if value else [])
+        )
         context["refusal"] = context.get("refusal") or _sentence(why_not, name)
-        return render(request, "rollouts/action.html", context, status=422 if request.POST else 200)
+        return render(
+            request,
+            "rollouts/action.html",
+            context,
+            status=422 if request.POST else 200,
+        )
     try:
         more = context.get("more", {})
         if "document" in more:
             action = replace(action, operation=roll_back_both)
-        message = action.run(name, argument, by=current_user(request), now=datetime.now(UTC), **more)
+        message = action.run(
+            name, argument, by=current_user(request), now=datetime.now(UTC), **more
+        )
     except _REFUSALS as error:
         context["empties"] = isinstance(error, UnschedulesEverything) and error
         refusal = str(error).rstrip(".")
@@ -552,8 +686,15 @@ def _run_action(request: HttpRequest, action: Action, name: str, value: str) -> 
         return render(request, "rollouts/action.html", context, status=status)
     messages.success(request, message)
     stays = action.name in ("pause", "resume") and request.POST.get("at") != "rollout"
-    if action.kind is ActionKind.STAGED or action.starts_rollout or is_on_cluster or stays:
-        return redirect(back)  # the page of a placement waits for a rollout that is about to start
+    if (
+        action.kind is ActionKind.STAGED
+        or action.starts_rollout
+        or is_on_cluster
+        or stays
+    ):
+        return redirect(
+            back
+        )  # the page of a placement waits for a rollout that is about to start
     latest = latest_run(placement)
     return redirect("web:rollout", name, latest.number) if latest else redirect(back)
 

@@ -12,7 +12,14 @@ from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.permissions import for_readers
 from placements.services.health import healths_named
 from placements.services.problems.book import bring_up_to_date
-from placements.services.searching import MOST, HubResult, SearchResult, find, find_on_hubs, pair_named
+from placements.services.searching import (
+    MOST,
+    HubResult,
+    SearchResult,
+    find,
+    find_on_hubs,
+    pair_named,
+)
 from placements.web import badges
 from placements.web.activity import resource_url
 from placements.web.request import at_hub
@@ -24,12 +31,16 @@ def search(request: HttpRequest) -> HttpResponse:
     """Search by name, start of a decision id, or "cluster placement" for the explanation of that cluster."""
     text = request.GET.get("q", "").strip()
     if pair := pair_named(text):
-        return redirect(f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why")
+        return redirect(
+            f"{reverse('web:decision', args=[pair.decision_id])}?cluster={pair.cluster}#why"
+        )
     results, elsewhere = find(text), _on_other_hubs(request, text)
     only = _only(text, results) if results.count else ""
     if len(elsewhere) == 1 and not results.count:
         only = url_of_result(elsewhere[0])
-    elif any(one.name == text.lower() for one in elsewhere) or (elsewhere and results.count == 1):
+    elif any(one.name == text.lower() for one in elsewhere) or (
+        elsewhere and results.count == 1
+    ):
         only = ""
     if only:
         return redirect(only)
@@ -43,7 +54,9 @@ def search(request: HttpRequest) -> HttpResponse:
         "results": results,
         "elsewhere": [(one, url_of_result(one)) for one in elsewhere],
         "is_empty": not results.count and not elsewhere,
-        "placements": [(name, badges.placement_state(healths[name])) for name in sorted(healths)],
+        "placements": [
+            (name, badges.placement_state(healths[name])) for name in sorted(healths)
+        ],
         "resources": [(one, resource_url(one)) for one in results.resources],
     }
     return render(request, "search.html", context)
@@ -69,13 +82,23 @@ def _only(text: str, results: SearchResult) -> str:
         *((name, reverse("web:cluster", args=[name])) for name in results.clusters),
         *((name, reverse("web:placement", args=[name])) for name in results.placements),
         *(
-            (one.record.decision_id, reverse("web:decision", args=[one.record.decision_id]))
+            (
+                one.record.decision_id,
+                reverse("web:decision", args=[one.record.decision_id]),
+            )
             for one in results.decisions
         ),
     ]
     exactly = [url for name, url in named if name == text.lower()]
     if len(exactly) == 1:
         return exactly[0]
-    numbered = [reverse("web:rollout", args=[one.placement_name, one.number]) for one in results.runs]
-    addresses = [*(url for _, url in named), *numbered, *map(resource_url, results.resources)]
+    numbered = [
+        reverse("web:rollout", args=[one.placement_name, one.number])
+        for one in results.runs
+    ]
+    addresses = [
+        *(url for _, url in named),
+        *numbered,
+        *map(resource_url, results.resources),
+    ]
     return addresses[0] if len(addresses) == 1 else ""

@@ -12,10 +12,18 @@ from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers
 from placements.engine.scheduling.comparison import placed
-from placements.explain.comparison import apart_words, difference_parts, later_divergences
+from placements.explain.comparison import (
+    apart_words,
+    difference_parts,
+    later_divergences,
+)
 from placements.explain.vocabulary import headline
 from placements.manifests.placement import ClusterResourcePlacement
-from placements.services.decisions.compare_semantics import SideBySide, side_by_side, side_by_side_of_draft
+from placements.services.decisions.compare_semantics import (
+    SideBySide,
+    side_by_side,
+    side_by_side_of_draft,
+)
 from placements.services.decisions.records import DecisionView, decisions_named
 
 _MOST_ROWS = 100
@@ -68,7 +76,11 @@ def draft_sides(draft: ClusterResourcePlacement) -> dict[str, Any]:
 
 def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:
     comparison = sides.comparison
-    decisions, rows, difference = comparison.decisions, comparison.rows, comparison.first_difference
+    decisions, rows, difference = (
+        comparison.decisions,
+        comparison.rows,
+        comparison.first_difference,
+    )
     parts = difference_parts(comparison)
 
     options = []
@@ -77,7 +89,9 @@ def sides_context(sides: SideBySide, *, own: Semantics) -> dict[str, Any]:
         base = choices.get(comparison.base)
         options.append(
             [
-                SemanticsOption(one, name or "", name in decisions[one].kept, name == base)
+                SemanticsOption(
+                    one, name or "", name in decisions[one].kept, name == base
+                )
                 for one, name in names.items()
             ]
         )
@@ -98,7 +112,11 @@ def _column(semantics: Semantics, sides: SideBySide, *, own: Semantics) -> Colum
     decision = sides.comparison.decisions.get(semantics)
     own_decision = sides.comparison.decisions.get(own)
     apart = ""
-    if decision is not None and own_decision is not None and own_decision is not decision:
+    if (
+        decision is not None
+        and own_decision is not None
+        and own_decision is not decision
+    ):
         here, there = set(placed(decision)), set(placed(own_decision))
         apart = apart_words(sorted(here - there), sorted(there - here))
     return Column(

@@ -12,7 +12,14 @@ from fleetui.apimachinery.yaml import dump_yaml
 from placements.services.fleet.forms import read_documents
 
 _APPROVAL, _WAIT = "Approval", "TimedWait"
-_KNOWN = {"name", "labelSelector", "maxConcurrency", "sortingLabelKey", "beforeStageTasks", "afterStageTasks"}
+_KNOWN = {
+    "name",
+    "labelSelector",
+    "maxConcurrency",
+    "sortingLabelKey",
+    "beforeStageTasks",
+    "afterStageTasks",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +36,34 @@ class StageRow:
 
     def stage(self, place: int) -> dict[str, Any]:
         """Return the stage of the manifest. Raise InvalidManifest for labels that are not `key=value`."""
-        pairs = [one.strip().partition("=") for one in self.labels.split(",") if one.strip()]
+        pairs = [
+            one.strip().partition("=") for one in self.labels.split(",") if one.strip()
+        ]
         if wrong := next((key for key, sign, _ in pairs if not sign), ""):
             path = f"spec.stages[{place}].labelSelector.matchLabels"
-            raise InvalidManifest([FieldError(path, "syntax", f"Invalid value: {wrong}", "key=value")])
+            raise InvalidManifest(
+                [FieldError(path, "syntax", f"Invalid value: {wrong}", "key=value")]
+            )
         labels = {key.strip(): value.strip() for key, _, value in pairs}
         waits = [{"type": _WAIT, "waitTime": self.wait}] if self.wait else []
         stage = {
             "name": self.name,
             "labelSelector": {"matchLabels": labels} if labels else {},
             "sortingLabelKey": self.sort,
-            "maxConcurrency": int(self.most) if self.most.isdecimal() and len(self.most) < 10 else self.most,
+            "maxConcurrency": int(self.most)
+            if self.most.isdecimal() and len(self.most) < 10
+            else self.most,
             "beforeStageTasks": [{"type": self.before}] if self.before else [],
-            "afterStageTasks": [*waits, *([{"type": self.after}] if self.after else [])],
+            "afterStageTasks": [
+                *waits,
+                *([{"type": self.after}] if self.after else []),
+            ],
         }
-        return {key: value for key, value in stage.items() if key == "labelSelector" or value not in ("", [])}
+        return {
+            key: value
+            for key, value in stage.items()
+            if key == "labelSelector" or value not in ("", [])
+        }
 
 
 def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
@@ -54,14 +74,21 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
         tasks = stage.get("afterStageTasks") or []
         row = StageRow(
             stage["name"],
-            ", ".join(f"{key}={value}" for key, value in ((selector or {}).get("matchLabels") or {}).items()),
+            ", ".join(
+                f"{key}={value}"
+                for key, value in ((selector or {}).get("matchLabels") or {}).items()
+            ),
             str(stage.get("maxConcurrency", "")),
             stage.get("sortingLabelKey", ""),
             _APPROVAL if stage.get("beforeStageTasks") else "",
             next((one["waitTime"] for one in tasks if one["type"] == _WAIT), ""),
             next((_APPROVAL for one in tasks if one["type"] == _APPROVAL), ""),
         )
-        if selector is None or selector.get("matchExpressions") or not stage.keys() <= _KNOWN:
+        if (
+            selector is None
+            or selector.get("matchExpressions")
+            or not stage.keys() <= _KNOWN
+        ):
             return None
         rows.append(row)
     return rows
@@ -70,7 +97,10 @@ def stage_rows(document: Mapping[str, Any]) -> list[StageRow] | None:
 def typed_stages(params: QueryDict) -> list[StageRow]:
     """Return the rows of a form that are not empty."""
     columns = [params.getlist(f"stage_{part}") for part in StageRow.__slots__]
-    rows = (StageRow(*(one.strip() for one in values)) for values in zip(*columns, strict=False))
+    rows = (
+        StageRow(*(one.strip() for one in values))
+        for values in zip(*columns, strict=False)
+    )
     return [row for row in rows if row != StageRow()]
 
 
@@ -80,4 +110,6 @@ def with_stages(text: str, params: QueryDict) -> str:
     metadata, spec = (mapping_at(data.get(part)) for part in ("metadata", "spec"))
     name = {"name": params.get("name", "").strip()} if "name" in params else {}
     stages = [row.stage(place) for place, row in enumerate(typed_stages(params))]
-    return dump_yaml({**data, "metadata": {**metadata, **name}, "spec": {**spec, "stages": stages}})
+    return dump_yaml(
+        {**data, "metadata": {**metadata, **name}, "spec": {**spec, "stages": stages}}
+    )

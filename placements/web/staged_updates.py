@@ -25,7 +25,11 @@ from fleetui.polling import polled
 from placements.engine.rollout.staged_run import WaitReason
 from placements.explain.rollouts import NO_FORECAST, eta_sentence
 from placements.explain.staged_updates import StageWords, stage_words
-from placements.manifests.staged_update import RunState, StageSpec, parse_staged_strategy
+from placements.manifests.staged_update import (
+    RunState,
+    StageSpec,
+    parse_staged_strategy,
+)
 from placements.models import Placement, StagedRun, StagedStrategy
 from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
@@ -43,14 +47,24 @@ from placements.services.rollouts.staged_queries import (
     stages_of,
 )
 from placements.services.rollouts.staged_runs import start_run
-from placements.services.rollouts.staged_strategies import STAGED_STRATEGY, delete_strategy, save_strategy
+from placements.services.rollouts.staged_strategies import (
+    STAGED_STRATEGY,
+    delete_strategy,
+    save_strategy,
+)
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.request import number_of, page_from
 from placements.web.stage_rows import StageRow, stage_rows, typed_stages, with_stages
 
-_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = 15, 20, 20, 10, 2
+_EVENTS_SHOWN, _SNAPSHOTS_SHOWN, _NAMES_SHOWN, _RUNS_SHOWN, _SPARE_ROWS = (
+    15,
+    20,
+    20,
+    10,
+    2,
+)
 _STRATEGY_NAME = Cast(KT("document__spec__stagedRolloutStrategyName"), TextField())
 _TEMPLATE = """\
 apiVersion: placement.kubernetes-fleet.io/v1beta1
@@ -86,16 +100,28 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"No staged run is named {name}.")
     result = result_in(run)
     wanted = request.GET.get("stage", "")
-    window = Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
+    window = (
+        Window(wanted, number_of(request.GET.get("from", "")) or 0) if wanted else None
+    )
     stages = stages_of(run, result, window) if result else []
     waits = result.waits if result else ()
-    failed = [step.name for step in result.run.steps if step.failed_at] if result else []
+    failed = (
+        [step.name for step in result.run.steps if step.failed_at] if result else []
+    )
     is_active, spec_state = run.ended_at is None, spec_state_of(run)
-    skippable = next((wait.stage for wait in waits if wait.reason is WaitReason.TIME), "")
+    skippable = next(
+        (wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""
+    )
     state = badges.staged_state(run)
     is_paused = run.placement is not None and run.placement.paused_since is not None
-    no_forecast = NO_FORECAST.get("paused" if is_paused else run.eta.get("reason", ""), "")
-    eta = no_forecast if is_paused else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
+    no_forecast = NO_FORECAST.get(
+        "paused" if is_paused else run.eta.get("reason", ""), ""
+    )
+    eta = (
+        no_forecast
+        if is_paused
+        else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
+    )
     context = {
         "run": run,
         "placement": run.placement,
@@ -113,14 +139,27 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "skippable": skippable,
         "left_failed": [] if is_active else failed[:_NAMES_SHOWN],
         "again": "" if is_active else start_again(run),
-        "why_not": Reasons(ActionKind.STAGED, run, current_user(request), skip_wait=skippable),
-        "why_not_again": ACTIONS[ActionKind.STAGED, "resume"].refusal(run, current_user(request)),
-        "why_not_approve": ACTIONS[ActionKind.STAGED, "approve"].refusal(run, current_user(request)),
+        "why_not": Reasons(
+            ActionKind.STAGED, run, current_user(request), skip_wait=skippable
+        ),
+        "why_not_again": ACTIONS[ActionKind.STAGED, "resume"].refusal(
+            run, current_user(request)
+        ),
+        "why_not_approve": ACTIONS[ActionKind.STAGED, "approve"].refusal(
+            run, current_user(request)
+        ),
         "events": event_rows(
-            events_matching(kind="staged-run", name=run.full_name).order_by("-at", "-id")[:_EVENTS_SHOWN]
+            events_matching(kind="staged-run", name=run.full_name).order_by(
+                "-at", "-id"
+            )[:_EVENTS_SHOWN]
         ),
     }
-    return render_page(request, "staged_updates/run.html", context, fragment="staged_updates/_live.html")
+    return render_page(
+        request,
+        "staged_updates/run.html",
+        context,
+        fragment="staged_updates/_live.html",
+    )
 
 
 def _stage_row(
@@ -134,10 +173,20 @@ def _stage_row(
     counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
     counts["pending"] = stage.total - sum(counts.values())
     words = ("done", "updating", "failed", "not started")
-    return stage, state, steps, badges.segments(zip(counts, words, counts.values(), strict=True))
+    return (
+        stage,
+        state,
+        steps,
+        badges.segments(zip(counts, words, counts.values(), strict=True)),
+    )
 
 
-_BY_USERS = (WaitReason.RUN, WaitReason.RESUME, WaitReason.APPROVAL_BEFORE, WaitReason.APPROVAL_AFTER)
+_BY_USERS = (
+    WaitReason.RUN,
+    WaitReason.RESUME,
+    WaitReason.APPROVAL_BEFORE,
+    WaitReason.APPROVAL_AFTER,
+)
 """A run that waits for nothing else continues only after an action of a user."""
 
 
@@ -147,7 +196,10 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
     """Select a strategy and resources and preview the stages; then start a run, or only create it."""
     placement = get_object_or_404(Placement, full_name=name)
     params = request.POST if request.method == "POST" else request.GET
-    strategy, snapshot = params.get("strategy", ""), number_of(params.get("snapshot", ""))
+    strategy, snapshot = (
+        params.get("strategy", ""),
+        number_of(params.get("snapshot", "")),
+    )
     if request.method != "POST":
         return _start_page(request, placement, strategy, snapshot)
     try:
@@ -161,7 +213,9 @@ def start(request: HttpRequest, name: str) -> HttpResponse:
             now=datetime.now(UTC),
         )
     except InvalidManifest as invalid:
-        return _start_page(request, placement, strategy, snapshot, errors=invalid.errors, status=422)
+        return _start_page(
+            request, placement, strategy, snapshot, errors=invalid.errors, status=422
+        )
     done = "started" if run.started_at else "created"
     messages.success(request, f"Staged update run {run.full_name} {done}.")
     return redirect("web:staged-run", run.full_name)
@@ -189,7 +243,9 @@ def _start_page(
         "snapshots": snapshots[:_SNAPSHOTS_SHOWN],
         "snapshot": snapshot,
         "active": list(active.values_list("full_name", flat=True)),
-        "preview": preview_of(placement, row, snapshot, now=datetime.now(UTC)) if row else None,
+        "preview": preview_of(placement, row, snapshot, now=datetime.now(UTC))
+        if row
+        else None,
         "name": request.POST.get("name", "") or free_name(placement.full_name),
         "errors": errors,
     }
@@ -211,11 +267,16 @@ def start_again(run: StagedRun) -> str:
 @require_safe
 def strategies(request: HttpRequest) -> HttpResponse:
     """List the staged update strategies, by name."""
-    page = page_from(request, StagedStrategy.objects.all(), order="name", unique="full_name")
+    page = page_from(
+        request, StagedStrategy.objects.all(), order="name", unique="full_name"
+    )
     rows = [
-        (one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages]) for one in page.rows
+        (one, [stage.name for stage in parse_staged_strategy(one.document).spec.stages])
+        for one in page.rows
     ]
-    return render(request, "staged_updates/strategies.html", {"rows": rows, "after": page.after})
+    return render(
+        request, "staged_updates/strategies.html", {"rows": rows, "after": page.after}
+    )
 
 
 @for_readers
@@ -223,13 +284,24 @@ def strategies(request: HttpRequest) -> HttpResponse:
 def strategy(request: HttpRequest, name: str) -> HttpResponse:
     """Show one strategy, stage by stage, and the runs that use it."""
     row = get_object_or_404(StagedStrategy, full_name=name)
-    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(by=row.name, namespace=row.namespace)
-    fields = ("full_name", "placement_name", "status", "created_at", "ended_at", "placement__paused_since")
+    runs = StagedRun.objects.alias(by=_STRATEGY_NAME).filter(
+        by=row.name, namespace=row.namespace
+    )
+    fields = (
+        "full_name",
+        "placement_name",
+        "status",
+        "created_at",
+        "ended_at",
+        "placement__paused_since",
+    )
     shown = with_status(runs.select_related("placement")).only(*fields).order_by("-id")
     events = events_matching(kind=STAGED_STRATEGY, name=name).order_by("-at", "-id")
     context = {
         "strategy": row,
-        "stages": tuple(map(stage_words, parse_staged_strategy(row.document).spec.stages)),
+        "stages": tuple(
+            map(stage_words, parse_staged_strategy(row.document).spec.stages)
+        ),
         "runs": [(run, badges.staged_state(run)) for run in shown[:_RUNS_SHOWN]],
         "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
@@ -252,7 +324,9 @@ def edit_strategy(request: HttpRequest, name: str) -> HttpResponse:
     return _edit_strategy(request, row, dump_yaml(row.document))
 
 
-def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str) -> HttpResponse:
+def _edit_strategy(
+    request: HttpRequest, saved: StagedStrategy | None, text: str
+) -> HttpResponse:
     """Show a strategy as rows or as its manifest, validate it or save it; errors are shown beside it."""
     editor: dict[str, Any] = {
         "strategy": saved,
@@ -262,7 +336,10 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
         "rows": (),
         "is_beyond_rows": False,
     }
-    page, has_rows = "staged_updates/strategy_edit.html", request.POST.get("rows") == "1"
+    page, has_rows = (
+        "staged_updates/strategy_edit.html",
+        request.POST.get("rows") == "1",
+    )
     if request.method != "POST":
         if request.GET.get("as") != "yaml":
             document, draft = read_strategy(text)
@@ -272,26 +349,40 @@ def _edit_strategy(request: HttpRequest, saved: StagedStrategy | None, text: str
             editor["stages"] = [_counted_stage(stage) for stage in draft.spec.stages]
         return render(request, page, {"editor": editor})
     editor["text"] = request.POST.get("manifest", "").replace("\r\n", "\n")
-    editor["revision"] = (number_of(request.POST.get("revision", "")) or 0) if saved else 0
+    editor["revision"] = (
+        (number_of(request.POST.get("revision", "")) or 0) if saved else 0
+    )
     if has_rows:
         editor |= _row_context(request.POST.get("name", ""), typed_stages(request.POST))
     try:
         if has_rows:
             editor["text"] = with_stages(editor["text"], request.POST)
-        document, draft = read_strategy(editor["text"], name=saved.full_name if saved else "")
+        document, draft = read_strategy(
+            editor["text"], name=saved.full_name if saved else ""
+        )
         editor["stages"] = [_counted_stage(stage) for stage in draft.spec.stages]
         if request.POST.get("do") != "save":
             return render(request, page, {"editor": editor})
         now, expected = datetime.now(UTC), editor["revision"]
         with lines_of(document):
-            save_strategy(document.data, by=current_user(request), now=now, expected=expected)
+            save_strategy(
+                document.data, by=current_user(request), now=now, expected=expected
+            )
     except InvalidManifest as error:
         # Rows have no lines.
-        errors = [replace(one, line=None) for one in error.errors] if has_rows else error.errors
-        return render(request, page, {"editor": editor | {"errors": errors}}, status=422)
+        errors = (
+            [replace(one, line=None) for one in error.errors]
+            if has_rows
+            else error.errors
+        )
+        return render(
+            request, page, {"editor": editor | {"errors": errors}}, status=422
+        )
     except RevisionConflict as stale:
         return render(request, page, {"editor": editor | {"stale": stale}}, status=409)
-    messages.success(request, f"Strategy {draft.full_name} saved. Existing runs keep their stages.")
+    messages.success(
+        request, f"Strategy {draft.full_name} saved. Existing runs keep their stages."
+    )
     return redirect("web:staged-strategy", draft.full_name)
 
 

@@ -58,10 +58,14 @@ def tokens(request: HttpRequest) -> HttpResponse:
     accounts = User.objects.filter(service_account__isnull=False).order_by("username")
     context |= {
         "tokens": [
-            (one, one.expires_at <= now) for one in visible_tokens(user).order_by("-created_at", "-pk")
+            (one, one.expires_at <= now)
+            for one in visible_tokens(user).order_by("-created_at", "-pk")
         ],
-        "scopes": [(one, _SCOPE_WORDS[one], one in context["chosen"]) for one in SCOPES],
-        "periods": [one for one in _PERIODS if one <= settings.TOKEN_MOST_DAYS] or [settings.TOKEN_MOST_DAYS],
+        "scopes": [
+            (one, _SCOPE_WORDS[one], one in context["chosen"]) for one in SCOPES
+        ],
+        "periods": [one for one in _PERIODS if one <= settings.TOKEN_MOST_DAYS]
+        or [settings.TOKEN_MOST_DAYS],
         "accounts": accounts if user.is_superuser else (),
     }
     return render(request, "access/tokens.html", context, status=status)
@@ -85,7 +89,9 @@ def revoke(request: HttpRequest, number: int | None) -> HttpResponse:
     if number is None:
         if request.method == "POST":
             count = revoke_all_tokens(user, by=user, now=now)
-            messages.success(request, f"{count} API token{'' if count == 1 else 's'} revoked.")
+            messages.success(
+                request, f"{count} API token{'' if count == 1 else 's'} revoked."
+            )
             return redirect("web:tokens")
         return render(request, "access/revoke.html", {"count": user.api_tokens.count()})
     token = visible_tokens(user).filter(pk=number).first()

@@ -36,7 +36,9 @@ def users(request: HttpRequest) -> HttpResponse:
         name = params.get("username", "").strip()
         try:
             password = params.get("password", "")
-            create_user(name, password, roles=params.getlist("roles"), by=current_user(request))
+            create_user(
+                name, password, roles=params.getlist("roles"), by=current_user(request)
+            )
         except InvalidManifest as error:
             context, status = {"errors": error.errors, "username": name}, 422
         else:
@@ -44,7 +46,11 @@ def users(request: HttpRequest) -> HttpResponse:
             return redirect("web:users")
     page = page_from(request, known_users(), order="username", unique="username")
     rows = [(one, _roles_of(one)) for one in page.rows]
-    context |= {"rows": rows, "after": page.after, **_form(params.getlist("roles") or [Role.VIEWER])}
+    context |= {
+        "rows": rows,
+        "after": page.after,
+        **_form(params.getlist("roles") or [Role.VIEWER]),
+    }
     return render(request, "users/list.html", context, status=status)
 
 
@@ -60,7 +66,9 @@ def user(request: HttpRequest, number: int) -> HttpResponse:
     if request.method == "POST":
         roles, is_active = params.getlist("roles"), "active" in params
         try:
-            change_user(person, roles=roles, is_active=is_active, by=current_user(request))
+            change_user(
+                person, roles=roles, is_active=is_active, by=current_user(request)
+            )
         except InvalidManifest as error:
             context["errors"], status = error.errors, 422
         else:

@@ -96,9 +96,15 @@ def what_if(request: HttpRequest) -> HttpResponse:
 def _choice(request: HttpRequest) -> tuple[list[str], list[str]]:
     """Return the names and the labels of the query."""
     query = request.GET
-    names = " ".join([query.get("clusters", ""), *query.getlist("cluster")]).replace(",", " ").split()
+    names = (
+        " ".join([query.get("clusters", ""), *query.getlist("cluster")])
+        .replace(",", " ")
+        .split()
+    )
     labels = " ".join(query.getlist("label")).replace(",", " ").split()
-    return list(dict.fromkeys(names)), [label.replace("=", ":", 1) for label in dict.fromkeys(labels)]
+    return list(dict.fromkeys(names)), [
+        label.replace("=", ":", 1) for label in dict.fromkeys(labels)
+    ]
 
 
 def _loss_context(
@@ -109,8 +115,14 @@ def _loss_context(
     rows = [row for row in impact.rows if wanted in (None, row.impact)]
     drained = {row.placement: row for row in impacts[LossVariant.CORDON].rows}
     notes: dict[str, list[str]] = {}
-    for row in impacts[LossVariant.LEAVE].rows if variant is not LossVariant.DOWN else ():
-        note = difference_note(row, drained[row.placement]) if row.placement in drained else ""
+    for row in (
+        impacts[LossVariant.LEAVE].rows if variant is not LossVariant.DOWN else ()
+    ):
+        note = (
+            difference_note(row, drained[row.placement])
+            if row.placement in drained
+            else ""
+        )
         if note:
             notes.setdefault(note, []).append(row.placement)
     opened = request.GET.get("placement", "")
@@ -118,15 +130,20 @@ def _loss_context(
         "impact": impact,
         "sentence": impacts_sentence(impact.counts),
         "sentences": [
-            (each, VARIANT_NAMES[each], impacts_sentence(one.counts)) for each, one in impacts.items()
+            (each, VARIANT_NAMES[each], impacts_sentence(one.counts))
+            for each, one in impacts.items()
         ],
         "wanted": wanted,
-        "impacts": [(one, IMPACT_BADGES[one][1], count) for one, count in impact.counts.items()],
+        "impacts": [
+            (one, IMPACT_BADGES[one][1], count) for one, count in impact.counts.items()
+        ],
         "objects": sum(row.objects_out_of_service for row in impact.rows),
         "rows": rows if "all" in request.GET else rows[:_ROWS_SHOWN],
         "rows_count": len(rows),
         "notes": notes,
-        "opened": next((_opened(row) for row in impact.rows if row.placement == opened), None),
+        "opened": next(
+            (_opened(row) for row in impact.rows if row.placement == opened), None
+        ),
     }
 
 
@@ -141,7 +158,9 @@ def _opened(row: PlacementLoss) -> dict[str, Any] | None:
         "spreads": spread_bars(decision),
         "picks": list(pick_lines(decision)),
         "more_picks": max(0, len(decision.picked) - MOST_PICKS),
-        "passed_over": [(OUTCOME_WORDS[outcome], count) for outcome, count in passed_over(decision)],
+        "passed_over": [
+            (OUTCOME_WORDS[outcome], count) for outcome, count in passed_over(decision)
+        ],
     }
 
 
@@ -158,7 +177,9 @@ def resilience(request: HttpRequest) -> HttpResponse:
         except InvalidManifest as error:
             return _page(request, keys=" ".join(keys), errors=error.errors, status=422)
         return redirect("web:resilience")
-    if "table" in request.GET and (table := requested_table(request, _charts(*_chosen(request)))):
+    if "table" in request.GET and (
+        table := requested_table(request, _charts(*_chosen(request)))
+    ):
         return table
     return _page(request)
 
@@ -182,11 +203,17 @@ def _charts(report: ResilienceReport | None, variant: str, level: str) -> list[C
         return []
     rows = worst_losses(report, variant, level).defer(None)
     losses = list((rows if level else rows.exclude(level=CLUSTER))[: MOST_LOSSES + 1])
-    documents = Placement.objects.values_list("pk", "full_name", "namespace", "document")
-    placements = [(key, name, namespace, labels_in(document)) for key, name, namespace, document in documents]
+    documents = Placement.objects.values_list(
+        "pk", "full_name", "namespace", "document"
+    )
+    placements = [
+        (key, name, namespace, labels_in(document))
+        for key, name, namespace, document in documents
+    ]
     by, groups = survival_by_group(losses, placements)
     lines = [
-        LossLine(loss_name(loss.level, loss.value), one) for loss, one in zip(losses, groups, strict=True)
+        LossLine(loss_name(loss.level, loss.value), one)
+        for loss, one in zip(losses, groups, strict=True)
     ]
     chart = survival_chart(lines, by=by, is_down=variant == LossVariant.DOWN)
     return [chart] if chart else []
@@ -223,13 +250,20 @@ def _page(request: HttpRequest, *, status: int = 200, **more: Any) -> HttpRespon
                 for loss in rows[:most]
             ],
             "has_more": len(rows) > most,
-            "weakest": [(one, loss_name(one.weakest_level, one.weakest_value)) for one in weakest[:_MOST]],
+            "weakest": [
+                (one, loss_name(one.weakest_level, one.weakest_value))
+                for one in weakest[:_MOST]
+            ],
             "weakest_count": len(weakest),
             "charts": _charts(report, variant, level),
             "trend": [(one, worst_by_level(one.totals, variant)) for one in trend()],
         }
     return render_page(
-        request, "what_if/resilience.html", context, fragment="what_if/_report.html", status=status
+        request,
+        "what_if/resilience.html",
+        context,
+        fragment="what_if/_report.html",
+        status=status,
     )
 
 
@@ -255,5 +289,12 @@ def overview_card(report: int | None, moment: str) -> dict[str, Any]:
     for each in reversed(reports):
         for one in worst_by_level(each.totals, variant):
             histories.setdefault(one.level, []).append(one.unfulfilled)
-    rows = [(one, histories[one.level]) for one in worst_by_level(reports[0].totals, variant)]
-    return {"resilience": reports[0], "resilience_age": age, "resilience_levels": rows[:4]}
+    rows = [
+        (one, histories[one.level])
+        for one in worst_by_level(reports[0].totals, variant)
+    ]
+    return {
+        "resilience": reports[0],
+        "resilience_age": age,
+        "resilience_levels": rows[:4],
+    }

@@ -58,7 +58,9 @@ def today_words(view: DecisionView, cluster: str) -> str:
 def explanation_of(view: DecisionView, cluster: str) -> Explanation:
     """Return everything about one cluster of the decision's fleet. Raise KeyError for any other."""
     advice = view.advice(cluster)
-    evaluated = evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
+    evaluated = (
+        evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
+    )
     chart = build_up_chart(evaluated, cluster)
     return Explanation(
         today_words(view, cluster),
@@ -67,9 +69,12 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
         [_help(view, one) for one in plausible(advice.helps)],
         failure_sentences(advice.fails),
         untried_sentences(advice.not_tried),
-        is_placed=not advice.is_rescheduled and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
+        is_placed=not advice.is_rescheduled
+        and advice.outcome.outcome in (Outcome.PICKED, Outcome.KEPT),
         is_rescheduled=advice.is_rescheduled,
-        build_up=chart if chart and len(chart.rows) > 2 and any(points for _, points in chart.rows) else None,
+        build_up=chart
+        if chart and len(chart.rows) > 2 and any(points for _, points in chart.rows)
+        else None,
     )
 
 
@@ -84,4 +89,9 @@ def _help(view: DecisionView, one: Suggestion) -> Help:
     elif change.kind is ChangeKind.REPORT:
         address = reverse("web:cluster", args=[facts["cluster"]])
     draft = draft_with(view, change)
-    return Help(change_words(change), effects_words(one), dump_yaml(draft) if draft else "", address)
+    return Help(
+        change_words(change),
+        effects_words(one),
+        dump_yaml(draft) if draft else "",
+        address,
+    )

@@ -26,7 +26,9 @@ def lines(verb: str) -> list[AccessEvent]:
 def written(count: int) -> None:
     """Write lines, an hour apart."""
     for number in range(count):
-        record_access("refused", f"line {number}", by="ana", now=NOW + timedelta(hours=number))
+        record_access(
+            "refused", f"line {number}", by="ana", now=NOW + timedelta(hours=number)
+        )
 
 
 @pytest.mark.usefixtures("collected_static")
@@ -64,7 +66,10 @@ def test_refused_actions_are_written_once_a_minute() -> None:
 
 @pytest.mark.usefixtures("collected_static")
 def test_changes_of_access_are_written() -> None:
-    root, ann = User.objects.create_superuser("root", password=PASSWORD), person("ann", "viewer")
+    root, ann = (
+        User.objects.create_superuser("root", password=PASSWORD),
+        person("ann", "viewer"),
+    )
     client = Client()
     client.force_login(root)
     fields = {"username": "ann", "is_active": "on", "is_superuser": "on"}
@@ -74,7 +79,11 @@ def test_changes_of_access_are_written() -> None:
 
     assert answer.status_code == 302
     [role] = [one for one in lines("roles changed") if one.details.get("removed")]
-    assert (role.actor_name, role.subject, role.details) == ("root", "ann", {"removed": ["viewer"]})
+    assert (role.actor_name, role.subject, role.details) == (
+        "root",
+        "ann",
+        {"removed": ["viewer"]},
+    )
     [account] = lines("account changed")
     assert "Superuser status" in account.details["changed"]
     ann.user_permissions.add(Permission.objects.get(codename="view_secrets"))
@@ -96,7 +105,10 @@ def test_reads_of_secret_values_are_written() -> None:
     call_command("export", "resources", stdout=StringIO())
     call_command("export", "placements", stdout=StringIO())
 
-    assert ("cGxhbnRlZA==" in hidden.text, "cGxhbnRlZA==" in shown.text) == (False, True)
+    assert ("cGxhbnRlZA==" in hidden.text, "cGxhbnRlZA==" in shown.text) == (
+        False,
+        True,
+    )
     assert [(one.actor_name, one.subject) for one in lines("secret values read")] == [
         ("ann", "Secret shop/key"),
         ("system", "export Secret shop/key"),
@@ -109,16 +121,27 @@ def test_what_a_request_causes_is_in_the_log_of_the_process_once_it_is_committed
     django_capture_on_commit_callbacks: Any,
 ) -> None:
     person("ann", "viewer")
-    record_access("secret values read", "export Secret shop/key")  # by a command, on a terminal
+    record_access(
+        "secret values read", "export Secret shop/key"
+    )  # by a command, on a terminal
 
-    with caplog.at_level("INFO", "fleetui.access"), django_capture_on_commit_callbacks(execute=True):
-        Client(REMOTE_ADDR="10.1.2.3").post("/login/", {"username": "ann\nroot", "password": "wrong"})
+    with (
+        caplog.at_level("INFO", "fleetui.access"),
+        django_capture_on_commit_callbacks(execute=True),
+    ):
+        Client(REMOTE_ADDR="10.1.2.3").post(
+            "/login/", {"username": "ann\nroot", "password": "wrong"}
+        )
         assert not any(one.startswith("access ") for one in caplog.messages)
 
     [line] = [one for one in caplog.messages if one.startswith("access ")]
     row = AccessEvent.objects.get(verb="login failed")
     found = json.loads(line.removeprefix("access "))
-    assert (found["actor"], found["address"], "\n" in line) == ("ann\nroot", "10.1.2.3", False)
+    assert (found["actor"], found["address"], "\n" in line) == (
+        "ann\nroot",
+        "10.1.2.3",
+        False,
+    )
     assert found["requestId"] == row.request_id
 
 
@@ -152,14 +175,19 @@ def test_the_page_is_for_those_with_the_permission_and_filters() -> None:
 
     assert "deploy of bob" in page
     assert "line 1" not in page
-    assert [json.loads(one)["subject"] for one in content.splitlines()] == ["line 0", "line 1"]
+    assert [json.loads(one)["subject"] for one in content.splitlines()] == [
+        "line 0",
+        "line 1",
+    ]
     assert "/access-log/" in client.get("/account/").content.decode()
 
 
 @pytest.mark.usefixtures("collected_static")
 def test_rest_lists_what_the_page_shows_to_those_who_may_view_it() -> None:
     written(3)
-    record_access("token created", "deploy of bob", by="bob", details={"scopes": ["read"]})
+    record_access(
+        "token created", "deploy of bob", by="bob", details={"scopes": ["read"]}
+    )
     auditor, vera = person("ada", "viewer"), person("vera", "viewer")
     auditor.user_permissions.add(Permission.objects.get(codename="view_access_log"))
     ada = {"Authorization": f"Token {api_token(auditor)}"}
@@ -172,15 +200,25 @@ def test_rest_lists_what_the_page_shows_to_those_who_may_view_it() -> None:
     pages = [get("?by=ana&limit=2").json()]
     pages.append(Client().get(pages[0]["next"], headers=ada).json())
 
-    assert (refused.status_code, "access.view_access_log" in refused.json()["detail"]) == (403, True)
+    assert (
+        refused.status_code,
+        "access.view_access_log" in refused.json()["detail"],
+    ) == (403, True)
     assert (found["actor"], found["subject"], found["details"]) == (
         "bob",
         "deploy of bob",
         {"scopes": ["read"]},
     )
-    assert [one["subject"] for page in pages for one in page["items"]] == ["line 2", "line 1", "line 0"]
+    assert [one["subject"] for page in pages for one in page["items"]] == [
+        "line 2",
+        "line 1",
+        "line 0",
+    ]
     assert (get("?address=192.0.2.77").json()["items"], pages[1]["next"]) == ([], None)
-    assert (get("?verb=nothing").status_code, get("?user=bob").status_code) == (400, 400)
+    assert (get("?verb=nothing").status_code, get("?user=bob").status_code) == (
+        400,
+        400,
+    )
 
 
 def test_json_lines_have_all_that_a_line_says() -> None:
@@ -188,5 +226,17 @@ def test_json_lines_have_all_that_a_line_says() -> None:
 
     [line] = map(json.loads, json_lines(AccessEvent.objects.all()))
 
-    assert (line["actor"], line["verb"], line["subject"]) == ("ana", "refused", "line 0")
-    assert set(line) == {"at", "actor", "verb", "subject", "address", "requestId", "details"}
+    assert (line["actor"], line["verb"], line["subject"]) == (
+        "ana",
+        "refused",
+        "line 0",
+    )
+    assert set(line) == {
+        "at",
+        "actor",
+        "verb",
+        "subject",
+        "address",
+        "requestId",
+        "details",
+    }

@@ -61,7 +61,9 @@ def test_values_of_json_are_counted_before_they_are_built(
         yaml.load_json(text)
 
 
-def test_a_text_that_ends_in_a_string_is_counted_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_text_that_ends_in_a_string_is_counted_in_one_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(yaml, "MOST_VALUES", 3)
     started = time.process_time()
 
@@ -74,7 +76,9 @@ def test_a_text_that_ends_in_a_string_is_counted_in_one_pass(monkeypatch: pytest
 def test_many_quick_previews_pass_and_long_ones_do_not() -> None:
     with override_settings(COMPUTE_SECONDS=60):
         for number in range(600):  # five a second, each a tenth of a second
-            settle("ann", deposit=reserve("ann", now=number / 5), used=0.1, now=number / 5)
+            settle(
+                "ann", deposit=reserve("ann", now=number / 5), used=0.1, now=number / 5
+            )
         for _ in range(6):
             settle("bob", deposit=reserve("bob", now=0), used=10, now=0)
         with pytest.raises(BudgetSpentError) as spent:
@@ -109,18 +113,24 @@ def test_what_computes_much_is_throttled_for_its_user_alone(
     user, other = User.objects.get(username="ann"), person("bob", "viewer")
     for address, body in calls:
         forget_budgets()
-        first = Client().post(address, body, content_type="application/json", headers=ann)
+        first = Client().post(
+            address, body, content_type="application/json", headers=ann
+        )
         assert first.status_code < 300, (address, first.content)
         settle(user.pk, deposit=0, used=1000)
 
-        again = Client().post(address, body, content_type="application/json", headers=ann)
+        again = Client().post(
+            address, body, content_type="application/json", headers=ann
+        )
 
         assert again.status_code == 429, address
         assert int(again.headers["Retry-After"]) > 0
         assert again.headers["Content-Type"] == "application/problem+json"
         assert Client().get("/api/v1/clusters", headers=ann).status_code == 200
     bob = {"Authorization": f"Token {api_token(other)}"}
-    answer = Client().post("/api/v1/simulate", simulate, content_type="application/json", headers=bob)
+    answer = Client().post(
+        "/api/v1/simulate", simulate, content_type="application/json", headers=bob
+    )
     assert answer.status_code == 200
 
 
@@ -135,13 +145,18 @@ def test_pages_that_compute_much_are_throttled() -> None:
 
     answer = client.get("/placements/web/edit/")
 
-    assert (answer.status_code, client.get("/placements/web/").status_code) == (429, 200)
+    assert (answer.status_code, client.get("/placements/web/").status_code) == (
+        429,
+        200,
+    )
     assert int(answer.headers["Retry-After"]) > 0
 
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
-def test_a_request_that_takes_too_long_is_ended_and_changes_nothing(ann: dict[str, str]) -> None:
+def test_a_request_that_takes_too_long_is_ended_and_changes_nothing(
+    ann: dict[str, str],
+) -> None:
     client = Client()
     client.force_login(person("ana", "operator"))
     with override_settings(REQUEST_SECONDS=-1):
@@ -152,7 +167,10 @@ def test_a_request_that_takes_too_long_is_ended_and_changes_nothing(ann: dict[st
             headers=ann,
         )
 
-    assert (rest.status_code, rest.json()["type"]) == (503, "urn:fleetui:problem:too-long")
+    assert (rest.status_code, rest.json()["type"]) == (
+        503,
+        "urn:fleetui:problem:too-long",
+    )
     assert rest.headers["Retry-After"]
     assert not Placement.objects.exists()
 
@@ -170,7 +188,9 @@ def test_a_request_that_takes_too_long_is_ended_and_changes_nothing(ann: dict[st
         ("/resources/apply/", 1024, 302),
     ],
 )
-def test_a_body_that_is_too_large_is_not_read(address: str, size: int, status: int) -> None:
+def test_a_body_that_is_too_large_is_not_read(
+    address: str, size: int, status: int
+) -> None:
     class Unread(BytesIO):
         def read(self, *_size: Any) -> bytes:
             raise AssertionError("the body was read")
@@ -190,7 +210,9 @@ def test_an_upload_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django.core.files.temp.NamedTemporaryFile", None)
     client = Client()
     client.force_login(person("ana", "operator"))
-    file = BytesIO(json.dumps(config_map("large", data={"a": "x" * 4 * 1024 * 1024})).encode())
+    file = BytesIO(
+        json.dumps(config_map("large", data={"a": "x" * 4 * 1024 * 1024})).encode()
+    )
     file.name = "large.json"
 
     answer = client.post("/resources/apply/", {"file": file, "do": "preview"})
@@ -201,16 +223,22 @@ def test_an_upload_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
-def test_two_large_requests_at_once_and_no_more(monkeypatch: pytest.MonkeyPatch, ann: dict[str, str]) -> None:
+def test_two_large_requests_at_once_and_no_more(
+    monkeypatch: pytest.MonkeyPatch, ann: dict[str, str]
+) -> None:
     monkeypatch.setattr(middleware, "LARGE_PATIENCE", 0.01)
     body = json.dumps([{"a": "x" * 1024 * 1024}])
     places = [middleware._large_places.acquire(timeout=1) for _ in range(2)]
     try:
-        busy = Client().post("/api/v1/apply", body, content_type="application/json", headers=ann)
+        busy = Client().post(
+            "/api/v1/apply", body, content_type="application/json", headers=ann
+        )
     finally:
         for _ in places:
             middleware._large_places.release()
-    free = Client().post("/api/v1/apply", body, content_type="application/json", headers=ann)
+    free = Client().post(
+        "/api/v1/apply", body, content_type="application/json", headers=ann
+    )
 
     assert (busy.status_code, free.status_code) == (503, 422)
     assert busy.headers["Retry-After"]
@@ -226,7 +254,10 @@ _LIGHT = {
     "/drafts/<int:number>/rebase/": "writes a row",
     "/placements/<full_name:name>/compare/": "redirects",
     "GET /api/v1/what-if/resilience/placements/<full_name:name>": "shows saved rows",
-    **{f"{one} /api/v1/placements/preview": "a placement of this name" for one in ("GET", "PUT", "DELETE")},
+    **{
+        f"{one} /api/v1/placements/preview": "a placement of this name"
+        for one in ("GET", "PUT", "DELETE")
+    },
     "/help/semantics/": "is text",
     "placements.web.connections.prepare_cluster": "fills a template",
     "placements.web.decisions._hub_download": "inside of a page that is throttled",
@@ -242,7 +273,8 @@ def test_every_address_that_exports_or_computes_is_throttled() -> None:
     addresses = {
         address: is_costly
         for address, is_costly in costly_addresses().items()
-        if "/admin/" not in address and _COMPUTES.search(re.sub(r"<[^>]*>", "x", address))
+        if "/admin/" not in address
+        and _COMPUTES.search(re.sub(r"<[^>]*>", "x", address))
     }
     downloads = {
         f"{module.__name__}.{name}": getattr(value, "is_costly", False)
@@ -267,10 +299,18 @@ def test_downloads_of_lists_and_decisions_are_throttled() -> None:
     key = Decision.objects.get().record.decision_id
     user, client = person("ana", "operator"), Client()
     client.force_login(user)
-    for address in ("/clusters/?download=csv", "/clusters/?download=json", f"/api/v1/decisions/{key}.csv"):
+    for address in (
+        "/clusters/?download=csv",
+        "/clusters/?download=json",
+        f"/api/v1/decisions/{key}.csv",
+    ):
         forget_budgets()
         first = client.get(address)
         settle(user.pk, deposit=0, used=1000)
 
-        assert (address, first.status_code, client.get(address).status_code) == (address, 200, 429)
+        assert (address, first.status_code, client.get(address).status_code) == (
+            address,
+            200,
+            429,
+        )
     assert client.get("/clusters/").status_code == 200

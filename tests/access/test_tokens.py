@@ -10,7 +10,12 @@ from pytest_django import DjangoAssertNumQueries
 from rest_framework.test import APIClient
 
 from fleetui.access.models import AccessEvent, ApiToken
-from fleetui.access.tokens import create_service_account, create_token, revoke_all_tokens, user_of_token
+from fleetui.access.tokens import (
+    create_service_account,
+    create_token,
+    revoke_all_tokens,
+    user_of_token,
+)
 from fleetui.apimachinery.errors import InvalidManifest
 from tests.rows import NOW, api_token, joined, person
 
@@ -37,7 +42,9 @@ def test_only_a_hash_is_stored() -> None:
     ("scopes", "reads", "operates"),
     [(["read"], 200, 403), (["operate"], 200, 200), (["approve"], 200, 403)],
 )
-def test_scopes_restrict_what_roles_allow(scopes: list[str], reads: int, operates: int) -> None:
+def test_scopes_restrict_what_roles_allow(
+    scopes: list[str], reads: int, operates: int
+) -> None:
     joined("a")
     client = client_of(api_token(person("ann", "operator", "approver"), *scopes))
 
@@ -51,12 +58,17 @@ def test_scopes_restrict_a_superuser_and_give_a_viewer_nothing() -> None:
     reader = client_of(api_token(root, "read"))
     viewer = client_of(api_token(person("vera", "viewer"), "operate"))
 
-    assert [one.post("/api/v1/clusters/a/cordon").status_code for one in (reader, viewer)] == [403, 403]
+    assert [
+        one.post("/api/v1/clusters/a/cordon").status_code for one in (reader, viewer)
+    ] == [403, 403]
 
 
 def test_an_expired_or_revoked_token_is_refused() -> None:
     ann = person("ann", "viewer")
-    old, other = api_token(ann, now=datetime.now(UTC) - timedelta(days=31)), api_token(ann)
+    old, other = (
+        api_token(ann, now=datetime.now(UTC) - timedelta(days=31)),
+        api_token(ann),
+    )
 
     assert client_of(old).get("/api/v1/clusters").status_code == 401
     assert client_of(other).get("/api/v1/clusters").status_code == 200
@@ -94,7 +106,9 @@ def test_one_query_finds_a_token_and_its_use_is_written_once_a_minute(
 )
 def test_bad_input_names_the_field(body: dict[str, Any], path: str) -> None:
     ann = person("ann", "viewer")
-    create_token(ann, name="taken", scopes=["read"], days=1, by=ann, now=datetime.now(UTC))
+    create_token(
+        ann, name="taken", scopes=["read"], days=1, by=ann, now=datetime.now(UTC)
+    )
     client = APIClient()
     client.force_login(ann)
 
@@ -107,13 +121,21 @@ def test_bad_input_names_the_field(body: dict[str, Any], path: str) -> None:
 
 def test_tokens_over_rest_are_those_of_the_caller() -> None:
     ann, bob = person("ann", "operator"), person("bob", "viewer")
-    client, theirs = client_of(api_token(ann)), ApiToken.objects.get(digest__isnull=False)
+    client, theirs = (
+        client_of(api_token(ann)),
+        ApiToken.objects.get(digest__isnull=False),
+    )
     other = client_of(api_token(bob))
 
-    created = client.post(TOKENS, {"name": "deploy", "scopes": ["read"], "days": 1}, format="json").json()
+    created = client.post(
+        TOKENS, {"name": "deploy", "scopes": ["read"], "days": 1}, format="json"
+    ).json()
 
     assert created["token"].startswith(created["prefix"])
-    assert [one["name"] for one in client.get(TOKENS).json()["items"]] == ["deploy", "test 0"]
+    assert [one["name"] for one in client.get(TOKENS).json()["items"]] == [
+        "deploy",
+        "test 0",
+    ]
     assert "token" not in client.get(TOKENS).json()["items"][0]
     assert other.delete(f"{TOKENS}/{theirs.pk}").status_code == 404
     assert other.delete(TOKENS).status_code == 204
@@ -125,7 +147,10 @@ def test_a_token_gives_no_more_than_it_has() -> None:
     client = client_of(api_token(person("ann", "operator"), "read"))
     own = ApiToken.objects.get()
 
-    bodies = [{"name": "a", "scopes": ["operate"], "days": 1}, {"name": "b", "scopes": ["read"], "days": 90}]
+    bodies = [
+        {"name": "a", "scopes": ["operate"], "days": 1},
+        {"name": "b", "scopes": ["read"], "days": 90},
+    ]
     answers = [client.post(TOKENS, body, format="json").status_code for body in bodies]
 
     assert answers == [403, 403]
@@ -137,12 +162,17 @@ def test_a_token_that_approves_creates_and_revokes_only_such_tokens() -> None:
     client = client_of(api_token(person("ann", "operator"), "approve"))
     own = ApiToken.objects.get()
 
-    bodies = [{"name": one, "scopes": [one], "days": 1} for one in ("operate", "approve")]
+    bodies = [
+        {"name": one, "scopes": [one], "days": 1} for one in ("operate", "approve")
+    ]
     answers = [client.post(TOKENS, body, format="json").status_code for body in bodies]
 
     assert answers == [403, 201]
     assert client.delete(TOKENS).status_code == 403
-    assert client.delete(f"{TOKENS}/{ApiToken.objects.get(name='approve').pk}").status_code == 403
+    assert (
+        client.delete(f"{TOKENS}/{ApiToken.objects.get(name='approve').pk}").status_code
+        == 403
+    )
     assert client.delete(f"{TOKENS}/{own.pk}").status_code == 204
 
 
@@ -152,7 +182,11 @@ def test_a_name_and_password_give_at_most_20_tokens() -> None:
     body = {"username": "ann", "password": "a long enough password"}
     first = ""
     for number in range(21):
-        answer = APIClient(REMOTE_ADDR=f"10.0.0.{number}").post("/api/v1/token", body, format="json").json()
+        answer = (
+            APIClient(REMOTE_ADDR=f"10.0.0.{number}")
+            .post("/api/v1/token", body, format="json")
+            .json()
+        )
         first = first or answer["token"]
 
     assert ApiToken.objects.filter(user=ann).count() == 20
@@ -164,7 +198,9 @@ def test_the_page_shows_a_token_once_and_revokes_it() -> None:
     client = Client()
     client.force_login(person("ann", "viewer"))
 
-    page = client.post("/tokens/", {"name": "deploy", "scopes": ["read"], "days": "30"}).content.decode()
+    page = client.post(
+        "/tokens/", {"name": "deploy", "scopes": ["read"], "days": "30"}
+    ).content.decode()
     secret = page.partition("<code>")[2].partition("</code>")[0]
     token = ApiToken.objects.get()
     again = client.get("/tokens/").content.decode()
@@ -189,8 +225,13 @@ def test_a_service_account_works_over_rest_and_cannot_sign_in() -> None:
     pages, superuser = Client(), Client()
     superuser.force_login(root)
 
-    answer = pages.post("/login/", {"username": "robot", "password": "a long enough password"})
-    superuser.post("/tokens/", {"name": "deploy", "scopes": ["operate"], "days": "30", "user": "robot"})
+    answer = pages.post(
+        "/login/", {"username": "robot", "password": "a long enough password"}
+    )
+    superuser.post(
+        "/tokens/",
+        {"name": "deploy", "scopes": ["operate"], "days": "30", "user": "robot"},
+    )
 
     assert answer.status_code == 403
     assert pages.get("/clusters/").status_code == 302
@@ -222,4 +263,7 @@ def test_a_change_of_the_password_ends_tokens_on_request() -> None:
     client.post(address, {**passwords, "revoke_tokens": "on"})
 
     assert (kept, token.get("/api/v1/clusters").status_code) == (200, 401)
-    assert AccessEvent.objects.filter(verb="password changed", actor_name="root").count() == 2
+    assert (
+        AccessEvent.objects.filter(verb="password changed", actor_name="root").count()
+        == 2
+    )

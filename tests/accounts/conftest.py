@@ -5,7 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
+from django.contrib.auth.signals import (
+    user_logged_in,
+    user_logged_out,
+    user_login_failed,
+)
 from pytest_django import Settings
 
 PASSWORD = "a long enough password"
@@ -34,9 +38,15 @@ def reported() -> Iterator[list[str]]:
         found.append(f"out {user.get_username()}")
 
     def fail(sender: object, credentials: dict[str, Any], **_: object) -> None:  # noqa: ARG001  # see above
-        found.append(f"failed {credentials['username']}: {credentials.get('reason', 'password')}")
+        found.append(
+            f"failed {credentials['username']}: {credentials.get('reason', 'password')}"
+        )
 
-    receivers = ((user_logged_in, succeed), (user_logged_out, leave), (user_login_failed, fail))
+    receivers = (
+        (user_logged_in, succeed),
+        (user_logged_out, leave),
+        (user_login_failed, fail),
+    )
     for signal, receiver in receivers:
         signal.connect(receiver)
     yield found

@@ -11,7 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from authlib.oauth2.rfc6749 import AuthorizationServer, ClientMixin, OAuth2Error, OAuth2Request
+from authlib.oauth2.rfc6749 import (
+    AuthorizationServer,
+    ClientMixin,
+    OAuth2Error,
+    OAuth2Request,
+)
 from authlib.oauth2.rfc6749.grants import AuthorizationCodeGrant
 from authlib.oauth2.rfc6749.requests import BasicOAuth2Payload
 from authlib.oauth2.rfc6750 import BearerTokenGenerator
@@ -116,7 +121,9 @@ class IdToken(OpenIDCode):
         return {"alg": "RS256", "kid": "one"}
 
     def resolve_client_private_key(self, client: Client) -> Any:  # noqa: ARG002  # see above
-        return RSAKey.generate_key(2048, {"kid": "one"}) if STATE["foreign_key"] else KEY
+        return (
+            RSAKey.generate_key(2048, {"kid": "one"}) if STATE["foreign_key"] else KEY
+        )
 
     def get_compatible_claims(self, request: Any) -> dict[str, Any]:
         now = int(time.time())
@@ -142,7 +149,9 @@ class Server(AuthorizationServer):
     def create_oauth2_request(self, request: OAuth2Request) -> OAuth2Request:
         return request
 
-    def handle_response(self, status: int, body: Any, headers: Any) -> tuple[int, Any, Any]:
+    def handle_response(
+        self, status: int, body: Any, headers: Any
+    ) -> tuple[int, Any, Any]:
         return status, body, headers
 
 
@@ -166,14 +175,21 @@ class Handler(BaseHTTPRequestHandler):
                     "token_endpoint": at["token"],
                     "userinfo_endpoint": at["userinfo"],
                     "jwks_uri": at["jwks"],
-                    "token_endpoint_auth_methods_supported": ["client_secret_post", "client_secret_basic"],
+                    "token_endpoint_auth_methods_supported": [
+                        "client_secret_post",
+                        "client_secret_basic",
+                    ],
                 },
             )
         elif path == "/jwks":
             self.answer(200, KeySet([KEY]).as_dict(private=False))
         elif path == "/userinfo":
-            claims = TOKENS.get(self.headers.get("Authorization", "").removeprefix("Bearer "))
-            self.answer(200, {**claims, **STATE["info"]}) if claims else self.answer(401, {})
+            claims = TOKENS.get(
+                self.headers.get("Authorization", "").removeprefix("Bearer ")
+            )
+            self.answer(200, {**claims, **STATE["info"]}) if claims else self.answer(
+                401, {}
+            )
         elif path == "/authorize":
             self.authorize()
 
@@ -183,7 +199,9 @@ class Handler(BaseHTTPRequestHandler):
             STATE.update(json.loads(body))
             self.answer(204, "")
         else:
-            status, content, headers = SERVER.create_token_response(self.request_with(dict(parse_qsl(body))))
+            status, content, headers = SERVER.create_token_response(
+                self.request_with(dict(parse_qsl(body)))
+            )
             self.answer(status, content, headers)
 
     def authorize(self) -> None:
@@ -195,16 +213,24 @@ class Handler(BaseHTTPRequestHandler):
         except OAuth2Error as error:
             self.answer(400, dict(error.get_body()))
             return
-        self.answer(*SERVER.create_authorization_response(request, grant_user=user, grant=grant))
+        self.answer(
+            *SERVER.create_authorization_response(request, grant_user=user, grant=grant)
+        )
 
     def request_with(self, data: dict[str, str]) -> OAuth2Request:
-        request = OAuth2Request(self.command, f"{STATE['issuer']}{self.path}", headers=self.headers)
+        request = OAuth2Request(
+            self.command, f"{STATE['issuer']}{self.path}", headers=self.headers
+        )
         request.payload = BasicOAuth2Payload(data)
         request._body = data if self.command == "POST" else None
         return request
 
     def answer(self, status: int, content: Any, headers: Any = ()) -> None:
-        body = content.encode() if isinstance(content, str) else json.dumps(content).encode()
+        body = (
+            content.encode()
+            if isinstance(content, str)
+            else json.dumps(content).encode()
+        )
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -214,7 +240,9 @@ class Handler(BaseHTTPRequestHandler):
 
 
 SERVER = Server()
-SERVER.register_token_generator("default", BearerTokenGenerator(lambda *_, **__: f"{time.time_ns()}-token"))
+SERVER.register_token_generator(
+    "default", BearerTokenGenerator(lambda *_, **__: f"{time.time_ns()}-token")
+)
 SERVER.register_grant(CodeGrant, [IdToken(), CodeChallenge(required=True)])
 
 if __name__ == "__main__":

@@ -29,7 +29,10 @@ class SecurityKey:
         cose = ES256.from_cryptography_key(self._private.public_key())
         credential = AttestedCredentialData.create(b"\0" * 16, self._id, cose)
         data = AuthenticatorData.create(
-            _digest(public["rp"]["id"]), FLAGS | AuthenticatorData.FLAG.AT, 0, credential
+            _digest(public["rp"]["id"]),
+            FLAGS | AuthenticatorData.FLAG.AT,
+            0,
+            credential,
         )
         # CBOR of {"fmt": "none", "attStmt": {}, "authData": data}
         attestation = (
@@ -50,8 +53,13 @@ class SecurityKey:
         self._uses += 1
         data = AuthenticatorData.create(_digest(public["rpId"]), FLAGS, self._uses)
         client = _client_data("webauthn.get", public["challenge"])
-        signature = self._private.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
-        response = {"authenticatorData": _encoded(data), "signature": _encoded(signature)}
+        signature = self._private.sign(
+            data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256())
+        )
+        response = {
+            "authenticatorData": _encoded(data),
+            "signature": _encoded(signature),
+        }
         return self._answer("webauthn.get", public["challenge"], response)
 
     def _answer(self, kind: str, challenge: str, response: dict[str, Any]) -> str:
@@ -60,7 +68,10 @@ class SecurityKey:
             "rawId": _encoded(self._id),
             "type": "public-key",
             "clientExtensionResults": {},
-            "response": {"clientDataJSON": _encoded(_client_data(kind, challenge)), **response},
+            "response": {
+                "clientDataJSON": _encoded(_client_data(kind, challenge)),
+                **response,
+            },
         }
         return json.dumps(answer)
 

@@ -14,7 +14,13 @@ pytestmark = pytest.mark.django_db
 TOKEN = "/api/v1/token"
 
 
-def attempt(name: str, password: str = "a guess", *, address: str = "192.0.2.1", token: bool = False) -> int:
+def attempt(
+    name: str,
+    password: str = "a guess",
+    *,
+    address: str = "192.0.2.1",
+    token: bool = False,
+) -> int:
     """Try to log in with a new browser; return the status."""
     client = Client(REMOTE_ADDR=address)
     given = {"username": name, "password": password}
@@ -29,7 +35,10 @@ def test_an_account_is_closed_to_an_address_after_ten_failures_at_any_entry_poin
 ) -> None:
     person("ana", "operator")
 
-    statuses = [attempt("ana" if number % 2 else "ANA", token=number % 3 == 0) for number in range(10)]
+    statuses = [
+        attempt("ana" if number % 2 else "ANA", token=number % 3 == 0)
+        for number in range(10)
+    ]
     after = [attempt("ana", PASSWORD), attempt("ana", PASSWORD, token=True)]
     elsewhere = attempt("ana", PASSWORD, address="192.0.2.2")
 
@@ -43,7 +52,9 @@ def test_attempts_at_the_same_moment_are_all_counted(
 ) -> None:
     request = rf.post("/login/", REMOTE_ADDR="192.0.2.1")
     with monkeypatch.context() as patch:
-        patch.setattr(cache, "get_many", lambda _keys: {})  # none of them sees what the others add
+        patch.setattr(
+            cache, "get_many", lambda _keys: {}
+        )  # none of them sees what the others add
         found = [count_attempt(request, "ana") for _ in range(12)]
 
     assert [one is None for one in found] == [False] * 10 + [True] * 2
@@ -57,10 +68,18 @@ def test_addresses_of_one_ipv6_network_count_as_one() -> None:
     statuses = [attempt("ana", address=f"2001:db8::{number}") for number in range(10)]
 
     assert set(statuses) == {422}
-    assert (attempt("ana", address="2001:db8::ff"), attempt("ana", address="2001:db8:1::1")) == (429, 422)
-    statuses = [attempt("bob", address=f"::ffff:192.0.2.{number}") for number in range(12)]
+    assert (
+        attempt("ana", address="2001:db8::ff"),
+        attempt("ana", address="2001:db8:1::1"),
+    ) == (429, 422)
+    statuses = [
+        attempt("bob", address=f"::ffff:192.0.2.{number}") for number in range(12)
+    ]
     assert set(statuses) == {422}
-    assert (attempt("ana", address="fe80::1%eth0"), attempt("ana", address="unix:")) == (422, 422)
+    assert (
+        attempt("ana", address="fe80::1%eth0"),
+        attempt("ana", address="unix:"),
+    ) == (422, 422)
 
 
 @pytest.mark.nightly
@@ -95,7 +114,9 @@ def test_a_client_cannot_choose_the_address_that_is_counted() -> None:
     given = {"username": "ana", "password": "a guess"}
 
     statuses = [
-        client.post("/login/", given, headers={"X-Forwarded-For": f"10.0.0.{number}"}).status_code
+        client.post(
+            "/login/", given, headers={"X-Forwarded-For": f"10.0.0.{number}"}
+        ).status_code
         for number in range(11)
     ]
 
@@ -109,10 +130,18 @@ def test_guesses_of_the_password_inside_a_session_are_limited_too() -> None:
     given = {"oldpassword": "a guess", "password1": new, "password2": new}
 
     changes = [client.post("/account/password/", given).status_code for _ in range(6)]
-    confirmations = [client.post("/account/confirm/", {"password": "a guess"}).status_code for _ in range(11)]
+    confirmations = [
+        client.post("/account/confirm/", {"password": "a guess"}).status_code
+        for _ in range(11)
+    ]
 
     assert (changes[-1], confirmations[-1]) == (429, 429)
-    assert client.post("/account/password/", {**given, "oldpassword": PASSWORD}).status_code == 429
+    assert (
+        client.post(
+            "/account/password/", {**given, "oldpassword": PASSWORD}
+        ).status_code
+        == 429
+    )
 
 
 def test_the_response_says_when_to_try_again() -> None:
@@ -146,4 +175,6 @@ def test_failures_are_in_the_access_log_with_their_reason() -> None:
     lines = AccessEvent.objects.filter(verb="login failed", actor_name="ana")
 
     assert lines.count() == 11
-    assert [line.details for line in lines.order_by("pk")][-1] == {"reason": "too many attempts"}
+    assert [line.details for line in lines.order_by("pk")][-1] == {
+        "reason": "too many attempts"
+    }

@@ -50,16 +50,21 @@ def test_changes_of_an_account_are_sent_to_its_owner(
         change_password(client)
 
     subjects = [one.subject.removeprefix("FleetUI: ") for one in mail.outbox]
-    assert subjects == [
-        "The authenticator app was removed",
-        "The API token deploy was created",
-        "The password was changed",
-        "An authenticator app was added",  # last in a test: allauth waits for the end of the transaction
-    ]
+    assert (
+        subjects
+        == [
+            "The authenticator app was removed",
+            "The API token deploy was created",
+            "The password was changed",
+            "An authenticator app was added",  # last in a test: allauth waits for the end of the transaction
+        ]
+    )
     assert {one.to[0] for one in mail.outbox} == {ADDRESS}
     assert "Account: ana\n" in mail.outbox[0].body
     assert "Address: 127.0.0.1\n" in mail.outbox[0].body
-    lines = AccessEvent.objects.filter(verb__in=("account changed", "password changed")).order_by("pk")
+    lines = AccessEvent.objects.filter(
+        verb__in=("account changed", "password changed")
+    ).order_by("pk")
     assert {one.verb for one in lines} <= {*VERBS}
     assert [one.details["change"] for one in lines] == [subjects[0], *subjects[2:]]
 
@@ -98,16 +103,29 @@ def test_a_server_that_fails_prevents_no_change(
 
     ana.refresh_from_db()
     assert not ana.check_password(PASSWORD)
-    assert "notice to ana not sent (ConnectionRefusedError): The password was changed" in caplog.text
+    assert (
+        "notice to ana not sent (ConnectionRefusedError): The password was changed"
+        in caplog.text
+    )
 
 
-def test_servers_of_mail_have_tls_unless_they_are_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_of_mail_have_tls_unless_they_are_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     tls = parse_mail_server("smtps://ann%40x:p%2Fw@mail.example.com")
-    assert (tls["EMAIL_USE_SSL"], tls["EMAIL_PORT"], tls["EMAIL_USE_TLS"]) == (True, 465, False)
+    assert (tls["EMAIL_USE_SSL"], tls["EMAIL_PORT"], tls["EMAIL_USE_TLS"]) == (
+        True,
+        465,
+        False,
+    )
     assert (tls["EMAIL_HOST_USER"], tls["EMAIL_HOST_PASSWORD"]) == ("ann@x", "p/w")
     starting = parse_mail_server("smtp://mail.example.com:25")
     local = parse_mail_server("smtp://localhost")
-    assert (starting["EMAIL_USE_TLS"], starting["EMAIL_PORT"], local["EMAIL_USE_TLS"]) == (True, 25, False)
+    assert (
+        starting["EMAIL_USE_TLS"],
+        starting["EMAIL_PORT"],
+        local["EMAIL_USE_TLS"],
+    ) == (True, 25, False)
     assert parse_mail_server("")["EMAIL_HOST"] == ""
     for text in (
         "mail.example.com",

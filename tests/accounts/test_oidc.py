@@ -21,8 +21,17 @@ from tests.runtime.processes import ROOT
 
 pytestmark = pytest.mark.django_db
 SECRET = "a secret of the client"
-ROLES = {"fleet-ops": "operator", "fleet-readers": "viewer", "fleet-admins": "administrator"}
-ADA = {"sub": "0001", "preferred_username": "ada", "email": "ana@example.com", "email_verified": True}
+ROLES = {
+    "fleet-ops": "operator",
+    "fleet-readers": "viewer",
+    "fleet-admins": "administrator",
+}
+ADA = {
+    "sub": "0001",
+    "preferred_username": "ada",
+    "email": "ana@example.com",
+    "email_verified": True,
+}
 http = urllib3.PoolManager(retries=False)
 
 
@@ -31,7 +40,9 @@ def issuer() -> Iterator[str]:
     """Run the provider; return its address."""
     command = [sys.executable, "-m", "tests.accounts.provider", SECRET]
     environment = os.environ | {"AUTHLIB_INSECURE_TRANSPORT": "1"}
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout
     yield f"http://127.0.0.1:{process.stdout.readline().strip()}"
     process.terminate()
@@ -50,12 +61,21 @@ def log_in(issuer: str, settings: Settings) -> Enter:
         "name": "Example ID",
         "client_id": "fleetui",
         "secret": SECRET,
-        "settings": {"server_url": issuer, "oauth_pkce_enabled": True, "scope": ["openid", "profile"]},
+        "settings": {
+            "server_url": issuer,
+            "oauth_pkce_enabled": True,
+            "scope": ["openid", "profile"],
+        },
     }
     settings.SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"APPS": [client]}}
     settings.OIDC_NAME, settings.OIDC_ROLES = "Example ID", ROLES
 
-    def enter(claims: dict[str, Any], browser: Client | None = None, process: str = "", **more: Any) -> Any:
+    def enter(
+        claims: dict[str, Any],
+        browser: Client | None = None,
+        process: str = "",
+        **more: Any,
+    ) -> Any:
         state = {"claims": claims, "info": {}, "foreign_key": False, **more}
         http.request("POST", f"{issuer}/claims", body=json.dumps(state))
         browser = browser or Client()
@@ -71,7 +91,9 @@ def log_in(issuer: str, settings: Settings) -> Enter:
 
 def roles_of(name: str) -> set[str]:
     user = User.objects.get(username=name)
-    return {*user.groups.values_list("name", flat=True)} | ({"administrator"} if user.is_superuser else set())
+    return {*user.groups.values_list("name", flat=True)} | (
+        {"administrator"} if user.is_superuser else set()
+    )
 
 
 @pytest.mark.nightly
@@ -87,12 +109,17 @@ def test_the_first_login_creates_an_account_with_the_roles_of_the_claims(
     assert reported == ["in ada"]
 
 
-def test_who_comes_from_the_provider_has_a_second_factor_there(log_in: Enter, settings: Settings) -> None:
+def test_who_comes_from_the_provider_has_a_second_factor_there(
+    log_in: Enter, settings: Settings
+) -> None:
     settings.SECOND_FACTOR_ROLES = frozenset({"operator"})
 
     browser = log_in({**ADA, "groups": ["fleet-ops"]}).client
 
-    assert (browser.get("/clusters/").status_code, browser.get("/api/v1/clusters").status_code) == (200, 200)
+    assert (
+        browser.get("/clusters/").status_code,
+        browser.get("/api/v1/clusters").status_code,
+    ) == (200, 200)
 
 
 @pytest.mark.nightly
@@ -103,7 +130,11 @@ def test_roles_follow_the_claims_at_every_login(log_in: Enter) -> None:
     second = roles_of("ada")
     response = log_in(ADA)
 
-    assert (first, second, roles_of("ada")) == ({"operator", "administrator"}, {"viewer"}, set())
+    assert (first, second, roles_of("ada")) == (
+        {"operator", "administrator"},
+        {"viewer"},
+        set(),
+    )
     assert response.client.get("/clusters/").status_code == 403
     assert User.objects.count() == 1
     events = Event.objects.filter(kind="User", name="ada").order_by("pk")
@@ -114,7 +145,9 @@ def test_roles_follow_the_claims_at_every_login(log_in: Enter) -> None:
     ]
 
 
-def test_an_email_address_and_a_name_take_no_account_over(log_in: Enter, reported: list[str]) -> None:
+def test_an_email_address_and_a_name_take_no_account_over(
+    log_in: Enter, reported: list[str]
+) -> None:
     ana = person("ana", "operator")
     ana.email = "ana@example.com"
     ana.save()

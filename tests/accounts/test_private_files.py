@@ -8,7 +8,9 @@ from pytest_django import Settings
 from fleetui.private_files import check_private_files, close_to_others
 
 
-def test_what_is_open_is_reported_and_closed(tmp_path: Path, settings: Settings) -> None:
+def test_what_is_open_is_reported_and_closed(
+    tmp_path: Path, settings: Settings
+) -> None:
     settings.VAR_DIR = tmp_path
     (tmp_path / "queue").mkdir()
     (tmp_path / "queue" / "message").write_text("")

@@ -21,7 +21,10 @@ USER = "X-Remote-User"
 def _proxies(settings: Settings) -> None:
     """Trust one network, as the settings do with the variables of the environment."""
     settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/24"), ip_network("fd00::/64"))
-    settings.PROXY_USER_HEADER, settings.PROXY_GROUPS_HEADER = "HTTP_X_REMOTE_USER", "HTTP_X_REMOTE_GROUPS"
+    settings.PROXY_USER_HEADER, settings.PROXY_GROUPS_HEADER = (
+        "HTTP_X_REMOTE_USER",
+        "HTTP_X_REMOTE_GROUPS",
+    )
     settings.PROXY_ROLES = {"ops": "operator", "readers": "viewer"}
     middleware = ["fleetui.accounts.proxy.TrustedProxyMiddleware", *settings.MIDDLEWARE]
     place = middleware.index("fleetui.accounts.second_factor.SecondFactorMiddleware")
@@ -56,28 +59,44 @@ def test_attempts_behind_a_proxy_are_counted_by_client() -> None:
     def attempts(address: str, forwarded: str, count: int) -> list[int]:
         client = Client(REMOTE_ADDR=address)
         headers = {"X-Forwarded-For": forwarded}
-        return [client.post("/login/", given, headers=headers).status_code for _ in range(count)]
+        return [
+            client.post("/login/", given, headers=headers).status_code
+            for _ in range(count)
+        ]
 
     assert attempts(PROXY, "198.51.100.1", 11) == [422] * 10 + [429]
     assert attempts(PROXY, "198.51.100.2", 1) == [422]
     assert attempts(PROXY, "198.51.100.3, 198.51.100.1", 1) == [429]
-    assert [attempts(STRANGER, f"198.51.100.{each}", 1)[0] for each in range(4, 15)] == [422] * 10 + [429]
+    assert [
+        attempts(STRANGER, f"198.51.100.{each}", 1)[0] for each in range(4, 15)
+    ] == [422] * 10 + [429]
 
 
 def test_who_comes_from_a_proxy_has_a_second_factor_there(settings: Settings) -> None:
     settings.SECOND_FACTOR_ROLES = frozenset({"operator"})
 
-    answer = Client(REMOTE_ADDR=PROXY).get("/clusters/", headers={USER: "ada", "X-Remote-Groups": "ops"})
+    answer = Client(REMOTE_ADDR=PROXY).get(
+        "/clusters/", headers={USER: "ada", "X-Remote-Groups": "ops"}
+    )
     token = api_token(User.objects.get())
 
     assert answer.status_code == 200
-    assert Client().get("/api/v1/clusters", headers={"Authorization": f"Token {token}"}).status_code == 200
+    assert (
+        Client()
+        .get("/api/v1/clusters", headers={"Authorization": f"Token {token}"})
+        .status_code
+        == 200
+    )
 
 
-def test_a_trusted_proxy_logs_its_user_in_with_the_roles_of_the_groups(reported: list[str]) -> None:
+def test_a_trusted_proxy_logs_its_user_in_with_the_roles_of_the_groups(
+    reported: list[str],
+) -> None:
     client = Client(REMOTE_ADDR=PROXY)
 
-    first = client.get("/clusters/", headers={USER: "ada", "X-Remote-Groups": "ops, others"})
+    first = client.get(
+        "/clusters/", headers={USER: "ada", "X-Remote-Groups": "ops, others"}
+    )
     roles = set(User.objects.get().groups.values_list("name", flat=True))
     again = client.get("/clusters/", headers={USER: "ada", "X-Remote-Groups": "ops"})
     other = client.get("/clusters/", headers={USER: "li"})
@@ -97,7 +116,10 @@ def test_the_session_ends_with_the_header(reported: list[str]) -> None:
 
 
 def test_a_token_behind_the_proxy_leaves_no_session() -> None:
-    headers = {USER: "ada", "Authorization": f"Token {api_token(person('ana', 'viewer'))}"}
+    headers = {
+        USER: "ada",
+        "Authorization": f"Token {api_token(person('ana', 'viewer'))}",
+    }
 
     response = Client(REMOTE_ADDR=PROXY).get("/api/v1/clusters", headers=headers)
 
@@ -118,19 +140,28 @@ def test_the_header_is_refused_from_everyone_else(reported: list[str]) -> None:
     headers = {USER: "ana", "X-Forwarded-For": PROXY}
 
     responses = [
-        client.get(address, headers=headers) for address in ("/clusters/", "/api/v1/clusters", "/login/")
+        client.get(address, headers=headers)
+        for address in ("/clusters/", "/api/v1/clusters", "/login/")
     ]
 
     assert [one.status_code for one in responses] == [403] * 3
     assert "_auth_user_id" not in client.session
-    assert reported == ["failed ana: the header of the proxy came from an untrusted address"] * 3
+    assert (
+        reported
+        == ["failed ana: the header of the proxy came from an untrusted address"] * 3
+    )
 
 
-def test_a_name_that_no_user_can_have_and_a_disabled_account_are_refused(reported: list[str]) -> None:
+def test_a_name_that_no_user_can_have_and_a_disabled_account_are_refused(
+    reported: list[str],
+) -> None:
     User.objects.create_user("gone", is_active=False)
     client = Client(REMOTE_ADDR=PROXY)
 
-    statuses = [client.get("/clusters/", headers={USER: name}).status_code for name in ("a b", "", "gone")]
+    statuses = [
+        client.get("/clusters/", headers={USER: name}).status_code
+        for name in ("a b", "", "gone")
+    ]
 
     assert statuses == [403] * 3
     assert User.objects.count() == 1
@@ -138,7 +169,12 @@ def test_a_name_that_no_user_can_have_and_a_disabled_account_are_refused(reporte
 
 
 def test_without_the_settings_the_header_means_nothing(settings: Settings) -> None:
-    settings.MIDDLEWARE = [one for one in settings.MIDDLEWARE if "accounts.proxy" not in one]
+    settings.MIDDLEWARE = [
+        one for one in settings.MIDDLEWARE if "accounts.proxy" not in one
+    ]
     person("ana", "operator")
 
-    assert Client(REMOTE_ADDR=PROXY).get("/clusters/", headers={USER: "ana"}).status_code == 302
+    assert (
+        Client(REMOTE_ADDR=PROXY).get("/clusters/", headers={USER: "ana"}).status_code
+        == 302
+    )

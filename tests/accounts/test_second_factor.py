@@ -68,7 +68,9 @@ def add_app(client: Client) -> tuple[str, list[str]]:
 def options_in(client: Client, address: str) -> dict[str, Any]:
     """Return the options for a security key that a page has."""
     page = client.get(address).content.decode()
-    found: dict[str, Any] = json.loads(re.findall(r'<script id="key-options"[^>]*>(.*?)</script>', page)[0])
+    found: dict[str, Any] = json.loads(
+        re.findall(r'<script id="key-options"[^>]*>(.*?)</script>', page)[0]
+    )
     return found
 
 
@@ -107,7 +109,9 @@ def test_a_code_and_a_recovery_code_are_accepted_once() -> None:
     assert statuses == [302, 422, 302, 422]
 
 
-def test_guesses_of_a_code_are_limited_at_the_page_and_for_tokens_together(reported: list[str]) -> None:
+def test_guesses_of_a_code_are_limited_at_the_page_and_for_tokens_together(
+    reported: list[str],
+) -> None:
     person("ana", "operator")
     secret, _ = add_app(confirmed("ana"))
     client = browser_of("ana")
@@ -116,13 +120,18 @@ def test_guesses_of_a_code_are_limited_at_the_page_and_for_tokens_together(repor
     for _number in range(3):
         client.post("/login/second-factor/", {"code": "000000"})
     token = [
-        client.post(TOKEN, {**given, "code": "111111"}, content_type="application/json").status_code
+        client.post(
+            TOKEN, {**given, "code": "111111"}, content_type="application/json"
+        ).status_code
         for _number in range(3)
     ]
     last = client.post("/login/second-factor/", {"code": shown_code(secret)})
 
     assert token == [401, 401, 429]
-    assert (last.status_code, "Too many failed attempts" in last.content.decode()) == (429, True)
+    assert (last.status_code, "Too many failed attempts" in last.content.decode()) == (
+        429,
+        True,
+    )
     assert reported[-1] == "failed ana: too many attempts at the second factor"
 
 
@@ -133,7 +142,9 @@ def test_a_token_needs_the_code(reported: list[str]) -> None:
     client = Client()
 
     without = client.post(TOKEN, given, content_type="application/json")
-    with_code = client.post(TOKEN, {**given, "code": code_for(secret)}, content_type="application/json")
+    with_code = client.post(
+        TOKEN, {**given, "code": code_for(secret)}, content_type="application/json"
+    )
 
     assert (without.status_code, with_code.status_code) == (401, 200)
     assert "second factor" in without.json()["detail"]
@@ -145,15 +156,24 @@ def test_a_security_key_is_added_needed_at_login_and_removed() -> None:
     key, client = SecurityKey(), confirmed("ana")
     added = client.post(
         f"{FACTORS}keys/new/",
-        {"name": "Blue key", "credential": key.create(options_in(client, f"{FACTORS}keys/new/"))},
+        {
+            "name": "Blue key",
+            "credential": key.create(options_in(client, f"{FACTORS}keys/new/")),
+        },
     )
     other = browser_of("ana")
     address = "/login/second-factor/"
 
-    foreign = other.post(address, {"credential": SecurityKey().get(options_in(other, address))})
+    foreign = other.post(
+        address, {"credential": SecurityKey().get(options_in(other, address))}
+    )
     right = other.post(address, {"credential": key.get(options_in(other, address))})
 
-    assert (added.status_code, foreign.status_code, right.status_code) == (302, 422, 302)
+    assert (added.status_code, foreign.status_code, right.status_code) == (
+        302,
+        422,
+        302,
+    )
     assert other.get("/clusters/").status_code == 200
     row = Authenticator.objects.get(type="webauthn")
     assert client.get(f"{FACTORS}").content.decode().count("Blue key") == 1
@@ -174,7 +194,9 @@ def test_second_factors_change_only_after_the_password_again() -> None:
     client = browser_of("ana")
 
     for address in ("app/", "keys/new/"):
-        assert client.get(f"{FACTORS}{address}")["Location"].startswith("/account/confirm/"), address
+        assert client.get(f"{FACTORS}{address}")["Location"].startswith(
+            "/account/confirm/"
+        ), address
 
 
 @pytest.mark.django_db(transaction=True)
@@ -184,7 +206,9 @@ def test_a_role_can_require_a_second_factor(settings: Settings) -> None:
     person("vera", "viewer")
     client, given = browser_of("ana"), {"username": "ana", "password": PASSWORD}
 
-    before = [client.get(address) for address in ("/clusters/", "/admin/", "/api/v1/clusters")]
+    before = [
+        client.get(address) for address in ("/clusters/", "/admin/", "/api/v1/clusters")
+    ]
     token = Client().post(TOKEN, given, content_type="application/json")
     client.post(f"/account/confirm/?next={FACTORS}", {"password": PASSWORD})
     page = client.get(FACTORS).content.decode()
@@ -196,7 +220,9 @@ def test_a_role_can_require_a_second_factor(settings: Settings) -> None:
     assert client.get("/clusters/").status_code == 200
     assert browser_of("vera").get("/clusters/").status_code == 200
     client.post("/account/confirm/", {"password": PASSWORD})
-    assert "add another one first" in client.post(f"{FACTORS}app/remove/").content.decode()
+    assert (
+        "add another one first" in client.post(f"{FACTORS}app/remove/").content.decode()
+    )
     assert Authenticator.objects.filter(type="totp").exists()
 
 
@@ -222,7 +248,12 @@ def test_keys_are_encrypted_and_follow_a_rotation(settings: Settings) -> None:
 
     assert secret not in stored
     assert rotated == []
-    assert browser_of("ana").post("/login/second-factor/", {"code": code_for(secret)}).status_code == 302
+    assert (
+        browser_of("ana")
+        .post("/login/second-factor/", {"code": code_for(secret)})
+        .status_code
+        == 302
+    )
     settings.CREDENTIAL_KEYS = (new_encryption_key(),)
     assert unreadable_keys(reencrypt=False) == ["ana"]
 
@@ -230,7 +261,13 @@ def test_keys_are_encrypted_and_follow_a_rotation(settings: Settings) -> None:
 def test_the_pages_are_well_formed() -> None:
     person("ana", "operator")
     client = confirmed("ana")
-    pages = ["/account/", "/account/password/", FACTORS, f"{FACTORS}app/", f"{FACTORS}keys/new/"]
+    pages = [
+        "/account/",
+        "/account/password/",
+        FACTORS,
+        f"{FACTORS}app/",
+        f"{FACTORS}keys/new/",
+    ]
     found = {address: client.get(address) for address in pages}
     add_app(client)
     for address in ("app/remove/", "codes/", "codes/new/"):
@@ -241,4 +278,8 @@ def test_the_pages_are_well_formed() -> None:
 
     for address, response in found.items():
         outline = Outline(response.content.decode())
-        assert (response.status_code, outline.problems, outline.is_ordered) == (200, [], True), address
+        assert (response.status_code, outline.problems, outline.is_ordered) == (
+            200,
+            [],
+            True,
+        ), address

@@ -48,15 +48,28 @@ def let_pass(client: Client, seconds: int, *keys: str) -> None:
 def test_a_login_leads_to_this_host_only() -> None:
     person("ana", "operator")
     given = {"username": "ana", "password": PASSWORD}
-    addresses = ("https://evil.example/", "//evil.example", "http://x.localhost/", "javascript:alert(1)")
+    addresses = (
+        "https://evil.example/",
+        "//evil.example",
+        "http://x.localhost/",
+        "javascript:alert(1)",
+    )
 
-    found = {Client().post("/login/", {**given, "next": one})["Location"] for one in addresses}
+    found = {
+        Client().post("/login/", {**given, "next": one})["Location"]
+        for one in addresses
+    }
 
     assert found == {"/"}
-    assert Client().post("/login/", {**given, "next": "/clusters/?q=a"})["Location"] == "/clusters/?q=a"
+    assert (
+        Client().post("/login/", {**given, "next": "/clusters/?q=a"})["Location"]
+        == "/clusters/?q=a"
+    )
 
 
-def test_a_login_begins_a_new_session_which_a_logout_ends_on_the_server(browser: Client) -> None:
+def test_a_login_begins_a_new_session_which_a_logout_ends_on_the_server(
+    browser: Client,
+) -> None:
     first = browser.session.session_key
     copy = Client()
     copy.cookies = SimpleCookie(browser.cookies.output(header="", sep=";"))
@@ -66,7 +79,11 @@ def test_a_login_begins_a_new_session_which_a_logout_ends_on_the_server(browser:
     after = copy.get("/clusters/")
     browser.post("/login/", {"username": "ana", "password": PASSWORD})
 
-    assert (before, after.status_code, after["Location"]) == (200, 302, "/login/?next=/clusters/")
+    assert (before, after.status_code, after["Location"]) == (
+        200,
+        302,
+        "/login/?next=/clusters/",
+    )
     assert first != browser.session.session_key
     anonymous = Client()
     anonymous.cookies["sessionid"] = "chosen-by-someone-else-0123456789"
@@ -74,7 +91,9 @@ def test_a_login_begins_a_new_session_which_a_logout_ends_on_the_server(browser:
     assert anonymous.cookies["sessionid"].value != "chosen-by-someone-else-0123456789"
 
 
-def test_a_session_ends_with_its_account_and_a_role_with_the_next_request(browser: Client) -> None:
+def test_a_session_ends_with_its_account_and_a_role_with_the_next_request(
+    browser: Client,
+) -> None:
     user = User.objects.get(username="ana")
     statuses = [browser.get("/clusters/").status_code]
     user.groups.clear()
@@ -92,7 +111,9 @@ def test_a_response_to_a_failed_login_is_the_same_for_every_name() -> None:
     found = set()
     for name in ("ana", "gone", "missing"):
         page = Client().post("/login/", {"username": name, "password": "a guess"})
-        text = re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", page.content.decode())
+        text = re.sub(
+            r'name="csrfmiddlewaretoken" value="\w+"', "", page.content.decode()
+        )
         found.add((page.status_code, text.replace(name, "NAME")))
 
     assert len(found) == 1
@@ -107,15 +128,23 @@ def test_fields_of_passwords_are_masked_and_known_to_managers(browser: Client) -
     pages = ("/account/password/", "/account/confirm/", "/users/")
     fields = [
         field
-        for client, address in [(Client(), "/login/"), *((browser, one) for one in pages)]
+        for client, address in [
+            (Client(), "/login/"),
+            *((browser, one) for one in pages),
+        ]
         for field in re.findall(
-            r'<input[^>]*name="\w*password\w*"[^>]*>', client.get(address).content.decode()
+            r'<input[^>]*name="\w*password\w*"[^>]*>',
+            client.get(address).content.decode(),
         )
     ]
 
     assert len(fields) >= 5
-    assert [one for one in fields if 'type="password"' not in one or "-password" not in one] == []
-    assert {int(one) for one in re.findall(r'maxlength="(\d+)"', "".join(fields))} <= {4096}
+    assert [
+        one for one in fields if 'type="password"' not in one or "-password" not in one
+    ] == []
+    assert {int(one) for one in re.findall(r'maxlength="(\d+)"', "".join(fields))} <= {
+        4096
+    }
 
 
 def test_a_token_in_an_address_is_none() -> None:
@@ -125,7 +154,9 @@ def test_a_token_in_an_address_is_none() -> None:
         assert Client().get(f"/api/v1/clusters?{key}={token}").status_code == 401
 
 
-def test_it_ends_an_hour_after_the_last_request(browser: Client, reported: list[str]) -> None:
+def test_it_ends_an_hour_after_the_last_request(
+    browser: Client, reported: list[str]
+) -> None:
     let_pass(browser, HOUR - 10, ACTIVE)
     before = browser.get("/clusters/").status_code
     let_pass(browser, HOUR, ACTIVE)
@@ -133,7 +164,11 @@ def test_it_ends_an_hour_after_the_last_request(browser: Client, reported: list[
     after = browser.get("/clusters/")
     login = browser.get(after["Location"]).content.decode()
 
-    assert (before, after.status_code, after["Location"]) == (200, 302, "/login/?next=/clusters/")
+    assert (before, after.status_code, after["Location"]) == (
+        200,
+        302,
+        "/login/?next=/clusters/",
+    )
     assert "ended after inactivity" in login
     assert reported == ["out ana"]
 
@@ -158,7 +193,9 @@ def test_requests_of_a_timer_are_no_activity(browser: Client) -> None:
     assert browser.session[ACTIVE] > moment + HOUR - 200
 
 
-def test_a_page_that_polls_goes_to_the_login_when_the_session_has_ended(browser: Client) -> None:
+def test_a_page_that_polls_goes_to_the_login_when_the_session_has_ended(
+    browser: Client,
+) -> None:
     let_pass(browser, HOUR, ACTIVE)
     clear_caches()
 
@@ -180,7 +217,10 @@ def test_the_limits_cost_no_query_on_a_page(browser: Client) -> None:
     with CaptureQueriesContext(connection) as found:
         browser.get("/clusters/")
 
-    assert len([one for one in found.captured_queries if "django_session" in one["sql"]]) == 1
+    assert (
+        len([one for one in found.captured_queries if "django_session" in one["sql"]])
+        == 1
+    )
 
 
 def test_other_sessions_end_with_a_new_password(browser: Client) -> None:
@@ -189,7 +229,8 @@ def test_other_sessions_end_with_a_new_password(browser: Client) -> None:
     new = "another passphrase of hers"
 
     changed = browser.post(
-        reverse("account_change_password"), {"oldpassword": PASSWORD, "password1": new, "password2": new}
+        reverse("account_change_password"),
+        {"oldpassword": PASSWORD, "password1": new, "password2": new},
     )
 
     assert (changed.status_code, changed["Location"]) == (302, "/account/")
@@ -203,17 +244,26 @@ def test_api_tokens_end_with_a_new_password_on_request(browser: Client) -> None:
     browser.post(reverse("account_change_password"), form)
     kept = ApiToken.objects.count()
 
-    form = {"oldpassword": first, "password1": second, "password2": second, "revoke_tokens": "1"}
+    form = {
+        "oldpassword": first,
+        "password1": second,
+        "password2": second,
+        "revoke_tokens": "1",
+    }
     browser.post(reverse("account_change_password"), form)
 
     assert (kept, ApiToken.objects.count()) == (1, 0)
 
 
-def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(browser: Client) -> None:
+def test_a_user_ends_sessions_in_other_browsers_and_no_one_elses(
+    browser: Client,
+) -> None:
     stranger, phone, tablet = Client(), Client(headers={"User-Agent": PHONE}), Client()
     stranger.force_login(person("li", "viewer"))
     for other, address in ((phone, "192.0.2.7"), (tablet, "192.0.2.8")):
-        other.post("/login/", {"username": "ana", "password": PASSWORD}, REMOTE_ADDR=address)
+        other.post(
+            "/login/", {"username": "ana", "password": PASSWORD}, REMOTE_ADDR=address
+        )
     let_pass(tablet, 1800, STARTED, ACTIVE)
     let_pass(phone, 100, ACTIVE)
     phone.get("/", REMOTE_ADDR="192.0.2.9")
@@ -248,7 +298,9 @@ def test_sessions_end_after_the_password_again(browser: Client) -> None:
 
     confirmation = browser.post("/account/sessions/end/")
     meanwhile = phone.get("/account/").status_code
-    after = browser.post(confirmation["Location"], {"password": PASSWORD}, follow=True).content.decode()
+    after = browser.post(
+        confirmation["Location"], {"password": PASSWORD}, follow=True
+    ).content.decode()
 
     assert confirmation["Location"].startswith("/account/confirm/")
     assert meanwhile == 200
@@ -256,7 +308,9 @@ def test_sessions_end_after_the_password_again(browser: Client) -> None:
     assert phone.get("/account/").status_code == 302
 
 
-def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Client) -> None:
+def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(
+    browser: Client,
+) -> None:
     stranger, out = Client(), StringIO()
     stranger.force_login(person("li", "viewer"))
 
@@ -287,9 +341,14 @@ def test_an_administrator_ends_the_sessions_of_users_or_of_everyone(browser: Cli
         ("acme cluster 12", "few other letters"),
     ],
 )
-def test_a_weak_password_is_refused(browser: Client, password: str, reason: str, settings: Settings) -> None:
+def test_a_weak_password_is_refused(
+    browser: Client, password: str, reason: str, settings: Settings
+) -> None:
     validators = settings.AUTH_PASSWORD_VALIDATORS
-    settings.AUTH_PASSWORD_VALIDATORS = [*validators[:-1], {**validators[-1], "OPTIONS": {"words": ["Acme"]}}]
+    settings.AUTH_PASSWORD_VALIDATORS = [
+        *validators[:-1],
+        {**validators[-1], "OPTIONS": {"words": ["Acme"]}},
+    ]
     user = person("anastasia", "viewer")
     browser.force_login(user)
     given = {"oldpassword": PASSWORD, "password1": password, "password2": password}
@@ -301,15 +360,23 @@ def test_a_weak_password_is_refused(browser: Client, password: str, reason: str,
     assert user.check_password(PASSWORD)
 
 
-def test_https_is_demanded_of_everything_but_what_is_read_inside(settings: Settings) -> None:
+def test_https_is_demanded_of_everything_but_what_is_read_inside(
+    settings: Settings,
+) -> None:
     settings.SECURE_SSL_REDIRECT, settings.SECURE_HSTS_SECONDS = True, 31_536_000
     settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = True
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     client = Client()
 
     plain = {address: client.get(address) for address in ("/", "/login/")}
-    rest = [client.get(address) for address in ("/api/v1/clusters", "/hubs/east/api/v1/placements")]
-    inside = [client.get(address).status_code for address in ("/healthz", "/version", "/metrics")]
+    rest = [
+        client.get(address)
+        for address in ("/api/v1/clusters", "/hubs/east/api/v1/placements")
+    ]
+    inside = [
+        client.get(address).status_code
+        for address in ("/healthz", "/version", "/metrics")
+    ]
     secure = client.get("/login/", headers={"X-Forwarded-Proto": "https"})
 
     assert {one.status_code for one in plain.values()} == {301}
@@ -323,19 +390,34 @@ def test_https_is_demanded_of_everything_but_what_is_read_inside(settings: Setti
 
 
 def test_methods_that_nothing_serves_are_refused(browser: Client) -> None:
-    for address in ("/", "/account/", "/api/v1/clusters", "/healthz", "/static/css/base.css"):
+    for address in (
+        "/",
+        "/account/",
+        "/api/v1/clusters",
+        "/healthz",
+        "/static/css/base.css",
+    ):
         assert browser.generic("TRACE", address).status_code == 405, address
 
 
 def test_private_responses_are_kept_by_no_cache(browser: Client) -> None:
-    for address in ("/", "/clusters/", "/account/", "/login/", "/api/v1/clusters", "/admin/", "/nothing/"):
+    for address in (
+        "/",
+        "/clusters/",
+        "/account/",
+        "/login/",
+        "/api/v1/clusters",
+        "/admin/",
+        "/nothing/",
+    ):
         assert "no-store" in browser.get(address).headers["Cache-Control"], address
 
 
 def test_a_refused_request_is_one_line_in_the_log(browser: Client) -> None:
     stream = logging.getLogger("django").handlers[0]
     written: list[str] = []
-    emit, stream.emit = stream.emit, lambda record: written.append(stream.format(record))  # type: ignore[method-assign]
+    emit = stream.emit
+    stream.emit = lambda record: written.append(stream.format(record))  # type: ignore[method-assign]
     strict = Client(enforce_csrf_checks=True)
     try:
         browser.get("/nothing/")

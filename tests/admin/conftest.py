@@ -14,7 +14,9 @@ def _plain_static(settings, tmp_path) -> None:
     settings.STATIC_ROOT = tmp_path
     settings.STORAGES = {
         **settings.STORAGES,
-        "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+        "staticfiles": {
+            "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        },
     }
 
 
@@ -25,9 +27,13 @@ def browser_of() -> Callable[[str], Client]:
     def browser(role: str) -> Client:
         client = Client()
         if role == "superuser":
-            client.force_login(User.objects.create_superuser("root", password="a long enough password"))
+            client.force_login(
+                User.objects.create_superuser("root", password="a long enough password")
+            )
         elif role != "anonymous":
-            client.force_login(person(f"a-{role}", *(() if role == "no-role" else (role,))))
+            client.force_login(
+                person(f"a-{role}", *(() if role == "no-role" else (role,)))
+            )
         return client
 
     return browser

@@ -25,7 +25,9 @@ class _Fields(HTMLParser):
         self._select = ""
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(
+        self, tag: str, attributes: list[tuple[str, str | None]]
+    ) -> None:
         given = dict(attributes)
         name, kind = given.get("name") or "", given.get("type")
         if tag == "input" and name and kind not in ("submit", "checkbox", "file"):
@@ -34,7 +36,11 @@ class _Fields(HTMLParser):
             self.found[name] = ""
         elif tag == "select":
             self._select = name
-        elif tag == "option" and self._select and ("selected" in given or self._select not in self.found):
+        elif (
+            tag == "option"
+            and self._select
+            and ("selected" in given or self._select not in self.found)
+        ):
             self.found[self._select] = given.get("value") or ""
 
 

@@ -17,7 +17,11 @@ admin.autodiscover()
 pytestmark = pytest.mark.django_db
 LISTS = ("clusters/membercluster",)
 PEOPLE = sorted(
-    {f"{model._meta.app_label}/{model._meta.model_name}" for model in admin.site._registry} - {*LISTS}
+    {
+        f"{model._meta.app_label}/{model._meta.model_name}"
+        for model in admin.site._registry
+    }
+    - {*LISTS}
 )
 """Every other model of the admin: who may what."""
 MUTATING = ("add", "change")
@@ -30,7 +34,8 @@ def _send(client: Client, what: str) -> int:
 
 @pytest.mark.parametrize("what", MUTATING)
 @pytest.mark.parametrize(
-    ("role", "status"), [("anonymous", 302), ("no-role", 302), ("viewer", 403), ("approver", 403)]
+    ("role", "status"),
+    [("anonymous", 302), ("no-role", 302), ("viewer", 403), ("approver", 403)],
 )
 def test_only_operators_change_anything(
     browser_of: Callable[[str], Client], what: str, role: str, status: int
@@ -45,14 +50,18 @@ def test_only_operators_change_anything(
 
 @pytest.mark.parametrize("role", ["operator", "superuser"])
 @pytest.mark.parametrize("what", MUTATING)
-def test_operators_get_through(browser_of: Callable[[str], Client], what: str, role: str) -> None:
+def test_operators_get_through(
+    browser_of: Callable[[str], Client], what: str, role: str
+) -> None:
     joined("a", region="east")
 
     assert _send(browser_of(role), what) in (200, 302, 422)
 
 
 @pytest.mark.parametrize("role", ["viewer", "approver"])
-def test_the_list_offers_no_actions_to_those_who_look(browser_of: Callable[[str], Client], role: str) -> None:
+def test_the_list_offers_no_actions_to_those_who_look(
+    browser_of: Callable[[str], Client], role: str
+) -> None:
     cluster = joined("a")
     client = browser_of(role)
 
@@ -64,11 +73,19 @@ def test_the_list_offers_no_actions_to_those_who_look(browser_of: Callable[[str]
     assert MemberCluster.objects.get().membership == "joined"
 
 
-@pytest.mark.parametrize("role", ["anonymous", "no-role", "viewer", "approver", "operator", "superuser"])
-def test_clusters_cannot_be_deleted(browser_of: Callable[[str], Client], role: str) -> None:
+@pytest.mark.parametrize(
+    "role", ["anonymous", "no-role", "viewer", "approver", "operator", "superuser"]
+)
+def test_clusters_cannot_be_deleted(
+    browser_of: Callable[[str], Client], role: str
+) -> None:
     cluster = joined("a")
 
-    status = browser_of(role).post(f"{CLUSTERS}{cluster.pk}/delete/", {"post": "yes"}).status_code
+    status = (
+        browser_of(role)
+        .post(f"{CLUSTERS}{cluster.pk}/delete/", {"post": "yes"})
+        .status_code
+    )
 
     assert status in (302, 403)
     assert MemberCluster.objects.exists()
@@ -89,7 +106,9 @@ def test_everyone_with_a_role_looks_at_everything(
 
 @pytest.mark.parametrize("address", [*LISTS, ""])
 @pytest.mark.parametrize("role", ["anonymous", "no-role"])
-def test_others_are_sent_to_log_in(browser_of: Callable[[str], Client], role: str, address: str) -> None:
+def test_others_are_sent_to_log_in(
+    browser_of: Callable[[str], Client], role: str, address: str
+) -> None:
     answer = browser_of(role).get(f"/admin/{address}/".replace("//", "/"))
 
     assert answer.status_code == 302
@@ -97,24 +116,34 @@ def test_others_are_sent_to_log_in(browser_of: Callable[[str], Client], role: st
 
 
 @pytest.mark.parametrize("address", PEOPLE)
-def test_people_are_for_superusers(browser_of: Callable[[str], Client], address: str) -> None:
+def test_people_are_for_superusers(
+    browser_of: Callable[[str], Client], address: str
+) -> None:
     operator = browser_of("operator")
     user = User.objects.get(username="a-operator")
     user.user_permissions.set(Permission.objects.all())
 
-    statuses = [operator.get(f"/admin/{address}/{end}").status_code for end in ("", "add/")]
+    statuses = [
+        operator.get(f"/admin/{address}/{end}").status_code for end in ("", "add/")
+    ]
 
     assert statuses == [403, 403]
     assert "auth/user" not in text_of(operator.get("/admin/"))
     assert browser_of("superuser").get(f"/admin/{address}/").status_code == 200
 
 
-def test_only_a_superuser_removes_a_lost_second_factor(browser_of: Callable[[str], Client]) -> None:
-    row = Authenticator.objects.create(user=person("ada"), type="totp", data={"secret": "a-planted-secret"})
+def test_only_a_superuser_removes_a_lost_second_factor(
+    browser_of: Callable[[str], Client],
+) -> None:
+    row = Authenticator.objects.create(
+        user=person("ada"), type="totp", data={"secret": "a-planted-secret"}
+    )
     address = f"/admin/mfa/authenticator/{row.pk}"
 
     superuser = browser_of("superuser")
-    refused = browser_of("operator").post(f"{address}/delete/", {"post": "yes"}).status_code
+    refused = (
+        browser_of("operator").post(f"{address}/delete/", {"post": "yes"}).status_code
+    )
     page = text_of(superuser.get(f"{address}/change/"))
     removed = superuser.post(f"{address}/delete/", {"post": "yes"}).status_code
 
@@ -126,7 +155,9 @@ def test_only_a_superuser_removes_a_lost_second_factor(browser_of: Callable[[str
 def test_the_admin_has_no_login_of_its_own(browser_of: Callable[[str], Client]) -> None:
     person("ada", "viewer")
 
-    answer = Client().post("/admin/login/", {"username": "ada", "password": "a long enough password"})
+    answer = Client().post(
+        "/admin/login/", {"username": "ada", "password": "a long enough password"}
+    )
 
     assert (answer.status_code, answer["Location"]) == (302, "/login/?next=/admin/")
     assert browser_of("no-role").get("/admin/login/?next=/admin/").status_code == 403

@@ -13,11 +13,15 @@ from tests.rows import NOW, all_joined, joined, member_document, person
 pytestmark = pytest.mark.django_db
 
 
-def test_an_edit_goes_through_the_operation_and_leaves_an_event(operator: Client) -> None:
+def test_an_edit_goes_through_the_operation_and_leaves_an_event(
+    operator: Client,
+) -> None:
     joined("a", region="east", env="prod")
     before = MemberCluster.objects.get().document
 
-    answer = submit(operator, change_url("a"), identity_name="other", heartbeat_period="15")
+    answer = submit(
+        operator, change_url("a"), identity_name="other", heartbeat_period="15"
+    )
 
     cluster, event = MemberCluster.objects.get(), Event.objects.latest("pk")
     assert answer.status_code == 302
@@ -25,7 +29,12 @@ def test_an_edit_goes_through_the_operation_and_leaves_an_event(operator: Client
     assert cluster.document["spec"]["heartbeatPeriodSeconds"] == 15
     assert cluster.document["metadata"]["labels"] == {"region": "east", "env": "prod"}
     assert cluster.revision == 2
-    assert (event.actor_name, event.verb, event.kind, event.name) == ("a-operator", "changed", "cluster", "a")
+    assert (event.actor_name, event.verb, event.kind, event.name) == (
+        "a-operator",
+        "changed",
+        "cluster",
+        "a",
+    )
     assert (event.before, event.after) == (before, cluster.document)
 
 
@@ -43,16 +52,26 @@ def test_saving_what_is_there_changes_nothing(operator: Client) -> None:
 
 
 def test_the_heartbeat_period_can_be_removed(operator: Client) -> None:
-    upsert_clusters([ClusterSpec(member_document("a", heartbeatPeriodSeconds=15))], by=None, now=NOW)
+    upsert_clusters(
+        [ClusterSpec(member_document("a", heartbeatPeriodSeconds=15))], by=None, now=NOW
+    )
 
     submit(operator, change_url("a"), heartbeat_period="")
 
     assert "heartbeatPeriodSeconds" not in MemberCluster.objects.get().document["spec"]
 
 
-def test_labels_and_taints_are_shown_with_a_link_to_their_page(operator: Client) -> None:
+def test_labels_and_taints_are_shown_with_a_link_to_their_page(
+    operator: Client,
+) -> None:
     joined("a", region="east")
-    change_taints(["a"], add=[{"key": "gpu", "effect": "NoSchedule"}], replaces=True, by=None, now=NOW)
+    change_taints(
+        ["a"],
+        add=[{"key": "gpu", "effect": "NoSchedule"}],
+        replaces=True,
+        by=None,
+        now=NOW,
+    )
 
     page = text_of(operator.get(change_url("a")))
 
@@ -97,11 +116,15 @@ def test_a_stale_edit_is_refused_with_who_saved_in_between(operator: Client) -> 
 
     answer = operator.post(url, {**opened, "heartbeat_period": "15"})
 
-    assert "a is at revision 2, this edit started from 1: ada: changed" in text_of(answer)
+    assert "a is at revision 2, this edit started from 1: ada: changed" in text_of(
+        answer
+    )
     assert "heartbeatPeriodSeconds" not in MemberCluster.objects.get().document["spec"]
 
 
-def test_an_edit_that_does_not_say_where_it_started_is_refused(operator: Client) -> None:
+def test_an_edit_that_does_not_say_where_it_started_is_refused(
+    operator: Client,
+) -> None:
     joined("a", region="east")
 
     answer = submit(operator, change_url("a"), started_from="", heartbeat_period="15")
@@ -113,14 +136,18 @@ def test_an_edit_that_does_not_say_where_it_started_is_refused(operator: Client)
 def test_the_name_stays(operator: Client) -> None:
     joined("a", region="east")
 
-    submit(operator, change_url("a"), name="b", driver="simulated", heartbeat_period="15")
+    submit(
+        operator, change_url("a"), name="b", driver="simulated", heartbeat_period="15"
+    )
 
     cluster = MemberCluster.objects.get()
     assert (cluster.name, cluster.driver, cluster.revision) == ("a", "", 2)
 
 
 def test_a_cluster_joins(operator: Client) -> None:
-    answer = submit(operator, ADD, name="a", driver="simulated", identity_name="a-agent")
+    answer = submit(
+        operator, ADD, name="a", driver="simulated", identity_name="a-agent"
+    )
 
     cluster, event = MemberCluster.objects.get(), Event.objects.get()
     assert answer.status_code == 302
@@ -130,8 +157,16 @@ def test_a_cluster_joins(operator: Client) -> None:
         "metadata": {"name": "a"},
         "spec": {"identity": {"kind": "User", "name": "a-agent"}},
     }
-    assert (cluster.driver, cluster.membership, cluster.is_demo) == ("simulated", "joining", False)
-    assert (event.actor_name, event.verb, event.before) == ("a-operator", "joined", None)
+    assert (cluster.driver, cluster.membership, cluster.is_demo) == (
+        "simulated",
+        "joining",
+        False,
+    )
+    assert (event.actor_name, event.verb, event.before) == (
+        "a-operator",
+        "joined",
+        None,
+    )
 
 
 @pytest.mark.nightly
@@ -160,7 +195,9 @@ def test_an_invalid_name_is_refused(operator: Client, name: str, words: str) -> 
 def test_what_is_reported_is_shown_and_no_delete_is_offered(operator: Client) -> None:
     cluster = joined("a", region="east")
     properties, usage = {"example.com/<b>": "3"}, {"capacity": {"cpu": "8"}}
-    MemberCluster.objects.filter(pk=cluster.pk).update(properties=properties, usage=usage)
+    MemberCluster.objects.filter(pk=cluster.pk).update(
+        properties=properties, usage=usage
+    )
 
     page = text_of(operator.get(change_url("a")))
 

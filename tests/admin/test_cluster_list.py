@@ -9,14 +9,24 @@ from clusters.operations.edit import cordon
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
 from tests.admin.pages import CLUSTERS, text_of
-from tests.rows import NOW, all_joined, decided, joined, member_document, pick_n_spec, simulated
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    member_document,
+    pick_n_spec,
+    simulated,
+)
 
 pytestmark = pytest.mark.django_db
 
 
 def listed(client: Client, query: str = "") -> list[str]:
     """Return the names in the list."""
-    return [row.name for row in client.get(f"{CLUSTERS}?{query}").context["cl"].result_list]
+    return [
+        row.name for row in client.get(f"{CLUSTERS}?{query}").context["cl"].result_list
+    ]
 
 
 def test_is_there_without_clusters(viewer: Client) -> None:
@@ -31,7 +41,10 @@ def test_shows_state_labels_taints_heartbeat_and_placements(viewer: Client) -> N
     page = text_of(viewer.get(CLUSTERS))
 
     assert '<span class="state-good">Ready</span>' in page
-    assert '<a class="chip" href="/admin/clusters/membercluster/?label=region%3Aeast">region=east</a>' in page
+    assert (
+        '<a class="chip" href="/admin/clusters/membercluster/?label=region%3Aeast">region=east</a>'
+        in page
+    )
     assert '<span class="state-off">Cordoned</span>' in page
     assert "Not monitored" in page
     assert '<span class="visually-hidden">Search</span></label>' in page
@@ -86,16 +99,24 @@ def test_offers_label_keys_first_and_then_the_values_of_one(viewer: Client) -> N
     joined("a", region="east")
     joined("b", region="west")
 
-    keys, values = text_of(viewer.get(CLUSTERS)), text_of(viewer.get(f"{CLUSTERS}?label=region"))
+    keys, values = (
+        text_of(viewer.get(CLUSTERS)),
+        text_of(viewer.get(f"{CLUSTERS}?label=region")),
+    )
 
     assert '<a href="?label=region">region <span class="quiet">2</span></a>' in keys
-    assert '<a href="?label=region%3Aeast">region:east <span class="quiet">1</span></a>' in values
+    assert (
+        '<a href="?label=region%3Aeast">region:east <span class="quiet">1</span></a>'
+        in values
+    )
 
 
 def test_searching_keeps_every_label(viewer: Client) -> None:
     page = text_of(viewer.get(f"{CLUSTERS}?label=a:b&label=c:d"))
     search = page[
-        page.index('id="changelist-search"') : page.index("</form>", page.index("changelist-search"))
+        page.index('id="changelist-search"') : page.index(
+            "</form>", page.index("changelist-search")
+        )
     ]
 
     assert 'name="label" value="a:b"' in search
@@ -106,7 +127,10 @@ def test_searching_keeps_every_label(viewer: Client) -> None:
 def test_costs_the_same_for_5000_clusters(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
-    documents = [member_document(f"c-{n}", {"region": f"r{n % 50}", "host": f"h{n}"}) for n in range(5000)]
+    documents = [
+        member_document(f"c-{n}", {"region": f"r{n % 50}", "host": f"h{n}"})
+        for n in range(5000)
+    ]
     upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
 
     with django_assert_max_num_queries(12) as queries:
@@ -118,10 +142,14 @@ def test_costs_the_same_for_5000_clusters(
 
 def test_what_others_wrote_is_escaped(viewer: Client) -> None:
     cluster = joined("a")
-    MemberCluster.objects.filter(pk=cluster.pk).update(verdict="<script>", verdict_reason="<script>alert(1)")
+    MemberCluster.objects.filter(pk=cluster.pk).update(
+        verdict="<script>", verdict_reason="<script>alert(1)"
+    )
     cluster.labels.create(key="<script>alert(2)</script>", value='"><img src=x>')
 
-    page = text_of(viewer.get(f"{CLUSTERS}?label=<script>alert(3)</script>&q=<script>alert(4)"))
+    page = text_of(
+        viewer.get(f"{CLUSTERS}?label=<script>alert(3)</script>&q=<script>alert(4)")
+    )
     whole = text_of(viewer.get(CLUSTERS))
 
     assert "<script>alert" not in page + whole
@@ -130,7 +158,9 @@ def test_what_others_wrote_is_escaped(viewer: Client) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("query", ["p=0", "p=99", "o=5.-6", "o=99", "label=%00", "q=%00", "q=" + "x" * 3000])
+@pytest.mark.parametrize(
+    "query", ["p=0", "p=99", "o=5.-6", "o=99", "label=%00", "q=%00", "q=" + "x" * 3000]
+)
 def test_invalid_queries_are_harmless(viewer: Client, query: str) -> None:
     joined("a")
 

@@ -34,7 +34,8 @@ CATASTROPHIC = r"(([^\0]*)*)*\0Z"
 
 def lists() -> dict[type[Model], str]:
     return {
-        model: f"/admin/{model._meta.app_label}/{model._meta.model_name}/" for model in admin.site._registry
+        model: f"/admin/{model._meta.app_label}/{model._meta.model_name}/"
+        for model in admin.site._registry
     }
 
 
@@ -89,7 +90,9 @@ def test_every_filter_of_a_page_and_every_sort_order_works(
         if page.status_code == 403:
             continue
         assert page.status_code == 200, address
-        for link in {unescape(one) for one in re.findall(r'href="(\?[^"]+)"', text_of(page))}:
+        for link in {
+            unescape(one) for one in re.findall(r'href="(\?[^"]+)"', text_of(page))
+        }:
             answer = client.get(f"{address}{link}")
             assert answer.status_code == 200, f"{address}{link}"
             followed += 1
@@ -129,20 +132,28 @@ def test_no_other_parameter_of_a_list_fails(
     decided("web", pick_n_spec(1))
     client = browser_of(role)
 
-    statuses = {address: client.get(f"{address}?{query}").status_code for address in lists().values()}
+    statuses = {
+        address: client.get(f"{address}?{query}").status_code
+        for address in lists().values()
+    }
 
     assert set(statuses.values()) <= {200, 302, 400, 403}, statuses
     if query.startswith(("id", "pk", "x=", "_to_field=connection", "_to_field=x")):
         assert not {200} & set(statuses.values()), statuses
 
 
-def test_an_address_of_a_cluster_is_not_guessed(browser_of: Callable[[str], Client]) -> None:
+def test_an_address_of_a_cluster_is_not_guessed(
+    browser_of: Callable[[str], Client],
+) -> None:
     joined("a")
     viewer = browser_of("viewer")
 
     answers = [
         viewer.get("/admin/clusters/membercluster/", {"document__regex": CATASTROPHIC}),
-        viewer.get("/admin/clusters/membercluster/", {"connection__server__startswith": "https://203"}),
+        viewer.get(
+            "/admin/clusters/membercluster/",
+            {"connection__server__startswith": "https://203"},
+        ),
         viewer.get("/admin/auth/user/", {"password__contains": "x"}),
     ]
 
@@ -150,10 +161,16 @@ def test_an_address_of_a_cluster_is_not_guessed(browser_of: Callable[[str], Clie
 
 
 def test_the_admin_completes_nothing(browser_of: Callable[[str], Client]) -> None:
-    query = {"app_label": "access", "model_name": "teamgrant", "field_name": "group", "term": "w"}
+    query = {
+        "app_label": "access",
+        "model_name": "teamgrant",
+        "field_name": "group",
+        "term": "w",
+    }
 
     statuses = [
-        browser_of(role).get("/admin/autocomplete/", query).status_code for role in ("viewer", "superuser")
+        browser_of(role).get("/admin/autocomplete/", query).status_code
+        for role in ("viewer", "superuser")
     ]
 
     assert statuses == [404, 404]

@@ -15,8 +15,13 @@ def generated_schema() -> dict[str, Any]:
 
 def example_problems(content: dict[str, Any]) -> list[str]:
     """Return what of an example differs from the schema of its content."""
-    validator = Draft4Validator({**_plain(content["schema"]), "components": _components()})
-    return [f"{one.json_path}: {one.message[:200]}" for one in validator.iter_errors(content["example"])]
+    validator = Draft4Validator(
+        {**_plain(content["schema"]), "components": _components()}
+    )
+    return [
+        f"{one.json_path}: {one.message[:200]}"
+        for one in validator.iter_errors(content["example"])
+    ]
 
 
 @cache
@@ -30,5 +35,13 @@ def _plain(schema: Any) -> Any:
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {key: _plain(value) for key, value in schema.items() if key not in ("nullable", "example")}
-    return {"anyOf": [found, {"type": "null"}]} if schema.get("nullable") is True else found
+    found = {
+        key: _plain(value)
+        for key, value in schema.items()
+        if key not in ("nullable", "example")
+    }
+    return (
+        {"anyOf": [found, {"type": "null"}]}
+        if schema.get("nullable") is True
+        else found
+    )

@@ -17,7 +17,9 @@ def test_name_and_password_give_a_token_that_works() -> None:
     person("ann", "viewer")
     client = APIClient()
 
-    token = client.post(TOKEN, {"username": "ann", "password": PASSWORD}).json()["token"]
+    token = client.post(TOKEN, {"username": "ann", "password": PASSWORD}).json()[
+        "token"
+    ]
 
     client.credentials(HTTP_AUTHORIZATION=f"Token {token}")
     assert client.get("/api/v1/clusters").status_code == 200
@@ -35,7 +37,9 @@ def test_a_wrong_password_gives_none(password: str) -> None:
     assert ApiToken.objects.count() == 0
 
 
-@pytest.mark.parametrize("body", [[], {}, {"username": "ann"}, {"username": [], "password": {}}])
+@pytest.mark.parametrize(
+    "body", [[], {}, {"username": "ann"}, {"username": [], "password": {}}]
+)
 def test_half_of_it_is_refused(body: object) -> None:
     assert APIClient().post(TOKEN, body).status_code in (400, 422)
 
@@ -44,7 +48,10 @@ def test_attempts_are_counted_whatever_the_caller_says_it_is() -> None:
     client = APIClient()
     wrong = {"username": "ann", "password": "wrong"}
 
-    answers = [client.post(TOKEN, wrong, headers={"X-Forwarded-For": f"10.0.0.{each}"}) for each in range(11)]
+    answers = [
+        client.post(TOKEN, wrong, headers={"X-Forwarded-For": f"10.0.0.{each}"})
+        for each in range(11)
+    ]
 
     assert [answer.status_code for answer in answers] == [401] * 10 + [429]
     assert int(answers[-1].headers["Retry-After"]) > 0
@@ -66,7 +73,9 @@ def test_someone_who_was_shut_out_stays_out() -> None:
     user.save()
 
     assert client.get("/api/v1/clusters").status_code == 401
-    assert client.post(TOKEN, {"username": "ann", "password": PASSWORD}).status_code == 401
+    assert (
+        client.post(TOKEN, {"username": "ann", "password": PASSWORD}).status_code == 401
+    )
 
 
 def test_a_session_reads_without_and_writes_with_a_csrf_token() -> None:
@@ -77,5 +86,7 @@ def test_a_session_reads_without_and_writes_with_a_csrf_token() -> None:
 
     assert client.get("/api/v1/clusters").status_code == 200
     assert client.post("/api/v1/clusters/a/cordon").status_code == 403
-    with_token = client.post("/api/v1/clusters/a/cordon", headers={"X-CSRFToken": "a" * 32})
+    with_token = client.post(
+        "/api/v1/clusters/a/cordon", headers={"X-CSRFToken": "a" * 32}
+    )
     assert with_token.status_code == 200

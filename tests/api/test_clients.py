@@ -49,23 +49,49 @@ def schema_file(tmp_path: Path) -> Path:
     return path
 
 
-def _run(*command: Any, cwd: Path, seconds: int = 300) -> subprocess.CompletedProcess[str]:
+def _run(
+    *command: Any, cwd: Path, seconds: int = 300
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        list(map(str, command)), cwd=cwd, capture_output=True, text=True, timeout=seconds, check=False
+        list(map(str, command)),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
     )
 
 
 @pytest.mark.nightly
-def test_a_typescript_client_compiles_and_refuses_a_misspelt_field(schema_file: Path) -> None:
+def test_a_typescript_client_compiles_and_refuses_a_misspelt_field(
+    schema_file: Path,
+) -> None:
     folder = schema_file.parent
     if not shutil.which("npm"):
         pytest.skip("npm is not installed")
     packages = ("openapi-typescript@7", "typescript@5")
-    installed = _run("npm", "install", "--no-audit", "--no-fund", "--prefix", folder, *packages, cwd=folder)
+    installed = _run(
+        "npm",
+        "install",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        folder,
+        *packages,
+        cwd=folder,
+    )
     if installed.returncode:
-        pytest.skip(f"npm cannot install {', '.join(packages)}: {installed.stderr[-300:]}")
+        pytest.skip(
+            f"npm cannot install {', '.join(packages)}: {installed.stderr[-300:]}"
+        )
     tools = folder / "node_modules" / ".bin"
-    made = _run(tools / "openapi-typescript", schema_file, "-o", folder / "schema.d.ts", cwd=folder)
+    made = _run(
+        tools / "openapi-typescript",
+        schema_file,
+        "-o",
+        folder / "schema.d.ts",
+        cwd=folder,
+    )
     (folder / "good.ts").write_text(_TYPESCRIPT)
     (folder / "bad.ts").write_text(_TYPESCRIPT.replace(*_WORDS))
 
@@ -79,7 +105,9 @@ def test_a_typescript_client_compiles_and_refuses_a_misspelt_field(schema_file: 
 
 
 @pytest.mark.nightly
-def test_a_python_client_compiles_and_refuses_a_misspelt_field(schema_file: Path) -> None:
+def test_a_python_client_compiles_and_refuses_a_misspelt_field(
+    schema_file: Path,
+) -> None:
     folder = schema_file.parent
     # The generator knows JSON only; the same bodies are accepted as YAML.
     (folder / "config.yaml").write_text(
@@ -90,13 +118,31 @@ def test_a_python_client_compiles_and_refuses_a_misspelt_field(schema_file: Path
         "post_hooks: []\n"
     )
     generator = Path(sys.executable).with_name("openapi-python-client")
-    options = ("--path", schema_file, "--config", "config.yaml", "--meta", "none", "--output-path", "client")
+    options = (
+        "--path",
+        schema_file,
+        "--config",
+        "config.yaml",
+        "--meta",
+        "none",
+        "--output-path",
+        "client",
+    )
     made = _run(generator, "generate", *options, cwd=folder)
     use = "from client.models import PlacementPolicy\npolicy = PlacementPolicy(number_of_clusters=2)\n"
     (folder / "good.py").write_text(use + "print(policy.to_dict())\n")
-    (folder / "bad.py").write_text(use.replace("number_of_clusters", "number_of_cluster"))
+    (folder / "bad.py").write_text(
+        use.replace("number_of_clusters", "number_of_cluster")
+    )
     # What is checked is who uses the client: in some of its modules a field hides the class of the same name.
-    mypy = (sys.executable, "-m", "mypy", "--config-file=", "--no-error-summary", "--follow-imports=silent")
+    mypy = (
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file=",
+        "--no-error-summary",
+        "--follow-imports=silent",
+    )
 
     compiled = _run(sys.executable, "-m", "compileall", "-q", "client", cwd=folder)
     called = _run(sys.executable, "good.py", cwd=folder)

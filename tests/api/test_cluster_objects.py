@@ -55,30 +55,57 @@ def test_objects_are_listed_in_the_order_of_applying(api: APIClient) -> None:
     found = [(one["wave"], one["kind"], one["state"]) for one in page["items"]]
     assert found == [(0, "Namespace", "Available"), (4, "Deployment", "Available")]
     [difference] = page["items"][1]["differences"]
-    assert difference["differingFields"] == [{"path": "/spec/replicas", "inMember": '"2"', "inHub": '"1"'}]
+    assert difference["differingFields"] == [
+        {"path": "/spec/replicas", "inMember": '"2"', "inHub": '"1"'}
+    ]
     assert difference["type"] == "Drift"
     page = api.get(f"{PLACEMENT}/bindings/c000/objects?limit=1").json()
-    assert [one["kind"] for one in api.get(page["next"]).json()["items"]] == ["Deployment"]
+    assert [one["kind"] for one in api.get(page["next"]).json()["items"]] == [
+        "Deployment"
+    ]
     assert api.get(f"{PLACEMENT}/bindings/moon/objects").status_code == 404
 
 
 @pytest.mark.nightly
 def test_failed_object_has_the_message_of_the_server(api: APIClient) -> None:
-    error = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
+    error = {
+        "group": "apps",
+        "version": "v1",
+        "kind": "Deployment",
+        "namespace": "shop",
+        "name": "web",
+    }
     error |= {"code": "NotTakenOver", "message": "exists already"}
     on("c001", phase=Phase.FAILED, failure="refused", failed_objects=[error])
     namespace, web = api.get(f"{PLACEMENT}/bindings/c001/objects").json()["items"]
-    assert (namespace["state"], web["state"], web["reason"]) == ("Applied", "Failed", "NotTakenOver")
+    assert (namespace["state"], web["state"], web["reason"]) == (
+        "Applied",
+        "Failed",
+        "NotTakenOver",
+    )
     assert web["message"] == "exists already"
     assert "whenToTakeOver" in web["hint"]
     on("c001", failure="override", failed_objects=[])
-    states = {one["state"] for one in api.get(f"{PLACEMENT}/bindings/c001/objects").json()["items"]}
+    states = {
+        one["state"]
+        for one in api.get(f"{PLACEMENT}/bindings/c001/objects").json()["items"]
+    }
     assert states == {"Pending"}
 
 
 def test_drifts_are_filtered_and_paged(api: APIClient) -> None:
-    on("c000", drifted_objects=[drift("web", "/spec/replicas"), drift("a", "/data/x", kind="ConfigMap")])
-    on("c002", drifted_objects=[drift("web", "/spec")], diffed_objects=[drift("b", kind="ConfigMap")])
+    on(
+        "c000",
+        drifted_objects=[
+            drift("web", "/spec/replicas"),
+            drift("a", "/data/x", kind="ConfigMap"),
+        ],
+    )
+    on(
+        "c002",
+        drifted_objects=[drift("web", "/spec")],
+        diffed_objects=[drift("b", kind="ConfigMap")],
+    )
 
     def names(query: str = "") -> list[tuple[str, str]]:
         response = api.get(f"{PLACEMENT}/drifts{query}")
@@ -89,7 +116,10 @@ def test_drifts_are_filtered_and_paged(api: APIClient) -> None:
     assert names() == everything
     assert names("?cluster=c002&type=Drift") == [("c002", "web")]
     assert names("?kind=ConfigMap") == [("c000", "a"), ("c002", "b")]
-    assert names("?path=/spec/replicas&type=Drift") == [("c000", "web"), ("c002", "web")]
+    assert names("?path=/spec/replicas&type=Drift") == [
+        ("c000", "web"),
+        ("c002", "web"),
+    ]
     assert names("?path=/spec/rep") == [("c002", "web")]
     paged, address = [], f"{PLACEMENT}/drifts?limit=1"
     while address:
@@ -103,12 +133,26 @@ def test_drifts_are_filtered_and_paged(api: APIClient) -> None:
 
 @pytest.mark.nightly
 def test_binding_says_why_a_call_got_no_answer(api: APIClient) -> None:
-    on("c000", unavailable_code="timeout", objects_done=4, contested_since=NOW, drifted_objects=[drift()])
+    on(
+        "c000",
+        unavailable_code="timeout",
+        objects_done=4,
+        contested_since=NOW,
+        drifted_objects=[drift()],
+    )
     first, second, _ = api.get(f"{PLACEMENT}/bindings").json()["items"]
-    assert (first["unavailableCode"], first["isBusy"], first["objectsDone"]) == ("timeout", True, 4)
+    assert (first["unavailableCode"], first["isBusy"], first["objectsDone"]) == (
+        "timeout",
+        True,
+        4,
+    )
     assert first["contestedSince"] is not None
     assert first["drifts"] == 1
-    assert (second["unavailableCode"], second["isBusy"], second["objectsDone"]) == ("", False, None)
+    assert (second["unavailableCode"], second["isBusy"], second["objectsDone"]) == (
+        "",
+        False,
+        None,
+    )
 
 
 def test_binding_shows_the_warnings_of_its_api_server(api: APIClient) -> None:
@@ -129,7 +173,9 @@ def test_binding_shows_the_warnings_of_its_api_server(api: APIClient) -> None:
 @pytest.mark.nightly
 def test_same_version_is_applied_again(world: World, api: APIClient) -> None:
     before = on("c001", unavailable_code="timeout")
-    response = api.post(f"{PLACEMENT}/reapply", {"clusters": ["c001", "c001"]}, format="json")
+    response = api.post(
+        f"{PLACEMENT}/reapply", {"clusters": ["c001", "c001"]}, format="json"
+    )
     assert (response.status_code, response.json()) == (202, {"clusters": ["c001"]})
     row = on("c001")
     assert (row.phase, row.applied_version) == (Phase.APPLYING, before.applied_version)
@@ -152,7 +198,9 @@ def test_same_version_is_applied_again(world: World, api: APIClient) -> None:
         ({"clusters": "c000"}, 422, "clusters"),
     ],
 )
-def test_unknown_clusters_change_nothing(api: APIClient, body: Any, status: int, path: str) -> None:
+def test_unknown_clusters_change_nothing(
+    api: APIClient, body: Any, status: int, path: str
+) -> None:
     response = api.post(f"{PLACEMENT}/reapply", body, format="json")
     assert response.status_code == status, response.content
     assert path in response.content.decode()
@@ -161,7 +209,12 @@ def test_unknown_clusters_change_nothing(api: APIClient, body: Any, status: int,
 
 @pytest.mark.nightly
 def test_readers_do_not_apply_again(reader: APIClient) -> None:
-    assert reader.post(f"{PLACEMENT}/reapply", {"clusters": ["c000"]}, format="json").status_code == 403
+    assert (
+        reader.post(
+            f"{PLACEMENT}/reapply", {"clusters": ["c000"]}, format="json"
+        ).status_code
+        == 403
+    )
     assert reader.get(f"{PLACEMENT}/drifts").json() == {"items": [], "next": None}
 
 
@@ -169,7 +222,9 @@ def test_live_states_have_uid_readiness_and_times(api: APIClient) -> None:
     row = ["", "Namespace", "", "shop", "uid-1", "available", "", "", NOW.isoformat()]
     ObservedObjects.objects.create(binding=on("c000", observed_at=NOW), rows=[row])
 
-    namespace, deployment = api.get(f"{PLACEMENT}/bindings/c000/objects").json()["items"]
+    namespace, deployment = api.get(f"{PLACEMENT}/bindings/c000/objects").json()[
+        "items"
+    ]
 
     since = namespace["live"].pop("since")
     assert namespace["live"] == {
@@ -184,8 +239,13 @@ def test_live_states_have_uid_readiness_and_times(api: APIClient) -> None:
 
 
 @pytest.mark.nightly
-def test_objects_are_read_by_operators_and_only_from_an_api_server(api: APIClient, reader: APIClient) -> None:
+def test_objects_are_read_by_operators_and_only_from_an_api_server(
+    api: APIClient, reader: APIClient
+) -> None:
     address = f"{PLACEMENT}/bindings/c000/objects/read"
     assert reader.post(address).status_code == 403
     answer = api.post(address)
-    assert (answer.status_code, answer.json()["type"]) == (409, "urn:fleetui:problem:refused")
+    assert (answer.status_code, answer.json()["type"]) == (
+        409,
+        "urn:fleetui:problem:refused",
+    )

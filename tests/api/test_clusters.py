@@ -33,7 +33,11 @@ def test_next_is_the_following_page(reader: APIClient) -> None:
     first = reader.get(CLUSTERS, {"limit": 2}).json()
     second = reader.get(first["next"]).json()
 
-    assert [item["name"] for item in first["items"] + second["items"]] == ["a", "b", "c"]
+    assert [item["name"] for item in first["items"] + second["items"]] == [
+        "a",
+        "b",
+        "c",
+    ]
     assert second["next"] is None
 
 
@@ -44,7 +48,11 @@ def test_next_keeps_filters_and_order(reader: APIClient) -> None:
     first = reader.get(f"{CLUSTERS}?q=a&label=region:east&order=-name&limit=2").json()
     second = reader.get(first["next"]).json()
 
-    assert [item["name"] for item in first["items"] + second["items"]] == ["a3", "a2", "a1"]
+    assert [item["name"] for item in first["items"] + second["items"]] == [
+        "a3",
+        "a2",
+        "a1",
+    ]
 
 
 def test_every_label_has_to_be_there(reader: APIClient) -> None:
@@ -72,7 +80,12 @@ def test_a_row_says_what_a_list_needs(reader: APIClient) -> None:
     row = reader.get(CLUSTERS).json()["items"][0]
 
     assert row["labels"] == {"region": "east"}
-    assert (row["eligible"], row["cordoned"], row["placements"], row["revision"]) == (True, False, 1, 1)
+    assert (row["eligible"], row["cordoned"], row["placements"], row["revision"]) == (
+        True,
+        False,
+        1,
+        1,
+    )
 
 
 def test_put_lets_a_cluster_join_and_then_changes_nothing(api: APIClient) -> None:
@@ -92,7 +105,11 @@ def test_what_was_got_can_be_put_back(api: APIClient) -> None:
 
     put = api.put(f"{CLUSTERS}/a", got.json())
 
-    assert (put.status_code, put.json(), put.headers["ETag"]) == (200, got.json(), got.headers["ETag"])
+    assert (put.status_code, put.json(), put.headers["ETag"]) == (
+        200,
+        got.json(),
+        got.headers["ETag"],
+    )
     assert MemberCluster.objects.get().expects_report is False
 
 
@@ -110,14 +127,19 @@ def test_labels_take_a_merge_patch_by_its_own_name(api: APIClient) -> None:
     joined("a")
 
     answer = api.generic(
-        "PATCH", f"{CLUSTERS}/a/labels", '{"tier": "edge"}', content_type="application/merge-patch+json"
+        "PATCH",
+        f"{CLUSTERS}/a/labels",
+        '{"tier": "edge"}',
+        content_type="application/merge-patch+json",
     )
 
     assert answer.json() == {"tier": "edge"}
 
 
 @pytest.mark.parametrize("part", ["labels", "taints"])
-def test_the_same_labels_and_taints_again_change_nothing(api: APIClient, part: str) -> None:
+def test_the_same_labels_and_taints_again_change_nothing(
+    api: APIClient, part: str
+) -> None:
     joined("a")
     got = api.get(f"{CLUSTERS}/a/{part}")
 
@@ -132,7 +154,9 @@ def test_an_invalid_label_is_refused_with_its_path(api: APIClient) -> None:
     answer = api.patch(f"{CLUSTERS}/a/labels", {"tier": "not a value!"})
 
     assert answer.status_code == 422
-    assert [error["path"] for error in answer.json()["faults"]] == ["metadata.labels.tier"]
+    assert [error["path"] for error in answer.json()["faults"]] == [
+        "metadata.labels.tier"
+    ]
 
 
 def test_taints_are_replaced(api: APIClient) -> None:
@@ -174,10 +198,16 @@ def test_a_heartbeat_brings_health_and_readings(api: APIClient) -> None:
 def test_a_heartbeat_with_faults_says_all_of_them(api: APIClient) -> None:
     joined("a")
 
-    answer = api.post(f"{CLUSTERS}/a/heartbeat", {"healthy": "yes", "properties": {"x": []}, "odd": 1})
+    answer = api.post(
+        f"{CLUSTERS}/a/heartbeat", {"healthy": "yes", "properties": {"x": []}, "odd": 1}
+    )
 
     assert answer.status_code == 422
-    assert {error["path"] for error in answer.json()["faults"]} == {"healthy", "properties.x", "odd"}
+    assert {error["path"] for error in answer.json()["faults"]} == {
+        "healthy",
+        "properties.x",
+        "odd",
+    }
 
 
 def test_delete_sends_a_cluster_out(api: APIClient) -> None:

@@ -9,8 +9,20 @@ from rest_framework.test import APIClient
 
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
-from tests.rows import all_joined, decided, namespace, pick_n_spec, placement_document, spec
-from tests.services.test_unscheduling_everything import FIXED, FIXED_ELSEWHERE, PICK_ALL, PICK_N
+from tests.rows import (
+    all_joined,
+    decided,
+    namespace,
+    pick_n_spec,
+    placement_document,
+    spec,
+)
+from tests.services.test_unscheduling_everything import (
+    FIXED,
+    FIXED_ELSEWHERE,
+    PICK_ALL,
+    PICK_N,
+)
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -26,14 +38,19 @@ def _fleet() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after"), CASES)
-def test_a_put_says_what_to_send_to_confirm(api: APIClient, before: Any, after: Any) -> None:
+def test_a_put_says_what_to_send_to_confirm(
+    api: APIClient, before: Any, after: Any
+) -> None:
     decided("web", before)
     document = placement_document("web", {**after, "policy": after["policy"]})
 
     refused = api.put(WEB, document, format="json")
 
     problem = refused.json()
-    assert (refused.status_code, problem["type"]) == (409, "urn:fleetui:problem:confirmation-needed")
+    assert (refused.status_code, problem["type"]) == (
+        409,
+        "urn:fleetui:problem:confirmation-needed",
+    )
     assert problem["confirm"] == "unschedule-everything"
     assert problem["placements"] == [{"placement": "web", "clusters": ["a", "b"]}]
     assert Placement.objects.get().revision == 1
@@ -44,14 +61,18 @@ def test_a_put_says_what_to_send_to_confirm(api: APIClient, before: Any, after: 
 def test_another_confirmation_is_refused(api: APIClient) -> None:
     decided("web", spec())
 
-    answer = api.put(f"{WEB}?confirm=yes", placement_document("web", PICK_ALL), format="json")
+    answer = api.put(
+        f"{WEB}?confirm=yes", placement_document("web", PICK_ALL), format="json"
+    )
 
     assert answer.status_code == 400
     assert Placement.objects.get().revision == 1
 
 
 @pytest.mark.nightly
-def test_apply_lists_every_placement_that_would_be_emptied_and_does_nothing(api: APIClient) -> None:
+def test_apply_lists_every_placement_that_would_be_emptied_and_does_nothing(
+    api: APIClient,
+) -> None:
     decided("db", pick_n_spec(1))
     decided("web", pick_n_spec(2))
     documents = [
@@ -68,7 +89,9 @@ def test_apply_lists_every_placement_that_would_be_emptied_and_does_nothing(api:
         {"placement": "db", "clusters": ["b"]},
     ]
     assert not Resource.objects.exists()
-    assert api.post(f"/api/v1/apply{CONFIRM}", documents, format="json").status_code == 200
+    assert (
+        api.post(f"/api/v1/apply{CONFIRM}", documents, format="json").status_code == 200
+    )
     assert set(Placement.objects.values_list("revision", flat=True)) == {2}
 
 
@@ -77,10 +100,19 @@ def test_the_command_takes_a_flag(tmp_path: Any) -> None:
     path = tmp_path / "web.yaml"
     path.write_text(dump_yaml(placement_document("web", PICK_N)))
 
-    with pytest.raises(CommandError, match="--confirm unschedule-everything") as refused:
+    with pytest.raises(
+        CommandError, match="--confirm unschedule-everything"
+    ) as refused:
         call_command("apply", "-f", str(path), stdout=StringIO())
 
     assert refused.value.returncode == 3
     assert Placement.objects.get().revision == 1
-    call_command("apply", "-f", str(path), "--confirm", "unschedule-everything", stdout=StringIO())
+    call_command(
+        "apply",
+        "-f",
+        str(path),
+        "--confirm",
+        "unschedule-everything",
+        stdout=StringIO(),
+    )
     assert Placement.objects.get().revision == 2

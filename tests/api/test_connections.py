@@ -31,7 +31,9 @@ def admin(caller) -> APIClient:
     return caller("cluster-administrator")
 
 
-def test_put_get_check_and_delete(admin: APIClient, server: LocalServer, member: Member) -> None:
+def test_put_get_check_and_delete(
+    admin: APIClient, server: LocalServer, member: Member
+) -> None:
     joined("member")
     assert admin.get(PATH).status_code == 404
 
@@ -41,7 +43,11 @@ def test_put_get_check_and_delete(admin: APIClient, server: LocalServer, member:
 
     found = admin.get(PATH)
     body = found.json()
-    assert (body["server"], body["ca"], body["insecureTLS"]) == (server.url, authority().pem, False)
+    assert (body["server"], body["ca"], body["insecureTLS"]) == (
+        server.url,
+        authority().pem,
+        False,
+    )
     credential = ClusterCredential.objects.get()
     assert body["credential"]["fingerprint"] == credential.fingerprint
     assert body["credential"]["setBy"] == "cluster-administrator"
@@ -49,9 +55,11 @@ def test_put_get_check_and_delete(admin: APIClient, server: LocalServer, member:
 
     member.denied = {"list nodes"}
     steps = admin.post(f"{PATH}/check").json()
-    assert {"step": "list nodes", "ok": False, "message": "not allowed"}.items() <= next(
-        one for one in steps if not one["ok"]
-    ).items()
+    assert {
+        "step": "list nodes",
+        "ok": False,
+        "message": "not allowed",
+    }.items() <= next(one for one in steps if not one["ok"]).items()
     assert admin.post(f"{PATH}/renew").status_code == 409
 
     assert admin.delete(PATH).status_code == 204
@@ -59,20 +67,26 @@ def test_put_get_check_and_delete(admin: APIClient, server: LocalServer, member:
 
 
 @pytest.mark.nightly
-def test_a_failed_check_needs_confirmation(admin: APIClient, server: LocalServer, member: Member) -> None:
+def test_a_failed_check_needs_confirmation(
+    admin: APIClient, server: LocalServer, member: Member
+) -> None:
     joined("member")
     member.denied = {"list nodes"}
     fields = {"server": server.url, "ca": authority().pem, "token": TOKEN}
 
     refused = admin.put(PATH, fields)
     assert (refused.status_code, refused.json()["confirm"]) == (409, "failed-check")
-    assert [one["step"] for one in refused.json()["steps"] if not one["ok"]] == ["list nodes"]
+    assert [one["step"] for one in refused.json()["steps"] if not one["ok"]] == [
+        "list nodes"
+    ]
     assert admin.put(f"{PATH}?confirm=failed-check", fields).status_code == 200
 
 
 def test_errors_have_paths(admin: APIClient) -> None:
     joined("member")
-    answer = admin.put(PATH, {"server": "http://member.test", "certificate": "x", "tokn": "x"})
+    answer = admin.put(
+        PATH, {"server": "http://member.test", "certificate": "x", "tokn": "x"}
+    )
     assert [one["path"] for one in answer.json()["faults"]] == ["tokn"]
 
     answer = admin.put(PATH, {"server": "http://member.test", "certificate": "x"})
@@ -96,16 +110,22 @@ def test_prepare(admin: APIClient) -> None:
     answer = admin.get("/api/v1/clusters/member/prepare", {"group": "example.com"})
 
     assert answer.headers["Content-Type"].startswith("application/yaml")
-    body = admin.get("/api/v1/clusters/member/prepare", {"group": "example.com", "format": "json"}).json()
+    body = admin.get(
+        "/api/v1/clusters/member/prepare", {"group": "example.com", "format": "json"}
+    ).json()
     kinds = [(one["kind"], one["metadata"]["name"]) for one in body["items"]]
     assert kinds[:2] == [("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")]
-    placer = next(one for one in body["items"] if one["metadata"]["name"] == "fleetui-placer")
+    placer = next(
+        one for one in body["items"] if one["metadata"]["name"] == "fleetui-placer"
+    )
     assert {
         "apiGroups": ["example.com"],
         "resources": ["*"],
         "verbs": ["get", "create", "patch", "delete"],
     } in placer["rules"]
-    wrong = admin.get("/api/v1/clusters/member/prepare", {"group": "No Group", "format": "json"})
+    wrong = admin.get(
+        "/api/v1/clusters/member/prepare", {"group": "No Group", "format": "json"}
+    )
     assert (wrong.status_code, wrong.json()["faults"][0]["path"]) == (422, "groups[0]")
 
 
@@ -130,11 +150,18 @@ def test_join(server: LocalServer, member: Member, tmp_path: Path) -> None:
     out = run("join", "member", "--kubeconfig", str(path), "--context", "main", *placed)
     assert "ok     version: Kubernetes v1.30.1" in out
     assert out.endswith("Member cluster member added\n")
-    assert MemberCluster.objects.get().document["metadata"]["labels"] == {"region": "east"}
+    assert MemberCluster.objects.get().document["metadata"]["labels"] == {
+        "region": "east"
+    }
     with pytest.raises(CommandError, match="in the fleet already"):
         run("join", "member", "--kubeconfig", str(path))
-    assert run("join", "member", "--kubeconfig", str(path), "--replace").endswith("member saved\n")
-    for arguments in (("--kubeconfig", "/nowhere"), ("--kubeconfig", str(path), "--context", "none")):
+    assert run("join", "member", "--kubeconfig", str(path), "--replace").endswith(
+        "member saved\n"
+    )
+    for arguments in (
+        ("--kubeconfig", "/nowhere"),
+        ("--kubeconfig", str(path), "--context", "none"),
+    ):
         with pytest.raises(CommandError) as error:
             run("join", "other", *arguments)
         assert error.value.returncode == 2
@@ -143,12 +170,18 @@ def test_join(server: LocalServer, member: Member, tmp_path: Path) -> None:
 def test_credentials_check_and_rotate(
     admin: APIClient, server: LocalServer, tmp_path: Path, settings: Any
 ) -> None:
-    settings.CREDENTIAL_KEYS, settings.CREDENTIAL_KEY_FILE = (), tmp_path / "credential.keys"
+    settings.CREDENTIAL_KEYS, settings.CREDENTIAL_KEY_FILE = (
+        (),
+        tmp_path / "credential.keys",
+    )
     joined("member")
     admin.put(PATH, {"kubeconfig": kubeconfig(server)})
 
     assert run("credentials", "check") == "1 with the first key, 0 with another key\n"
-    assert run("credentials", "rotate", "--new-key") == "1 with the first key, 0 with another key\n"
+    assert (
+        run("credentials", "rotate", "--new-key")
+        == "1 with the first key, 0 with another key\n"
+    )
     first, _ = (tmp_path / "credential.keys").read_text().split()
     (tmp_path / "credential.keys").write_text(first)
     row = ClusterCredential.objects.select_related("cluster").get()
@@ -164,7 +197,10 @@ def test_credentials_check_and_rotate(
 
 @pytest.mark.nightly
 def test_no_secret_leaves(
-    admin: APIClient, server: LocalServer, member: Member, caplog: pytest.LogCaptureFixture
+    admin: APIClient,
+    server: LocalServer,
+    member: Member,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Save, change, use, fail and remove a connection, and look for the secrets everywhere."""
     caplog.set_level(logging.DEBUG)
@@ -172,7 +208,12 @@ def test_no_secret_leaves(
     secrets = [TOKEN, "marker-second", pair.key.splitlines()[2]]
     joined("member")
     answers = [admin.put(PATH, {"kubeconfig": kubeconfig(server)})]
-    fields = {"server": server.url, "ca": authority().pem, "certificate": pair.certificate, "key": pair.key}
+    fields = {
+        "server": server.url,
+        "ca": authority().pem,
+        "certificate": pair.certificate,
+        "key": pair.key,
+    }
     answers += [
         admin.put(f"{PATH}?confirm=failed-check", fields),
         admin.get(PATH),
@@ -180,7 +221,9 @@ def test_no_secret_leaves(
     ]
     member.tokens.add("marker-second")
     answers += [
-        admin.put(PATH, {**fields, "certificate": "", "key": "", "token": "marker-second"}),
+        admin.put(
+            PATH, {**fields, "certificate": "", "key": "", "token": "marker-second"}
+        ),
         admin.get(PATH),
     ]
     answers += [admin.put(PATH, {**fields, "token": "marker-second"})]  # both: refused

@@ -33,12 +33,22 @@ def decision() -> str:
     return DecisionRecord.objects.get().decision_id
 
 
-def test_the_record_has_everything_when_it_is_small(reader: APIClient, decision: str) -> None:
+def test_the_record_has_everything_when_it_is_small(
+    reader: APIClient, decision: str
+) -> None:
     record = reader.get(f"{DECISIONS}/{decision}").json()
 
-    assert (record["id"], record["picked"], record["fulfilled"]) == (decision, ["c", "b"], True)
+    assert (record["id"], record["picked"], record["fulfilled"]) == (
+        decision,
+        ["c", "b"],
+        True,
+    )
     assert [one["winner"] for one in record["rounds"]] == ["c", "b"]
-    assert [one["outcome"] for one in record["outcomes"]] == ["outranked", "picked", "picked"]
+    assert [one["outcome"] for one in record["outcomes"]] == [
+        "outranked",
+        "picked",
+        "picked",
+    ]
     assert record["cycles"][0]["placement"] == "web"
 
 
@@ -59,15 +69,23 @@ def test_large_records_are_fetched_in_parts(reader: APIClient) -> None:
 
 
 @pytest.mark.nightly
-def test_large_records_side_by_side_leave_rounds_and_outcomes_out(reader: APIClient) -> None:
+def test_large_records_side_by_side_leave_rounds_and_outcomes_out(
+    reader: APIClient,
+) -> None:
     all_joined(*(f"c{number:03}" for number in range(201)))
     soft = {**SPREAD, "whenUnsatisfiable": "ScheduleAnyway"}
     decided("web", pick_n_spec(60, topologySpreadConstraints=[soft]))
 
-    sides = reader.get(f"{DECISIONS}/{DecisionRecord.objects.get().decision_id}/semantics").json()
+    sides = reader.get(
+        f"{DECISIONS}/{DecisionRecord.objects.get().decision_id}/semantics"
+    ).json()
 
     for one in sides["semantics"].values():
-        assert (one["numberOfRounds"], one["numberOfClusters"], len(one["picked"])) == (60, 201, 60)
+        assert (one["numberOfRounds"], one["numberOfClusters"], len(one["picked"])) == (
+            60,
+            201,
+            60,
+        )
         assert (one["rounds"], one["outcomes"]) == (None, None)
 
 
@@ -76,7 +94,11 @@ def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
 ) -> None:
     address = f"{DECISIONS}/{decision}/exact"
     small = reader.post(address).json()
-    assert (small["verdict"], small["most"], small["columns"]["exact"]["skew"]) == ("optimal", [2, 2], 0)
+    assert (small["verdict"], small["most"], small["columns"]["exact"]["skew"]) == (
+        "optimal",
+        [2, 2],
+        0,
+    )
     for body in ({"stages": ["n", "best"]}, {"limitSeconds": 1e9}, {"limit": 2}):
         assert reader.post(address, body, format="json").status_code in (400, 422), body
 
@@ -84,7 +106,10 @@ def test_an_exact_search_answers_at_once_or_is_left_to_a_worker(
     wanted = {"stages": ["n", "skew"], "limitSeconds": 20}
     started = reader.post(address, wanted, format="json")
     result, search = started.headers["Location"], started.json()["id"]
-    assert (started.status_code, result.endswith(f"/api/v1/exact/{search}")) == (202, True)
+    assert (started.status_code, result.endswith(f"/api/v1/exact/{search}")) == (
+        202,
+        True,
+    )
     cache = caches["default"]
     cache.add("exact-search", "another", 60)
     search_exactly(search=search, hub=LOCAL_HUB)
@@ -105,7 +130,9 @@ def test_one_large_search_at_a_time_is_kept_and_has_a_price(
 ) -> None:
     value, spent = recorded(decision)[1], list[float]()
     monkeypatch.setattr(exact, "is_small", lambda _model: False)
-    monkeypatch.setattr(exact, "settle", lambda _user, *, deposit, used: spent.append(used - deposit))
+    monkeypatch.setattr(
+        exact, "settle", lambda _user, *, deposit, used: spent.append(used - deposit)
+    )
     monkeypatch.setattr(exact, "GRACE_SECONDS", 0.01)
     with exact._place, pytest.raises(RequestTooLongError):
         exact.searched(value, user=1)
@@ -118,23 +145,34 @@ def test_one_large_search_at_a_time_is_kept_and_has_a_price(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("length", [4, 12, 32])
-def test_the_beginning_of_an_id_will_do(reader: APIClient, decision: str, length: int) -> None:
+def test_the_beginning_of_an_id_will_do(
+    reader: APIClient, decision: str, length: int
+) -> None:
     assert reader.get(f"{DECISIONS}/{decision[: 2 + length]}").json()["id"] == decision
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("given", ["d-123", "d-0000", "26de", "d-XYZW", "d-%25", "d-" + "0" * 33])
+@pytest.mark.parametrize(
+    "given", ["d-123", "d-0000", "26de", "d-XYZW", "d-%25", "d-" + "0" * 33]
+)
 def test_an_invalid_id_is_not_found(reader: APIClient, given: str) -> None:
     assert reader.get(f"{DECISIONS}/{given}").status_code == 404
 
 
-def test_an_ambiguous_beginning_lists_what_it_may_mean(reader: APIClient, decision: str) -> None:
+def test_an_ambiguous_beginning_lists_what_it_may_mean(
+    reader: APIClient, decision: str
+) -> None:
     record = DecisionRecord.objects.get()
     other = decision[:8] + "f" * 26
     alike = DecisionRecord.objects.create(
-        decision_id=other, content=record.content, engine=record.engine, fleet=record.fleet
+        decision_id=other,
+        content=record.content,
+        engine=record.engine,
+        fleet=record.fleet,
     )
-    cycle = Decision.objects.latest("pk")  # a record is found through the decisions that cite it
+    cycle = Decision.objects.latest(
+        "pk"
+    )  # a record is found through the decisions that cite it
     cycle.pk, cycle.number, cycle.record = None, cycle.number + 1, alike
     cycle.save()
 
@@ -148,7 +186,11 @@ def test_an_ambiguous_beginning_lists_what_it_may_mean(reader: APIClient, decisi
 def test_a_round_has_its_candidates(reader: APIClient, decision: str) -> None:
     one = reader.get(f"{DECISIONS}/{decision}/rounds/2?limit=1").json()
 
-    assert (one["winner"], one["candidatesCount"], len(one["candidates"])) == ("b", 2, 1)
+    assert (one["winner"], one["candidatesCount"], len(one["candidates"])) == (
+        "b",
+        2,
+        1,
+    )
     assert one["groups"] == {"region": {"east": 0, "west": 1}}
     assert reader.get(f"{DECISIONS}/{decision}/rounds/3").status_code == 404
     assert reader.get(f"{DECISIONS}/{decision}/rounds/0").status_code == 404
@@ -163,7 +205,9 @@ def test_an_outcome_has_words_and_candidacies(reader: APIClient, decision: str) 
     assert outcome["candidacies"][0]["candidate"]["rank"] == 3
 
 
-def test_a_picked_cluster_competed_until_it_was_picked(reader: APIClient, decision: str) -> None:
+def test_a_picked_cluster_competed_until_it_was_picked(
+    reader: APIClient, decision: str
+) -> None:
     outcome = reader.get(f"{DECISIONS}/{decision}/clusters/c").json()
 
     assert [one["round"] for one in outcome["candidacies"]] == [1]
@@ -176,7 +220,9 @@ def test_a_cluster_that_lost_its_place_competed_for_it(reader: APIClient) -> Non
         joined(name, tier=name)
     decided("web", pick_n_spec(1))
     terms = [prefer(20, labelled(tier="a"))]
-    affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}}
+    affinity = {
+        "clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}
+    }
     decided("web", pick_n_spec(1, affinity=affinity))
     decision = Decision.objects.latest("number").record.decision_id
 
@@ -190,7 +236,10 @@ def test_candidacies_go_on(reader: APIClient, decision: str) -> None:
     first = reader.get(f"{DECISIONS}/{decision}/clusters/a?limit=1").json()
     second = reader.get(first["next"]).json()
 
-    assert [one["round"] for one in first["candidacies"] + second["candidacies"]] == [1, 2]
+    assert [one["round"] for one in first["candidacies"] + second["candidacies"]] == [
+        1,
+        2,
+    ]
     assert second["next"] is None
 
 
@@ -201,9 +250,13 @@ def test_advice_says_what_would_help(reader: APIClient, decision: str) -> None:
     assert [one["change"]["words"] for one in advice["wouldHelp"]]
 
 
-def test_a_cluster_that_was_not_there_is_not_found(reader: APIClient, decision: str) -> None:
+def test_a_cluster_that_was_not_there_is_not_found(
+    reader: APIClient, decision: str
+) -> None:
     for address in ("missing", "missing/advice"):
-        assert reader.get(f"{DECISIONS}/{decision}/clusters/{address}").status_code == 404
+        assert (
+            reader.get(f"{DECISIONS}/{decision}/clusters/{address}").status_code == 404
+        )
 
 
 @pytest.mark.nightly
@@ -211,8 +264,12 @@ def test_a_cluster_that_was_not_there_is_not_found(reader: APIClient, decision: 
     ("address", "accept"),
     [("{}.csv", "*/*"), ("{}?format=csv", "*/*"), ("{}", "text/csv")],
 )
-def test_outcomes_come_as_a_table(reader: APIClient, decision: str, address: str, accept: str) -> None:
-    answer = reader.get(f"{DECISIONS}/{address.format(decision)}", headers={"accept": accept})
+def test_outcomes_come_as_a_table(
+    reader: APIClient, decision: str, address: str, accept: str
+) -> None:
+    answer = reader.get(
+        f"{DECISIONS}/{address.format(decision)}", headers={"accept": accept}
+    )
 
     rows = list(csv.DictReader(io.StringIO(answer.content.decode())))
     assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
@@ -223,7 +280,9 @@ def test_outcomes_come_as_a_table(reader: APIClient, decision: str, address: str
     ]
 
 
-def test_outcomes_are_listed_and_narrowed_down(reader: APIClient, decision: str) -> None:
+def test_outcomes_are_listed_and_narrowed_down(
+    reader: APIClient, decision: str
+) -> None:
     first = reader.get(f"{DECISIONS}/{decision}/clusters?outcome=picked&limit=1").json()
     second = reader.get(first["next"]).json()
 

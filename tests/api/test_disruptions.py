@@ -22,7 +22,12 @@ def test_a_budget_is_put_read_and_deleted(api: APIClient) -> None:
 
     assert (made.status_code, made.headers["ETag"]) == (201, '"1"')
     assert stored_document(api.get(f"{WEB}/budget").json()) == budget(maxUnavailable=0)
-    stale = api.put(f"{WEB}/budget", budget(maxUnavailable=1), format="json", headers={"If-Match": '"7"'})
+    stale = api.put(
+        f"{WEB}/budget",
+        budget(maxUnavailable=1),
+        format="json",
+        headers={"If-Match": '"7"'},
+    )
     assert stale.status_code == 412
     assert api.delete(f"{WEB}/budget").status_code == 204
     assert api.get(f"{WEB}/budget").status_code == 404
@@ -44,7 +49,10 @@ def test_an_eviction_answers_what_became_of_it(api: APIClient) -> None:
     world.run(until=world.is_settled)
     api.put(f"{WEB}/budget", budget(maxUnavailable=1), format="json")
 
-    answers = [api.post(f"{WEB}/evict", {"cluster": one}, format="json").json() for one in ("c000", "c001")]
+    answers = [
+        api.post(f"{WEB}/evict", {"cluster": one}, format="json").json()
+        for one in ("c000", "c001")
+    ]
 
     assert [(one["outcome"], one["why"]) for one in answers] == [
         ("executed", "within-budget"),
@@ -56,15 +64,24 @@ def test_an_eviction_answers_what_became_of_it(api: APIClient) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("body", [{}, {"cluster": 3}, {"cluster": "a", "force": True}, ["a"]])
+@pytest.mark.parametrize(
+    "body", [{}, {"cluster": 3}, {"cluster": "a", "force": True}, ["a"]]
+)
 def test_an_eviction_without_a_cluster_is_refused(api: APIClient, body: object) -> None:
     decided("web", spec())
 
     assert api.post(f"{WEB}/evict", body, format="json").status_code == 422
-    assert api.post("/api/v1/placements/no/evict", {"cluster": "a"}, format="json").status_code == 404
+    assert (
+        api.post(
+            "/api/v1/placements/no/evict", {"cluster": "a"}, format="json"
+        ).status_code
+        == 404
+    )
 
 
-def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(api: APIClient) -> None:
+def test_a_drain_shows_what_it_would_do_then_how_far_it_is_and_is_cancelled(
+    api: APIClient,
+) -> None:
     world = World(2)
     world.place("web", spec())
     world.run(until=world.is_settled)
@@ -102,11 +119,18 @@ def test_faults_of_a_simulated_cluster_are_replaced(api: APIClient) -> None:
     simulated("s")
     all_joined("real")
 
-    answer = api.put("/api/v1/clusters/s/fault-injection", [{"kind": "silent"}], format="json")
+    answer = api.put(
+        "/api/v1/clusters/s/fault-injection", [{"kind": "silent"}], format="json"
+    )
 
     assert answer.json() == [{"kind": "silent"}]
     assert api.get("/api/v1/clusters/s/fault-injection").json() == [{"kind": "silent"}]
-    assert api.put("/api/v1/clusters/s/fault-injection", [{"kind": "odd"}], format="json").status_code == 422
+    assert (
+        api.put(
+            "/api/v1/clusters/s/fault-injection", [{"kind": "odd"}], format="json"
+        ).status_code
+        == 422
+    )
     assert api.get("/api/v1/clusters/real/fault-injection").status_code == 409
 
 
@@ -130,7 +154,9 @@ def test_apply_takes_budgets_and_evictions(api: APIClient) -> None:
         "spec": {"placementName": "web", "clusterName": "a"},
     }
 
-    first = api.post("/api/v1/apply", [eviction, budget(maxUnavailable=1)], format="json").json()["items"]
+    first = api.post(
+        "/api/v1/apply", [eviction, budget(maxUnavailable=1)], format="json"
+    ).json()["items"]
     again = api.post("/api/v1/apply", eviction, format="json").json()["items"]
 
     assert [(one["kind"], one["name"], one["did"]) for one in first] == [

@@ -33,7 +33,9 @@ def test_a_drain_has_its_options(api: APIClient) -> None:
     shown = begun.json()["drain"]
     assert begun.status_code == 202
     assert (shown["atOnce"], shown["order"]) == (2, ["web"])
-    ends = datetime.fromisoformat(shown["deadline"]) - datetime.fromisoformat(shown["startedAt"])
+    ends = datetime.fromisoformat(shown["deadline"]) - datetime.fromisoformat(
+        shown["startedAt"]
+    )
     assert abs(ends - timedelta(seconds=600)) < timedelta(seconds=5)
 
 
@@ -61,7 +63,9 @@ def test_what_is_left_at_the_deadline_is_listed(api: APIClient) -> None:
         ([], ""),
     ],
 )
-def test_invalid_options_are_refused_and_nothing_starts(api: APIClient, pace: object, path: str) -> None:
+def test_invalid_options_are_refused_and_nothing_starts(
+    api: APIClient, pace: object, path: str
+) -> None:
     answer = api.post(DRAIN, pace, format="json")
 
     assert answer.status_code == 422
@@ -98,7 +102,9 @@ def test_the_command_takes_the_same_pace() -> None:
 @pytest.mark.parametrize("length", ["", "0"])
 def test_a_drain_needs_no_body(api: APIClient, length: str) -> None:
     """Clients send a POST without a body with `Content-Length: 0`, or without that header."""
-    begun = api.generic("POST", DRAIN, "", content_type="application/json", CONTENT_LENGTH=length)
+    begun = api.generic(
+        "POST", DRAIN, "", content_type="application/json", CONTENT_LENGTH=length
+    )
 
     assert begun.status_code == 202, begun.json()
     assert Drain.objects.get().cluster_name == "a"

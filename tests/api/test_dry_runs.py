@@ -31,12 +31,22 @@ def test_a_dry_run_is_answered_at_once(api: APIClient) -> None:
     )
 
 
-def test_an_unknown_cluster_and_an_edit_that_cannot_be_saved_are_refused(api: APIClient) -> None:
+def test_an_unknown_cluster_and_an_edit_that_cannot_be_saved_are_refused(
+    api: APIClient,
+) -> None:
     unknown = api.post(ADDRESS, {"clusters": ["nine"]}, format="json")
-    invalid = api.post(ADDRESS, {"manifests": [config_map("lost", in_="nowhere")]}, format="json")
+    invalid = api.post(
+        ADDRESS, {"manifests": [config_map("lost", in_="nowhere")]}, format="json"
+    )
 
-    assert (unknown.status_code, unknown.json()["faults"][0]["path"]) == (422, "clusters[0]")
-    assert (invalid.status_code, "nowhere is not on the hub" in str(invalid.json())) == (422, True)
+    assert (unknown.status_code, unknown.json()["faults"][0]["path"]) == (
+        422,
+        "clusters[0]",
+    )
+    assert (
+        invalid.status_code,
+        "nowhere is not on the hub" in str(invalid.json()),
+    ) == (422, True)
 
 
 def test_a_viewer_starts_no_dry_run(reader: APIClient) -> None:

@@ -53,15 +53,23 @@ def labels(number: int) -> dict[str, str]:
 
 def simulation(clusters: int, **options: Any) -> dict[str, Any]:
     """Return the body of a simulation of which all rounds would be clusters² numbers."""
-    fleet = [{"name": f"c{number}", "labels": labels(number)} for number in range(clusters)]
-    document = placement_document("x", pick_n_spec(clusters // 2, topologySpreadConstraints=SPREAD))
+    fleet = [
+        {"name": f"c{number}", "labels": labels(number)} for number in range(clusters)
+    ]
+    document = placement_document(
+        "x", pick_n_spec(clusters // 2, topologySpreadConstraints=SPREAD)
+    )
     return {"clusters": fleet, "placement": document, **options}
 
 
 def cycle(clusters: int, semantics: Semantics = Semantics.FLEET) -> Cycle:
     fleet = Fleet(Cluster(f"c{number}", labels(number)) for number in range(clusters))
     policy = Cycle(fleet).policy.from_plain(
-        {"placementType": "PickN", "numberOfClusters": clusters // 2, "topologySpreadConstraints": SPREAD}
+        {
+            "placementType": "PickN",
+            "numberOfClusters": clusters // 2,
+            "topologySpreadConstraints": SPREAD,
+        }
     )
     return Cycle(fleet, policy, semantics=semantics)
 
@@ -84,10 +92,16 @@ def test_a_simulation_leaves_out_what_would_be_too_large(reader: APIClient) -> N
     assert len(one.content) < LARGEST_RESPONSE
     assert len(several.content) < 4 * LARGEST_RESPONSE
     document = answer.json()
-    assert (document["rounds"], len(document["picked"]), len(document["outcomes"])) == (None, 300, 600)
+    assert (document["rounds"], len(document["picked"]), len(document["outcomes"])) == (
+        None,
+        300,
+        600,
+    )
     [warning] = [one for one in document["warnings"] if one["code"] == "shortened"]
     assert warning["path"] == "rounds"
-    assert "300 rounds with 1,800 domains each; request one as step" in warning["message"]
+    assert (
+        "300 rounds with 1,800 domains each; request one as step" in warning["message"]
+    )
     [shown] = one.json()["rounds"]
     assert (shown["round"], len(shown["candidates"])) == (7, 594)
     assert len(few["rounds"]) == 30
@@ -114,7 +128,10 @@ def test_a_round_and_its_candidates_are_shortened_and_say_so() -> None:
 @pytest.mark.django_db
 @pytest.mark.usefixtures("collected_static")
 def test_no_page_and_no_response_lists_every_domain_of_every_round() -> None:
-    fleet = [ClusterSpec(member_document(f"c{number}", labels(number))) for number in range(600)]
+    fleet = [
+        ClusterSpec(member_document(f"c{number}", labels(number)))
+        for number in range(600)
+    ]
     upsert_clusters(fleet, by=None, now=NOW)
     apply_resource(namespace("shop"), by=None, now=NOW)
     decided("web", pick_n_spec(300, topologySpreadConstraints=SPREAD))
@@ -122,7 +139,12 @@ def test_no_page_and_no_response_lists_every_domain_of_every_round() -> None:
     record = Decision.objects.get(placement_name="web").record
     pages = set(sample_pages(cluster="c7", placement="web", by=by, now=NOW).values())
     pages |= {f"/decisions/{record.decision_id}/?step={step}" for step in (1, 300)}
-    names = {"decision": record.decision_id, "number": 1, "placement": "web", "cluster": "c7"}
+    names = {
+        "decision": record.decision_id,
+        "number": 1,
+        "placement": "web",
+        "cluster": "c7",
+    }
     rest = {
         path.format_map({**dict.fromkeys(_places(path), "web"), **names, "name": name})
         for path, methods in generated_schema()["paths"].items()
@@ -141,7 +163,9 @@ def test_no_page_and_no_response_lists_every_domain_of_every_round() -> None:
 
     assert f"/api/v1/decisions/{record.decision_id}/rounds?limit=100" in sizes
     assert len(sizes) > 200
-    assert {address: size for address, size in sizes.items() if size > LARGEST_RESPONSE} == {}
+    assert {
+        address: size for address, size in sizes.items() if size > LARGEST_RESPONSE
+    } == {}
     assert len(record.content) < 100_000, "the record itself has no rounds"
     rounds, address = [], f"/api/v1/decisions/{record.decision_id}/rounds?limit=100"
     while address:
@@ -172,9 +196,13 @@ def test_every_way_to_compute_refuses_too_much_work_and_ends_in_time(
     browser.force_login(person("ana", "operator"))
     calls: dict[str, Callable[[], Any]] = {
         "simulate": lambda: api.post("/api/v1/simulate", simulation(3)),
-        "simulate all": lambda: api.post("/api/v1/simulate", simulation(3, semantics="all")),
+        "simulate all": lambda: api.post(
+            "/api/v1/simulate", simulation(3, semantics="all")
+        ),
         "preview": lambda: api.post("/api/v1/placements/preview", edited),
-        "preview semantics": lambda: api.post("/api/v1/placements/preview/semantics", edited),
+        "preview semantics": lambda: api.post(
+            "/api/v1/placements/preview/semantics", edited
+        ),
         "what-if": lambda: api.post("/api/v1/what-if", {"clusters": ["c1"]}),
         "semantics": lambda: api.get(f"/api/v1/decisions/{decision}/semantics"),
         "advice": lambda: api.get(f"/api/v1/decisions/{decision}/clusters/c0/advice"),
@@ -203,7 +231,9 @@ def test_every_way_to_compute_refuses_too_much_work_and_ends_in_time(
 
 
 @pytest.mark.django_db
-def test_a_worker_decides_what_no_request_may_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_decides_what_no_request_may_compute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(middleware, "MOST_COMPARISONS", 0)
     for number in range(3):
         joined(f"c{number}", **labels(number))
@@ -233,7 +263,10 @@ def test_every_loop_of_the_engine_looks_at_the_time(semantics: Semantics) -> Non
     subject = cycle(400, semantics)
     decision = schedule(subject)
     unfulfilled = schedule(
-        replace(subject, policy=subject.policy.model_copy(update={"number_of_clusters": 500}))
+        replace(
+            subject,
+            policy=subject.policy.model_copy(update={"number_of_clusters": 500}),
+        )
     )
     loops: dict[str, Callable[[], object]] = {
         "picks": lambda: schedule(subject),
@@ -244,20 +277,29 @@ def test_every_loop_of_the_engine_looks_at_the_time(semantics: Semantics) -> Non
     for loop in loops.values():
         with bounded_effort(ends_after(4)), pytest.raises(TimeIsOverError):
             loop()
-    assert schedule(subject).picked_names == decision.picked_names, "nothing is left of the bounds"
+    assert schedule(subject).picked_names == decision.picked_names, (
+        "nothing is left of the bounds"
+    )
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
-def test_the_work_is_counted_in_combinations_of_domains_and_not_in_clusters(semantics: Semantics) -> None:
+def test_the_work_is_counted_in_combinations_of_domains_and_not_in_clusters(
+    semantics: Semantics,
+) -> None:
     never = EffortBounds(lambda: None, most_comparisons=100 * 50 * 3 - 1)
     with (
         bounded_effort(never),
-        pytest.raises(TooMuchWorkError, match="50 clusters to select from 100 combinations"),
+        pytest.raises(
+            TooMuchWorkError, match="50 clusters to select from 100 combinations"
+        ),
     ):
         schedule(cycle(100, semantics))
     with bounded_effort(replace(never, most_comparisons=100 * 50 * 3)):
         schedule(cycle(100, semantics))
-    few = Fleet(Cluster(f"c{number}", dict.fromkeys(KEYS, f"v{number % 4}")) for number in range(100))
+    few = Fleet(
+        Cluster(f"c{number}", dict.fromkeys(KEYS, f"v{number % 4}"))
+        for number in range(100)
+    )
     with bounded_effort(replace(never, most_comparisons=4 * 50 * 3)):
         assert len(schedule(replace(cycle(100, semantics), fleet=few)).picked) == 50
 

@@ -45,11 +45,22 @@ def test_a_plain_cluster_and_binding_are_read_as_they_were() -> None:
     ]
 
     assert list(parse_clusters(list(map(case_of_cluster, several)))) == several
-    assert list(parse_case_bindings(json.loads(json.dumps(list(map(case_of_binding, bindings)))))) == bindings
+    assert (
+        list(
+            parse_case_bindings(
+                json.loads(json.dumps(list(map(case_of_binding, bindings))))
+            )
+        )
+        == bindings
+    )
 
 
-def test_the_snapshot_has_the_fleet_and_its_bindings_compressed(reader: APIClient, client: Client) -> None:
-    joined("a", region="east", site="x" * 63, rack="x" * 63, row="x" * 63)  # what is short is not compressed
+def test_the_snapshot_has_the_fleet_and_its_bindings_compressed(
+    reader: APIClient, client: Client
+) -> None:
+    joined(
+        "a", region="east", site="x" * 63, rack="x" * 63, row="x" * 63
+    )  # what is short is not compressed
     joined("b", region="west", site="x" * 63, rack="x" * 63, row="x" * 63)
     decided("web", pick_n_spec(1))
 
@@ -57,7 +68,10 @@ def test_the_snapshot_has_the_fleet_and_its_bindings_compressed(reader: APIClien
     document = json.loads(gzip.decompress(response.content))
 
     assert response["Content-Encoding"] == "gzip"
-    assert Fleet(parse_clusters(document["clusters"])).clusters == current_fleet().fleet.clusters
+    assert (
+        Fleet(parse_clusters(document["clusters"])).clusters
+        == current_fleet().fleet.clusters
+    )
     assert [one["cluster"] for one in document["bindings"]["web"]] == ["b"]
     tag = {"If-None-Match": f'"{document["digest"]}"'}
     assert reader.get("/api/v1/fleet-snapshot", headers=tag).status_code == 304
@@ -83,7 +97,9 @@ class Console:
 def diff(*arguments: str) -> tuple[str, int]:
     out = StringIO()
     try:
-        call_command("simulate", "--diff", *arguments, "-o", "json", stdout=out, stderr=out)
+        call_command(
+            "simulate", "--diff", *arguments, "-o", "json", stdout=out, stderr=out
+        )
     except SystemExit as end:
         return out.getvalue(), int(end.code or 0)
     return out.getvalue(), 0
@@ -98,8 +114,13 @@ def test_a_comparison_on_the_fleet_of_a_console_has_the_rows_of_its_preview(
         joined(name, region=region)
     decided("web", pick_n_spec(1))
     spread = [{"topologyKey": "region", "maxSkew": 1}]
-    changed = placement_document("web", pick_n_spec(3, topologySpreadConstraints=spread))
-    for side, document in (("base", placement_document("web", pick_n_spec(1))), ("head", changed)):
+    changed = placement_document(
+        "web", pick_n_spec(3, topologySpreadConstraints=spread)
+    )
+    for side, document in (
+        ("base", placement_document("web", pick_n_spec(1))),
+        ("head", changed),
+    ):
         (tmp_path / side).mkdir()
         (tmp_path / side / "web.json").write_text(json.dumps(document))
     sides = (str(tmp_path / "base"), str(tmp_path / "head"))
@@ -120,7 +141,9 @@ def test_a_comparison_on_the_fleet_of_a_console_has_the_rows_of_its_preview(
     saved = tmp_path / "fleet.json"
     saved.write_text(json.dumps(fleet_snapshot()))
     assert diff(*sides, "--fleet", str(saved)) == (text, 0)
-    assert diff(*sides, "--fleet", str(saved), "--bindings", "https://fleet.example.com") == (text, 0)
+    assert diff(
+        *sides, "--fleet", str(saved), "--bindings", "https://fleet.example.com"
+    ) == (text, 0)
     assert diff(*sides, "--fleet", "http://fleet.example.com")[1] == 2
     monkeypatch.delenv(remote.TOKEN)
     text, status = diff(*sides, "--fleet", ADDRESS)

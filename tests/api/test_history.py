@@ -14,7 +14,9 @@ def _two_policies() -> None:
     joined("a", region="east")
     joined("b", region="west")
     decided("web", pick_n_spec(1))
-    spread = [{"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    spread = [
+        {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    ]
     decided("web", pick_n_spec(2, topologySpreadConstraints=spread))
 
 
@@ -22,8 +24,18 @@ def _two_policies() -> None:
 def test_the_overview_counts(reader: APIClient) -> None:
     overview = reader.get("/api/v1/overview").json()
 
-    assert (overview["clusters"], overview["placements"], overview["notFulfilled"]) == (2, 1, 0)
-    assert set(overview) >= {"selectorsAtFault", "beingDecided", "notEligible", "runsRunning", "runsWaiting"}
+    assert (overview["clusters"], overview["placements"], overview["notFulfilled"]) == (
+        2,
+        1,
+        0,
+    )
+    assert set(overview) >= {
+        "selectorsAtFault",
+        "beingDecided",
+        "notEligible",
+        "runsRunning",
+        "runsWaiting",
+    }
 
 
 @pytest.mark.nightly
@@ -36,11 +48,15 @@ def test_the_history_lists_policies_and_decisions(reader: APIClient) -> None:
     items = reader.get("/api/v1/placements/web/history").json()["items"]
 
     assert {one["kind"] for one in items} >= {"policy", "decision"}
-    assert all(set(one) == {"key", "kind", "number", "at", "by", "because"} for one in items)
+    assert all(
+        set(one) == {"key", "kind", "number", "at", "by", "because"} for one in items
+    )
 
 
 @pytest.mark.nightly
-def test_the_history_leaves_out_decisions_that_changed_nothing(reader: APIClient) -> None:
+def test_the_history_leaves_out_decisions_that_changed_nothing(
+    reader: APIClient,
+) -> None:
     decided("web", pick_n_spec(2))
 
     def decisions(query: str) -> list[int]:
@@ -57,7 +73,8 @@ def test_two_policies_are_compared_with_their_decisions(reader: APIClient) -> No
     assert (found["before"]["key"], found["after"]["key"]) == ("p0", "p1")
     assert found["decision"]["joins"] == ["a"]
     assert all(
-        set(one) == {"key", "group", "before", "after", "clusters"} for one in found["decision"]["groups"]
+        set(one) == {"key", "group", "before", "after", "clusters"}
+        for one in found["decision"]["groups"]
     )
     assert (found["resources"], found["sameResources"]) == (None, 0)
     assert reader.get("/api/v1/placements/web/compare/p0..s0").status_code in (404, 422)

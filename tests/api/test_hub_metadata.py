@@ -15,7 +15,15 @@ from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import Document, load_documents
 from placements.models import Placement, Resource
 from placements.services.apply import apply_documents
-from tests.rows import NOW, config_map, decided, member_document, namespace, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    config_map,
+    decided,
+    member_document,
+    namespace,
+    pick_n_spec,
+    placement_document,
+)
 from tests.services.rollouts.test_evictions import budget
 
 pytestmark = pytest.mark.django_db
@@ -25,10 +33,16 @@ OVERRIDE = {
     "kind": "ClusterResourceOverride",
     "metadata": {"name": "replicas"},
     "spec": {
-        "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}],
+        "clusterResourceSelectors": [
+            {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+        ],
         "policy": {
             "overrideRules": [
-                {"jsonPatchOverrides": [{"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}]}
+                {
+                    "jsonPatchOverrides": [
+                        {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}}
+                    ]
+                }
             ]
         },
     },
@@ -80,7 +94,9 @@ def test_documents_that_are_read_have_the_metadata_of_their_object() -> None:
         assert metadata["resourceVersion"].startswith("1")
         assert metadata["creationTimestamp"] == f"{NOW:%Y-%m-%dT%H:%M:%SZ}"
     assert len({one["metadata"]["uid"] for one in before}) == len(before) == 7
-    assert [one["metadata"]["uid"] for one in exported(*KINDS)] == [one["metadata"]["uid"] for one in before]
+    assert [one["metadata"]["uid"] for one in exported(*KINDS)] == [
+        one["metadata"]["uid"] for one in before
+    ]
 
 
 @pytest.mark.usefixtures("documents")
@@ -92,15 +108,23 @@ def test_what_was_exported_is_unchanged_and_only_read() -> None:
 
     assert {one.did for one in results} == {"unchanged"}
     statements = [one["sql"] for one in queries.captured_queries]
-    assert [one for one in statements if not re.match(r"(DECLARE .* CURSOR FOR )?SELECT ", one)] == []
+    assert [
+        one
+        for one in statements
+        if not re.match(r"(DECLARE .* CURSOR FOR )?SELECT ", one)
+    ] == []
     assert [one for one in statements if "FOR UPDATE" in one] == []
     for row in (MemberCluster.objects.get(), Placement.objects.get()):
         assert row.revision == 1
-        assert set(row.document["metadata"]).isdisjoint({"uid", "resourceVersion", "generation"})
+        assert set(row.document["metadata"]).isdisjoint(
+            {"uid", "resourceVersion", "generation"}
+        )
     assert "uid" not in Resource.objects.get(name="settings").content["metadata"]
 
 
-def test_an_old_version_is_a_conflict_of_a_put_and_ignored_by_apply(api: APIClient) -> None:
+def test_an_old_version_is_a_conflict_of_a_put_and_ignored_by_apply(
+    api: APIClient,
+) -> None:
     decided("web", pick_n_spec(1))
     address = "/api/v1/placements/web"
     read = json.loads(api.get(address).content)

@@ -44,12 +44,22 @@ EVERY_ACTION: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def hub() -> Iterator[WritableHub]:
     with writable_hub() as found:
-        strategy = {"metadata": {"name": "stages"}, "spec": {"stages": [{"name": "canary"}]}}
+        strategy = {
+            "metadata": {"name": "stages"},
+            "spec": {"stages": [{"name": "canary"}]},
+        }
         found.put("ClusterStagedUpdateStrategy", strategy)
-        spec = {"placementName": "other", "stagedRolloutStrategyName": "stages", "state": "Run"}
+        spec = {
+            "placementName": "other",
+            "stagedRolloutStrategyName": "stages",
+            "state": "Run",
+        }
         found.put("ClusterStagedUpdateRun", {"metadata": {"name": "run"}, "spec": spec})
         spec = {"parentStageRollout": "run", "targetStage": "canary"}
-        found.put("ClusterApprovalRequest", {"metadata": {"name": "run-after-canary"}, "spec": spec})
+        found.put(
+            "ClusterApprovalRequest",
+            {"metadata": {"name": "run-after-canary"}, "spec": spec},
+        )
         yield found
 
 
@@ -74,7 +84,10 @@ def test_every_action_is_previewed_without_a_write_and_then_sent(
             done = send(client, action, query)
             if action == "uncordon":
                 assert preview.json()["unchanged"]
-                assert (done.status_code, "X-FleetUI-Hub-Write" in done.headers) == (200, False)
+                assert (done.status_code, "X-FleetUI-Hub-Write" in done.headers) == (
+                    200,
+                    False,
+                )
                 continue
             assert done.status_code == 201, done.content
             assert len(hub.sent()) == count + 1
@@ -83,9 +96,12 @@ def test_every_action_is_previewed_without_a_write_and_then_sent(
 
     approval = hub.fake.get("clusterapprovalrequests", "run-after-canary")
     [condition] = approval["status"]["conditions"]
-    assert (condition["type"], condition["status"], condition["reason"], condition["observedGeneration"]) == (
-        *("Approved", "True", "ApprovedInFleetUI", 1),
-    )
+    assert (
+        condition["type"],
+        condition["status"],
+        condition["reason"],
+        condition["observedGeneration"],
+    ) == (*("Approved", "True", "ApprovedInFleetUI", 1),)
     [eviction] = hub.fake.objects[
         "placement.kubernetes-fleet.io", "clusterresourceplacementevictions"
     ].values()
@@ -94,7 +110,9 @@ def test_every_action_is_previewed_without_a_write_and_then_sent(
 
 
 @pytest.mark.nightly
-def test_writes_are_listed_newest_first_and_filtered(hub: WritableHub, caller: Caller) -> None:
+def test_writes_are_listed_newest_first_and_filtered(
+    hub: WritableHub, caller: Caller
+) -> None:
     client = caller("operator")
     for action in ("labels", "cordon", "scale"):
         send(client, action, "?force=spec.policy.numberOfClusters")
@@ -114,7 +132,9 @@ def test_writes_are_listed_newest_first_and_filtered(hub: WritableHub, caller: C
     assert client.get(WRITES, {"state": "lost"}).status_code == 400
 
 
-def test_a_conflict_lists_paths_with_their_owners(hub: WritableHub, caller: Caller) -> None:
+def test_a_conflict_lists_paths_with_their_owners(
+    hub: WritableHub, caller: Caller
+) -> None:
     answer = send(caller("operator"), "scale")
 
     assert answer.status_code == 409
@@ -140,13 +160,20 @@ def test_refusals_are_in_the_words_of_the_hub(hub: WritableHub, caller: Caller) 
     answer = send(client, "cordon")
     assert answer.status_code == 403
     status = answer.json()["hubStatus"]
-    assert (status["code"], status["reason"], status["webhook"]) == (403, "webhook", "vcrp.kb.io")
+    assert (status["code"], status["reason"], status["webhook"]) == (
+        403,
+        "webhook",
+        "vcrp.kb.io",
+    )
     assert "not on a Friday" in answer.json()["detail"]
 
     hub.change(mode="read")
     for query in ("", "?dryRun=All"):
         answer = send(client, "cordon", query)
-        assert (answer.status_code, answer.json()["type"]) == (409, "urn:fleetui:problem:not-writable")
+        assert (answer.status_code, answer.json()["type"]) == (
+            409,
+            "urn:fleetui:problem:not-writable",
+        )
     assert hub.sent() == []
 
 
@@ -156,22 +183,41 @@ def test_refusals_are_in_the_words_of_the_hub(hub: WritableHub, caller: Caller) 
         ({"action": "explode"}, "action"),
         ({}, "action"),
         ({"action": "scale", "name": "web"}, "numberOfClusters"),
-        ({"action": "scale", "name": "web", "numberOfClusters": -1}, "numberOfClusters"),
-        ({"action": "scale", "name": "web", "numberOfClusters": True}, "numberOfClusters"),
+        (
+            {"action": "scale", "name": "web", "numberOfClusters": -1},
+            "numberOfClusters",
+        ),
+        (
+            {"action": "scale", "name": "web", "numberOfClusters": True},
+            "numberOfClusters",
+        ),
         ({"action": "cordon", "name": "a/b"}, "name"),
         ({"action": "cordon", "name": ["east"]}, "name"),
         ({"action": "cordon", "name": "east", "force": True}, "force"),
         ({"action": "delete", "kind": "ClusterResourceBinding", "name": "x"}, "kind"),
-        ({"action": "delete", "kind": "ResourcePlacement", "name": "x"}, "metadata.namespace"),
+        (
+            {"action": "delete", "kind": "ResourcePlacement", "name": "x"},
+            "metadata.namespace",
+        ),
         ({"action": "save", "manifest": {"kind": "Work"}}, "kind"),
         ({"action": "save", "manifest": []}, "manifest"),
         (
-            {"action": "taints", "name": "east", "taints": [{"key": "a b", "effect": "NoSchedule"}]},
+            {
+                "action": "taints",
+                "name": "east",
+                "taints": [{"key": "a b", "effect": "NoSchedule"}],
+            },
             "spec.taints[0].key",
         ),
-        ({"action": "labels", "name": "east", "labels": {"a b": "c"}}, 'metadata.labels["a b"]'),
+        (
+            {"action": "labels", "name": "east", "labels": {"a b": "c"}},
+            'metadata.labels["a b"]',
+        ),
         ({"action": "run-state", "name": "run", "state": "Initialize"}, "state"),
-        ({"action": "evict", "placement": "web", "cluster": "east", "eviction": "x"}, "eviction"),
+        (
+            {"action": "evict", "placement": "web", "cluster": "east", "eviction": "x"},
+            "eviction",
+        ),
         ({"action": "approve", "name": "run-after-canary", "at": "yesterday"}, "at"),
     ],
 )
@@ -185,7 +231,9 @@ def test_bad_input_names_the_field_and_sends_nothing(
     assert hub.sent() == []
 
 
-@pytest.mark.parametrize("roles", [(), ("viewer",), ("cluster-administrator",), ("approver",), ("operator",)])
+@pytest.mark.parametrize(
+    "roles", [(), ("viewer",), ("cluster-administrator",), ("approver",), ("operator",)]
+)
 def test_each_action_needs_its_role(
     hub: WritableHub, caller: Caller, roles: tuple[str, ...], subtests: pytest.Subtests
 ) -> None:
@@ -195,9 +243,13 @@ def test_each_action_needs_its_role(
         for query in ("?dryRun=All", ""):
             with subtests.test(action, query=query):
                 answer = send(
-                    client, action, f"{query}{'&' if query else '?'}force=spec.policy.numberOfClusters"
+                    client,
+                    action,
+                    f"{query}{'&' if query else '?'}force=spec.policy.numberOfClusters",
                 )
-                assert (answer.status_code == 403) == (roles != (needed,)), answer.content
+                assert (answer.status_code == 403) == (roles != (needed,)), (
+                    answer.content
+                )
     assert bool(hub.sent()) == (roles in (("approver",), ("operator",)))
     assert client.get(WRITES).status_code == (200 if roles else 403)
 
@@ -209,10 +261,14 @@ def test_a_team_writes_only_what_has_its_label(
     group = Group.objects.create(name="payments")
     group.user_set.add(User.objects.get(username="no-role"))
     for role in ("operator", "approver"):
-        TeamGrant.objects.create(hub=hub.hub, group=group, role=role, key="team", value="payments")
+        TeamGrant.objects.create(
+            hub=hub.hub, group=group, role=role, key="team", value="payments"
+        )
     for action in EVERY_ACTION:
         with subtests.test(action):
-            assert send(client, action).status_code == (200 if action == "uncordon" else 403)  # unchanged
+            assert send(client, action).status_code == (
+                200 if action == "uncordon" else 403
+            )  # unchanged
     assert hub.sent() == []
 
     web = hub.fake.get("clusterresourceplacements", "web")
@@ -220,10 +276,15 @@ def test_a_team_writes_only_what_has_its_label(
     ours = hub.put("ClusterResourcePlacement", ours)
 
     refused = send(client, "scale", "?force=spec.policy.numberOfClusters")
-    assert "The grant of team=payments does not include the namespace web." in refused.json()["detail"]
+    assert (
+        "The grant of team=payments does not include the namespace web."
+        in refused.json()["detail"]
+    )
     assert send(client, "evict").status_code == 403
     TeamGrant.objects.update(namespaces="web")
-    assert send(client, "scale", "?force=spec.policy.numberOfClusters").status_code == 201
+    assert (
+        send(client, "scale", "?force=spec.policy.numberOfClusters").status_code == 201
+    )
     assert send(client, "evict").status_code == 201
     TeamGrant.objects.update(clusters="region=east")
     assert send(client, "evict").status_code == 403
@@ -234,7 +295,9 @@ def test_a_team_writes_only_what_has_its_label(
 
 @pytest.mark.nightly
 def test_grants_of_the_hub_decide_alone(hub: WritableHub, caller: Caller) -> None:
-    HubGrant.objects.create(hub=hub.hub, group=Group.objects.get(name="viewer"), role="operator")
+    HubGrant.objects.create(
+        hub=hub.hub, group=Group.objects.get(name="viewer"), role="operator"
+    )
 
     assert send(caller("operator"), "cordon").status_code == 404
     assert send(caller("viewer"), "cordon").status_code == 201
@@ -250,4 +313,7 @@ def test_an_unknown_outcome_is_no_success(hub: WritableHub, caller: Caller) -> N
     assert answer.status_code == 202, answer.content
     assert answer.json()["state"] == "unknown"
     [row] = hub.writes()
-    assert (row.state, answer.headers["X-FleetUI-Hub-Write"]) == ("unknown", str(row.pk))
+    assert (row.state, answer.headers["X-FleetUI-Hub-Write"]) == (
+        "unknown",
+        str(row.pk),
+    )

@@ -44,7 +44,11 @@ def admin(caller: Caller) -> APIClient:
 
 
 def body(server: LocalServer, **changes: Any) -> dict[str, Any]:
-    return {"name": "prod-eu", "connection": {"kubeconfig": json.dumps(kubeconfig(server.url))}, **changes}
+    return {
+        "name": "prod-eu",
+        "connection": {"kubeconfig": json.dumps(kubeconfig(server.url))},
+        **changes,
+    }
 
 
 @pytest.mark.nightly
@@ -68,11 +72,17 @@ def test_a_hub_is_added_read_changed_and_removed(
     assert [one["name"] for one in admin.get(HUBS).json()["items"]] == ["prod-eu"]
 
     changed = admin.patch(f"{HUBS}/prod-eu", {"mode": "operate", "paused": True}).json()
-    assert (changed["mode"], changed["state"], changed["paused"]) == ("operate", "paused", True)
+    assert (changed["mode"], changed["state"], changed["paused"]) == (
+        "operate",
+        "paused",
+        True,
+    )
 
     assert admin.delete(f"{HUBS}/prod-eu").status_code == 204
     assert admin.get(f"{HUBS}/prod-eu").status_code == 404
-    assert admin.post(HUBS, body(served[1])).status_code == 201  # the name is free again
+    assert (
+        admin.post(HUBS, body(served[1])).status_code == 201
+    )  # the name is free again
 
 
 def test_credentials_are_replaced_and_never_shown(
@@ -80,26 +90,44 @@ def test_credentials_are_replaced_and_never_shown(
 ) -> None:
     admin.post(HUBS, body(served[1]))
     served[0].token = "another-token"
-    connection = {"server": served[1].url, "ca": authority().pem, "token": "another-token"}
+    connection = {
+        "server": served[1].url,
+        "ca": authority().pem,
+        "token": "another-token",
+    }
 
     replaced = admin.patch(f"{HUBS}/prod-eu", {"connection": connection})
 
     assert replaced.status_code == 200, replaced.content
-    texts = [replaced.content, admin.get(f"{HUBS}/prod-eu").content, admin.get("/api/v1/events").content]
-    assert not any(secret in text for text in texts for secret in (TOKEN.encode(), b"another-token"))
+    texts = [
+        replaced.content,
+        admin.get(f"{HUBS}/prod-eu").content,
+        admin.get("/api/v1/events").content,
+    ]
+    assert not any(
+        secret in text
+        for text in texts
+        for secret in (TOKEN.encode(), b"another-token")
+    )
     assert Hub.objects.get(name="prod-eu").credential.revision == 2
 
 
-def test_a_failed_check_needs_a_confirmation(admin: APIClient, served: tuple[FakeHub, LocalServer]) -> None:
+def test_a_failed_check_needs_a_confirmation(
+    admin: APIClient, served: tuple[FakeHub, LocalServer]
+) -> None:
     served[0].denied = {"list memberclusters"}
 
     refused = admin.post(HUBS, body(served[1]))
     assert (refused.status_code, refused.json()["confirm"]) == (409, "failed-check")
     assert not Hub.objects.filter(name="prod-eu").exists()
-    assert admin.post(f"{HUBS}?confirm=failed-check", body(served[1])).status_code == 201
+    assert (
+        admin.post(f"{HUBS}?confirm=failed-check", body(served[1])).status_code == 201
+    )
 
 
-def test_bad_input_is_refused(admin: APIClient, served: tuple[FakeHub, LocalServer]) -> None:
+def test_bad_input_is_refused(
+    admin: APIClient, served: tuple[FakeHub, LocalServer]
+) -> None:
     admin.post(HUBS, body(served[1]))
     exec_config = kubeconfig(served[1].url, exec={"command": "az"})
 
@@ -109,7 +137,9 @@ def test_bad_input_is_refused(admin: APIClient, served: tuple[FakeHub, LocalServ
         (body(served[1], name="local"), 422, "name"),
         (body(served[1], name="b", mode="write"), 422, "mode"),
         (
-            body(served[1], name="b", connection={"kubeconfig": json.dumps(exec_config)}),
+            body(
+                served[1], name="b", connection={"kubeconfig": json.dumps(exec_config)}
+            ),
             422,
             "kubeconfig.users[0].user.exec",
         ),
@@ -169,26 +199,47 @@ def test_check_streams_permissions_and_objects(caller: Caller) -> None:
 
         streams = viewer.get(f"{HUBS}/prod-eu/streams").json()["items"]
         clusters = next(one for one in streams if one["kind"] == "MemberCluster")
-        assert (len(streams), clusters["state"], clusters["objects"]) == (25, "watching", 3)
+        assert (len(streams), clusters["state"], clusters["objects"]) == (
+            25,
+            "watching",
+            3,
+        )
         shown = viewer.get(f"{HUBS}/prod-eu").json()
-        assert (shown["state"], shown["clusters"], shown["placements"]) == ("live", 3, 2)
+        assert (shown["state"], shown["clusters"], shown["placements"]) == (
+            "live",
+            3,
+            2,
+        )
         assert shown["ageSeconds"] < 60
 
         def reads() -> list[str]:
             """Return what was read besides lists, watches and the version, which the watcher asks for."""
-            return [one.plural for one in run.fake.seen if one.verb == "get" and one.plural != "/version"]
+            return [
+                one.plural
+                for one in run.fake.seen
+                if one.verb == "get" and one.plural != "/version"
+            ]
 
         before = reads()
         path = "objects/placement.kubernetes-fleet.io/ResourcePlacement/shop/web"
-        assert viewer.get(f"{HUBS}/prod-eu/{path}").json()["metadata"]["namespace"] == "shop"
-        assert viewer.get(f"{HUBS}/prod-eu/objects/-/Namespace/-/shop").status_code == 200
-        assert viewer.get(f"{HUBS}/prod-eu/objects/-/Namespace/-/gone").status_code == 404
+        assert (
+            viewer.get(f"{HUBS}/prod-eu/{path}").json()["metadata"]["namespace"]
+            == "shop"
+        )
+        assert (
+            viewer.get(f"{HUBS}/prod-eu/objects/-/Namespace/-/shop").status_code == 200
+        )
+        assert (
+            viewer.get(f"{HUBS}/prod-eu/objects/-/Namespace/-/gone").status_code == 404
+        )
         assert reads() == before
 
 
 def test_the_api_of_an_unknown_hub_is_a_problem_document(caller: Caller) -> None:
     hidden = live_hub("hidden")
-    HubGrant.objects.create(hub=hidden, group=Group.objects.create(name="team"), role="viewer")
+    HubGrant.objects.create(
+        hub=hidden, group=Group.objects.create(name="team"), role="viewer"
+    )
     viewer = caller("viewer")
     in_browser = Client()
     in_browser.force_login(person("vera", "viewer"))
@@ -198,16 +249,25 @@ def test_the_api_of_an_unknown_hub_is_a_problem_document(caller: Caller) -> None
         viewer.post("/hubs/nowhere/api/v1/apply"),
     ]
     # A hub of which a person is to know nothing answers as one that does not exist.
-    answers += [viewer.get("/hubs/hidden/api/v1/clusters"), in_browser.get("/hubs/hidden/api/v1/clusters")]
+    answers += [
+        viewer.get("/hubs/hidden/api/v1/clusters"),
+        in_browser.get("/hubs/hidden/api/v1/clusters"),
+    ]
 
     assert {one.status_code for one in answers} == {404}
-    assert {one.headers["Content-Type"] for one in answers} == {"application/problem+json"}
-    assert [json.loads(one.content) for one in answers] == [json.loads(answers[0].content)] * 4
+    assert {one.headers["Content-Type"] for one in answers} == {
+        "application/problem+json"
+    }
+    assert [json.loads(one.content) for one in answers] == [
+        json.loads(answers[0].content)
+    ] * 4
     assert "<html" in in_browser.get("/hubs/nowhere/clusters/").content.decode()
 
 
 @pytest.mark.nightly
-def test_lists_of_hubs_take_as_many_queries_for_many_as_for_one(admin: APIClient) -> None:
+def test_lists_of_hubs_take_as_many_queries_for_many_as_for_one(
+    admin: APIClient,
+) -> None:
     browser = Client()
     browser.force_login(person("vera", "viewer"))
     counts = []

@@ -41,7 +41,9 @@ def post_yaml(api: APIClient, address: str, text: str, method: str = "POST") -> 
 
 @needs_proposal
 @pytest.mark.parametrize("number", [1, 2])
-def test_the_examples_of_the_proposal_go_in_and_out_as_they_stand(api: APIClient, number: int) -> None:
+def test_the_examples_of_the_proposal_go_in_and_out_as_they_stand(
+    api: APIClient, number: int
+) -> None:
     all_joined("a", "b")
     address = f"{PLACEMENTS}/demo-placement"
 
@@ -60,7 +62,9 @@ def test_the_examples_of_the_proposal_go_in_and_out_as_they_stand(api: APIClient
     assert Placement.objects.get().revision == 1
 
 
-def test_one_that_was_saved_before_namespaces_counted_keeps_its_name(api: APIClient) -> None:
+def test_one_that_was_saved_before_namespaces_counted_keeps_its_name(
+    api: APIClient,
+) -> None:
     """What it has on clusters is marked with that name, and would be removed as that of another placement."""
     document = ocm_document(namespace="apps", numberOfClusters=1)
     api.put(f"{PLACEMENTS}/apps:shop", document)
@@ -72,8 +76,12 @@ def test_one_that_was_saved_before_namespaces_counted_keeps_its_name(api: APICli
     elsewhere = api.put(f"{PLACEMENTS}/ops:shop", ocm_document(namespace="ops"))
 
     assert (put.status_code, elsewhere.status_code) == (200, 201)
-    assert [(one["name"], one["did"]) for one in applied.json()["items"]] == [("shop", "unchanged")]
-    rows = Placement.objects.order_by("pk").values_list("full_name", "number_of_clusters")
+    assert [(one["name"], one["did"]) for one in applied.json()["items"]] == [
+        ("shop", "unchanged")
+    ]
+    rows = Placement.objects.order_by("pk").values_list(
+        "full_name", "number_of_clusters"
+    )
     assert list(rows) == [("shop", 2), ("ops/shop", None)]
 
 
@@ -85,7 +93,11 @@ def test_one_beside_a_placement_of_its_name_is_reached_by_every_door(
     other = placement_document("shop", pick_n_spec(1))
     own = with_resources(ocm_document(numberOfClusters=1), NAMESPACE)
     # In this order: the kind of KubeFleet is saved first, and has the plain name.
-    answer = post_yaml(api, "/api/v1/apply", "---\n".join(map(dump_yaml, [own, other, namespace("shop")])))
+    answer = post_yaml(
+        api,
+        "/api/v1/apply",
+        "---\n".join(map(dump_yaml, [own, other, namespace("shop")])),
+    )
     run_due()
 
     assert [one["name"] for one in answer.json()["items"][:2]] == ["shop~ocm", "shop"]
@@ -94,12 +106,21 @@ def test_one_beside_a_placement_of_its_name_is_reached_by_every_door(
     assert all(map(placed, Placement.objects.all()))
     got = api.get(f"{SHOP}~ocm").json()
     assert stored_document(got) == own
-    again = api.put(f"{SHOP}~ocm", {**got, "metadata": {**got["metadata"], "labels": {"a": "b"}}})
-    assert (again.status_code, Placement.objects.get(name="shop~ocm").revision) == (200, 2)
+    again = api.put(
+        f"{SHOP}~ocm", {**got, "metadata": {**got["metadata"], "labels": {"a": "b"}}}
+    )
+    assert (again.status_code, Placement.objects.get(name="shop~ocm").revision) == (
+        200,
+        2,
+    )
     decision = api.get(f"{SHOP}~ocm/decisions").json()["items"][0]["id"]
     assert api.get(f"/api/v1/decisions/{decision}").status_code == 200
 
-    for address in ("/placements/", "/placements/shop~ocm/", "/placements/shop~ocm/edit/"):
+    for address in (
+        "/placements/",
+        "/placements/shop~ocm/",
+        "/placements/shop~ocm/edit/",
+    ):
         assert "shop~ocm" in client.get(address).content.decode()
     assert "shop~ocm" in client.get(f"/decisions/{decision}/").content.decode()
     capsys.readouterr()
@@ -146,7 +167,9 @@ def test_an_edit_that_is_behind_is_refused(api: APIClient) -> None:
 def test_an_error_has_its_path_and_line_at_each_entry_point(
     api: APIClient, method: str, address: str
 ) -> None:
-    answer = post_yaml(api, address, dump_yaml(ocm_document(numberOfClusters="two")), method)
+    answer = post_yaml(
+        api, address, dump_yaml(ocm_document(numberOfClusters="two")), method
+    )
 
     (error,) = answer.json()["faults"]
     assert answer.status_code == 422
@@ -157,7 +180,11 @@ def test_an_error_has_its_path_and_line_at_each_entry_point(
 def test_apply_takes_it_with_what_it_selects(api: APIClient) -> None:
     document = with_resources(ocm_document(), NAMESPACE)
 
-    answer = post_yaml(api, "/api/v1/apply", "---\n".join(map(dump_yaml, [document, namespace("shop")])))
+    answer = post_yaml(
+        api,
+        "/api/v1/apply",
+        "---\n".join(map(dump_yaml, [document, namespace("shop")])),
+    )
 
     assert [(one["kind"], one["did"]) for one in answer.json()["items"]] == [
         ("placement", "created"),
@@ -176,9 +203,14 @@ def test_a_draft_is_decided_under_all_four_semantics(reader: APIClient) -> None:
         "topologyKey": "region",
         "topologyWeights": [{"weight": 20, "operator": "In", "values": ["east"]}],
     }
-    policy = {"configurations": [{"scoreCoordinate": {"builtIn": "Steady"}, "weight": 2}]}
+    policy = {
+        "configurations": [{"scoreCoordinate": {"builtIn": "Steady"}, "weight": 2}]
+    }
     draft = ocm_document(
-        version="v1alpha1", numberOfClusters=2, spreadConstraints=[prefer], prioritizerPolicy=policy
+        version="v1alpha1",
+        numberOfClusters=2,
+        spreadConstraints=[prefer],
+        prioritizerPolicy=policy,
     )
 
     answer = reader.post(f"{PLACEMENTS}/preview/semantics", draft)
@@ -189,7 +221,9 @@ def test_a_draft_is_decided_under_all_four_semantics(reader: APIClient) -> None:
     assert picked == {str(one): ["a", "b"] for one in Semantics}
     assert found["firstDifference"]["place"] == 1
     assert found["semantics"]["ocm"]["warnings"] == []
-    assert [one["code"] for one in found["semantics"]["fleet"]["warnings"]] == ["left-out"]
+    assert [one["code"] for one in found["semantics"]["fleet"]["warnings"]] == [
+        "left-out"
+    ]
     assert found["refused"] == {}
     assert not Placement.objects.exists()
 
@@ -202,4 +236,7 @@ def test_a_draft_lists_scheduling_rules_that_do_not_apply(reader: APIClient) -> 
     found = reader.post(f"{PLACEMENTS}/preview/semantics", draft).json()
 
     assert set(found["semantics"]) == {"fleet", "kubefleet", "kubernetes"}
-    assert "not allowed for a key with domain weights and DoNotSchedule" in found["refused"]["ocm"]
+    assert (
+        "not allowed for a key with domain weights and DoNotSchedule"
+        in found["refused"]["ocm"]
+    )

@@ -51,7 +51,8 @@ def administering() -> list[tuple[str, str]]:
     return [
         (method, path)
         for method, path in operations()
-        if path.endswith(ADMINISTERING) or (method != "GET" and path.startswith("/api/v1/hubs"))
+        if path.endswith(ADMINISTERING)
+        or (method != "GET" and path.startswith("/api/v1/hubs"))
     ]
 
 
@@ -76,12 +77,23 @@ def managing() -> list[tuple[str, str]]:
 @cache
 def reading() -> list[tuple[str, str]]:
     """Return the operations that change nothing."""
-    return [one for one in operations() if one not in [*writing(), *APPROVING, *administering(), *managing()]]
+    return [
+        one
+        for one in operations()
+        if one not in [*writing(), *APPROVING, *administering(), *managing()]
+    ]
 
 
 def address(path: str) -> str:
     """Put names into an address."""
-    names = {"name": "a", "number": "1", "decision": "d-0000", "group": "core", "kind": "X", "namespace": "-"}
+    names = {
+        "name": "a",
+        "number": "1",
+        "decision": "d-0000",
+        "group": "core",
+        "kind": "X",
+        "namespace": "-",
+    }
     names |= {"cluster": "a"}
     for key, value in names.items():
         path = path.replace(f"{{{key}}}", value)
@@ -108,16 +120,22 @@ def test_no_calls_without_a_token(subtests: pytest.Subtests) -> None:
             assert answer.headers["Content-Type"] == "application/problem+json"
 
 
-def test_no_role_manages_notifications_or_views_the_access_log(caller, subtests: pytest.Subtests) -> None:
+def test_no_role_manages_notifications_or_views_the_access_log(
+    caller, subtests: pytest.Subtests
+) -> None:
     clients = [caller(*roles) for roles in ROLES]
     assert len(managing()) == 9
     for method, path in managing():
         with subtests.test(path, method=method):
-            assert {call(client, method, path).status_code for client in clients} == {403}
+            assert {call(client, method, path).status_code for client in clients} == {
+                403
+            }
 
 
 @pytest.mark.parametrize("roles", ROLES)
-def test_only_operators_write(caller, roles: tuple[str, ...], subtests: pytest.Subtests) -> None:
+def test_only_operators_write(
+    caller, roles: tuple[str, ...], subtests: pytest.Subtests
+) -> None:
     client = caller(*roles)
     for method, path in writing():
         with subtests.test(path, method=method), rolled_back():
@@ -128,14 +146,18 @@ def test_only_operators_write(caller, roles: tuple[str, ...], subtests: pytest.S
 
 @pytest.mark.parametrize("roles", ROLES)
 @pytest.mark.parametrize(("method", "path"), APPROVING)
-def test_only_approvers_approve(caller, method: str, path: str, roles: tuple[str, ...]) -> None:
+def test_only_approvers_approve(
+    caller, method: str, path: str, roles: tuple[str, ...]
+) -> None:
     answer = call(caller(*roles), method, path)
 
     assert (answer.status_code == 403) == (roles != ("approver",))
 
 
 @pytest.mark.parametrize("roles", ROLES)
-def test_only_operators_and_approvers_write_to_hubs(caller, roles: tuple[str, ...]) -> None:
+def test_only_operators_and_approvers_write_to_hubs(
+    caller, roles: tuple[str, ...]
+) -> None:
     answer = call(caller(*roles), "POST", HUB_WRITES)
 
     assert (answer.status_code == 403) == (roles not in (("operator",), ("approver",)))
@@ -155,9 +177,12 @@ def test_only_cluster_administrators_see_and_set_connections(
 
 
 @pytest.mark.parametrize(
-    "roles", [*ROLES[:2], *(pytest.param(one, marks=pytest.mark.nightly) for one in ROLES[2:])]
+    "roles",
+    [*ROLES[:2], *(pytest.param(one, marks=pytest.mark.nightly) for one in ROLES[2:])],
 )
-def test_every_role_reads(caller, roles: tuple[str, ...], subtests: pytest.Subtests) -> None:
+def test_every_role_reads(
+    caller, roles: tuple[str, ...], subtests: pytest.Subtests
+) -> None:
     client = caller(*roles)
     for method, path in reading():
         with subtests.test(path, method=method), rolled_back():
@@ -170,7 +195,10 @@ def test_what_a_viewer_may_not_do_is_not_done(reader: APIClient) -> None:
     joined("a")
     decided("web", pick_n_spec(1))
 
-    answers = [reader.delete("/api/v1/placements/web"), reader.post("/api/v1/clusters/a/cordon")]
+    answers = [
+        reader.delete("/api/v1/placements/web"),
+        reader.post("/api/v1/clusters/a/cordon"),
+    ]
 
     assert [answer.status_code for answer in answers] == [403, 403]
     assert Decision.objects.get().placement is not None

@@ -8,10 +8,22 @@ from fleetui.models import Event
 from placements.models import Placement
 from placements.services.results import stored_document
 from tests.documents import OURS
-from tests.rows import all_joined, decided, namespace, pick_n_spec, placed, placement_document, run_due, saved
+from tests.rows import (
+    all_joined,
+    decided,
+    namespace,
+    pick_n_spec,
+    placed,
+    placement_document,
+    run_due,
+    saved,
+)
 
 PLACEMENTS = "/api/v1/placements"
-EXAMPLES = [OURS / f"placement-{name}.yaml" for name in ("spread", "staged", "status-in-namespace")]
+EXAMPLES = [
+    OURS / f"placement-{name}.yaml"
+    for name in ("spread", "staged", "status-in-namespace")
+]
 
 
 def names(answer) -> list[str]:
@@ -40,18 +52,26 @@ def test_what_was_applied_is_decided_and_read_back(api: APIClient) -> None:
     assert [one["clusterName"] for one in status["placementStatuses"]] == ["b"]
     assert api.get(f"{PLACEMENTS}/web/bindings").json()["items"][0]["cluster"] == "b"
     decision = api.get(f"{PLACEMENTS}/web/decisions").json()["items"][0]
-    assert (decision["picked"], decision["fulfilled"], decision["joins"]) == (1, True, ["b"])
+    assert (decision["picked"], decision["fulfilled"], decision["joins"]) == (
+        1,
+        True,
+        ["b"],
+    )
 
 
 @pytest.mark.nightly
-def test_the_tag_changes_with_the_status_and_edits_mind_the_revision_alone(api: APIClient) -> None:
+def test_the_tag_changes_with_the_status_and_edits_mind_the_revision_alone(
+    api: APIClient,
+) -> None:
     all_joined("a")
     address = f"{PLACEMENTS}/web"
     before = api.put(address, placement_document("web", pick_n_spec(1))).headers["ETag"]
     run_due()
 
     seen = api.get(address, headers={"If-None-Match": before})
-    edit = api.put(address, placement_document("web", pick_n_spec(2)), headers={"If-Match": before})
+    edit = api.put(
+        address, placement_document("web", pick_n_spec(2)), headers={"If-Match": before}
+    )
 
     assert seen.status_code == 200
     assert edit.status_code == 200
@@ -64,7 +84,9 @@ def test_examples_go_in_and_out_as_they_are(api: APIClient, path, kind: str) -> 
     [document] = load_documents(path.read_text(encoding="utf-8"))
     address = f"{PLACEMENTS}/{document.data['metadata']['name']}"
     written = stored_document(document.data)
-    put = api.generic("PUT", address, dump_yaml(document.data), content_type="application/yaml")
+    put = api.generic(
+        "PUT", address, dump_yaml(document.data), content_type="application/yaml"
+    )
     assert put.status_code == 201, put.content
 
     got = api.get(address, {"format": kind})
@@ -108,7 +130,11 @@ def test_lists_by_state_type_semantics_and_cluster(reader: APIClient) -> None:
     all_joined("a", "b")
     decided("full", pick_n_spec(2))
     decided("short", pick_n_spec(3))
-    saved("due", {"resourceSelectors": pick_n_spec(1)["resourceSelectors"]}, semantics="ocm")
+    saved(
+        "due",
+        {"resourceSelectors": pick_n_spec(1)["resourceSelectors"]},
+        semantics="ocm",
+    )
 
     assert names(reader.get(f"{PLACEMENTS}?state=unfulfilled")) == ["short"]
     assert names(reader.get(f"{PLACEMENTS}?type=PickAll")) == ["due"]
@@ -124,14 +150,23 @@ def test_a_row_names_the_latest_decision(reader: APIClient) -> None:
     row = reader.get(PLACEMENTS).json()["items"][0]
 
     assert reader.get(f"/api/v1/decisions/{row['decision']}").json()["picked"] == ["a"]
-    assert (row["type"], row["placed"], row["fulfilled"], row["pending"]) == ("PickN", 1, True, False)
+    assert (row["type"], row["placed"], row["fulfilled"], row["pending"]) == (
+        "PickN",
+        1,
+        True,
+        False,
+    )
 
 
 def test_snapshots_are_numbered_and_kept(api: APIClient) -> None:
     all_joined("a")
     api.put("/api/v1/resources/core/Namespace/-/shop", namespace("shop"))
     decided("web", pick_n_spec(1))
-    constraint = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    constraint = {
+        "topologyKey": "region",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+    }
     decided("web", pick_n_spec(1, topologySpreadConstraints=[constraint]))
 
     policies = api.get(f"{PLACEMENTS}/web/policy-snapshots").json()["items"]
@@ -139,7 +174,10 @@ def test_snapshots_are_numbered_and_kept(api: APIClient) -> None:
     resources = api.get(f"{PLACEMENTS}/web/resource-snapshots").json()["items"]
     content = api.get(f"{PLACEMENTS}/web/resource-snapshots/0").json()
 
-    assert [(one["number"], one["latest"]) for one in policies] == [(1, True), (0, False)]
+    assert [(one["number"], one["latest"]) for one in policies] == [
+        (1, True),
+        (0, False),
+    ]
     assert first["policy"] == {"placementType": "PickN"}
     assert (resources[0]["objects"], resources[0]["name"]) == (1, "web-0-snapshot")
     assert content["manifests"][0]["metadata"]["name"] == "shop"
@@ -154,9 +192,15 @@ def test_bindings_go_on_by_cluster(reader: APIClient) -> None:
     first = reader.get(f"{PLACEMENTS}/web/bindings?limit=2").json()
     second = reader.get(first["next"]).json()
 
-    assert [item["cluster"] for item in first["items"] + second["items"]] == placed(placement)
+    assert [item["cluster"] for item in first["items"] + second["items"]] == placed(
+        placement
+    )
 
 
-@pytest.mark.parametrize("part", ["bindings", "decisions", "policy-snapshots", "resource-snapshots"])
-def test_parts_of_an_unknown_placement_are_not_there(reader: APIClient, part: str) -> None:
+@pytest.mark.parametrize(
+    "part", ["bindings", "decisions", "policy-snapshots", "resource-snapshots"]
+)
+def test_parts_of_an_unknown_placement_are_not_there(
+    reader: APIClient, part: str
+) -> None:
     assert reader.get(f"{PLACEMENTS}/nothing/{part}").status_code == 404

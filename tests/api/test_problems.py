@@ -12,7 +12,14 @@ from rest_framework.test import APIClient
 from fleetui.apimachinery.yaml import LARGEST_UPLOAD
 from placements.models import Placement, Resource
 from tests.database import rolled_back
-from tests.rows import joined, member_document, namespace, pick_n_spec, placement_document, saved
+from tests.rows import (
+    joined,
+    member_document,
+    namespace,
+    pick_n_spec,
+    placement_document,
+    saved,
+)
 
 WEB = "/api/v1/placements/web"
 DEEP = "[" * 100_000
@@ -65,10 +72,14 @@ def is_problem(answer: Any) -> bool:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("method", "path"), TARGETS)
-def test_an_odd_body_is_refused(api: APIClient, method: str, path: str, subtests: pytest.Subtests) -> None:
+def test_an_odd_body_is_refused(
+    api: APIClient, method: str, path: str, subtests: pytest.Subtests
+) -> None:
     joined("a")
 
-    for kind, (name, body) in product(["application/json", "application/yaml"], BODIES.items()):
+    for kind, (name, body) in product(
+        ["application/json", "application/yaml"], BODIES.items()
+    ):
         cache.clear()  # attempts to get a token are counted
         with subtests.test(name, kind=kind), rolled_back():
             answer = api.generic(method, path, body, content_type=kind)
@@ -78,7 +89,9 @@ def test_an_odd_body_is_refused(api: APIClient, method: str, path: str, subtests
 
 
 def test_faults_have_path_code_words_and_line(api: APIClient) -> None:
-    text = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\n"
+    text = (
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\n"
+    )
     text += "metadata:\n  name: web\nspec:\n  resourceSelectors: []\n  policy:\n    placementType: PickSome\n"
 
     answer = api.generic("PUT", WEB, text, content_type="application/yaml")
@@ -95,11 +108,16 @@ def test_faults_have_path_code_words_and_line(api: APIClient) -> None:
 def test_json_is_read_strictly(api: APIClient) -> None:
     answer = api.generic("PUT", WEB, "{kind: Yaml}", content_type="application/json")
 
-    assert (answer.status_code, answer.json()["faults"][0]["code"]) == (400, "bad-syntax")
+    assert (answer.status_code, answer.json()["faults"][0]["code"]) == (
+        400,
+        "bad-syntax",
+    )
 
 
 def test_several_documents_are_not_one(api: APIClient) -> None:
-    answer = api.generic("PUT", WEB, "a: 1\n---\nb: 2\n", content_type="application/yaml")
+    answer = api.generic(
+        "PUT", WEB, "a: 1\n---\nb: 2\n", content_type="application/yaml"
+    )
 
     assert (answer.status_code, answer.json()["faults"][0]["code"]) == (400, "too-many")
 
@@ -113,7 +131,12 @@ def test_too_large_a_body_is_refused(api: APIClient) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded"]
+    "kind",
+    [
+        "text/plain",
+        "multipart/form-data; boundary=x",
+        "application/x-www-form-urlencoded",
+    ],
 )
 def test_another_type_of_body_is_refused(api: APIClient, kind: str) -> None:
     answer = api.generic("PUT", WEB, "a=b", content_type=kind)
@@ -132,7 +155,8 @@ def test_another_method_is_refused(api: APIClient, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["", "v1/", "v1/nothing", "v1/clusters/", "v1/clusters/a%00b", "v1/events/x"]
+    "path",
+    ["", "v1/", "v1/nothing", "v1/clusters/", "v1/clusters/a%00b", "v1/events/x"],
 )
 def test_an_unknown_address_is_a_problem(api: APIClient, path: str) -> None:
     answer = api.get(f"/api/{path}")
@@ -151,16 +175,38 @@ def test_html_is_not_acceptable(api: APIClient) -> None:
 LISTS = ["clusters", "placements", "resources", "decisions", "events"]
 
 
-QUERIES = ["limit=0", "limit=501", "limit=x", "limit=" + "9" * 5000, "after=%00", "after=nonsense", "odd=1"]
+QUERIES = [
+    "limit=0",
+    "limit=501",
+    "limit=x",
+    "limit=" + "9" * 5000,
+    "after=%00",
+    "after=nonsense",
+    "odd=1",
+]
 FORGED: list[object] = [
-    *([], ["a"], [1, 2], ["a", "b", "c"], [10**300, 10**300], [True], [None], ["a\0", 1], [10**30], "x", 1)
+    *(
+        [],
+        ["a"],
+        [1, 2],
+        ["a", "b", "c"],
+        [10**300, 10**300],
+        [True],
+        [None],
+        ["a\0", 1],
+        [10**30],
+        "x",
+        1,
+    )
 ]
 
 
 @pytest.mark.servers_only
 @pytest.mark.servers
 @pytest.mark.parametrize("name", LISTS)
-def test_an_odd_parameter_is_refused(reader: APIClient, name: str, subtests: pytest.Subtests) -> None:
+def test_an_odd_parameter_is_refused(
+    reader: APIClient, name: str, subtests: pytest.Subtests
+) -> None:
     for query in QUERIES:
         with subtests.test(query):
             answer = reader.get(f"/api/v1/{name}?{query}")
@@ -176,9 +222,16 @@ def test_a_forged_cursor_is_refused_or_finds_something(
 ) -> None:
     for values in FORGED:
         with subtests.test(str(values)), rolled_back():
-            cursor = base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+            cursor = (
+                base64.urlsafe_b64encode(json.dumps(values).encode())
+                .decode()
+                .rstrip("=")
+            )
 
-            assert reader.get(f"/api/v1/{name}?after={cursor}").status_code in (200, 400)
+            assert reader.get(f"/api/v1/{name}?after={cursor}").status_code in (
+                200,
+                400,
+            )
 
 
 def test_a_bottomless_cursor_is_refused(reader: APIClient) -> None:
@@ -187,7 +240,9 @@ def test_a_bottomless_cursor_is_refused(reader: APIClient) -> None:
     assert reader.get(f"/api/v1/clusters?after={cursor}").status_code == 400
 
 
-@pytest.mark.parametrize("query", ["state=odd", "order=secret", "type=PickSome", "semantics=x"])
+@pytest.mark.parametrize(
+    "query", ["state=odd", "order=secret", "type=PickSome", "semantics=x"]
+)
 def test_a_filter_that_there_is_not_is_refused(reader: APIClient, query: str) -> None:
     answer = reader.get(f"/api/v1/placements?{query}")
 
@@ -200,13 +255,15 @@ def test_a_stale_edit_learns_who_saved_what(api: APIClient) -> None:
     tag = api.get("/api/v1/clusters/a").headers["ETag"]
     api.patch("/api/v1/clusters/a/labels", {"env": "prod"})
 
-    answer = api.patch("/api/v1/clusters/a/labels", {"env": "test"}, headers={"If-Match": tag})
+    answer = api.patch(
+        "/api/v1/clusters/a/labels", {"env": "test"}, headers={"If-Match": tag}
+    )
 
     problem = answer.json()
     assert (answer.status_code, problem["revision"]) == (412, 2)
-    assert [(one["by"], one["what"], one["revision"]) for one in problem["changes"]] == [
-        ("operator", "changed", 2)
-    ]
+    assert [
+        (one["by"], one["what"], one["revision"]) for one in problem["changes"]
+    ] == [("operator", "changed", 2)]
 
 
 EDITS: list[tuple[str, str, Any]] = [
@@ -226,14 +283,22 @@ EDITS: list[tuple[str, str, Any]] = [
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("method", "path", "body"), EDITS)
-def test_every_edit_honours_if_match(api: APIClient, method: str, path: str, body: object) -> None:
+def test_every_edit_honours_if_match(
+    api: APIClient, method: str, path: str, body: object
+) -> None:
     joined("a")
     saved("web", pick_n_spec(1))
     api.put("/api/v1/resources/core/Namespace/-/shop", namespace("shop"))
     address, text = f"/api/v1/{path}", json.dumps(body) if body is not None else ""
 
     answers = [
-        api.generic(method, address, text, content_type="application/json", headers={"If-Match": tag})
+        api.generic(
+            method,
+            address,
+            text,
+            content_type="application/json",
+            headers={"If-Match": tag},
+        )
         for tag in ('"9"', '"odd"', "9", '"1"')
     ]
 
@@ -243,9 +308,12 @@ def test_every_edit_honours_if_match(api: APIClient, method: str, path: str, bod
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("path", "document"), [(path, body) for method, path, body in EDITS if method == "PUT"]
+    ("path", "document"),
+    [(path, body) for method, path, body in EDITS if method == "PUT"],
 )
-def test_what_must_be_new_is_refused_when_it_is_there(api: APIClient, path: str, document: object) -> None:
+def test_what_must_be_new_is_refused_when_it_is_there(
+    api: APIClient, path: str, document: object
+) -> None:
     if path.endswith(("labels", "taints")):
         pytest.skip("parts are there with their cluster")
     new = {"If-None-Match": "*"}
@@ -259,7 +327,9 @@ def test_what_must_be_new_is_refused_when_it_is_there(api: APIClient, path: str,
 def test_what_must_be_there_is_refused_when_it_is_not(api: APIClient) -> None:
     document = placement_document("web", pick_n_spec(1))
 
-    answers = [api.put(WEB, document, headers={"If-Match": tag}) for tag in ("*", '"1"')]
+    answers = [
+        api.put(WEB, document, headers={"If-Match": tag}) for tag in ("*", '"1"')
+    ]
 
     assert [answer.status_code for answer in answers] == [412, 412]
     assert Placement.objects.count() == 0
@@ -270,7 +340,10 @@ def test_a_reader_who_has_it_already_gets_nothing(api: APIClient) -> None:
     address = "/api/v1/resources/core/Namespace/-/shop"
     tag = api.get(address).headers["ETag"]
 
-    answers = [api.get(address, headers={"If-None-Match": each}) for each in (tag, f'W/{tag}, "x"', '"0"')]
+    answers = [
+        api.get(address, headers={"If-None-Match": each})
+        for each in (tag, f'W/{tag}, "x"', '"0"')
+    ]
 
     assert [answer.status_code for answer in answers] == [304, 304, 200]
     assert answers[0].content == b""

@@ -13,14 +13,28 @@ from rest_framework.test import APIClient
 
 from fleetui import remote
 from fleetui.apimachinery.yaml import dump_yaml
-from fleetui.remote import RemoteClient, RemoteError, Server, ServerRefused, parse_server
+from fleetui.remote import (
+    RemoteClient,
+    RemoteError,
+    Server,
+    ServerRefused,
+    parse_server,
+)
 from placements.management.commands import wait
 from placements.models import Placement
 from placements.services.resources.operations import apply_resource
 from placements.services.rollouts.controller import sync_due_rollouts
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer, Request, answer, serve
-from tests.rows import NOW, all_joined, deployment, namespace, placement_document, run_due, spec
+from tests.rows import (
+    NOW,
+    all_joined,
+    deployment,
+    namespace,
+    placement_document,
+    run_due,
+    spec,
+)
 
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 ADDRESS = "https://fleet.example.com"
@@ -29,7 +43,9 @@ ELSEWHERE = {
     "affinity": {
         "clusterAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
-                "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"region": "moon"}}}]
+                "clusterSelectorTerms": [
+                    {"labelSelector": {"matchLabels": {"region": "moon"}}}
+                ]
             }
         }
     },
@@ -43,7 +59,13 @@ class InProcess:
         self.client = client
 
     def request(
-        self, method: str, address: str, *, body: bytes | None, headers: Mapping[str, str], **_: Any
+        self,
+        method: str,
+        address: str,
+        *,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        **_: Any,
     ) -> Any:
         parts = urlsplit(address)
         assert headers["Authorization"] == f"Token {TOKEN}"
@@ -89,14 +111,24 @@ def written(path: Path, *documents: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.usefixtures("_elsewhere")
-def test_both_ways_print_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_both_ways_print_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     all_joined("bravelion", "smartfish")
     first = written(tmp_path / "first.yaml", namespace("shop"))
     second = written(tmp_path / "second.yaml", placement_document("web", spec()))
     files = ("-f", first, "-f", second)
 
-    for command in (("diff", *files), ("apply", *files, "--dry-run"), ("apply", *files), ("diff", *files)):
-        if command == ("apply", *files):  # only once: the second one would find everything there
+    for command in (
+        ("diff", *files),
+        ("apply", *files, "--dry-run"),
+        ("apply", *files),
+        ("diff", *files),
+    ):
+        if command == (
+            "apply",
+            *files,
+        ):  # only once: the second one would find everything there
             continue
         over_rest = run(*command)
         monkeypatch.delenv(remote.SERVER)
@@ -107,7 +139,10 @@ def test_both_ways_print_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
     code, out, _ = run("apply", *files)
 
-    assert (code, out) == (0, "resource /Namespace//shop created\nplacement web created\n")
+    assert (code, out) == (
+        0,
+        "resource /Namespace//shop created\nplacement web created\n",
+    )
     assert Placement.objects.get().triggered_by == "operator"
     assert run("diff", *files) == (0, "", "")
 
@@ -116,8 +151,14 @@ def test_both_ways_print_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_errors_name_the_file_and_its_line(tmp_path: Path) -> None:
     good = written(tmp_path / "good.yaml", namespace("shop"), namespace("till"))
     bad = tmp_path / "bad.yaml"
-    bad.write_text(f"---\n# a comment\n{dump_yaml(placement_document('web', spec({'numberOfClusters': 2})))}")
-    number = next(i for i, line in enumerate(bad.read_text().splitlines(), 1) if "numberOfClusters" in line)
+    bad.write_text(
+        f"---\n# a comment\n{dump_yaml(placement_document('web', spec({'numberOfClusters': 2})))}"
+    )
+    number = next(
+        i
+        for i, line in enumerate(bad.read_text().splitlines(), 1)
+        if "numberOfClusters" in line
+    )
 
     code, _, err = run("apply", "-f", good, "-f", str(bad))
 
@@ -128,12 +169,18 @@ def test_errors_name_the_file_and_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_elsewhere")
-def test_a_placement_that_would_run_nowhere_needs_a_confirmation(tmp_path: Path) -> None:
+def test_a_placement_that_would_run_nowhere_needs_a_confirmation(
+    tmp_path: Path,
+) -> None:
     all_joined("bravelion")
-    file = written(tmp_path / "web.yaml", namespace("shop"), placement_document("web", spec()))
+    file = written(
+        tmp_path / "web.yaml", namespace("shop"), placement_document("web", spec())
+    )
     run("apply", "-f", file)
     run_due()
-    changed = written(tmp_path / "changed.yaml", placement_document("web", spec(ELSEWHERE)))
+    changed = written(
+        tmp_path / "changed.yaml", placement_document("web", spec(ELSEWHERE))
+    )
 
     code, _, err = run("apply", "-f", changed)
 
@@ -147,7 +194,13 @@ def test_wait_ends_when_the_conditions_of_the_last_change_are_met(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     all_joined("bravelion")
-    run("apply", "-f", written(tmp_path / "web.yaml", namespace("shop"), placement_document("web", spec())))
+    run(
+        "apply",
+        "-f",
+        written(
+            tmp_path / "web.yaml", namespace("shop"), placement_document("web", spec())
+        ),
+    )
     pauses: list[float] = []
 
     def pause(seconds: float) -> None:
@@ -167,16 +220,31 @@ def test_wait_ends_when_the_conditions_of_the_last_change_are_met(
     # The condition is true, of the resources before this change.
     apply_resource(deployment("web", "web:1"), by=None, now=NOW)
     monkeypatch.delenv(remote.SERVER)
-    assert run("wait", "web", "--for", "Scheduled", "--timeout", "0.01s")[0] == wait.TIMED_OUT
+    assert (
+        run("wait", "web", "--for", "Scheduled", "--timeout", "0.01s")[0]
+        == wait.TIMED_OUT
+    )
 
 
 @pytest.mark.usefixtures("_elsewhere")
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("web", "--for", "Available", "--timeout", "0.01s"), 5, "not met within 0.01 s: Available is"),
-        (("web", "--for", "Ready"), 2, 'Unsupported value: "Ready": supported values: "Scheduled"'),
-        (("web", "--for", "Applied=yes"), 2, 'supported values: "True", "False", "Unknown"'),
+        (
+            ("web", "--for", "Available", "--timeout", "0.01s"),
+            5,
+            "not met within 0.01 s: Available is",
+        ),
+        (
+            ("web", "--for", "Ready"),
+            2,
+            'Unsupported value: "Ready": supported values: "Scheduled"',
+        ),
+        (
+            ("web", "--for", "Applied=yes"),
+            2,
+            'supported values: "True", "False", "Unknown"',
+        ),
         (("shop/web",), 1, "no placement is named 'shop/web'"),
         (("shop/web", "--for", "deleted"), 0, ""),
     ],
@@ -184,7 +252,9 @@ def test_wait_ends_when_the_conditions_of_the_last_change_are_met(
 def test_wait_has_a_status_for_each_end(
     tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
-    run("apply", "-f", written(tmp_path / "web.yaml", placement_document("web", spec())))
+    run(
+        "apply", "-f", written(tmp_path / "web.yaml", placement_document("web", spec()))
+    )
 
     found = run("wait", *arguments)
 
@@ -201,7 +271,9 @@ def test_a_token_is_refused_where_it_would_be_seen_or_none_is(tmp_path: Path) ->
 
     assert found == Server(ADDRESS, TOKEN)
     assert parse_server({}, {}) is None
-    assert parse_server({}, {remote.SERVER: f"{ADDRESS}/", remote.TOKEN: TOKEN}) == found
+    assert (
+        parse_server({}, {remote.SERVER: f"{ADDRESS}/", remote.TOKEN: TOKEN}) == found
+    )
     for options, words in (
         ({**given, "server": "http://fleet.example.com"}, "readable on the network"),
         ({**given, "server": "fleet.example.com"}, "write an address such as"),
@@ -218,11 +290,15 @@ def test_a_token_is_refused_where_it_would_be_seen_or_none_is(tmp_path: Path) ->
 
 def respond(status: int, content: bytes, **headers: str) -> Any:
     """Return a behaviour that answers each request so."""
-    return lambda link, _request, _server: link.sendall(answer(status, headers=headers, raw=content))
+    return lambda link, _request, _server: link.sendall(
+        answer(status, headers=headers, raw=content)
+    )
 
 
 def get(server: LocalServer, url: str = "", **options: Any) -> Any:
-    return RemoteClient(Server(url or server.url, TOKEN, **options)).request("GET", "placements/web")
+    return RemoteClient(Server(url or server.url, TOKEN, **options)).request(
+        "GET", "placements/web"
+    )
 
 
 def test_tls_is_verified_with_the_authorities_that_are_given(tmp_path: Path) -> None:
@@ -247,7 +323,13 @@ def test_tls_is_verified_with_the_authorities_that_are_given(tmp_path: Path) -> 
 
 def test_answers_that_are_none_of_a_console() -> None:
     cases: tuple[tuple[int, bytes, dict[str, str], int, str], ...] = (
-        (302, b"", {"Location": "https://elsewhere.example.com/"}, 4, "redirected to https://elsewhere"),
+        (
+            302,
+            b"",
+            {"Location": "https://elsewhere.example.com/"},
+            4,
+            "redirected to https://elsewhere",
+        ),
         (200, b"<html>", {}, 4, "no JSON: is this the address of FleetUI"),
         (401, b'{"detail": "Invalid token."}', {}, 1, "Invalid token."),
         (503, b'{"detail": "The disk is full."}', {}, 4, "The disk is full."),

@@ -5,14 +5,23 @@ from rest_framework.test import APIClient
 from placements.models import Placement, Resource
 from placements.services.results import stored_document
 from tests.documents import OURS
-from tests.rows import config_map, joined, member_document, namespace, pick_n_spec, placement_document
+from tests.rows import (
+    config_map,
+    joined,
+    member_document,
+    namespace,
+    pick_n_spec,
+    placement_document,
+)
 
 SHOP = "/api/v1/resources/core/Namespace/-/shop"
 APPLY = "/api/v1/apply"
 
 
 def test_put_creates_then_changes_nothing_then_changes(api: APIClient) -> None:
-    answers = [api.put(SHOP, namespace("shop", **labels)) for labels in ({}, {}, {"team": "a"})]
+    answers = [
+        api.put(SHOP, namespace("shop", **labels)) for labels in ({}, {}, {"team": "a"})
+    ]
 
     assert [answer.status_code for answer in answers] == [201, 200, 200]
     assert [answer.headers["ETag"] for answer in answers] == ['"1"', '"1"', '"2"']
@@ -31,14 +40,21 @@ def test_the_address_names_group_kind_namespace_and_name(api: APIClient) -> None
     put = api.put("/api/v1/resources/apps/Deployment/shop/web", deployment)
 
     assert put.status_code == 201
-    assert stored_document(api.get("/api/v1/resources/apps/Deployment/shop/web").json()) == deployment
+    assert (
+        stored_document(api.get("/api/v1/resources/apps/Deployment/shop/web").json())
+        == deployment
+    )
 
 
 def test_another_object_than_the_address_names_is_refused(api: APIClient) -> None:
     api.put(SHOP, namespace("shop"))
     document = config_map("settings")
 
-    for path in ("core/ConfigMap/shop/other", "core/Secret/shop/settings", "apps/ConfigMap/shop/settings"):
+    for path in (
+        "core/ConfigMap/shop/other",
+        "core/Secret/shop/settings",
+        "apps/ConfigMap/shop/settings",
+    ):
         assert api.put(f"/api/v1/resources/{path}", document).status_code == 422
     assert Resource.objects.count() == 1
 
@@ -58,10 +74,15 @@ def test_lists_by_kind_namespace_and_name(api: APIClient) -> None:
     for name in ("one", "two", "three"):
         api.put(f"/api/v1/resources/core/ConfigMap/shop/{name}", config_map(name))
 
-    first = api.get("/api/v1/resources?kind=ConfigMap&namespace=shop&q=t&limit=1").json()
+    first = api.get(
+        "/api/v1/resources?kind=ConfigMap&namespace=shop&q=t&limit=1"
+    ).json()
     second = api.get(first["next"]).json()
 
-    assert [item["name"] for item in first["items"] + second["items"]] == ["three", "two"]
+    assert [item["name"] for item in first["items"] + second["items"]] == [
+        "three",
+        "two",
+    ]
     assert second["next"] is None
     assert "content" not in first["items"][0]
 
@@ -105,7 +126,9 @@ def test_apply_does_all_or_nothing(api: APIClient) -> None:
     assert (Resource.objects.count(), Placement.objects.count()) == (0, 0)
 
 
-def test_a_changed_resource_enqueues_the_placements_that_select_it(api: APIClient) -> None:
+def test_a_changed_resource_enqueues_the_placements_that_select_it(
+    api: APIClient,
+) -> None:
     joined("a")
     api.put("/api/v1/placements/web", placement_document("web", pick_n_spec(1)))
     generation = Placement.objects.get().generation

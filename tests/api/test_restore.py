@@ -42,7 +42,9 @@ def test_bring_back_lists_and_reschedule_does(api: APIClient) -> None:
     assert api.get("/api/v1/clusters/none/restore").status_code == 404
 
 
-def test_rescheduling_honours_if_match_and_requires_confirmation_before_it_empties(api: APIClient) -> None:
+def test_rescheduling_honours_if_match_and_requires_confirmation_before_it_empties(
+    api: APIClient,
+) -> None:
     all_joined("a", "b")
     decided("db", pick_n_spec(1))
     address = "/api/v1/placements/db/reschedule"

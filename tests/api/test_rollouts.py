@@ -5,7 +5,12 @@ from rest_framework.test import APIClient
 
 from placements.models import Binding, Placement
 from tests.rows import pick_n_spec, placement_document
-from tests.services.rollouts.world import World, one_at_a_time, updating_world, world_once
+from tests.services.rollouts.world import (
+    World,
+    one_at_a_time,
+    updating_world,
+    world_once,
+)
 
 pytestmark = pytest.mark.django_db
 WEB = "/api/v1/placements/web"
@@ -21,13 +26,21 @@ def world() -> World:
 @pytest.mark.usefixtures("world")
 def test_lists_runs_the_newest_first_and_filters(reader: APIClient) -> None:
     def numbers(query: str) -> list[int]:
-        return [one["number"] for one in reader.get(f"/api/v1/rollouts{query}").json()["items"]]
+        return [
+            one["number"]
+            for one in reader.get(f"/api/v1/rollouts{query}").json()["items"]
+        ]
 
     assert numbers("") == [2, 1]
     assert numbers("?state=finished") == [1]
     assert numbers("?placement=missing") == []
     assert reader.get("/api/v1/rollouts?state=odd").status_code == 400
-    assert reader.get(reader.get("/api/v1/rollouts?limit=1").json()["next"]).json()["items"][0]["number"] == 1
+    assert (
+        reader.get(reader.get("/api/v1/rollouts?limit=1").json()["next"]).json()[
+            "items"
+        ][0]["number"]
+        == 1
+    )
 
 
 @pytest.mark.nightly
@@ -40,9 +53,19 @@ def test_a_rollout_has_facts_reasons_and_clusters(reader: APIClient) -> None:
     assert run["answer"]["budgets"]["updates"]["floor"] == 2
     assert run["answer"]["waitingCount"] == 2
     waiting = run["sentences"]["waiting"][0]
-    assert (waiting["clusters"], waiting["freedBy"]) == (["c001", "c002"], "c000 is available")
-    rows = [(one["cluster"], one["wave"], one["running"], one["wanted"]) for one in run["clusters"]]
-    assert rows == [("c000", 1, "r1", "r1"), ("c001", 2, "r0", "r1"), ("c002", 3, "r0", "r1")]
+    assert (waiting["clusters"], waiting["freedBy"]) == (
+        ["c001", "c002"],
+        "c000 is available",
+    )
+    rows = [
+        (one["cluster"], one["wave"], one["running"], one["wanted"])
+        for one in run["clusters"]
+    ]
+    assert rows == [
+        ("c000", 1, "r1", "r1"),
+        ("c001", 2, "r0", "r1"),
+        ("c002", 3, "r0", "r1"),
+    ]
 
 
 @pytest.mark.nightly
@@ -52,9 +75,15 @@ def test_a_run_lists_its_clusters_and_its_starts(reader: APIClient) -> None:
     second = reader.get(first["next"]).json()
     starts = reader.get("/api/v1/rollouts/web/2/updates").json()["items"]
 
-    assert [one["cluster"] for one in first["items"] + second["items"]] == ["c000", "c001", "c002"]
+    assert [one["cluster"] for one in first["items"] + second["items"]] == [
+        "c000",
+        "c001",
+        "c002",
+    ]
     assert second["next"] is None
-    assert [(one["cluster"], one["what"], one["outcome"]) for one in starts] == [("c000", "update", "")]
+    assert [(one["cluster"], one["what"], one["outcome"]) for one in starts] == [
+        ("c000", "update", "")
+    ]
 
 
 def test_a_run_that_is_not_there_is_a_problem(reader: APIClient) -> None:
@@ -69,7 +98,10 @@ def test_a_run_that_is_not_there_is_a_problem(reader: APIClient) -> None:
 def test_plans_what_is_left_to_do(reader: APIClient) -> None:
     plan = reader.get(f"{WEB}/plan").json()
 
-    assert [[one["cluster"] for one in wave["actions"]] for wave in plan["waves"]] == [["c001"], ["c002"]]
+    assert [[one["cluster"] for one in wave["actions"]] for wave in plan["waves"]] == [
+        ["c001"],
+        ["c002"],
+    ]
     assert plan["rest"]["verdict"] == "finished"
 
 
@@ -88,11 +120,17 @@ def test_plans_a_draft_without_saving_it(reader: APIClient) -> None:
 def test_plans_a_draft_of_a_placement_that_is_not_there(reader: APIClient) -> None:
     World(3)
 
-    plan = reader.post("/api/v1/placements/db/plan", placement_document("db", pick_n_spec(2))).json()
+    plan = reader.post(
+        "/api/v1/placements/db/plan", placement_document("db", pick_n_spec(2))
+    ).json()
 
     assert [wave["count"] for wave in plan["waves"]] == [2]
-    other = reader.post("/api/v1/placements/else/plan", placement_document("db", pick_n_spec(2)))
-    reserved = reader.post("/api/v1/placements/new/plan", placement_document("new", pick_n_spec(2)))
+    other = reader.post(
+        "/api/v1/placements/else/plan", placement_document("db", pick_n_spec(2))
+    )
+    reserved = reader.post(
+        "/api/v1/placements/new/plan", placement_document("new", pick_n_spec(2))
+    )
     assert (other.status_code, reserved.status_code) == (422, 422)
 
 
@@ -102,7 +140,11 @@ def test_pauses_and_resumes(api: APIClient, world: World) -> None:
     again = api.post(f"{WEB}/pause").json()
     world.work()
 
-    assert (paused.status_code, paused.json()["pausedBy"], paused.json()["run"]) == (200, "operator", 2)
+    assert (paused.status_code, paused.json()["pausedBy"], paused.json()["run"]) == (
+        200,
+        "operator",
+        2,
+    )
     assert again["revision"] == paused.json()["revision"]
     run = api.get("/api/v1/rollouts/web/2").json()
     assert {one["block"] for one in run["answer"]["waiting"]} == {"paused"}
@@ -117,7 +159,10 @@ def test_stops_starts_rolls_back_and_unpins(api: APIClient, world: World) -> Non
     world.work()
 
     assert held["heldAt"] == 2
-    assert api.get("/api/v1/rollouts/web/3").json()["because"] == "rolled back to the content of r0"
+    assert (
+        api.get("/api/v1/rollouts/web/3").json()["because"]
+        == "rolled back to the content of r0"
+    )
     assert api.post(f"{WEB}/unpin").json()["heldAt"] is None
 
 
@@ -140,7 +185,9 @@ def test_tries_again_what_failed(api: APIClient, world: World) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-@pytest.mark.parametrize("name", ["pause", "resume", "stop", "start", "rollback", "unpin"])
+@pytest.mark.parametrize(
+    "name", ["pause", "resume", "stop", "start", "rollback", "unpin"]
+)
 def test_an_action_honors_if_match(api: APIClient, name: str) -> None:
     body = {"resourceSnapshot": 0} if name == "rollback" else None
 
@@ -162,7 +209,9 @@ def test_an_action_honors_if_match(api: APIClient, name: str) -> None:
         ("retry", [], 422),
     ],
 )
-def test_refuses_actions_that_are_not_allowed(api: APIClient, name: str, body: object, status: int) -> None:
+def test_refuses_actions_that_are_not_allowed(
+    api: APIClient, name: str, body: object, status: int
+) -> None:
     assert api.post(f"{WEB}/{name}", body).status_code == status
 
 

@@ -47,7 +47,14 @@ from placements.engine.rollout.state import Phase
 from placements.explain.staged_updates import staged_document
 from placements.hubs.connections.operations import HubSpec, save_hub
 from placements.manifests.binding import BindingState
-from placements.models import ApprovalRequest, Binding, DecisionRecord, Placement, StagedRun, WaitingRemoval
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    DecisionRecord,
+    Placement,
+    StagedRun,
+    WaitingRemoval,
+)
 from placements.services.decisions import exact
 from placements.services.decisions.records import recorded
 from placements.services.disruption.budgets import save_budget
@@ -81,7 +88,12 @@ from tests.rows import (
     simulated,
 )
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 
 CHECKS = [
     not_a_server_error,
@@ -123,25 +135,56 @@ REFUSED = {
 Only a live hub has decisions of its own.
 """
 BODIES = {
-    "POST /api/v1/clusters/{name}/removals": {"placement": "ghost", "decision": "confirm"},
-    "POST /api/v1/cluster-changes": {"action": "labels", "names": ["a"], "labels": {"tier": "edge"}},
+    "POST /api/v1/clusters/{name}/removals": {
+        "placement": "ghost",
+        "decision": "confirm",
+    },
+    "POST /api/v1/cluster-changes": {
+        "action": "labels",
+        "names": ["a"],
+        "labels": {"tier": "edge"},
+    },
     "POST /api/v1/tokens": {"name": "deploy", "scopes": ["read"], "days": 1},
-    "POST /api/v1/apply": {"items": [namespace("shop"), member_document("a")], "kind": "List"},
-    "PUT /api/v1/checks-file": {"text": checks_file(assertion_entry("gold", {"minFree": 1}))},
+    "POST /api/v1/apply": {
+        "items": [namespace("shop"), member_document("a")],
+        "kind": "List",
+    },
+    "PUT /api/v1/checks-file": {
+        "text": checks_file(assertion_entry("gold", {"minFree": 1}))
+    },
     "PUT /api/v1/clusters/{name}": member_document("a"),
     "PUT /api/v1/clusters/{name}/labels": {"region": "west"},
     "PATCH /api/v1/clusters/{name}/labels": {"region": None},
     "PUT /api/v1/clusters/{name}/taints": [{"key": "gpu", "effect": "NoSchedule"}],
-    "POST /api/v1/clusters/{name}/heartbeat": {"healthy": True, "usage": {"capacity": {"cpu": "4"}}},
-    "PUT /api/v1/clusters/{name}/connection": {"server": "https://member.invalid", "token": "one"},
-    "POST /api/v1/clusters/{name}/connection/check": {"server": "https://member.invalid", "token": "one"},
+    "POST /api/v1/clusters/{name}/heartbeat": {
+        "healthy": True,
+        "usage": {"capacity": {"cpu": "4"}},
+    },
+    "PUT /api/v1/clusters/{name}/connection": {
+        "server": "https://member.invalid",
+        "token": "one",
+    },
+    "POST /api/v1/clusters/{name}/connection/check": {
+        "server": "https://member.invalid",
+        "token": "one",
+    },
     "PUT /api/v1/placements/{name}": placement_document("web", pick_n_spec(2)),
     "PATCH /api/v1/placements/{name}": {"metadata": {"annotations": {"team": "a"}}},
-    "PATCH /api/v1/overrides/{kind}/{namespace}/{name}": {"metadata": {"annotations": {"team": "a"}}},
-    "PATCH /api/v1/staged-strategies/{name}": {"metadata": {"annotations": {"team": "a"}}},
+    "PATCH /api/v1/overrides/{kind}/{namespace}/{name}": {
+        "metadata": {"annotations": {"team": "a"}}
+    },
+    "PATCH /api/v1/staged-strategies/{name}": {
+        "metadata": {"annotations": {"team": "a"}}
+    },
     "POST /api/v1/placements/preview": placement_document("web", pick_n_spec(2)),
-    "POST /api/v1/clusters/{name}/drain": {"atOnce": 2, "order": ["web"], "deadlineSeconds": 60},
-    "POST /api/v1/placements/preview/semantics": placement_document("web", pick_n_spec(2)),
+    "POST /api/v1/clusters/{name}/drain": {
+        "atOnce": 2,
+        "order": ["web"],
+        "deadlineSeconds": 60,
+    },
+    "POST /api/v1/placements/preview/semantics": placement_document(
+        "web", pick_n_spec(2)
+    ),
     "POST /api/v1/placements/{name}/evict": {"cluster": "a"},
     "POST /api/v1/placements/{name}/abandon-cluster": {"cluster": "a"},
     "PUT /api/v1/placements/{name}/budget": BUDGET,
@@ -155,15 +198,22 @@ BODIES = {
         "clusters": [{"name": "a"}],
         "placement": placement_document("web", pick_n_spec(1)),
     },
-    "PUT /api/v1/overrides/{kind}/{namespace}/{name}": for_clusters("tier", rule(annotate(tier="2"))),
+    "PUT /api/v1/overrides/{kind}/{namespace}/{name}": for_clusters(
+        "tier", rule(annotate(tier="2"))
+    ),
     "PUT /api/v1/staged-strategies/{name}": strategy_document(stage("other")),
-    "PUT /api/v1/staged-runs/{name}": run_document("one", state="Stop", placementName="slow"),
+    "PUT /api/v1/staged-runs/{name}": run_document(
+        "one", state="Stop", placementName="slow"
+    ),
     "POST /api/v1/staged-runs/{name}/state": {"state": "Stop"},
     "POST /api/v1/staged-runs/{name}/approve": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/skip-wait": {"stage": "prod"},
     "POST /api/v1/staged-runs/{name}/retry": {"cluster": "a"},
     "POST /api/v1/what-if/resilience": {"keys": ["region"], "variants": ["leave"]},
-    "POST /api/v1/decisions/{decision}/exact": {"stages": ["n", "skew"], "limitSeconds": 5},
+    "POST /api/v1/decisions/{decision}/exact": {
+        "stages": ["n", "skew"],
+        "limitSeconds": 5,
+    },
     "POST /api/v1/what-if": {
         "clusters": ["a"],
         "labels": ["region:east"],
@@ -230,15 +280,23 @@ def _operations(part: int) -> Iterator[APIOperation]:
 
 def _answers_what_is_there(operation: APIOperation, hub: dict[str, str]) -> None:
     """Make the call that works: on the objects of the hub, with a good body."""
-    answer = on_what_is_there(operation, hub).call_and_validate(headers=_headers(hub), checks=CHECKS)
+    answer = on_what_is_there(operation, hub).call_and_validate(
+        headers=_headers(hub), checks=CHECKS
+    )
 
-    assert answer.status_code < 300 or answer.status_code == REFUSED.get(operation.label), answer.text
+    assert answer.status_code < 300 or answer.status_code == REFUSED.get(
+        operation.label
+    ), answer.text
 
 
 def _answers_anything(operation: APIOperation, hub: dict[str, str]) -> None:
     """Make calls that the schema allows, and calls that it does not."""
 
-    @given(st.one_of([operation.as_strategy(generation_mode=mode) for mode in GenerationMode]))
+    @given(
+        st.one_of(
+            [operation.as_strategy(generation_mode=mode) for mode in GenerationMode]
+        )
+    )
     @settings(
         max_examples=EXAMPLES,
         deadline=None,
@@ -281,7 +339,9 @@ def on_what_is_there(operation: APIOperation, hub: dict[str, str]) -> Any:
     if "/tokens/" in operation.path:
         names["number"] = hub["token_number"]
     body = BODIES.get(operation.label)
-    sent: dict[str, Any] = {} if body is None else {"body": body, "media_type": "application/json"}
+    sent: dict[str, Any] = (
+        {} if body is None else {"body": body, "media_type": "application/json"}
+    )
     query = QUERIES.get(operation.label, {})
     return operation.Case(path_parameters=names, query=query, **sent)
 
@@ -296,7 +356,14 @@ def filled_hub() -> dict[str, str]:
     joined("a", region="east")
     simulated("s", fault="silent", now=datetime.now(UTC))
     fields = {"server": "https://member.invalid", "token": "one"}
-    set_connection("real", ConnectionInput(fields=fields), by=None, now=NOW, joins=True, confirmed=True)
+    set_connection(
+        "real",
+        ConnectionInput(fields=fields),
+        by=None,
+        now=NOW,
+        joins=True,
+        confirmed=True,
+    )
     mirrored_namespace("prod-eu", "shop")
     WaitingRemoval.objects.create(
         placement_name="ghost",
@@ -322,9 +389,15 @@ def filled_hub() -> dict[str, str]:
     ann.user_permissions.add(*Permission.objects.filter(codename__in=permissions))
     send_test("chat", by=ann, now=NOW)
     start_report(by=None, now=NOW)
-    decision = DecisionRecord.objects.filter(cycles__placement_name="web").earliest("pk").decision_id
+    decision = (
+        DecisionRecord.objects.filter(cycles__placement_name="web")
+        .earliest("pk")
+        .decision_id
+    )
     search = exact_search(recorded(decision)[1])
-    caches["default"].set_many({search.id: search, exact._request(search.id): (decision, REQUEST_OPTIONS)})
+    caches["default"].set_many(
+        {search.id: search, exact._request(search.id): (decision, REQUEST_OPTIONS)}
+    )
     return {
         "token": api_token(ann),
         "token_number": str(ApiToken.objects.get().pk),
@@ -382,23 +455,40 @@ def waiting_run() -> None:
     save_strategy(strategy_document(stage("prod", before=True)), by=None, now=NOW)
     save_run(run_document("one", placementName="slow"), by=None, now=NOW)
     step = ClusterStep("a", "v").start(NOW, "", 1).fail(NOW)
-    plan = StagedRunPlan((Stage("prod", (step,), updated_at=NOW),), Stage(DELETE_STAGE, ()))
-    answer = StagedUpdateResult(plan, RunStatus.WAITING, waits=(Wait(WaitReason.TIME, "prod", until=NOW),))
+    plan = StagedRunPlan(
+        (Stage("prod", (step,), updated_at=NOW),), Stage(DELETE_STAGE, ())
+    )
+    answer = StagedUpdateResult(
+        plan, RunStatus.WAITING, waits=(Wait(WaitReason.TIME, "prod", until=NOW),)
+    )
     rows = StagedRun.objects.filter(name="one")
-    rows.update(plan=plan.to_plain(), sync_result=staged_document(answer), status=answer.status)
-    ApprovalRequest.objects.create(run=rows.get(), stage="prod", side="before", requested_at=NOW)
+    rows.update(
+        plan=plan.to_plain(), sync_result=staged_document(answer), status=answer.status
+    )
+    ApprovalRequest.objects.create(
+        run=rows.get(), stage="prod", side="before", requested_at=NOW
+    )
 
 
 @pytest.mark.nightly
 def test_the_schema_is_valid_without_a_warning(tmp_path) -> None:
-    call_command("spectacular", validate=True, fail_on_warn=True, file=str(tmp_path / "schema.yaml"))
+    call_command(
+        "spectacular",
+        validate=True,
+        fail_on_warn=True,
+        file=str(tmp_path / "schema.yaml"),
+    )
 
 
 def test_every_operation_has_a_description() -> None:
-    operations = [one for path in generated_schema()["paths"].values() for one in path.values()]
+    operations = [
+        one for path in generated_schema()["paths"].values() for one in path.values()
+    ]
 
     assert len(operations) == 151
-    assert [one["operationId"] for one in operations if not one.get("description")] == []
+    assert [
+        one["operationId"] for one in operations if not one.get("description")
+    ] == []
 
 
 def test_every_operation_has_an_example_that_was_accepted_and_is_valid() -> None:
@@ -406,9 +496,14 @@ def test_every_operation_has_an_example_that_was_accepted_and_is_valid() -> None
     faults = []
     for path, operations in generated_schema()["paths"].items():
         for method, one in operations.items():
-            faults += [f"{method.upper()} {path}: {each}" for each in _example_faults(method, path, one)]
+            faults += [
+                f"{method.upper()} {path}: {each}"
+                for each in _example_faults(method, path, one)
+            ]
 
-    assert faults == [], "Run python -m tests.api.write_examples if responses have changed"
+    assert faults == [], (
+        "Run python -m tests.api.write_examples if responses have changed"
+    )
 
 
 def _example_faults(method: str, path: str, operation: dict[str, Any]) -> Iterator[str]:
@@ -434,24 +529,54 @@ def test_every_list_has_a_cursor_apart_from_those_that_are_bounded() -> None:
     without = set()
     for path, operations in generated_schema()["paths"].items():
         for answer in [operations.get("get", {}).get("responses", {}).get("200", {})]:
-            found = answer.get("content", {}).get("application/json", {}).get("schema", {})
-            found = schemas[found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+            found = (
+                answer.get("content", {}).get("application/json", {}).get("schema", {})
+            )
+            found = (
+                schemas[found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+            )
             fields = found.get("properties", {})
-            if found.get("type") == "array" or ("items" in fields and "next" not in fields):
+            if found.get("type") == "array" or (
+                "items" in fields and "next" not in fields
+            ):
                 without.add(path.removeprefix("/api/v1/"))
 
     assert without == {
-        *(f"clusters/{{name}}/{one}" for one in ("taints", "fault-injection", "removals")),
-        *("hubs/{name}/actions", "hubs/{name}/permissions", "hubs/{name}/streams", "inbox", "checks"),
+        *(
+            f"clusters/{{name}}/{one}"
+            for one in ("taints", "fault-injection", "removals")
+        ),
+        *(
+            "hubs/{name}/actions",
+            "hubs/{name}/permissions",
+            "hubs/{name}/streams",
+            "inbox",
+            "checks",
+        ),
     }
 
 
 FREE = {
-    *("AccessEvent.details", "Candidate.constraints", "Comparison.semantics", "Decision.exact"),
+    *(
+        "AccessEvent.details",
+        "Candidate.constraints",
+        "Comparison.semantics",
+        "Decision.exact",
+    ),
     "FleetSnapshot.clusters",
-    *("HubDecision.decisions", "HubDecision.differences", "ManifestPair.after", "ManifestPair.before"),
+    *(
+        "HubDecision.decisions",
+        "HubDecision.differences",
+        "ManifestPair.after",
+        "ManifestPair.before",
+    ),
     *("Plan.rest", "PolicyChange.facts", "PolicySnapshot.options", "Reason.facts"),
-    *("ResourceSnapshot.manifests", "Simulate.placement", "Wave.actions", "Wave.budgets"),
+    *(
+        "ResourceSnapshot.manifests",
+        "Simulate.placement",
+        "Wave.actions",
+        "Wave.budgets",
+    ),
 }
 """Where an object has any structure: what people wrote, facts of many kinds, and documents of others."""
 

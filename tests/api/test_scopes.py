@@ -32,7 +32,11 @@ NEW_TOKEN = ("POST", "/api/v1/tokens")
 
 
 def unsafe_operations() -> list[tuple[str, str]]:
-    found = [(method, path) for method, path in operations() if method not in ("GET", "HEAD", "OPTIONS")]
+    found = [
+        (method, path)
+        for method, path in operations()
+        if method not in ("GET", "HEAD", "OPTIONS")
+    ]
     return [*found, ("POST", HUB_WRITES), ("POST", "/api/v1/token")]
 
 
@@ -40,11 +44,18 @@ def send(hub: dict[str, str], token: str, method: str, path: str) -> Any:
     """Call an operation with the names and the body that `test_schema.py` calls it with."""
     parts = [SimpleNamespace(name=name) for name in re.findall(r"{(\w+)}", path)]
     operation: Any = SimpleNamespace(
-        path=path, label=f"{method} {path}", path_parameters=parts, Case=lambda **case: case
+        path=path,
+        label=f"{method} {path}",
+        path_parameters=parts,
+        Case=lambda **case: case,
     )
     case = on_what_is_there(operation, hub)
     return Client().generic(
-        *(method, path.format_map(case["path_parameters"]), json.dumps(case.get("body", {}))),
+        *(
+            method,
+            path.format_map(case["path_parameters"]),
+            json.dumps(case.get("body", {})),
+        ),
         content_type="application/json",
         query_params=case["query"],
         headers={"Authorization": f"Token {token}"},
@@ -56,9 +67,13 @@ def hub() -> dict[str, str]:
     return filled_hub()
 
 
-def passing(hub: dict[str, str], *scopes: str) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+def passing(
+    hub: dict[str, str], *scopes: str
+) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """Return the unsafe operations that are not refused for a token of a superuser, and those that write."""
-    token = api_token(User.objects.create_superuser("-".join(scopes), password="x"), *scopes)
+    token = api_token(
+        User.objects.create_superuser("-".join(scopes), password="x"), *scopes
+    )
     compare_for_long()
     before, passed, written = stored_rows(), set(), set()
     for one in unsafe_operations():
@@ -86,10 +101,22 @@ def test_reading_changes_nothing_and_is_kept_by_no_cache(hub: dict[str, str]) ->
             answers[path] = send(hub, token, method, path)
 
     assert len([one for one in answers.values() if one.status_code == 200]) > 77
-    assert {one.headers["X-Content-Type-Options"] for one in answers.values()} == {"nosniff"}
-    assert {path for path, one in answers.items() if "no-store" not in one.headers["Cache-Control"]} == set()
-    assert [path for path, one in answers.items() if "Access-Control-Allow-Origin" in one.headers] == []
-    assert {one for one, rows in stored_rows().items() if rows != before[one]} <= COMPARED
+    assert {one.headers["X-Content-Type-Options"] for one in answers.values()} == {
+        "nosniff"
+    }
+    assert {
+        path
+        for path, one in answers.items()
+        if "no-store" not in one.headers["Cache-Control"]
+    } == set()
+    assert [
+        path
+        for path, one in answers.items()
+        if "Access-Control-Allow-Origin" in one.headers
+    ] == []
+    assert {
+        one for one, rows in stored_rows().items() if rows != before[one]
+    } <= COMPARED
 
 
 def test_a_token_that_approves_does_nothing_else(hub: dict[str, str]) -> None:
@@ -99,14 +126,18 @@ def test_a_token_that_approves_does_nothing_else(hub: dict[str, str]) -> None:
     assert written == {*APPROVING, NEW_TOKEN}
 
 
-def test_a_token_that_operates_is_refused_nothing_but_approvals(hub: dict[str, str]) -> None:
+def test_a_token_that_operates_is_refused_nothing_but_approvals(
+    hub: dict[str, str],
+) -> None:
     passed, written = passing(hub, "read", "operate")
 
     assert {*unsafe_operations()} - passed == {*APPROVING}
     assert len(written) > 40
 
 
-def test_a_channel_stays_and_the_refusal_names_scope_and_user(hub: dict[str, str]) -> None:
+def test_a_channel_stays_and_the_refusal_names_scope_and_user(
+    hub: dict[str, str],
+) -> None:
     token = api_token(User.objects.create_superuser("root", password="x"), "read")
 
     answer = send(hub, token, "DELETE", "/api/v1/notifications/channels/{name}")

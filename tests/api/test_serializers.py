@@ -49,5 +49,8 @@ def test_input_is_camel_case_and_keys_of_maps_are_kept() -> None:
 
     assert reader.is_valid()
     assert reader.validated_data["match_labels"] == {"node_pool": "a"}
-    assert (reader.validated_data["limit"], reader.validated_data["first_part"]) == (2, {"max_skew": 1})
+    assert (reader.validated_data["limit"], reader.validated_data["first_part"]) == (
+        2,
+        {"max_skew": 1},
+    )
     assert not ExampleSerializer(data={"at_once": 2}).is_valid()

@@ -10,7 +10,15 @@ from placements.models import Decision, Placement
 from placements.services.checks import quick_findings
 from placements.services.editor.preview import preview as preview_of
 from tests.documents import member
-from tests.rows import NOW, all_joined, decided, joined, member_document, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    member_document,
+    pick_n_spec,
+    placement_document,
+)
 from tests.test_readme import ROOT
 
 PREVIEW, SIMULATE = "/api/v1/placements/preview", "/api/v1/simulate"
@@ -21,7 +29,9 @@ pytestmark = pytest.mark.django_db
 
 def example(name: str) -> object:
     """Read an example of the documentation."""
-    documents = load_documents((ROOT / "docs" / "examples" / name).read_text(encoding="utf-8"))
+    documents = load_documents(
+        (ROOT / "docs" / "examples" / name).read_text(encoding="utf-8")
+    )
     return documents[0].data if len(documents) == 1 else [one.data for one in documents]
 
 
@@ -36,7 +46,10 @@ def test_a_preview_lists_joins_leaves_and_stays(reader: APIClient) -> None:
         {"count": 1, "first": ["a"]},
         {"count": 2, "first": ["b", "c"]},
     )
-    assert (fewer["leaves"], fewer["stays"]["first"]) == ({"count": 1, "first": ["b"]}, ["c"])
+    assert (fewer["leaves"], fewer["stays"]["first"]) == (
+        {"count": 1, "first": ["b"]},
+        ["c"],
+    )
     assert more["isIncremental"] is True
     assert Decision.objects.count() == 1
 
@@ -44,7 +57,9 @@ def test_a_preview_lists_joins_leaves_and_stays(reader: APIClient) -> None:
 def test_a_preview_is_what_saving_then_decides(api: APIClient) -> None:
     joined("a", region="east")
     joined("b", region="west")
-    document = placement_document("web", pick_n_spec(2, topologySpreadConstraints=[SPREAD]))
+    document = placement_document(
+        "web", pick_n_spec(2, topologySpreadConstraints=[SPREAD])
+    )
 
     preview = api.post(PREVIEW, document).json()
 
@@ -98,7 +113,11 @@ def test_simulate_answers_as_the_command_does(reader: APIClient) -> None:
 
 
 def test_simulate_compares_all_semantics(reader: APIClient) -> None:
-    body = {"clusters": example("nine.yaml"), "placement": example("web.yaml"), "semantics": "all"}
+    body = {
+        "clusters": example("nine.yaml"),
+        "placement": example("web.yaml"),
+        "semantics": "all",
+    }
 
     answer = reader.post(SIMULATE, body).json()
 
@@ -119,7 +138,11 @@ def test_simulate_takes_bindings(reader: APIClient) -> None:
     ("change", "path", "document"),
     [
         ({"clusters": [member(taints=[{}])]}, "spec.taints[0].key", "clusters"),
-        ({"placement": placement_document("web", {})}, "spec.resourceSelectors", "placement"),
+        (
+            {"placement": placement_document("web", {})},
+            "spec.resourceSelectors",
+            "placement",
+        ),
         ({"bindings": [{}]}, "[0].cluster", "bindings"),
         ({"step": 99}, "step", None),
         ({"why": "missing"}, "why", None),
@@ -128,18 +151,32 @@ def test_simulate_takes_bindings(reader: APIClient) -> None:
         ({"odd": 1}, "odd", None),
     ],
 )
-def test_simulate_says_what_is_wrong_with_which_part(reader: APIClient, change, path, document) -> None:
-    body = {"clusters": [{"name": "a"}], "placement": placement_document("web", pick_n_spec(1))}
+def test_simulate_says_what_is_wrong_with_which_part(
+    reader: APIClient, change, path, document
+) -> None:
+    body = {
+        "clusters": [{"name": "a"}],
+        "placement": placement_document("web", pick_n_spec(1)),
+    }
 
     answer = reader.post(SIMULATE, {**body, **change})
 
     assert answer.status_code == 422
-    assert (path, document) in [(one["path"], one.get("document")) for one in answer.json()["faults"]]
+    assert (path, document) in [
+        (one["path"], one.get("document")) for one in answer.json()["faults"]
+    ]
 
 
-@pytest.mark.parametrize("change", [{"semantics": "odd"}, {"step": "x"}, {"now": "yesterday"}, {"why": "\0"}])
-def test_simulate_refuses_invalid_options(reader: APIClient, change: dict[str, object]) -> None:
-    body = {"clusters": [{"name": "a"}], "placement": placement_document("web", pick_n_spec(1))}
+@pytest.mark.parametrize(
+    "change", [{"semantics": "odd"}, {"step": "x"}, {"now": "yesterday"}, {"why": "\0"}]
+)
+def test_simulate_refuses_invalid_options(
+    reader: APIClient, change: dict[str, object]
+) -> None:
+    body = {
+        "clusters": [{"name": "a"}],
+        "placement": placement_document("web", pick_n_spec(1)),
+    }
 
     assert reader.post(SIMULATE, {**body, **change}).status_code in (400, 422)
 
@@ -155,7 +192,9 @@ def test_a_simulation_may_search_exactly(reader: APIClient) -> None:
     assert (found["verdict"], found["wanted"]) == ("impossible", 3)
 
 
-def test_a_preview_and_a_dry_run_have_the_findings_of_the_checks(api: APIClient) -> None:
+def test_a_preview_and_a_dry_run_have_the_findings_of_the_checks(
+    api: APIClient,
+) -> None:
     all_joined("a", "b")
     asserted = '[{"spread": {"region": {"atLeast": 2}}}]'
     document = placement_document("web", pick_n_spec(3), assertions=asserted)
@@ -164,21 +203,33 @@ def test_a_preview_and_a_dry_run_have_the_findings_of_the_checks(api: APIClient)
     for found in (preview["findings"], tried["findings"]):
         facts = [(one["rule"], one["severity"], one["placement"]) for one in found]
         assert facts[0] == ("N01", "error", "web")
-    assert [(one["rule"], one["severity"]) for one in preview["findings"][1:]] == [("P01", "warning")]
+    assert [(one["rule"], one["severity"]) for one in preview["findings"][1:]] == [
+        ("P01", "warning")
+    ]
     assert not Placement.objects.exists()
 
 
-def test_findings_of_a_draft_count_the_clusters_that_stay_selected(api: APIClient) -> None:
+def test_findings_of_a_draft_count_the_clusters_that_stay_selected(
+    api: APIClient,
+) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(2))
-    tainted = member_document("a", taints=[{"key": "busy", "value": "yes", "effect": "NoSchedule"}])
+    tainted = member_document(
+        "a", taints=[{"key": "busy", "value": "yes", "effect": "NoSchedule"}]
+    )
     upsert_clusters([ClusterSpec(tainted)], by=None, now=NOW)
 
     for number, expected in ((2, "N02"), (3, "N01")):
         document = placement_document("web", pick_n_spec(number))
         manifest = parse_placement(document)
-        over_rest = {one["rule"]: one["message"] for one in api.post(PREVIEW, document).json()["findings"]}
-        typed = {one.message for one in quick_findings(manifest, preview_of(manifest).decision.cycle)}
+        over_rest = {
+            one["rule"]: one["message"]
+            for one in api.post(PREVIEW, document).json()["findings"]
+        }
+        typed = {
+            one.message
+            for one in quick_findings(manifest, preview_of(manifest).decision.cycle)
+        }
 
         assert {"N01", "N02"} & over_rest.keys() == {expected}
         assert over_rest[expected] in typed

@@ -53,7 +53,9 @@ def test_lists_run_few_queries_and_a_preview_is_small(
     check_lists_and_preview(reader, 100, django_assert_max_num_queries)
 
 
-def check_lists_and_preview(reader: APIClient, size: int, at_most: DjangoAssertNumQueries) -> None:
+def check_lists_and_preview(
+    reader: APIClient, size: int, at_most: DjangoAssertNumQueries
+) -> None:
     """Read all lists of a demo of this size, whose rollouts have begun, and preview a placement on it."""
     cluster = Placement.objects.get(name="monitoring").bindings.first()
     assert cluster is not None
@@ -64,7 +66,9 @@ def check_lists_and_preview(reader: APIClient, size: int, at_most: DjangoAssertN
         with at_most(MOST_QUERIES) as queries:
             began = time.perf_counter()
             answer = reader.get(f"/api/v1/{path}")
-            lines.append(f"{(time.perf_counter() - began) * 1000:6.1f} ms {len(queries):2} queries {path}")
+            lines.append(
+                f"{(time.perf_counter() - began) * 1000:6.1f} ms {len(queries):2} queries {path}"
+            )
         assert answer.status_code == 200, answer.content
     print(f"\n{size} clusters:", *lines, sep="\n")  # noqa: T201 -- a measurement
     assert len(_previewed(reader, size).content) < 20_000
@@ -91,7 +95,9 @@ def _previewed(reader: APIClient, size: int) -> Any:
         {"topologyKey": "region", "maxSkew": 5, "whenUnsatisfiable": "DoNotSchedule"},
         {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"},
     ]
-    document = placement_document("draft", pick_n_spec(size // 4, topologySpreadConstraints=spread))
+    document = placement_document(
+        "draft", pick_n_spec(size // 4, topologySpreadConstraints=spread)
+    )
     answer = reader.post("/api/v1/placements/preview", document)
     assert answer.status_code == 200
     return answer

@@ -12,7 +12,12 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.scheduling import schedule_due
 from tests.rows import joined, namespace, placement_document
 from tests.services.rollouts.overrides import annotate, for_clusters, for_resource, rule
-from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 
 RUN = "/api/v1/staged-runs/one"
 TIER = "/api/v1/overrides/ClusterResourceOverride/-/tier"
@@ -30,7 +35,10 @@ def waiting(api: APIClient) -> APIClient:
     """Return an operator whose run waits for an approval."""
     joined("a", stage="prod")
     apply_resources([namespace("shop")], by=None, now=datetime.now(UTC))
-    api.put("/api/v1/staged-strategies/careful", strategy_document(stage("prod", before=True)))
+    api.put(
+        "/api/v1/staged-strategies/careful",
+        strategy_document(stage("prod", before=True)),
+    )
     api.put("/api/v1/placements/web", placement_document("web", staged_spec()))
     assert api.put(RUN, run_document("one")).status_code == 201
     work()
@@ -42,10 +50,19 @@ def test_progress_has_facts_and_sentences(waiting: APIClient) -> None:
     found = waiting.get(f"{RUN}/progress").json()
 
     assert found["sentences"] == ["Waiting for approval before stage prod."]
-    assert found["waits"] == [{"for": "approval-before", "stage": "prod", "clusters": [], "until": None}]
-    assert [(one["name"], one["state"]) for one in found["stages"][0]["clusters"]] == [("a", "to come")]
+    assert found["waits"] == [
+        {"for": "approval-before", "stage": "prod", "clusters": [], "until": None}
+    ]
+    assert [(one["name"], one["state"]) for one in found["stages"][0]["clusters"]] == [
+        ("a", "to come")
+    ]
     assert found["approvals"][0]["name"] == "one-before-prod"
-    assert waiting.get("/api/v1/staged-runs?placement=web&active=true").json()["items"][0]["name"] == "one"
+    assert (
+        waiting.get("/api/v1/staged-runs?placement=web&active=true").json()["items"][0][
+            "name"
+        ]
+        == "one"
+    )
     assert waiting.get("/api/v1/staged-runs?active=false").json()["items"] == []
 
 
@@ -55,14 +72,20 @@ def test_a_run_says_that_its_placement_is_paused(waiting: APIClient) -> None:
 
     first, *_ = waiting.get(f"{RUN}/progress").json()["sentences"]
 
-    assert first == "web is paused by operator: no new updates start, and no stage continues."
+    assert (
+        first
+        == "web is paused by operator: no new updates start, and no stage continues."
+    )
 
 
 def test_a_run_waits_for_valid_selectors(api: APIClient) -> None:
     joined("a", stage="prod")
     api.put("/api/v1/staged-strategies/careful", strategy_document(stage("prod")))
     twice = [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}] * 2
-    api.put("/api/v1/placements/web", placement_document("web", staged_spec() | {"resourceSelectors": twice}))
+    api.put(
+        "/api/v1/placements/web",
+        placement_document("web", staged_spec() | {"resourceSelectors": twice}),
+    )
     api.put(RUN, run_document("one"))
     apply_resources([namespace("shop")], by=None, now=datetime.now(UTC))
     work()
@@ -140,5 +163,11 @@ def test_an_override_that_the_address_does_not_name_is_refused(api: APIClient) -
     inner = for_resource("inner", rule(annotate(a="b")))
 
     assert api.put(TIER, inner).status_code == 422
-    assert api.put("/api/v1/overrides/ResourceOverride/other/inner", inner).status_code == 422
-    assert api.put("/api/v1/overrides/ResourceOverride/shop/inner", inner).status_code == 201
+    assert (
+        api.put("/api/v1/overrides/ResourceOverride/other/inner", inner).status_code
+        == 422
+    )
+    assert (
+        api.put("/api/v1/overrides/ResourceOverride/shop/inner", inner).status_code
+        == 201
+    )

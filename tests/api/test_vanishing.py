@@ -51,17 +51,28 @@ def test_no_call_fails_for_what_is_deleted_meanwhile(subtests: pytest.Subtests) 
 
 
 @pytest.mark.larger
-def test_no_list_of_a_live_hub_fails_for_what_is_deleted_meanwhile(subtests: pytest.Subtests) -> None:
+def test_no_list_of_a_live_hub_fails_for_what_is_deleted_meanwhile(
+    subtests: pytest.Subtests,
+) -> None:
     live = busy_hub()
     with in_hub(live.hub.pk):
         compare_for_long()
-    client = Client(headers={"Authorization": f"Token {api_token(person('ann', *ROLES))}"})
+    client = Client(
+        headers={"Authorization": f"Token {api_token(person('ann', *ROLES))}"}
+    )
     deletions = {
         "placement": placement_is_deleted("web", hub=live.hub.pk),
         "cluster": cluster_is_deleted("paris", hub=live.hub.pk),
     }
     for number, name in enumerate(
-        ("placements", "clusters", "rollouts", "placements/web", "placements/web/bindings", "events")
+        (
+            "placements",
+            "clusters",
+            "rollouts",
+            "placements/web",
+            "placements/web/bindings",
+            "events",
+        )
     ):
         read = partial(client.get, f"/hubs/prod-eu/api/v1/{name}")
         assert read().status_code == 200, name

@@ -27,8 +27,16 @@ def test_a_viewer_evaluates_a_loss(reader: APIClient) -> None:
     assert answer.status_code == 200
     assert document["clusters"] == ["bravelion", "jumpingcat", "nimblefox"]
     assert document["chosenBy"] == "3 clusters, region=west and bravelion"
-    assert (document["evaluated"], document["notEvaluated"], document["decision"]) == (1, 0, None)
-    assert document["fates"] == {"down": {"down": 1}, "leave": {"stuck": 1}, "cordon": {"stuck": 1}}
+    assert (document["evaluated"], document["notEvaluated"], document["decision"]) == (
+        1,
+        0,
+        None,
+    )
+    assert document["fates"] == {
+        "down": {"down": 1},
+        "leave": {"stuck": 1},
+        "cordon": {"stuck": 1},
+    }
     [row] = document["placements"]
     assert (row["placement"], row["fate"], row["placedAfter"]) == ("web", "stuck", 0)
 
@@ -39,10 +47,19 @@ def test_a_placement_has_its_moves_and_its_decision(reader: APIClient) -> None:
     document = reader.post("/api/v1/what-if", lost, format="json").json()
     [row] = document["placements"]
 
-    assert row["scores"] == [{"cluster": "jumpingcat", "topologySpreadScore": 1, "affinityScore": 0}]
+    assert row["scores"] == [
+        {"cluster": "jumpingcat", "topologySpreadScore": 1, "affinityScore": 0}
+    ]
     assert (row["joins"], row["leaves"]) == (["jumpingcat"], ["nimblefox"])
-    assert (row["placedBefore"], row["placedAfter"], row["message"]) == (2, 2, "Replacement: jumpingcat.")
-    assert (document["decision"]["picked"], document["decision"]["kept"]) == (["jumpingcat"], ["bravelion"])
+    assert (row["placedBefore"], row["placedAfter"], row["message"]) == (
+        2,
+        2,
+        "Replacement: jumpingcat.",
+    )
+    assert (document["decision"]["picked"], document["decision"]["kept"]) == (
+        ["jumpingcat"],
+        ["bravelion"],
+    )
     assert Decision.objects.count() == 1
 
 
@@ -53,4 +70,8 @@ def test_a_choice_without_clusters_is_refused_with_paths(reader: APIClient) -> N
     ]
 
     assert [one.status_code for one in answers] == [422, 422, 422]
-    assert [one.json()["faults"][0]["path"] for one in answers] == ["clusters[0]", "clusters", "cluster"]
+    assert [one.json()["faults"][0]["path"] for one in answers] == [
+        "clusters[0]",
+        "clusters",
+        "cluster",
+    ]

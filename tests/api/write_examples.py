@@ -45,13 +45,17 @@ def _examples() -> dict[str, Any]:
         accepted = {} if ".csv" in operation.path else {"Accept": "application/json"}
         accepted["Accept-Encoding"] = "identity"
         with rolled_back():
-            answer = case.call(headers={"Authorization": f"Token {hub['token']}", **accepted})
+            answer = case.call(
+                headers={"Authorization": f"Token {hub['token']}", **accepted}
+            )
         example: dict[str, Any] = {"status": str(answer.status_code)}
         if operation.label in BODIES:
             example["request"] = BODIES[operation.label]
         if answer.content:
             is_json = "json" in answer.headers["content-type"][0]
-            example["response"] = _short(answer.json()) if is_json else answer.text[:_LONGEST]
+            example["response"] = (
+                _short(answer.json()) if is_json else answer.text[:_LONGEST]
+            )
         if operation.label == "POST /api/v1/token":
             example["response"]["token"] = "0123456789abcdef0123456789abcdef01234567"
         found[operation.definition.raw["operationId"]] = example

@@ -35,7 +35,9 @@ def test_quantities_are_shown_as_people_read_them() -> None:
     assert {text: quantity_words(text) for text in shown} == shown
     assert quantity_words("137438953472", "available-memory") == "128Gi"
     assert quantity_words(0.5, "placements") == "0.5"
-    assert quantity_words("16380000Ki", exact=True) == "16380000Ki", "a comparison is not rounded"
+    assert quantity_words("16380000Ki", exact=True) == "16380000Ki", (
+        "a comparison is not rounded"
+    )
 
 
 @pytest.mark.nightly
@@ -90,7 +92,8 @@ def test_reads_every_suffix(text: str, nano: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "nano"), [("0.1n", 1), ("1.1n", 2), ("-0.1n", -1), ("1e-400", 1), ("0e-99", 0)]
+    ("text", "nano"),
+    [("0.1n", 1), ("1.1n", 2), ("-0.1n", -1), ("1e-400", 1), ("0e-99", 0)],
 )
 def test_rounds_what_is_finer_than_nano_away_from_zero(text: str, nano: int) -> None:
     assert parse_quantity(text).nano == nano
@@ -115,7 +118,9 @@ def test_a_decimal_stays_a_finite_double() -> None:
     assert isfinite(parse_quantity("9" * LONGEST_TEXT).approximate)
 
 
-@pytest.mark.parametrize("path", [SAMPLE, SHARED / "faults" / "values" / "quantity-golden.tsv"], ids=str)
+@pytest.mark.parametrize(
+    "path", [SAMPLE, SHARED / "faults" / "values" / "quantity-golden.tsv"], ids=str
+)
 def test_has_the_values_of_the_kubernetes_parser(path: Path) -> None:
     """Each line: the text, its order against 2⁶³ − 1 or ERR, and its double."""
     if path is not SAMPLE and not path.exists():
@@ -131,7 +136,9 @@ def test_has_the_values_of_the_kubernetes_parser(path: Path) -> None:
         else:
             above = quantity.nano - LARGEST * NANO
             answer = [(above > 0) - (above < 0), quantity.approximate]
-        expected: list[object] = ["ERR"] if order == "ERR" else [int(order), *map(float, double)]
+        expected: list[object] = (
+            ["ERR"] if order == "ERR" else [int(order), *map(float, double)]
+        )
         if answer != expected:
             differing[text] = (answer, expected)
 
@@ -140,7 +147,10 @@ def test_has_the_values_of_the_kubernetes_parser(path: Path) -> None:
 
 
 def test_compares_beyond_the_precision_of_a_double() -> None:
-    small, large = parse_quantity("9007199254740992"), parse_quantity("9007199254740993")
+    small, large = (
+        parse_quantity("9007199254740992"),
+        parse_quantity("9007199254740993"),
+    )
 
     assert small.approximate == large.approximate
     assert small.nano < large.nano
@@ -148,7 +158,13 @@ def test_compares_beyond_the_precision_of_a_double() -> None:
 
 @pytest.mark.parametrize(
     ("text", "double"),
-    [("500m", 500 * 1e-3), ("1.1", 11 * 1e-1), ("3", 3.0), ("2k", 2 * 1e3), ("1Ki", 1024.0)],
+    [
+        ("500m", 500 * 1e-3),
+        ("1.1", 11 * 1e-1),
+        ("3", 3.0),
+        ("2k", 2 * 1e3),
+        ("1Ki", 1024.0),
+    ],
 )
 def test_approximates_as_integer_times_power_of_ten(text: str, double: float) -> None:
     assert parse_quantity(text).approximate == double
@@ -164,7 +180,8 @@ def test_a_sign_or_suffix_alone_is_zero_as_in_kubernetes(text: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "text", ["", " ", "1 ", " 1", "1\n", "9" * (LONGEST_TEXT + 1), *_NO_QUANTITIES.split()]
+    "text",
+    ["", " ", "1 ", " 1", "1\n", "9" * (LONGEST_TEXT + 1), *_NO_QUANTITIES.split()],
 )
 def test_refuses_what_is_no_quantity(text: str) -> None:
     with pytest.raises(QuantityError, match="invalid quantity"):

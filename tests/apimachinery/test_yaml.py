@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
+from fleetui.apimachinery.yaml import (
+    Document,
+    attach_lines,
+    dump_yaml,
+    items_of,
+    load_documents,
+)
 from tests.documents import errors_in
 
 TEN_MEGABYTES = 10_000_000
@@ -160,7 +166,9 @@ def test_refuses(text: str | bytes, path: str, code: str, line: int | None) -> N
         ("a: 1\nb\nc: 2\n", 'a line has the form "key: value"', 2),
     ],
 )
-def test_an_error_of_the_parser_says_what_to_do(text: str, hint: str, line: int) -> None:
+def test_an_error_of_the_parser_says_what_to_do(
+    text: str, hint: str, line: int
+) -> None:
     error = only_fault(text)
 
     assert (hint in error.message, error.line) == (True, line), error.message
@@ -180,7 +188,18 @@ def test_an_error_of_the_parser_says_what_to_do(text: str, hint: str, line: int)
         "[" + "{" * TEN_MEGABYTES,
         "*a " * (TEN_MEGABYTES // 3),
     ],
-    ids=["lists", "dashes", "objects", "json", "inside", "keys", "indented", "repeated", "mixed", "aliases"],
+    ids=[
+        "lists",
+        "dashes",
+        "objects",
+        "json",
+        "inside",
+        "keys",
+        "indented",
+        "repeated",
+        "mixed",
+        "aliases",
+    ],
 )
 def test_hostile_text_is_refused_at_once(text: str) -> None:
     begun = time.process_time()
@@ -208,8 +227,14 @@ def test_limits_are_the_callers() -> None:
 
     assert only_fault(text, max_bytes=50).code == "too-large"
     assert only_fault('{"a": "' + "é" * 30 + '"}', max_bytes=50).code == "too-large"
-    assert only_fault(text, max_document_bytes=50).message == "Too large: document 2 must be at most 50 bytes"
-    assert only_fault('{"a": "' + "é" * 30 + '"}', max_document_bytes=50).code == "too-large"
+    assert (
+        only_fault(text, max_document_bytes=50).message
+        == "Too large: document 2 must be at most 50 bytes"
+    )
+    assert (
+        only_fault('{"a": "' + "é" * 30 + '"}', max_document_bytes=50).code
+        == "too-large"
+    )
     assert len(load_documents(text, max_bytes=200, max_document_bytes=150)) == 2
 
 
@@ -227,7 +252,9 @@ spec:
 
 def line_of(document: Document, path: str) -> int | None:
     """Return the line that a fault at this path would be placed on."""
-    return attach_lines([(document, FieldError(path, "required", "is missing"))])[0].line
+    return attach_lines([(document, FieldError(path, "required", "is missing"))])[
+        0
+    ].line
 
 
 @pytest.mark.parametrize(
@@ -241,12 +268,16 @@ def line_of(document: Document, path: str) -> int | None:
         ("spec.policy.tolerations[7].key", 5),
     ],
 )
-def test_finds_the_line_of_a_place_or_of_what_should_hold_it(path: str, line: int) -> None:
+def test_finds_the_line_of_a_place_or_of_what_should_hold_it(
+    path: str, line: int
+) -> None:
     assert line_of(load_documents(TEXT)[1], path) == line
 
 
 def test_lines_are_attached_to_faults() -> None:
-    error = FieldError('spec.policy.tolerations[1]["x/y"]', "unknown-field", "is not a field")
+    error = FieldError(
+        'spec.policy.tolerations[1]["x/y"]', "unknown-field", "is not a field"
+    )
 
     (error,) = attach_lines([(load_documents(TEXT)[1], error)])
 
@@ -268,7 +299,9 @@ def test_items_of_a_list_are_documents_with_their_own_lines() -> None:
     assert line_of(items[1], "x") == 6
 
 
-@pytest.mark.parametrize("text", ["kind: List\nitems:\n" + "- a: 1\n" * 500, "---\n\na: 1\n" * 500])
+@pytest.mark.parametrize(
+    "text", ["kind: List\nitems:\n" + "- a: 1\n" * 500, "---\n\na: 1\n" * 500]
+)
 def test_a_text_is_read_once_more_however_many_faults_it_has(
     monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
@@ -282,15 +315,23 @@ def test_a_text_is_read_once_more_however_many_faults_it_has(
 
     monkeypatch.setattr("fleetui.apimachinery.yaml.yaml.parse", counted)
 
-    errors = attach_lines((item, FieldError("a", "wrong-type", "is odd")) for item in items)
+    errors = attach_lines(
+        (item, FieldError("a", "wrong-type", "is odd")) for item in items
+    )
 
-    lines = [number for number, line in enumerate(text.splitlines(), start=1) if line.endswith("a: 1")]
+    lines = [
+        number
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.endswith("a: 1")
+    ]
     assert [error.line for error in errors] == lines
     assert len(readings) == 1
 
 
 def test_items_of_a_typed_list_know_their_kind() -> None:
-    document = Document({"apiVersion": "c/v1", "kind": "MemberClusterList", "items": [{"a": 1}]}, 1)
+    document = Document(
+        {"apiVersion": "c/v1", "kind": "MemberClusterList", "items": [{"a": 1}]}, 1
+    )
 
     assert [item.data for item in items_of(document)] == [
         {"apiVersion": "c/v1", "kind": "MemberCluster", "a": 1}
@@ -298,7 +339,8 @@ def test_items_of_a_typed_list_know_their_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [{"kind": "Namespace"}, {"kind": "Wishlist"}, [1], None, {"kind": 5, "items": []}]
+    "data",
+    [{"kind": "Namespace"}, {"kind": "Wishlist"}, [1], None, {"kind": 5, "items": []}],
 )
 def test_anything_else_is_itself(data: object) -> None:
     document = Document(data, 1)
@@ -307,19 +349,40 @@ def test_anything_else_is_itself(data: object) -> None:
 
 
 def test_a_list_needs_a_list_of_items() -> None:
-    assert errors_in(items_of, Document({"kind": "List", "items": {}}, 1)) == [("items", "wrong-type")]
+    assert errors_in(items_of, Document({"kind": "List", "items": {}}, 1)) == [
+        ("items", "wrong-type")
+    ]
     assert items_of(Document({"kind": "List", "items": None}, 1)) == []
 
 
 NUMBER_LIKE = ["1e3", "0o17", "0x1", "017", "1_000", "1:30", "2024-01-01", "25%", "."]
-ODD_WORDS = ["yes", "y", "~", "<<", "=", "null", "-", ":", "#", "*a", "&a", "!a", *NUMBER_LIKE]
+ODD_WORDS = [
+    "yes",
+    "y",
+    "~",
+    "<<",
+    "=",
+    "null",
+    "-",
+    ":",
+    "#",
+    "*a",
+    "&a",
+    "!a",
+    *NUMBER_LIKE,
+]
 TEXTS = st.text(
-    st.characters(exclude_categories=("Cs", "Cc"), include_characters="\n\t"), max_size=30
+    st.characters(exclude_categories=("Cs", "Cc"), include_characters="\n\t"),
+    max_size=30,
 ) | st.sampled_from([*ODD_WORDS, "", " ", "- a", "\n", "\n a", " a\n", "a: b"])
-NUMBERS = st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False)
+NUMBERS = st.integers(-(2**63), 2**63) | st.floats(
+    allow_nan=False, allow_infinity=False
+)
 PLAIN = st.recursive(
     st.none() | st.booleans() | NUMBERS | TEXTS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4)
+    ),
     max_leaves=20,
 )
 
@@ -350,9 +413,17 @@ def test_anything_is_read_or_refused(text: str | bytes) -> None:
 @pytest.mark.nightly
 def test_a_large_export_loads_fast() -> None:
     properties = {
-        f"example.com/p{i}": {"value": str(i), "observationTime": "2026-08-20T12:00:00Z"} for i in range(20)
+        f"example.com/p{i}": {
+            "value": str(i),
+            "observationTime": "2026-08-20T12:00:00Z",
+        }
+        for i in range(20)
     }
-    item = {"kind": "MemberCluster", "metadata": {"name": "m"}, "status": {"properties": properties}}
+    item = {
+        "kind": "MemberCluster",
+        "metadata": {"name": "m"},
+        "status": {"properties": properties},
+    }
     text = dump_yaml({"kind": "List", "items": [item] * 1000})
     begun = time.process_time()
 

@@ -4,7 +4,14 @@ from difflib import unified_diff
 
 import pytest
 
-from fleetui.apimachinery.yaml_edit import Change, RemoveValue, RenameKey, SetValue, UneditableYaml, edit
+from fleetui.apimachinery.yaml_edit import (
+    Change,
+    RemoveValue,
+    RenameKey,
+    SetValue,
+    UneditableYaml,
+    edit,
+)
 
 TEXT = """\
 # head
@@ -33,7 +40,11 @@ spec:
 
 
 def _changed_lines(change: Change) -> list[str]:
-    lines = list(unified_diff(TEXT.splitlines(), edit(TEXT, [change]).splitlines(), lineterm="", n=0))
+    lines = list(
+        unified_diff(
+            TEXT.splitlines(), edit(TEXT, [change]).splitlines(), lineterm="", n=0
+        )
+    )
     return [line for line in lines[2:] if not line.startswith("@@")]
 
 
@@ -45,7 +56,10 @@ def _changed_lines(change: Change) -> list[str]:
             ["-    numberOfClusters: 3  # three", "+    numberOfClusters: 5  # three"],
         ),
         (SetValue(("spec", "policy", "word"), "yes"), ["+    word: 'yes'"]),
-        (RemoveValue(("spec", "policy", "numberOfClusters")), ["-    numberOfClusters: 3  # three"]),
+        (
+            RemoveValue(("spec", "policy", "numberOfClusters")),
+            ["-    numberOfClusters: 3  # three"],
+        ),
         (
             RenameKey(("spec", "policy", "placementType"), "sort"),
             ['-    placementType: "PickN"', '+    sort: "PickN"'],
@@ -59,7 +73,10 @@ def _changed_lines(change: Change) -> list[str]:
             SetValue(("spec", "list", 0, "values"), ["x", "r,s"]),
             ["-      values: [x, y]", '+      values: [x, "r,s"]'],
         ),
-        (SetValue(("spec", "list", 1, "values"), ["p", "r"]), ["-        - q", "+        - r"]),
+        (
+            SetValue(("spec", "list", 1, "values"), ["p", "r"]),
+            ["-        - q", "+        - r"],
+        ),
         (SetValue(("spec", "list", 1, "values"), ["p"]), ["-        - q"]),
         (SetValue(("spec", "list", 1, "values"), ["p", "q", "r"]), ["+        - r"]),
         (SetValue(("spec", "empty"), "a"), ["-  empty:", "+  empty: a"]),

@@ -21,7 +21,12 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from pytest_django.live_server_helper import LiveServer
 
 from fleetui.permissions import Role
-from placements.tasks import fleet_changed, run_cluster_calls, schedule_due, sync_due_rollouts
+from placements.tasks import (
+    fleet_changed,
+    run_cluster_calls,
+    schedule_due,
+    sync_due_rollouts,
+)
 from tests.chromium import CHROMIUM
 from tests.rows import load_nine, person
 
@@ -41,11 +46,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason=f"there is no Chromium at {CHROMIUM}"))
+            item.add_marker(
+                pytest.mark.skip(reason=f"there is no Chromium at {CHROMIUM}")
+            )
 
 
 @pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
+def browser_type_launch_args(
+    browser_type_launch_args: dict[str, Any],
+) -> dict[str, Any]:
     """Start the system's Chromium, as any user."""
     return {
         **browser_type_launch_args,
@@ -62,7 +71,9 @@ def _hub(request: pytest.FixtureRequest, transactional_db: None) -> None:
     """
     if connection.vendor == "sqlite":
         request.getfixturevalue("file_database")
-    for role in Role:  # a test with real transactions, here or elsewhere, ends with an empty database
+    for role in (
+        Role
+    ):  # a test with real transactions, here or elsewhere, ends with an empty database
         Group.objects.get_or_create(name=role.value)
 
 
@@ -82,7 +93,10 @@ def file_database(empty_hub: Path, tmp_path: Path) -> Iterator[None]:
 def console(_hub: None, one_server: list[LiveServer]) -> LiveServer:
     """Serve the pages with the collected files, under the hashed names that they have in production."""
     if not one_server:
-        with mock.patch("django.contrib.staticfiles.handlers.StaticFilesHandler", _StaticFilesHandler):
+        with mock.patch(
+            "django.contrib.staticfiles.handlers.StaticFilesHandler",
+            _StaticFilesHandler,
+        ):
             one_server.append(LiveServer("localhost"))
     return one_server[0]
 
@@ -108,7 +122,9 @@ def _user_with_roles(name: str, roles: tuple[str, ...]) -> User:
 
 
 @pytest.fixture
-def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Iterator[Enter]:
+def enter(
+    browser: Browser, console: LiveServer, complaints: list[str]
+) -> Iterator[Enter]:
     """Return a function that opens a page in a browser of its own, logged in as a person with these roles.
 
     `enter("/", "operator", width=390, dark=True, javascript=False)`
@@ -132,13 +148,26 @@ def enter(browser: Browser, console: LiveServer, complaints: list[str]) -> Itera
         )
         opened.append(context)
         client = Client()
-        client.force_login(_user_with_roles(name or f"person{len(opened)}", roles or ("viewer",)))
+        client.force_login(
+            _user_with_roles(name or f"person{len(opened)}", roles or ("viewer",))
+        )
         session = client.cookies[settings.SESSION_COOKIE_NAME].value
-        context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": console.url}])
+        context.add_cookies(
+            [
+                {
+                    "name": settings.SESSION_COOKIE_NAME,
+                    "value": session,
+                    "url": console.url,
+                }
+            ]
+        )
         page = context.new_page()
         page.set_default_timeout(PATIENCE)
         page.on(
-            "console", lambda message: complaints.append(message.text) if message.type == "error" else None
+            "console",
+            lambda message: (
+                complaints.append(message.text) if message.type == "error" else None
+            ),
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(path)
@@ -162,7 +191,12 @@ def work() -> Callable[[], None]:
 
     def run() -> None:
         for _ in range(20):
-            for task in (fleet_changed, schedule_due, sync_due_rollouts, run_cluster_calls):
+            for task in (
+                fleet_changed,
+                schedule_due,
+                sync_due_rollouts,
+                run_cluster_calls,
+            ):
                 task()
 
     return run

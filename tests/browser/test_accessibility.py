@@ -13,7 +13,14 @@ import pytest
 from playwright.sync_api import Page, ViewportSize
 
 from placements import urls
-from tests.page_samples import HUB_PAGES, NO_PAGE, NOTIFICATION_PAGES, SAMPLES, USER_PAGES, sample_pages
+from tests.page_samples import (
+    HUB_PAGES,
+    NO_PAGE,
+    NOTIFICATION_PAGES,
+    SAMPLES,
+    USER_PAGES,
+    sample_pages,
+)
 from tests.rows import NOW, person
 
 Enter = Callable[..., Page]
@@ -74,9 +81,14 @@ as the rule for contrast takes half of the time of all rules.
 
 
 def test_no_page_is_missing_here() -> None:
-    assert SAMPLES.keys() | HUB_PAGES.keys() | NOTIFICATION_PAGES.keys() | USER_PAGES.keys() | NO_PAGE == {
-        pattern.name for pattern in urls.urlpatterns if pattern.name
-    }
+    assert (
+        SAMPLES.keys()
+        | HUB_PAGES.keys()
+        | NOTIFICATION_PAGES.keys()
+        | USER_PAGES.keys()
+        | NO_PAGE
+        == {pattern.name for pattern in urls.urlpatterns if pattern.name}
+    )
 
 
 @pytest.fixture
@@ -86,7 +98,9 @@ def samples(nine: None) -> dict[str, str]:
     return sample_pages(cluster="bravelion", placement="web", by=ana, now=NOW)
 
 
-@pytest.mark.parametrize("is_complete", [False, pytest.param(True, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "is_complete", [False, pytest.param(True, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("half", range(2))
 def test_axe_finds_nothing_serious_and_on_a_phone_nothing_sticks_out(
     half: int, is_complete: bool, enter: Enter, samples: dict[str, str]
@@ -121,23 +135,38 @@ def test_a_viewer_and_an_anonymous_visitor_see_accessible_pages(
 ) -> None:
     viewer = enter("/", "viewer")
     refused = ("placement-new", "placement-edit", "cluster-new")
-    shown = [samples[name] for name in (*(MAIN_PAGES if is_complete else WITH_ACTIONS), *refused)]
+    shown = [
+        samples[name]
+        for name in (*(MAIN_PAGES if is_complete else WITH_ACTIONS), *refused)
+    ]
 
-    found = {address: seen for address in shown if (seen := look(viewer, address, may_refuse=True))}
+    found = {
+        address: seen
+        for address in shown
+        if (seen := look(viewer, address, may_refuse=True))
+    }
     viewer.context.clear_cookies()
     login = look(viewer, "/login/")
 
-    complaints[:] = [one for one in complaints if "403" not in one]  # Chromium reports every refusal
+    complaints[:] = [
+        one for one in complaints if "403" not in one
+    ]  # Chromium reports every refusal
     assert (found, login) == ({}, [])
 
 
 def _open(page: Page, address: str, *, may_refuse: bool = False) -> list[str]:
     answer = page.goto(address)
     allowed = (200, 403) if may_refuse else (200,)
-    return [] if answer and answer.status in allowed else [f"answers {answer and answer.status}"]
+    return (
+        []
+        if answer and answer.status in allowed
+        else [f"answers {answer and answer.status}"]
+    )
 
 
-def look(page: Page, address: str, *, dark: bool = False, may_refuse: bool = False) -> list[str]:
+def look(
+    page: Page, address: str, *, dark: bool = False, may_refuse: bool = False
+) -> list[str]:
     """Open a page and run axe on it, and on its colors, if `dark` also on those; return what is serious."""
     faults = _open(page, address, may_refuse=may_refuse)
     page.evaluate(_axe())
@@ -161,10 +190,14 @@ def colors_examined(page: Page, *, dark: bool) -> list[str]:
     return faults
 
 
-def _violations(page: Page, rules: dict[str, Any], *, without: dict[str, Any] | None = None) -> list[str]:
+def _violations(
+    page: Page, rules: dict[str, Any], *, without: dict[str, Any] | None = None
+) -> list[str]:
     """Return what is serious: of the whole page, or in its colours, which are examined once for each kind."""
     options: dict[str, Any] = {"runOnly": rules, "resultTypes": ["violations"]}
-    options["rules"] = {name: {"enabled": False} for name in without["values"]} if without else {}
+    options["rules"] = (
+        {name: {"enabled": False} for name in without["values"]} if without else {}
+    )
     where = "document" if without else "{include: window.oneOfEach}"
     violations = page.evaluate(
         f"options => axe.run({where}, options).then(found => found.violations)", options

@@ -24,13 +24,18 @@ KEY = {
 
 
 @pytest.mark.nightly
-def test_a_security_key_logs_in_and_axe_finds_nothing_serious(enter: Enter, complaints: list[str]) -> None:
+def test_a_security_key_logs_in_and_axe_finds_nothing_serious(
+    enter: Enter, complaints: list[str]
+) -> None:
     person("ana", "operator")
     page = enter("/account/", name="ana")
     keys = page.context.new_cdp_session(page)
     keys.send("WebAuthn.enable")
     keys.send("WebAuthn.addVirtualAuthenticator", {"options": KEY})
-    found = [look(page, address, dark=True) for address in ("/account/", "/account/password/")]
+    found = [
+        look(page, address, dark=True)
+        for address in ("/account/", "/account/password/")
+    ]
     User.objects.filter(pk=person("root").pk).update(is_staff=True, is_superuser=True)
     found.append(look(enter("/", name="root"), "/admin/auth/group/add/"))
 
@@ -39,7 +44,10 @@ def test_a_security_key_logs_in_and_axe_finds_nothing_serious(enter: Enter, comp
     page.get_by_role("button", name="Confirm").click()
     page.get_by_role("button", name="Add security key").click()
     page.wait_for_url("**/codes/")
-    found += [look(page, f"{FACTORS}{at}", dark=True) for at in ("", "app/", "keys/new/", "codes/new/")]
+    found += [
+        look(page, f"{FACTORS}{at}", dark=True)
+        for at in ("", "app/", "keys/new/", "codes/new/")
+    ]
     page.locator("#user-menu summary").click()
     page.get_by_role("button", name="Log out").click()
     page.get_by_label("Username").fill("ana")

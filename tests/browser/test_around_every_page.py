@@ -38,7 +38,9 @@ def test_keys_that_are_switched_off_do_nothing(enter: Enter, nine: None) -> None
     here = page.locator("main form[data-prefer=keys]")
 
     here.get_by_role("button", name="off").click()
-    expect(here.get_by_role("button", name="off")).to_have_attribute("aria-pressed", "true")
+    expect(here.get_by_role("button", name="off")).to_have_attribute(
+        "aria-pressed", "true"
+    )
     page.keyboard.press("?")
     page.keyboard.type("gc")
 
@@ -47,7 +49,9 @@ def test_keys_that_are_switched_off_do_nothing(enter: Enter, nine: None) -> None
 
 
 @pytest.mark.parametrize("javascript", [True, False])
-def test_the_theme_is_chosen_and_stays(enter: Enter, nine: None, *, javascript: bool) -> None:
+def test_the_theme_is_chosen_and_stays(
+    enter: Enter, nine: None, *, javascript: bool
+) -> None:
     page = enter("/clusters/", javascript=javascript)
 
     page.locator(".top details.menu summary").click()
@@ -66,7 +70,9 @@ def test_the_theme_is_chosen_and_stays(enter: Enter, nine: None, *, javascript: 
 def test_the_marker_shows_when_answers_stay_out_and_come_back(
     enter: Enter, nine: None, complaints: list[str]
 ) -> None:
-    Placement.objects.filter(name="web").update(generation=99)  # not decided yet: the page polls
+    Placement.objects.filter(name="web").update(
+        generation=99
+    )  # not decided yet: the page polls
     page = enter("/placements/web/", "operator")
     marker, delete = page.locator("#as-of"), page.locator("main .button.danger").first
     shown = page.locator("#as-of [data-time]").inner_text()
@@ -83,5 +89,7 @@ def test_the_marker_shows_when_answers_stay_out_and_come_back(
     expect(marker).to_have_attribute("data-state", "fresh")
     expect(delete).not_to_have_attribute("aria-disabled", "true")
     complaints[:] = [
-        one for one in complaints if "ERR_INTERNET_DISCONNECTED" not in one and "htmx" not in one
+        one
+        for one in complaints
+        if "ERR_INTERNET_DISCONNECTED" not in one and "htmx" not in one
     ]

@@ -20,12 +20,16 @@ def decision(nine: None) -> str:
     return f"/decisions/{found.record.decision_id}/"
 
 
-def test_a_chart_is_drawn_and_named_by_its_sentence(enter: Enter, decision: str) -> None:
+def test_a_chart_is_drawn_and_named_by_its_sentence(
+    enter: Enter, decision: str
+) -> None:
     page = enter(f"{decision}?view=affinity")
 
     plot = page.get_by_role("img", name="Affinity score by candidate")
     expect(plot.locator("svg.main-svg").first).to_be_visible()
-    expect(plot).to_have_accessible_name(re.compile(r"5 selected clusters and the best 4 others"))
+    expect(plot).to_have_accessible_name(
+        re.compile(r"5 selected clusters and the best 4 others")
+    )
 
 
 def test_a_press_turns_it_into_its_table_and_back(enter: Enter, decision: str) -> None:
@@ -50,7 +54,9 @@ def test_colours_follow_the_theme(enter: Enter, decision: str) -> None:
     expect(bar).not_to_have_css("fill", light)
 
 
-def test_on_a_small_screen_the_table_comes_first_and_nothing_sticks_out(enter: Enter, decision: str) -> None:
+def test_on_a_small_screen_the_table_comes_first_and_nothing_sticks_out(
+    enter: Enter, decision: str
+) -> None:
     page = enter(f"{decision}?view=affinity", width=390)
 
     expect(page.locator("#chart-affinity table")).to_be_visible()
@@ -83,17 +89,23 @@ def _press(page: Page, plot: str, *, x: float, y: float) -> None:
     page.mouse.click(*place)
 
 
-def test_a_press_on_a_cluster_of_a_lane_explains_it(enter: Enter, decision: str) -> None:
+def test_a_press_on_a_cluster_of_a_lane_explains_it(
+    enter: Enter, decision: str
+) -> None:
     page = enter(f"{decision}?step=5")
 
     _press(page, "plot-lanes-groups", x=2.5, y=0)
 
-    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_visible()
+    expect(
+        page.get_by_role("heading", name="Why bravelion was not selected")
+    ).to_be_visible()
     expect(page).to_have_url(re.compile(r"\?step=5&cluster=bravelion$"))
 
 
 @pytest.mark.usefixtures("nine")
-def test_a_press_on_a_cluster_of_the_fleet_shows_it_and_one_on_a_domain_too(enter: Enter) -> None:
+def test_a_press_on_a_cluster_of_the_fleet_shows_it_and_one_on_a_domain_too(
+    enter: Enter,
+) -> None:
     page = enter("/?by=region")
     page.locator("#fleet").get_by_role("link", name="bravelion").click()
     expect(page.locator("#map-panel")).to_contain_text("bravelion")
@@ -102,4 +114,6 @@ def test_a_press_on_a_cluster_of_the_fleet_shows_it_and_one_on_a_domain_too(ente
     page.locator("#fleet").get_by_role("link", name="north").press("Enter")
     page.locator("#map-panel").get_by_role("link", name="List clusters").press("Enter")
     expect(page).to_have_url(re.compile(r"/clusters/\?label=region%3Anorth$"))
-    expect(page.get_by_role("region", name="Clusters").locator("tbody tr")).to_have_count(2)
+    expect(
+        page.get_by_role("region", name="Clusters").locator("tbody tr")
+    ).to_have_count(2)

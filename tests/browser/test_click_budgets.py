@@ -27,7 +27,9 @@ class Clicks:
         self.page.goto("/")
         self.count = 0
 
-    def press(self, role: str, name: str | re.Pattern[str], *, within: str = "main") -> None:
+    def press(
+        self, role: str, name: str | re.Pattern[str], *, within: str = "main"
+    ) -> None:
         """Click on the first thing of this role and name."""
         part = self.page.locator(within)
         part.get_by_role(role, name=name, exact=True).first.click()  # type: ignore[arg-type]  # a role
@@ -36,7 +38,9 @@ class Clicks:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[], None]) -> None:
+def test_tasks_take_no_more_clicks_than_planned(
+    enter: Enter, work: Callable[[], None]
+) -> None:
     work()
     User.objects.create_superuser("root", password="a long enough password")
     page = enter("/", name="root")
@@ -79,12 +83,16 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     clicks.press("link", "web")
     clicks.press("link", "Revision history")
     clicks.press("button", "Compare")
-    expect(page.get_by_role("region", name="Manifest, line by line")).to_contain_text("After")
+    expect(page.get_by_role("region", name="Manifest, line by line")).to_contain_text(
+        "After"
+    )
     assert clicks.count <= 3
 
     # Roll back: 3 clicks, with the difference before.
     now = datetime.now(UTC)
-    apply_resources([config_map("settings", in_="web", data={"color": "green"})], by=None, now=now)
+    apply_resources(
+        [config_map("settings", in_="web", data={"color": "green"})], by=None, now=now
+    )
     work()
     clicks.begin()
     clicks.press("link", "web")
@@ -146,7 +154,9 @@ def test_tasks_take_no_more_clicks_than_planned(enter: Enter, work: Callable[[],
     page.get_by_label(re.compile("^viewer", re.IGNORECASE)).check()
     clicks.count += 1
     clicks.press("button", "Add user")
-    assert [one.name for one in User.objects.get(username="vera").groups.all()] == ["viewer"]
+    assert [one.name for one in User.objects.get(username="vera").groups.all()] == [
+        "viewer"
+    ]
     assert clicks.count <= 5
 
     # Find the documentation of REST and the tokens: 2 clicks each.

@@ -51,12 +51,17 @@ def test_a_kubeconfig_is_pasted_checked_and_joined(
     member.denied = set()
     page.get_by_role("button", name="Test connection").press("Enter")
     expect(page.locator("#check")).to_contain_text("Check passed")
-    complaints[:] = [one for one in complaints if "422" not in one]  # Chromium reports every refusal
+    complaints[:] = [
+        one for one in complaints if "422" not in one
+    ]  # Chromium reports every refusal
 
 
 def test_fields_of_what_is_not_chosen_are_hidden(enter: Enter) -> None:
     page = enter("/clusters/new/", "operator", "cluster-administrator")
-    area, token = page.get_by_label("Kubeconfig (required)"), page.get_by_label("Token", exact=True)
+    area, token = (
+        page.get_by_label("Kubeconfig (required)"),
+        page.get_by_label("Token", exact=True),
+    )
 
     expect(area).to_be_hidden()  # a simulated cluster is the default
     page.locator("#kind-kubernetes").check()

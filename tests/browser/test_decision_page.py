@@ -29,7 +29,9 @@ def _step(page: Page, number: int) -> None:
 STEPS = ("quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger")
 
 
-def test_keys_step_through_the_picks_without_loading_the_page(enter: Enter, decision: str) -> None:
+def test_keys_step_through_the_picks_without_loading_the_page(
+    enter: Enter, decision: str
+) -> None:
     page = enter(f"{decision}?step=2")
     page.evaluate("window.isSamePage = true")
 
@@ -56,7 +58,9 @@ def test_a_press_on_a_pick_shows_its_step(enter: Enter, decision: str) -> None:
     expect(page).to_have_url(re.compile(r"\?step=2$"))
 
 
-def test_play_shows_one_step_after_the_other_from_the_first(enter: Enter, decision: str) -> None:
+def test_play_shows_one_step_after_the_other_from_the_first(
+    enter: Enter, decision: str
+) -> None:
     page = enter(decision)
 
     page.get_by_role("button", name="Play").click()
@@ -68,7 +72,9 @@ def test_play_shows_one_step_after_the_other_from_the_first(enter: Enter, decisi
     expect(page.get_by_role("button", name="Play")).to_be_visible()
 
 
-def test_a_press_on_a_cluster_of_a_lane_explains_it(enter: Enter, decision: str) -> None:
+def test_a_press_on_a_cluster_of_a_lane_explains_it(
+    enter: Enter, decision: str
+) -> None:
     page = enter(decision)
     lanes = page.locator("#lanes-groups")
     expect(lanes.locator("svg.main-svg").first).to_be_visible()
@@ -76,7 +82,9 @@ def test_a_press_on_a_cluster_of_a_lane_explains_it(enter: Enter, decision: str)
     lanes.get_by_role("button", name="Table").click()
     lanes.get_by_role("link", name="bravelion").first.click()
 
-    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_visible()
+    expect(
+        page.get_by_role("heading", name="Why bravelion was not selected")
+    ).to_be_visible()
     expect(page.locator(".cluster-steps tbody tr")).to_have_count(5)
     page.get_by_role("link", name="Close").click()
     expect(page.locator("#why")).to_have_count(0)
@@ -98,7 +106,9 @@ def test_why_not_is_three_clicks_from_the_overview(enter: Enter, nine: None) -> 
     page.locator('main a[href^="/decisions/"]').first.click()
     page.get_by_role("link", name="bravelion", exact=True).first.click()
 
-    expect(page.get_by_role("heading", name="Why bravelion was not selected")).to_be_in_viewport()
+    expect(
+        page.get_by_role("heading", name="Why bravelion was not selected")
+    ).to_be_in_viewport()
     expect(page.get_by_text("numberOfClusters 7 (now 5)")).to_be_visible()
     expect(page.get_by_text("env=prod would be 4 vs. minimum 1")).to_be_visible()
 
@@ -115,7 +125,9 @@ def test_a_click_copies_the_current_address(enter: Enter, decision: str) -> None
     assert page.evaluate("navigator.clipboard.readText()") == page.url
 
 
-def test_a_press_shows_another_picture_and_keeps_the_step(enter: Enter, decision: str) -> None:
+def test_a_press_shows_another_picture_and_keeps_the_step(
+    enter: Enter, decision: str
+) -> None:
     page = enter(f"{decision}?step=2")
 
     page.get_by_role("link", name="Affinity").click()
@@ -132,15 +144,22 @@ def test_a_view_chosen_while_the_first_one_loads_is_shown(
     with page.expect_request(re.compile("panel=view$")):
         page.goto(decision)
         page.locator("#view").scroll_into_view_if_needed()
-    with page.expect_event("requestfailed"), page.expect_request(re.compile("view=affinity")):
-        page.get_by_role("link", name="Affinity").click()  # its response would find its target replaced
+    with (
+        page.expect_event("requestfailed"),
+        page.expect_request(re.compile("view=affinity")),
+    ):
+        page.get_by_role(
+            "link", name="Affinity"
+        ).click()  # its response would find its target replaced
     held[-1].continue_()
 
     expect(page.locator("#plot-affinity svg.main-svg").first).to_be_visible()
     complaints.clear()  # htmx reports the cancelled request
 
 
-def test_it_works_without_javascript_and_on_a_phone(enter: Enter, decision: str) -> None:
+def test_it_works_without_javascript_and_on_a_phone(
+    enter: Enter, decision: str
+) -> None:
     page = enter(f"{decision}?step=2", width=390, javascript=False)
 
     page.get_by_role("link", name="Next").click()

@@ -51,9 +51,13 @@ def _drain(page: Page) -> None:
     page.get_by_role("main").get_by_role("link", name="Drain", exact=True).click()
     impact = page.get_by_role("region", name="Impact of a drain")
     expect(impact.get_by_role("row", name=re.compile("^all"))).to_contain_text("3 → 2")
-    expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text("Replacement: c001")
+    expect(impact.get_by_role("row", name=re.compile("^spread"))).to_contain_text(
+        "Replacement: c001"
+    )
     page.get_by_label("Max concurrent evictions").fill("1")
-    page.get_by_label("Some placements lose a cluster without a replacement").fill("c000")
+    page.get_by_label("Some placements lose a cluster without a replacement").fill(
+        "c000"
+    )
     page.get_by_role("button", name="Drain c000").click()
 
 
@@ -62,7 +66,9 @@ def test_since_continues_between_two_events(page: Page, world: Drained) -> None:
     _catch_up(world)
     world.pass_time(3)
     page.clock.fast_forward(3_000)
-    ages = page.get_by_role("region", name="Drain progress").locator("td.number [data-age]")
+    ages = page.get_by_role("region", name="Drain progress").locator(
+        "td.number [data-age]"
+    )
     expect(ages).to_have_count(2)
     page.route("**/drain/**", lambda route: route.fulfill(status=204))
 
@@ -72,7 +78,9 @@ def test_since_continues_between_two_events(page: Page, world: Drained) -> None:
     expect(page.locator("#progress")).to_contain_text("Started 2m ago")
 
 
-def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, world: Drained) -> None:
+def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(
+    page: Page, world: Drained
+) -> None:
     _drain(page)
     expect(page.get_by_role("heading", name="Drain progress")).to_be_visible()
     page.evaluate("window.loaded = true")
@@ -87,7 +95,9 @@ def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, wo
     world.run(until=lambda: is_over() and world.is_settled())
     page.clock.fast_forward(3_000)
     expect(page.get_by_role("heading", name="Result")).to_be_visible()
-    expect(page.locator("#progress").get_by_role("status")).to_contain_text("2 of 2 placements evicted")
+    expect(page.locator("#progress").get_by_role("status")).to_contain_text(
+        "2 of 2 placements evicted"
+    )
     expect(steps.get_by_role("row", name=re.compile("^spread"))).to_contain_text("c001")
     assert page.evaluate("window.loaded")
 
@@ -107,15 +117,21 @@ def test_a_cluster_is_drained_watched_uncordoned_and_filled_again(page: Page, wo
     expect(page.get_by_role("main")).to_contain_text("c000 would be selected")
     page.get_by_role("button", name="Reschedule spread").click()
     expect(page).to_have_url(re.compile("/clusters/c000/drain/$"))
-    expect(page.get_by_role("status").filter(has_text="Placement spread rescheduled")).to_be_visible()
+    expect(
+        page.get_by_role("status").filter(has_text="Placement spread rescheduled")
+    ).to_be_visible()
     _catch_up(world)
     world.pass_time(120)
     page.reload()
-    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text("Present.")
+    expect(back.get_by_role("row", name=re.compile("^spread"))).to_contain_text(
+        "Present."
+    )
     assert "c000" in world.available("spread")
 
 
-def test_what_a_drain_evicted_is_rescheduled_as_it_was_previewed(page: Page, world: Drained) -> None:
+def test_what_a_drain_evicted_is_rescheduled_as_it_was_previewed(
+    page: Page, world: Drained
+) -> None:
     _drain(page)
     _catch_up(world)
     world.run(until=lambda: is_over() and world.is_settled())
@@ -131,4 +147,6 @@ def test_what_a_drain_evicted_is_rescheduled_as_it_was_previewed(page: Page, wor
     page.get_by_role("button", name="Reschedule spread").click()
 
     expect(page).to_have_url(re.compile("/placements/spread/$"))
-    expect(page.get_by_role("main").get_by_role("row", name=re.compile("^c000"))).to_be_visible()
+    expect(
+        page.get_by_role("main").get_by_role("row", name=re.compile("^c000"))
+    ).to_be_visible()

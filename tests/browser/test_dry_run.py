@@ -26,13 +26,22 @@ Enter = Callable[..., Page]
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalServer]:
     monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
-    api = ApiServer(refusals={"settings": (403, "exceeded quota: few, requested: count/configmaps=1")})
+    api = ApiServer(
+        refusals={
+            "settings": (403, "exceeded quota: few, requested: count/configmaps=1")
+        }
+    )
     api.objects["/api/v1/namespaces/shop"] = {
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {"name": "shop", "labels": {"tier": "old"}},
     }
-    with override_settings(CREDENTIAL_KEYS=(new_encryption_key(),), MEMBER_LOOPBACK=True), serve(api) as link:
+    with (
+        override_settings(
+            CREDENTIAL_KEYS=(new_encryption_key(),), MEMBER_LOOPBACK=True
+        ),
+        serve(api) as link,
+    ):
         yield link
     kubernetes_drivers.drivers.clear()
 
@@ -42,13 +51,19 @@ def test_a_review_shows_what_the_clusters_would_refuse(
     enter: Enter, server: LocalServer, complaints: list[str], width: int
 ) -> None:
     fields = {"server": server.url, "ca": authority().pem, "token": "marker-token"}
-    set_connection("alpha", ConnectionInput(fields=fields), by=None, now=NOW, joins=True)
+    set_connection(
+        "alpha", ConnectionInput(fields=fields), by=None, now=NOW, joins=True
+    )
     simulated("beta")
     MemberCluster.objects.update(verdict="", membership="joined")
-    apply_resources([namespace("shop", tier="new"), config_map("settings")], by=None, now=NOW)
+    apply_resources(
+        [namespace("shop", tier="new"), config_map("settings")], by=None, now=NOW
+    )
     page = enter("/placements/", "operator", width=width)
     owner = User.objects.latest("pk")
-    draft = start_draft(dump_yaml(placement_document("web", spec())), placement=None, by=owner, now=NOW)
+    draft = start_draft(
+        dump_yaml(placement_document("web", spec())), placement=None, by=owner, now=NOW
+    )
 
     page.goto(page.url.replace("/placements/", f"/drafts/{draft.pk}/review/"))
     assert not any("dryRun" in one.path for one in server.requests)

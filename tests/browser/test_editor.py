@@ -51,7 +51,11 @@ def test_a_placement_by_form_takes_four_clicks_and_three_fields(
     enter: Enter, click: Callable[[Locator], None], clicks: list[str]
 ) -> None:
     page = enter("/", "operator")
-    click(page.get_by_role("navigation", name="Sections").get_by_role("link", name="Placements"))
+    click(
+        page.get_by_role("navigation", name="Sections").get_by_role(
+            "link", name="Placements"
+        )
+    )
     click(page.get_by_role("link", name="Create placement"))
 
     page.get_by_label("Name", exact=True).first.fill("shop")
@@ -73,7 +77,11 @@ def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
     enter: Enter, click: Callable[[Locator], None], clicks: list[str]
 ) -> None:
     page = enter("/", "operator")
-    click(page.get_by_role("navigation", name="Sections").get_by_role("link", name="Placements"))
+    click(
+        page.get_by_role("navigation", name="Sections").get_by_role(
+            "link", name="Placements"
+        )
+    )
     click(page.get_by_role("link", name="Create from YAML"))
     editor = page.locator(".ace_editor.ace-fleet")
     editor.locator(".ace_text-input").focus()
@@ -83,7 +91,9 @@ def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
 
     expect(editor.locator(".ace_gutter-cell.ace_error")).to_have_text("13")
     expect(editor.locator(".ace_meta.ace_tag").first).to_have_text("apiVersion")
-    expect(page.locator("#preview")).to_contain_text("Ignored in preview (invalid): line 13")
+    expect(page.locator("#preview")).to_contain_text(
+        "Ignored in preview (invalid): line 13"
+    )
     expect(page.locator("#preview .result")).to_contain_text("3 of 3 clusters selected")
     page.keyboard.press("Control+Space")
     expect(page.locator(".ace_autocomplete")).to_be_visible()
@@ -93,7 +103,9 @@ def test_a_placement_by_yaml_is_completed_marked_and_saved_with_a_confirmation(
     expect(page.locator("#state")).to_contain_text("No errors")
     # Line 6 selects the namespace of another placement.
     expect(editor.locator(".ace_gutter-cell.ace_warning")).to_have_text(["6", "12"])
-    assert "strategy:\n    type: RollingUpdate" in plain_manifest(Draft.objects.get().text)
+    assert "strategy:\n    type: RollingUpdate" in plain_manifest(
+        Draft.objects.get().text
+    )
     click(page.get_by_role("button", name="Review changes"))
     save = page.get_by_role("button", name="Save shop")
     save.click()
@@ -121,7 +133,9 @@ def test_input_is_not_lost_by_tab_keys_tabs_of_the_page_or_leaving(
     page.get_by_role("button", name="Form", exact=True).click()
     page.get_by_label("Number of clusters").fill("6")
     page.get_by_role("button", name="YAML", exact=True).click()
-    expect(page.locator("#manifest")).to_have_value(re.compile("numberOfClusters: 6(.|\n)*# mine"))
+    expect(page.locator("#manifest")).to_have_value(
+        re.compile("numberOfClusters: 6(.|\n)*# mine")
+    )
     expect(page.locator("#unsaved")).to_be_empty()
 
     dialogs: list[str] = []
@@ -175,7 +189,9 @@ def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) 
     page, held = enter("/placements/web/edit/", "operator"), list[Route]()
     rows = page.get_by_role("group", name="Topology spread constraints").locator(".row")
     expect(rows).to_have_count(2)
-    page.evaluate("() => { window.requests = 0; addEventListener('htmx:confirm', () => window.requests++) }")
+    page.evaluate(
+        "() => { window.requests = 0; addEventListener('htmx:confirm', () => window.requests++) }"
+    )
     page.route("**/placements/web/edit/**", lambda route: held.append(route), times=1)  # noqa: PLW0108
 
     with page.expect_request("**/placements/web/edit/**"):
@@ -194,7 +210,10 @@ def test_buttons_pressed_while_a_response_is_awaited_are_not_lost(enter: Enter) 
 @pytest.mark.usefixtures("nine")
 def test_a_new_form_keeps_the_selection_of_a_field(enter: Enter) -> None:
     page, held = enter("/placements/web/edit/", "operator"), list[Route]()
-    number, kind = page.get_by_label("Number of clusters"), '[name="spec.resourceSelectors[1].kind"]'
+    number, kind = (
+        page.get_by_label("Number of clusters"),
+        '[name="spec.resourceSelectors[1].kind"]',
+    )
     page.get_by_label("Resource on the hub").press_sequentially("v1 Namespace web")
     expect(page.locator("#unsaved")).to_have_text("")
     page.route(re.compile("/(edit|drafts)/"), lambda route: held.append(route), times=1)  # noqa: PLW0108

@@ -32,7 +32,9 @@ def mirrored(console: object) -> Iterator[Watching]:
 @pytest.mark.usefixtures("mirrored")
 @pytest.mark.nightly
 @pytest.mark.parametrize("screen", [SCREEN, PHONE])
-def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, screen: ViewportSize) -> None:
+def test_nothing_sticks_out_and_axe_finds_nothing_serious(
+    enter: Enter, screen: ViewportSize
+) -> None:
     page = enter("/hubs/", "cluster-administrator")
     found = {}
     for name, address in PAGES.items():
@@ -47,7 +49,9 @@ def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, screen: 
 
 
 @pytest.mark.nightly
-def test_a_page_shows_that_its_hub_is_out_of_date_while_it_is_open(enter: Enter, mirrored: Watching) -> None:
+def test_a_page_shows_that_its_hub_is_out_of_date_while_it_is_open(
+    enter: Enter, mirrored: Watching
+) -> None:
     page = enter("/hubs/prod-eu/clusters/")
     updated = page.locator("#as-of [data-time]").inner_text()
     about = enter("/hubs/prod-eu/about/")
@@ -55,9 +59,13 @@ def test_a_page_shows_that_its_hub_is_out_of_date_while_it_is_open(enter: Enter,
         expect(one).to_contain_text("Live")
 
     Hub.objects.filter(pk=mirrored.hub.pk).update(
-        state="stale", state_reason="memberclusters: no connection", state_since=datetime.now(UTC)
+        state="stale",
+        state_reason="memberclusters: no connection",
+        state_since=datetime.now(UTC),
     )
 
     for one in (page.locator("#hub-line"), about.locator("#live")):
         expect(one).to_contain_text("Out of date: memberclusters: no connection, since")
-    assert page.locator("#as-of [data-time]").inner_text() == updated  # the list was not read again
+    assert (
+        page.locator("#as-of [data-time]").inner_text() == updated
+    )  # the list was not read again

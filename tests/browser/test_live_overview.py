@@ -42,13 +42,19 @@ def _go_silent(name: str) -> None:
     later = NOW + timedelta(minutes=10)
     MemberCluster.objects.exclude(name=name).update(heartbeat_at=later)
     refresh_eligibility(now=later)
-    assert MemberCluster.objects.get(name=name).verdict == EligibilityKind.STALE_HEARTBEAT
+    assert (
+        MemberCluster.objects.get(name=name).verdict == EligibilityKind.STALE_HEARTBEAT
+    )
 
 
-def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_stay(page: Page) -> None:
+def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_stay(
+    page: Page,
+) -> None:
     needs, link = (
         page.locator("#attention"),
-        page.locator("#attention").get_by_role("link", name="ledger: 3 of 4 clusters selected"),
+        page.locator("#attention").get_by_role(
+            "link", name="ledger: 3 of 4 clusters selected"
+        ),
     )
     link.focus()
 
@@ -60,22 +66,32 @@ def test_a_cluster_out_of_reach_is_reported_without_reload_and_focus_and_choice_
     expect(link).to_be_focused()
     assert page.evaluate("window.loaded") is True
     expect(page.locator("#map-by summary")).to_contain_text("env")
-    expect(page.locator("#fleet").get_by_role("link", name="nimblefox")).to_contain_text("Not ready")
+    expect(
+        page.locator("#fleet").get_by_role("link", name="nimblefox")
+    ).to_contain_text("Not ready")
 
 
-def test_a_placement_that_is_saved_appears_also_on_its_clusters(page: Page, work: Callable[[], None]) -> None:
-    save_placement(placement_document("newest", pick_n_spec(9)), by=None, now=datetime.now(UTC))
+def test_a_placement_that_is_saved_appears_also_on_its_clusters(
+    page: Page, work: Callable[[], None]
+) -> None:
+    save_placement(
+        placement_document("newest", pick_n_spec(9)), by=None, now=datetime.now(UTC)
+    )
     work()
     _later(page)
 
     expect(page.locator("#latest-decisions")).to_contain_text("newest")
     expect(page.locator("#placements-now")).to_contain_text("newest")
     expect(page.locator("#live")).to_contain_text("of 6 placements healthy")
-    expect(page.locator("#fleet").get_by_role("link", name="smartfish")).to_contain_text("newest")
+    expect(
+        page.locator("#fleet").get_by_role("link", name="smartfish")
+    ).to_contain_text("newest")
     assert page.evaluate("window.loaded") is True
 
 
-def test_a_cluster_of_the_map_keeps_the_focus_when_the_fleet_changes(page: Page) -> None:
+def test_a_cluster_of_the_map_keeps_the_focus_when_the_fleet_changes(
+    page: Page,
+) -> None:
     cell = page.locator("#fleet").get_by_role("link", name="smartfish")
     cell.focus()
 
@@ -83,7 +99,9 @@ def test_a_cluster_of_the_map_keeps_the_focus_when_the_fleet_changes(page: Page)
         cordon(["nimblefox"], by=None, now=NOW)
     _later(page)
 
-    expect(page.locator("#fleet").get_by_role("link", name="nimblefox")).to_contain_text("Cordoned")
+    expect(
+        page.locator("#fleet").get_by_role("link", name="nimblefox")
+    ).to_contain_text("Cordoned")
     expect(cell).to_be_focused()
 
 

@@ -40,10 +40,15 @@ def _polls(page: Page) -> list[str]:
     return polls
 
 
-def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world: World) -> None:
+def test_it_moves_without_reload_and_keeps_focus_and_selection(
+    page: Page, world: World
+) -> None:
     page.get_by_role("link", name="Charts").click()
     page.evaluate("window.loaded = true")
-    pause, progress = page.get_by_role("button", name="Pause"), page.locator(".rollout-progress")
+    pause, progress = (
+        page.get_by_role("button", name="Pause"),
+        page.locator(".rollout-progress"),
+    )
     expect(progress).to_contain_text("2 pending")
     drawn = page.locator("#live script[data-figure]").first.text_content()
     pause.focus()
@@ -56,10 +61,15 @@ def test_it_moves_without_reload_and_keeps_focus_and_selection(page: Page, world
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert page.locator("#live script[data-figure]").first.text_content() != drawn
     expect(pause).to_be_focused()
-    assert page.evaluate("[window.loaded, String(getSelection())]") == [True, "Rollout web/2"]
+    assert page.evaluate("[window.loaded, String(getSelection())]") == [
+        True,
+        "Rollout web/2",
+    ]
 
 
-def test_as_of_goes_on_when_nothing_is_new_and_a_hidden_page_does_not_poll(page: Page) -> None:
+def test_as_of_goes_on_when_nothing_is_new_and_a_hidden_page_does_not_poll(
+    page: Page,
+) -> None:
     polls, shown = _polls(page), page.locator("#as-of [data-time]")
     before = shown.inner_text()
 
@@ -67,11 +77,15 @@ def test_as_of_goes_on_when_nothing_is_new_and_a_hidden_page_does_not_poll(page:
         page.clock.fast_forward(3_000)
     expect(shown).not_to_have_text(before)
 
-    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', { value: true, configurable: true })"
+    )
     polls.clear()
     page.clock.run_for(30_000)
     assert polls == []
-    page.evaluate("Object.defineProperty(document, 'hidden', { value: false, configurable: true })")
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', { value: false, configurable: true })"
+    )
     with page.expect_response(re.compile(r"\?v=")):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
 
@@ -80,7 +94,9 @@ def test_as_of_goes_on_when_nothing_is_new_and_a_hidden_page_does_not_poll(page:
 def test_it_stops_polling_when_the_run_is_over(page: Page, world: World) -> None:
     world.run(until=world.is_settled)
     page.clock.fast_forward(3_000)
-    expect(page.locator("#live").get_by_role("status").first).to_contain_text("Completed")
+    expect(page.locator("#live").get_by_role("status").first).to_contain_text(
+        "Completed"
+    )
 
     polls = _polls(page)
     page.clock.run_for(60_000)

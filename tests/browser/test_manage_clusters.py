@@ -33,7 +33,9 @@ def test_cordons_three_clusters_at_once(enter: Enter, javascript: bool) -> None:
     clicks += _click(page.get_by_role("button", name="Cordon (3 clusters)"))
 
     expect(page.get_by_text("3 clusters cordoned.")).to_be_visible()
-    cordoned = MemberCluster.objects.filter(taints__key=CORDON_KEY).values_list("name", flat=True)
+    cordoned = MemberCluster.objects.filter(taints__key=CORDON_KEY).values_list(
+        "name", flat=True
+    )
     assert sorted(cordoned) == list(names)
     assert clicks <= 5
     page.get_by_role("button", name="Undo").click()
@@ -55,7 +57,9 @@ def test_the_row_menu_cordons_and_undoes_within_two_clicks_each(enter: Enter) ->
     assert not MemberCluster.objects.filter(taints__key=CORDON_KEY).exists()
 
 
-def test_adds_a_cluster_with_its_name_only_and_labels_it_with_the_impact_while_typing(enter: Enter) -> None:
+def test_adds_a_cluster_with_its_name_only_and_labels_it_with_the_impact_while_typing(
+    enter: Enter,
+) -> None:
     page = enter("/clusters/", "operator")
     clicks = _click(page.get_by_role("link", name="Add member cluster"))
     page.get_by_label("Name (required)").fill("newcomer")

@@ -20,11 +20,15 @@ Enter = Callable[..., Page]
 @pytest.mark.nightly
 @pytest.mark.usefixtures("console")
 @pytest.mark.parametrize("width", [1440, 390])
-def test_nothing_sticks_out_and_axe_finds_nothing_serious(enter: Enter, width: int) -> None:
+def test_nothing_sticks_out_and_axe_finds_nothing_serious(
+    enter: Enter, width: int
+) -> None:
     now = datetime.now(UTC)
     webhook = {"address": "https://hooks.invalid/fleet", "key": "a long random text"}
     save_channel("chat", ChannelKind.WEBHOOK, webhook, by=None, now=now)
-    save_rule(RuleInput("payments", "chat", tuple(ProblemKind.values)), by=None, now=now)
+    save_rule(
+        RuleInput("payments", "chat", tuple(ProblemKind.values)), by=None, now=now
+    )
     page = enter("/", "operator", width=width)
     User.objects.update(is_superuser=True)
     send_test("chat", by=User.objects.all()[0], now=now)

@@ -31,9 +31,15 @@ def _controls(page: Page) -> int:
     return count
 
 
-def test_the_navigation_has_seven_entries_each_with_an_icon(enter: Enter, nine: None) -> None:
+def test_the_navigation_has_seven_entries_each_with_an_icon(
+    enter: Enter, nine: None
+) -> None:
     page = enter("/", "operator")
-    entries = page.get_by_role("navigation", name="Sections").locator("> ul").first.get_by_role("link")
+    entries = (
+        page.get_by_role("navigation", name="Sections")
+        .locator("> ul")
+        .first.get_by_role("link")
+    )
 
     assert entries.count() == ENTRIES
     for entry in entries.all():
@@ -72,7 +78,8 @@ def test_with_trouble_everywhere_the_overview_has_few_controls(
         saved(f"short-{number}", pick_n_spec(900))
     deployments = Resource.objects.filter(kind="Deployment").order_by("namespace")[:6]
     changed = [
-        {**one.content, "metadata": {**one.content["metadata"], "labels": {"a": "b"}}} for one in deployments
+        {**one.content, "metadata": {**one.content["metadata"], "labels": {"a": "b"}}}
+        for one in deployments
     ]
     apply_resources(changed, by=None, now=datetime.now(UTC))
     work()
@@ -84,7 +91,12 @@ def test_with_trouble_everywhere_the_overview_has_few_controls(
 
 
 @pytest.mark.parametrize(
-    "size", [9, pytest.param(4, marks=pytest.mark.nightly), pytest.param(100, marks=pytest.mark.nightly)]
+    "size",
+    [
+        9,
+        pytest.param(4, marks=pytest.mark.nightly),
+        pytest.param(100, marks=pytest.mark.nightly),
+    ],
 )
 def test_on_a_healthy_fleet_nothing_is_amber_or_red(
     enter: Enter, work: Callable[[], None], size: int

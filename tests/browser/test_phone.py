@@ -25,7 +25,10 @@ def test_a_field_is_edited_and_the_preview_follows(enter: Enter, dark: bool) -> 
     page = enter("/placements/web/edit/", "operator", width=WIDTH, dark=dark)
     assert _fits(page)
 
-    number, joins = page.get_by_label("Number of clusters"), page.locator("#preview .versus .joins")
+    number, joins = (
+        page.get_by_label("Number of clusters"),
+        page.locator("#preview .versus .joins"),
+    )
     expect(number).to_be_hidden()
     page.get_by_role("heading", name="Where: clusters").click()
     number.fill("6")
@@ -62,7 +65,10 @@ def test_a_label_with_several_values_is_not_cut(enter: Enter) -> None:
 
     row = page.locator(".line:has(> .cell-words)")
     expect(row).to_be_visible()
-    assert row.locator("input").evaluate_all("all => all.map(one => one.value)") == ["env", "prod, staging"]
+    assert row.locator("input").evaluate_all("all => all.map(one => one.value)") == [
+        "env",
+        "prod, staging",
+    ]
     cut = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.value)"
     assert row.locator("input").evaluate_all(cut) == []
 
@@ -101,14 +107,18 @@ def test_a_run_moves_by_itself(enter: Enter) -> None:
 
     world.run(until=world.is_settled)
     page.clock.fast_forward(3_000)
-    expect(page.locator("#live").get_by_role("status").first).to_contain_text("Completed")
+    expect(page.locator("#live").get_by_role("status").first).to_contain_text(
+        "Completed"
+    )
     expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert page.evaluate("window.loaded")
     assert _fits(page)
 
 
 @pytest.mark.usefixtures("nine")
-def test_no_table_hides_its_last_columns(enter: Enter, work: Callable[[], None]) -> None:
+def test_no_table_hides_its_last_columns(
+    enter: Enter, work: Callable[[], None]
+) -> None:
     work()
     page = enter("/placements/", "operator", width=WIDTH)
     hidden = {}
@@ -144,14 +154,20 @@ def test_that_nothing_needs_attention_is_reported_in_full(enter: Enter) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_the_rules_side_by_side_fit_with_the_mark_of_the_first_difference(enter: Enter) -> None:
+def test_the_rules_side_by_side_fit_with_the_mark_of_the_first_difference(
+    enter: Enter,
+) -> None:
     decision = Decision.objects.filter(placement_name="web").latest("number")
     page = enter(f"/decisions/{decision.record.decision_id}/", "viewer", width=WIDTH)
 
     page.get_by_role("link", name="Compare scheduling rules", exact=True).first.click()
 
-    expect(page.get_by_role("heading", level=1)).to_have_text("Compare scheduling rules")
-    expect(page.locator(".partings li").first).to_contain_text("select quietheron rather than bravelion")
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "Compare scheduling rules"
+    )
+    expect(page.locator(".partings li").first).to_contain_text(
+        "select quietheron rather than bravelion"
+    )
     mark = page.get_by_text("First difference", exact=True)
     expect(mark).to_be_visible()
     assert mark.evaluate("one => one.getBoundingClientRect().right") <= WIDTH

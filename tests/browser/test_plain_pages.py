@@ -15,7 +15,11 @@ Enter = Callable[..., Page]
 
 
 def test_a_stage_is_approved_from_the_list_of_what_waits(enter: Enter) -> None:
-    world = StagedWorld({"canary": ["c001"], "prod": ["c000"]}, stage("canary", after=True), stage("prod"))
+    world = StagedWorld(
+        {"canary": ["c001"], "prod": ["c000"]},
+        stage("canary", after=True),
+        stage("prod"),
+    )
     world.place("web", staged_spec())
     world.begin("one")
     world.go_on()
@@ -34,7 +38,9 @@ def test_a_cluster_is_drained_and_uncordoned(enter: Enter, nine: None) -> None:
     page = enter("/clusters/nimblefox/", "operator", javascript=False, width=390)
 
     page.get_by_role("main").get_by_role("link", name="Drain", exact=True).click()
-    page.get_by_label("Some placements lose a cluster without a replacement").fill("nimblefox")
+    page.get_by_label("Some placements lose a cluster without a replacement").fill(
+        "nimblefox"
+    )
     page.get_by_role("button", name="Drain nimblefox").click()
     expect(page.get_by_role("progressbar", name="Placements evicted")).to_be_visible()
     page.get_by_role("button", name="Cancel drain").click()

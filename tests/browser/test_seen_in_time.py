@@ -13,7 +13,11 @@ pytestmark = pytest.mark.nightly
 SECONDS = 10
 PASSWORD = "correct horse battery"
 PAGES = {
-    "cluster": ("/clusters/smartfish/", "#live [aria-labelledby=placed]", "Unreachable"),
+    "cluster": (
+        "/clusters/smartfish/",
+        "#live [aria-labelledby=placed]",
+        "Unreachable",
+    ),
     "placement": ("/placements/web/", "#clusters", "Unreachable"),
     "placements": ("/placements/", "#list", "1 unreachable"),
     "map": ("/", "#fleet", "unreachable"),
@@ -31,7 +35,9 @@ def test_a_cluster_that_fails_is_seen_on_all_open_pages_within_ten_seconds(
         up.wait_for(r"^up +\| ready in")
         with watching("manage.py", "load_demo", "9", **folder) as load:
             load.wait_for("^loaded: 9 clusters")
-        with browser.new_context(base_url=url, viewport={"width": 1440, "height": 900}) as context:
+        with browser.new_context(
+            base_url=url, viewport={"width": 1440, "height": 900}
+        ) as context:
             form = context.new_page()
             form.goto("/placements/")
             form.get_by_label("Username").fill("admin")
@@ -49,7 +55,9 @@ def test_a_cluster_that_fails_is_seen_on_all_open_pages_within_ten_seconds(
             injected, seen = time.monotonic(), {}
             for name, (_, place, words) in PAGES.items():
                 left = injected + SECONDS - time.monotonic()
-                expect(opened[name].locator(place)).to_contain_text(words, timeout=max(1, 1000 * left))
+                expect(opened[name].locator(place)).to_contain_text(
+                    words, timeout=max(1, 1000 * left)
+                )
                 seen[name] = round(time.monotonic() - injected, 1)
 
             with capsys.disabled():

@@ -17,12 +17,17 @@ MOST_CHROME = 104
 
 
 @pytest.mark.usefixtures("nine")
-@pytest.mark.parametrize("javascript", [True, pytest.param(False, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "javascript", [True, pytest.param(False, marks=pytest.mark.nightly)]
+)
 def test_on_a_phone_sections_open_by_keyboard_and_content_starts_at_the_top(
     enter: Enter, *, javascript: bool
 ) -> None:
     page = enter("/clusters/", "operator", width=PHONE, javascript=javascript)
-    rail, menu = page.get_by_role("navigation", name="Sections"), page.get_by_role("button", name="Sections")
+    rail, menu = (
+        page.get_by_role("navigation", name="Sections"),
+        page.get_by_role("button", name="Sections"),
+    )
     heading = page.get_by_role("heading", level=1).bounding_box()
     assert heading
     assert heading["y"] < MOST_CHROME
@@ -43,7 +48,10 @@ def test_on_a_phone_sections_open_by_keyboard_and_content_starts_at_the_top(
 
     expect(page).to_have_url(re.compile("/placements/$"))
     first = page.locator("table.cards tbody tr").first
-    status, name = first.locator("td.state").bounding_box(), first.get_by_role("link").first.bounding_box()
+    status, name = (
+        first.locator("td.state").bounding_box(),
+        first.get_by_role("link").first.bounding_box(),
+    )
     assert status
     assert name
     assert status["x"] < name["x"] or status["y"] + status["height"] <= name["y"]
@@ -54,14 +62,18 @@ def test_a_first_run_has_a_demo_after_one_click_and_switches_it_without_losing_o
 ) -> None:
     page = enter("/", "operator")
     page.get_by_role("button", name="9 clusters", exact=True).click()
-    expect(page.get_by_role("status").filter(has_text="Demo data loaded: 9 clusters.")).to_be_visible()
+    expect(
+        page.get_by_role("status").filter(has_text="Demo data loaded: 9 clusters.")
+    ).to_be_visible()
     joined("mine")
     saved("shop", pick_n_spec(3))
 
     page.get_by_role("link", name="Demo data").click()
     expect(page.get_by_role("heading", name="Replace demo data")).to_be_visible()
     page.get_by_role("button", name="4 clusters", exact=True).click()
-    expect(page.get_by_role("status").filter(has_text="Demo data loaded: 4 clusters.")).to_be_visible()
+    expect(
+        page.get_by_role("status").filter(has_text="Demo data loaded: 4 clusters.")
+    ).to_be_visible()
     assert MemberCluster.objects.count() == 5
 
     page.get_by_role("link", name="Demo data").click()
@@ -73,7 +85,9 @@ def test_a_first_run_has_a_demo_after_one_click_and_switches_it_without_losing_o
 
     MemberCluster.objects.all().delete()
     page.goto("/")
-    expect(page.locator("#get-started").get_by_role("button", name="100 clusters")).to_be_visible()
+    expect(
+        page.locator("#get-started").get_by_role("button", name="100 clusters")
+    ).to_be_visible()
 
 
 @pytest.mark.usefixtures("nine")
@@ -86,7 +100,10 @@ def test_times_are_those_of_the_browser(enter: Enter) -> None:
     titles = times.evaluate_all("all => all.map((one) => one.title)")
 
     assert titles
-    assert all(re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {re.escape(zone)}", one) for one in titles)
+    assert all(
+        re.fullmatch(rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d {re.escape(zone)}", one)
+        for one in titles
+    )
 
 
 @pytest.mark.usefixtures("nine")
@@ -95,10 +112,16 @@ def test_on_paper_is_the_content_in_light_colours(enter: Enter) -> None:
     page.emulate_media(media="print", color_scheme="dark")
 
     expect(page.get_by_role("heading", level=1)).to_be_visible()
-    for locator in (page.get_by_role("navigation", name="Sections"), page.get_by_role("search")):
+    for locator in (
+        page.get_by_role("navigation", name="Sections"),
+        page.get_by_role("search"),
+    ):
         expect(locator).to_be_hidden()
     assert page.get_by_role("button").count() == 0
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert (
+        page.evaluate("getComputedStyle(document.body).backgroundColor")
+        == "rgb(255, 255, 255)"
+    )
     page.set_viewport_size({"width": 800, "height": 1100})
     for address in ("/clusters/", "/placements/", "/resources/"):
         page.goto(address)

@@ -20,8 +20,13 @@ def _save(page: Page) -> None:
 
 
 def test_the_second_to_save_sees_the_difference_and_takes_it(enter: Enter) -> None:
-    ana, li = enter("/placements/web/edit/", "operator"), enter("/placements/web/edit/", "operator")
-    li.locator('[name="spec.revisionHistoryLimit"]').evaluate("one => one.closest('details').open = true")
+    ana, li = (
+        enter("/placements/web/edit/", "operator"),
+        enter("/placements/web/edit/", "operator"),
+    )
+    li.locator('[name="spec.revisionHistoryLimit"]').evaluate(
+        "one => one.closest('details').open = true"
+    )
     li.locator('[name="spec.revisionHistoryLimit"]').fill("5")
     expect(li).to_have_url(re.compile(r"/drafts/\d+/$"))
 
@@ -30,21 +35,30 @@ def test_the_second_to_save_sees_the_difference_and_takes_it(enter: Enter) -> No
     _save(ana)
     li.get_by_role("button", name="Review changes").click()
 
-    conflict = li.get_by_role("alert").filter(has_text="was changed while you edited it")
+    conflict = li.get_by_role("alert").filter(
+        has_text="was changed while you edited it"
+    )
     expect(conflict).to_contain_text("spec.policy.numberOfClusters: 5 → 4")
     expect(li.get_by_role("button", name="Save web")).to_have_count(0)
     conflict.get_by_role("button", name="Take theirs").click()
     expect(li.get_by_label("Number of clusters")).to_have_value("4")
-    li.locator('[name="spec.revisionHistoryLimit"]').evaluate("one => one.closest('details').open = true")
+    li.locator('[name="spec.revisionHistoryLimit"]').evaluate(
+        "one => one.closest('details').open = true"
+    )
     li.locator('[name="spec.revisionHistoryLimit"]').fill("5")
     li.locator('[name="spec.revisionHistoryLimit"]').blur()
     _save(li)
 
     saved = Placement.objects.get(name="web").document["spec"]
-    assert (saved["policy"]["numberOfClusters"], saved["revisionHistoryLimit"]) == (4, 5)
+    assert (saved["policy"]["numberOfClusters"], saved["revisionHistoryLimit"]) == (
+        4,
+        5,
+    )
 
 
-def test_an_older_policy_is_compared_and_comes_back_through_the_review(enter: Enter) -> None:
+def test_an_older_policy_is_compared_and_comes_back_through_the_review(
+    enter: Enter,
+) -> None:
     page = enter("/placements/web/history/", "operator")
 
     page.get_by_role("button", name="Compare").click()
@@ -52,11 +66,15 @@ def test_an_older_policy_is_compared_and_comes_back_through_the_review(enter: En
     page.goto("/placements/web/history/")
     page.get_by_role("button", name="Roll back to #0").click()
     expect(page).to_have_url(re.compile(r"/drafts/\d+/review/$"))
-    expect(page.locator("pre.unified .removed").filter(has_text="topologyKey: env")).to_be_visible()
+    expect(
+        page.locator("pre.unified .removed").filter(has_text="topologyKey: env")
+    ).to_be_visible()
     page.get_by_role("button", name="Save web").click()
 
     expect(page).to_have_url(re.compile("/placements/web/$"))
-    constraints = Placement.objects.get(name="web").document["spec"]["policy"]["topologySpreadConstraints"]
+    constraints = Placement.objects.get(name="web").document["spec"]["policy"][
+        "topologySpreadConstraints"
+    ]
     assert [one["topologyKey"] for one in constraints] == ["region"]
 
 
@@ -73,10 +91,14 @@ def test_who_may_only_look_reaches_the_buttons_and_hears_why_not(enter: Enter) -
 
 
 def test_without_javascript_an_edit_is_saved_by_yaml(enter: Enter) -> None:
-    page = enter("/placements/web/edit/?as=yaml", "operator", javascript=False, width=390)
+    page = enter(
+        "/placements/web/edit/?as=yaml", "operator", javascript=False, width=390
+    )
     manifest = page.get_by_label("Manifest", exact=True)
 
-    manifest.fill(manifest.input_value().replace("numberOfClusters: 5", "numberOfClusters: 4"))
+    manifest.fill(
+        manifest.input_value().replace("numberOfClusters: 5", "numberOfClusters: 4")
+    )
     page.get_by_role("button", name="Update preview").click()
     expect(page.locator("#preview .result")).to_contain_text("4 of 4")
     assert page.evaluate("document.documentElement.scrollWidth") == 390

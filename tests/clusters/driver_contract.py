@@ -38,19 +38,30 @@ class Clock:
         self.now += timedelta(seconds=seconds)
 
 
-def deployment(name: str, *, image: str = "shop:1.0", replicas: int = 2) -> dict[str, Any]:
+def deployment(
+    name: str, *, image: str = "shop:1.0", replicas: int = 2
+) -> dict[str, Any]:
     """Make a Deployment manifest in the namespace shop."""
     labels = {"app": name}
-    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": name, "image": image}]}}
+    pod = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": name, "image": image}]},
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": name, "namespace": "shop"},
-        "spec": {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": pod,
+        },
     }
 
 
-V1 = Version("v1", "web", (namespace("shop"), config_map("settings"), deployment("web")))
+V1 = Version(
+    "v1", "web", (namespace("shop"), config_map("settings"), deployment("web"))
+)
 V2 = Version("v2", "web", (namespace("shop"), deployment("web", image="shop:2.0")))
 WEB = ObjectRef("apps", "Deployment", "shop", "web")
 SETTINGS = ObjectRef("", "ConfigMap", "shop", "settings")
@@ -82,7 +93,9 @@ class DriverContract:
         assert seen is not None
         assert seen.version == V2.id
 
-    def test_a_removed_placement_keeps_its_fence(self, connect: Callable[..., Driver]) -> None:
+    def test_a_removed_placement_keeps_its_fence(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         driver = connect()
         driver.apply(replace(V1, fence=7))
         driver.remove("web", fence=9)
@@ -92,7 +105,9 @@ class DriverContract:
 
         assert driver.observe(inventory=True).fences == {}
 
-    def test_the_inventory_has_every_placement_with_its_fence(self, connect: Callable[..., Driver]) -> None:
+    def test_the_inventory_has_every_placement_with_its_fence(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         driver = connect()
         driver.apply(replace(V1, fence=7))
         driver.apply(Version("x1", "other", (config_map("other"),), fence=3))
@@ -100,16 +115,23 @@ class DriverContract:
         assert driver.observe(inventory=True).fences == {"web": 7, "other": 3}
         assert driver.observe().fences is None
 
-    def test_a_cluster_without_calls_has_nothing(self, connect: Callable[..., Driver]) -> None:
+    def test_a_cluster_without_calls_has_nothing(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         seen = connect().observe("web")
 
         assert seen.is_healthy
         assert seen.of("web") is None
 
-    def test_applying_again_is_no_change(self, connect: Callable[..., Driver], holds: Any) -> None:
+    def test_applying_again_is_no_change(
+        self, connect: Callable[..., Driver], holds: Any
+    ) -> None:
         first, second = connect().apply(V1), connect().apply(V1)
 
-        assert (first, second) == (Applied("v1", changed=True), Applied("v1", changed=False))
+        assert (first, second) == (
+            Applied("v1", changed=True),
+            Applied("v1", changed=False),
+        )
         assert holds("web") == {str(ObjectRef.of(one)) for one in V1.manifests}
 
     def test_a_new_version_replaces_the_old_one_and_removes_what_is_gone(
@@ -122,35 +144,56 @@ class DriverContract:
         seen = driver.observe("web").of("web")
 
         assert seen
-        assert (seen.version, seen.whole_version, not seen.refusals) == ("v2", "v2", True)
+        assert (seen.version, seen.whole_version, not seen.refusals) == (
+            "v2",
+            "v2",
+            True,
+        )
         assert str(SETTINGS) not in holds("web")
 
-    def test_placements_do_not_touch_each_other(self, connect: Callable[..., Driver], holds: Any) -> None:
+    def test_placements_do_not_touch_each_other(
+        self, connect: Callable[..., Driver], holds: Any
+    ) -> None:
         driver = connect()
         driver.apply(V1)
-        driver.apply(Version("x1", "other", (namespace("other"), config_map("other", in_="other"))))
+        driver.apply(
+            Version(
+                "x1", "other", (namespace("other"), config_map("other", in_="other"))
+            )
+        )
 
         driver.remove("web")
 
         assert holds("web") == set()
         assert holds("other") == {"Namespace other", "ConfigMap other/other"}
 
-    def test_removing_twice_is_removing_once(self, connect: Callable[..., Driver]) -> None:
+    def test_removing_twice_is_removing_once(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         driver = connect()
         driver.apply(V1)
 
-        assert (driver.remove("web"), driver.remove("web")) == (Removed(existed=True), Removed(existed=False))
+        assert (driver.remove("web"), driver.remove("web")) == (
+            Removed(existed=True),
+            Removed(existed=False),
+        )
         assert driver.observe("web").of("web") is None
 
-    def test_only_what_was_requested_is_seen(self, connect: Callable[..., Driver]) -> None:
+    def test_only_what_was_requested_is_seen(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         driver = connect()
         driver.apply(V1)
         driver.apply(Version("x1", "other", (config_map("other"),)))
 
         assert driver.observe().placements == ()
-        assert [one.placement for one in driver.observe("other", "gone").placements] == ["other"]
+        assert [
+            one.placement for one in driver.observe("other", "gone").placements
+        ] == ["other"]
 
-    def test_what_was_applied_is_seen_after_a_restart(self, connect: Callable[..., Driver]) -> None:
+    def test_what_was_applied_is_seen_after_a_restart(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         connect().apply(V1)
 
         seen = connect().observe("web").of("web")
@@ -170,15 +213,25 @@ class DriverContract:
 
         assert before
         assert after
-        assert [(one.object, one.readiness) for one in before.unready] == [(WEB, Readiness.NOT_YET)]
-        assert (before.readiness, after.readiness) == (Readiness.NOT_YET, Readiness.AVAILABLE)
+        assert [(one.object, one.readiness) for one in before.unready] == [
+            (WEB, Readiness.NOT_YET)
+        ]
+        assert (before.readiness, after.readiness) == (
+            Readiness.NOT_YET,
+            Readiness.AVAILABLE,
+        )
 
-    def test_what_cannot_be_tracked_says_so(self, connect: Callable[..., Driver]) -> None:
+    def test_what_cannot_be_tracked_says_so(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         claim = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
             "metadata": {"name": "web", "namespace": "shop"},
-            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
         }
         driver = connect()
         driver.apply(Version("s1", "claims", (namespace("shop"), claim)))
@@ -201,14 +254,22 @@ class DriverContract:
             driver.apply(V2)
 
         seen = driver.observe("web").of("web")
-        assert [(one.object, one.code) for one in caught.value.refusals] == [(WEB, "ManifestApplyFailed")]
+        assert [(one.object, one.code) for one in caught.value.refusals] == [
+            (WEB, "ManifestApplyFailed")
+        ]
         assert seen
-        assert (seen.version, seen.whole_version, not seen.refusals) == ("v2", "v1", False)
+        assert (seen.version, seen.whole_version, not seen.refusals) == (
+            "v2",
+            "v1",
+            False,
+        )
         assert seen.refusals == caught.value.refusals
         kept = set() if self.prunes_despite_refusals else {str(SETTINGS)}
         assert holds("web") == {"Namespace shop", str(WEB)} | kept
 
-    def test_a_refused_version_is_taken_when_it_is_tried_again(self, connect: Callable[..., Driver]) -> None:
+    def test_a_refused_version_is_taken_when_it_is_tried_again(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         with pytest.raises(DriverRejected):
             connect(faults=[{"kind": "refuse", "objectKind": "Deployment"}]).apply(V1)
 
@@ -220,7 +281,12 @@ class DriverContract:
         until = (clock() + timedelta(minutes=5)).isoformat()
         driver = connect(faults=[{"kind": "unreachable", "until": until}])
 
-        for call in (lambda: driver.apply(V1), driver.observe, lambda: driver.remove("web"), driver.leave):
+        for call in (
+            lambda: driver.apply(V1),
+            driver.observe,
+            lambda: driver.remove("web"),
+            driver.leave,
+        ):
             with pytest.raises(DriverUnavailable):
                 call()
 
@@ -239,9 +305,13 @@ class DriverContract:
         assert clock() - NOW == timedelta(seconds=3)
         assert holds("web") == set()
 
-    def test_an_answer_can_be_lost_after_the_effect(self, connect: Callable[..., Driver], holds: Any) -> None:
+    def test_an_answer_can_be_lost_after_the_effect(
+        self, connect: Callable[..., Driver], holds: Any
+    ) -> None:
         with pytest.raises(DriverUnavailable):
-            connect(faults=[{"kind": "timeOut", "calls": ["apply"], "afterEffect": True}]).apply(V1)
+            connect(
+                faults=[{"kind": "timeOut", "calls": ["apply"], "afterEffect": True}]
+            ).apply(V1)
 
         assert str(WEB) in holds("web")
         assert connect().apply(V1) == Applied("v1", changed=False)
@@ -267,14 +337,18 @@ class DriverContract:
         driver.apply(V1)
         held = holds("web")
 
-        assert {one.object for one in before.diffs} == {ObjectRef.of(manifest) for manifest in V1.manifests}
+        assert {one.object for one in before.diffs} == {
+            ObjectRef.of(manifest) for manifest in V1.manifests
+        }
         assert all(one.member_generation is None for one in before.diffs)
         assert driver.diff(V1).diffs == ()
         (changed,) = driver.diff(V2).diffs
         assert (changed.object, changed.member_generation) == (WEB, 1)
         assert holds("web") == held
 
-    def test_a_released_placement_is_gone_from_observation(self, connect: Callable[..., Driver]) -> None:
+    def test_a_released_placement_is_gone_from_observation(
+        self, connect: Callable[..., Driver]
+    ) -> None:
         driver = connect()
         driver.apply(V1)
 

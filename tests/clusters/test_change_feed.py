@@ -33,8 +33,15 @@ def test_a_patched_fleet_is_the_one_that_would_be_created() -> None:
     held = Fleet(_random_cluster(rng, f"c{number:02}") for number in range(12))
     _seen(held)
     for step in range(1500):
-        changed = [_random_cluster(rng, f"c{rng.randrange(14):02}") for _ in range(rng.choice([1, 1, 3]))]
-        gone = {rng.choice(held.names)} - {one.name for one in changed} if rng.random() < 0.1 else set()
+        changed = [
+            _random_cluster(rng, f"c{rng.randrange(14):02}")
+            for _ in range(rng.choice([1, 1, 3]))
+        ]
+        gone = (
+            {rng.choice(held.names)} - {one.name for one in changed}
+            if rng.random() < 0.1
+            else set()
+        )
         before, was = held, _seen(held) if not step % 50 else None
 
         held = held.with_clusters(changed, gone=gone)
@@ -47,7 +54,11 @@ def _random_cluster(rng: random.Random, name: str) -> Cluster:
     properties = {"cpu": rng.choice(QUANTITIES), "memory": rng.choice(["1", "2"])}
     return cluster(
         name,
-        labels={key: value for key, values in LABELS.items() if (value := rng.choice(values))},
+        labels={
+            key: value
+            for key, values in LABELS.items()
+            if (value := rng.choice(values))
+        },
         properties={key: value for key, value in properties.items() if value},
         taints=rng.choice(TAINTS),
         not_eligible=rng.choice(KINDS),
@@ -58,9 +69,14 @@ def _seen(fleet: Fleet) -> list[Any]:
     """Return all that a scheduler reads of a fleet; every column exists after it."""
     labels = [(one.values, one.codes.tolist()) for one in map(fleet.label, LABELS)]
     columns = [fleet.property("cpu"), fleet.property("memory")]
-    properties = [(one.texts, one.distinct, one.ranks.tolist(), one.is_malformed.tolist()) for one in columns]
+    properties = [
+        (one.texts, one.distinct, one.ranks.tolist(), one.is_malformed.tolist())
+        for one in columns
+    ]
     approximates = [str(one.approximates.tolist()) for one in columns]
-    claims = [(one.values, one.codes.tolist()) for one in map(fleet.claim, ("cpu", "memory"))]
+    claims = [
+        (one.values, one.codes.tolist()) for one in map(fleet.claim, ("cpu", "memory"))
+    ]
     return [
         *(fleet.names, fleet.clusters, fleet.positions, fleet.is_eligible.tolist()),
         *(labels, properties, approximates, claims),
@@ -105,28 +121,44 @@ def test_advancing_reads_the_changed_rows_only_and_gives_the_current_fleet() -> 
 def _change(rng: random.Random) -> None:
     names = list(MemberCluster.objects.order_by("name").values_list("name", flat=True))
     name, other = rng.choice(names), f"c{rng.randrange(25):02}"
-    kind = rng.choice(["labels", "labels", "cordon", "uncordon", "report", "leave", "forget", "join"])
+    kind = rng.choice(
+        ["labels", "labels", "cordon", "uncordon", "report", "leave", "forget", "join"]
+    )
     if kind == "labels":
-        change_labels([name], put={"region": rng.choice("abc")}, remove=(), by=None, now=NOW)
+        change_labels(
+            [name], put={"region": rng.choice("abc")}, remove=(), by=None, now=NOW
+        )
     elif kind == "cordon":
         cordon([name], by=None, now=NOW)
     elif kind == "uncordon":
         uncordon([name], by=None, now=NOW)
     elif kind == "report":
         status = {"properties": {"cpu": {"value": str(rng.randrange(4))}}}
-        put_cluster(ClusterSpec({**member_document(other), "status": status}), by=None, now=NOW)
+        put_cluster(
+            ClusterSpec({**member_document(other), "status": status}), by=None, now=NOW
+        )
     elif kind == "leave":
         leave([name], by=None, now=NOW)
     elif kind == "forget" and len(names) > 5:
-        forget(list(MemberCluster.objects.filter(name=name)), verb="left", by=None, now=NOW)
+        forget(
+            list(MemberCluster.objects.filter(name=name)), verb="left", by=None, now=NOW
+        )
         if rng.random() < 0.5:
-            upsert_clusters([ClusterSpec(member_document(name, {"region": "again"}))], by=None, now=NOW)
+            upsert_clusters(
+                [ClusterSpec(member_document(name, {"region": "again"}))],
+                by=None,
+                now=NOW,
+            )
     else:
-        upsert_clusters([ClusterSpec(member_document(other, {"tier": "gold"}))], by=None, now=NOW)
+        upsert_clusters(
+            [ClusterSpec(member_document(other, {"tier": "gold"}))], by=None, now=NOW
+        )
 
 
 @pytest.mark.django_db
-def test_too_many_changes_or_a_deleted_tombstone_load_the_whole_fleet(settings: Settings) -> None:
+def test_too_many_changes_or_a_deleted_tombstone_load_the_whole_fleet(
+    settings: Settings,
+) -> None:
     all_joined(*(f"c{number:02}" for number in range(20)))
     held = current_fleet()
 
@@ -135,10 +167,14 @@ def test_too_many_changes_or_a_deleted_tombstone_load_the_whole_fleet(settings: 
     settings.FLEET_PATCH_PERCENT = 20
     assert not _loads(held)
 
-    forget(list(MemberCluster.objects.filter(name="c02")), verb="left", by=None, now=NOW)
+    forget(
+        list(MemberCluster.objects.filter(name="c02")), verb="left", by=None, now=NOW
+    )
     assert not _loads(held)
     ClusterTombstone.objects.update(deleted_at=timezone.now() - timedelta(hours=2))
-    forget(list(MemberCluster.objects.filter(name="c03")), verb="left", by=None, now=NOW)
+    forget(
+        list(MemberCluster.objects.filter(name="c03")), verb="left", by=None, now=NOW
+    )
     assert list(ClusterTombstone.objects.values_list("name", flat=True)) == ["c03"]
     assert _loads(held)
     assert held.advance().fleet.names == NO_FLEET.advance().fleet.names
@@ -147,7 +183,9 @@ def test_too_many_changes_or_a_deleted_tombstone_load_the_whole_fleet(settings: 
 def _loads(held: FleetSnapshot) -> bool:
     with CaptureQueriesContext(connection) as captured:
         held.advance()
-    return any("member" in one["sql"] and "changed_in" not in one["sql"] for one in captured)
+    return any(
+        "member" in one["sql"] and "changed_in" not in one["sql"] for one in captured
+    )
 
 
 @pytest.mark.servers
@@ -163,7 +201,9 @@ def test_two_writers_at_once_lose_no_change() -> None:
     def write(name: str) -> None:
         try:
             for number in range(times):
-                change_labels([name], put={"turn": f"{number}"}, remove=(), by=None, now=NOW)
+                change_labels(
+                    [name], put={"turn": f"{number}"}, remove=(), by=None, now=NOW
+                )
         finally:
             connection.close()
 
@@ -175,6 +215,10 @@ def test_two_writers_at_once_lose_no_change() -> None:
             writer.result()
     held = held.advance()
 
-    assert [one.labels.get("turn") for one in held.fleet] == [f"{times - 1}", f"{times - 1}", None]
+    assert [one.labels.get("turn") for one in held.fleet] == [
+        f"{times - 1}",
+        f"{times - 1}",
+        None,
+    ]
     assert held.sequence == FleetState.objects.get().sequence
     forget_cached_fleet()

@@ -60,8 +60,12 @@ def test_labels_and_faults_changed_at_once_are_all_kept() -> None:
     _at_once(label, fault, watch)
 
     for row in MemberCluster.objects.filter(name__in=names):
-        assert faults_of(row) == [new_fault("notReady", now=NOW, lasts=timedelta(days=TIMES))]
-        assert set(row.document["metadata"]["labels"]) == {f"label-{number}" for number in range(TIMES)}
+        assert faults_of(row) == [
+            new_fault("notReady", now=NOW, lasts=timedelta(days=TIMES))
+        ]
+        assert set(row.document["metadata"]["labels"]) == {
+            f"label-{number}" for number in range(TIMES)
+        }
         assert row.revision == 1 + 2 * TIMES
 
 
@@ -72,7 +76,11 @@ def test_a_change_writes_only_its_columns(monkeypatch: pytest.MonkeyPatch) -> No
 
     def write(targets: Any, **options: Any) -> None:
         later = NOW + timedelta(minutes=1)
-        written = {"heartbeat_at": later, "observe_at": later, "connection": {"readySeconds": 3}}
+        written = {
+            "heartbeat_at": later,
+            "observe_at": later,
+            "connection": {"readySeconds": 3},
+        }
         MemberCluster.objects.update(**written)
         real(targets, **options)
 

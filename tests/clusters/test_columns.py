@@ -24,13 +24,22 @@ def test_label_column_codes_sorted_values_and_marks_absent_ones() -> None:
 def test_label_column_follows_the_order_given() -> None:
     column = label_column(["west", None, "east"], np.array([2, 0, 1]))
 
-    assert [column.value_at(position) for position in range(3)] == ["east", "west", None]
+    assert [column.value_at(position) for position in range(3)] == [
+        "east",
+        "west",
+        None,
+    ]
 
 
 def test_label_column_knows_the_code_of_a_value() -> None:
     column = _labels("west", "east")
 
-    assert [column.code_of(value) for value in ("east", "west", "north", "")] == [0, 1, ABSENT, ABSENT]
+    assert [column.code_of(value) for value in ("east", "west", "north", "")] == [
+        0,
+        1,
+        ABSENT,
+        ABSENT,
+    ]
 
 
 def test_empty_value_is_a_value() -> None:
@@ -74,11 +83,21 @@ def test_absent_and_malformed_properties_never_match(operator: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("operator", ["Gt", "Ge", "Eq", "Ne", "Lt", "Le"])
 @given(values=st.lists(st.integers(-3, 3), max_size=6), wanted=st.integers(-4, 4))
-def test_comparing_ranks_is_comparing_numbers(operator: str, values: list[int], wanted: int) -> None:
-    compare = {"Gt": int.__gt__, "Ge": int.__ge__, "Eq": int.__eq__, "Ne": int.__ne__, "Lt": int.__lt__}
+def test_comparing_ranks_is_comparing_numbers(
+    operator: str, values: list[int], wanted: int
+) -> None:
+    compare = {
+        "Gt": int.__gt__,
+        "Ge": int.__ge__,
+        "Eq": int.__eq__,
+        "Ne": int.__ne__,
+        "Lt": int.__lt__,
+    }
     expected = [compare.get(operator, int.__le__)(value, wanted) for value in values]
 
-    marks = property_column([str(value) for value in values]).compare(operator, parse_quantity(str(wanted)))
+    marks = property_column([str(value) for value in values]).compare(
+        operator, parse_quantity(str(wanted))
+    )
 
     assert marks.tolist() == expected
 
@@ -91,7 +110,9 @@ def test_malformed_is_neither_absent_nor_a_quantity() -> None:
     assert np.isnan(column.approximates).tolist() == [False, True, True]
 
 
-def test_descending_orders_by_the_first_key_then_the_next_then_the_later_place() -> None:
+def test_descending_orders_by_the_first_key_then_the_next_then_the_later_place() -> (
+    None
+):
     first, second = np.array([1, 2, 2, 1]), np.array([9, 5, 5, 9])
 
     assert descending([first, second]).tolist() == [2, 1, 3, 0]
@@ -103,8 +124,14 @@ def test_descending_of_nothing_is_nothing() -> None:
 
 @pytest.mark.parametrize("large", [1, 2**40])
 @given(rows=st.lists(st.tuples(*[st.integers(-2, 2)] * 3), min_size=1, max_size=12))
-def test_descending_agrees_with_sorting_tuples(large: int, rows: list[tuple[int, int, int]]) -> None:
-    keys = [np.array(column, dtype=np.int64) * large for column in zip(*rows, strict=True)]
-    expected = sorted(range(len(rows)), key=lambda place: (rows[place], place), reverse=True)
+def test_descending_agrees_with_sorting_tuples(
+    large: int, rows: list[tuple[int, int, int]]
+) -> None:
+    keys = [
+        np.array(column, dtype=np.int64) * large for column in zip(*rows, strict=True)
+    ]
+    expected = sorted(
+        range(len(rows)), key=lambda place: (rows[place], place), reverse=True
+    )
 
     assert descending(keys).tolist() == expected

@@ -15,10 +15,21 @@ def nothing() -> None:
     pass
 
 
-def results_of(functions: dict[Any, Callable[[], Any]], **limits: Any) -> dict[Any, Any]:
+def results_of(
+    functions: dict[Any, Callable[[], Any]], **limits: Any
+) -> dict[Any, Any]:
     """Call, by default with much time."""
     return dict(
-        call_all(functions, **{"threads": 4, "seconds": 30, "patience": 30, "at_end": nothing, **limits})
+        call_all(
+            functions,
+            **{
+                "threads": 4,
+                "seconds": 30,
+                "patience": 30,
+                "at_end": nothing,
+                **limits,
+            },
+        )
     )
 
 
@@ -34,7 +45,9 @@ def failing(error: Exception) -> Callable[[], Any]:
 def test_every_question_gets_its_own_answer() -> None:
     away, no = DriverUnavailable("away"), DriverRejected("no")
 
-    found = results_of({1: lambda: "one", 2: failing(away), 3: failing(no), 4: lambda: "four"})
+    found = results_of(
+        {1: lambda: "one", 2: failing(away), 3: failing(no), 4: lambda: "four"}
+    )
 
     assert found == {1: "one", 2: away, 3: no, 4: "four"}
 
@@ -43,7 +56,9 @@ def test_no_calls_are_no_results() -> None:
     assert results_of({}) == {}
 
 
-def test_a_fault_of_a_driver_is_logged_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_a_driver_is_logged_and_delays_no_other(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     found = results_of({1: lambda: 1 / 0, 2: lambda: "two"})
 
     assert isinstance(found[1], DriverUnavailable)
@@ -107,7 +122,13 @@ def test_one_that_does_not_keep_to_its_time_out_is_unavailable() -> None:
 
 def test_a_slow_listener_loses_no_answer() -> None:
     begun = threading.Event()
-    answers = call_all({1: lambda: "a", 2: begun.set}, threads=1, seconds=0.5, patience=1, at_end=nothing)
+    answers = call_all(
+        {1: lambda: "a", 2: begun.set},
+        threads=1,
+        seconds=0.5,
+        patience=1,
+        at_end=nothing,
+    )
 
     first = next(answers)
     begun.wait()

@@ -9,7 +9,11 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from clusters.drivers.simulated.configuration import USUAL, FaultKind, parse_configuration
+from clusters.drivers.simulated.configuration import (
+    USUAL,
+    FaultKind,
+    parse_configuration,
+)
 from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching
 from clusters.models import MemberCluster
 from clusters.operations.edit import UnknownClusterError
@@ -29,19 +33,37 @@ SILENT = {"kind": "silent"}
     ("connection", "faults"),
     [
         ({"fault": "sulky"}, [("connection.fault", "not-one-of")]),
-        ({"faults": [{"kind": "sulky"}]}, [("connection.faults[0].kind", "not-one-of")]),
+        (
+            {"faults": [{"kind": "sulky"}]},
+            [("connection.faults[0].kind", "not-one-of")],
+        ),
         ({"faults": [{}]}, [("connection.faults[0].kind", "required")]),
         ({"faults": {"kind": "silent"}}, [("connection.faults", "wrong-type")]),
-        ({"faults": [SILENT | {"until": "tomorrow"}]}, [("connection.faults[0].until", "bad-format")]),
-        ({"faults": [SILENT | {"image": "2.1"}]}, [("connection.faults[0].image", "forbidden-for-type")]),
-        ({"faults": [SILENT | {"whim": 1}]}, [("connection.faults[0].whim", "unknown-field")]),
-        ({"faults": [{"kind": "lostState"}]}, [("connection.faults[0].since", "required")]),
+        (
+            {"faults": [SILENT | {"until": "tomorrow"}]},
+            [("connection.faults[0].until", "bad-format")],
+        ),
+        (
+            {"faults": [SILENT | {"image": "2.1"}]},
+            [("connection.faults[0].image", "forbidden-for-type")],
+        ),
+        (
+            {"faults": [SILENT | {"whim": 1}]},
+            [("connection.faults[0].whim", "unknown-field")],
+        ),
+        (
+            {"faults": [{"kind": "lostState"}]},
+            [("connection.faults[0].since", "required")],
+        ),
         (
             {"faults": [{"kind": "timeOut", "calls": ["aply"]}]},
             [("connection.faults[0].calls[0]", "not-one-of")],
         ),
         (
-            {"applyMilliseconds": -1, "faults": [SILENT, {"kind": "flap", "periodSeconds": 0}]},
+            {
+                "applyMilliseconds": -1,
+                "faults": [SILENT, {"kind": "flap", "periodSeconds": 0}],
+            },
             [
                 ("connection.applyMilliseconds", "out-of-range"),
                 ("connection.faults[1].periodSeconds", "out-of-range"),
@@ -59,17 +81,26 @@ def test_a_malformed_connection_is_refused_with_all_its_faults(
 
 
 def test_the_short_form_is_one_fault_and_an_empty_connection_the_usual() -> None:
-    assert [one.kind for one in parse_configuration({"fault": "silent"}).faults] == [FaultKind.SILENT]
+    assert [one.kind for one in parse_configuration({"fault": "silent"}).faults] == [
+        FaultKind.SILENT
+    ]
     assert parse_configuration({}) == USUAL == parse_configuration({"faults": []})
 
 
 def test_a_fault_holds_from_its_beginning_until_just_before_its_end() -> None:
     until = NOW + timedelta(minutes=1)
-    found = parse_configuration({"faults": [SILENT | {"since": NOW.isoformat(), "until": until.isoformat()}]})
+    found = parse_configuration(
+        {"faults": [SILENT | {"since": NOW.isoformat(), "until": until.isoformat()}]}
+    )
 
     moments = [NOW - timedelta(seconds=1), NOW, until - timedelta(seconds=1), until]
 
-    assert [bool(found.faults_at(moment)) for moment in moments] == [False, True, True, False]
+    assert [bool(found.faults_at(moment)) for moment in moments] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.django_db
@@ -80,19 +111,31 @@ class TestOperation:
         simulated("a")
         observe(now=NOW)
 
-        set_faults("a", [SILENT], by=person("ana", "operator"), now=NOW + timedelta(seconds=1))
+        set_faults(
+            "a", [SILENT], by=person("ana", "operator"), now=NOW + timedelta(seconds=1)
+        )
 
         assert observe(now=NOW + timedelta(seconds=1)).silent == 1
         event = Event.objects.latest("pk")
-        assert (event.actor_name, event.verb, event.name, event.revision) == ("ana", "fault injected", "a", 2)
+        assert (event.actor_name, event.verb, event.name, event.revision) == (
+            "ana",
+            "fault injected",
+            "a",
+            2,
+        )
         assert (event.before, event.after) == ({"faults": []}, {"faults": [SILENT]})
 
-    def test_faults_replace_those_before_and_leave_the_rest_of_the_connection(self) -> None:
+    def test_faults_replace_those_before_and_leave_the_rest_of_the_connection(
+        self,
+    ) -> None:
         row = simulated("a", fault="unhealthy")
         MemberCluster.objects.update(connection={**row.connection, "readySeconds": 9})
 
         set_faults("a", [SILENT], by=None, now=NOW)
-        assert MemberCluster.objects.get().connection == {"readySeconds": 9, "faults": [SILENT]}
+        assert MemberCluster.objects.get().connection == {
+            "readySeconds": 9,
+            "faults": [SILENT],
+        }
 
         set_faults("a", [], by=None, now=NOW)
         assert MemberCluster.objects.get().connection == {"readySeconds": 9}
@@ -139,7 +182,10 @@ class TestCommand:
         said = fault("a", "unhealthy")
 
         refusing = {"kind": "refuse", "objectKind": "Deployment", "image": "2.1"}
-        assert [json.loads(line) for line in said.splitlines()] == [refusing, {"kind": "unhealthy"}]
+        assert [json.loads(line) for line in said.splitlines()] == [
+            refusing,
+            {"kind": "unhealthy"},
+        ]
         assert fault("a") == said
         assert json.loads(fault("a", "unhealthy", "--clear")) == refusing
         assert fault("a", "--clear") == "No active faults\n"
@@ -152,8 +198,12 @@ class TestCommand:
         left = datetime.fromisoformat(said["until"]) - datetime.now(UTC)
         assert timedelta(minutes=4) < left <= timedelta(minutes=5)
 
-    def test_a_kind_that_there_is_not_is_refused_with_those_that_there_are(self) -> None:
-        with pytest.raises(CommandError, match=r"choose from '?unreachable'?, '?silent'?"):
+    def test_a_kind_that_there_is_not_is_refused_with_those_that_there_are(
+        self,
+    ) -> None:
+        with pytest.raises(
+            CommandError, match=r"choose from '?unreachable'?, '?silent'?"
+        ):
             fault("a", "tired")
 
     @pytest.mark.parametrize("kind", ["lostState", "flap"])
@@ -176,7 +226,9 @@ class TestCommand:
             ),
         ],
     )
-    def test_bad_input_is_refused(self, arguments: tuple[str, ...], code: int, words: str) -> None:
+    def test_bad_input_is_refused(
+        self, arguments: tuple[str, ...], code: int, words: str
+    ) -> None:
         simulated("a")
         joined("real")
 
@@ -201,9 +253,12 @@ class TestWhereItAppears:
         }
 
         assert said == {"a": True, "real": False}
-        assert [row.name for row in clusters_matching(ClusterFilter(state=ClusterFilterState.SIMULATED))] == [
-            "a"
-        ]
+        assert [
+            row.name
+            for row in clusters_matching(
+                ClusterFilter(state=ClusterFilterState.SIMULATED)
+            )
+        ] == ["a"]
 
     def test_what_it_exports_can_be_imported_as_another_hubs_cluster(self) -> None:
         simulated("a")
@@ -215,7 +270,9 @@ class TestWhereItAppears:
         assert not MemberCluster.objects.get().is_simulated
 
     def test_a_cluster_with_a_malformed_connection_does_not_join(self) -> None:
-        wanted = ClusterSpec(member_document("a"), driver="simulated", connection={"fault": "sulky"})
+        wanted = ClusterSpec(
+            member_document("a"), driver="simulated", connection={"fault": "sulky"}
+        )
 
         with pytest.raises(InvalidManifest):
             put_cluster(wanted, by=None, now=NOW)

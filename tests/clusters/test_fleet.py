@@ -4,7 +4,13 @@ import gc
 
 import pytest
 
-from clusters.fleet import Cluster, DuplicateClusterError, Fleet, ResourceUsage, collector_paused
+from clusters.fleet import (
+    Cluster,
+    DuplicateClusterError,
+    Fleet,
+    ResourceUsage,
+    collector_paused,
+)
 from tests.builders import cluster, fleet, taint
 
 
@@ -17,7 +23,14 @@ def test_sorts_clusters_by_name() -> None:
 
 
 def test_names_compare_byte_by_byte() -> None:
-    assert fleet("b", "a-1", "a", "a.1", "a1", "B").names == ("B", "a", "a-1", "a.1", "a1", "b")
+    assert fleet("b", "a-1", "a", "a.1", "a1", "B").names == (
+        "B",
+        "a",
+        "a-1",
+        "a.1",
+        "a1",
+        "b",
+    )
 
 
 def test_refuses_two_clusters_of_one_name() -> None:
@@ -48,7 +61,11 @@ def test_columns_stand_in_the_order_of_names_whatever_the_order_given() -> None:
         assert one.label("region").codes.tolist() == [0, -1, 1]
         assert one.property("cpu").ranks.tolist() == [1, -1, 0]
         assert one.is_eligible.tolist() == [True, False, True]
-        assert [one.taint_sets[code] for code in one.taint_codes] == [(), (taint("gpu"),), ()]
+        assert [one.taint_sets[code] for code in one.taint_codes] == [
+            (),
+            (taint("gpu"),),
+            (),
+        ]
 
 
 def test_a_column_is_made_once() -> None:
@@ -71,9 +88,16 @@ def test_a_column_is_made_once() -> None:
         ("memory", None),
     ],
 )
-def test_resource_names_read_the_usage_and_others_the_properties(name: str, text: str | None) -> None:
-    usage = ResourceUsage({"cpu": "8"}, {"cpu": "7"}, {"cpu": "3", "nvidia.com/gpu": "1"})
-    properties = {"cpu": "property", "resources.kubernetes-fleet.io/odd-cpu": "property"}
+def test_resource_names_read_the_usage_and_others_the_properties(
+    name: str, text: str | None
+) -> None:
+    usage = ResourceUsage(
+        {"cpu": "8"}, {"cpu": "7"}, {"cpu": "3", "nvidia.com/gpu": "1"}
+    )
+    properties = {
+        "cpu": "property",
+        "resources.kubernetes-fleet.io/odd-cpu": "property",
+    }
 
     one = cluster("a", usage=usage, properties=properties)
 
@@ -90,33 +114,58 @@ def test_without_gives_the_fleet_that_one_cluster_left() -> None:
 def test_with_cluster_replaces_or_adds() -> None:
     one = fleet("a", cluster("b", region="east"))
 
-    assert one.with_cluster(cluster("b", region="west")).label("region").values == ("west",)
+    assert one.with_cluster(cluster("b", region="west")).label("region").values == (
+        "west",
+    )
     assert one.with_cluster(cluster("c")).names == ("a", "b", "c")
 
 
-def test_a_fleet_without_some_clusters_is_the_one_that_would_have_been_made_so() -> None:
+def test_a_fleet_without_some_clusters_is_the_one_that_would_have_been_made_so() -> (
+    None
+):
     cpus = {"a": "4", "b": "2", "c": "x", "d": "4"}
-    one = fleet(*(cluster(name, labels={"region": name}, properties={"cpu": cpus[name]}) for name in "cabd"))
+    one = fleet(
+        *(
+            cluster(name, labels={"region": name}, properties={"cpu": cpus[name]})
+            for name in "cabd"
+        )
+    )
 
     after = one.with_clusters((), gone=["b", "none"])
 
-    assert _columns_of(after) == _columns_of(Fleet(each for each in one if each.name != "b"))
+    assert _columns_of(after) == _columns_of(
+        Fleet(each for each in one if each.name != "b")
+    )
 
 
 @pytest.mark.parametrize("has_columns", [True, False])
 @pytest.mark.parametrize(
     "changed",
     [
-        cluster("b", labels={"region": "west", "tier": "gold"}, properties={"cpu": "4"}),
+        cluster(
+            "b", labels={"region": "west", "tier": "gold"}, properties={"cpu": "4"}
+        ),
         cluster("b", labels={"region": "east"}, properties={"cpu": "8"}),
-        cluster("b", labels={"region": "east"}, properties={"cpu": "4"}, taints=[taint("gpu")]),
+        cluster(
+            "b",
+            labels={"region": "east"},
+            properties={"cpu": "4"},
+            taints=[taint("gpu")],
+        ),
         cluster("b", labels={"tier": "gold"}),
         cluster("d", labels={"region": "north"}, properties={"cpu": "1"}),
     ],
 )
-def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(changed: Cluster, has_columns: bool) -> None:
+def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(
+    changed: Cluster, has_columns: bool
+) -> None:
     labels, properties = ("region", "tier"), ("cpu",)
-    one = fleet(*(cluster(name, labels={"region": "east"}, properties={"cpu": "4"}) for name in "cab"))
+    one = fleet(
+        *(
+            cluster(name, labels={"region": "east"}, properties={"cpu": "4"})
+            for name in "cab"
+        )
+    )
     if has_columns:
         _columns_of(one)
 
@@ -130,7 +179,12 @@ def test_a_changed_fleet_is_the_one_that_would_have_been_made_so(changed: Cluste
 
 
 def test_columns_in_which_nothing_changed_are_shared() -> None:
-    one = fleet(*(cluster(name, labels={"region": "east"}, properties={"cpu": "4"}) for name in "ab"))
+    one = fleet(
+        *(
+            cluster(name, labels={"region": "east"}, properties={"cpu": "4"})
+            for name in "ab"
+        )
+    )
     region, cpu = one.label("region"), one.property("cpu")
 
     cordoned = one.with_clusters([one.clusters[0]._replace(taints=(taint("cordon"),))])
@@ -149,19 +203,28 @@ def _columns_of(one: Fleet) -> list[object]:
         one.is_eligible.tolist(),
         [one.taint_sets[code] for code in one.taint_codes],
         [(column.values, column.codes.tolist()) for column in columns],
-        (cpu.texts, cpu.quantities, cpu.distinct, cpu.ranks.tolist(), cpu.is_malformed.tolist()),
+        (
+            cpu.texts,
+            cpu.quantities,
+            cpu.distinct,
+            cpu.ranks.tolist(),
+            cpu.is_malformed.tolist(),
+        ),
     ]
 
 
 def test_digest_does_not_depend_on_the_order_of_clusters_or_keys() -> None:
-    one, other = cluster("a", x="1", y="2", properties={"p": "1", "q": "2"}), cluster("b")
+    one, other = (
+        cluster("a", x="1", y="2", properties={"p": "1", "q": "2"}),
+        cluster("b"),
+    )
 
     digests = {
         fleet(one, other).digest(("x", "y"), ("p", "q")),
         fleet(other, one).digest(("y", "x", "x"), ("q", "p")),
-        fleet(other, cluster("a", y="2", x="1", properties={"q": "2", "p": "1"})).digest(
-            ("x", "y"), ("p", "q")
-        ),
+        fleet(
+            other, cluster("a", y="2", x="1", properties={"q": "2", "p": "1"})
+        ).digest(("x", "y"), ("p", "q")),
     }
 
     assert len(digests) == 1

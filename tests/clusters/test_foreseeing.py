@@ -18,7 +18,9 @@ pytestmark = pytest.mark.django_db
 def test_says_of_each_cluster_what_would_become_of_it() -> None:
     joined("old", region="east")
     joined("same")
-    wanted = [ClusterSpec(member_document(name)) for name in ("newcomer", "old", "same")]
+    wanted = [
+        ClusterSpec(member_document(name)) for name in ("newcomer", "old", "same")
+    ]
 
     foreseen = [(row.name, did) for did, row in dry_run(wanted, now=NOW)]
 
@@ -27,16 +29,23 @@ def test_says_of_each_cluster_what_would_become_of_it() -> None:
         ("old", JoinOutcome.CHANGED),
         ("same", JoinOutcome.UNCHANGED),
     ]
-    assert foreseen == [(one.name, one.result) for one in upsert_clusters(wanted, by=None, now=NOW)]
+    assert foreseen == [
+        (one.name, one.result) for one in upsert_clusters(wanted, by=None, now=NOW)
+    ]
 
 
 def test_writes_nothing() -> None:
     joined("old", region="east")
     events = Event.objects.count()
 
-    dry_run([ClusterSpec(member_document("old")), ClusterSpec(member_document("newcomer"))], now=NOW)
+    dry_run(
+        [ClusterSpec(member_document("old")), ClusterSpec(member_document("newcomer"))],
+        now=NOW,
+    )
 
-    assert MemberCluster.objects.get().document["metadata"]["labels"] == {"region": "east"}
+    assert MemberCluster.objects.get().document["metadata"]["labels"] == {
+        "region": "east"
+    }
     assert Event.objects.count() == events
 
 
@@ -45,7 +54,9 @@ def test_refuses_what_putting_would_refuse() -> None:
         dry_run([ClusterSpec(member_document("No Name"))], now=NOW)
 
 
-def test_counts_states_in_one_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_counts_states_in_one_query(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
     all_joined("a", "b", "c")
     cordon(["b"], by=None, now=NOW)
     leave(["c"], by=None, now=NOW)

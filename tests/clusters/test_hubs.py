@@ -25,7 +25,12 @@ pytestmark = pytest.mark.django_db
 def test_the_local_hub_exists_and_its_uid_names_this_installation() -> None:
     local = Hub.objects.get()
 
-    assert (local.pk, local.name, local.kind, local.is_local) == (LOCAL_HUB, "local", "local", True)
+    assert (local.pk, local.name, local.kind, local.is_local) == (
+        LOCAL_HUB,
+        "local",
+        "local",
+        True,
+    )
     assert hub_id() == str(local.uid)
 
 
@@ -45,13 +50,19 @@ def test_a_name_is_free_again_once_its_hub_is_removed() -> None:
 
 
 def test_only_row_1_is_local_and_it_stays() -> None:
-    for columns in ({"kind": "local"}, {"state": "removed"}, {"removed_at": datetime.now(UTC)}):
+    for columns in (
+        {"kind": "local"},
+        {"state": "removed"},
+        {"removed_at": datetime.now(UTC)},
+    ):
         with pytest.raises(IntegrityError), transaction.atomic():
             live_hub("paris", **columns)
     with pytest.raises(IntegrityError), transaction.atomic():
         Hub.objects.filter(pk=LOCAL_HUB).update(kind="kubefleet")
     with pytest.raises(IntegrityError), transaction.atomic():
-        Hub.objects.filter(pk=LOCAL_HUB).update(state="removed", removed_at=datetime.now(UTC))
+        Hub.objects.filter(pk=LOCAL_HUB).update(
+            state="removed", removed_at=datetime.now(UTC)
+        )
 
 
 def test_a_scope_ends_with_its_block_and_a_new_context_has_none() -> None:
@@ -70,7 +81,11 @@ def nothing() -> None:
 def test_calls_in_threads_have_the_hub_of_the_caller() -> None:
     with in_hub(7):
         answers = call_all(
-            {1: current_hub_id, 2: current_hub_id}, threads=2, seconds=5, patience=5, at_end=nothing
+            {1: current_hub_id, 2: current_hub_id},
+            threads=2,
+            seconds=5,
+            patience=5,
+            at_end=nothing,
         )
         found = dict(answers)
 
@@ -93,7 +108,9 @@ def test_a_task_works_on_the_local_hub_whoever_calls_it() -> None:
     assert seen == [LOCAL_HUB, 7]
 
 
-def test_a_command_works_on_the_hub_that_it_names(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_works_on_the_hub_that_it_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     joined("bravelion")
     live_hub("paris")
 
@@ -109,7 +126,9 @@ def test_a_command_works_on_the_hub_that_it_names(capsys: pytest.CaptureFixture[
     ("hub", "code", "words"),
     [("rome", 1, "no hub is named 'rome'"), ("paris", 1, "The live hub decides this.")],
 )
-def test_a_command_is_refused_on_a_live_hub_and_on_none(hub: str, code: int, words: str) -> None:
+def test_a_command_is_refused_on_a_live_hub_and_on_none(
+    hub: str, code: int, words: str
+) -> None:
     live_hub("paris")
 
     with pytest.raises(CommandError, match=words) as refused:
@@ -137,7 +156,10 @@ def test_a_mirrored_row_is_never_due_and_never_called() -> None:
         with in_hub(paris.pk), pytest.raises(IntegrityError), transaction.atomic():
             model.objects.update(**columns)
     with in_hub(paris.pk):
-        assert [MemberCluster.objects.get().is_mirrored, Placement.objects.get().is_mirrored] == [True, True]
+        assert [
+            MemberCluster.objects.get().is_mirrored,
+            Placement.objects.get().is_mirrored,
+        ] == [True, True]
 
 
 @pytest.mark.nightly

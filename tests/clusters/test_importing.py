@@ -47,14 +47,18 @@ bravelion,env=prod,gpu=true:NoSchedule,east,0.25
 
 
 def read(source: str | bytes, name: str = "clusters") -> list[MemberRead]:
-    return read_members(source.encode() if isinstance(source, str) else source, name=name)
+    return read_members(
+        source.encode() if isinstance(source, str) else source, name=name
+    )
 
 
 def documents(source: str | bytes, name: str = "clusters") -> list[Document]:
     return [one.document for one in read(source, name)]
 
 
-def errors(source: str | bytes, name: str = "clusters") -> list[tuple[str, str, int | None]]:
+def errors(
+    source: str | bytes, name: str = "clusters"
+) -> list[tuple[str, str, int | None]]:
     with pytest.raises(InvalidManifest) as raised:
         read(source, name)
     found = raised.value.errors
@@ -69,22 +73,34 @@ def errors(source: str | bytes, name: str = "clusters") -> list[tuple[str, str, 
 def test_what_kubectl_prints_is_kept_as_written() -> None:
     found = read(MEMBERS, "members.yaml")
 
-    assert [(one.member.metadata.name, one.line) for one in found] == [("bravelion", 7), ("smartfish", 30)]
+    assert [(one.member.metadata.name, one.line) for one in found] == [
+        ("bravelion", 7),
+        ("smartfish", 30),
+    ]
     assert found[0].document["metadata"]["generation"] == 2
-    assert [one.member for one in found] == [parse_member(one.document) for one in found]
+    assert [one.member for one in found] == [
+        parse_member(one.document) for one in found
+    ]
 
 
 @pytest.mark.parametrize("name", ["members.json", "members", "members.csv"])
 def test_its_json_is_read_by_content_whatever_the_name(name: str) -> None:
-    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents(MEMBERS)}, indent=1)
+    text = json.dumps(
+        {"apiVersion": "v1", "kind": "List", "items": documents(MEMBERS)}, indent=1
+    )
 
     assert documents(text, name) == documents(MEMBERS)
 
 
 def test_documents_one_after_another_have_their_lines() -> None:
-    text = "---\n".join(dump_yaml(member(metadata={"name": name})) for name in ("a", "b"))
+    text = "---\n".join(
+        dump_yaml(member(metadata={"name": name})) for name in ("a", "b")
+    )
 
-    assert [(one.member.metadata.name, one.line) for one in read(text)] == [("a", 1), ("b", 12)]
+    assert [(one.member.metadata.name, one.line) for one in read(text)] == [
+        ("a", 1),
+        ("b", 12),
+    ]
 
 
 def test_the_plain_form_in_yaml_becomes_a_member_cluster() -> None:
@@ -112,7 +128,10 @@ def test_every_fault_of_every_document_has_its_line() -> None:
 
 def test_faults_of_a_document_have_its_own_paths() -> None:
     text = "---\n".join(
-        [dump_yaml(member(metadata={"name": "a"})), dump_yaml(member(metadata={"name": "b"}, taints=[{}]))]
+        [
+            dump_yaml(member(metadata={"name": "a"})),
+            dump_yaml(member(metadata={"name": "b"}, taints=[{}])),
+        ]
     )
 
     assert errors(text) == [
@@ -131,7 +150,13 @@ def test_other_kinds_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [json.dumps([PLAIN]), json.dumps([PLAIN], indent=2), json.dumps(PLAIN), json.dumps(PLAIN) + "\n"]
+    "text",
+    [
+        json.dumps([PLAIN]),
+        json.dumps([PLAIN], indent=2),
+        json.dumps(PLAIN),
+        json.dumps(PLAIN) + "\n",
+    ],
 )
 def test_json_of_plain_objects_becomes_member_clusters(text: str) -> None:
     assert documents(text, "clusters.json") == [BRAVELION]
@@ -140,7 +165,10 @@ def test_json_of_plain_objects_becomes_member_clusters(text: str) -> None:
 def test_json_lines_know_their_lines() -> None:
     text = '{"name": "a"}\n\n{"name": "b"}\r\n'
 
-    assert [(one.member.metadata.name, one.line) for one in read(text)] == [("a", 1), ("b", 3)]
+    assert [(one.member.metadata.name, one.line) for one in read(text)] == [
+        ("a", 1),
+        ("b", 3),
+    ]
 
 
 def test_every_bad_json_line_is_reported() -> None:
@@ -155,7 +183,9 @@ def test_every_bad_json_line_is_reported() -> None:
 
 
 def test_the_ending_of_the_name_shows_json_lines_where_the_first_is_broken() -> None:
-    assert errors('{"name"\n{"name": "a"}', "clusters.ndjson") == [("", "bad-syntax", 1)]
+    assert errors('{"name"\n{"name": "a"}', "clusters.ndjson") == [
+        ("", "bad-syntax", 1)
+    ]
 
 
 def test_json_texts_divided_as_yaml_documents_are_yaml() -> None:
@@ -170,7 +200,13 @@ def test_a_table_is_read_by_its_header_whatever_the_name(name: str) -> None:
     found = read(TABLE, name)
 
     assert [one.document for one in found] == [
-        {**BRAVELION, "metadata": {"name": "bravelion", "labels": {"region": "east", "env": "prod"}}}
+        {
+            **BRAVELION,
+            "metadata": {
+                "name": "bravelion",
+                "labels": {"region": "east", "env": "prod"},
+            },
+        }
     ]
     assert found[0].line == 2
 
@@ -188,7 +224,16 @@ def test_a_table_is_read_by_its_header_whatever_the_name(name: str) -> None:
         '"name","labels","taints","label:region","property:example.com/cost"\n'
         '"bravelion","env=prod;","gpu=true:NoSchedule","east","0.25"\n',
     ],
-    ids=["BOM", "CRLF", "CR", "no last break", "empty lines", "empty columns", "blanks", "quotes"],
+    ids=[
+        "BOM",
+        "CRLF",
+        "CR",
+        "no last break",
+        "empty lines",
+        "empty columns",
+        "blanks",
+        "quotes",
+    ],
 )
 def test_a_table_may_be_written_as_spreadsheets_do(text: str) -> None:
     assert documents(text) == [BRAVELION]
@@ -206,13 +251,19 @@ def test_several_labels_and_taints_stand_in_one_cell() -> None:
     (found,) = read(text)
 
     assert found.member.metadata.labels == {"b": "1", "example.com/c": "", "d": "2"}
-    assert [(one.key, one.value) for one in found.member.spec.taints] == [("x", ""), ("y", "z")]
+    assert [(one.key, one.value) for one in found.member.spec.taints] == [
+        ("x", ""),
+        ("y", "z"),
+    ]
 
 
 def test_a_row_after_a_cell_of_several_lines_has_its_line() -> None:
     text = 'name,labels\na,"b=1;\nc=2"\nd,\n'
 
-    assert [(one.member.metadata.name, one.line) for one in read(text)] == [("a", 2), ("d", 4)]
+    assert [(one.member.metadata.name, one.line) for one in read(text)] == [
+        ("a", 2),
+        ("d", 4),
+    ]
 
 
 def test_every_fault_of_every_row_is_reported_at_once() -> None:
@@ -254,12 +305,15 @@ def test_faults_of_the_header_are_reported_with_those_of_the_rows() -> None:
 
 def test_an_unknown_column_is_named_with_what_is_allowed() -> None:
     with pytest.raises(
-        InvalidManifest, match=r'^color \(line 1\): "color" is not a column of clusters \(allowed: name, '
+        InvalidManifest,
+        match=r'^color \(line 1\): "color" is not a column of clusters \(allowed: name, ',
     ):
         read("name,color\na,red\n")
 
 
-@pytest.mark.parametrize("text", ["", "cluster,region\na,east\n", "name;region\na;east\n"])
+@pytest.mark.parametrize(
+    "text", ["", "cluster,region\na,east\n", "name;region\na;east\n"]
+)
 def test_a_table_without_names_is_no_table(text: str) -> None:
     assert ("", "required", 1) in errors(text, "clusters.csv")
 
@@ -268,12 +322,16 @@ def test_a_table_that_breaks_off_shows_the_faults_above_too() -> None:
     assert errors('name\nA\n"b\n') == [("name", "bad-format", 2), ("", "bad-syntax", 3)]
 
 
-@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "name\n", "[]", "kind: List\nitems: []\n"])
+@pytest.mark.parametrize(
+    "text", ["", "\n", "# nothing\n", "name\n", "[]", "kind: List\nitems: []\n"]
+)
 def test_a_file_without_clusters_is_refused(text: str) -> None:
     assert errors(text) == [("", "required", None)]
 
 
-@pytest.mark.parametrize("source", [b"name\n\xff\n", b"name\na\x00\n", "näme\n".encode("utf-16")])
+@pytest.mark.parametrize(
+    "source", [b"name\n\xff\n", b"name\na\x00\n", "näme\n".encode("utf-16")]
+)
 def test_what_is_no_text_is_refused(source: bytes) -> None:
     assert [code for _, code, _ in errors(source)] == ["not-text"]
 
@@ -289,7 +347,9 @@ def test_a_name_stands_once_in_a_file_of_any_format() -> None:
     twice = "- {name: a}\n- {name: b}\n- {name: a}\n"
 
     assert errors(twice) == [("name", "duplicate", 3)]
-    assert errors(f"{MEMBERS.decode()}  - {json.dumps(member())}\n") == [("metadata.name", "duplicate", 36)]
+    assert errors(f"{MEMBERS.decode()}  - {json.dumps(member())}\n") == [
+        ("metadata.name", "duplicate", 36)
+    ]
 
 
 # Written and read again
@@ -298,7 +358,10 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 WORDS = st.text(LETTERS, min_size=1, max_size=6)
 KEYS = WORDS | st.builds("example.com/{}".format, WORDS)
 TAINTS = st.dictionaries(KEYS, WORDS | st.just(""), max_size=3).map(
-    lambda taints: [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints.items()]
+    lambda taints: [
+        {"key": key, "value": value, "effect": "NoSchedule"}
+        for key, value in taints.items()
+    ]
 )
 PLAIN_CLUSTERS: st.SearchStrategy[Document] = st.fixed_dictionaries(
     {
@@ -306,7 +369,9 @@ PLAIN_CLUSTERS: st.SearchStrategy[Document] = st.fixed_dictionaries(
         "labels": st.dictionaries(KEYS, WORDS | st.just(""), max_size=4),
         "taints": TAINTS,
         "properties": st.dictionaries(
-            KEYS, st.sampled_from(["1", "0.25", "1Gi", "a,b", '"x"', "say; what=1", "1\n2"]), max_size=3
+            KEYS,
+            st.sampled_from(["1", "0.25", "1Gi", "a,b", '"x"', "say; what=1", "1\n2"]),
+            max_size=3,
         ),
     }
 )
@@ -320,23 +385,35 @@ FLEETS = st.lists(PLAIN_CLUSTERS, min_size=1, max_size=6, unique_by=_name)
 
 
 @pytest.mark.nightly
-@given(fleet=FLEETS, as_columns=st.sets(KEYS), line_end=st.sampled_from(["\n", "\r\n"]), data=st.data())
+@given(
+    fleet=FLEETS,
+    as_columns=st.sets(KEYS),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+    data=st.data(),
+)
 def test_clusters_written_as_a_table_are_the_same_when_read(
     fleet: list[Document], as_columns: set[str], line_end: str, data: st.DataObject
 ) -> None:
     quoting = data.draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
-    text = data.draw(st.sampled_from(["", "\ufeff"])) + written(fleet, as_columns, line_end, quoting)
+    text = data.draw(st.sampled_from(["", "\ufeff"])) + written(
+        fleet, as_columns, line_end, quoting
+    )
 
     assert documents(text) == documents(json.dumps(fleet))
 
 
-def written(fleet: list[Document], as_columns: set[str], line_end: str, quoting: Any) -> str:
+def written(
+    fleet: list[Document], as_columns: set[str], line_end: str, quoting: Any
+) -> str:
     """Write clusters as a table: some labels as columns where they have values, the others in one cell."""
     columns = as_columns | {key for one in fleet for key in list(one["labels"])[:1]}
     properties = {name for one in fleet for name in one["properties"]}
     rows = [_row(one, columns) for one in fleet]
     fields = ["name", "labels", "taints"]
-    fields += [*(f"label:{key}" for key in columns), *(f"property:{name}" for name in properties)]
+    fields += [
+        *(f"label:{key}" for key in columns),
+        *(f"property:{name}" for name in properties),
+    ]
     out = io.StringIO(newline="")
     writer = csv.DictWriter(out, fields, lineterminator=line_end, quoting=quoting)
     writer.writeheader()
@@ -348,8 +425,12 @@ def _row(one: Document, columns: set[str]) -> dict[str, str]:
     own = {key for key, value in one["labels"].items() if key in columns and value}
     return {
         "name": one["name"],
-        "labels": ";".join(f"{key}={value}" for key, value in one["labels"].items() if key not in own),
-        "taints": "; ".join(f"{taint['key']}={taint['value']}:NoSchedule" for taint in one["taints"]),
+        "labels": ";".join(
+            f"{key}={value}" for key, value in one["labels"].items() if key not in own
+        ),
+        "taints": "; ".join(
+            f"{taint['key']}={taint['value']}:NoSchedule" for taint in one["taints"]
+        ),
         **{f"label:{key}": one["labels"][key] for key in own},
         **{f"property:{name}": value for name, value in one["properties"].items()},
     }
@@ -374,14 +455,21 @@ def test_whatever_the_bytes_they_are_read_or_refused(source: bytes, name: str) -
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("form", "count"), [("list", 100), ("documents", 1000), ("json", 100), ("json lines", 5000)]
+    ("form", "count"),
+    [("list", 100), ("documents", 1000), ("json", 100), ("json lines", 5000)],
 )
-def test_thousands_of_clusters_are_read_as_they_were_written(form: str, count: int) -> None:
+def test_thousands_of_clusters_are_read_as_they_were_written(
+    form: str, count: int
+) -> None:
     clusters = list(demo_of(100 if count == 100 else 5000, now=NOW).clusters)[:count]
     text = {
-        "list": lambda: dump_yaml({"apiVersion": "v1", "kind": "List", "items": clusters}),
+        "list": lambda: dump_yaml(
+            {"apiVersion": "v1", "kind": "List", "items": clusters}
+        ),
         "documents": lambda: "---\n".join(map(dump_yaml, clusters)),
-        "json": lambda: json.dumps({"apiVersion": "v1", "kind": "List", "items": clusters}, indent=1),
+        "json": lambda: json.dumps(
+            {"apiVersion": "v1", "kind": "List", "items": clusters}, indent=1
+        ),
         "json lines": lambda: "\n".join(map(json.dumps, clusters)),
     }[form]()
 

@@ -8,9 +8,21 @@ from django.db import IntegrityError, transaction
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from clusters.models import ClusterLabel, ClusterTaint, FleetChange, FleetState, MemberCluster, Membership
+from clusters.models import (
+    ClusterLabel,
+    ClusterTaint,
+    FleetChange,
+    FleetState,
+    MemberCluster,
+    Membership,
+)
 from clusters.operations.edit import change_labels, change_taints, cordon
-from clusters.operations.join import ClusterSpec, JoinOutcome, put_cluster, upsert_clusters
+from clusters.operations.join import (
+    ClusterSpec,
+    JoinOutcome,
+    put_cluster,
+    upsert_clusters,
+)
 from clusters.queries import counters, current_fleet, forget_cached_fleet, manifest_of
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.concurrency import RevisionConflict
@@ -24,11 +36,17 @@ pytestmark = pytest.mark.django_db
 def test_a_cluster_joins_with_its_labels_and_taints_as_rows() -> None:
     taints = [{"key": "gpu", "value": "a100", "effect": "NoSchedule"}]
 
-    put = put_cluster(ClusterSpec(member_document("a", {"region": "east"}, taints=taints)), by=None, now=NOW)
+    put = put_cluster(
+        ClusterSpec(member_document("a", {"region": "east"}, taints=taints)),
+        by=None,
+        now=NOW,
+    )
 
     assert (put.result, put.revision) == (JoinOutcome.JOINED, 1)
     assert [str(label) for label in ClusterLabel.objects.all()] == ["region=east"]
-    assert [str(taint) for taint in ClusterTaint.objects.all()] == ["gpu=a100:NoSchedule"]
+    assert [str(taint) for taint in ClusterTaint.objects.all()] == [
+        "gpu=a100:NoSchedule"
+    ]
     assert MemberCluster.objects.get().membership == Membership.JOINED
 
 
@@ -36,7 +54,9 @@ def test_the_same_manifest_again_changes_nothing() -> None:
     joined("a", region="east")
     before = counters()
 
-    put = put_cluster(ClusterSpec(member_document("a", {"region": "east"})), by=None, now=NOW)
+    put = put_cluster(
+        ClusterSpec(member_document("a", {"region": "east"})), by=None, now=NOW
+    )
 
     assert (put.result, put.revision) == (JoinOutcome.UNCHANGED, 1)
     assert counters() == before
@@ -47,7 +67,9 @@ def test_another_manifest_moves_revision_and_fleet_version() -> None:
     joined("a", region="east")
     version, readings = counters()
 
-    put = put_cluster(ClusterSpec(member_document("a", {"region": "west"})), by=None, now=NOW)
+    put = put_cluster(
+        ClusterSpec(member_document("a", {"region": "west"})), by=None, now=NOW
+    )
 
     assert (put.result, put.revision) == (JoinOutcome.CHANGED, 2)
     assert counters() == (version + 1, readings)
@@ -57,11 +79,15 @@ def test_another_manifest_moves_revision_and_fleet_version() -> None:
 @pytest.mark.servers
 def test_properties_move_the_second_counter_only() -> None:
     status = {"properties": {"k8s.io/nodes": {"value": "3"}}}
-    put_cluster(ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW)
+    put_cluster(
+        ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW
+    )
     version, readings = counters()
 
     status = {"properties": {"k8s.io/nodes": {"value": "4"}}}
-    put_cluster(ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW)
+    put_cluster(
+        ClusterSpec({**member_document("a"), "status": status}), by=None, now=NOW
+    )
 
     assert counters() == (version, readings + 1)
     assert FleetChange.objects.latest("pk").property_names == ["k8s.io/nodes"]
@@ -70,10 +96,14 @@ def test_properties_move_the_second_counter_only() -> None:
 @pytest.mark.servers
 def test_used_resources_are_noted_by_the_names_that_policies_use() -> None:
     usage = {"resourceUsage": {"allocatable": {"cpu": "8"}}}
-    put_cluster(ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW)
+    put_cluster(
+        ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW
+    )
 
     usage = {"resourceUsage": {"allocatable": {"cpu": "16"}}}
-    put_cluster(ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW)
+    put_cluster(
+        ClusterSpec({**member_document("a"), "status": usage}), by=None, now=NOW
+    )
 
     assert FleetChange.objects.latest("pk").property_names == [
         "resources.kubernetes-fleet.io/allocatable-cpu"
@@ -119,7 +149,12 @@ def test_every_change_leaves_an_event_with_before_and_after() -> None:
     change_labels(["a"], put={"region": "west"}, by=ana, now=NOW)
 
     event = Event.objects.latest("pk")
-    assert (event.actor_name, event.verb, event.kind, event.name) == ("ana", "changed", "cluster", "a")
+    assert (event.actor_name, event.verb, event.kind, event.name) == (
+        "ana",
+        "changed",
+        "cluster",
+        "a",
+    )
     assert event.before == member_document("a", {"region": "east"})
     assert event.after == member_document("a", {"region": "west"})
 
@@ -141,7 +176,10 @@ def test_an_imported_cluster_is_judged_by_its_own_time() -> None:
 
 
 def test_properties_without_an_agent_do_not_make_a_cluster_ineligible() -> None:
-    document = {**member_document("a"), "status": {"properties": {"k8s.io/nodes": {"value": "3"}}}}
+    document = {
+        **member_document("a"),
+        "status": {"properties": {"k8s.io/nodes": {"value": "3"}}},
+    }
 
     put_cluster(ClusterSpec(document), by=None, now=NOW)
 
@@ -157,12 +195,21 @@ def test_an_export_of_a_hub_without_an_agent_does() -> None:
 
 
 def test_what_was_exported_can_be_imported_without_a_change() -> None:
-    upsert_clusters([ClusterSpec(reported("a", NOW)), ClusterSpec(member_document("b"))], by=None, now=NOW)
+    upsert_clusters(
+        [ClusterSpec(reported("a", NOW)), ClusterSpec(member_document("b"))],
+        by=None,
+        now=NOW,
+    )
     exported = [manifest_of(row) for row in MemberCluster.objects.order_by("name")]
 
-    again = upsert_clusters([ClusterSpec(document) for document in exported], by=None, now=NOW)
+    again = upsert_clusters(
+        [ClusterSpec(document) for document in exported], by=None, now=NOW
+    )
 
-    assert [one.result for one in again] == [JoinOutcome.UNCHANGED, JoinOutcome.UNCHANGED]
+    assert [one.result for one in again] == [
+        JoinOutcome.UNCHANGED,
+        JoinOutcome.UNCHANGED,
+    ]
 
 
 def test_a_cluster_twice_in_one_request_is_a_fault() -> None:
@@ -173,7 +220,9 @@ def test_a_cluster_twice_in_one_request_is_a_fault() -> None:
 @pytest.mark.servers
 def test_an_unknown_driver_is_a_fault() -> None:
     with pytest.raises(InvalidManifest, match="telepathy"):
-        put_cluster(ClusterSpec(member_document("a"), driver="telepathy"), by=None, now=NOW)
+        put_cluster(
+            ClusterSpec(member_document("a"), driver="telepathy"), by=None, now=NOW
+        )
 
 
 def test_the_fleet_is_loaded_once_per_version() -> None:
@@ -191,10 +240,14 @@ def test_the_database_holds_what_must_hold() -> None:
     cluster = joined("a", region="east")
 
     for broken in (
-        lambda: ClusterLabel.objects.create(cluster=cluster, key="region", value="west"),
+        lambda: ClusterLabel.objects.create(
+            cluster=cluster, key="region", value="west"
+        ),
         lambda: MemberCluster.objects.update(membership="leaving"),
         lambda: MemberCluster.objects.update(membership="lost"),
-        lambda: ClusterTaint.objects.create(cluster=cluster, key="k", value="", effect="NoExecute"),
+        lambda: ClusterTaint.objects.create(
+            cluster=cluster, key="k", value="", effect="NoExecute"
+        ),
         lambda: FleetState.objects.create(id=2),
     ):
         with pytest.raises(IntegrityError), transaction.atomic():
@@ -208,15 +261,23 @@ def reported(name: str, heartbeat: Any) -> dict[str, Any]:
         {"type": "Joined", "status": "True"},
         {"type": "Healthy", "status": "True", "lastTransitionTime": moment},
     ]
-    agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": moment}
+    agent = {
+        "type": "MemberAgent",
+        "conditions": conditions,
+        "lastReceivedHeartbeat": moment,
+    }
     return {**member_document(name), "status": {"agentStatus": [agent]}}
 
 
-labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["x", "y", ""]), max_size=3)
+labels = st.dictionaries(
+    st.sampled_from("abc"), st.sampled_from(["x", "y", ""]), max_size=3
+)
 edits = st.lists(
     st.one_of(
         st.tuples(st.just("labels"), labels, st.sets(st.sampled_from("abc"))),
-        st.tuples(st.just("taints"), st.lists(st.sampled_from("pq"), unique=True), st.none()),
+        st.tuples(
+            st.just("taints"), st.lists(st.sampled_from("pq"), unique=True), st.none()
+        ),
         st.tuples(st.just("cordon"), st.none(), st.none()),
     ),
     max_size=6,
@@ -240,7 +301,11 @@ def test_the_index_always_says_what_the_manifest_says(steps: list[Any]) -> None:
         forget_cached_fleet()
         cluster = current_fleet().fleet.clusters[0]
         rows = dict(ClusterLabel.objects.values_list("key", "value"))
-        repelled = ClusterTaint.objects.order_by("pk").values_list("key", "value", "effect")
+        repelled = ClusterTaint.objects.order_by("pk").values_list(
+            "key", "value", "effect"
+        )
         assert dict(cluster.labels) == rows
-        assert [(one.key, one.value, one.effect) for one in cluster.taints] == list(repelled)
+        assert [(one.key, one.value, one.effect) for one in cluster.taints] == list(
+            repelled
+        )
         transaction.set_rollback(True)

@@ -32,13 +32,20 @@ def test_a_simulated_cluster_has_joined_once_it_answers() -> None:
     observe(now=NOW)
 
     cluster = MemberCluster.objects.get()
-    assert (cluster.membership, cluster.heartbeat_at, cluster.is_eligible) == (Membership.JOINED, NOW, True)
+    assert (cluster.membership, cluster.heartbeat_at, cluster.is_eligible) == (
+        Membership.JOINED,
+        NOW,
+        True,
+    )
 
 
 def test_it_is_observed_again_after_its_heartbeat_period() -> None:
     simulated("a")
 
-    looks = [observe(now=NOW + seconds * timedelta(seconds=1)).observed for seconds in (0, 10, 57, 60, 61)]
+    looks = [
+        observe(now=NOW + seconds * timedelta(seconds=1)).observed
+        for seconds in (0, 10, 57, 60, 61)
+    ]
 
     assert looks == [1, 0, 0, 1, 0]
 
@@ -48,7 +55,9 @@ def test_ticks_that_come_a_moment_early_lose_no_period() -> None:
     """The clock ticks every five seconds, at times a little sooner or later after a period."""
     simulated("a")
     late = (0.1, 0.0)
-    times = [NOW + timedelta(seconds=5 * tick + late[tick // 12 % 2]) for tick in range(120)]
+    times = [
+        NOW + timedelta(seconds=5 * tick + late[tick // 12 % 2]) for tick in range(120)
+    ]
 
     looks = [at for at in times if observe(now=at).observed]
 
@@ -56,7 +65,9 @@ def test_ticks_that_come_a_moment_early_lose_no_period() -> None:
 
 
 @pytest.mark.nightly
-def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_returns() -> None:
+def test_one_that_falls_silent_is_stale_after_five_minutes_and_eligible_when_it_returns() -> (
+    None
+):
     simulated("a")
     watched(1)
     MemberCluster.objects.update(connection={"fault": "silent"})
@@ -100,7 +111,9 @@ def test_time_without_a_watcher_makes_no_cluster_stale() -> None:
     [lambda at: cordon(["a"], by=None, now=at), lambda at: set_label("a", at)],
     ids=["cordon", "label"],
 )
-def test_an_edit_while_nothing_observes_makes_no_cluster_stale(edit: Callable[[datetime], object]) -> None:
+def test_an_edit_while_nothing_observes_makes_no_cluster_stale(
+    edit: Callable[[datetime], object],
+) -> None:
     simulated("a")
     watched(1)
 
@@ -112,7 +125,11 @@ def test_an_edit_while_nothing_observes_makes_no_cluster_stale(edit: Callable[[d
 def set_label(name: str, at: datetime) -> None:
     row = MemberCluster.objects.get(name=name)
     document = member_document(name, {"env": "prod"})
-    upsert_clusters([ClusterSpec(document, driver=row.driver, connection=row.connection)], by=None, now=at)
+    upsert_clusters(
+        [ClusterSpec(document, driver=row.driver, connection=row.connection)],
+        by=None,
+        now=at,
+    )
 
 
 @pytest.mark.nightly
@@ -141,7 +158,9 @@ def test_a_beating_heart_moves_no_counter() -> None:
 def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() -> None:
     joined("a")
 
-    report("a", Observation(is_healthy=True, properties={"nodes": "3"}), by=None, now=NOW)
+    report(
+        "a", Observation(is_healthy=True, properties={"nodes": "3"}), by=None, now=NOW
+    )
     watched(6)
 
     cluster = MemberCluster.objects.get()
@@ -149,13 +168,23 @@ def test_a_report_over_rest_makes_an_unwatched_cluster_one_that_must_report() ->
     assert cluster.verdict == "staleHeartbeat"
 
 
-def test_the_reason_of_bad_health_stays_until_the_cluster_is_healthy_or_measured_again() -> None:
+def test_the_reason_of_bad_health_stays_until_the_cluster_is_healthy_or_measured_again() -> (
+    None
+):
     joined("a")
     notice = "no permission to list pods: available capacity is not known"
     observations = [
-        (Observation(is_healthy=False, health_message="failing checks: etcd"), "failing checks: etcd"),
+        (
+            Observation(is_healthy=False, health_message="failing checks: etcd"),
+            "failing checks: etcd",
+        ),
         (Observation(is_healthy=True), ""),
-        (Observation(is_healthy=True, properties={"nodes": "3"}, health_message=notice), notice),
+        (
+            Observation(
+                is_healthy=True, properties={"nodes": "3"}, health_message=notice
+            ),
+            notice,
+        ),
         (Observation(is_healthy=True), notice),
         (Observation(is_healthy=True, properties={"nodes": "4"}), ""),
     ]
@@ -165,7 +194,10 @@ def test_the_reason_of_bad_health_stays_until_the_cluster_is_healthy_or_measured
 
         cluster = MemberCluster.objects.get()
         healthy = status_of(cluster)["agentStatus"][0]["conditions"][1]
-        assert (cluster.health_message, healthy.get("message", "")) == (message, message)
+        assert (cluster.health_message, healthy.get("message", "")) == (
+            message,
+            message,
+        )
 
 
 @pytest.mark.servers
@@ -181,7 +213,9 @@ def test_cordon_is_the_taint_of_the_drain_tool_and_uncordon_takes_it_away() -> N
     cordon(["a"], by=None, now=NOW)
 
     cluster = MemberCluster.objects.get()
-    assert [str(taint) for taint in cluster.taints.all()] == ["cordon-key=cordon-value:NoSchedule"]
+    assert [str(taint) for taint in cluster.taints.all()] == [
+        "cordon-key=cordon-value:NoSchedule"
+    ]
     assert cluster.revision == 2
     uncordon(["a"], by=None, now=NOW)
     assert not MemberCluster.objects.get().taints.exists()
@@ -233,7 +267,10 @@ def test_a_reason_holds_no_age_that_would_be_wrong_a_minute_later() -> None:
     watched(8, since=1)
 
     row = MemberCluster.objects.get()
-    assert row.verdict_reason == "cluster is not connected to the fleet: no recent heartbeat signals"
+    assert (
+        row.verdict_reason
+        == "cluster is not connected to the fleet: no recent heartbeat signals"
+    )
     happened = Event.objects.get(verb="became ineligible").after
     assert happened is not None
     assert happened["reason"] == row.verdict_reason

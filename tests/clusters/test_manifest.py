@@ -6,7 +6,14 @@ from typing import Any
 import pytest
 
 from clusters.case_manifest import parse_case_cluster, parse_clusters
-from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, ResourceUsage, Taint
+from clusters.fleet import (
+    ELIGIBLE,
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    ResourceUsage,
+    Taint,
+)
 from clusters.manifest import newest_heartbeat_of, parse_member
 from tests.documents import errors_in, member
 
@@ -21,10 +28,17 @@ def ago(minutes: float) -> str:
 
 
 def condition(kind: str, status: str, *, since: float = 60) -> Raw:
-    return {"type": kind, "status": status, "reason": "Said", "lastTransitionTime": ago(since)}
+    return {
+        "type": kind,
+        "status": status,
+        "reason": "Said",
+        "lastTransitionTime": ago(since),
+    }
 
 
-def reported(*conditions: Raw, heartbeat: str | None = None, agent: str = "MemberAgent") -> Raw:
+def reported(
+    *conditions: Raw, heartbeat: str | None = None, agent: str = "MemberAgent"
+) -> Raw:
     """Write a status with one agent's report, half a minute old unless said otherwise."""
     heard = {"lastReceivedHeartbeat": heartbeat or ago(0.5)}
     return {"agentStatus": [{"type": agent, "conditions": list(conditions), **heard}]}
@@ -34,14 +48,21 @@ JOINED, HEALTHY = condition("Joined", "True"), condition("Healthy", "True")
 
 ACCEPTED = {
     "without a status": member(),
-    "the other API version": {**member(), "apiVersion": "cluster.kubernetes-fleet.io/v1"},
+    "the other API version": {
+        **member(),
+        "apiVersion": "cluster.kubernetes-fleet.io/v1",
+    },
     "every field of the spec": member(
         heartbeatPeriodSeconds=600,
         taints=[{"key": "example.com/spot", "value": "true", "effect": "NoSchedule"}],
         deleteOptions={"validationMode": "Skip"},
     ),
-    "what a newer hub writes": member(status={"future": [{"a": 1}], "namespaces": {"a": "b"}}),
-    "what a hub adds": member(metadata={"uid": "1", "deletionTimestamp": None, "finalizers": ["x"]}),
+    "what a newer hub writes": member(
+        status={"future": [{"a": 1}], "namespaces": {"a": "b"}}
+    ),
+    "what a hub adds": member(
+        metadata={"uid": "1", "deletionTimestamp": None, "finalizers": ["x"]}
+    ),
     "an empty status": member(status={}),
 }
 
@@ -52,15 +73,27 @@ def test_takes(document: Raw) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str, str]] = {
-    "a placement": ({**member(), "kind": "ClusterResourcePlacement"}, "kind", "kind-not-supported"),
+    "a placement": (
+        {**member(), "kind": "ClusterResourcePlacement"},
+        "kind",
+        "kind-not-supported",
+    ),
     "an old API version": (
         {**member(), "apiVersion": "cluster.kubernetes-fleet.io/v1alpha1"},
         "apiVersion",
         "api-version-not-supported",
     ),
-    "a name too long": (member(metadata={"name": "a" * 64}), "metadata.name", "too-long"),
+    "a name too long": (
+        member(metadata={"name": "a" * 64}),
+        "metadata.name",
+        "too-long",
+    ),
     "no identity": (member(identity=None), "spec.identity", "required"),
-    "an identity without a name": (member(identity={"kind": "User"}), "spec.identity.name", "required"),
+    "an identity without a name": (
+        member(identity={"kind": "User"}),
+        "spec.identity.name",
+        "required",
+    ),
     "a heartbeat too rare": (
         member(heartbeatPeriodSeconds=601),
         "spec.heartbeatPeriodSeconds",
@@ -89,7 +122,10 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     ),
     "a taint twice": (
         member(
-            taints=[{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "", "effect": "NoSchedule"}]
+            taints=[
+                {"key": "a", "effect": "NoSchedule"},
+                {"key": "a", "value": "", "effect": "NoSchedule"},
+            ]
         ),
         "spec.taints[1]",
         "duplicate",
@@ -123,7 +159,9 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(
+    ("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys()
+)
 def test_refuses(document: Any, path: str, code: str) -> None:
     assert errors_in(parse_member, document) == [(path, code)]
 
@@ -131,7 +169,9 @@ def test_refuses(document: Any, path: str, code: str) -> None:
 VERDICTS: dict[str, tuple[Raw, EligibilityKind | None, str]] = {
     "healthy": (member(status=reported(JOINED, HEALTHY)), None, ""),
     "leaving": (
-        member(metadata={"deletionTimestamp": ago(1)}, status=reported(JOINED, HEALTHY)),
+        member(
+            metadata={"deletionTimestamp": ago(1)}, status=reported(JOINED, HEALTHY)
+        ),
         EligibilityKind.LEAVING,
         "cluster has left the fleet",
     ),
@@ -145,7 +185,11 @@ VERDICTS: dict[str, tuple[Raw, EligibilityKind | None, str]] = {
         EligibilityKind.NO_AGENT,
         f"{NOT_CONNECTED}member agent not online yet",
     ),
-    "a heartbeat at the limit": (member(status=reported(JOINED, HEALTHY, heartbeat=ago(5))), None, ""),
+    "a heartbeat at the limit": (
+        member(status=reported(JOINED, HEALTHY, heartbeat=ago(5))),
+        None,
+        "",
+    ),
     "a stale heartbeat": (
         member(status=reported(JOINED, HEALTHY, heartbeat=ago(5.5))),
         EligibilityKind.STALE_HEARTBEAT,
@@ -177,15 +221,21 @@ VERDICTS: dict[str, tuple[Raw, EligibilityKind | None, str]] = {
         f"{NOT_CONNECTED}unhealthy for a prolonged period of time (last transitioned 61.25 minutes ago)",
     ),
     "stale before unhealthy": (
-        member(status=reported(JOINED, condition("Healthy", "False"), heartbeat=ago(6))),
+        member(
+            status=reported(JOINED, condition("Healthy", "False"), heartbeat=ago(6))
+        ),
         EligibilityKind.STALE_HEARTBEAT,
         f"{NOT_CONNECTED}no recent heartbeat signals (last received 6.00 minutes ago)",
     ),
 }
 
 
-@pytest.mark.parametrize(("document", "kind", "reason"), VERDICTS.values(), ids=VERDICTS.keys())
-def test_the_first_thing_that_fails_decides(document: Raw, kind: EligibilityKind | None, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "kind", "reason"), VERDICTS.values(), ids=VERDICTS.keys()
+)
+def test_the_first_thing_that_fails_decides(
+    document: Raw, kind: EligibilityKind | None, reason: str
+) -> None:
     found = parse_member(document).cluster(now=NOW, strict_health=True)
 
     assert found.eligibility == Eligibility(kind, reason)
@@ -194,19 +244,28 @@ def test_the_first_thing_that_fails_decides(document: Raw, kind: EligibilityKind
 def test_limits_can_be_set() -> None:
     found = parse_member(member(status=reported(JOINED, HEALTHY, heartbeat=ago(7))))
 
-    assert found.cluster(now=NOW, heartbeat_limit=timedelta(minutes=7)).eligibility == ELIGIBLE
+    assert (
+        found.cluster(now=NOW, heartbeat_limit=timedelta(minutes=7)).eligibility
+        == ELIGIBLE
+    )
 
 
 def test_without_a_status_a_cluster_is_eligible_unless_health_is_strict() -> None:
     found = parse_member(member())
 
     assert found.cluster(now=NOW).eligibility == ELIGIBLE
-    assert found.cluster(now=NOW, strict_health=True).eligibility.kind is EligibilityKind.NO_AGENT
+    assert (
+        found.cluster(now=NOW, strict_health=True).eligibility.kind
+        is EligibilityKind.NO_AGENT
+    )
 
 
 def test_a_cluster_takes_what_scheduling_reads() -> None:
     status = {
-        "properties": {"cost": {"value": 3, "observationTime": ago(1)}, "sku": {"value": "1Gi"}},
+        "properties": {
+            "cost": {"value": 3, "observationTime": ago(1)},
+            "sku": {"value": "1Gi"},
+        },
         "resourceUsage": {
             "capacity": {"cpu": 16},
             "available": {"memory": "1.5Gi"},
@@ -215,7 +274,9 @@ def test_a_cluster_takes_what_scheduling_reads() -> None:
     }
     taints = [{"key": "a", "effect": "NoSchedule"}]
 
-    found = parse_member(member(metadata={"labels": {"region": "east"}}, taints=taints, status=status))
+    found = parse_member(
+        member(metadata={"labels": {"region": "east"}}, taints=taints, status=status)
+    )
 
     assert found.cluster(now=NOW, strict_health=False) == Cluster(
         "bravelion",
@@ -223,7 +284,9 @@ def test_a_cluster_takes_what_scheduling_reads() -> None:
         (Taint("a"),),
         {"cost": "3", "sku": "1Gi"},
         ResourceUsage({"cpu": "16"}, {}, {"memory": "1.5Gi"}),
-        Eligibility(EligibilityKind.NO_AGENT, f"{NOT_CONNECTED}member agent not online yet"),
+        Eligibility(
+            EligibilityKind.NO_AGENT, f"{NOT_CONNECTED}member agent not online yet"
+        ),
     )
 
 
@@ -256,14 +319,17 @@ def test_takes_a_cluster_of_a_case() -> None:
 
 
 @pytest.mark.parametrize(
-    "raw", [{"name": "a"}, {"name": "a", "labels": None, "taints": None, "eligible": None}]
+    "raw",
+    [{"name": "a"}, {"name": "a", "labels": None, "taints": None, "eligible": None}],
 )
 def test_a_cluster_of_a_case_needs_only_a_name(raw: Raw) -> None:
     assert parse_case_cluster(raw) == Cluster("a")
 
 
 def test_ineligible_without_a_kind_is_unspecified() -> None:
-    found = parse_case_cluster({"name": "a", "eligible": {"value": False, "reason": "because"}})
+    found = parse_case_cluster(
+        {"name": "a", "eligible": {"value": False, "reason": "because"}}
+    )
 
     assert found.eligibility == Eligibility(EligibilityKind.UNSPECIFIED, "because")
 
@@ -283,14 +349,34 @@ def test_ineligible_without_a_kind_is_unspecified() -> None:
         ({"name": "a", "taints": {}}, "taints", "wrong-type"),
         ({"name": "a", "taints": ["b"]}, "taints[0]", "wrong-type"),
         ({"name": "a", "taints": [{}]}, "taints[0].key", "required"),
-        ({"name": "a", "taints": [{"key": "b", "effect": "NoExecute"}]}, "taints[0].effect", "not-one-of"),
-        ({"name": "a", "taints": [{"key": "b", "x": 1}]}, "taints[0].x", "unknown-field"),
+        (
+            {"name": "a", "taints": [{"key": "b", "effect": "NoExecute"}]},
+            "taints[0].effect",
+            "not-one-of",
+        ),
+        (
+            {"name": "a", "taints": [{"key": "b", "x": 1}]},
+            "taints[0].x",
+            "unknown-field",
+        ),
         ({"name": "a", "properties": {"b": True}}, "properties.b", "wrong-type"),
-        ({"name": "a", "resourceUsage": {"used": {}}}, "resourceUsage.used", "unknown-field"),
-        ({"name": "a", "resourceUsage": {"capacity": {"b": []}}}, "resourceUsage.capacity.b", "wrong-type"),
+        (
+            {"name": "a", "resourceUsage": {"used": {}}},
+            "resourceUsage.used",
+            "unknown-field",
+        ),
+        (
+            {"name": "a", "resourceUsage": {"capacity": {"b": []}}},
+            "resourceUsage.capacity.b",
+            "wrong-type",
+        ),
         ({"name": "a", "eligible": True}, "eligible", "wrong-type"),
         ({"name": "a", "eligible": {}}, "eligible.value", "required"),
-        ({"name": "a", "eligible": {"value": False, "kind": "x"}}, "eligible.kind", "not-one-of"),
+        (
+            {"name": "a", "eligible": {"value": False, "kind": "x"}},
+            "eligible.kind",
+            "not-one-of",
+        ),
     ],
 )
 def test_refuses_a_cluster_of_a_case(raw: Any, path: str, code: str) -> None:
@@ -298,11 +384,16 @@ def test_refuses_a_cluster_of_a_case(raw: Any, path: str, code: str) -> None:
 
 
 def test_clusters_of_a_case_have_different_names() -> None:
-    assert errors_in(parse_clusters, [{"name": "a"}, {"name": "b"}, {"name": "a", "x": 1}]) == [
+    assert errors_in(
+        parse_clusters, [{"name": "a"}, {"name": "b"}, {"name": "a", "x": 1}]
+    ) == [
         ("clusters[2].name", "duplicate"),
         ("clusters[2].x", "unknown-field"),
     ]
 
 
 def test_clusters_of_a_case_keep_their_order() -> None:
-    assert parse_clusters([{"name": "b"}, {"name": "a"}]) == (Cluster("b"), Cluster("a"))
+    assert parse_clusters([{"name": "b"}, {"name": "a"}]) == (
+        Cluster("b"),
+        Cluster("a"),
+    )

@@ -25,7 +25,9 @@ CHANGES: list[Callable[[list[str]], object]] = [
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=["labels", "taints", "cordon", "leave"])
-def test_a_change_of_many_clusters_has_statements_by_batches(change: Callable[[list[str]], object]) -> None:
+def test_a_change_of_many_clusters_has_statements_by_batches(
+    change: Callable[[list[str]], object],
+) -> None:
     names = [f"c{number:03}" for number in range(600)]
     all_joined(*names)
 
@@ -40,7 +42,9 @@ def test_a_change_of_many_clusters_has_statements_by_batches(change: Callable[[l
     assert len(many) <= len(few) + 12
 
 
-def test_a_change_of_many_clusters_writes_rows_labels_taints_and_an_event_each() -> None:
+def test_a_change_of_many_clusters_writes_rows_labels_taints_and_an_event_each() -> (
+    None
+):
     names = [f"c{number:03}" for number in range(550)]
     all_joined(*names)
     cordon(names[:1], **BY)
@@ -52,8 +56,12 @@ def test_a_change_of_many_clusters_writes_rows_labels_taints_and_an_event_each()
 
     labels = set(ClusterLabel.objects.values_list("cluster__name", "key", "value"))
     assert labels == {(name, "tier", "1") for name in names}
-    assert list(ClusterTaint.objects.values_list("cluster__name", flat=True)) == ["c000"]
-    assert set(MemberCluster.objects.exclude(name="c000").values_list("revision", flat=True)) == {4}
+    assert list(ClusterTaint.objects.values_list("cluster__name", flat=True)) == [
+        "c000"
+    ]
+    assert set(
+        MemberCluster.objects.exclude(name="c000").values_list("revision", flat=True)
+    ) == {4}
     assert Event.objects.count() == 550 + 549 + 549
     last = MemberCluster.objects.get(name="c549")
     assert last.document["metadata"]["labels"] == {"tier": "1"}

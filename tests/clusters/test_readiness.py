@@ -4,21 +4,39 @@ from typing import Any
 
 import pytest
 
-from clusters.drivers.readiness import Readiness, hint_of, overall_readiness, readiness_of
+from clusters.drivers.readiness import (
+    Readiness,
+    hint_of,
+    overall_readiness,
+    readiness_of,
+)
 
 YES, NOT_YET, UNKNOWN = Readiness.AVAILABLE, Readiness.NOT_YET, Readiness.NOT_TRACKABLE
 
 
 def live(
-    version: str, kind: str, status: dict[str, Any] | None = None, *, generation: int = 3, **spec: Any
+    version: str,
+    kind: str,
+    status: dict[str, Any] | None = None,
+    *,
+    generation: int = 3,
+    **spec: Any,
 ) -> dict[str, Any]:
     """Make a live object whose status is of its own generation, unless it says otherwise."""
     status = {"observedGeneration": 3, **(status or {})}
     metadata = {"name": "web", "generation": generation}
-    return {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec, "status": status}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
-def deployment(available: int, updated: int, unavailable: int = 0, **more: Any) -> dict[str, Any]:
+def deployment(
+    available: int, updated: int, unavailable: int = 0, **more: Any
+) -> dict[str, Any]:
     """Make a Deployment."""
     status = {
         "availableReplicas": available,
@@ -29,7 +47,13 @@ def deployment(available: int, updated: int, unavailable: int = 0, **more: Any) 
 
 
 def stateful_set(
-    available: int, current: int, updated: int, *, old: str = "a", new: str = "a", **more: Any
+    available: int,
+    current: int,
+    updated: int,
+    *,
+    old: str = "a",
+    new: str = "a",
+    **more: Any,
 ) -> dict[str, Any]:
     """Make a StatefulSet."""
     status = {
@@ -42,7 +66,9 @@ def stateful_set(
     return live("apps/v1", "StatefulSet", status, **more)
 
 
-def daemon_set(available: int, wanted: int, current: int, updated: int, **more: Any) -> dict[str, Any]:
+def daemon_set(
+    available: int, wanted: int, current: int, updated: int, **more: Any
+) -> dict[str, Any]:
     """Make a DaemonSet."""
     status = {
         "numberAvailable": available,
@@ -53,7 +79,9 @@ def daemon_set(available: int, wanted: int, current: int, updated: int, **more: 
     return live("apps/v1", "DaemonSet", status, **more)
 
 
-def container(name: str, *, waiting: str = "", exit_code: int | None = None) -> dict[str, Any]:
+def container(
+    name: str, *, waiting: str = "", exit_code: int | None = None
+) -> dict[str, Any]:
     """Make the status of a container that waits or has ended."""
     if exit_code is not None:
         return {"name": name, "state": {"terminated": {"exitCode": exit_code}}}
@@ -68,14 +96,19 @@ def service(ingress: list[dict[str, str]] | None = None, **spec: Any) -> dict[st
 def definition(**conditions: str) -> dict[str, Any]:
     """Make a CustomResourceDefinition."""
     stored = [{"type": name, "status": status} for name, status in conditions.items()]
-    return live("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": stored})
+    return live(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": stored}
+    )
 
 
 def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
     """Make a PodDisruptionBudget."""
     stored = [{"type": "DisruptionAllowed", "status": condition}] if condition else []
     return live(
-        "policy/v1", "PodDisruptionBudget", {"conditions": stored, "disruptionsAllowed": allowed}, **more
+        "policy/v1",
+        "PodDisruptionBudget",
+        {"conditions": stored, "disruptionsAllowed": allowed},
+        **more,
     )
 
 
@@ -113,7 +146,14 @@ def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
         (definition(Established="True", NamesAccepted="True"), YES),
         (definition(Established="True", NamesAccepted="False"), NOT_YET),
         (definition(NamesAccepted="True"), NOT_YET),
-        (live("apiextensions.k8s.io/v1", "CustomResourceDefinition", {"conditions": None}), NOT_YET),
+        (
+            live(
+                "apiextensions.k8s.io/v1",
+                "CustomResourceDefinition",
+                {"conditions": None},
+            ),
+            NOT_YET,
+        ),
         (service(clusterIP="10.0.0.1"), YES),
         (service(clusterIP="None", type=""), YES),
         (service(clusterIP="10.0.0.1", clusterIPs=[]), NOT_YET),
@@ -144,7 +184,9 @@ def budget(condition: str | None, allowed: int, **more: Any) -> dict[str, Any]:
         (budget("True", 1, generation=4), NOT_YET),
     ],
 )
-def test_what_is_tracked_is_judged_by_its_status(seen: dict[str, Any], expected: Readiness) -> None:
+def test_what_is_tracked_is_judged_by_its_status(
+    seen: dict[str, Any], expected: Readiness
+) -> None:
     judged = readiness_of(seen)
 
     assert judged.readiness is expected
@@ -155,7 +197,10 @@ def test_what_is_tracked_is_judged_by_its_status(seen: dict[str, Any], expected:
     ("version", "kinds"),
     [
         ("v1", "Namespace Secret ConfigMap ServiceAccount LimitRange ResourceQuota"),
-        ("rbac.authorization.k8s.io/v1", "Role ClusterRole RoleBinding ClusterRoleBinding"),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "Role ClusterRole RoleBinding ClusterRoleBinding",
+        ),
         ("networking.k8s.io/v1", "NetworkPolicy IngressClass"),
         ("storage.k8s.io/v1", "CSIDriver CSINode StorageClass CSIStorageCapacity"),
         ("apps/v1", "ControllerRevision"),
@@ -163,7 +208,10 @@ def test_what_is_tracked_is_judged_by_its_status(seen: dict[str, Any], expected:
     ],
 )
 def test_data_is_available_at_once(version: str, kinds: str) -> None:
-    assert {readiness_of({"apiVersion": version, "kind": kind}).readiness for kind in kinds.split()} == {YES}
+    assert {
+        readiness_of({"apiVersion": version, "kind": kind}).readiness
+        for kind in kinds.split()
+    } == {YES}
 
 
 @pytest.mark.nightly
@@ -193,16 +241,29 @@ def test_everything_else_cannot_be_tracked(version: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "kind"), [("v1", "ConfigMap"), ("apps/v1", "Deployment"), ("batch/v1", "Job")]
+    ("version", "kind"),
+    [("v1", "ConfigMap"), ("apps/v1", "Deployment"), ("batch/v1", "Job")],
 )
-def test_an_object_that_is_being_deleted_is_not_yet_available(version: str, kind: str) -> None:
+def test_an_object_that_is_being_deleted_is_not_yet_available(
+    version: str, kind: str
+) -> None:
     metadata = {"name": "web", "deletionTimestamp": "2026-01-01T00:00:00Z"}
 
-    assert readiness_of({"apiVersion": version, "kind": kind, "metadata": metadata}).readiness is NOT_YET
+    assert (
+        readiness_of(
+            {"apiVersion": version, "kind": kind, "metadata": metadata}
+        ).readiness
+        is NOT_YET
+    )
 
 
 def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
-    return {"conditions": [{"type": name, "status": value, "reason": why} for name, value, why in entries]}
+    return {
+        "conditions": [
+            {"type": name, "status": value, "reason": why}
+            for name, value, why in entries
+        ]
+    }
 
 
 @pytest.mark.parametrize(
@@ -210,7 +271,11 @@ def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
     [
         (deployment(2, 2, replicas=2), ""),
         (
-            live("apps/v1", "Deployment", conditions(("Progressing", "False", "ProgressDeadlineExceeded"))),
+            live(
+                "apps/v1",
+                "Deployment",
+                conditions(("Progressing", "False", "ProgressDeadlineExceeded")),
+            ),
             "Progressing is False: ProgressDeadlineExceeded",
         ),
         (stateful_set(1, 1, 1, updateStrategy={"type": "RollingUpdate"}), ""),
@@ -224,21 +289,42 @@ def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
         ),
         (live("batch/v1", "Job", {"conditions": None}), ""),
         (
-            live("batch/v1", "Job", conditions(("Failed", "True", "BackoffLimitExceeded"))),
+            live(
+                "batch/v1",
+                "Job",
+                conditions(("Failed", "True", "BackoffLimitExceeded")),
+            ),
             "Failed: BackoffLimitExceeded",
         ),
         (live("batch/v1", "Job", conditions(("Complete", "True", ""))), "Complete"),
         (live("v1", "PersistentVolumeClaim", {"phase": "Bound"}), ""),
-        (live("v1", "PersistentVolumeClaim", {"phase": "Pending"}), "not bound: its phase is Pending"),
+        (
+            live("v1", "PersistentVolumeClaim", {"phase": "Pending"}),
+            "not bound: its phase is Pending",
+        ),
         (
             live(
                 "v1",
                 "Pod",
-                {"containerStatuses": [{"name": "a", "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]},
+                {
+                    "containerStatuses": [
+                        {
+                            "name": "a",
+                            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                        }
+                    ]
+                },
             ),
             "CrashLoopBackOff: a",
         ),
-        (live("v1", "Pod", {"containerStatuses": [container("a", waiting="ContainerCreating")]}), ""),
+        (
+            live(
+                "v1",
+                "Pod",
+                {"containerStatuses": [container("a", waiting="ContainerCreating")]},
+            ),
+            "",
+        ),
         (
             live(
                 "v1",
@@ -255,10 +341,26 @@ def conditions(*entries: tuple[str, str, str]) -> dict[str, Any]:
             "exit code 3: migrate; ImagePullBackOff: a, b",
         ),
         (live("networking.k8s.io/v1", "Ingress"), "no address yet"),
-        (live("networking.k8s.io/v1", "Ingress", {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}), ""),
-        (live("example.com/v1", "Tab", conditions(("Ready", "False", "Down"))), "Ready is False: Down"),
-        (live("example.com/v1", "Tab", conditions(("Stalled", "True", "Stuck"))), "Stalled is True: Stuck"),
-        (live("example.com/v1", "Tab", conditions(("Reconciling", "True", ""))), "Reconciling is True"),
+        (
+            live(
+                "networking.k8s.io/v1",
+                "Ingress",
+                {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}},
+            ),
+            "",
+        ),
+        (
+            live("example.com/v1", "Tab", conditions(("Ready", "False", "Down"))),
+            "Ready is False: Down",
+        ),
+        (
+            live("example.com/v1", "Tab", conditions(("Stalled", "True", "Stuck"))),
+            "Stalled is True: Stuck",
+        ),
+        (
+            live("example.com/v1", "Tab", conditions(("Reconciling", "True", ""))),
+            "Reconciling is True",
+        ),
         (live("example.com/v1", "Tab", {"conditions": "none"}), ""),
         (live("v1", "Node", conditions(("Ready", "False", "Down"))), ""),
     ],
@@ -267,7 +369,9 @@ def test_a_hint_explains_and_decides_nothing(seen: dict[str, Any], hint: str) ->
     assert hint_of(seen) == hint
 
 
-def job(*entries: tuple[str, str, str], spec: dict[str, Any] | None = None, **status: int) -> dict[str, Any]:
+def job(
+    *entries: tuple[str, str, str], spec: dict[str, Any] | None = None, **status: int
+) -> dict[str, Any]:
     return live("batch/v1", "Job", {**conditions(*entries), **status}, **(spec or {}))
 
 
@@ -289,7 +393,11 @@ FAILED = ("Failed", "True", "BackoffLimitExceeded")
         (job(succeeded=1, ready=0), YES, ""),
         (job(("Complete", "True", "")), YES, ""),
         (job(("Complete", "False", "")), NOT_YET, "no pod is ready or has succeeded"),
-        (job(active=1, ready=0, failed=2), NOT_YET, "no pod is ready or has succeeded, 2 failed"),
+        (
+            job(active=1, ready=0, failed=2),
+            NOT_YET,
+            "no pod is ready or has succeeded, 2 failed",
+        ),
         (job(FAILED, failed=4), NOT_YET, "Failed: BackoffLimitExceeded"),
         (job(FAILED, succeeded=1, ready=1), NOT_YET, "Failed: BackoffLimitExceeded"),
         (job(("Failed", "False", ""), ready=1), YES, ""),
@@ -304,28 +412,58 @@ FAILED = ("Failed", "True", "BackoffLimitExceeded")
             NOT_YET,
             "Ready is False: ContainersNotReady",
         ),
-        (pod("Failed", ("Ready", "False", "PodFailed"), reason="Evicted"), NOT_YET, "Failed: Evicted"),
+        (
+            pod("Failed", ("Ready", "False", "PodFailed"), reason="Evicted"),
+            NOT_YET,
+            "Failed: Evicted",
+        ),
         (pod("Failed", ("Ready", "True", "")), NOT_YET, "Failed"),
-        (pod("Unknown", ("Ready", "Unknown", "NodeLost")), NOT_YET, "Ready is Unknown: NodeLost"),
+        (
+            pod("Unknown", ("Ready", "Unknown", "NodeLost")),
+            NOT_YET,
+            "Ready is Unknown: NodeLost",
+        ),
         (pod("Pending"), NOT_YET, "Pending"),
         (live("v1", "Pod"), NOT_YET, "Pending"),
         (custom(("Ready", "False", "Down")), NOT_YET, "Ready is False: Down"),
         (custom(("Failed", "True", "Down")), NOT_YET, "Failed is True: Down"),
         (custom(("Stalled", "True", "Down")), NOT_YET, "Stalled is True: Down"),
-        (custom(("Ready", "True", ""), ("Failed", "True", "Late")), NOT_YET, "Failed is True: Late"),
-        (custom(("Ready", "True", "")), UNKNOWN, "the availability of a Tab is not known"),
-        (custom(("Ready", "Unknown", "")), UNKNOWN, "the availability of a Tab is not known"),
-        (custom(("Failed", "False", "")), UNKNOWN, "the availability of a Tab is not known"),
+        (
+            custom(("Ready", "True", ""), ("Failed", "True", "Late")),
+            NOT_YET,
+            "Failed is True: Late",
+        ),
+        (
+            custom(("Ready", "True", "")),
+            UNKNOWN,
+            "the availability of a Tab is not known",
+        ),
+        (
+            custom(("Ready", "Unknown", "")),
+            UNKNOWN,
+            "the availability of a Tab is not known",
+        ),
+        (
+            custom(("Failed", "False", "")),
+            UNKNOWN,
+            "the availability of a Tab is not known",
+        ),
         (live("example.com/v1", "Tab", {"conditions": "none"}), UNKNOWN, None),
         (live("example.com/v1", "Tab", {"conditions": None}), UNKNOWN, None),
         (
-            live("gateway.networking.k8s.io/v1", "Gateway", conditions(("Ready", "False", "Down"))),
+            live(
+                "gateway.networking.k8s.io/v1",
+                "Gateway",
+                conditions(("Ready", "False", "Down")),
+            ),
             NOT_YET,
             None,
         ),
     ],
 )
-def test_what_failed_is_not_available(seen: dict[str, Any], expected: Readiness, reason: str | None) -> None:
+def test_what_failed_is_not_available(
+    seen: dict[str, Any], expected: Readiness, reason: str | None
+) -> None:
     judged = readiness_of(seen)
 
     assert judged.readiness is expected
@@ -334,7 +472,9 @@ def test_what_failed_is_not_available(seen: dict[str, Any], expected: Readiness,
 
 def test_the_reason_has_the_message_of_the_object() -> None:
     failed = job(FAILED)
-    failed["status"]["conditions"][0]["message"] = "Job has reached the specified backoff limit"
+    failed["status"]["conditions"][0]["message"] = (
+        "Job has reached the specified backoff limit"
+    )
 
     reason = "Failed: BackoffLimitExceeded: Job has reached the specified backoff limit"
     assert readiness_of(failed).reason == reason
@@ -342,16 +482,27 @@ def test_the_reason_has_the_message_of_the_object() -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_an_object_without_a_status_is_not_yet_available(kind: str) -> None:
-    bare = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "web", "generation": 1}}
+    bare = {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web", "generation": 1},
+    }
 
     assert readiness_of(bare).readiness is NOT_YET
 
 
 @pytest.mark.parametrize(
     ("several", "expected"),
-    [([], YES), ([YES, YES], YES), ([YES, UNKNOWN], UNKNOWN), ([UNKNOWN, NOT_YET, YES], NOT_YET)],
+    [
+        ([], YES),
+        ([YES, YES], YES),
+        ([YES, UNKNOWN], UNKNOWN),
+        ([UNKNOWN, NOT_YET, YES], NOT_YET),
+    ],
 )
-def test_the_least_ready_object_counts(several: list[Readiness], expected: Readiness) -> None:
+def test_the_least_ready_object_counts(
+    several: list[Readiness], expected: Readiness
+) -> None:
     assert overall_readiness(several) is expected
 
 
@@ -364,7 +515,11 @@ def test_pods_that_are_refused_are_the_reason_in_the_words_of_the_cluster() -> N
             "reason": "FailedCreate",
             "message": 'pods "web" is forbidden: violates PodSecurity "restricted:latest"',
         },
-        {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
+        {
+            "type": "Progressing",
+            "status": "False",
+            "reason": "ProgressDeadlineExceeded",
+        },
     ]
 
     result = readiness_of(refused)

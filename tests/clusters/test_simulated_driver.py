@@ -12,9 +12,22 @@ from clusters.driver_factory import DatabaseStore
 from clusters.drivers.base import DriverRejected, DriverUnavailable, Version
 from clusters.drivers.readiness import Readiness
 from clusters.drivers.simulated.driver import SimulatedDriver
-from clusters.drivers.simulated.state import LONGEST_LOG, MOST_OBJECTS, OWNERS, StateStore, Stored
+from clusters.drivers.simulated.state import (
+    LONGEST_LOG,
+    MOST_OBJECTS,
+    OWNERS,
+    StateStore,
+    Stored,
+)
 from clusters.models import MemberCluster, SimulatedPlacement
-from tests.clusters.driver_contract import V1, V2, WEB, Clock, DriverContract, deployment
+from tests.clusters.driver_contract import (
+    V1,
+    V2,
+    WEB,
+    Clock,
+    DriverContract,
+    deployment,
+)
 from tests.rows import config_map, namespace, simulated
 
 Connect = Callable[..., SimulatedDriver]
@@ -35,7 +48,8 @@ class MemoryStore:
         """Save the next states if all their revisions are still the last ones."""
         with self._lock:
             if any(
-                self._stored.get(name, Stored(0, {})).revision != one.revision for name, one in states.items()
+                self._stored.get(name, Stored(0, {})).revision != one.revision
+                for name, one in states.items()
             ):
                 return False
             for name, one in states.items():
@@ -60,7 +74,9 @@ def connect(store: StateStore, clock: Clock) -> Connect:
     """Return a maker of drivers of one cluster; applying takes no time unless a test says so."""
 
     def make(**connection: Any) -> SimulatedDriver:
-        return SimulatedDriver({"applyMilliseconds": 0, **connection}, store, clock, clock.sleep)
+        return SimulatedDriver(
+            {"applyMilliseconds": 0, **connection}, store, clock, clock.sleep
+        )
 
     return make
 
@@ -71,7 +87,11 @@ def holds(connect: Connect) -> Callable[[str], set[str]]:
 
     def look(placement: str) -> set[str]:
         state = connect().states().get(placement)
-        return {str(one.ref) for one in state.placement.objects} if state and state.placement else set()
+        return (
+            {str(one.ref) for one in state.placement.objects}
+            if state and state.placement
+            else set()
+        )
 
     return look
 
@@ -104,7 +124,9 @@ def test_of_two_writers_of_a_state_one_wins() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.servers
-def test_the_fences_of_the_oldest_removed_placements_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fences_of_the_oldest_removed_placements_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(driver_factory, "MOST_FENCES", 2)
     store = DatabaseStore(simulated("a").pk)
     store.save({"held": Stored(0, {"held": {"version": "v1"}, "fence": 1})})
@@ -127,7 +149,9 @@ def test_a_state_goes_with_its_cluster() -> None:
     assert not SimulatedPlacement.objects.exists()
 
 
-def test_an_apply_that_lost_against_another_is_repeated(store: StateStore, clock: Clock) -> None:
+def test_an_apply_that_lost_against_another_is_repeated(
+    store: StateStore, clock: Clock
+) -> None:
     other = SimulatedDriver({}, store, clock, clock.sleep)
     rival = _Rival(store, lambda: other.apply(V2))
 
@@ -212,19 +236,27 @@ def test_calls_take_their_time(connect: Connect, clock: Clock) -> None:
     assert clock.slept == [0.25]
 
 
-def test_an_object_that_does_not_change_stays_ready(connect: Connect, clock: Clock) -> None:
+def test_an_object_that_does_not_change_stays_ready(
+    connect: Connect, clock: Clock
+) -> None:
     driver = connect(readySeconds=10)
     driver.apply(V1)
     clock.sleep(10)
 
-    driver.apply(Version("v3", "web", (deployment("web"), config_map("settings", data={"a": "b"}))))
+    driver.apply(
+        Version(
+            "v3", "web", (deployment("web"), config_map("settings", data={"a": "b"}))
+        )
+    )
 
     seen = driver.observe("web").of("web")
     assert seen
     assert seen.readiness is Readiness.AVAILABLE
 
 
-def test_flapping_changes_with_its_period_and_only_what_it_is_about(connect: Connect, clock: Clock) -> None:
+def test_flapping_changes_with_its_period_and_only_what_it_is_about(
+    connect: Connect, clock: Clock
+) -> None:
     since = clock().isoformat()
     fault = {"kind": "flap", "periodSeconds": 60, "since": since, "objectName": "web"}
     driver = connect(readySeconds=0, faults=[fault])
@@ -255,7 +287,12 @@ def test_a_job_and_a_custom_resource_that_are_never_ready_are_not_available(
     connect: Connect, clock: Clock
 ) -> None:
     objects = [
-        {"apiVersion": version, "kind": kind, "metadata": {"name": "one", "namespace": "shop"}, "spec": {}}
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": "one", "namespace": "shop"},
+            "spec": {},
+        }
         for version, kind in (("batch/v1", "Job"), ("example.com/v1", "Database"))
     ]
     connect(readySeconds=5).apply(Version("j1", "jobs", (namespace("shop"), *objects)))
@@ -263,9 +300,15 @@ def test_a_job_and_a_custom_resource_that_are_never_ready_are_not_available(
     def seen(**connection: Any) -> list[tuple[str, str, str]]:
         found = connect(**connection).observe("jobs").of("jobs")
         assert found
-        return [(one.object.kind, str(one.readiness), one.reason) for one in found.unready]
+        return [
+            (one.object.kind, str(one.readiness), one.reason) for one in found.unready
+        ]
 
-    unknown = ("Database", "notTrackable", "the availability of a Database is not known")
+    unknown = (
+        "Database",
+        "notTrackable",
+        "the availability of a Database is not known",
+    )
     job = ("Job", "notYet", "no pod is ready or has succeeded")
     assert seen() == [job, unknown]
     clock.sleep(5)
@@ -280,7 +323,9 @@ def test_an_ill_cluster_answers_and_says_so(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("call", ["observe", "leave"])
-def test_a_time_out_is_of_the_calls_that_it_names(connect: Connect, clock: Clock, call: str) -> None:
+def test_a_time_out_is_of_the_calls_that_it_names(
+    connect: Connect, clock: Clock, call: str
+) -> None:
     driver = connect(faults=[{"kind": "timeOut", "calls": [call]}])
 
     driver.apply(V1)
@@ -307,4 +352,7 @@ def test_a_lost_state_leaves_what_came_after_it(connect: Connect, clock: Clock) 
 
     assert set(connect(faults=[lost]).observe(inventory=True).fences or ()) == {"other"}
     clock.now -= timedelta(minutes=2)
-    assert set(connect(faults=[lost]).observe(inventory=True).fences or ()) == {"web", "other"}
+    assert set(connect(faults=[lost]).observe(inventory=True).fences or ()) == {
+        "web",
+        "other",
+    }

@@ -19,16 +19,22 @@ SHOP = ObjectRef("", "Namespace", "", "shop")
 SHARED = ApplyOptions(allow_co_ownership=True)
 
 
-def version(placement: str, *manifests: dict[str, object], options: ApplyOptions | None = None) -> Version:
+def version(
+    placement: str, *manifests: dict[str, object], options: ApplyOptions | None = None
+) -> Version:
     """Make the version of a placement that these manifests are."""
     text = "".join(stored_object(one, ready_at=NOW).digest for one in manifests)
     return Version(text, placement, manifests, options=options or ApplyOptions())
 
 
-def cluster(store: StateStore, clock: Clock | None = None, **connection: object) -> SimulatedDriver:
+def cluster(
+    store: StateStore, clock: Clock | None = None, **connection: object
+) -> SimulatedDriver:
     """Connect to a cluster on which applying takes no time."""
     clock = clock or Clock()
-    return SimulatedDriver({"applyMilliseconds": 0, **connection}, store, clock, clock.sleep)
+    return SimulatedDriver(
+        {"applyMilliseconds": 0, **connection}, store, clock, clock.sleep
+    )
 
 
 def owners_of(driver: SimulatedDriver, ref: ObjectRef) -> set[str]:
@@ -71,7 +77,10 @@ def test_an_object_is_shared_only_where_both_allow_it(
     wanted = version("api", deployment("web", image="shop:2"), options=second)
     if not code:
         driver.apply(wanted)
-        assert owners_of(driver, ObjectRef("apps", "Deployment", "shop", "web")) == {"api", "web"}
+        assert owners_of(driver, ObjectRef("apps", "Deployment", "shop", "web")) == {
+            "api",
+            "web",
+        }
         return
 
     with pytest.raises(DriverRejected) as caught:
@@ -84,7 +93,13 @@ def test_an_equal_object_is_shared_if_there_is_no_difference() -> None:
     driver = cluster(MemoryStore())
     driver.apply(version("web", namespace("shop"), options=SHARED))
 
-    driver.apply(version("api", namespace("shop"), options=replace(SHARED, when_to_take_over="IfNoDiff")))
+    driver.apply(
+        version(
+            "api",
+            namespace("shop"),
+            options=replace(SHARED, when_to_take_over="IfNoDiff"),
+        )
+    )
 
     assert owners_of(driver, SHOP) == {"api", "web"}
 
@@ -108,8 +123,17 @@ def test_only_the_first_that_sends_a_new_content_writes_the_owners() -> None:
 
 def test_an_object_has_the_content_that_an_owner_sent_last() -> None:
     driver = cluster(MemoryStore())
-    for name, tag in (("web", 1), ("api", 1), ("web", 2), ("api", 3), ("web", 3), ("api", 1)):
-        driver.apply(version(name, deployment("web", image=f"shop:{tag}"), options=SHARED))
+    for name, tag in (
+        ("web", 1),
+        ("api", 1),
+        ("web", 2),
+        ("api", 3),
+        ("web", 3),
+        ("api", 1),
+    ):
+        driver.apply(
+            version(name, deployment("web", image=f"shop:{tag}"), options=SHARED)
+        )
 
         [(_, record)] = driver.objects().values()
         assert record.images == (f"shop:{tag}",)
@@ -180,10 +204,14 @@ def test_a_state_without_owners_gives_an_object_to_the_first_placement() -> None
     assert owners_of(driver, SHOP) == {"web"}
     assert owners_of(driver, ObjectRef("", "ConfigMap", "shop", "api")) == {"api"}
     [seen] = driver.observe("api").placements
-    assert [one.message for one in seen.refusals] == ["Namespace shop belongs to placement web of this hub"]
+    assert [one.message for one in seen.refusals] == [
+        "Namespace shop belongs to placement web of this hub"
+    ]
 
 
-def test_a_placement_of_a_state_without_owners_says_at_its_next_apply_what_it_cannot_have() -> None:
+def test_a_placement_of_a_state_without_owners_says_at_its_next_apply_what_it_cannot_have() -> (
+    None
+):
     driver = cluster(older("web", "api"))
 
     with pytest.raises(DriverRejected) as caught:
@@ -225,9 +253,14 @@ def test_owners_and_state_are_saved_together_or_not_at_all() -> None:
     store = DatabaseStore(simulated("a").pk)
     assert store.save({"web": Stored(0, {"n": 1}), OWNERS: Stored(0, {"owners": []})})
 
-    assert not store.save({OWNERS: Stored(1, {"owners": [1]}), "web": Stored(0, {"n": 2})})
+    assert not store.save(
+        {OWNERS: Stored(1, {"owners": [1]}), "web": Stored(0, {"n": 2})}
+    )
 
-    assert store.load("web", OWNERS) == {"web": (1, {"n": 1}), OWNERS: (1, {"owners": []})}
+    assert store.load("web", OWNERS) == {
+        "web": (1, {"n": 1}),
+        OWNERS: (1, {"owners": []}),
+    }
     assert set(store.load()) == {"web"}
 
 
@@ -246,10 +279,15 @@ def test_no_object_is_lost_or_has_the_content_of_a_stranger(seed: int) -> None:
             owned.pop(name, None)
         else:
             objects = [
-                deployment(f"o{each}", image=f"{random.choice([name, 'same'])}:{random.randrange(3)}")
+                deployment(
+                    f"o{each}",
+                    image=f"{random.choice([name, 'same'])}:{random.randrange(3)}",
+                )
                 for each in random.sample(range(5), random.randrange(5))
             ]
-            wanted = version(name, *objects, options=random.choice([SHARED, ApplyOptions()]))
+            wanted = version(
+                name, *objects, options=random.choice([SHARED, ApplyOptions()])
+            )
             refused = set()
             try:
                 driver.apply(wanted)

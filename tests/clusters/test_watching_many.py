@@ -27,7 +27,9 @@ def timing_out(*names: str) -> None:
     """Add clusters that answer nothing in time."""
     for name in names:
         simulated(name)
-    MemberCluster.objects.filter(name__in=names).update(connection={"faults": [TIMES_OUT]})
+    MemberCluster.objects.filter(name__in=names).update(
+        connection={"faults": [TIMES_OUT]}
+    )
 
 
 @pytest.mark.nightly
@@ -44,7 +46,9 @@ def test_slow_clusters_delay_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     assert monotonic() - started < 30 * 0.2
 
 
-def test_the_threads_of_the_calls_open_no_database_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_of_the_calls_open_no_database_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     threads: list[threading.Thread] = []
     cursor = BaseDatabaseWrapper.cursor
 
@@ -76,7 +80,9 @@ def test_those_that_there_was_no_time_for_stay_due_and_are_not_silent(
     assert (first, second) == (ObservationResult(0, 1, 0), ObservationResult(1, 0, 1))
 
 
-def test_who_answered_last_is_called_before_the_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_answered_last_is_called_before_the_silent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     order: list[str] = []
     look = heartbeat.observe_cluster
 
@@ -96,7 +102,9 @@ def test_who_answered_last_is_called_before_the_silent(monkeypatch: pytest.Monke
     assert order == ["b", "a"]
 
 
-def test_two_rounds_do_not_call_the_same_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_rounds_do_not_call_the_same_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     simulated("a")
     within: list[ObservationResult] = []
 
@@ -108,7 +116,9 @@ def test_two_rounds_do_not_call_the_same_cluster(monkeypatch: pytest.MonkeyPatch
     assert ([one.observed for one in within], look.observed) == ([0], 1)
 
 
-def test_what_a_killed_worker_had_claimed_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_worker_had_claimed_is_due_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     simulated("a")
 
     def die() -> None:
@@ -121,7 +131,9 @@ def test_what_a_killed_worker_had_claimed_is_due_again(monkeypatch: pytest.Monke
     assert observe(now=NOW + LEASE).observed == 1
 
 
-def test_a_cluster_that_begins_to_leave_during_the_round_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_begins_to_leave_during_the_round_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     simulated("a")
 
     observe_while(monkeypatch, lambda: leave(["a"], by=None, now=NOW))
@@ -133,7 +145,9 @@ def test_a_cluster_that_begins_to_leave_during_the_round_leaves(monkeypatch: pyt
 def test_whoever_wants_another_look_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated("a")
 
-    observe_while(monkeypatch, lambda: set_faults("a", [{"kind": "silent"}], by=None, now=NOW))
+    observe_while(
+        monkeypatch, lambda: set_faults("a", [{"kind": "silent"}], by=None, now=NOW)
+    )
 
     assert MemberCluster.objects.get().heartbeat_at is None
     assert observe(now=NOW).silent == 1
@@ -173,14 +187,20 @@ def test_after_a_gap_a_silent_cluster_is_called_before_it_is_judged() -> None:
 
 
 @pytest.mark.servers
-def test_departures_are_sent_at_once_and_slow_ones_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_departures_are_sent_at_once_and_slow_ones_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(leaving, "_SECONDS_EACH", 0.2)
     timing_out("slow0", "slow1", "slow2")
     simulated("quick")
     leave(["slow0", "slow1", "slow2", "quick"], by=None, now=NOW)
 
     assert finish_leaving(now=NOW) == ["quick"]
-    assert sorted(finish_leaving(now=NOW + timedelta(minutes=15))) == ["slow0", "slow1", "slow2"]
+    assert sorted(finish_leaving(now=NOW + timedelta(minutes=15))) == [
+        "slow0",
+        "slow1",
+        "slow2",
+    ]
 
 
 def test_a_cluster_that_two_workers_take_out_leaves_once() -> None:

@@ -46,7 +46,14 @@ def bootstrap_base(folder: Path, mirror: str) -> Path:
     base = folder / "base"
     if not (base / "usr/bin/python3").exists():
         shutil.rmtree(base, ignore_errors=True)
-        command = ["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, str(base), mirror]
+        command = [
+            "debootstrap",
+            "--variant=minbase",
+            f"--include={PACKAGES}",
+            SUITE,
+            str(base),
+            mirror,
+        ]
         subprocess.run(command, check=True, capture_output=True)
     return base
 
@@ -60,7 +67,9 @@ def build(dockerfile: Path, context: Path, base: Path, folder: Path) -> Stage:
             title = rest.partition(" AS ")[2] or str(len(stages))
             stage = stages[title] = Stage(folder / title)
             shutil.rmtree(stage.root, ignore_errors=True)
-            subprocess.run(["cp", "-a", "--reflink=auto", str(base), str(stage.root)], check=True)
+            subprocess.run(
+                ["cp", "-a", "--reflink=auto", str(base), str(stage.root)], check=True
+            )
             _let_pip_work(stage.root)
         elif name == "COPY":
             _copy(rest, stage, stages, context)
@@ -75,7 +84,9 @@ def carry_out(stage: Stage, name: str, rest: str) -> None:
         case "RUN":
             in_root(stage, ["sh", "-c", rest], check=True)
         case "ENV":
-            stage.environment |= dict(word.partition("=")[::2] for word in shlex.split(rest))
+            stage.environment |= dict(
+                word.partition("=")[::2] for word in shlex.split(rest)
+            )
         case "WORKDIR":
             stage.folder = rest
             (stage.root / rest.lstrip("/")).mkdir(parents=True, exist_ok=True)
@@ -91,7 +102,12 @@ def carry_out(stage: Stage, name: str, rest: str) -> None:
 
 def _let_pip_work(root: Path) -> None:
     """Copy into a root what an engine mounts into a container, and the settings of pip."""
-    for path in ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"):
+    for path in (
+        "/etc/resolv.conf",
+        "/etc/hosts",
+        "/etc/pip.conf",
+        "/etc/ssl/certs/ca-certificates.crt",
+    ):
         if Path(path).exists():
             target = root / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -115,29 +131,52 @@ def _copy(rest: str, stage: Stage, stages: Mapping[str, Stage], context: Path) -
             shutil.copy2(path, goal)
 
 
-def in_root(stage: Stage, command: list[str], *, check: bool = False) -> subprocess.CompletedProcess[str]:
+def in_root(
+    stage: Stage, command: list[str], *, check: bool = False
+) -> subprocess.CompletedProcess[str]:
     """Run a command of the build, as root in the root of its stage."""
-    mounts = f"mount -t proc proc {stage.root}/proc && mount --rbind /dev {stage.root}/dev"
+    mounts = (
+        f"mount -t proc proc {stage.root}/proc && mount --rbind /dev {stage.root}/dev"
+    )
     pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
     inside = _inside(stage.folder, command, {**_USUAL, **pip, **stage.environment})
     script = f"{mounts} && exec chroot {stage.root} {inside}"
     found = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], capture_output=True, text=True, check=False
+        ["unshare", "--mount", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if check and found.returncode:
-        raise AssertionError(f"{command}\n{found.stdout[-3000:]}\n{found.stderr[-3000:]}")
+        raise AssertionError(
+            f"{command}\n{found.stdout[-3000:]}\n{found.stderr[-3000:]}"
+        )
     return found
 
 
 def _inside(folder: str, command: list[str], environment: Mapping[str, str]) -> str:
     """Return the words that run a command in a folder, with this environment and no other."""
     settings = [f"{name}={value}" for name, value in environment.items()]
-    return shlex.join(["env", "-i", *settings, "sh", "-c", f"cd {folder} && exec {shlex.join(command)}"])
+    return shlex.join(
+        [
+            "env",
+            "-i",
+            *settings,
+            "sh",
+            "-c",
+            f"cd {folder} && exec {shlex.join(command)}",
+        ]
+    )
 
 
 @contextmanager
 def running(
-    image: Stage, arguments: list[str], data: Path, *, entrypoint: list[str] | None = None, **variables: str
+    image: Stage,
+    arguments: list[str],
+    data: Path,
+    *,
+    entrypoint: list[str] | None = None,
+    **variables: str,
 ) -> Iterator[subprocess.Popen[str]]:
     """Run the image: its user, no capabilities, a read-only root, volumes at /tmp and its data folder.
 

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.image import Stage, bootstrap_base, build, in_root, instructions, running
+from tests.deploy.image import (
+    Stage,
+    bootstrap_base,
+    build,
+    in_root,
+    instructions,
+    running,
+)
 from tests.runtime.processes import ROOT, eventually
 
 pytestmark = [pytest.mark.nightly, pytest.mark.xdist_group("consoles")]
@@ -21,8 +28,14 @@ MIRROR = "FLEETUI_DEBIAN_MIRROR"
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Build the image; where that is not possible, the reason is shown."""
-    if os.geteuid() != 0 or not shutil.which("debootstrap") or not shutil.which("unshare"):
-        pytest.skip("needs root, debootstrap and unshare; on Debian: apt-get install debootstrap")
+    if (
+        os.geteuid() != 0
+        or not shutil.which("debootstrap")
+        or not shutil.which("unshare")
+    ):
+        pytest.skip(
+            "needs root, debootstrap and unshare; on Debian: apt-get install debootstrap"
+        )
     folder = Path(os.environ.get("FLEETUI_IMAGE_DIR", tmp_path_factory.mktemp("image")))
     folder.mkdir(parents=True, exist_ok=True)
     base = bootstrap_base(folder, os.environ.get(MIRROR) or _mirror())
@@ -34,7 +47,10 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 def _mirror() -> str:
     """Return where apt of this machine gets its packages."""
     listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(SITE)"], capture_output=True, text=True, check=True
+        ["apt-get", "indextargets", "--format", "$(SITE)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     found = [line for line in listed.stdout.splitlines() if "security" not in line]
     return found[0]
@@ -42,25 +58,39 @@ def _mirror() -> str:
 
 def test_the_image_has_what_runs_and_no_tools(image: Stage) -> None:
     def there(*names: str) -> list[str]:
-        return [name for name in names if in_root(image, ["sh", "-c", f"command -v {name}"]).returncode == 0]
+        return [
+            name
+            for name in names
+            if in_root(image, ["sh", "-c", f"command -v {name}"]).returncode == 0
+        ]
 
     assert there("fleetui") == ["fleetui"]
     assert there("pip", "pip3", "gcc", "make", "git", "curl") == []
     for module in ("pip", "pytest", "hatchling", "playwright"):
-        assert in_root(image, ["python", "-c", f"import {module}"]).returncode == 1, module
-    writable = in_root(image, ["find", "/opt", "/usr", "/etc", "-xdev", "-perm", "-o+w", "!", "-type", "l"])
+        assert in_root(image, ["python", "-c", f"import {module}"]).returncode == 1, (
+            module
+        )
+    writable = in_root(
+        image,
+        ["find", "/opt", "/usr", "/etc", "-xdev", "-perm", "-o+w", "!", "-type", "l"],
+    )
     assert writable.stdout == ""
     assert in_root(image, ["find", "/opt/fleetui", "!", "-perm", "-o+r"]).stdout == ""
 
 
-def test_it_runs_without_rights_on_a_read_only_root(image: Stage, tmp_path: Path) -> None:
+def test_it_runs_without_rights_on_a_read_only_root(
+    image: Stage, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     data = tmp_path / "data"
     data.mkdir()
     password = "correct horse battery staple"
     with running(
-        image, ["-c", "touch /usr/x /opt/x /etc/x; id -u; cat /proc/self/status"], data, entrypoint=["sh"]
+        image,
+        ["-c", "touch /usr/x /opt/x /etc/x; id -u; cat /proc/self/status"],
+        data,
+        entrypoint=["sh"],
     ) as shell:
         output = shell.communicate(timeout=30)[0]
     assert output.count("Read-only file system") == 3
@@ -73,13 +103,21 @@ def test_it_runs_without_rights_on_a_read_only_root(image: Stage, tmp_path: Path
         assert "Administrator admin" in prepare.communicate(timeout=120)[0]
         assert prepare.returncode == 0
     command = [port if word == "8000" else word for word in image.settings["CMD"]]
-    with running(image, [*command, "--prepared"], data, FLEETUI_ADMIN_PASSWORD=password) as up:
-        checks = eventually(lambda: _body(f"http://127.0.0.1:{port}/readyz"), seconds=90)
+    with running(
+        image, [*command, "--prepared"], data, FLEETUI_ADMIN_PASSWORD=password
+    ) as up:
+        checks = eventually(
+            lambda: _body(f"http://127.0.0.1:{port}/readyz"), seconds=90
+        )
         page = _body(f"http://127.0.0.1:{port}/login/")
         style = page.partition('href="/static/')[2].partition('"')[0]
         assert "readyz check passed" in checks
         assert _body(f"http://127.0.0.1:{port}/static/{style}")
-        health = image.settings["HEALTHCHECK"][0].partition("CMD ")[2].replace(":8000/", f":{port}/")
+        health = (
+            image.settings["HEALTHCHECK"][0]
+            .partition("CMD ")[2]
+            .replace(":8000/", f":{port}/")
+        )
         program, *arguments = json.loads(health)
         with running(image, arguments, data, entrypoint=[program]) as check:
             assert check.wait(timeout=30) == 0
@@ -96,6 +134,8 @@ def _body(address: str) -> str:
 
 
 def test_every_instruction_is_known() -> None:
-    names = {name for name, _ in instructions((ROOT / "deploy" / "Dockerfile").read_text())}
+    names = {
+        name for name, _ in instructions((ROOT / "deploy" / "Dockerfile").read_text())
+    }
 
     assert {"FROM", "RUN", "COPY", "USER", "HEALTHCHECK", "ENTRYPOINT"} <= names

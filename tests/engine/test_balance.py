@@ -43,7 +43,9 @@ def test_a_cluster_without_the_key_or_outside_of_the_fleet_is_in_no_domain() -> 
 
 
 @pytest.mark.parametrize("semantics", ["fleet", "kubefleet", "kubernetes"])
-def test_a_domain_without_a_ready_cluster_holds_the_minimum_at_zero(semantics: str) -> None:
+def test_a_domain_without_a_ready_cluster_holds_the_minimum_at_zero(
+    semantics: str,
+) -> None:
     north = cluster("n1", region="north", not_eligible="noAgent")
     placed = cycle(fleet(*REGIONS, north), ONE_HARD, semantics=semantics)
 
@@ -55,7 +57,12 @@ def test_a_domain_without_a_ready_cluster_holds_the_minimum_at_zero(semantics: s
 def test_ocm_compares_with_domains_that_have_a_candidate() -> None:
     north = cluster("n1", region="north", not_eligible="noAgent")
 
-    assert exceeded_limits(cycle(fleet(*REGIONS, north), ONE_HARD, semantics="ocm"), ["e1", "e2", "w1"]) == []
+    assert (
+        exceeded_limits(
+            cycle(fleet(*REGIONS, north), ONE_HARD, semantics="ocm"), ["e1", "e2", "w1"]
+        )
+        == []
+    )
 
 
 def test_with_fewer_domains_than_min_domains_the_minimum_is_zero() -> None:
@@ -65,7 +72,9 @@ def test_with_fewer_domains_than_min_domains_the_minimum_is_zero() -> None:
         "numberOfClusters": 4,
         "topologySpreadConstraints": [constraint],
     }
-    policy = parse_policy(fields, semantics=cycle(fleet(), semantics="kubernetes").semantics)
+    policy = parse_policy(
+        fields, semantics=cycle(fleet(), semantics="kubernetes").semantics
+    )
     placed = cycle(fleet(*REGIONS), policy, semantics="kubernetes")
 
     assert exceeded_limits(placed, ["e1", "e2", "w1", "w2"]) == [
@@ -78,9 +87,14 @@ def _plain_counts(case: Case, placed: set[str]) -> list[dict[str, int]]:
         return plain_counts(case, placed)
     by_constraint = []
     for constraint in case["policy"]["topologySpreadConstraints"]:
-        values = {one["name"]: one["labels"].get(constraint["topologyKey"]) for one in case["clusters"]}
+        values = {
+            one["name"]: one["labels"].get(constraint["topologyKey"])
+            for one in case["clusters"]
+        }
         counts = Counter(values[name] for name in placed)
-        by_constraint.append({value: counts[value] for value in values.values() if value is not None})
+        by_constraint.append(
+            {value: counts[value] for value in values.values() if value is not None}
+        )
     return by_constraint
 
 
@@ -91,7 +105,9 @@ def _plain_skew(constraint: Case, counts: dict[str, int]) -> int:
     families: dict[str, list[int]] = {}
     for name, count in counts.items():
         families.setdefault(name.rpartition("/")[0], []).append(count)
-    return max((max(several) - min(several) for several in families.values()), default=0)
+    return max(
+        (max(several) - min(several) for several in families.values()), default=0
+    )
 
 
 @examples(400)
@@ -105,9 +121,12 @@ def test_it_equals_a_plain_evaluation(case: Case, data: st.DataObject) -> None:
     expected = [
         (one["topologyKey"], one["maxSkew"], skew)
         for one, counts in zip(
-            case["policy"]["topologySpreadConstraints"], _plain_counts(case, placed), strict=True
+            case["policy"]["topologySpreadConstraints"],
+            _plain_counts(case, placed),
+            strict=True,
         )
-        if one["whenUnsatisfiable"] == "DoNotSchedule" and (skew := _plain_skew(one, counts)) > one["maxSkew"]
+        if one["whenUnsatisfiable"] == "DoNotSchedule"
+        and (skew := _plain_skew(one, counts)) > one["maxSkew"]
     ]
     assert [(one.topology_key, one.max_skew, one.skew) for one in found] == expected
     for one in found:

@@ -38,7 +38,11 @@ def random_fleet(rng: random.Random, size: int) -> Fleet:
     rows = []
     for at in range(size):
         region = rng.choice("abc")
-        labels = {"region": region, "zone": f"{region}{rng.randrange(2)}", "tier": rng.choice("xyz")}
+        labels = {
+            "region": region,
+            "zone": f"{region}{rng.randrange(2)}",
+            "tier": rng.choice("xyz"),
+        }
         labels.pop(rng.choice([*KEYS, "none", "none", "none"]), None)
         rows.append(Cluster(f"c{at:02}", labels, rng.choice(taints)))
     return Fleet(rows)
@@ -69,10 +73,14 @@ def random_placement(rng: random.Random, fleet: Fleet) -> EvaluatedPlacement:
     semantics = rng.choice([Semantics.FLEET, Semantics.FLEET, Semantics.KUBEFLEET])
     policy = parse_policy(random_policy(rng, fleet), semantics=semantics)
     namespace = rng.choice(["", "", "shop"])
-    last = decisions_until_rest(Cycle(fleet, policy, (), semantics, namespace=namespace))[-1]
+    last = decisions_until_rest(
+        Cycle(fleet, policy, (), semantics, namespace=namespace)
+    )[-1]
     cycle = replace(last.cycle, bindings=last.bindings_after)
     again = schedule(cycle)
-    return EvaluatedPlacement(replace(cycle, bindings=again.bindings_after), again.is_fulfilled)
+    return EvaluatedPlacement(
+        replace(cycle, bindings=again.bindings_after), again.is_fulfilled
+    )
 
 
 @pytest.mark.nightly
@@ -84,12 +92,21 @@ def test_counts_are_those_of_the_full_evaluation() -> None:
         placements = {at: random_placement(rng, fleet) for at in range(3)}
         index = PlacementIndex(placements)
         for domain in rng.sample(domains_of(fleet, KEYS), 6):
-            there = [key for key, one in placements.items() if not one.placed.isdisjoint(domain.clusters)]
+            there = [
+                key
+                for key, one in placements.items()
+                if not one.placed.isdisjoint(domain.clusters)
+            ]
             for variant, counts in index.counts(fleet, domain.clusters, LossVariant):
-                change = ChangedFleet(fleet, lost=frozenset(domain.clusters), variant=variant)
+                change = ChangedFleet(
+                    fleet, lost=frozenset(domain.clusters), variant=variant
+                )
                 assert sorted(counts) == there
                 for key, found in counts.items():
-                    assert found == loss(placements[key], change).counts, (domain, variant)
+                    assert found == loss(placements[key], change).counts, (
+                        domain,
+                        variant,
+                    )
                     compared += 1
                     bad += found.is_bad
         gone = frozenset(rng.choice(domains_of(fleet, KEYS)).clusters)
@@ -108,10 +125,16 @@ def test_clusters_that_are_down_move_nothing_and_need_no_decision() -> None:
     subjects = {at: random_placement(rng, fleet) for at in range(6)}
     with patch.object(loss_module, "schedule") as decide:
         for domain in domains_of(fleet, KEYS):
-            [(_, cells)] = PlacementIndex(subjects).counts(fleet, domain.clusters, [LossVariant.DOWN])
+            [(_, cells)] = PlacementIndex(subjects).counts(
+                fleet, domain.clusters, [LossVariant.DOWN]
+            )
             for key, cell in cells.items():
                 inside = len(subjects[key].placed.intersection(domain.clusters))
-                assert (cell.lost, cell.moved, cell.is_unfulfilled) == (inside, 0, False)
+                assert (cell.lost, cell.moved, cell.is_unfulfilled) == (
+                    inside,
+                    0,
+                    False,
+                )
                 assert cell.is_empty == (inside == len(subjects[key].placed))
                 assert cell.skew <= len(subjects[key].placed) - inside
     decide.assert_not_called()
@@ -125,7 +148,9 @@ def test_a_report_costs_at_most_twelve_times_the_decisions() -> None:
     assert all(one.bindings_after for one in decisions)
     once = process_time() - started
     subjects = {
-        at: EvaluatedPlacement(replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled)
+        at: EvaluatedPlacement(
+            replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled
+        )
         for at, one in enumerate(decisions)
     }
     losses = domains_of(fleet, ("region", "zone", "provider"), has_clusters=False)
@@ -143,9 +168,19 @@ def test_a_report_costs_at_most_twelve_times_the_decisions() -> None:
     ("bad", "weakest"),
     [
         ([], None),
-        ([("region", "a", 9), ("zone", "z", 1), ("zone", "y", 2), ("env", "prod", 20)], ("zone", "y")),
+        (
+            [
+                ("region", "a", 9),
+                ("zone", "z", 1),
+                ("zone", "y", 2),
+                ("env", "prod", 20),
+            ],
+            ("zone", "y"),
+        ),
         ([("example.com/zone", "z", 1), (CLUSTER, "one", 1)], (CLUSTER, "one")),
     ],
 )
-def test_the_weakest_point_is_the_smallest_loss(bad: list[Any], weakest: tuple[str, str] | None) -> None:
+def test_the_weakest_point_is_the_smallest_loss(
+    bad: list[Any], weakest: tuple[str, str] | None
+) -> None:
     assert weakest_point(bad) == weakest

@@ -1,13 +1,22 @@
 """Which other placements put the same objects on the same clusters, and what is said of them."""
 
-from placements.engine.overlaps import Overlap, Placed, all_overlaps, keys_of, overlaps_of
+from placements.engine.overlaps import (
+    Overlap,
+    Placed,
+    all_overlaps,
+    keys_of,
+    overlaps_of,
+)
 
 SHOP = ("", "Namespace", "", "shop")
 WEB = ("apps", "Deployment", "shop", "web")
 
 
 def placed(
-    name: str, *objects: tuple[str, str, str, str], on: str = "abc", is_shared: bool = False
+    name: str,
+    *objects: tuple[str, str, str, str],
+    on: str = "abc",
+    is_shared: bool = False,
 ) -> Placed:
     """Make what a placement applies to clusters with names of one letter."""
     return Placed(name, frozenset(objects), frozenset(on), is_shared)
@@ -23,17 +32,28 @@ def test_an_overlap_has_a_common_object_on_a_common_cluster() -> None:
         placed("one", WEB, on="a"),
     ]
 
-    assert overlaps_of(mine, others) == (Overlap("one", (WEB,), 1), Overlap("same", (SHOP, WEB), 2))
+    assert overlaps_of(mine, others) == (
+        Overlap("one", (WEB,), 1),
+        Overlap("same", (SHOP, WEB), 2),
+    )
 
 
 def test_an_overlap_is_one_of_both_placements() -> None:
-    both = all_overlaps([placed("a", SHOP), placed("b", SHOP, on="c"), placed("c", WEB)])
+    both = all_overlaps(
+        [placed("a", SHOP), placed("b", SHOP, on="c"), placed("c", WEB)]
+    )
 
-    assert both == {"a": (Overlap("b", (SHOP,), 1),), "b": (Overlap("a", (SHOP,), 1),), "c": ()}
+    assert both == {
+        "a": (Overlap("b", (SHOP,), 1),),
+        "b": (Overlap("a", (SHOP,), 1),),
+        "c": (),
+    }
 
 
 def test_objects_of_two_versions_of_an_api_are_one_object() -> None:
-    assert keys_of([["apps/v1", *WEB[1:]], ["apps/v1beta1", *WEB[1:], "ResourceEnvelope", "box"]]) == {WEB}
+    assert keys_of(
+        [["apps/v1", *WEB[1:]], ["apps/v1beta1", *WEB[1:], "ResourceEnvelope", "box"]]
+    ) == {WEB}
 
 
 def test_the_sentence_names_placement_objects_and_clusters() -> None:

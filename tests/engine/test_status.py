@@ -41,20 +41,37 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
             {},
             ("unknown", "Unknown (0 of 6 available, 6 unreachable)"),
         ),
-        ({"not_ready": 1}, {}, ("attention", "Degraded (6 of 6 available, 1 not ready)")),
+        (
+            {"not_ready": 1},
+            {},
+            ("attention", "Degraded (6 of 6 available, 1 not ready)"),
+        ),
         (
             {"applied": 4, "available": 4, "unreachable": 1, "not_monitored": 1},
             {},
-            ("attention", "Degraded (4 of 6 available, 1 unreachable, 1 not monitored)"),
+            (
+                "attention",
+                "Degraded (4 of 6 available, 1 unreachable, 1 not monitored)",
+            ),
         ),
         (
             {"started": 0, "applied": 0, "available": 0, "not_monitored": 6},
             {"is_rolling": True},
             ("suspended", "Scheduled, not applied (6 clusters not monitored)"),
         ),
-        ({"applied": 0, "available": 0}, {"resources": 0}, ("attention", "No resources selected")),
         (
-            {"wanted": 18, "scheduled": 13, "started": 13, "applied": 13, "available": 13},
+            {"applied": 0, "available": 0},
+            {"resources": 0},
+            ("attention", "No resources selected"),
+        ),
+        (
+            {
+                "wanted": 18,
+                "scheduled": 13,
+                "started": 13,
+                "applied": 13,
+                "available": 13,
+            },
             {"is_scheduled": False},
             ("attention", "Partially fulfilled (13 of 18)"),
         ),
@@ -79,8 +96,16 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
             ("progress", "Progressing (4 of 6 started)"),
         ),
         ({"started": 3}, {"is_paused": True}, ("suspended", "Paused (3 of 6 started)")),
-        ({"started": 3}, {"is_stopped": True}, ("suspended", "Stopped (3 of 6 started)")),
-        ({"started": 3}, {"is_stalled": True}, ("attention", "Degraded (rollout stalled, 3 of 6 started)")),
+        (
+            {"started": 3},
+            {"is_stopped": True},
+            ("suspended", "Stopped (3 of 6 started)"),
+        ),
+        (
+            {"started": 3},
+            {"is_stalled": True},
+            ("attention", "Degraded (rollout stalled, 3 of 6 started)"),
+        ),
         (
             {"started": 0, "applied": 0, "available": 0},
             {"is_staged": True},
@@ -99,14 +124,24 @@ def summary(counts: HealthCounts = ALL, **facts: Any) -> tuple[str, str]:
         (
             {"available": 2, "not_ready": 1, "not_available": 1, "unreachable": 2},
             {},
-            ("attention", "Degraded (2 of 6 available, 2 unreachable, 1 not ready, 1 not available)"),
+            (
+                "attention",
+                "Degraded (2 of 6 available, 2 unreachable, 1 not ready, 1 not available)",
+            ),
         ),
         (
             {},
             {"exceeded": (EXCEEDED,)},
-            ("attention", "Out of balance (region skew 3, max skew 1 (east 4, west 1))"),
+            (
+                "attention",
+                "Out of balance (region skew 3, max skew 1 (east 4, west 1))",
+            ),
         ),
-        ({}, {"exceeded": (EXCEEDED,), "awaits_decision": True}, ("progress", "Scheduling")),
+        (
+            {},
+            {"exceeded": (EXCEEDED,), "awaits_decision": True},
+            ("progress", "Scheduling"),
+        ),
         (
             {"available": 5, "unreachable": 1},
             {"exceeded": (EXCEEDED,)},
@@ -121,10 +156,14 @@ def test_the_worst_condition_counts(
 
 
 @pytest.mark.parametrize(
-    ("placement_type", "words"), [("PickFixed", "No clusters named"), ("PickAll", "No clusters selected")]
+    ("placement_type", "words"),
+    [("PickFixed", "No clusters named"), ("PickAll", "No clusters selected")],
 )
 def test_a_policy_that_selects_nothing_says_so(placement_type: str, words: str) -> None:
-    assert summary(HealthCounts(), placement_type=placement_type) == ("attention", words)
+    assert summary(HealthCounts(), placement_type=placement_type) == (
+        "attention",
+        words,
+    )
 
 
 def test_before_the_first_decision_it_is_pending() -> None:
@@ -132,7 +171,9 @@ def test_before_the_first_decision_it_is_pending() -> None:
 
 
 def test_the_document_has_the_level_the_word_and_the_counts() -> None:
-    document = health_document(placement_health(replace(FACTS, counts=replace(ALL, available=5))))
+    document = health_document(
+        placement_health(replace(FACTS, counts=replace(ALL, available=5)))
+    )
 
     assert document["counts"] == {
         "wanted": 6,
@@ -157,7 +198,12 @@ def _six(**changed: int) -> HealthCounts:
 
 
 def _all(number: int, wanted: int, **changed: int) -> HealthCounts:
-    met = {"scheduled": number, "started": number, "applied": number, "available": number}
+    met = {
+        "scheduled": number,
+        "started": number,
+        "applied": number,
+        "available": number,
+    }
     return HealthCounts(wanted=wanted, **{**met, **changed})
 
 
@@ -176,7 +222,13 @@ SHORT = {"is_scheduled": False}
             "Degraded",
             "Degraded (5 of 6 available, 1 unreachable)",
         ),
-        ("H3", _six(applied=0, available=0), {"resources": 0}, "Degraded", "No resources selected"),
+        (
+            "H3",
+            _six(applied=0, available=0),
+            {"resources": 0},
+            "Degraded",
+            "No resources selected",
+        ),
         ("H4", _all(13, 18), SHORT, "Degraded", "Partially fulfilled (13 of 18)"),
         (
             "H5",
@@ -185,10 +237,22 @@ SHORT = {"is_scheduled": False}
             "Degraded",
             "Degraded (94 of 96 available)",
         ),
-        ("H6", HealthCounts(), {"placement_type": "PickFixed"}, "Degraded", "No clusters named"),
+        (
+            "H6",
+            HealthCounts(),
+            {"placement_type": "PickFixed"},
+            "Degraded",
+            "No clusters named",
+        ),
         ("H7", _all(7, 50), SHORT, "Degraded", "Partially fulfilled (7 of 50)"),
         ("H8", _all(0, 4), SHORT, "Failed", "Not fulfilled (0 of 4)"),
-        ("H9", _six(applied=5, available=5, failed=1), {}, "Failed", "Failed (failed on 1 cluster)"),
+        (
+            "H9",
+            _six(applied=5, available=5, failed=1),
+            {},
+            "Failed",
+            "Failed (failed on 1 cluster)",
+        ),
         (
             "H10",
             _six(started=4, applied=5, available=5),
@@ -256,23 +320,40 @@ def test_the_first_rule_decides_the_status_of_a_cluster() -> None:
     available = ClusterFacts(Phase.AVAILABLE)
     lost, not_ready = MemberCondition.UNREACHABLE, MemberCondition.NOT_READY
     rules: dict[str, tuple[str, ClusterFacts]] = {
-        "Removal failed": ("failed", ClusterFacts(Phase.REMOVE_FAILED, lost, is_selected=False)),
+        "Removal failed": (
+            "failed",
+            ClusterFacts(Phase.REMOVE_FAILED, lost, is_selected=False),
+        ),
         "Removing": ("progress", ClusterFacts(Phase.REMOVING, lost, is_selected=False)),
         "Unreachable": ("unknown", ClusterFacts(Phase.FAILED, lost)),
         "Scheduled, not applied": (
             "suspended",
-            ClusterFacts(Phase.NOT_STARTED, MemberCondition.NOT_MONITORED, is_current=False),
+            ClusterFacts(
+                Phase.NOT_STARTED, MemberCondition.NOT_MONITORED, is_current=False
+            ),
         ),
         "Override failed": ("failed", ClusterFacts(Phase.FAILED, failure="override")),
         "Apply failed": ("failed", ClusterFacts(Phase.FAILED, is_current=False)),
         "Not available": ("attention", ClusterFacts(Phase.APPLIED, is_late=True)),
         "Applying": ("progress", ClusterFacts(Phase.APPLYING, suspension="Paused")),
-        "Waiting for availability": ("progress", ClusterFacts(Phase.APPLIED, is_current=False)),
-        "Paused": ("suspended", replace(available, is_current=False, suspension="Paused", is_stalled=True)),
+        "Waiting for availability": (
+            "progress",
+            ClusterFacts(Phase.APPLIED, is_current=False),
+        ),
+        "Paused": (
+            "suspended",
+            replace(available, is_current=False, suspension="Paused", is_stalled=True),
+        ),
         "Blocked": ("attention", replace(available, is_current=False, is_stalled=True)),
         "Pending": ("progress", replace(available, is_current=False, member=not_ready)),
-        "Available (cluster unhealthy)": ("attention", replace(available, member=not_ready)),
-        "Available": ("healthy", ClusterFacts(Phase.APPLIED, is_ready=True, is_late=True)),
+        "Available (cluster unhealthy)": (
+            "attention",
+            replace(available, member=not_ready),
+        ),
+        "Available": (
+            "healthy",
+            ClusterFacts(Phase.APPLIED, is_ready=True, is_late=True),
+        ),
     }
 
     found = {word: cluster_status(facts) for word, (_, facts) in rules.items()}

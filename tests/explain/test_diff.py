@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placements.explain.diff import FieldDifference, Piece, differences, line_diff, side_by_side
+from placements.explain.diff import (
+    FieldDifference,
+    Piece,
+    differences,
+    line_diff,
+    side_by_side,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,12 +37,22 @@ from placements.explain.diff import FieldDifference, Piece, differences, line_di
                 FieldDifference("l[2]", None, "d"),
             ],
         ),
-        ({"l": []}, {"l": [{"k": [1, 2]}]}, [FieldDifference("l[0]", None, "k: [1, 2]")]),
+        (
+            {"l": []},
+            {"l": [{"k": [1, 2]}]},
+            [FieldDifference("l[0]", None, "k: [1, 2]")],
+        ),
         ({"a": {"b": 1}}, {"a": "b"}, [FieldDifference("a", "b: 1", "b")]),
-        ({"example.com/zone": "a"}, {}, [FieldDifference('["example.com/zone"]', "a", None)]),
+        (
+            {"example.com/zone": "a"},
+            {},
+            [FieldDifference('["example.com/zone"]', "a", None)],
+        ),
     ],
 )
-def test_names_the_places_that_differ(before: Any, after: Any, expected: list[FieldDifference]) -> None:
+def test_names_the_places_that_differ(
+    before: Any, after: Any, expected: list[FieldDifference]
+) -> None:
     assert differences(before, after) == expected
 
 
@@ -46,8 +62,18 @@ def test_cuts_what_is_too_long_to_read() -> None:
     assert found.after == "y" * 80 + "…"
 
 
-@given(*[st.lists(st.sampled_from(["a: 1", "a: 2", "b: long words", "b: long word", "c"]), max_size=8)] * 2)
-def test_side_by_side_each_side_is_its_text(before: list[str], after: list[str]) -> None:
+@given(
+    *[
+        st.lists(
+            st.sampled_from(["a: 1", "a: 2", "b: long words", "b: long word", "c"]),
+            max_size=8,
+        )
+    ]
+    * 2
+)
+def test_side_by_side_each_side_is_its_text(
+    before: list[str], after: list[str]
+) -> None:
     lines = line_diff("\n".join(before), "\n".join(after), context=99)
     pairs = [one for one in side_by_side(lines or ()) if not one.is_gap]
 
@@ -61,7 +87,9 @@ def test_side_by_side_each_side_is_its_text(before: list[str], after: list[str])
 
 
 def test_side_by_side_marks_the_words_that_differ() -> None:
-    [_, pair] = side_by_side(line_diff("numberOfClusters: 5", "numberOfClusters: 6") or ())
+    [_, pair] = side_by_side(
+        line_diff("numberOfClusters: 5", "numberOfClusters: 6") or ()
+    )
 
     assert pair.before == [Piece("", "numberOfClusters: "), Piece("−", "5")]
     assert pair.after == [Piece("", "numberOfClusters: "), Piece("+", "6")]

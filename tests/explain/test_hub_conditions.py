@@ -19,14 +19,18 @@ from tests.rows import NOW
 LATER = NOW + timedelta(minutes=2)
 
 
-def on(phase: Phase, *, is_current: bool | None = True, is_ready: bool = False, **more: Any) -> OnCluster:
+def on(
+    phase: Phase, *, is_current: bool | None = True, is_ready: bool = False, **more: Any
+) -> OnCluster:
     """Make the facts of one cluster, picked at noon and in its phase two minutes later."""
     return OnCluster("a", NOW, phase, LATER, is_current, is_ready, **more)
 
 
 def conditions_of(one: OnCluster) -> list[tuple[str, str]]:
     """Return what the conditions of a cluster say, each with its reason."""
-    return [(condition.status.value, condition.reason) for condition in conditions_on(one)]
+    return [
+        (condition.status.value, condition.reason) for condition in conditions_on(one)
+    ]
 
 
 FOUR = [
@@ -42,17 +46,30 @@ FOUR = [
     [
         (on(Phase.APPLYING), [("Unknown", "ApplyPending")]),
         (on(Phase.FAILED), [("False", "ApplyFailed")]),
-        (on(Phase.APPLIED), [("True", "ApplySucceeded"), ("False", "ResourceNotAvailableYet")]),
-        (on(Phase.APPLIED, is_ready=True), [("True", "ApplySucceeded"), ("True", "ResourceAvailable")]),
-        (on(Phase.AVAILABLE, is_ready=True), [("True", "ApplySucceeded"), ("True", "ResourceAvailable")]),
+        (
+            on(Phase.APPLIED),
+            [("True", "ApplySucceeded"), ("False", "ResourceNotAvailableYet")],
+        ),
+        (
+            on(Phase.APPLIED, is_ready=True),
+            [("True", "ApplySucceeded"), ("True", "ResourceAvailable")],
+        ),
+        (
+            on(Phase.AVAILABLE, is_ready=True),
+            [("True", "ApplySucceeded"), ("True", "ResourceAvailable")],
+        ),
     ],
 )
-def test_goes_as_far_as_the_cluster_is(one: OnCluster, rest: list[tuple[str, str]]) -> None:
+def test_goes_as_far_as_the_cluster_is(
+    one: OnCluster, rest: list[tuple[str, str]]
+) -> None:
     assert conditions_of(one) == FOUR + rest
 
 
 def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
-    found = conditions_on(on(Phase.AVAILABLE, is_current=False, is_ready=True, waits_for="runs r1"))
+    found = conditions_on(
+        on(Phase.AVAILABLE, is_current=False, is_ready=True, waits_for="runs r1")
+    )
 
     assert [(one.sort, one.reason, one.message) for one in found[1:]] == [
         ("RolloutStarted", "RolloutNotStartedYet", "runs r1")
@@ -60,11 +77,16 @@ def test_a_blocked_cluster_says_what_it_waits_for_and_nothing_after() -> None:
 
 
 def test_is_unknown_before_there_are_resources() -> None:
-    assert conditions_of(on(Phase.NOT_STARTED, is_current=None))[1:] == [("Unknown", "RolloutStartedUnknown")]
+    assert conditions_of(on(Phase.NOT_STARTED, is_current=None))[1:] == [
+        ("Unknown", "RolloutStartedUnknown")
+    ]
 
 
 def test_all_in_all_unknown_comes_before_false_and_false_before_true() -> None:
-    failing, applying = conditions_on(on(Phase.FAILED)), conditions_on(on(Phase.APPLYING))
+    failing, applying = (
+        conditions_on(on(Phase.FAILED)),
+        conditions_on(on(Phase.APPLYING)),
+    )
     fine = conditions_on(on(Phase.AVAILABLE, is_ready=True))
 
     def last(*clusters: list) -> tuple[str, str]:
@@ -96,8 +118,24 @@ def test_a_condition_is_written_as_in_a_manifest() -> None:
 def test_the_objects_that_were_refused_keep_the_condition_of_their_cluster() -> None:
     failing = conditions_on(on(Phase.FAILED))[-1]
     objects = [
-        ObjectFault("", "v1", "Namespace", "", "shop", "ManifestApplyFailed", "forbidden; really: no"),
-        ObjectFault("apps", "v1", "Deployment", "shop", "web", "ManifestApplyFailed", "no such image"),
+        ObjectFault(
+            "",
+            "v1",
+            "Namespace",
+            "",
+            "shop",
+            "ManifestApplyFailed",
+            "forbidden; really: no",
+        ),
+        ObjectFault(
+            "apps",
+            "v1",
+            "Deployment",
+            "shop",
+            "web",
+            "ManifestApplyFailed",
+            "no such image",
+        ),
     ]
 
     found = failed_objects(objects, failing, generation=3)
@@ -130,7 +168,9 @@ def test_the_objects_that_were_refused_keep_the_condition_of_their_cluster() -> 
 
 def test_an_override_that_does_not_apply_is_not_a_cluster_that_refused() -> None:
     words = "Nothing is sent to a: override o-0 at spec does not fit Namespace shop: no such place."
-    failing = on(Phase.FAILED, failure=FailureKind.OVERRIDE, has_overrides=True, message=words)
+    failing = on(
+        Phase.FAILED, failure=FailureKind.OVERRIDE, has_overrides=True, message=words
+    )
 
     last = conditions_on(failing)[-1]
 
@@ -140,7 +180,9 @@ def test_an_override_that_does_not_apply_is_not_a_cluster_that_refused() -> None
         "OverriddenFailed",
         words,
     )
-    assert conditions_in_all([conditions_on(failing)])[-1].message == ("Override failed on 1 cluster")
+    assert conditions_in_all([conditions_on(failing)])[-1].message == (
+        "Override failed on 1 cluster"
+    )
 
 
 def test_overrides_that_were_applied_say_so() -> None:
@@ -149,14 +191,19 @@ def test_overrides_that_were_applied_say_so() -> None:
 
     assert changed[2].reason == "OverriddenSucceeded"
     in_all = conditions_in_all([plain, changed])[1]
-    assert (in_all.reason, in_all.message) == ("OverriddenSucceeded", "Overrides applied on 1 cluster")
+    assert (in_all.reason, in_all.message) == (
+        "OverriddenSucceeded",
+        "Overrides applied on 1 cluster",
+    )
 
 
 def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
     first = noted_of(conditions_on(on(Phase.APPLIED)))
     later = LATER + timedelta(minutes=5)
 
-    ready = OnCluster("a", NOW, Phase.AVAILABLE, later, True, is_ready=True, noted=first)
+    ready = OnCluster(
+        "a", NOW, Phase.AVAILABLE, later, True, is_ready=True, noted=first
+    )
 
     since = {one.sort: one.since for one in conditions_on(ready)}
     assert since == {
@@ -171,7 +218,10 @@ def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
 
 def test_the_sum_keeps_its_moment_too() -> None:
     fine = [conditions_on(on(Phase.AVAILABLE, is_ready=True))]
-    noted = {"Available": ["True", NOW.isoformat()], "Applied": ["False", NOW.isoformat()]}
+    noted = {
+        "Available": ["True", NOW.isoformat()],
+        "Applied": ["False", NOW.isoformat()],
+    }
 
     since = {one.sort: one.since for one in conditions_in_all(fine, noted)}
 

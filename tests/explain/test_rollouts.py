@@ -54,7 +54,10 @@ def test_writes_the_numbers_of_the_budgets() -> None:
     assert min_available_sentence(MinAvailable(5, 2, 2)) == (
         "Cannot take down any cluster (2 available, minimum 3)"
     )
-    assert max_total_sentence(MaxTotal(5, 2, 5, 1)) == "Can add 1 more cluster (6 placed, maximum 7)"
+    assert (
+        max_total_sentence(MaxTotal(5, 2, 5, 1))
+        == "Can add 1 more cluster (6 placed, maximum 7)"
+    )
     assert concurrency_sentence(Concurrency(3, 2)) == (
         "Can remove from 1 more cluster (2 in progress, maximum 3)"
     )
@@ -73,9 +76,9 @@ def test_says_which_removals_are_blocked() -> None:
         "0 of 5 clusters selected. 3 placements are kept until replacements are available. To release them,"
         " reduce numberOfClusters."
     )
-    assert blocked_removals_sentence(BlockedRemovals(1, 1, ("a",), is_permanent=False)) == (
-        "1 placement is kept until replacements are available."
-    )
+    assert blocked_removals_sentence(
+        BlockedRemovals(1, 1, ("a",), is_permanent=False)
+    ) == ("1 placement is kept until replacements are available.")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +142,10 @@ def test_says_which_removals_are_blocked() -> None:
             "the cluster reconnects, or is force-removed after 12:15:00",
         ),
         (
-            state(cluster("x", Phase.APPLIED, runs=NEW, phase_changed_at=after(0)), at=after(61)),
+            state(
+                cluster("x", Phase.APPLIED, runs=NEW, phase_changed_at=after(0)),
+                at=after(61),
+            ),
             "v2 applied but not available since 2026-08-20 12:00:00 UTC.",
             "the cluster is available, or a newer version is applied",
         ),
@@ -200,20 +206,33 @@ def test_says_what_a_cluster_is_busy_with() -> None:
 
 
 def test_updates_and_retries_are_waited_for() -> None:
-    assert phase_sentence(next_actions(state(SETTLING, strategy=ONE))) == "Waiting for running updates"
-    assert phase_sentence(next_actions(state(FAILED, strategy=ONE))) == "Waiting for the next retry"
+    assert (
+        phase_sentence(next_actions(state(SETTLING, strategy=ONE)))
+        == "Waiting for running updates"
+    )
+    assert (
+        phase_sentence(next_actions(state(FAILED, strategy=ONE)))
+        == "Waiting for the next retry"
+    )
 
 
 def test_several_that_wait_alike_are_one_group() -> None:
-    answer = next_actions(state(available("a"), available("b"), suspension=Suspension.PAUSED))
+    answer = next_actions(
+        state(available("a"), available("b"), suspension=Suspension.PAUSED)
+    )
 
     [one] = blocked_groups(answer)
 
-    assert (one.clusters, one.why) == (("a", "b"), "On v1, waiting for v2. The placement is paused.")
+    assert (one.clusters, one.why) == (
+        ("a", "b"),
+        "On v1, waiting for v2. The placement is paused.",
+    )
 
 
 def test_those_that_run_different_versions_are_distinguished() -> None:
-    answer = next_actions(state(available("a"), empty("b"), suspension=Suspension.PAUSED))
+    answer = next_actions(
+        state(available("a"), empty("b"), suspension=Suspension.PAUSED)
+    )
 
     assert {one.clusters: one.why for one in blocked_groups(answer)} == {
         ("a",): "On v1, waiting for v2. The placement is paused.",
@@ -226,7 +245,10 @@ def test_other_overrides_of_one_revision_are_another_version() -> None:
     result = next_actions(state(FAILED, available("x"), suspension=Suspension.PAUSED))
 
     expected = "On r1, waiting for r1 with changed overrides or apply strategy. The placement is paused."
-    for named in (with_names(result, names), result_from_document(result_document(result), names)):
+    for named in (
+        with_names(result, names),
+        result_from_document(result_document(result), names),
+    ):
         (waiting,) = (one for one in named.blocked if one.cluster == "x")
         assert blocked_sentence(waiting, named) == expected
 
@@ -244,4 +266,6 @@ def test_an_update_of_the_overrides_alone_is_no_installation() -> None:
 def test_versions_without_a_name_have_the_same_words() -> None:
     result = next_actions(state(available("x"), suspension=Suspension.PAUSED))
 
-    assert [one.wanted for one in with_names(result, {}).blocked] == ["an older revision"]
+    assert [one.wanted for one in with_names(result, {}).blocked] == [
+        "an older revision"
+    ]

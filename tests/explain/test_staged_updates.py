@@ -4,9 +4,20 @@ from datetime import timedelta
 
 import pytest
 
-from placements.engine.disruption import EvictionReason, Executed, Invalid, NotExecuted, Numbers
+from placements.engine.disruption import (
+    EvictionReason,
+    Executed,
+    Invalid,
+    NotExecuted,
+    Numbers,
+)
 from placements.engine.overrides import OverrideFailed
-from placements.engine.rollout.staged_run import StagedRunOutcome, StageReason, Wait, WaitReason
+from placements.engine.rollout.staged_run import (
+    StagedRunOutcome,
+    StageReason,
+    Wait,
+    WaitReason,
+)
 from placements.explain.staged_updates import (
     _REASONS,
     eviction_sentence,
@@ -23,7 +34,11 @@ PICKED = [cluster(name, env="prod") for name in ("c1", "c2", "c3")]
 
 
 def prod() -> World:
-    return World(begin([stage("prod", env="prod", maxConcurrency=2)], *PICKED, unscheduled=("z",)))
+    return World(
+        begin(
+            [stage("prod", env="prod", maxConcurrency=2)], *PICKED, unscheduled=("z",)
+        )
+    )
 
 
 def test_a_run_says_its_arithmetic_and_what_it_waits_for() -> None:
@@ -66,7 +81,9 @@ def test_a_run_says_how_it_ended() -> None:
 
 def test_a_run_says_why_it_failed() -> None:
     world = prod()
-    world.run = world.run.end(StagedRunOutcome.FAILED, START, StageReason("in-no-stage", ("c1", "c3")))
+    world.run = world.run.end(
+        StagedRunOutcome.FAILED, START, StageReason("in-no-stage", ("c1", "c3"))
+    )
 
     assert run_sentences(world.go()) == [
         "No stage selects c1 and c3.",
@@ -110,14 +127,19 @@ def test_every_verdict_has_one_sentence(why: EvictionReason) -> None:
 
 
 def test_an_eviction_that_a_budget_holds_back_shows_the_numbers() -> None:
-    assert eviction_sentence(NotExecuted(EvictionReason.OVER_BUDGET, Numbers(3, 3, 0, 0))) == (
+    assert eviction_sentence(
+        NotExecuted(EvictionReason.OVER_BUDGET, Numbers(3, 3, 0, 0))
+    ) == (
         "Not executed: the disruption budget does not allow it (3 of 3 available, 0 may go)."
     )
 
 
 def test_an_override_that_does_not_fit_is_named_with_its_place() -> None:
     failure = OverrideFailed(
-        "shop/ro-0", "spec.policy.overrideRules[0]", "v1 ConfigMap shop/a", "no such key"
+        "shop/ro-0",
+        "spec.policy.overrideRules[0]",
+        "v1 ConfigMap shop/a",
+        "no such key",
     )
 
     assert override_sentence(failure, "bravelion") == (

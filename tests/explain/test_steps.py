@@ -34,13 +34,19 @@ from tests.builders import (
     spread,
 )
 
-GUIDE = fleet(*grouped("region", east="bravelion smartfish", west="flyingpenguin jumpingcat"))
+GUIDE = fleet(
+    *grouped("region", east="bravelion smartfish", west="flyingpenguin jumpingcat")
+)
 TWO = decide(GUIDE, pick_n(2, spread=[spread("region")]))
 """The example of the guide: two of four clusters, at most 1 apart across region."""
 LARGE = decide(
     fleet(
         *(
-            cluster(f"c{number:03}", zone=f"z{number % 80:02}", tier="a" if number % 3 else "b")
+            cluster(
+                f"c{number:03}",
+                zone=f"z{number % 80:02}",
+                tier="a" if number % 3 else "b",
+            )
             for number in range(400)
         )
     ),
@@ -52,14 +58,25 @@ def test_the_strip_says_what_each_step_did_to_the_skew_and_what_decided() -> Non
     strip = strip_of(TWO, 2)
 
     first, second = strip.chips
-    assert (first.cluster, first.domains, first.decided_by) == ("smartfish", "east", "name")
+    assert (first.cluster, first.domains, first.decided_by) == (
+        "smartfish",
+        "east",
+        "name",
+    )
     assert second.decided == "over flyingpenguin: j comes after f"
-    assert [(one.before, one.after, one.limit) for one in (*first.skews, *second.skews)] == [
+    assert [
+        (one.before, one.after, one.limit) for one in (*first.skews, *second.skews)
+    ] == [
         (0, 1, 1),
         (1, 0, 1),
     ]
     assert [one.after for one in strip.start] == [0]
-    assert (first.is_current, second.is_current, strip.earlier, strip.later) == (False, True, 0, 0)
+    assert (first.is_current, second.is_current, strip.earlier, strip.later) == (
+        False,
+        True,
+        0,
+        0,
+    )
 
 
 def test_many_steps_show_those_around_the_current_one() -> None:
@@ -73,7 +90,10 @@ def test_many_steps_show_those_around_the_current_one() -> None:
 def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
     [panel] = lane_panels(TWO, 2)
 
-    lanes = {lane.name: [(one.words, one.mark, one.number) for one in lane.segments] for lane in panel.lanes}
+    lanes = {
+        lane.name: [(one.words, one.mark, one.number) for one in lane.segments]
+        for lane in panel.lanes
+    }
     assert lanes == {
         "east": [("smartfish", Mark.PLACED, 1), ("bravelion", Mark.BLOCKED, 0)],
         "west": [("jumpingcat", Mark.NEW, 2), ("flyingpenguin", Mark.CANDIDATE, 0)],
@@ -106,13 +126,20 @@ def test_large_fleets_count_candidates_and_show_domains_near_the_limits() -> Non
 
     assert panel.hidden + len(panel.lanes) == len(whole.lanes) == 80
     assert whole.hidden == 0
-    added = [lane for lane in panel.lanes if any(one.mark is Mark.NEW for one in lane.segments)]
+    added = [
+        lane
+        for lane in panel.lanes
+        if any(one.mark is Mark.NEW for one in lane.segments)
+    ]
     assert len(added) == 1
     assert added[0].others.endswith(("candidates", "blocked"))
 
 
 def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
-    one = decide(fleet(cluster("a", region="east"), cluster("z")), pick_n(1, spread=[spread("region")]))
+    one = decide(
+        fleet(cluster("a", region="east"), cluster("z")),
+        pick_n(1, spread=[spread("region")]),
+    )
 
     lane = lane_panels(one, 1)[0].lanes[-1]
 
@@ -122,15 +149,19 @@ def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
 def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:
     drawn = json.loads(lanes_figure(lane_panels(TWO, 2), width=500).to_json())
 
-    bars = {one["name"]: (one["x"], one["base"], one["y"]) for one in drawn["data"] if one["type"] == "bar"}
+    bars = {
+        one["name"]: (one["x"], one["base"], one["y"])
+        for one in drawn["data"]
+        if one["type"] == "bar"
+    }
     assert bars["selected in this step"] == ([0.96], [0.02], [1])
     assert bars["blocked in this step"] == ([0.96], [1.02], [0])
     [band] = [one for one in drawn["layout"]["shapes"] if one["type"] == "rect"]
     assert (band["x0"], band["x1"]) == (0, 1)
     assert "allowed 0 to 1" in [one["text"] for one in drawn["layout"]["annotations"]]
-    assert [one["customdata"] for one in drawn["data"] if one.get("name") == "candidate"] == [
-        ["flyingpenguin"]
-    ]
+    assert [
+        one["customdata"] for one in drawn["data"] if one.get("name") == "candidate"
+    ] == [["flyingpenguin"]]
 
 
 def test_a_figure_of_many_domains_has_columns() -> None:
@@ -163,7 +194,10 @@ def test_the_ranking_has_scores_reasons_and_the_numbers_of_the_limit() -> None:
     assert blocked.words == "east would be 2 against 0: skew 2 > 1 (hard)"
     assert blocked.cells[0].text == "blocked"
     assert blocked.is_highlighted
-    assert ranking.order == "spread, then affinity, then the name (last of the alphabet first)"
+    assert (
+        ranking.order
+        == "spread, then affinity, then the name (last of the alphabet first)"
+    )
 
 
 def test_candidates_with_equal_scores_share_a_row_that_names_ten() -> None:
@@ -172,7 +206,9 @@ def test_candidates_with_equal_scores_share_a_row_that_names_ten() -> None:
     shared = max(ranking.rows, key=lambda row: (row.last or 0) - (row.rank or 0))
     assert sum(len(names) for _, names in shared.names) == NAMED
     assert shared.hidden == (shared.last or 0) - (shared.rank or 0) + 1 - NAMED
-    assert [row.cluster for row in (*ranking.rows, *ranking.forbidden) if row.is_highlighted] == ["c200"]
+    assert [
+        row.cluster for row in (*ranking.rows, *ranking.forbidden) if row.is_highlighted
+    ] == ["c200"]
     ranks = [row.rank for row in ranking.rows if row.rank]
     assert ranks == sorted(ranks)
 
@@ -184,7 +220,11 @@ def test_every_candidate_is_listed_or_counted() -> None:
         hidden = sum(row.hidden + row.gap for row in ranking.rows)
         one = LARGE.round(number)
 
-        assert listed + hidden + ranking.more == ranking.candidates == int(np.count_nonzero(one.contends))
+        assert (
+            listed + hidden + ranking.more
+            == ranking.candidates
+            == int(np.count_nonzero(one.contends))
+        )
 
 
 def test_a_cluster_has_a_line_through_all_steps() -> None:
@@ -207,12 +247,17 @@ def test_the_course_of_the_skew_has_a_point_for_each_step() -> None:
 
 def test_the_order_of_scores_comes_from_the_rules() -> None:
     words = {
-        semantics: rank_order_words(decide(GUIDE, pick_n(1, spread=[spread("region")]), semantics=semantics))
+        semantics: rank_order_words(
+            decide(GUIDE, pick_n(1, spread=[spread("region")]), semantics=semantics)
+        )
         for semantics in ("fleet", "ocm", "kubernetes")
     }
 
     assert words["fleet"].startswith("spread, then affinity")
-    assert words["ocm"] == "spread, then preference, then the name (first of the alphabet first)"
+    assert (
+        words["ocm"]
+        == "spread, then preference, then the name (first of the alphabet first)"
+    )
     assert words["kubernetes"].startswith("2 × spread + affinity")  # noqa: RUF001 -- the sign of a product
 
 
@@ -224,25 +269,46 @@ def test_the_order_of_scores_comes_from_the_rules() -> None:
         (("cluster-2", "cluster-1"), "cluster-2 comes after cluster-1"),
     ],
 )
-def test_names_are_compared_where_they_differ(names: tuple[str, str], words: str) -> None:
+def test_names_are_compared_where_they_differ(
+    names: tuple[str, str], words: str
+) -> None:
     assert name_order_words(*names, smaller_wins=False) == words
 
 
 def test_says_who_was_a_candidate_and_what_became_of_those_placed_before() -> None:
     policy = pick_n(2, required=[labelled(region="east")])
-    anew = decide(GUIDE, policy, binding("jumpingcat", obsolete=True), binding("smartfish", obsolete=True))
+    anew = decide(
+        GUIDE,
+        policy,
+        binding("jumpingcat", obsolete=True),
+        binding("smartfish", obsolete=True),
+    )
 
-    assert candidate_words(anew) == "4 clusters, 2 candidates: 2 do not match the required affinity"
-    assert change_of_clusters(anew) == "Rescheduled: 2 were placed before, 1 stay, 1 new, 1 deselected."
+    assert (
+        candidate_words(anew)
+        == "4 clusters, 2 candidates: 2 do not match the required affinity"
+    )
+    assert (
+        change_of_clusters(anew)
+        == "Rescheduled: 2 were placed before, 1 stay, 1 new, 1 deselected."
+    )
     assert change_of_clusters(TWO) == ""
 
 
 def test_bars_of_affinity_stay_within_their_cells() -> None:
     weighed = decide(
-        GUIDE, pick_n(2, spread=[spread("region")], prefer=[prefer(20, labelled(region="east"))])
+        GUIDE,
+        pick_n(
+            2, spread=[spread("region")], prefer=[prefer(20, labelled(region="east"))]
+        ),
     )
     ranking = ranking_of(Replay(weighed), 2)
 
-    bars = [cell.bar for row in (*ranking.rows, *ranking.forbidden) for cell in row.cells if cell.bar]
+    bars = [
+        cell.bar
+        for row in (*ranking.rows, *ranking.forbidden)
+        for cell in row.cells
+        if cell.bar
+    ]
     assert len(bars) == 3
     assert all(start + width <= 100 for start, width, _ in bars)

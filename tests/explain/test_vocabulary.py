@@ -50,7 +50,10 @@ STRATEGIES: list[SpreadStrategy] = [
 
 
 def _reason_texts(decision: Decision, name: str) -> list[str]:
-    return [vocabulary.reason_sentence(reason) for reason in Outcomes(decision).of(name).reasons]
+    return [
+        vocabulary.reason_sentence(reason)
+        for reason in Outcomes(decision).of(name).reasons
+    ]
 
 
 def test_every_code_has_words() -> None:
@@ -90,7 +93,9 @@ def test_a_required_term_is_reported_with_what_the_cluster_has_instead() -> None
 
 
 def test_every_failing_filter_is_reported() -> None:
-    one = cluster("c", taints=[taint("gpu", "true"), taint("spot")], not_eligible="staleHeartbeat")
+    one = cluster(
+        "c", taints=[taint("gpu", "true"), taint("spot")], not_eligible="staleHeartbeat"
+    )
 
     assert _reason_texts(decide(fleet(one), pick_all()), "c") == [
         "staleHeartbeat",
@@ -99,8 +104,13 @@ def test_every_failing_filter_is_reported() -> None:
 
 
 def test_a_full_group_is_reported_with_its_count_and_limit() -> None:
-    decision = decide(fleet(*grouped("zone", a="a1 a2", b="b1")), pick_n(3, spread=[spread("zone")]))
-    stuck = decide(fleet(*grouped("zone", a="a1 a2 a3", b="b1")), pick_n(4, spread=[spread("zone")]))
+    decision = decide(
+        fleet(*grouped("zone", a="a1 a2", b="b1")), pick_n(3, spread=[spread("zone")])
+    )
+    stuck = decide(
+        fleet(*grouped("zone", a="a1 a2 a3", b="b1")),
+        pick_n(4, spread=[spread("zone")]),
+    )
 
     assert decision.is_fulfilled
     assert _reason_texts(stuck, "a1") == [
@@ -112,18 +122,31 @@ def test_a_full_group_is_reported_with_its_count_and_limit() -> None:
     ("names", "preferred", "spreads", "sentence"),
     [
         ("a b", [], [], "Rank 2 in step 1; lost to b on name (tie-break)"),
-        ("a b", [prefer(5, labelled(zone="b"))], [], "Rank 2 in step 1; lost to b on affinity (0 vs. 5)"),
-        ("a b c", [], [spread("zone")], "Rank 3 in step 1; lost to c on topology spread (-1 vs. 0)"),
+        (
+            "a b",
+            [prefer(5, labelled(zone="b"))],
+            [],
+            "Rank 2 in step 1; lost to b on affinity (0 vs. 5)",
+        ),
+        (
+            "a b c",
+            [],
+            [spread("zone")],
+            "Rank 3 in step 1; lost to c on topology spread (-1 vs. 0)",
+        ),
     ],
 )
 def test_outranked_is_reported_by_what_decided(
     names: str, preferred: list[Document], spreads: list[Document], sentence: str
 ) -> None:
-    clusters = [cluster(name) if name == "c" else cluster(name, zone=name) for name in names.split()]
-
-    assert _reason_texts(decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a") == [
-        sentence
+    clusters = [
+        cluster(name) if name == "c" else cluster(name, zone=name)
+        for name in names.split()
     ]
+
+    assert _reason_texts(
+        decide(fleet(*clusters), pick_n(1, prefer=preferred, spread=spreads)), "a"
+    ) == [sentence]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +156,18 @@ def test_outranked_is_reported_by_what_decided(
             decide(fleet("a", "b"), pick_n(2, spread=[spread("zone")])),
             ["b before a on name", "a, the only candidate"],
         ),
-        (decide(fleet("a", "b"), pick_n(1)), ["the best 1 of one ranking; b before a on name"]),
-        (decide(fleet("a"), pick_n(1)), ["all clusters that pass the filters, ranked once"]),
-        (decide(fleet(), pick_n(1)), ["no candidates left: no cluster passes the filters"]),
+        (
+            decide(fleet("a", "b"), pick_n(1)),
+            ["the best 1 of one ranking; b before a on name"],
+        ),
+        (
+            decide(fleet("a"), pick_n(1)),
+            ["all clusters that pass the filters, ranked once"],
+        ),
+        (
+            decide(fleet(), pick_n(1)),
+            ["no candidates left: no cluster passes the filters"],
+        ),
     ],
 )
 def test_a_round_is_reported_in_a_sentence(decision: Decision, text: list[str]) -> None:
@@ -145,7 +177,9 @@ def test_a_round_is_reported_in_a_sentence(decision: Decision, text: list[str]) 
 def test_a_round_that_picked_no_cluster_names_the_limits() -> None:
     zones = fleet(*grouped("zone", a="a1 a2 a3", b="b1"))
 
-    *_, last = Replay(decide(zones, pick_n(4, spread=[spread("zone"), spread("rack", hard=False)])))
+    *_, last = Replay(
+        decide(zones, pick_n(4, spread=[spread("zone"), spread("rack", hard=False)]))
+    )
 
     assert (
         vocabulary.round_sentence(last)
@@ -154,9 +188,14 @@ def test_a_round_that_picked_no_cluster_names_the_limits() -> None:
 
 
 def test_a_round_that_picked_no_cluster_counts_what_is_placed() -> None:
-    [step] = Replay(decide(fleet("a"), pick_n(2, spread=[spread("zone")]), binding("a")))
+    [step] = Replay(
+        decide(fleet("a"), pick_n(2, spread=[spread("zone")]), binding("a"))
+    )
 
-    assert vocabulary.round_sentence(step) == "no candidates left: no other cluster passes the filters"
+    assert (
+        vocabulary.round_sentence(step)
+        == "no candidates left: no other cluster passes the filters"
+    )
 
 
 def test_a_round_without_candidates_does_not_blame_a_limit() -> None:
@@ -183,12 +222,22 @@ def test_a_round_without_candidates_does_not_blame_a_limit() -> None:
             {"cluster": "a", "kind": "noAgent", "reason": ""},
             "a first report of the member agent of a (now: Never reported (agent offline))",
         ),
-        (ChangeKind.TOLERATION, {"key": "gpu", "value": "true"}, "a toleration for the taint gpu=true"),
-        (ChangeKind.TOLERATION, {"key": "gpu", "value": ""}, "a toleration for the taint gpu"),
+        (
+            ChangeKind.TOLERATION,
+            {"key": "gpu", "value": "true"},
+            "a toleration for the taint gpu=true",
+        ),
+        (
+            ChangeKind.TOLERATION,
+            {"key": "gpu", "value": ""},
+            "a toleration for the taint gpu",
+        ),
         (ChangeKind.NAME, {"name": "a"}, "a added to clusterNames"),
     ],
 )
-def test_a_change_is_named(kind: ChangeKind, facts: dict[str, object], words: str) -> None:
+def test_a_change_is_named(
+    kind: ChangeKind, facts: dict[str, object], words: str
+) -> None:
     assert advice.change_words(Change(kind, facts, lambda: cycle(fleet()))) == words
 
 
@@ -211,10 +260,14 @@ def test_a_stale_pick_is_called_by_name() -> None:
 
     words = "outdated at this decision, would not be selected if rescheduled: a"
     assert list(advice.trap_sentences(decision)) == [words]
-    assert not list(advice.trap_sentences(decide(fleet("a", "b"), pick_n(1), binding("a"))))
+    assert not list(
+        advice.trap_sentences(decide(fleet("a", "b"), pick_n(1), binding("a")))
+    )
 
 
-def test_after_a_change_of_the_policy_clusters_that_were_selected_are_no_new_ones() -> None:
+def test_after_a_change_of_the_policy_clusters_that_were_selected_are_no_new_ones() -> (
+    None
+):
     before = (binding("a", obsolete=True), binding("b", obsolete=True))
     changed = decide(fleet("a", "b", "c"), pick_n(3), *before)
     more = decide(fleet("a", "b", "c"), pick_n(3), binding("a"), binding("b"))
@@ -232,14 +285,26 @@ def test_pick_fixed_speaks_of_names() -> None:
 
 @pytest.mark.parametrize(
     ("score", "text"),
-    [(None, "–"), (0, "0"), (-1001, "-1001"), (2.386, "2.39"), (100.0, "100"), ((0, -1), "0/-1"), ((), "–")],  # noqa: RUF001
+    [
+        (None, "–"),  # noqa: RUF001
+        (0, "0"),
+        (-1001, "-1001"),
+        (2.386, "2.39"),
+        (100.0, "100"),
+        ((0, -1), "0/-1"),
+        ((), "–"),  # noqa: RUF001
+    ],
 )
 def test_scores_read_alike_everywhere(score: SpreadScore | None, text: str) -> None:
     assert vocabulary.score_text(score) == text
 
 
 def test_thousands_are_reported_with_a_comma_wherever_they_stand() -> None:
-    assert (number(5000), cell(5000), cell(-1234567)) == ("5,000", "5,000", "−1,234,567")
+    assert (number(5000), cell(5000), cell(-1234567)) == (
+        "5,000",
+        "5,000",
+        "−1,234,567",
+    )
     assert counted(5000, "cluster") == "5,000 clusters"
     assert figure(height=100).layout.separators == ".,"
     assert whole_ticks(5000)["tickformat"] == ",d"

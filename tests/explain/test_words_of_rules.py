@@ -27,7 +27,13 @@ from placements.explain.decisions import (
 from placements.explain.preview import beginning, rescheduling_words, spread_bars
 from placements.explain.steps import final_skews, lane_panels
 from placements.explain.terminal import decision_text
-from placements.explain.vocabulary import TIMES, headline, policy_sentence, reason_sentence, round_sentence
+from placements.explain.vocabulary import (
+    TIMES,
+    headline,
+    policy_sentence,
+    reason_sentence,
+    round_sentence,
+)
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.policy import PlacementPolicy, parse_policy
 from tests.builders import (
@@ -62,7 +68,11 @@ INTERNAL = re.compile(
 
 
 def _fleet() -> Fleet:
-    sizes = {("aws", "us-east"): 4, ("aws", "us-west"): 2, ("alibaba", "cn-hangzhou"): 2}
+    sizes = {
+        ("aws", "us-east"): 4,
+        ("aws", "us-west"): 2,
+        ("alibaba", "cn-hangzhou"): 2,
+    }
     spread_out = [
         cluster(f"{region}-{number}", provider=provider, region=region, env="prod")
         for (provider, region), size in sizes.items()
@@ -72,7 +82,9 @@ def _fleet() -> Fleet:
         *spread_out,
         cluster("keyless-1", env="prod"),
         cluster("keyless-2", env="prod"),
-        cluster("tainted", provider="aws", region="eu", env="prod", taints=[taint("broken")]),
+        cluster(
+            "tainted", provider="aws", region="eu", env="prod", taints=[taint("broken")]
+        ),
         cluster("elsewhere", provider="aws", region="us-east", env="test"),
     )
 
@@ -89,7 +101,10 @@ def _policy(number: int, *constraints: Document) -> PlacementPolicy:
 HARD_SOFT = (spread("provider"), spread("region", hard=False))
 DECISIONS: dict[str, tuple[PlacementPolicy, dict[str, object]]] = {
     "hard and soft": (_policy(9, *HARD_SOFT), {}),
-    "two soft": (_policy(5, spread("provider", hard=False), spread("region", hard=False)), {}),
+    "two soft": (
+        _policy(5, spread("provider", hard=False), spread("region", hard=False)),
+        {},
+    ),
     "two hard": (_policy(9, spread("provider"), spread("region")), {}),
     "no spread": (_policy(3), {}),
 }
@@ -112,13 +127,21 @@ def _decisions() -> Iterator[tuple[str, Decision]]:
     for semantics in Semantics:
         for name, (policy, options) in DECISIONS.items():
             for placed in ((), PLACED):
-                cycle = Cycle(_fleet(), policy, tuple(map(binding, placed)), semantics, options)
+                cycle = Cycle(
+                    _fleet(), policy, tuple(map(binding, placed)), semantics, options
+                )
                 yield f"{semantics} {name}, {len(placed)} placed", schedule(cycle)
         yield f"{semantics} all", schedule(Cycle(_fleet(), pick_all(), (), semantics))
     for name, options in OF_OCM.items():
-        yield f"ocm {name}", schedule(Cycle(_fleet(), _policy(6, *HARD_SOFT), (), OCM, options))
+        yield (
+            f"ocm {name}",
+            schedule(Cycle(_fleet(), _policy(6, *HARD_SOFT), (), OCM, options)),
+        )
     for name, fields in OF_KUBERNETES.items():
-        raw = {**_policy(9).to_plain(), "topologySpreadConstraints": [{**spread("region"), **fields}]}
+        raw = {
+            **_policy(9).to_plain(),
+            "topologySpreadConstraints": [{**spread("region"), **fields}],
+        }
         policy = parse_policy(raw, semantics=KUBERNETES)
         yield f"kubernetes {name}", schedule(Cycle(_fleet(), policy, (), KUBERNETES))
 
@@ -155,13 +178,18 @@ def test_a_decision_is_reported_in_the_words_of_its_rules(name: str) -> None:
 
     texts = [line for words in _texts_of(decision) for line in words.splitlines()]
 
-    assert [line for line in texts if foreign.search(line) or INTERNAL.search(line)] == []
+    assert [
+        line for line in texts if foreign.search(line) or INTERNAL.search(line)
+    ] == []
 
 
 def _rare() -> Iterator[Decision]:
     """Decide what seldom happens: removals only, nothing to do, names, a failing cycle."""
     clusters = fleet(
-        "a", "b", cluster("gone", not_eligible="leaving"), cluster("bad", properties={"cores": "x"})
+        "a",
+        "b",
+        cluster("gone", not_eligible="leaving"),
+        cluster("bad", properties={"cores": "x"}),
     )
     placed = tuple(map(binding, ("a", "b", "gone")))
     odd = pick_n(2, required=[measured("cores", "Gt", "1")])
@@ -177,10 +205,16 @@ def _rare() -> Iterator[Decision]:
             yield schedule(Cycle(clusters, policy, bindings, semantics))
         if semantics in (FLEET, KUBEFLEET):
             batch = Batch(("a",), ("b",))
-            yield schedule(Cycle(clusters, pick_n(1), placed[:1], semantics, batch=batch))
+            yield schedule(
+                Cycle(clusters, pick_n(1), placed[:1], semantics, batch=batch)
+            )
         if semantics is not OCM:
             seen = cluster("a")._replace(namespaces=SeenNamespaces(frozenset()))
-            yield schedule(Cycle(fleet(seen, "b"), pick_n(2), semantics=semantics, namespace="shop"))
+            yield schedule(
+                Cycle(
+                    fleet(seen, "b"), pick_n(2), semantics=semantics, namespace="shop"
+                )
+            )
     five = pick_n(5, spread=[spread("region")])
     several = [*grouped("region", east="a b c", west="d"), cluster("keyless")]
     for options in ({"unsatisfiable": "error"}, {"unsetPolicy": "exclude"}):
@@ -196,8 +230,16 @@ NEVER_GIVEN = {
     FLEET: {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
     KUBEFLEET: {"already-placed", "chosen-again", "missing-topology-key"},
     OCM: BY_PLAN
-    | {"already-placed", "kept", "namespace-missing", "nothing-to-do", "scaled-down", "scaling-down"},
-    KUBERNETES: BY_PLAN | {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
+    | {
+        "already-placed",
+        "kept",
+        "namespace-missing",
+        "nothing-to-do",
+        "scaled-down",
+        "scaling-down",
+    },
+    KUBERNETES: BY_PLAN
+    | {"already-placed", "chosen-again", "cycle-failed", "missing-topology-key"},
 }
 """What each set of rules does not use: no outcome has the reason that a cluster is placed already."""
 
@@ -210,13 +252,24 @@ def test_every_reason_has_words_under_all_rules_that_can_give_it() -> None:
         for outcome in Outcomes(decision):
             seen[semantics] |= {str(one.code) for one in outcome.reasons}
             texts = [reason_sentence(one) for one in outcome.reasons]
-            assert [words for words in texts if not words or foreign.search(words)] == []
+            assert [
+                words for words in texts if not words or foreign.search(words)
+            ] == []
 
-    assert {one: {*map(str, ReasonCode)} - codes for one, codes in seen.items()} == NEVER_GIVEN
+    assert {
+        one: {*map(str, ReasonCode)} - codes for one, codes in seen.items()
+    } == NEVER_GIVEN
 
 
 def test_the_chart_of_rules_knows_every_code_that_keeps_a_cluster_out() -> None:
-    placed = {"picked", "picked-all", "picked-by-name", "picked-by-plan", "kept", "already-placed"}
+    placed = {
+        "picked",
+        "picked-all",
+        "picked-by-name",
+        "picked-by-plan",
+        "kept",
+        "already-placed",
+    }
 
     assert {*map(str, ReasonCode)} - {*map(str, RULES)} == placed
 
@@ -227,7 +280,10 @@ def test_a_cycle_that_wants_all_or_none_says_so() -> None:
 
     decision = schedule(Cycle(one, policy, (), OCM, {"unsatisfiable": "error"}))
 
-    assert headline(decision) == "No cluster selected: fewer than 4 clusters can be, and all are required"
+    assert (
+        headline(decision)
+        == "No cluster selected: fewer than 4 clusters can be, and all are required"
+    )
     assert reason_sentence(Outcomes(decision).of("a").reasons[0]) == (
         "Not selected: fewer clusters than requested can be, and all are required"
     )
@@ -242,7 +298,9 @@ def test_a_cycle_that_wants_all_or_none_says_so() -> None:
         (Semantics.OCM, "selects again", "Steady alone scores for existing placements"),
     ],
 )
-def test_what_being_placed_is_worth(semantics: Semantics, kept: str, words: str) -> None:
+def test_what_being_placed_is_worth(
+    semantics: Semantics, kept: str, words: str
+) -> None:
     cycle = Cycle(fleet("a"), pick_n(1), (), semantics)
 
     assert beginning(cycle, is_incremental=True).name == kept
@@ -267,9 +325,15 @@ def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
 
     steps = _step_words(soft)
     assert "y has no label zone: its spread score is 0, the lowest." in steps
-    assert "y does not count for region, without another label: its spread score is 0." in steps
+    assert (
+        "y does not count for region, without another label: its spread score is 0."
+        in steps
+    )
     steps = _step_words(hard)
-    assert "1 cluster could not be selected without the label zone, which a hard limit requires." in steps
+    assert (
+        "1 cluster could not be selected without the label zone, which a hard limit requires."
+        in steps
+    )
     assert "without the label region" not in " ".join(steps)
     (row,) = ranking_of(Replay(hard), 1).forbidden
     assert row.words == "no label zone, which the hard limit requires"
@@ -280,7 +344,10 @@ def test_a_label_that_a_cluster_has_is_not_reported_as_missing() -> None:
 
 def test_a_missing_label_breaks_no_limit() -> None:
     last = Replay(_two_keys(hard=True)).step(2)
-    assert round_sentence(last) == "no candidates left: no remaining cluster has the label zone"
+    assert (
+        round_sentence(last)
+        == "no candidates left: no remaining cluster has the label zone"
+    )
 
     one = fleet(*grouped("zone", a="a1 a2 a3", b="b1"), "y")
     both = schedule(Cycle(one, pick_n(5, spread=[spread("zone")]), (), KUBERNETES))
@@ -294,7 +361,14 @@ def test_a_skew_that_another_group_makes_is_not_blamed_on_this_one() -> None:
     one = fleet(*grouped("zone", a="a1 a2 a3 a4", b="b1 b2", c="c1"))
     placed = tuple(map(binding, ("a1", "a2", "a3")))
     hard, soft = (
-        schedule(Cycle(one, pick_n(4, spread=[spread("zone", 2, hard=is_hard)]), placed, KUBEFLEET))
+        schedule(
+            Cycle(
+                one,
+                pick_n(4, spread=[spread("zone", 2, hard=is_hard)]),
+                placed,
+                KUBEFLEET,
+            )
+        )
         for is_hard in (True, False)
     )
 
@@ -312,17 +386,26 @@ def test_having_been_here_stands_only_where_it_ranks() -> None:
         ranks = semantics in (FLEET, KUBEFLEET)
 
         assert ("placed before" in rank_order_words(schedule(cycle))) == ranks
-        assert ("placed before" in ranking_of(Replay(schedule(cycle)), 1).columns) == ranks
-        assert ("previously placed" in decision_text(schedule(cycle), placement="web", step=1)) == ranks
+        assert (
+            "placed before" in ranking_of(Replay(schedule(cycle)), 1).columns
+        ) == ranks
+        assert (
+            "previously placed"
+            in decision_text(schedule(cycle), placement="web", step=1)
+        ) == ranks
 
 
 def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
-    one = fleet(*(cluster(claim, site="x", properties={"site": claim}) for claim in "pq"))
+    one = fleet(
+        *(cluster(claim, site="x", properties={"site": claim}) for claim in "pq")
+    )
     by_label = spread("site", hard=False)
     constraints = [by_label, {**by_label, "topologyKeyType": "Claim"}]
     raw = {**pick_n(1).to_plain(), "topologySpreadConstraints": constraints}
     policy = parse_policy(raw, semantics=OCM)
-    decision = schedule(Cycle(one, policy, (), OCM, {"domainWeights": {"site": {"p": 2}}}))
+    decision = schedule(
+        Cycle(one, policy, (), OCM, {"domainWeights": {"site": {"p": 2}}})
+    )
 
     assert course_sentences(decision, "q")[-1] == (
         "Last candidate in step 1: lost to p; site=x/p has 0 for its weight 2,"
@@ -332,10 +415,14 @@ def test_a_label_and_a_claim_of_one_name_have_shares_of_their_own() -> None:
 
 @pytest.mark.usefixtures("collected_static")
 def test_a_cluster_that_has_the_label_is_not_without_it_in_a_preview() -> None:
-    one = fleet(cluster("a", region="east", taints=[taint("gpu")]), cluster("b", region="east"))
+    one = fleet(
+        cluster("a", region="east", taints=[taint("gpu")]), cluster("b", region="east")
+    )
     constraint = {**spread("region"), "nodeTaintsPolicy": "Honor"}
     raw = {**pick_n(2).to_plain(), "topologySpreadConstraints": [constraint]}
-    decision = schedule(Cycle(one, parse_policy(raw, semantics=KUBERNETES), (binding("a"),), KUBERNETES))
+    decision = schedule(
+        Cycle(one, parse_policy(raw, semantics=KUBERNETES), (binding("a"),), KUBERNETES)
+    )
 
     (bars,) = spread_bars(decision)
     page = render_to_string("parts/spread.html", {"one": bars})
@@ -348,12 +435,17 @@ def test_what_being_placed_is_worth_is_shown_only_where_clusters_are_ranked() ->
     for semantics in Semantics:
         for policy in (pick_all(), pick_fixed("a")):
             cycle = Cycle(fleet("a"), policy, (), semantics)
-            said = [beginning(cycle, is_incremental=False).words, rescheduling_words(cycle)]
+            said = [
+                beginning(cycle, is_incremental=False).words,
+                rescheduling_words(cycle),
+            ]
 
             assert not re.search("ties|Steady|no effect", " ".join(said))
 
 
-@pytest.mark.parametrize(("weight", "words"), [(0, "have no effect"), (-50, "scores against existing")])
+@pytest.mark.parametrize(
+    ("weight", "words"), [(0, "have no effect"), (-50, "scores against existing")]
+)
 def test_steady_speaks_as_it_is_weighed(weight: int, words: str) -> None:
     cycle = Cycle(fleet("a"), pick_n(1), (), OCM, {"steadyWeight": weight})
 
@@ -362,7 +454,10 @@ def test_steady_speaks_as_it_is_weighed(weight: int, words: str) -> None:
 
 def test_a_pick_into_the_emptiest_group_is_not_above_it_afterwards() -> None:
     one = fleet(*grouped("region", east="a b", west="c"))
-    for decision in (ocm(one, 3, [spread("region")]), kubernetes(one, 3, [spread("region")])):
+    for decision in (
+        ocm(one, 3, [spread("region")]),
+        kubernetes(one, 3, [spread("region")]),
+    ):
         words = _step_words(schedule(decision))
 
         assert any(
@@ -373,7 +468,10 @@ def test_a_pick_into_the_emptiest_group_is_not_above_it_afterwards() -> None:
 
 
 def test_sums_that_tie_are_not_called_scores_that_do() -> None:
-    likes = [prefer(100, labelled(zone="a")), prefer(100, expression("zone", "In", "a"))]
+    likes = [
+        prefer(100, labelled(zone="a")),
+        prefer(100, expression("zone", "In", "a")),
+    ]
     zoned = fleet(*grouped("zone", a="a1 a2", b="b1"))
     by_sum = schedule(
         Cycle(
@@ -383,7 +481,11 @@ def test_sums_that_tie_are_not_called_scores_that_do() -> None:
             KUBERNETES,
         )
     )
-    crossed = fleet(cluster("p", x="1", y="1"), cluster("c", x="1", y="2"), cluster("d", x="2", y="1"))
+    crossed = fleet(
+        cluster("p", x="1", y="1"),
+        cluster("c", x="1", y="2"),
+        cluster("d", x="2", y="1"),
+    )
     both = pick_n(2, spread=[spread("x", hard=False), spread("y", hard=False)])
     by_parts = schedule(Cycle(crossed, both, (binding("p"),), FLEET))
 
@@ -397,4 +499,7 @@ def test_sums_that_tie_are_not_called_scores_that_do() -> None:
     assert explain_rank(by_parts, by_parts.round(1), "d", "c") == (
         "the sum of the scores is the same, and the last name of the alphabet wins"
     )
-    assert "d and c tie on the sum of the scores; the name decides: d comes after c." in _step_words(by_parts)
+    assert (
+        "d and c tie on the sum of the scores; the name decides: d comes after c."
+        in _step_words(by_parts)
+    )

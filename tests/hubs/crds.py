@@ -20,7 +20,9 @@ class Resource:
     has_status: bool = True
 
 
-def _placement(kind: str, plural: str, *, namespaced: bool = False, **options: Any) -> Resource:
+def _placement(
+    kind: str, plural: str, *, namespaced: bool = False, **options: Any
+) -> Resource:
     return Resource(PLACEMENT, plural, kind, namespaced, **options)
 
 
@@ -29,15 +31,28 @@ RESOURCES = (
     _placement("ClusterResourcePlacement", "clusterresourceplacements"),
     _placement("ResourcePlacement", "resourceplacements", namespaced=True),
     _placement("ClusterSchedulingPolicySnapshot", "clusterschedulingpolicysnapshots"),
-    _placement("SchedulingPolicySnapshot", "schedulingpolicysnapshots", namespaced=True, versions=(BETA,)),
+    _placement(
+        "SchedulingPolicySnapshot",
+        "schedulingpolicysnapshots",
+        namespaced=True,
+        versions=(BETA,),
+    ),
     _placement("ClusterResourceSnapshot", "clusterresourcesnapshots"),
-    _placement("ResourceSnapshot", "resourcesnapshots", namespaced=True, versions=(BETA,)),
+    _placement(
+        "ResourceSnapshot", "resourcesnapshots", namespaced=True, versions=(BETA,)
+    ),
     _placement("ClusterResourceBinding", "clusterresourcebindings"),
-    _placement("ResourceBinding", "resourcebindings", namespaced=True, versions=(BETA,)),
+    _placement(
+        "ResourceBinding", "resourcebindings", namespaced=True, versions=(BETA,)
+    ),
     _placement("Work", "works", namespaced=True),
     *(
         _placement(
-            kind, kind.lower() + "s", namespaced=namespaced, versions=(BETA, STABLE, ALPHA), has_status=False
+            kind,
+            kind.lower() + "s",
+            namespaced=namespaced,
+            versions=(BETA, STABLE, ALPHA),
+            has_status=False,
         )
         for kind, namespaced in (
             ("ClusterResourceOverride", False),
@@ -52,13 +67,28 @@ RESOURCES = (
         versions=(BETA, STABLE, ALPHA),
         has_status=False,
     ),
-    _placement("StagedUpdateStrategy", "stagedupdatestrategies", namespaced=True, has_status=False),
-    _placement("ClusterStagedUpdateRun", "clusterstagedupdateruns", versions=(BETA, STABLE, ALPHA)),
+    _placement(
+        "StagedUpdateStrategy",
+        "stagedupdatestrategies",
+        namespaced=True,
+        has_status=False,
+    ),
+    _placement(
+        "ClusterStagedUpdateRun",
+        "clusterstagedupdateruns",
+        versions=(BETA, STABLE, ALPHA),
+    ),
     _placement("StagedUpdateRun", "stagedupdateruns", namespaced=True),
-    _placement("ClusterApprovalRequest", "clusterapprovalrequests", versions=(BETA, STABLE, ALPHA)),
+    _placement(
+        "ClusterApprovalRequest",
+        "clusterapprovalrequests",
+        versions=(BETA, STABLE, ALPHA),
+    ),
     _placement("ApprovalRequest", "approvalrequests", namespaced=True),
     _placement(
-        "ClusterResourcePlacementEviction", "clusterresourceplacementevictions", versions=(BETA, ALPHA)
+        "ClusterResourcePlacementEviction",
+        "clusterresourceplacementevictions",
+        versions=(BETA, ALPHA),
     ),
     _placement(
         "ClusterResourcePlacementDisruptionBudget",
@@ -76,7 +106,9 @@ _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}
 
 
-def _object(required: tuple[str, ...] = (), *, opened: bool = True, **properties: Any) -> dict[str, Any]:
+def _object(
+    required: tuple[str, ...] = (), *, opened: bool = True, **properties: Any
+) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "object"}
     if opened:
         schema["x-kubernetes-preserve-unknown-fields"] = True
@@ -92,15 +124,24 @@ def _items(items: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 def _map_by_type(items: dict[str, Any]) -> dict[str, Any]:
-    return _items(items, **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]})
+    return _items(
+        items,
+        **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
 
 
-_CONDITIONS = _map_by_type(_object(("type",), type=_TEXT, status=_TEXT, observedGeneration=_NUMBER))
+_CONDITIONS = _map_by_type(
+    _object(("type",), type=_TEXT, status=_TEXT, observedGeneration=_NUMBER)
+)
 _STATUS = _object(conditions=_CONDITIONS)
 # Without unknown fields, so that a typing error in a policy is refused as the hub refuses it.
 _POLICY = _object(
     opened=False,
-    placementType={"type": "string", "enum": ["PickAll", "PickN", "PickFixed"], "default": "PickAll"},
+    placementType={
+        "type": "string",
+        "enum": ["PickAll", "PickN", "PickFixed"],
+        "default": "PickAll",
+    },
     numberOfClusters={"type": "integer", "format": "int32", "minimum": 0},
     clusterNames=_items(_TEXT),
     affinity=_object(),
@@ -126,7 +167,10 @@ _PLACEMENT_SPEC = _object(
 )
 _SCORE = _object(affinityScore=_NUMBER, priorityScore=_NUMBER)
 _DECISION = _object(
-    ("clusterName", "selected"), clusterName=_TEXT, selected={"type": "boolean"}, reason=_TEXT
+    ("clusterName", "selected"),
+    clusterName=_TEXT,
+    selected={"type": "boolean"},
+    reason=_TEXT,
 )
 _DECISION["properties"]["clusterScore"] = _SCORE
 _LISTED = _items(_object(), maxItems=100)
@@ -135,13 +179,23 @@ _PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         _object(
             ("identity",),
             identity=_object(),
-            taints=_items(_object(("key", "effect")), **{"x-kubernetes-list-type": "atomic"}),
-            heartbeatPeriodSeconds={"type": "integer", "format": "int32", "default": 60},
-            deleteOptions=_object(validationMode={"type": "string", "default": "Strict"}),
+            taints=_items(
+                _object(("key", "effect")), **{"x-kubernetes-list-type": "atomic"}
+            ),
+            heartbeatPeriodSeconds={
+                "type": "integer",
+                "format": "int32",
+                "default": 60,
+            },
+            deleteOptions=_object(
+                validationMode={"type": "string", "default": "Strict"}
+            ),
         ),
         _object(
             conditions=_CONDITIONS,
-            agentStatus=_map_by_type(_object(("type",), type=_TEXT, conditions=_CONDITIONS)),
+            agentStatus=_map_by_type(
+                _object(("type",), type=_TEXT, conditions=_CONDITIONS)
+            ),
             namespaces={"type": "object", "additionalProperties": _TEXT},
         ),
     ),
@@ -154,7 +208,10 @@ _PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             targetClusters=_items(_DECISION, maxItems=1000),
         ),
     ),
-    "ResourceSnapshot": (_object(("selectedResources",), selectedResources=_items(_object())), _STATUS),
+    "ResourceSnapshot": (
+        _object(("selectedResources",), selectedResources=_items(_object())),
+        _STATUS,
+    ),
     "Binding": (
         _object(
             (
@@ -177,13 +234,21 @@ _PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             diffedPlacements=_LISTED,
         ),
     ),
-    "ClusterResourceOverride": (_object(("clusterResourceSelectors", "policy")), _object()),
+    "ClusterResourceOverride": (
+        _object(("clusterResourceSelectors", "policy")),
+        _object(),
+    ),
     "ResourceOverride": (_object(("resourceSelectors", "policy")), _object()),
-    "OverrideSnapshot": (_object(("overrideHash", "overrideSpec"), overrideSpec=_object()), _object()),
+    "OverrideSnapshot": (
+        _object(("overrideHash", "overrideSpec"), overrideSpec=_object()),
+        _object(),
+    ),
     "UpdateStrategy": (
         _object(
             ("stages",),
-            stages=_items(_object(("name",), name=_TEXT), **{"x-kubernetes-list-type": "atomic"}),
+            stages=_items(
+                _object(("name",), name=_TEXT), **{"x-kubernetes-list-type": "atomic"}
+            ),
         ),
         _object(),
     ),
@@ -192,7 +257,11 @@ _PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             ("placementName", "stagedRolloutStrategyName"),
             placementName=_TEXT,
             stagedRolloutStrategyName=_TEXT,
-            state={"type": "string", "enum": ["Initialize", "Run", "Stop"], "default": "Initialize"},
+            state={
+                "type": "string",
+                "enum": ["Initialize", "Run", "Stop"],
+                "default": "Initialize",
+            },
         ),
         _object(
             conditions=_CONDITIONS,
@@ -202,11 +271,17 @@ _PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         ),
     ),
     "ApprovalRequest": (
-        _object(("parentStageRollout", "targetStage"), parentStageRollout=_TEXT, targetStage=_TEXT),
+        _object(
+            ("parentStageRollout", "targetStage"),
+            parentStageRollout=_TEXT,
+            targetStage=_TEXT,
+        ),
         _STATUS,
     ),
     "Eviction": (
-        _object(("placementName", "clusterName"), placementName=_TEXT, clusterName=_TEXT),
+        _object(
+            ("placementName", "clusterName"), placementName=_TEXT, clusterName=_TEXT
+        ),
         _STATUS,
     ),
     "DisruptionBudget": (
@@ -222,14 +297,23 @@ _PARTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def schema_of(kind: str, version: str) -> dict[str, Any]:
     """Return the schema of a kind in a version: our own, with the fields that the tests need typed."""
     exact = _PARTS.get(kind)
-    ending = next((parts for end, parts in _PARTS.items() if kind.endswith(end)), (_object(), _object()))
+    ending = next(
+        (parts for end, parts in _PARTS.items() if kind.endswith(end)),
+        (_object(), _object()),
+    )
     spec, status = exact or ending
     if kind == "MemberCluster" and version == STABLE:
         # What the stable version of KubeFleet lacks, and what a PUT through it deletes.
-        kept = {key: value for key, value in spec["properties"].items() if key != "deleteOptions"}
+        kept = {
+            key: value
+            for key, value in spec["properties"].items()
+            if key != "deleteOptions"
+        }
         spec = _object(("identity",), opened=False, **kept)
         status = _object(
-            opened=False, conditions=_CONDITIONS, agentStatus=status["properties"]["agentStatus"]
+            opened=False,
+            conditions=_CONDITIONS,
+            agentStatus=status["properties"]["agentStatus"],
         )
     return {"type": "object", "properties": {"spec": spec, "status": status}}
 

@@ -16,7 +16,13 @@ from operator import attrgetter
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.clusters.kubernetes.servers import LocalServer, Request, answer, serve, status_body
+from tests.clusters.kubernetes.servers import (
+    LocalServer,
+    Request,
+    answer,
+    serve,
+    status_body,
+)
 from tests.hubs.crds import BUILT_IN, CLUSTER, PLACEMENT, RESOURCES, Resource
 from tests.hubs.fake_writes import Webhook, carry_out
 
@@ -25,9 +31,7 @@ _PATH = re.compile(
     r"/(?:apis/(?P<group>[^/]+)|api)/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<part>status))?"
 )
-_WATCH_HEAD = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nDate: %s\r\n\r\n"
-)
+_WATCH_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nDate: %s\r\n\r\n"
 Key = tuple[str, str]
 
 
@@ -106,7 +110,9 @@ class FakeHub:
 
     # --- objects ---
 
-    def put(self, plural: str, content: Mapping[str, Any], *, group: str = "") -> dict[str, Any]:
+    def put(
+        self, plural: str, content: Mapping[str, Any], *, group: str = ""
+    ) -> dict[str, Any]:
         """Create or change an object; return it as stored."""
         with self.changed:
             resource = find(plural, group)
@@ -116,11 +122,21 @@ class FakeHub:
             before = place.get(key)
             self._uids += not before
             metadata = stored["metadata"]
-            metadata.setdefault("uid", before["metadata"]["uid"] if before else f"uid-{self._uids:06}")
+            metadata.setdefault(
+                "uid", before["metadata"]["uid"] if before else f"uid-{self._uids:06}"
+            )
             metadata.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
-            has_new_spec = before is not None and before.get("spec") != stored.get("spec")
-            metadata["generation"] = (before["metadata"]["generation"] + has_new_spec) if before else 1
-            self._append("MODIFIED" if before else "ADDED", (resource.group, resource.plural), stored)
+            has_new_spec = before is not None and before.get("spec") != stored.get(
+                "spec"
+            )
+            metadata["generation"] = (
+                (before["metadata"]["generation"] + has_new_spec) if before else 1
+            )
+            self._append(
+                "MODIFIED" if before else "ADDED",
+                (resource.group, resource.plural),
+                stored,
+            )
             place[key] = stored
             return deepcopy(stored)
 
@@ -162,7 +178,10 @@ class FakeHub:
             return self.revision, deepcopy(self.objects)
 
     def restore(
-        self, backup: tuple[int, dict[Key, dict[Key, dict[str, Any]]]], *, new_uids: bool = False
+        self,
+        backup: tuple[int, dict[Key, dict[Key, dict[str, Any]]]],
+        *,
+        new_uids: bool = False,
     ) -> None:
         """Go back to a backup: resourceVersions go back as well."""
         with self.changed:
@@ -176,14 +195,18 @@ class FakeHub:
                         one["metadata"]["uid"] += "-restored"
             self.changed.notify_all()
 
-    def fault(self, name: str, verb: str = "", plural: str = "", **options: Any) -> Fault:
+    def fault(
+        self, name: str, verb: str = "", plural: str = "", **options: Any
+    ) -> Fault:
         """Inject a fault; it stays until it has hit so many times or is removed from `faults`."""
         one = Fault(name, verb, plural, **options)
         with self.changed:
             self.faults.append(one)
         return one
 
-    def wait_until(self, is_true: Callable[[], object], *, seconds: float = 10.0) -> None:
+    def wait_until(
+        self, is_true: Callable[[], object], *, seconds: float = 10.0
+    ) -> None:
         """Wait for something that requests or changes bring about."""
         with self.changed:
             assert self.changed.wait_for(is_true, seconds)
@@ -204,12 +227,17 @@ class FakeHub:
 
     # --- requests ---
 
-    def __call__(self, link: socket.socket, request: Request, server: LocalServer) -> None:
+    def __call__(
+        self, link: socket.socket, request: Request, server: LocalServer
+    ) -> None:
         """Answer one request; raise Closed to close the connection."""
         url = urlsplit(request.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         found = _PATH.fullmatch(url.path)
-        verb, plural = self._verb(request, query, found), (found["plural"] if found else url.path)
+        verb, plural = (
+            self._verb(request, query, found),
+            (found["plural"] if found else url.path),
+        )
         with self.changed:
             self.seen.append(Seen(verb, plural, query, request.headers))
             fault = self._fault_for(verb, plural)
@@ -229,7 +257,9 @@ class FakeHub:
                 raise Closed
             link.sendall(content)
 
-    def _verb(self, request: Request, query: Mapping[str, str], found: re.Match[str] | None) -> str:
+    def _verb(
+        self, request: Request, query: Mapping[str, str], found: re.Match[str] | None
+    ) -> str:
         if request.method != "GET" or not found or found["name"]:
             return request.method.lower()
         if "watch" in query:
@@ -238,18 +268,32 @@ class FakeHub:
 
     def _fault_for(self, verb: str, plural: str) -> Fault | None:
         for one in self.faults:
-            if one.hits < one.times and one.verb in ("", verb) and one.plural in ("", plural):
+            if (
+                one.hits < one.times
+                and one.verb in ("", verb)
+                and one.plural in ("", plural)
+            ):
                 one.hits += 1
                 return one
         return None
 
-    def _misbehave(self, link: socket.socket, fault: Fault, verb: str, server: LocalServer) -> bool:
+    def _misbehave(
+        self, link: socket.socket, fault: Fault, verb: str, server: LocalServer
+    ) -> bool:
         """Answer badly; return False where the fault is one of the watch itself."""
         name = fault.name
         if name.isdecimal() and name != "410":
-            headers = {"Retry-After": "1"} if name in ("429", "503") and not fault.seconds else {}
+            headers = (
+                {"Retry-After": "1"}
+                if name in ("429", "503") and not fault.seconds
+                else {}
+            )
             link.sendall(
-                answer(int(name), status_body(int(name), "Fault", "as the test wants"), headers=headers)
+                answer(
+                    int(name),
+                    status_body(int(name), "Fault", "as the test wants"),
+                    headers=headers,
+                )
             )
         elif name == "410-status" or (name == "410" and verb != "watch"):
             body = status_body(410, "Expired", "too old")
@@ -282,18 +326,36 @@ class FakeHub:
         resource = self._resource(found)
         verb = "watch" if "watch" in query else "list"
         if resource is None:
-            link.sendall(answer(404, raw=b"404 page not found\n", headers={"Content-Type": "text/plain"}))
+            link.sendall(
+                answer(
+                    404,
+                    raw=b"404 page not found\n",
+                    headers={"Content-Type": "text/plain"},
+                )
+            )
         elif not self._may(verb, resource.plural):
             body = status_body(403, "Forbidden", f"{resource.plural} is forbidden")
             link.sendall(answer(403, body))
         elif verb == "list":
             is_partial = "PartialObjectMetadata" in request.headers.get("accept", "")
-            link.sendall(self._list(resource, found["namespace"] or "", query, is_partial=is_partial))
+            link.sendall(
+                self._list(
+                    resource, found["namespace"] or "", query, is_partial=is_partial
+                )
+            )
         else:
             with self.changed:
                 self.watches += 1
             try:
-                self._watch(link, resource, found["namespace"] or "", query, request, server, fault)
+                self._watch(
+                    link,
+                    resource,
+                    found["namespace"] or "",
+                    query,
+                    request,
+                    server,
+                    fault,
+                )
             finally:
                 with self.changed:
                     self.watches -= 1
@@ -302,7 +364,9 @@ class FakeHub:
     def _resource(self, found: re.Match[str]) -> Resource | None:
         for one in (*RESOURCES, *BUILT_IN):
             if (one.group, one.plural) == (found["group"] or "", found["plural"]):
-                is_served = (not one.group or one.group in self.groups) and one.plural not in self.absent
+                is_served = (
+                    not one.group or one.group in self.groups
+                ) and one.plural not in self.absent
                 return one if is_served and found["version"] in one.versions else None
         return None
 
@@ -310,7 +374,12 @@ class FakeHub:
         return not self.denied & {f"{verb} {plural}", f"{verb} *"}
 
     def _list(
-        self, resource: Resource, namespace: str, query: Mapping[str, str], *, is_partial: bool
+        self,
+        resource: Resource,
+        namespace: str,
+        query: Mapping[str, str],
+        *,
+        is_partial: bool,
     ) -> bytes:
         with self.changed:
             place = self.objects.get((resource.group, resource.plural), {})
@@ -318,8 +387,15 @@ class FakeHub:
             if token := query.get("continue"):
                 revision, start = map(int, token.split(":"))
                 if revision < self.compacted:
-                    return answer(410, status_body(410, "Expired", "the continue token has expired"))
-            rows = [one for _, one in sorted(place.items()) if _matches(one, namespace, query)]
+                    return answer(
+                        410,
+                        status_body(410, "Expired", "the continue token has expired"),
+                    )
+            rows = [
+                one
+                for _, one in sorted(place.items())
+                if _matches(one, namespace, query)
+            ]
             size = int(query.get("limit", 0)) or len(rows)
             page = deepcopy(rows[start : start + size])
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
@@ -328,7 +404,11 @@ class FakeHub:
         items = [_partial(one) if is_partial else one for one in page]
         if not resource.group:  # as built-in kinds are listed
             items = [
-                {key: value for key, value in one.items() if key not in ("kind", "apiVersion")}
+                {
+                    key: value
+                    for key, value in one.items()
+                    if key not in ("kind", "apiVersion")
+                }
                 for one in items
             ]
         kind = "PartialObjectMetadataList" if is_partial else f"{resource.kind}List"
@@ -349,7 +429,10 @@ class FakeHub:
         fault: Fault | None,
     ) -> None:
         is_partial = "PartialObjectMetadata" in request.headers.get("accept", "")
-        position, end = int(query["resourceVersion"]), time.monotonic() + float(query["timeoutSeconds"])
+        position, end = (
+            int(query["resourceVersion"]),
+            time.monotonic() + float(query["timeoutSeconds"]),
+        )
         with self.changed:
             epoch = self.epoch
             if position > self.revision:
@@ -359,7 +442,9 @@ class FakeHub:
             is_expired = position < self.compacted
         link.sendall(_WATCH_HEAD % self.date().encode())
         if is_expired or (fault and fault.name == "410"):
-            send_event(link, "ERROR", status_body(410, "Expired", "too old resource version"))
+            send_event(
+                link, "ERROR", status_body(410, "Expired", "too old resource version")
+            )
             return send_end(link)
         if fault and self._spoil(link, fault, server):
             return send_end(link)
@@ -368,18 +453,27 @@ class FakeHub:
             with self.changed:
                 if self.epoch == epoch and self.revision <= position:
                     self.changed.wait(self.bookmark_seconds)
-                fresh = self.history[bisect_right(self.history, position, key=attrgetter("revision")) :]
+                fresh = self.history[
+                    bisect_right(self.history, position, key=attrgetter("revision")) :
+                ]
                 revision, is_cut = self.revision, self.epoch != epoch
             for one in fresh:
-                if one.resource == (resource.group, resource.plural) and matching(one.object):
+                if one.resource == (resource.group, resource.plural) and matching(
+                    one.object
+                ):
                     content = dict(one.object)
-                    send_event(link, one.type, _partial(content) if is_partial else content)
+                    send_event(
+                        link, one.type, _partial(content) if is_partial else content
+                    )
             if is_cut:
                 link.sendall(b'10\r\n{"type":"MODI')
                 raise Closed
             position = max(position, revision)
             if not fresh and query.get("allowWatchBookmarks"):
-                bookmark = {"kind": resource.kind, "metadata": {"resourceVersion": str(position)}}
+                bookmark = {
+                    "kind": resource.kind,
+                    "metadata": {"resourceVersion": str(position)},
+                }
                 send_event(link, "BOOKMARK", bookmark)
         return send_end(link)
 
@@ -396,7 +490,9 @@ class FakeHub:
             link.sendall(b'10\r\n{"type":"MODI')
             raise Closed
         if fault.name == "error":
-            send_event(link, "ERROR", status_body(500, "InternalError", "as the test wants"))
+            send_event(
+                link, "ERROR", status_body(500, "InternalError", "as the test wants")
+            )
             return True
         for line in fault.lines:
             send_chunk(link, line + b"\n")
@@ -405,7 +501,9 @@ class FakeHub:
     def _other(self, path: str, request: Request) -> bytes:
         if path == "/version":
             _, minor = self.version.split(".")[:2]
-            return answer(200, {"gitVersion": self.version, "major": "1", "minor": minor})
+            return answer(
+                200, {"gitVersion": self.version, "major": "1", "minor": minor}
+            )
         if path == "/apis":
             groups = [
                 {"name": group, "versions": [{"version": "v1beta1"}, {"version": "v1"}]}
@@ -418,15 +516,27 @@ class FakeHub:
             return self._definition(path.rpartition("/")[2])
         if path.endswith("/selfsubjectaccessreviews"):
             wanted = json.loads(request.body)["spec"]["resourceAttributes"]
-            body = {"status": {"allowed": self._may(wanted["verb"], wanted["resource"])}}
+            body = {
+                "status": {"allowed": self._may(wanted["verb"], wanted["resource"])}
+            }
             return answer(201, {"kind": "SelfSubjectAccessReview", **body})
         if path.endswith("/selfsubjectrulesreviews"):
-            return answer(201, {"kind": "SelfSubjectRulesReview", "status": self._rules()})
-        if (found := _PATH.fullmatch(path)) and request.method in ("POST", "PATCH", "DELETE"):
+            return answer(
+                201, {"kind": "SelfSubjectRulesReview", "status": self._rules()}
+            )
+        if (found := _PATH.fullmatch(path)) and request.method in (
+            "POST",
+            "PATCH",
+            "DELETE",
+        ):
             return self._write(path, found, request)
         if found and found["name"] and request.method == "GET":
             resource = self._resource(found)
-            place = self.objects.get((resource.group, resource.plural), {}) if resource else {}
+            place = (
+                self.objects.get((resource.group, resource.plural), {})
+                if resource
+                else {}
+            )
             if stored := place.get((found["namespace"] or "", found["name"])):
                 return answer(200, stored)
         return answer(404, status_body(404, "NotFound", "not found"))
@@ -435,26 +545,49 @@ class FakeHub:
         if path.endswith("/subjectaccessreviews"):
             spec = json.loads(request.body)["spec"]
             wanted = spec["resourceAttributes"]
-            is_allowed = self._may(wanted["verb"], wanted["resource"]) and spec["user"] not in self.strangers
-            return answer(201, {"kind": "SubjectAccessReview", "status": {"allowed": is_allowed}})
+            is_allowed = (
+                self._may(wanted["verb"], wanted["resource"])
+                and spec["user"] not in self.strangers
+            )
+            return answer(
+                201, {"kind": "SubjectAccessReview", "status": {"allowed": is_allowed}}
+            )
         resource = self._resource(found)
         if resource is None:
             return answer(404, status_body(404, "NotFound", "not found"))
         if request.headers.get("impersonate-user") in self.strangers:
-            return answer(403, status_body(403, "Forbidden", "the user may not do this"))
-        query = {key: values[0] for key, values in parse_qs(urlsplit(request.path).query).items()}
+            return answer(
+                403, status_body(403, "Forbidden", "the user may not do this")
+            )
+        query = {
+            key: values[0]
+            for key, values in parse_qs(urlsplit(request.path).query).items()
+        }
         with self.changed:
             return carry_out(self, resource, found.groupdict(), query, request)
 
     def _resource_list(self, path: str) -> bytes:
-        parts = path.removeprefix("/apis/").split("/") if path.startswith("/apis/") else ["", "v1"]
+        parts = (
+            path.removeprefix("/apis/").split("/")
+            if path.startswith("/apis/")
+            else ["", "v1"]
+        )
         group, version = parts[0], parts[-1]
-        rows = [one for one in (*RESOURCES, *BUILT_IN) if one.group == group and version in one.versions]
+        rows = [
+            one
+            for one in (*RESOURCES, *BUILT_IN)
+            if one.group == group and version in one.versions
+        ]
         if (group and group not in self.groups) or not rows:
             return answer(404, raw=b"404 page not found\n")
         verbs = ["get", "list", "watch", "create", "patch", "delete"]
         listed = [
-            {"name": one.plural, "kind": one.kind, "namespaced": one.is_namespaced, "verbs": verbs}
+            {
+                "name": one.plural,
+                "kind": one.kind,
+                "namespaced": one.is_namespaced,
+                "verbs": verbs,
+            }
             for one in rows
             if one.plural not in self.absent
         ]
@@ -462,12 +595,20 @@ class FakeHub:
 
     def _definition(self, name: str) -> bytes:
         if not self._may("get", "customresourcedefinitions"):
-            return answer(403, status_body(403, "Forbidden", "customresourcedefinitions is forbidden"))
+            return answer(
+                403,
+                status_body(403, "Forbidden", "customresourcedefinitions is forbidden"),
+            )
         plural = name.partition(".")[0]
         one = find(plural)
         stored = self.storage.get(plural, one.versions[0])
-        versions = [{"name": each, "served": True, "storage": each == stored} for each in one.versions]
-        return answer(200, {"kind": "CustomResourceDefinition", "spec": {"versions": versions}})
+        versions = [
+            {"name": each, "served": True, "storage": each == stored}
+            for each in one.versions
+        ]
+        return answer(
+            200, {"kind": "CustomResourceDefinition", "spec": {"versions": versions}}
+        )
 
     def _rules(self) -> dict[str, Any]:
         rules = []
@@ -477,24 +618,39 @@ class FakeHub:
                 for verb in ("get", "list", "watch", "create", "patch", "delete")
                 if self._may(verb, one.plural)
             ]
-            rules.append({"apiGroups": [one.group], "resources": [one.plural], "verbs": verbs})
+            rules.append(
+                {"apiGroups": [one.group], "resources": [one.plural], "verbs": verbs}
+            )
         if self._may("get", "customresourcedefinitions"):
             definitions = ["customresourcedefinitions"]
             rules.append(
-                {"apiGroups": ["apiextensions.k8s.io"], "resources": definitions, "verbs": ["get", "list"]}
+                {
+                    "apiGroups": ["apiextensions.k8s.io"],
+                    "resources": definitions,
+                    "verbs": ["get", "list"],
+                }
             )
-        return {"resourceRules": [] if self.incomplete_rules else rules, "incomplete": self.incomplete_rules}
+        return {
+            "resourceRules": [] if self.incomplete_rules else rules,
+            "incomplete": self.incomplete_rules,
+        }
 
 
 def find(plural: str, group: str = "") -> Resource:
-    return next(one for one in (*RESOURCES, *BUILT_IN) if one.plural == plural and group in ("", one.group))
+    return next(
+        one
+        for one in (*RESOURCES, *BUILT_IN)
+        if one.plural == plural and group in ("", one.group)
+    )
 
 
 def _matches(one: Mapping[str, Any], namespace: str, query: Mapping[str, str]) -> bool:
     if namespace and one["metadata"].get("namespace") != namespace:
         return False
     path, _, value = query.get("fieldSelector", "").partition("=")
-    return not path or one.get("involvedObject", {}).get(path.rpartition(".")[2]) == value
+    return (
+        not path or one.get("involvedObject", {}).get(path.rpartition(".")[2]) == value
+    )
 
 
 def _partial(one: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,9 @@ _DEFAULTS: Mapping[str, Mapping[Path, Any]] = {
 class Refused(Exception):
     """The answer to a write that the hub refuses."""
 
-    def __init__(self, code: int, reason: str, message: str, causes: list[Object] | None = None) -> None:
+    def __init__(
+        self, code: int, reason: str, message: str, causes: list[Object] | None = None
+    ) -> None:
         super().__init__(message)
         self.body = status_body(code, reason, message)
         if causes:
@@ -54,27 +56,46 @@ def carry_out(
     verb = {"POST": "create", "DELETE": "delete"}.get(request.method, "patch")
     part = found["part"] or ""
     if not hub._may(verb, resource.plural + (f"/{part}" if part else "")):
-        return answer(403, status_body(403, "Forbidden", f"{resource.plural} is forbidden: cannot {verb}"))
+        return answer(
+            403,
+            status_body(
+                403, "Forbidden", f"{resource.plural} is forbidden: cannot {verb}"
+            ),
+        )
     try:
         if verb == "delete":
             wanted = body.get("preconditions") or {}
-            if live and wanted.get("uid", live["metadata"]["uid"]) != live["metadata"]["uid"]:
-                raise Refused(409, "Conflict", "the UID in the precondition does not match")
+            if (
+                live
+                and wanted.get("uid", live["metadata"]["uid"])
+                != live["metadata"]["uid"]
+            ):
+                raise Refused(
+                    409, "Conflict", "the UID in the precondition does not match"
+                )
             check_preconditions(live, wanted)
         elif verb == "create":
             after = created(resource, key, live, body, query)
         else:
-            after = patched(live, body, query, request.headers.get("content-type", ""), part)
+            after = patched(
+                live, body, query, request.headers.get("content-type", ""), part
+            )
             check_preconditions(live, body.get("metadata") or {})
         content = live if verb == "delete" else with_defaults(resource.plural, after)
         for webhook in hub.webhooks:
             if reason := webhook(verb, resource.plural, content or {}):
                 raise Refused(
-                    403, "Forbidden", f'admission webhook "vcrp.kb.io" denied the request: {reason}'
+                    403,
+                    "Forbidden",
+                    f'admission webhook "vcrp.kb.io" denied the request: {reason}',
                 )
     except Refused as refused:
         return answer(refused.code, refused.body)
-    if "All" in body.get("dryRun", ()) if verb == "delete" and body else "dryRun" in query:
+    if (
+        "All" in body.get("dryRun", ())
+        if verb == "delete" and body
+        else "dryRun" in query
+    ):
         return answer(201 if verb == "create" else 200, content)
     if verb == "delete":
         hub.delete(resource.plural, name, key[0])
@@ -88,17 +109,34 @@ def check_preconditions(live: Object | None, wanted: Mapping[str, Any]) -> None:
         raise Refused(404, "NotFound", "not found")
     metadata = live["metadata"]
     if wanted.get("uid", metadata["uid"]) != metadata["uid"]:
-        cause = {"field": "metadata.uid", "reason": "FieldValueInvalid", "message": "field is immutable"}
+        cause = {
+            "field": "metadata.uid",
+            "reason": "FieldValueInvalid",
+            "message": "field is immutable",
+        }
         raise Refused(422, "Invalid", "metadata.uid: field is immutable", [cause])
-    if wanted.get("resourceVersion", metadata["resourceVersion"]) != metadata["resourceVersion"]:
-        raise Refused(409, "Conflict", "the object has been modified; please apply your changes to it")
+    if (
+        wanted.get("resourceVersion", metadata["resourceVersion"])
+        != metadata["resourceVersion"]
+    ):
+        raise Refused(
+            409,
+            "Conflict",
+            "the object has been modified; please apply your changes to it",
+        )
 
 
 def created(
-    resource: "Resource", key: tuple[str, str], live: Object | None, body: Object, query: Mapping[str, str]
+    resource: "Resource",
+    key: tuple[str, str],
+    live: Object | None,
+    body: Object,
+    query: Mapping[str, str],
 ) -> Object:
     if live is not None:
-        raise Refused(409, "AlreadyExists", f"{resource.plural} {key[1]!r} already exists")
+        raise Refused(
+            409, "AlreadyExists", f"{resource.plural} {key[1]!r} already exists"
+        )
     after = deepcopy(body)
     entry = managed(query["fieldManager"], "Update", dict.fromkeys(leaves(after)))
     after["metadata"]["managedFields"] = [entry]
@@ -106,7 +144,11 @@ def created(
 
 
 def patched(
-    live: Object | None, body: Object, query: Mapping[str, str], content_type: str, part: str
+    live: Object | None,
+    body: Object,
+    query: Mapping[str, str],
+    content_type: str,
+    part: str,
 ) -> Object:
     if live is None:
         if body.get("metadata", {}).get("uid"):
@@ -120,10 +162,20 @@ def patched(
         for path, value in changed.items():
             set_at(after, path, value)
         disown(entries, set(changed), keep=None)
-        own(entries, manager, "Update", {path for path, value in changed.items() if value is not None}, part)
+        own(
+            entries,
+            manager,
+            "Update",
+            {path for path, value in changed.items() if value is not None},
+            part,
+        )
         return after
     root = "status" if part else "spec"
-    values = {path: value for path, value in leaves(body).items() if path[0] in ("metadata", root)}
+    values = {
+        path: value
+        for path, value in leaves(body).items()
+        if path[0] in ("metadata", root)
+    }
     conflicts = [
         {
             "reason": "FieldManagerConflict",
@@ -137,7 +189,9 @@ def patched(
         and values[path] != value_at(live, path)
     ]
     if conflicts and query.get("force") != "true":
-        raise Refused(409, "Conflict", f"Apply failed with {len(conflicts)} conflicts", conflicts)
+        raise Refused(
+            409, "Conflict", f"Apply failed with {len(conflicts)} conflicts", conflicts
+        )
     mine = next((one for one in entries if is_apply_of(one, manager, part)), None)
     others = {path for one in entries if one is not mine for path in owned(one)}
     for path in set(owned(mine)) - set(values) - others if mine else ():
@@ -163,8 +217,17 @@ def with_defaults(plural: str, content: Object) -> Object:
 
 def leaves(content: Mapping[str, Any]) -> dict[Path, Any]:
     """Return the values below labels, annotations, spec and status; a list is one value."""
-    roots = [("metadata", "labels"), ("metadata", "annotations"), ("spec",), ("status",)]
-    return {path: value for root in roots for path, value in _walk(root, value_at(content, root))}
+    roots = [
+        ("metadata", "labels"),
+        ("metadata", "annotations"),
+        ("spec",),
+        ("status",),
+    ]
+    return {
+        path: value
+        for root in roots
+        for path, value in _walk(root, value_at(content, root))
+    }
 
 
 def _walk(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
@@ -205,7 +268,12 @@ def managed(manager: str, operation: str, paths: Any, part: str = "") -> Object:
         around = fields
         for key in path:
             around = around.setdefault(f"f:{key}", {})
-    entry = {"manager": manager, "operation": operation, "time": AT, "fieldsType": "FieldsV1"}
+    entry = {
+        "manager": manager,
+        "operation": operation,
+        "time": AT,
+        "fieldsType": "FieldsV1",
+    }
     return {**entry, "fieldsV1": fields, **({"subresource": part} if part else {})}
 
 
@@ -222,17 +290,27 @@ def owned(entry: Mapping[str, Any]) -> list[Path]:
 
 
 def is_apply_of(entry: Mapping[str, Any], manager: str, part: str) -> bool:
-    return (entry["manager"], entry["operation"], entry.get("subresource", "")) == (manager, "Apply", part)
+    return (entry["manager"], entry["operation"], entry.get("subresource", "")) == (
+        manager,
+        "Apply",
+        part,
+    )
 
 
 def disown(entries: list[Object], paths: set[Path], *, keep: str | None) -> None:
     for entry in entries:
         if keep is None or entry["manager"] != keep or entry["operation"] != "Apply":
-            left = [path for path in owned(entry) if not any(path[: len(one)] == one for one in paths)]
+            left = [
+                path
+                for path in owned(entry)
+                if not any(path[: len(one)] == one for one in paths)
+            ]
             entry["fieldsV1"] = managed("", "", left)["fieldsV1"]
     entries[:] = [one for one in entries if one["fieldsV1"]]
 
 
-def own(entries: list[Object], manager: str, operation: str, paths: set[Path], part: str) -> None:
+def own(
+    entries: list[Object], manager: str, operation: str, paths: set[Path], part: str
+) -> None:
     if paths:
         entries.append(managed(manager, operation, sorted(paths), part))

@@ -5,12 +5,23 @@ from typing import Any
 PREFIX = "kubernetes-fleet.io/"
 
 
-def member(name: str, *, heartbeat: str = "2026-11-01T10:00:00Z", **labels: str) -> dict[str, Any]:
+def member(
+    name: str, *, heartbeat: str = "2026-11-01T10:00:00Z", **labels: str
+) -> dict[str, Any]:
     conditions = [
-        {"type": kind, "status": "True", "reason": kind, "lastTransitionTime": "2026-11-01T09:00:00Z"}
+        {
+            "type": kind,
+            "status": "True",
+            "reason": kind,
+            "lastTransitionTime": "2026-11-01T09:00:00Z",
+        }
         for kind in ("Joined", "Healthy")
     ]
-    agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": heartbeat}
+    agent = {
+        "type": "MemberAgent",
+        "conditions": conditions,
+        "lastReceivedHeartbeat": heartbeat,
+    }
     usage = {
         "capacity": {"cpu": "8", "memory": "32Gi"},
         "allocatable": {"cpu": "7", "memory": "30Gi"},
@@ -19,11 +30,22 @@ def member(name: str, *, heartbeat: str = "2026-11-01T10:00:00Z", **labels: str)
     }
     return {
         "metadata": {"name": name, "labels": labels},
-        "spec": {"identity": {"kind": "ServiceAccount", "name": f"sa-{name}", "namespace": "fleet-system"}},
+        "spec": {
+            "identity": {
+                "kind": "ServiceAccount",
+                "name": f"sa-{name}",
+                "namespace": "fleet-system",
+            }
+        },
         "status": {
             "agentStatus": [agent],
             "resourceUsage": usage,
-            "properties": {"kubernetes-fleet.io/node-count": {"value": "3", "observationTime": heartbeat}},
+            "properties": {
+                "kubernetes-fleet.io/node-count": {
+                    "value": "3",
+                    "observationTime": heartbeat,
+                }
+            },
         },
     }
 
@@ -49,11 +71,16 @@ def snapshot(owner: str, number: int = 0, *, is_latest: bool = True) -> dict[str
     }
     return {
         "metadata": {"name": f"{owner}-{number}", "labels": labels},
-        "spec": {"policyHash": "aGFzaA==", "policy": {"placementType": "PickN", "numberOfClusters": 2}},
+        "spec": {
+            "policyHash": "aGFzaA==",
+            "policy": {"placementType": "PickN", "numberOfClusters": 2},
+        },
     }
 
 
-def binding(owner: str, cluster: str, *, state: str = "Scheduled", policy: int = 0) -> dict[str, Any]:
+def binding(
+    owner: str, cluster: str, *, state: str = "Scheduled", policy: int = 0
+) -> dict[str, Any]:
     """Return a binding of usual size, with managed fields as controllers leave them."""
     conditions = [
         {
@@ -64,7 +91,13 @@ def binding(owner: str, cluster: str, *, state: str = "Scheduled", policy: int =
             "message": f"The work of the placement is {kind.lower()} on the cluster",
             "lastTransitionTime": "2026-11-01T09:30:00Z",
         }
-        for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+        for kind in (
+            "RolloutStarted",
+            "Overridden",
+            "WorkSynchronized",
+            "Applied",
+            "Available",
+        )
     ]
     return {
         "metadata": {
@@ -97,8 +130,21 @@ def binding(owner: str, cluster: str, *, state: str = "Scheduled", policy: int =
 
 def _manager(part: str) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        f"f:{kind}": {".": {}, "f:message": {}, "f:reason": {}, "f:status": {}, "f:type": {}}
-        for kind in ("conditions", "state", "targetCluster", "clusterDecision", "applyStrategy", "names")
+        f"f:{kind}": {
+            ".": {},
+            "f:message": {},
+            "f:reason": {},
+            "f:status": {},
+            "f:type": {},
+        }
+        for kind in (
+            "conditions",
+            "state",
+            "targetCluster",
+            "clusterDecision",
+            "applyStrategy",
+            "names",
+        )
     }
     return {
         "manager": "hubagent",
@@ -111,7 +157,9 @@ def _manager(part: str) -> dict[str, Any]:
     }
 
 
-def event(kind: str, name: str, number: int, namespace: str = "default") -> dict[str, Any]:
+def event(
+    kind: str, name: str, number: int, namespace: str = "default"
+) -> dict[str, Any]:
     return {
         "metadata": {"name": f"{name}.{number:016x}", "namespace": namespace},
         "involvedObject": {"kind": kind, "name": name},
@@ -121,7 +169,9 @@ def event(kind: str, name: str, number: int, namespace: str = "default") -> dict
     }
 
 
-def condition(kind: str, status: str = "True", *, reason: str = "", at: str = "09:30", **more: Any) -> Any:
+def condition(
+    kind: str, status: str = "True", *, reason: str = "", at: str = "09:30", **more: Any
+) -> Any:
     return {
         "type": kind,
         "status": status,
@@ -151,17 +201,28 @@ def metadata(name: str, namespace: str = "", **more: Any) -> dict[str, Any]:
 
 
 def strategy(name: str, *stages: str, namespace: str = "") -> dict[str, Any]:
-    return {"metadata": metadata(name, namespace), "spec": {"stages": [stage(one) for one in stages]}}
+    return {
+        "metadata": metadata(name, namespace),
+        "spec": {"stages": [stage(one) for one in stages]},
+    }
 
 
 def stage(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "labelSelector": {"matchLabels": {"env": name}}, **more}
 
 
-def staged_run(name: str, owner: str = "web", *, state: str = "Run", namespace: str = "") -> dict[str, Any]:
+def staged_run(
+    name: str, owner: str = "web", *, state: str = "Run", namespace: str = ""
+) -> dict[str, Any]:
     return {
-        "metadata": metadata(name, namespace, managedFields=written_by("kubectl", "spec")),
-        "spec": {"placementName": owner, "stagedRolloutStrategyName": "canary-first", "state": state},
+        "metadata": metadata(
+            name, namespace, managedFields=written_by("kubectl", "spec")
+        ),
+        "spec": {
+            "placementName": owner,
+            "stagedRolloutStrategyName": "canary-first",
+            "state": state,
+        },
     }
 
 
@@ -171,14 +232,22 @@ def run_status(*conditions: Any, stages: Any = (), **more: Any) -> dict[str, Any
     return {
         "policySnapshotIndexUsed": "0",
         "resourceSnapshotIndexUsed": "0",
-        "stagedUpdateStrategySnapshot": {"stages": [stage("canary", afterStageTasks=tasks), stage("prod")]},
+        "stagedUpdateStrategySnapshot": {
+            "stages": [stage("canary", afterStageTasks=tasks), stage("prod")]
+        },
         "stagesStatus": list(stages),
         "conditions": [condition("Initialized"), *conditions],
         **more,
     }
 
 
-def approval(run: str, stage_name: str, *conditions: Any, side: str = "after", namespace: str = "") -> Any:
+def approval(
+    run: str,
+    stage_name: str,
+    *conditions: Any,
+    side: str = "after",
+    namespace: str = "",
+) -> Any:
     labels = {
         f"{PREFIX}targetUpdateRun": run,
         f"{PREFIX}targetUpdatingStage": stage_name,
@@ -192,17 +261,27 @@ def approval(run: str, stage_name: str, *conditions: Any, side: str = "after", n
     }
 
 
-def override(name: str, *, value: str = "1", namespace: str = "", owner: str = "web") -> dict[str, Any]:
+def override(
+    name: str, *, value: str = "1", namespace: str = "", owner: str = "web"
+) -> dict[str, Any]:
     """Return an override of a ClusterRole, or in a namespace of a ConfigMap."""
-    group, kind = ("", "ConfigMap") if namespace else ("rbac.authorization.k8s.io", "ClusterRole")
+    group, kind = (
+        ("", "ConfigMap") if namespace else ("rbac.authorization.k8s.io", "ClusterRole")
+    )
     patch = {"op": "add", "path": "/metadata/labels/tier", "value": value}
     selectors = "resourceSelectors" if namespace else "clusterResourceSelectors"
     return {
         "metadata": metadata(name, namespace),
         "spec": {
             "placement": {"name": owner},
-            selectors: [{"group": group, "version": "v1", "kind": kind, "name": "reader"}],
-            "policy": {"overrideRules": [{"clusterSelector": {}, "jsonPatchOverrides": [patch]}]},
+            selectors: [
+                {"group": group, "version": "v1", "kind": kind, "name": "reader"}
+            ],
+            "policy": {
+                "overrideRules": [
+                    {"clusterSelector": {}, "jsonPatchOverrides": [patch]}
+                ]
+            },
         },
     }
 

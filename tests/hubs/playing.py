@@ -40,7 +40,9 @@ class Player:
     _numbers: dict[str, tuple[int, StreamKind]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.live.mirror = HubMirror(self.live.hub.pk, KUBEFLEET, "lease", clock=lambda: self.now)
+        self.live.mirror = HubMirror(
+            self.live.hub.pk, KUBEFLEET, "lease", clock=lambda: self.now
+        )
 
     def play(self, several: tuple[Line, ...]) -> None:
         """Write and project some lines, and compare the statuses as the sweep does."""
@@ -70,13 +72,19 @@ class Player:
             return StreamItem(number, removal=removal, position=position)
         self.objects[key] = content
         version = content.get("apiVersion", "v1").rpartition("/")[2]
-        return StreamItem(number, record_of(KUBEFLEET, kind, version, content), position=position)
+        return StreamItem(
+            number, record_of(KUBEFLEET, kind, version, content), position=position
+        )
 
     def _stream(self, name: str, content: Document) -> tuple[int, StreamKind]:
         if name not in self._numbers:
             plural, _, group = name.partition(".")
-            known = (one for one in STREAMS if (one.plural, one.group) == (plural, group))
-            kind = next(known, StreamKind(group, plural, content["kind"], form=Form.METADATA))
+            known = (
+                one for one in STREAMS if (one.plural, one.group) == (plural, group)
+            )
+            kind = next(
+                known, StreamKind(group, plural, content["kind"], form=Form.METADATA)
+            )
             row = stream_row(self.live.hub, kind)
             self.live.mirror.add(row, kind)
             self._numbers[name] = (row.pk, kind)

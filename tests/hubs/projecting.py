@@ -24,7 +24,12 @@ class ProjectedHub:
     """The mirror of a hub, written without streams; each object has its kind and name as UID."""
 
     def __init__(self, name: str = "prod-eu", **columns: Any) -> None:
-        values = {"state": "live", "lease_expires_at": NOW, "lease_token": LEASE, **columns}
+        values = {
+            "state": "live",
+            "lease_expires_at": NOW,
+            "lease_token": LEASE,
+            **columns,
+        }
         self.hub = Hub.objects.create(
             name=name, kind="kubefleet", created_at=NOW, created_by="tests", **values
         )
@@ -43,15 +48,21 @@ class ProjectedHub:
             "uid": uid or f"{kind}-{metadata.get('namespace', '')}-{metadata['name']}",
             "resourceVersion": str(self.version),
         }
-        record = record_of(KUBEFLEET, stream(kind), "v1beta1", {**content, "metadata": metadata})
+        record = record_of(
+            KUBEFLEET, stream(kind), "v1beta1", {**content, "metadata": metadata}
+        )
         return StreamItem(number, record, position=str(self.version))
 
     def removal(self, kind: str, name: str, *, uid: str = "") -> StreamItem:
         """Return the deletion of an object, which is named with its namespace if it has one."""
         self.version += 1
         namespace, own = split_full_name(name)
-        removal = ObjectRemoval(namespace, own, uid or f"{kind}-{namespace}-{own}", str(self.version))
-        return StreamItem(self._stream(kind), removal=removal, position=str(self.version))
+        removal = ObjectRemoval(
+            namespace, own, uid or f"{kind}-{namespace}-{own}", str(self.version)
+        )
+        return StreamItem(
+            self._stream(kind), removal=removal, position=str(self.version)
+        )
 
     def put(self, kind: str, *contents: Any) -> None:
         self.mirror.write([self.item(kind, one) for one in contents])

@@ -43,11 +43,17 @@ class CallerOfHub(Caller):
     def call(self, one: Address) -> Any:
         path = f"{MOUNT}{one.path(self.name_at)}"
         if not one.is_rest:
-            form = {"action": "cordon"} if one.route.startswith("/admin/") else self.form(one)
+            form = (
+                {"action": "cordon"}
+                if one.route.startswith("/admin/")
+                else self.form(one)
+            )
             return self.client.post(path, form)
         headers = {"Authorization": f"Token {self.token}"}
         body = json.dumps(self.body(one))
-        return Client().generic(one.method, path, body, content_type="application/json", headers=headers)
+        return Client().generic(
+            one.method, path, body, content_type="application/json", headers=headers
+        )
 
 
 def test_the_tables_name_what_there_is() -> None:
@@ -76,14 +82,18 @@ def test_what_is_not_sent_to_the_hub_is_refused_and_changes_nothing() -> None:
         with rolled_back():
             before = counts()
             answer = caller.call(one)
-            is_refused = answer.status_code == 409 and b"live hub decides" in answer.content
+            is_refused = (
+                answer.status_code == 409 and b"live hub decides" in answer.content
+            )
             if is_done(one):
                 accepted.add(one.name)
                 if is_refused:
                     refused.append(one)
                 continue
             is_admin = one.route.startswith("/admin/")
-            if before != counts() or not (is_refused or (is_admin and answer.status_code in (403, 404, 405))):
+            if before != counts() or not (
+                is_refused or (is_admin and answer.status_code in (403, 404, 405))
+            ):
                 changed.append((one, answer.status_code))
 
     assert refused == []

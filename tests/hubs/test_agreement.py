@@ -13,7 +13,14 @@ from placements import tasks
 from placements.hubs import tasks as hub_tasks
 from placements.hubs.replay.judgements import judge_due
 from placements.hubs.replay.queries import disagreements, disagreements_by_hub
-from placements.models import Agreement, Binding, Decision, DueJudgement, HubDecision, Placement
+from placements.models import (
+    Agreement,
+    Binding,
+    Decision,
+    DueJudgement,
+    HubDecision,
+    Placement,
+)
 from tests.database import forget_caches, rolled_back
 from tests.hubs.scenarios import START, RecordedHub, member_document, scenarios
 
@@ -25,7 +32,11 @@ Document = dict[str, Any]
 
 def sample() -> list[Document]:
     """Return scenarios of every sort, in short: few steps on few clusters."""
-    short = [one for one in scenarios() if len(one["steps"]) <= 3 and len(one["clusters"]) <= 15]
+    short = [
+        one
+        for one in scenarios()
+        if len(one["steps"]) <= 3 and len(one["clusters"]) <= 15
+    ]
     return short[:: max(1, len(short) // SAMPLE)][:SAMPLE]
 
 
@@ -35,9 +46,22 @@ def disagreeing_steps(scenario: Document) -> list[Any]:
     hub = RecordedHub(scenario)
     for number, expected in enumerate(hub.steps()):
         row = hub.judge()
-        is_right = row.agreement in AGREED if expected["condition"] else row.agreement == Agreement.PENDING
+        is_right = (
+            row.agreement in AGREED
+            if expected["condition"]
+            else row.agreement == Agreement.PENDING
+        )
         if not is_right:
-            found.append((scenario["id"], number, row.agreement, row.inputs, row.note, row.differences[:3]))
+            found.append(
+                (
+                    scenario["id"],
+                    number,
+                    row.agreement,
+                    row.inputs,
+                    row.note,
+                    row.differences[:3],
+                )
+            )
     return found
 
 
@@ -60,7 +84,9 @@ def test_every_decided_step_of_all_scenarios_agrees() -> None:
 
 
 def _score(expected: Document) -> None:
-    one = next(each for each in expected["decisions"] if each["affinityScore"] is not None)
+    one = next(
+        each for each in expected["decisions"] if each["affinityScore"] is not None
+    )
     one["affinityScore"] += 1
 
 
@@ -84,7 +110,9 @@ def _missing(expected: Document) -> None:
 
 
 def _forgotten(expected: Document) -> None:
-    expected["decisions"].remove(next(one for one in expected["decisions"] if not one["selected"]))
+    expected["decisions"].remove(
+        next(one for one in expected["decisions"] if not one["selected"])
+    )
 
 
 def _dropped(expected: Document) -> None:
@@ -95,7 +123,13 @@ def _reversed(expected: Document) -> None:
     expected["decisions"] = expected["decisions"][::-1]
 
 
-PLANTS: list[Callable[[Document], None]] = [_score, _swap, _reason, _condition, _missing]
+PLANTS: list[Callable[[Document], None]] = [
+    _score,
+    _swap,
+    _reason,
+    _condition,
+    _missing,
+]
 
 
 def planted() -> list[Document]:
@@ -103,14 +137,23 @@ def planted() -> list[Document]:
     found = []
     for one in scenarios():
         first = one["expect"][0]
-        has_scores = any(each["affinityScore"] is not None for each in first["decisions"])
+        has_scores = any(
+            each["affinityScore"] is not None for each in first["decisions"]
+        )
         sides = {each["selected"] for each in first["decisions"]}
-        if len(one["clusters"]) < 20 and first["condition"] and has_scores and len(sides) == 2:
+        if (
+            len(one["clusters"]) < 20
+            and first["condition"]
+            and has_scores
+            and len(sides) == 2
+        ):
             found.append({**one, "steps": one["steps"][:1], "expect": [first]})
     return found[:: len(found) // PLANTED][:PLANTED]
 
 
-def judged(scenario: Document, plant: Callable[[Document], None] | None = None) -> HubDecision:
+def judged(
+    scenario: Document, plant: Callable[[Document], None] | None = None
+) -> HubDecision:
     changed = deepcopy(scenario)
     if plant is not None:
         plant(changed["expect"][0])
@@ -120,9 +163,13 @@ def judged(scenario: Document, plant: Callable[[Document], None] | None = None) 
         return hub.judge()
 
 
-@pytest.mark.parametrize("number", [3, pytest.param(PLANTED, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "number", [3, pytest.param(PLANTED, marks=pytest.mark.nightly)]
+)
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda one: one.__name__.strip("_"))
-def test_planted_differences_are_found(plant: Callable[[Document], None], number: int) -> None:
+def test_planted_differences_are_found(
+    plant: Callable[[Document], None], number: int
+) -> None:
     rows = [judged(scenario, plant) for scenario in planted()[:number]]
 
     assert len(rows) == number
@@ -166,12 +213,16 @@ def differing() -> Iterator[RecordedHub]:
 
 def events(hub: RecordedHub) -> list[str]:
     with hub.live.scope():
-        return list(Event.objects.filter(kind="placement").values_list("verb", flat=True))
+        return list(
+            Event.objects.filter(kind="placement").values_list("verb", flat=True)
+        )
 
 
 @pytest.mark.servers_only
 @pytest.mark.servers
-def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHub) -> None:
+def test_a_difference_counts_when_it_was_found_three_times(
+    differing: RecordedHub,
+) -> None:
     hub = differing
 
     seen = []
@@ -190,7 +241,9 @@ def test_a_difference_counts_when_it_was_found_three_times(differing: RecordedHu
 
 
 @pytest.mark.nightly
-def test_a_difference_that_the_hub_corrects_is_withdrawn(differing: RecordedHub) -> None:
+def test_a_difference_that_the_hub_corrects_is_withdrawn(
+    differing: RecordedHub,
+) -> None:
     hub = differing
     for after in (4, 30, 300):
         hub.judge(after=timedelta(seconds=after))
@@ -206,7 +259,9 @@ def test_a_difference_that_the_hub_corrects_is_withdrawn(differing: RecordedHub)
         assert [one.number for one in Decision.objects.order_by("pk")] == [1, 2]
 
 
-def test_nothing_is_judged_while_the_hub_changes_or_is_out_of_date(differing: RecordedHub) -> None:
+def test_nothing_is_judged_while_the_hub_changes_or_is_out_of_date(
+    differing: RecordedHub,
+) -> None:
     hub = differing
     with hub.live.scope():
         assert judge_due(now=hub.now + timedelta(seconds=2)) == 0
@@ -240,7 +295,10 @@ def test_a_worker_that_is_killed_leaves_its_judgement_due(
 
 
 def test_the_hub_has_not_decided_yet() -> None:
-    scenario = {**planted()[0], "expect": [{**planted()[0]["expect"][0], "condition": None}]}
+    scenario = {
+        **planted()[0],
+        "expect": [{**planted()[0]["expect"][0], "condition": None}],
+    }
     hub = RecordedHub(scenario)
     list(hub.steps())
 
@@ -250,7 +308,11 @@ def test_the_hub_has_not_decided_yet() -> None:
     hub.live.project(now=hub.now)
     decided = hub.judge()
 
-    assert [one.agreement for one in (first, behind, decided)] == ["pending", "pending", "agrees"]
+    assert [one.agreement for one in (first, behind, decided)] == [
+        "pending",
+        "pending",
+        "agrees",
+    ]
     assert [one.hub_behind for one in (first, behind, decided)] == [False, True, False]
     assert events(hub) == ["not decided"]
     with hub.live.scope():
@@ -271,7 +333,11 @@ def test_reasons_that_the_hub_drops_later_are_kept() -> None:
 
     row = hub.judge()
 
-    assert (before.agreement, row.agreement, row.pk) == ("agrees", "forgotten", before.pk)
+    assert (before.agreement, row.agreement, row.pk) == (
+        "agrees",
+        "forgotten",
+        before.pk,
+    )
     assert row.decisions == before.decisions
     assert len(row.current_decisions) < len(row.decisions)
     assert row.decision == before.decision
@@ -282,7 +348,12 @@ def picking_again() -> Document:
     """Return two steps of a scenario, the second of which selects further clusters with scores."""
     for one in scenarios():
         second = one["expect"][1] if len(one["expect"]) > 1 else None
-        if not second or not second["pickedOrder"] or not second["condition"] or "bind" in one["steps"][1]:
+        if (
+            not second
+            or not second["pickedOrder"]
+            or not second["condition"]
+            or "bind" in one["steps"][1]
+        ):
             continue
         if any(each["affinityScore"] for each in second["decisions"]):
             return {**one, "steps": one["steps"][:2], "expect": one["expect"][:2]}
@@ -311,7 +382,9 @@ def test_a_decision_that_was_not_observed_never_differs(
     for number, _ in enumerate(hub.steps()):
         if number + 1 < len(scenario["steps"]):
             assert hub.judge().agreement in AGREED
-    with hub.live.scope():  # the watches were interrupted, and everything was listed again
+    with (
+        hub.live.scope()
+    ):  # the watches were interrupted, and everything was listed again
         HubStream.objects.update(listed_at=hub.now + timedelta(seconds=1))
         Placement.objects.update(created_at=START)
 
@@ -329,10 +402,13 @@ def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
     pick_all = next(
         one
         for one in scenarios()
-        if (one["steps"][0].get("policy") or {}).get("placementType", "PickAll") == "PickAll"
+        if (one["steps"][0].get("policy") or {}).get("placementType", "PickAll")
+        == "PickAll"
         and one["expect"][0]["bindings"]
     )
-    hub = RecordedHub({**pick_all, "steps": pick_all["steps"][:1], "expect": pick_all["expect"][:1]})
+    hub = RecordedHub(
+        {**pick_all, "steps": pick_all["steps"][:1], "expect": pick_all["expect"][:1]}
+    )
     list(hub.steps())
     assert hub.judge().agreement in AGREED
     labels = next(
@@ -342,7 +418,9 @@ def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
     )
 
     hub.now += timedelta(minutes=1)
-    hub.live.put("MemberCluster", member_document({"name": "newcomer", "labels": labels}))
+    hub.live.put(
+        "MemberCluster", member_document({"name": "newcomer", "labels": labels})
+    )
     hub.live.project(now=hub.now)
     row = hub.judge()
 
@@ -357,11 +435,17 @@ def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
 
 
 @pytest.mark.servers
-def test_the_sweep_finds_what_is_due(differing: RecordedHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sweep_finds_what_is_due(
+    differing: RecordedHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent: list[tuple[str, Document]] = []
-    monkeypatch.setattr(tasks, "send_now", lambda task, arguments: sent.append((task, arguments)))
+    monkeypatch.setattr(
+        tasks, "send_now", lambda task, arguments: sent.append((task, arguments))
+    )
     hub = differing.live.hub
-    Hub.objects.filter(pk=hub.pk).update(lease_expires_at=datetime.now(UTC) + timedelta(minutes=5))
+    Hub.objects.filter(pk=hub.pk).update(
+        lease_expires_at=datetime.now(UTC) + timedelta(minutes=5)
+    )
 
     tasks.sweep()
 

@@ -24,7 +24,11 @@ UNKNOWN = "ClusterUnschedulable, cluster has no namespace information available"
 def seeing(name: str, *names: str, is_known: bool = True) -> dict[str, Any]:
     """Return a member that collects its namespaces, even if the collection is degraded."""
     document = member_document({"name": name})
-    collection = {"type": "NamespaceCollectionSucceeded", "status": "False", "reason": "Degraded"}
+    collection = {
+        "type": "NamespaceCollectionSucceeded",
+        "status": "False",
+        "reason": "Degraded",
+    }
     document["status"]["conditions"] = [collection]
     if is_known:
         document["status"]["namespaces"] = dict.fromkeys(names, "work")
@@ -33,10 +37,17 @@ def seeing(name: str, *names: str, is_known: bool = True) -> dict[str, Any]:
 
 def line(name: str, reason: str = "") -> dict[str, Any]:
     words = f'Successfully scheduled resources for placement in "{name}"'
-    words += " (affinity score: 0, topology spread score: 0): picked by scheduling policy"
+    words += (
+        " (affinity score: 0, topology spread score: 0): picked by scheduling policy"
+    )
     score = None if reason else 0
     scores = {"affinityScore": score, "topologySpreadScore": score}
-    return {"cluster": name, "selected": not reason, **scores, "reason": reason or words}
+    return {
+        "cluster": name,
+        "selected": not reason,
+        **scores,
+        "reason": reason or words,
+    }
 
 
 @pytest.mark.nightly
@@ -45,7 +56,11 @@ def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
     now = START + timedelta(minutes=10)
     live = ProjectedHub(lease_expires_at=START + timedelta(days=1))
     live.mirror._clock = lambda: now
-    members = [seeing("blind", is_known=False), seeing("empty"), seeing("full", "shop", "web")]
+    members = [
+        seeing("blind", is_known=False),
+        seeing("empty"),
+        seeing("full", "shop", "web"),
+    ]
     live.put("MemberCluster", *members, member_document({"name": "silent"}))
     live.project(now=now)
     with live.scope():
@@ -55,9 +70,16 @@ def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
     labels = {f"{PREFIX}parent-CRP": "web"}
     policy = {"placementType": "PickN"}
     selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
-    spec = {"resourceSelectors": [selector], "policy": {**policy, "numberOfClusters": 3}}
+    spec = {
+        "resourceSelectors": [selector],
+        "policy": {**policy, "numberOfClusters": 3},
+    }
     live.put(
-        "ResourcePlacement", {"metadata": {"name": "web", **HERE, "creationTimestamp": written}, "spec": spec}
+        "ResourcePlacement",
+        {
+            "metadata": {"name": "web", **HERE, "creationTimestamp": written},
+            "spec": spec,
+        },
     )
     for name in ("silent", "full"):
         scores = {"affinityScore": 0, "priorityScore": 0}
@@ -65,28 +87,43 @@ def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
             "state": "Scheduled",
             "targetCluster": name,
             "schedulingPolicySnapshotName": "web-0",
-            "clusterDecision": {"clusterName": name, "selected": True, "clusterScore": scores},
+            "clusterDecision": {
+                "clusterName": name,
+                "selected": True,
+                "clusterScore": scores,
+            },
         }
         live.put(
             "ResourceBinding",
-            {"metadata": {"name": f"web-{name}", "labels": labels, **HERE}, "spec": content},
+            {
+                "metadata": {"name": f"web-{name}", "labels": labels, **HERE},
+                "spec": content,
+            },
         )
-    message = (
-        "could not find all clusters needed as specified by the scheduling policy, found 2 cluster(s) instead"
-    )
+    message = "could not find all clusters needed as specified by the scheduling policy, found 2 cluster(s) instead"
     condition = {
         "type": "Scheduled",
         "status": "False",
         "reason": "SchedulingPolicyUnfulfilled",
         "message": message,
     }
-    listed = [line("silent"), line("full"), line("blind", UNKNOWN), line("empty", wrong or MISSING)]
+    listed = [
+        line("silent"),
+        line("full"),
+        line("blind", UNKNOWN),
+        line("empty", wrong or MISSING),
+    ]
     index = {f"{PREFIX}policy-index": "0", f"{PREFIX}is-latest-snapshot": "true"}
     notes = {f"{PREFIX}number-of-clusters": "3"}
     live.put(
         "SchedulingPolicySnapshot",
         {
-            "metadata": {"name": "web-0", "labels": {**labels, **index}, "annotations": notes, **HERE},
+            "metadata": {
+                "name": "web-0",
+                "labels": {**labels, **index},
+                "annotations": notes,
+                **HERE,
+            },
             "spec": {"policyHash": "aGFzaA==", "policy": policy},
             "status": {
                 "observedCRPGeneration": 1,
@@ -100,6 +137,12 @@ def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
     with live.scope():
         while judge_due(now=now + timedelta(seconds=4)):
             pass
-        row = HubDecision.objects.get(placement=Placement.objects.get(full_name="shop/web"))
-    assert (row.agreement, row.inputs, row.placement_name) == (agreement, "observed", "shop/web")
+        row = HubDecision.objects.get(
+            placement=Placement.objects.get(full_name="shop/web")
+        )
+    assert (row.agreement, row.inputs, row.placement_name) == (
+        agreement,
+        "observed",
+        "shop/web",
+    )
     assert [one["cluster"] for one in row.differences] == (["empty"] if wrong else [])

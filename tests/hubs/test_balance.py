@@ -19,7 +19,10 @@ def test_a_live_hub_that_is_out_of_balance_is_shown_so(admin_client: Client) -> 
     now = datetime.now(UTC)
     regions = {"paris": "west", "lyon": "east", "nice": "east"}
     for name, region in regions.items():
-        live.put("MemberCluster", member(name, heartbeat=f"{now:%Y-%m-%dT%H:%M:%SZ}", region=region))
+        live.put(
+            "MemberCluster",
+            member(name, heartbeat=f"{now:%Y-%m-%dT%H:%M:%SZ}", region=region),
+        )
     wanted = placement("web")
     wanted["spec"]["policy"]["topologySpreadConstraints"] = [SPREAD]
     live.put("ClusterResourcePlacement", wanted)
@@ -27,7 +30,9 @@ def test_a_live_hub_that_is_out_of_balance_is_shown_so(admin_client: Client) -> 
     decided["spec"]["policy"]["topologySpreadConstraints"] = [SPREAD]
     live.put("ClusterSchedulingPolicySnapshot", decided)
     live.put(
-        "ClusterResourceBinding", binding("web", "lyon", state="Bound"), binding("web", "nice", state="Bound")
+        "ClusterResourceBinding",
+        binding("web", "lyon", state="Bound"),
+        binding("web", "nice", state="Bound"),
     )
     live.project(now=now)
 
@@ -37,5 +42,7 @@ def test_a_live_hub_that_is_out_of_balance_is_shown_so(admin_client: Client) -> 
     assert "Out of balance" in page
     assert "region skew 2, max skew 1 (east 2, west 0)" in page
     compare_all(now=now)
-    listed = admin_client.get("/hubs/prod-eu/placements/?state=degraded").content.decode()
+    listed = admin_client.get(
+        "/hubs/prod-eu/placements/?state=degraded"
+    ).content.decode()
     assert "Out of balance" in listed

@@ -30,10 +30,14 @@ def absent(run: Watching) -> list[str]:
 
 def stream_states(run: Watching, plural: str) -> set[str]:
     with in_hub(run.hub.pk):
-        return set(HubStream.objects.filter(plural=plural).values_list("state", flat=True))
+        return set(
+            HubStream.objects.filter(plural=plural).values_list("state", flat=True)
+        )
 
 
-def test_an_optional_kind_that_is_removed_is_left_out_and_watched_once_it_is_there_again() -> None:
+def test_an_optional_kind_that_is_removed_is_left_out_and_watched_once_it_is_there_again() -> (
+    None
+):
     fake = hub_with_content()
     fake.put(OPTIONAL, eviction("evict-1", "web", "paris"))
     with watching(fake) as run:
@@ -54,7 +58,9 @@ def test_an_optional_kind_that_is_removed_is_left_out_and_watched_once_it_is_the
         assert run.state() == "live"
 
 
-def test_without_a_required_kind_the_hub_is_not_supported_until_it_is_there_again() -> None:
+def test_without_a_required_kind_the_hub_is_not_supported_until_it_is_there_again() -> (
+    None
+):
     fake = hub_with_content()
     with watching(fake) as run:
         run.work_until_state("live")
@@ -62,7 +68,9 @@ def test_without_a_required_kind_the_hub_is_not_supported_until_it_is_there_agai
 
         run.work_until_state("unsuitable")
         reason = Hub.objects.get(pk=run.hub.pk).state_reason
-        assert reason == f"the hub does not serve {REQUIRED}.placement.kubernetes-fleet.io"
+        assert (
+            reason == f"the hub does not serve {REQUIRED}.placement.kubernetes-fleet.io"
+        )
 
         with fake.changed:
             fake.absent.clear()

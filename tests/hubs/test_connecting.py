@@ -70,7 +70,12 @@ def kubeconfig(url: str, **user: Any) -> dict[str, Any]:
         "kind": "Config",
         "current-context": "hub",
         "contexts": [{"name": "hub", "context": {"cluster": "hub", "user": "reader"}}],
-        "clusters": [{"name": "hub", "cluster": {"server": url, "certificate-authority-data": ca}}],
+        "clusters": [
+            {
+                "name": "hub",
+                "cluster": {"server": url, "certificate-authority-data": ca},
+            }
+        ],
         "users": [{"name": "reader", "user": user or {"token": TOKEN}}],
     }
 
@@ -90,7 +95,16 @@ def results(report: HubCheckReport) -> dict[str, bool | None]:
     return {one.step: one.ok for one in report.steps}
 
 
-STEPS = ("address", "TCP", "TLS", "version", "authentication", "discovery", "permissions", "list")
+STEPS = (
+    "address",
+    "TCP",
+    "TLS",
+    "version",
+    "authentication",
+    "discovery",
+    "permissions",
+    "list",
+)
 
 
 def test_a_check_passes_with_few_requests(served: tuple[FakeHub, LocalServer]) -> None:
@@ -129,14 +143,28 @@ def test_incomplete_rules_are_replaced_by_reviews_of_the_required_kinds(
 @pytest.mark.parametrize(
     ("change", "step", "message"),
     [
-        ({"groups": set()}, "discovery", "looked for placement.kubernetes-fleet.io, cluster"),
-        ({"absent": {"clusterresourcebindings"}}, "discovery", "not served: clusterresourcebindings"),
-        ({"denied": {"list clusterresourcebindings"}}, "permissions", "not allowed: list clusterresource"),
+        (
+            {"groups": set()},
+            "discovery",
+            "looked for placement.kubernetes-fleet.io, cluster",
+        ),
+        (
+            {"absent": {"clusterresourcebindings"}},
+            "discovery",
+            "not served: clusterresourcebindings",
+        ),
+        (
+            {"denied": {"list clusterresourcebindings"}},
+            "permissions",
+            "not allowed: list clusterresource",
+        ),
         ({"token": "another"}, "authentication", "credentials rejected"),
         ({"version": "v1.19.0"}, "version", "1.20 or newer"),
     ],
 )
-def test_a_check_names_the_step_that_failed(change: dict[str, Any], step: str, message: str) -> None:
+def test_a_check_names_the_step_that_failed(
+    change: dict[str, Any], step: str, message: str
+) -> None:
     with serve_hub(FakeHub(**change)) as (_, server):
         report = report_of(server)
 
@@ -148,7 +176,9 @@ def test_a_check_names_the_step_that_failed(change: dict[str, Any], step: str, m
     assert step in ("permissions", "list") or set(skipped) <= {None}
 
 
-@pytest.mark.parametrize("content", [answer(200, raw=b"<html>"), answer(404, raw=b"not found")])
+@pytest.mark.parametrize(
+    "content", [answer(200, raw=b"<html>"), answer(404, raw=b"not found")]
+)
 def test_a_web_server_is_not_a_hub(content: bytes) -> None:
     with serve(always(content)) as server:
         report = report_of(server)
@@ -158,17 +188,23 @@ def test_a_web_server_is_not_a_hub(content: bytes) -> None:
     assert "not as a Kubernetes API server" in failed.message
 
 
-def test_an_optional_kind_that_may_not_be_read_passes(served: tuple[FakeHub, LocalServer]) -> None:
+def test_an_optional_kind_that_may_not_be_read_passes(
+    served: tuple[FakeHub, LocalServer],
+) -> None:
     fake, server = served
     fake.denied = {"list events", "watch events"}
 
     report = report_of(server)
 
     assert report.is_passed
-    assert "events" in next(one.message for one in report.steps if one.step == "permissions")
+    assert "events" in next(
+        one.message for one in report.steps if one.step == "permissions"
+    )
 
 
-def test_a_saved_hub_has_its_secret_encrypted_and_events(served: tuple[FakeHub, LocalServer]) -> None:
+def test_a_saved_hub_has_its_secret_encrypted_and_events(
+    served: tuple[FakeHub, LocalServer],
+) -> None:
     saved = save(served[1].url, spec=HubSpec("prod-eu", title="Production"))
 
     hub = live_hub("prod-eu")
@@ -182,7 +218,11 @@ def test_a_saved_hub_has_its_secret_encrypted_and_events(served: tuple[FakeHub, 
     assert saved.is_new
     assert TOKEN not in credential.ciphertext
     assert len(hub.found["permissions"]) == 23
-    verbs = Event.objects.filter(kind="hub", name="prod-eu").order_by("id").values_list("verb", flat=True)
+    verbs = (
+        Event.objects.filter(kind="hub", name="prod-eu")
+        .order_by("id")
+        .values_list("verb", flat=True)
+    )
     assert list(verbs) == ["added", "credentials set"]
     assert TOKEN not in json.dumps(list(Event.objects.values_list("before", "after")))
 
@@ -195,7 +235,9 @@ def test_a_name_that_is_taken_is_refused(served: tuple[FakeHub, LocalServer]) ->
     assert save(served[1].url, replaces=True).is_new is False
 
 
-@pytest.mark.parametrize("name", ["Prod EU", "local", "new", "api", "x" * 64, "", "-a", "a_b", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["Prod EU", "local", "new", "api", "x" * 64, "", "-a", "a_b", "a\n"]
+)
 def test_a_bad_name_is_refused_with_the_pattern(name: str) -> None:
     with pytest.raises(InvalidManifest) as refused:
         save("https://127.0.0.1:1", name)
@@ -214,7 +256,9 @@ def test_a_bad_name_is_refused_with_the_pattern(name: str) -> None:
         ({"namespaces": tuple(f"n{n}" for n in range(21))}, "namespaces"),
     ],
 )
-def test_a_bad_value_is_refused_with_its_path(change: dict[str, Any], path: str) -> None:
+def test_a_bad_value_is_refused_with_its_path(
+    change: dict[str, Any], path: str
+) -> None:
     with pytest.raises(InvalidManifest) as refused:
         save("https://127.0.0.1:1", spec=HubSpec("prod-eu", **change))
 
@@ -222,7 +266,9 @@ def test_a_bad_value_is_refused_with_its_path(change: dict[str, Any], path: str)
 
 
 def _two_contexts(config: dict[str, Any]) -> None:
-    config["contexts"].append({"name": "other", "context": {"cluster": "hub", "user": "reader"}})
+    config["contexts"].append(
+        {"name": "other", "context": {"cluster": "hub", "user": "reader"}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,14 +278,23 @@ def _two_contexts(config: dict[str, Any]) -> None:
             lambda config: config["users"][0].update(user={"exec": {"command": "az"}}),
             "kubeconfig.users[0].user.exec",
         ),
-        (lambda config: config["users"][0]["user"].update(password="x"), "kubeconfig.users[0].user.password"),
-        (lambda config: config["users"][0]["user"].update(token="a\nb"), "kubeconfig.users[0].user.token"),
+        (
+            lambda config: config["users"][0]["user"].update(password="x"),
+            "kubeconfig.users[0].user.password",
+        ),
+        (
+            lambda config: config["users"][0]["user"].update(token="a\nb"),
+            "kubeconfig.users[0].user.token",
+        ),
         (
             lambda config: config["clusters"][0]["cluster"].update(server="http://h"),
             "kubeconfig.clusters[0].cluster.server",
         ),
         (lambda config: config.update(contexts=[]), 'kubeconfig["current-context"]'),
-        (lambda config: config.update({"current-context": "gone"}), 'kubeconfig["current-context"]'),
+        (
+            lambda config: config.update({"current-context": "gone"}),
+            'kubeconfig["current-context"]',
+        ),
         (_two_contexts, "context"),
     ],
 )
@@ -248,20 +303,29 @@ def test_a_bad_kubeconfig_is_refused_with_the_path(change: Any, path: str) -> No
     change(config)
 
     with pytest.raises(InvalidManifest) as refused:
-        save_hub(HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW)
+        save_hub(
+            HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW
+        )
 
     assert [one.path for one in refused.value.errors] == [path]
 
 
-@pytest.mark.parametrize("server", ["https://127.0.0.1:6443", "https://169.254.169.254", "https://localhost"])
+@pytest.mark.parametrize(
+    "server", ["https://127.0.0.1:6443", "https://169.254.169.254", "https://localhost"]
+)
 def test_an_address_that_is_not_allowed_is_refused(server: str) -> None:
-    with override_settings(MEMBER_LOOPBACK=False), pytest.raises(InvalidManifest) as refused:
+    with (
+        override_settings(MEMBER_LOOPBACK=False),
+        pytest.raises(InvalidManifest) as refused,
+    ):
         save(server)
 
     assert refused.value.errors[0].code == "address-not-allowed"
 
 
-def test_a_hub_whose_check_fails_needs_a_confirmation(served: tuple[FakeHub, LocalServer]) -> None:
+def test_a_hub_whose_check_fails_needs_a_confirmation(
+    served: tuple[FakeHub, LocalServer],
+) -> None:
     served[0].denied = {"list memberclusters"}
 
     with pytest.raises(HubCheckFailed):
@@ -280,7 +344,9 @@ def test_changes_are_events(served: tuple[FakeHub, LocalServer]) -> None:
 
     hub = live_hub("prod-eu")
     assert (hub.title, hub.mode, hub.state) == ("Production", "operate", "connecting")
-    verbs = Event.objects.filter(kind="hub").order_by("id").values_list("verb", flat=True)
+    verbs = (
+        Event.objects.filter(kind="hub").order_by("id").values_list("verb", flat=True)
+    )
     assert list(verbs)[2:] == ["changed", "paused", "resumed"]
 
 
@@ -314,7 +380,9 @@ def test_connect_hub_prints_the_permissions_and_saves(
     assert "memberclusters.cluster.kubernetes-fleet.io" in checked
     assert not Hub.objects.filter(name="prod-eu").exists()
 
-    assert run("connect_hub", "prod-eu", "--kubeconfig", path).endswith("Hub prod-eu added\n")
+    assert run("connect_hub", "prod-eu", "--kubeconfig", path).endswith(
+        "Hub prod-eu added\n"
+    )
     assert status("connect_hub", "prod-eu", "--kubeconfig", path)[0] == 1
     assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--replace")[0] == 0
 
@@ -324,17 +392,41 @@ def test_replacing_changes_what_is_given_and_keeps_the_rest(
 ) -> None:
     """The guide removes the kubeconfig after connecting; the mode is changed later."""
     path = write(tmp_path, kubeconfig(served[1].url))
-    run("connect_hub", "prod-eu", "--kubeconfig", path, "--title", "Production", "--namespace", "team-a")
+    run(
+        "connect_hub",
+        "prod-eu",
+        "--kubeconfig",
+        path,
+        "--title",
+        "Production",
+        "--namespace",
+        "team-a",
+    )
 
-    assert run("connect_hub", "prod-eu", "--replace", "--mode", "operate") == "Hub prod-eu saved\n"
+    assert (
+        run("connect_hub", "prod-eu", "--replace", "--mode", "operate")
+        == "Hub prod-eu saved\n"
+    )
     assert spec_of(live_hub("prod-eu")) == HubSpec(
         "prod-eu", title="Production", mode="operate", namespaces=("team-a",)
     )
     assert HubCredential.objects.filter(hub__name="prod-eu").exists()
 
-    run("connect_hub", "prod-eu", "--replace", "--identity", "impersonate", "--kubeconfig", path)
+    run(
+        "connect_hub",
+        "prod-eu",
+        "--replace",
+        "--identity",
+        "impersonate",
+        "--kubeconfig",
+        path,
+    )
     assert spec_of(live_hub("prod-eu")) == HubSpec(
-        "prod-eu", title="Production", mode="operate", identity="impersonate", namespaces=("team-a",)
+        "prod-eu",
+        title="Production",
+        mode="operate",
+        identity="impersonate",
+        namespaces=("team-a",),
     )
 
     assert status("connect_hub", "nowhere", "--replace", "--mode", "operate")[0] == 1
@@ -348,16 +440,24 @@ def test_connect_hub_embeds_the_files_that_a_kubeconfig_names(
     (tmp_path / "ca.pem").write_text(authority().pem)
     (tmp_path / "token").write_text(f"{TOKEN}\n")
     config = kubeconfig(served[1].url, tokenFile="token")
-    config["clusters"][0]["cluster"] = {"server": served[1].url, "certificate-authority": "ca.pem"}
+    config["clusters"][0]["cluster"] = {
+        "server": served[1].url,
+        "certificate-authority": "ca.pem",
+    }
 
-    assert status("connect_hub", "prod-eu", "--kubeconfig", write(tmp_path, config))[0] == 0
+    assert (
+        status("connect_hub", "prod-eu", "--kubeconfig", write(tmp_path, config))[0]
+        == 0
+    )
 
     config["users"][0]["user"]["tokenFile"] = "missing"
     code, message = status("connect_hub", "b", "--kubeconfig", write(tmp_path, config))
     assert (code, "missing" in message) == (2, True)
 
 
-def test_connect_hub_has_exit_codes(served: tuple[FakeHub, LocalServer], tmp_path: Path) -> None:
+def test_connect_hub_has_exit_codes(
+    served: tuple[FakeHub, LocalServer], tmp_path: Path
+) -> None:
     path = write(tmp_path, kubeconfig(served[1].url, token="wrong"))
 
     assert status("connect_hub", "prod-eu", "--kubeconfig", path)[0] == 1
@@ -385,10 +485,20 @@ def rbac_documents(role: str) -> list[dict[str, Any]]:
 def test_each_manifest_for_a_hub_has_the_roles_of_its_name_alone(role: str) -> None:
     text = run("connect_hub", "--rbac", role)
 
-    assert text == (Path(settings.BASE_DIR) / "docs" / "hubs" / f"{role}.yaml").read_text()
+    assert (
+        text == (Path(settings.BASE_DIR) / "docs" / "hubs" / f"{role}.yaml").read_text()
+    )
     named = {(one["kind"], one["metadata"]["name"]) for one in rbac_documents(role)}
-    account = {("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")} if role == "viewer" else set()
-    roles = {(kind, name) for name in RBAC[role] for kind in ("ClusterRole", "ClusterRoleBinding")}
+    account = (
+        {("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")}
+        if role == "viewer"
+        else set()
+    )
+    roles = {
+        (kind, name)
+        for name in RBAC[role]
+        for kind in ("ClusterRole", "ClusterRoleBinding")
+    }
     assert named == account | roles
 
 
@@ -403,7 +513,9 @@ def test_deleting_what_writes_leaves_the_account_and_what_reads() -> None:
 def test_with_impersonation_the_account_has_none_of_the_permissions_to_write() -> None:
     """Binding and role have the names of those for the account: applying them takes its permissions back."""
     subjects = {
-        one["metadata"]["name"]: [(subject["kind"], subject["name"]) for subject in one["subjects"]]
+        one["metadata"]["name"]: [
+            (subject["kind"], subject["name"]) for subject in one["subjects"]
+        ]
         for one in rbac_documents("impersonate")
         if one["kind"] == "ClusterRoleBinding"
     }
@@ -416,10 +528,12 @@ def test_with_impersonation_the_account_has_none_of_the_permissions_to_write() -
 
 def test_the_viewer_reads_what_the_streams_read_and_may_not_make_tokens() -> None:
     documents = rbac_documents("viewer")
-    roles = {one["metadata"]["name"]: one["rules"] for one in documents if "rules" in one}
-    assert {verb for rules in roles.values() for rule in rules for verb in rule["verbs"]} == {
-        *("get", "list", "watch")
+    roles = {
+        one["metadata"]["name"]: one["rules"] for one in documents if "rules" in one
     }
+    assert {
+        verb for rules in roles.values() for rule in rules for verb in rule["verbs"]
+    } == {*("get", "list", "watch")}
     granted = {
         (group, resource)
         for rule in roles["fleetui-viewer"]
@@ -435,9 +549,16 @@ def test_no_manifest_grants_what_the_console_never_writes() -> None:
         for document in rbac_documents(role):
             for rule in document.get("rules", ()):
                 if set(rule["verbs"]) & {"create", "patch", "delete", "update"}:
-                    never = {"works", "clusterresourcebindings", "resourcebindings", "*"}
+                    never = {
+                        "works",
+                        "clusterresourcebindings",
+                        "resourcebindings",
+                        "*",
+                    }
                     assert not never & set(rule["resources"])
-                    assert not any(name.endswith("snapshots") for name in rule["resources"])
+                    assert not any(
+                        name.endswith("snapshots") for name in rule["resources"]
+                    )
 
 
 def test_pause_resume_and_disconnect_by_command() -> None:
@@ -445,10 +566,16 @@ def test_pause_resume_and_disconnect_by_command() -> None:
         watched.work_until_state("live")
         assert status("hubs")[0] == 0
         shown = json.loads(run("hubs", "prod-eu", "-o", "json"))[0]
-        assert (shown["state"], shown["clusters"], shown["placements"]) == ("live", 3, 2)
+        assert (shown["state"], shown["clusters"], shown["placements"]) == (
+            "live",
+            3,
+            2,
+        )
         assert len(shown["streams"]) == 25
         lines = run("hubs", "prod-eu").splitlines()
-        assert len({line.split("  ")[1] for line in lines[1:]}) == 25, "each stream can be told apart"
+        assert len({line.split("  ")[1] for line in lines[1:]}) == 25, (
+            "each stream can be told apart"
+        )
 
         assert run("hubs", "prod-eu", "--pause") == "Hub prod-eu paused\n"
         watched.work_until(lambda: not watched.watcher.hubs)
@@ -482,14 +609,20 @@ def test_a_token_command_gives_the_token(
     served: tuple[FakeHub, LocalServer], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     script = tmp_path / "token"
-    script.write_text(f'#!/bin/sh\necho \'{{"kind": "ExecCredential", "status": {{"token": "{TOKEN}"}}}}\'\n')
+    script.write_text(
+        f'#!/bin/sh\necho \'{{"kind": "ExecCredential", "status": {{"token": "{TOKEN}"}}}}\'\n'
+    )
     script.chmod(0o700)
     monkeypatch.setenv("FLEETUI_HUB_TOKEN_COMMAND_PROD_EU", str(script))
-    monkeypatch.setenv("FLEETUI_HUB_SERVER_PROD_EU", served[1].url.replace("https", "HTTPS") + "/")
+    monkeypatch.setenv(
+        "FLEETUI_HUB_SERVER_PROD_EU", served[1].url.replace("https", "HTTPS") + "/"
+    )
     config = kubeconfig(served[1].url)
     config["users"][0]["user"] = {"username": ""}
 
-    saved = save_hub(HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW)
+    saved = save_hub(
+        HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW
+    )
 
     assert saved.report is not None
     assert saved.report.is_passed
@@ -503,15 +636,24 @@ def test_notices_fourteen_seven_and_one_day_before_the_credentials_expire(
     expires_at = NOW + timedelta(days=30)
     HubCredential.objects.update(expires_at=expires_at)
 
-    found = [notify_expiring_hubs(now=expires_at - timedelta(days=days)) for days in (15, 14, 13, 7, 2, 1, 0)]
+    found = [
+        notify_expiring_hubs(now=expires_at - timedelta(days=days))
+        for days in (15, 14, 13, 7, 2, 1, 0)
+    ]
 
     assert found == [0, 1, 0, 1, 0, 1, 0]
     with in_hub(hub.pk):  # who has no role there learns nothing of it
-        events = Event.objects.filter(kind="hub", name=hub.name, verb="credentials expiring")
-        assert [one.after["notice"] for one in events] == [f"expires on {expires_at:%Y-%m-%d}"] * 3
+        events = Event.objects.filter(
+            kind="hub", name=hub.name, verb="credentials expiring"
+        )
+        assert [one.after["notice"] for one in events] == [
+            f"expires on {expires_at:%Y-%m-%d}"
+        ] * 3
 
 
-def test_replaced_credentials_get_notices_of_their_own(served: tuple[FakeHub, LocalServer]) -> None:
+def test_replaced_credentials_get_notices_of_their_own(
+    served: tuple[FakeHub, LocalServer],
+) -> None:
     hub = connected_hub(served[1])
     HubCredential.objects.update(expires_at=NOW, notified_days=1)
 
@@ -525,7 +667,12 @@ def test_rules_allow_a_verb_on_all_objects_on_some_or_on_none() -> None:
 
     def verbs(plural: str, *resources: str, **more: Any) -> Mapping[str, bool | None]:
         kind = next(one for one in KINDS.values() if one.plural == plural)
-        rule = {"apiGroups": [kind.group], "resources": list(resources), "verbs": ["create", "patch"], **more}
+        rule = {
+            "apiGroups": [kind.group],
+            "resources": list(resources),
+            "verbs": ["create", "patch"],
+            **more,
+        }
         return permissions_in([rule], [kind])[0].verbs
 
     assert verbs("memberclusters", "memberclusters")["patch"] is True

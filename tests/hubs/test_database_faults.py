@@ -29,7 +29,9 @@ def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def away_until(is_back: Callable[[], object], *, attempts: int = 3) -> Iterator[list[str]]:
+def away_until(
+    is_back: Callable[[], object], *, attempts: int = 3
+) -> Iterator[list[str]]:
     """Refuse statements until something is true, and so many at least; yield those."""
     refused: list[str] = []
 
@@ -52,7 +54,9 @@ def change_everything(fake: FakeHub, *, bindings: int) -> None:
 
 def lists_of(run: Watching) -> int:
     """Return how many lists there were, once every stream watches, optional ones too."""
-    run.work_until(lambda: run.fake.watches == len(run.watcher.hubs[run.hub.pk].runner.streams))
+    run.work_until(
+        lambda: run.fake.watches == len(run.watcher.hubs[run.hub.pk].runner.streams)
+    )
     return run.fake.count("list")
 
 
@@ -64,7 +68,9 @@ def test_a_database_that_was_away_gets_everything_without_another_list() -> None
         change_everything(run.fake, bindings=40)
 
         with away_until(lambda: True) as refused:
-            while len(refused) < 3:  # a batch may have bookmarks alone, which take no statement
+            while (
+                len(refused) < 3
+            ):  # a batch may have bookmarks alone, which take no statement
                 run.watcher.write_next(seconds=0.1)
 
         run.work_until_equal()
@@ -95,7 +101,9 @@ def test_while_the_database_is_away_the_streams_stop_reading() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif("connection.vendor != 'sqlite'", reason="the fault is one of SQLite")
+@pytest.mark.skipif(
+    "connection.vendor != 'sqlite'", reason="the fault is one of SQLite"
+)
 def test_a_full_disk_loses_nothing() -> None:
     with watching(hub_with_content(), pace=SLOW) as run:
         run.work_until_equal()
@@ -103,7 +111,9 @@ def test_a_full_disk_loses_nothing() -> None:
         change_everything(run.fake, bindings=300)
         messages: list[str] = []
 
-        def execute(call: Execute, sql: str, params: Any, many: bool, context: Any) -> Any:
+        def execute(
+            call: Execute, sql: str, params: Any, many: bool, context: Any
+        ) -> Any:
             try:
                 return call(sql, params, many, context)
             except OperationalError as error:
@@ -143,13 +153,17 @@ class BrokenWriter(module.Watcher):
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_watcher_that_can_write_nothing_any_more_ends_so_that_it_is_restarted() -> None:
+def test_a_watcher_that_can_write_nothing_any_more_ends_so_that_it_is_restarted() -> (
+    None
+):
     with pytest.raises(WriterEnded):
         BrokenWriter(tick_seconds=0.01).run(threading.Event())
 
 
 @pytest.mark.nightly
-def test_credentials_that_were_encrypted_with_another_key_are_taken_without_connecting_again() -> None:
+def test_credentials_that_were_encrypted_with_another_key_are_taken_without_connecting_again() -> (
+    None
+):
     with watching(hub_with_content(), pace=SLOW) as run:
         run.work_until_state("live")
         run.fake.wait_until(lambda: run.fake.watches == 25)
@@ -159,7 +173,10 @@ def test_credentials_that_were_encrypted_with_another_key_are_taken_without_conn
         again = encrypt(run.hub.uid, secret, purpose=HUB_PURPOSE)
         HubCredential.objects.update(ciphertext=again)
 
-        run.work_until(lambda: run.watcher.hubs[run.hub.pk].runner.target.ciphertext == again, seconds=10)
+        run.work_until(
+            lambda: run.watcher.hubs[run.hub.pk].runner.target.ciphertext == again,
+            seconds=10,
+        )
 
         assert len(run.fake.seen) == before
         assert Hub.objects.get(pk=run.hub.pk).state == "live"

@@ -27,7 +27,12 @@ def live() -> ProjectedHub:
 def versions(live: ProjectedHub) -> list[tuple[int, str, int, list[str]]]:
     with live.scope():
         return [
-            (one.number, one.from_resource_version, one.changes["count"], one.changes["names"])
+            (
+                one.number,
+                one.from_resource_version,
+                one.changes["count"],
+                one.changes["names"],
+            )
             for one in FleetVersion.objects.order_by("number")
         ]
 
@@ -38,7 +43,9 @@ def using(name: str, cpu: str) -> dict[str, Any]:
     return document
 
 
-def test_changes_within_a_second_are_one_version_unless_a_decision_cites_it(live: ProjectedHub) -> None:
+def test_changes_within_a_second_are_one_version_unless_a_decision_cites_it(
+    live: ProjectedHub,
+) -> None:
     live.put("MemberCluster", member("paris", zone="a"))
     live.project(now=NOW + timedelta(seconds=0.9))
     assert versions(live) == [(1, "3", 2, ["paris", "rome"])]
@@ -47,7 +54,9 @@ def test_changes_within_a_second_are_one_version_unless_a_decision_cites_it(live
     live.project(now=NOW + timedelta(seconds=2))
     with live.scope():
         latest = FleetVersion.objects.latest("number")
-        row = HubDecision(placement_name="web", fleet_version=latest, seen_at=NOW, judged_at=NOW)
+        row = HubDecision(
+            placement_name="web", fleet_version=latest, seen_at=NOW, judged_at=NOW
+        )
         row.agreement, row.is_latest = "agrees", False
         row.pack(decisions=[], bindings=[])
         row.save()
@@ -62,7 +71,9 @@ def test_changes_within_a_second_are_one_version_unless_a_decision_cites_it(live
         assert version_at("3", NOW) is None
 
 
-def test_readings_make_a_version_only_if_a_policy_reads_them(live: ProjectedHub) -> None:
+def test_readings_make_a_version_only_if_a_policy_reads_them(
+    live: ProjectedHub,
+) -> None:
     later = NOW + timedelta(minutes=1)
     live.put("MemberCluster", using("paris", "1"))
     live.project(now=later)
@@ -72,16 +83,24 @@ def test_readings_make_a_version_only_if_a_policy_reads_them(live: ProjectedHub)
     preferred = [{"weight": 10, "preference": sorter}]
     document = placement("web")
     document["spec"]["policy"]["affinity"] = {
-        "clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+        "clusterAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred
+        }
     }
     live.put("ClusterResourcePlacement", document)
     live.project(now=later + timedelta(seconds=2))
     live.put("MemberCluster", using("paris", "2"))
     live.project(now=later + timedelta(seconds=4))
 
-    assert [one[2:] for one in versions(live)] == [(2, ["paris", "rome"]), (0, []), (1, ["paris"])]
+    assert [one[2:] for one in versions(live)] == [
+        (2, ["paris", "rome"]),
+        (0, []),
+        (1, ["paris"]),
+    ]
     with live.scope():
-        read = FleetVersion.objects.order_by("number").values_list("changes__properties", flat=True)
+        read = FleetVersion.objects.order_by("number").values_list(
+            "changes__properties", flat=True
+        )
         assert list(read) == [[], [CPU], [CPU]]
 
 
@@ -94,11 +113,15 @@ def test_old_versions_and_changes_of_bindings_are_pruned_unless_cited(
         live.project(now=NOW + timedelta(minutes=number))
     with live.scope():
         cited = FleetVersion.objects.get(number=2)
-        row = HubDecision(placement_name="web", fleet_version=cited, seen_at=NOW, judged_at=NOW)
+        row = HubDecision(
+            placement_name="web", fleet_version=cited, seen_at=NOW, judged_at=NOW
+        )
         row.agreement, row.is_latest = "uncertain", True
         row.pack(decisions=[], bindings=[])
         row.save()
-        BindingChange.objects.create(owner="web", cluster="paris", uid="u", resource_version="1", seen_at=NOW)
+        BindingChange.objects.create(
+            owner="web", cluster="paris", uid="u", resource_version="1", seen_at=NOW
+        )
 
     monkeypatch.setattr(pruning, "FLEET_VERSIONS", 3)
     pruning.prune(now=NOW + timedelta(days=1))

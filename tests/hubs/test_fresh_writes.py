@@ -26,13 +26,18 @@ def hub() -> Iterator[WritableHub]:
 
 
 def written_between(
-    monkeypatch: pytest.MonkeyPatch, write: Callable[[fake_hub.FakeHub], None], *, times: int
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[[fake_hub.FakeHub], None],
+    *,
+    times: int,
 ) -> list[str]:
     """Have others write right before the first so many requests, dry runs apart; return all requests."""
     carry_out = fake_hub.carry_out
     sent: list[str] = []
 
-    def later(hub: fake_hub.FakeHub, resource: Any, found: Any, query: Any, request: Any) -> bytes:
+    def later(
+        hub: fake_hub.FakeHub, resource: Any, found: Any, query: Any, request: Any
+    ) -> bytes:
         if "dryRun" not in query and b"dryRun" not in request.body:
             sent.append(request.method)
             if len(sent) <= times:
@@ -46,7 +51,15 @@ def written_between(
 def status_of(plural: str, name: str) -> Callable[[fake_hub.FakeHub], None]:
     def write(hub: fake_hub.FakeHub) -> None:
         live = hub.get(plural, name)
-        hub.put(plural, {**live, "status": {"observedResourceIndex": live["metadata"]["resourceVersion"]}})
+        hub.put(
+            plural,
+            {
+                **live,
+                "status": {
+                    "observedResourceIndex": live["metadata"]["resourceVersion"]
+                },
+            },
+        )
 
     return write
 
@@ -75,7 +88,12 @@ def test_a_save_succeeds_while_controllers_write_the_status(
 @pytest.mark.parametrize(
     ("action", "fields", "plural", "name"),
     [
-        ("labels", {"name": "east", "labels": {"tier": "gold"}}, "memberclusters", "east"),
+        (
+            "labels",
+            {"name": "east", "labels": {"tier": "gold"}},
+            "memberclusters",
+            "east",
+        ),
         ("cordon", {"name": "east"}, "memberclusters", "east"),
         (
             "delete",
@@ -110,7 +128,10 @@ def test_a_conflict_is_named_and_nothing_is_sent(hub: WritableHub) -> None:
     live["metadata"]["generation"] = 9
     hub.fake.put("clusterresourceplacements", live)
 
-    with pytest.raises(ChangedSincePreviewError, match=r"since the preview: spec\.revisionHistoryLimit$"):
+    with pytest.raises(
+        ChangedSincePreviewError,
+        match=r"since the preview: spec\.revisionHistoryLimit$",
+    ):
         hub.apply("scale", SCALE, token=preview.token)
 
     assert (hub.writes(), hub.sent()) == ([], [])
@@ -137,7 +158,9 @@ def test_a_conflict_between_reading_and_writing_is_named(
 
 
 def test_repeats_end(hub: WritableHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent = written_between(monkeypatch, status_of("clusterresourceplacements", "web"), times=99)
+    sent = written_between(
+        monkeypatch, status_of("clusterresourceplacements", "web"), times=99
+    )
 
     with pytest.raises(HubRefusedError):
         hub.apply("scale", SCALE)
@@ -151,28 +174,41 @@ def test_of_two_approvals_at_the_same_moment_one_is_refused(
 ) -> None:
     labels = {"kubernetes-fleet.io/isLatestUpdateRunApproval": "true"}
     spec = {"parentStageRollout": "run", "targetStage": "canary"}
-    hub.put("ClusterApprovalRequest", {"metadata": {"name": "wait", "labels": labels}, "spec": spec})
+    hub.put(
+        "ClusterApprovalRequest",
+        {"metadata": {"name": "wait", "labels": labels}, "spec": spec},
+    )
 
     def approved_by_ben(fake: fake_hub.FakeHub) -> None:
         live = fake.get("clusterapprovalrequests", "wait")
         condition = {"type": "Approved", "status": "True", "message": "approved by ben"}
-        fake.put("clusterapprovalrequests", {**live, "status": {"conditions": [condition]}})
+        fake.put(
+            "clusterapprovalrequests", {**live, "status": {"conditions": [condition]}}
+        )
 
     written_between(monkeypatch, approved_by_ben, times=1)
 
     with pytest.raises(HubRefusedError):
         hub.apply("approve", {"name": "wait"}, by=person("ana", "approver"))
 
-    [condition] = hub.fake.get("clusterapprovalrequests", "wait")["status"]["conditions"]
+    [condition] = hub.fake.get("clusterapprovalrequests", "wait")["status"][
+        "conditions"
+    ]
     assert condition["message"] == "approved by ben"
 
 
-def test_the_version_of_the_mirror_is_a_precondition_about_what_people_write(hub: WritableHub) -> None:
+def test_the_version_of_the_mirror_is_a_precondition_about_what_people_write(
+    hub: WritableHub,
+) -> None:
     web = hub.fake.get("clusterresourceplacements", "web")
-    item = hub.projected.item("ClusterResourcePlacement", web, uid=web["metadata"]["uid"])
+    item = hub.projected.item(
+        "ClusterResourcePlacement", web, uid=web["metadata"]["uid"]
+    )
     hub.projected.mirror.write([item])
     with hub.projected.scope():
-        seen = MirroredObject.objects.get(kind="ClusterResourcePlacement").resource_version
+        seen = MirroredObject.objects.get(
+            kind="ClusterResourcePlacement"
+        ).resource_version
     assert seen != web["metadata"]["resourceVersion"]
     status_of("clusterresourceplacements", "web")(hub.fake)
 
@@ -180,5 +216,7 @@ def test_the_version_of_the_mirror_is_a_precondition_about_what_people_write(hub
     assert done
     assert done.answer.is_accepted
 
-    with pytest.raises(StaleBaseError, match=r"spec\.policy"):  # the mirror has not caught up
+    with pytest.raises(
+        StaleBaseError, match=r"spec\.policy"
+    ):  # the mirror has not caught up
         hub.apply("scale", {**SCALE, "numberOfClusters": 4, "resourceVersion": seen})

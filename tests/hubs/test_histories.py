@@ -19,7 +19,10 @@ from tests.hubs.watching import mirrored, served
 
 pytestmark = pytest.mark.django_db
 HISTORIES, PARTS = 300, 30
-PLURALS = {"memberclusters": "MemberCluster", "clusterresourcebindings": "ClusterResourceBinding"}
+PLURALS = {
+    "memberclusters": "MemberCluster",
+    "clusterresourcebindings": "ClusterResourceBinding",
+}
 
 
 class Delivery:
@@ -40,7 +43,9 @@ class Delivery:
         record = record_of(KUBEFLEET, kind, "v1beta1", {**change.object})
         number, position = self.rows[plural].pk, str(change.revision)
         if change.type == "DELETED":
-            removal = ObjectRemoval(record.namespace, record.name, record.uid, record.resource_version)
+            removal = ObjectRemoval(
+                record.namespace, record.name, record.uid, record.resource_version
+            )
             return StreamItem(number, removal=removal, position=position)
         return StreamItem(number, record, position=position)
 
@@ -52,7 +57,9 @@ class Delivery:
             fresh = fresh[: self.chance.randint(0, len(fresh))]
         if fresh:
             self.seen[plural] = fresh[-1].revision
-            if self.chance.random() < 0.2:  # cut: the watch starts again a little earlier
+            if (
+                self.chance.random() < 0.2
+            ):  # cut: the watch starts again a little earlier
                 self.seen[plural] = max(0, fresh[0].revision - 2)
         return [self.item(plural, one) for one in fresh]
 
@@ -64,33 +71,49 @@ class Delivery:
         self.seen[plural] = self.fake.revision
         uids = frozenset(one.uid for one in records)
         items = [StreamItem(number, one, is_from_list=True) for one in records]
-        return [*items, StreamItem(number, position=str(self.fake.revision), listed_uids=uids)]
+        return [
+            *items,
+            StreamItem(number, position=str(self.fake.revision), listed_uids=uids),
+        ]
 
     def some(self) -> list[StreamItem]:
         """Return a part of what the streams have, in any order between them."""
         items = []
         for plural in self.chance.sample(sorted(PLURALS), len(PLURALS)):
-            items += self.relist(plural) if self.chance.random() < 0.15 else self.watch(plural)
+            items += (
+                self.relist(plural)
+                if self.chance.random() < 0.15
+                else self.watch(plural)
+            )
         return items
 
 
 def _change(fake: FakeHub, chance: random.Random, heartbeat: int) -> None:
     name = f"c{chance.randint(0, 4)}"
-    known = fake.objects.get(("placement.kubernetes-fleet.io", "clusterresourcebindings"), {})
+    known = fake.objects.get(
+        ("placement.kubernetes-fleet.io", "clusterresourcebindings"), {}
+    )
     what = chance.random()
     if what < 0.3:
-        fake.put("memberclusters", member(name, heartbeat=f"2026-11-01T10:00:{heartbeat % 60:02}Z"))
+        fake.put(
+            "memberclusters",
+            member(name, heartbeat=f"2026-11-01T10:00:{heartbeat % 60:02}Z"),
+        )
     elif what < 0.4:
         fake.put("memberclusters", member(name, region=chance.choice("ab")))
     elif what < 0.8:
         state = chance.choice(("Scheduled", "Bound", "Unscheduled"))
-        fake.put("clusterresourcebindings", binding("web", name, state=state, policy=chance.randint(0, 1)))
+        fake.put(
+            "clusterresourcebindings",
+            binding("web", name, state=state, policy=chance.randint(0, 1)),
+        )
     elif known:
         fake.delete("clusterresourcebindings", chance.choice(sorted(known))[1])
 
 
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
+    "part",
+    [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))],
 )
 def test_any_history_leads_to_the_mirror_of_a_fresh_list(part: int) -> None:
     for seed in range(part, HISTORIES, PARTS):
@@ -111,8 +134,14 @@ def test_any_history_leads_to_the_mirror_of_a_fresh_list(part: int) -> None:
         delivery.mirror.flush({})
 
         assert mirrored(hub) == served(fake), f"seed {seed}"
-        bindings = [one for one in fake.all_objects().values() if "targetCluster" in one["spec"]]
+        bindings = [
+            one for one in fake.all_objects().values() if "targetCluster" in one["spec"]
+        ]
         wanted = {one["metadata"]["uid"]: one["spec"]["state"] for one in bindings}
         with in_hub(hub.pk):
-            newest = dict(BindingChange.objects.order_by("pk").values_list("uid", "state"))
-        assert {uid: state for uid, state in newest.items() if state != GONE} == wanted, f"seed {seed}"
+            newest = dict(
+                BindingChange.objects.order_by("pk").values_list("uid", "state")
+            )
+        assert {
+            uid: state for uid, state in newest.items() if state != GONE
+        } == wanted, f"seed {seed}"

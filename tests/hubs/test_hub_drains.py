@@ -26,13 +26,18 @@ EVICTIONS = ("placement.kubernetes-fleet.io", "clusterresourceplacementevictions
 def hub() -> Iterator[WritableHub]:
     with writable_hub() as found:
         fixed = placement("fixed")
-        fixed["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["east"]}
+        fixed["spec"]["policy"] = {
+            "placementType": "PickFixed",
+            "clusterNames": ["east"],
+        }
         found.put("ClusterResourcePlacement", fixed)
         found.put("ClusterResourcePlacement", placement("api"))
         for name in ("fixed", "api"):
             found.put("ClusterResourceBinding", binding(name, "east", state="Bound"))
         found.projected.project()
-        found.change(lease_expires_at=datetime.now(UTC) + timedelta(hours=1), state="live")
+        found.change(
+            lease_expires_at=datetime.now(UTC) + timedelta(hours=1), state="live"
+        )
         yield found
 
 
@@ -49,7 +54,10 @@ def settle(hub: WritableHub, executed: str) -> None:
                 {"type": "Valid", "status": "True"},
                 {"type": "Executed", "status": executed},
             ]
-            hub.put("ClusterResourcePlacementEviction", {**one, "status": {"conditions": conditions}})
+            hub.put(
+                "ClusterResourcePlacementEviction",
+                {**one, "status": {"conditions": conditions}},
+            )
 
 
 def steps(hub: WritableHub) -> dict[str, str]:
@@ -66,7 +74,9 @@ def mirror_cordon(hub: WritableHub) -> None:
 def test_a_drain_cordons_and_evicts_one_after_another(hub: WritableHub) -> None:
     now = datetime.now(UTC)
     start_hub_drain(hub.hub, "east", by=operator(), now=now)
-    assert [one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]] == ["cordon-key"]
+    assert [
+        one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]
+    ] == ["cordon-key"]
     mirror_cordon(hub)
 
     for _ in range(3):  # nothing more while the first one is in progress
@@ -76,12 +86,16 @@ def test_a_drain_cordons_and_evicts_one_after_another(hub: WritableHub) -> None:
     assert steps(hub) == {"api": "waiting", "web": "waiting", "fixed": "stays"}
 
     settle(hub, "True")
-    hub.projected.remove("ClusterResourceBinding", binding("api", "east")["metadata"]["name"])
+    hub.projected.remove(
+        "ClusterResourceBinding", binding("api", "east")["metadata"]["name"]
+    )
     hub.projected.project()
     advance_hub_drains(now=now + timedelta(seconds=6))
     assert sorted(evictions(hub)) == ["api", "web"]
     settle(hub, "True")
-    hub.projected.remove("ClusterResourceBinding", binding("web", "east")["metadata"]["name"])
+    hub.projected.remove(
+        "ClusterResourceBinding", binding("web", "east")["metadata"]["name"]
+    )
     hub.projected.project()
     advance_hub_drains(now=now + timedelta(seconds=12))
 
@@ -92,7 +106,9 @@ def test_a_drain_cordons_and_evicts_one_after_another(hub: WritableHub) -> None:
     assert [one.verb for one in hub.writes()] == ["patch", "create", "create"]
 
 
-def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(hub: WritableHub) -> None:
+def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(
+    hub: WritableHub,
+) -> None:
     budget = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": "ClusterResourcePlacementDisruptionBudget",
@@ -101,7 +117,9 @@ def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(hub: Wr
     }
     hub.put("ClusterResourcePlacementDisruptionBudget", budget)
     now = datetime.now(UTC)
-    start_hub_drain(hub.hub, "east", by=operator(), now=now, deadline=now + timedelta(minutes=5))
+    start_hub_drain(
+        hub.hub, "east", by=operator(), now=now, deadline=now + timedelta(minutes=5)
+    )
     mirror_cordon(hub)
     advance_hub_drains(now=now + timedelta(seconds=6))
     settle(hub, "False")
@@ -124,14 +142,19 @@ def test_a_blocked_eviction_is_repeated_after_a_minute_with_a_new_object(hub: Wr
     advance_hub_drains(now=now + timedelta(minutes=6))
     with in_hub(hub.hub.pk):
         drain = Drain.objects.get()
-    assert (drain.state, drain.ended_reason) == ("expired", "the deadline passed with 2 left")
+    assert (drain.state, drain.ended_reason) == (
+        "expired",
+        "the deadline passed with 2 left",
+    )
     count = len(hub.sent())
     advance_hub_drains(now=now + timedelta(minutes=8))
     assert len(hub.sent()) == count
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("columns", [{"state": "stale"}, {"is_paused": True}, {"mode": "read"}])
+@pytest.mark.parametrize(
+    "columns", [{"state": "stale"}, {"is_paused": True}, {"mode": "read"}]
+)
 def test_no_step_starts_while_the_hub_is_not_live_or_not_writable(
     hub: WritableHub, columns: dict[str, Any]
 ) -> None:
@@ -147,7 +170,9 @@ def test_no_step_starts_while_the_hub_is_not_live_or_not_writable(
             start_hub_drain(hub.hub, "west", by=operator(), now=now)
 
 
-def test_a_drain_stops_with_its_person_its_cordon_or_by_cancel(hub: WritableHub) -> None:
+def test_a_drain_stops_with_its_person_its_cordon_or_by_cancel(
+    hub: WritableHub,
+) -> None:
     now = datetime.now(UTC)
     start_hub_drain(hub.hub, "east", by=operator(), now=now)
     mirror_cordon(hub)

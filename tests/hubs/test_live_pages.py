@@ -30,7 +30,15 @@ from tests.hubs.hub_documents import (
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_observed_rollouts import at
 from tests.hubs.test_projection_placements import changed, put_web, scheduled
-from tests.hubs.test_projection_staged import DONE, PROD, STARTED, WAITS, canary, cluster, progressing
+from tests.hubs.test_projection_staged import (
+    DONE,
+    PROD,
+    STARTED,
+    WAITS,
+    canary,
+    cluster,
+    progressing,
+)
 from tests.rows import person
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers_nightly]
@@ -39,9 +47,32 @@ MOST_OF_A_PAGE, MOST = 4 if IS_FULL else 2, 400
 ROLES = ("operator", "approver", "cluster-administrator")
 EXPECTED = frozenset(
     {
-        *("overview", "clusters", "cluster", "topology", "placements", "placement", "placement-history"),
-        *("rollouts", "rollout", "staged-run", "staged-strategies", "staged-strategy", "activity", "event"),
-        *("what-if", "resources", "cluster-drain", "placement-edit", "draft", "draft-review"),
+        *(
+            "overview",
+            "clusters",
+            "cluster",
+            "topology",
+            "placements",
+            "placement",
+            "placement-history",
+        ),
+        *(
+            "rollouts",
+            "rollout",
+            "staged-run",
+            "staged-strategies",
+            "staged-strategy",
+            "activity",
+            "event",
+        ),
+        *(
+            "what-if",
+            "resources",
+            "cluster-drain",
+            "placement-edit",
+            "draft",
+            "draft-review",
+        ),
     }
 )
 """Pages that a reader of a hub reaches by links and forms."""
@@ -101,7 +132,9 @@ class Page(HTMLParser):
 def is_ours(url: str) -> bool:
     path = urlsplit(url).path
     shared = ("about/", "admin/", "hubs/", "inbox/", "help/", "users/")
-    return path.startswith(f"{MOUNT}/") and not path.startswith(tuple(f"{MOUNT}/{one}" for one in shared))
+    return path.startswith(f"{MOUNT}/") and not path.startswith(
+        tuple(f"{MOUNT}/{one}" for one in shared)
+    )
 
 
 def name_of(url: str) -> str:
@@ -123,14 +156,20 @@ def pages(client: Client, start: str) -> Iterator[Page]:
         if answer.status_code in (301, 302):
             found = {urljoin(url, answer["Location"])}
         else:
-            assert answer.status_code == 200, (url, answer.status_code, answer.content[-600:])
+            assert answer.status_code == 200, (
+                url,
+                answer.status_code,
+                answer.content[-600:],
+            )
             page = Page(url)
             if answer["Content-Type"].startswith("text/html"):
                 page.feed(answer.content.decode())
             yield page
             found = {one.partition("#")[0] for one in page.links}
             for form in page.forms:
-                if is_ours(form.action) and name_of(form.action) != "draft-discard":  # which is visited later
+                if (
+                    is_ours(form.action) and name_of(form.action) != "draft-discard"
+                ):  # which is visited later
                     found |= submitted(client, form)
         new = sorted(one for one in found if is_ours(one) and one not in done)
         done.update(new)
@@ -142,7 +181,9 @@ def submitted(client: Client, form: Form) -> set[str]:
     """Send a form with each of its buttons; return where it redirects to."""
     found = set()
     for name, value in form.buttons:
-        answer = client.post(form.action, {**form.values, **({name: value} if name else {})})
+        answer = client.post(
+            form.action, {**form.values, **({name: value} if name else {})}
+        )
         assert answer.status_code != 404, form
         assert b"The live hub decides this" not in answer.content, form
         if answer.status_code == 302:
@@ -155,14 +196,18 @@ def busy_hub() -> ProjectedHub:
     live = ProjectedHub()
     put_web(live)
     tainted = member("oslo")
-    tainted["spec"]["taints"] = [{"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}]
+    tainted["spec"]["taints"] = [
+        {"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}
+    ]
     live.put("MemberCluster", tainted)
     external = {"spec": {"strategy": {"type": "External"}}, "status": scheduled()}
     live.put(
         "ClusterResourcePlacement",
         changed(placement("staged"), **external),
         placement("pending"),
-        changed(placement("leaving"), metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"}),
+        changed(
+            placement("leaving"), metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"}
+        ),
     )
     live.put("ResourcePlacement", placement("web", namespace="shop"))
     live.put("ClusterStagedUpdateStrategy", strategy("canary-first", "canary", "prod"))
@@ -175,7 +220,9 @@ def busy_hub() -> ProjectedHub:
         "run-4": run_status(condition("Succeeded"), stages=stages),
     }
     for name, status in runs.items():
-        live.put("ClusterStagedUpdateRun", {**staged_run(name, "staged"), "status": status})
+        live.put(
+            "ClusterStagedUpdateRun", {**staged_run(name, "staged"), "status": status}
+        )
     live.put("ClusterApprovalRequest", approval("run-1", "canary"))
     live.put("ClusterResourceOverride", override("tier"))
     live.put("ClusterResourcePlacementDisruptionBudget", budget("web", minAvailable=1))
@@ -185,9 +232,14 @@ def busy_hub() -> ProjectedHub:
     failure = condition("Applied", "False", reason="NotAllWorkHaveBeenApplied")
     broken: dict[str, Any] = at("oslo", steps=3)
     broken["status"]["conditions"][3] |= {**failure, "observedGeneration": 3}
-    broken["status"]["failedPlacements"] = [{"kind": "ConfigMap", "name": "a", "condition": {}}]
+    broken["status"]["failedPlacements"] = [
+        {"kind": "ConfigMap", "name": "a", "condition": {}}
+    ]
     live.put("ClusterResourceBinding", broken)
-    live.put("ClusterResourcePlacement", changed(placement("web", clusters=3), status=scheduled()))
+    live.put(
+        "ClusterResourcePlacement",
+        changed(placement("web", clusters=3), status=scheduled()),
+    )
     live.project()
     return live
 
@@ -218,14 +270,25 @@ def test_the_admin_of_a_live_hub_reads_only(client: Client) -> None:
         key = MemberCluster.objects.get(name="paris").pk
 
     listed = client.get(f"{MOUNT}/admin/clusters/membercluster/").content.decode()
-    shown = client.get(f"{MOUNT}/admin/clusters/membercluster/{key}/change/").content.decode()
+    shown = client.get(
+        f"{MOUNT}/admin/clusters/membercluster/{key}/change/"
+    ).content.decode()
 
     assert "paris" in listed
     assert "paris" in shown
-    for words in ('name="action"', "Add member cluster", "Import clusters", ">Cordon<", 'name="_save"'):
+    for words in (
+        'name="action"',
+        "Add member cluster",
+        "Import clusters",
+        ">Cordon<",
+        'name="_save"',
+    ):
         assert words not in listed + shown
     assert client.get(f"{MOUNT}/admin/clusters/membercluster/add/").status_code == 403
-    assert "Add member cluster" in client.get("/admin/clusters/membercluster/").content.decode()
+    assert (
+        "Add member cluster"
+        in client.get("/admin/clusters/membercluster/").content.decode()
+    )
 
 
 def test_a_page_that_could_only_refuse_is_not_shown(client: Client) -> None:
@@ -244,6 +307,9 @@ def test_a_page_that_could_only_refuse_is_not_shown(client: Client) -> None:
         "resources/apply/",
     ):
         answer = client.get(f"{MOUNT}/{address}")
-        assert (answer.status_code, b"The live hub decides this" in answer.content) == (409, True), address
+        assert (answer.status_code, b"The live hub decides this" in answer.content) == (
+            409,
+            True,
+        ), address
         assert client.get(f"/{address}").status_code in (200, 404), address
     assert Client().get(f"{MOUNT}/clusters/new/").status_code == 302

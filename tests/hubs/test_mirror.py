@@ -52,23 +52,36 @@ class Written:
         self.mirror = HubMirror(self.hub.pk, KUBEFLEET, LEASE, clock=lambda: NOW)
         self.mirror.add(self.row, self.kind)
 
-    def record(self, content: Mapping[str, Any], uid: str, version: int) -> MirrorRecord:
+    def record(
+        self, content: Mapping[str, Any], uid: str, version: int
+    ) -> MirrorRecord:
         metadata = {**content["metadata"], "uid": uid, "resourceVersion": str(version)}
-        return record_of(KUBEFLEET, self.kind, "v1beta1", {**content, "metadata": metadata})
+        return record_of(
+            KUBEFLEET, self.kind, "v1beta1", {**content, "metadata": metadata}
+        )
 
     def put(
-        self, content: Mapping[str, Any], uid: str, version: int, *, is_from_list: bool = False
+        self,
+        content: Mapping[str, Any],
+        uid: str,
+        version: int,
+        *,
+        is_from_list: bool = False,
     ) -> StreamItem:
         record = self.record(content, uid, version)
         position = "" if is_from_list else str(version)
-        return StreamItem(self.row.pk, record, position=position, is_from_list=is_from_list)
+        return StreamItem(
+            self.row.pk, record, position=position, is_from_list=is_from_list
+        )
 
     def removal(self, name: str, uid: str, version: int) -> StreamItem:
         removal = ObjectRemoval("", name, uid, str(version))
         return StreamItem(self.row.pk, removal=removal, position=str(version))
 
     def listed(self, version: int, *uids: str) -> StreamItem:
-        return StreamItem(self.row.pk, position=str(version), listed_uids=frozenset(uids))
+        return StreamItem(
+            self.row.pk, position=str(version), listed_uids=frozenset(uids)
+        )
 
     def write(self, *items: StreamItem) -> bool:
         return self.mirror.write(items)
@@ -80,7 +93,9 @@ class Written:
     def changes(self) -> list[tuple[str, str, str]]:
         with in_hub(self.hub.pk):
             return list(
-                BindingChange.objects.order_by("pk").values_list("cluster", "state", "policy_snapshot")
+                BindingChange.objects.order_by("pk").values_list(
+                    "cluster", "state", "policy_snapshot"
+                )
             )
 
     def clean(self) -> None:
@@ -107,7 +122,9 @@ def test_the_last_state_of_an_object_wins(clusters: Written) -> None:
 
     assert clusters.write(*items)
 
-    assert clusters.rows("name", "uid", "resource_version", "is_dirty") == [("c1", "u1", "3", True)]
+    assert clusters.rows("name", "uid", "resource_version", "is_dirty") == [
+        ("c1", "u1", "3", True)
+    ]
     assert unpack(clusters.rows("manifest")[0][0])["metadata"]["labels"] == {"n": "3"}
     row = clusters.reread()
     assert (row.resource_version, row.object_count, row.listed_at) == ("3", 1, None)
@@ -117,13 +134,20 @@ def test_a_complete_list_removes_what_it_does_not_contain(clusters: Written) -> 
     clusters.write(*(clusters.put(member(f"c{n}"), f"u{n}", n) for n in (1, 2, 3)))
     clusters.write(clusters.put(member("c4"), "u4", 4, is_from_list=True))
 
-    assert len(clusters.rows("name")) == 4  # nothing is removed before the list is complete
+    assert (
+        len(clusters.rows("name")) == 4
+    )  # nothing is removed before the list is complete
 
     clusters.write(clusters.listed(9, "u2", "u4"))
 
     assert clusters.rows("name") == [("c2",), ("c4",)]
     row = clusters.reread()
-    assert (row.resource_version, row.object_count, row.listed_at, row.has_removals) == ("9", 2, NOW, True)
+    assert (
+        row.resource_version,
+        row.object_count,
+        row.listed_at,
+        row.has_removals,
+    ) == ("9", 2, NOW, True)
 
 
 def test_the_same_and_an_older_version_are_dropped(clusters: Written) -> None:
@@ -140,7 +164,8 @@ def test_an_older_version_in_a_complete_list_is_accepted(clusters: Written) -> N
     clusters.write(clusters.put(member("c1", a="new"), "u1", 7))
 
     clusters.write(
-        clusters.put(member("c1", a="restored"), "u1", 3, is_from_list=True), clusters.listed(4, "u1")
+        clusters.put(member("c1", a="restored"), "u1", 3, is_from_list=True),
+        clusters.listed(4, "u1"),
     )
 
     assert clusters.rows("resource_version") == [("3",)]
@@ -152,7 +177,11 @@ def test_another_uid_replaces_the_object(bindings: Written) -> None:
     bindings.write(bindings.put(binding("web", "paris"), "u2", 2))
 
     assert bindings.rows("uid") == [("u2",)]
-    assert [state for _, state, _ in bindings.changes()] == ["Bound", "Gone", "Scheduled"]
+    assert [state for _, state, _ in bindings.changes()] == [
+        "Bound",
+        "Gone",
+        "Scheduled",
+    ]
     assert bindings.reread().object_count == 1
 
 
@@ -160,16 +189,23 @@ def test_deletions_are_by_uid(bindings: Written) -> None:
     name = binding("web", "paris")["metadata"]["name"]
     bindings.write(bindings.put(binding("web", "paris"), "u1", 1))
 
-    bindings.write(bindings.removal(name, "another", 2), bindings.removal("unknown", "u9", 3))
+    bindings.write(
+        bindings.removal(name, "another", 2), bindings.removal("unknown", "u9", 3)
+    )
     assert len(bindings.rows("uid")) == 1
 
     bindings.write(bindings.removal(name, "u1", 4))
     assert bindings.rows("uid") == []
-    assert bindings.changes() == [("paris", "Scheduled", "web-0"), ("paris", "Gone", "")]
+    assert bindings.changes() == [
+        ("paris", "Scheduled", "web-0"),
+        ("paris", "Gone", ""),
+    ]
     assert bindings.reread().object_count == 0
 
 
-def test_each_state_of_a_binding_is_remembered_even_within_a_batch(bindings: Written) -> None:
+def test_each_state_of_a_binding_is_remembered_even_within_a_batch(
+    bindings: Written,
+) -> None:
     name = binding("web", "paris")["metadata"]["name"]
 
     bindings.write(
@@ -199,22 +235,29 @@ def test_bindings_that_a_list_lacks_are_gone(bindings: Written) -> None:
     assert bindings.changes()[-1] == ("paris", "Gone", "")
 
 
-def test_heartbeats_are_written_together_and_make_nothing_dirty(clusters: Written) -> None:
+def test_heartbeats_are_written_together_and_make_nothing_dirty(
+    clusters: Written,
+) -> None:
     clusters.write(*(clusters.put(member(f"c{n}"), f"u{n}", n) for n in range(1, 31)))
     clusters.clean()
     later = "2026-11-01T10:01:00Z"
 
     with CaptureQueriesContext(connection) as written:
         for n in range(1, 31):
-            clusters.write(clusters.put(member(f"c{n}", heartbeat=later), f"u{n}", 100 + n))
+            clusters.write(
+                clusters.put(member(f"c{n}", heartbeat=later), f"u{n}", 100 + n)
+            )
     assert len(written) == 0
-    assert clusters.reread().resource_version == "30"  # heartbeats that are not written are read again
+    assert (
+        clusters.reread().resource_version == "30"
+    )  # heartbeats that are not written are read again
 
     clusters.mirror.flush({})
 
     rows = clusters.rows("resource_version", "is_dirty", "heartbeat_at")
     assert set(rows) == {
-        (str(100 + n), False, datetime(2026, 11, 1, 10, 1, tzinfo=UTC)) for n in range(1, 31)
+        (str(100 + n), False, datetime(2026, 11, 1, 10, 1, tzinfo=UTC))
+        for n in range(1, 31)
     }
     assert clusters.reread().resource_version == "130"
 
@@ -222,9 +265,15 @@ def test_heartbeats_are_written_together_and_make_nothing_dirty(clusters: Writte
 def test_a_change_after_a_heartbeat_is_written_at_once(clusters: Written) -> None:
     clusters.write(clusters.put(member("c1"), "u1", 1))
     clusters.clean()
-    clusters.write(clusters.put(member("c1", heartbeat="2026-11-01T10:01:00Z"), "u1", 2))
+    clusters.write(
+        clusters.put(member("c1", heartbeat="2026-11-01T10:01:00Z"), "u1", 2)
+    )
 
-    clusters.write(clusters.put(member("c1", heartbeat="2026-11-01T10:02:00Z", region="eu"), "u1", 3))
+    clusters.write(
+        clusters.put(
+            member("c1", heartbeat="2026-11-01T10:02:00Z", region="eu"), "u1", 3
+        )
+    )
     clusters.mirror.flush({})
 
     assert clusters.rows("resource_version", "is_dirty") == [("3", True)]
@@ -233,9 +282,15 @@ def test_a_change_after_a_heartbeat_is_written_at_once(clusters: Written) -> Non
 def test_a_heartbeat_that_comes_twice_or_late_is_dropped(clusters: Written) -> None:
     clusters.write(clusters.put(member("c1"), "u1", 1))
     for minute, version in ((2, 5), (2, 5), (1, 4)):
-        clusters.write(clusters.put(member("c1", heartbeat=f"2026-11-01T10:0{minute}:00Z"), "u1", version))
+        clusters.write(
+            clusters.put(
+                member("c1", heartbeat=f"2026-11-01T10:0{minute}:00Z"), "u1", version
+            )
+        )
     clusters.mirror.flush({})
-    clusters.write(clusters.put(member("c1", heartbeat="2026-11-01T10:01:00Z"), "u1", 4))
+    clusters.write(
+        clusters.put(member("c1", heartbeat="2026-11-01T10:01:00Z"), "u1", 4)
+    )
     clusters.mirror.flush({})
 
     assert clusters.rows("resource_version", "heartbeat_at") == [
@@ -243,7 +298,9 @@ def test_a_heartbeat_that_comes_twice_or_late_is_dropped(clusters: Written) -> N
     ]
 
 
-def test_a_cluster_that_comes_back_after_its_deletion_is_written(clusters: Written) -> None:
+def test_a_cluster_that_comes_back_after_its_deletion_is_written(
+    clusters: Written,
+) -> None:
     clusters.write(clusters.put(member("c1"), "u1", 1))
     clusters.write(clusters.removal("c1", "u1", 2))
 
@@ -252,9 +309,13 @@ def test_a_cluster_that_comes_back_after_its_deletion_is_written(clusters: Writt
     assert clusters.rows("name", "resource_version") == [("c1", "3")]
 
 
-def test_a_heartbeat_of_a_cluster_that_is_deleted_is_not_written(clusters: Written) -> None:
+def test_a_heartbeat_of_a_cluster_that_is_deleted_is_not_written(
+    clusters: Written,
+) -> None:
     clusters.write(clusters.put(member("c1"), "u1", 1))
-    clusters.write(clusters.put(member("c1", heartbeat="2026-11-01T10:01:00Z"), "u1", 2))
+    clusters.write(
+        clusters.put(member("c1", heartbeat="2026-11-01T10:01:00Z"), "u1", 2)
+    )
     clusters.write(clusters.removal("c1", "u1", 3))
 
     clusters.mirror.flush({})
@@ -285,10 +346,17 @@ def test_bookmarks_alone_write_nothing_until_the_flush(clusters: Written) -> Non
         assert not clusters.write(StreamItem(clusters.row.pk, position="55"))
     assert len(written) == 0
 
-    clusters.mirror.flush({clusters.row.pk: StreamFacts(heard_at=NOW, events=3, skipped=1)})
+    clusters.mirror.flush(
+        {clusters.row.pk: StreamFacts(heard_at=NOW, events=3, skipped=1)}
+    )
 
     row = clusters.reread()
-    assert (row.resource_version, row.heard_at, row.events, row.skipped) == ("55", NOW, 3, 1)
+    assert (row.resource_version, row.heard_at, row.events, row.skipped) == (
+        "55",
+        NOW,
+        3,
+        1,
+    )
 
 
 def test_a_writer_without_the_lease_writes_nothing(clusters: Written) -> None:
@@ -310,7 +378,9 @@ def test_equal_names_of_two_hubs_are_two_objects(clusters: Written) -> None:
     item = clusters.put(member("c1"), "u1", 1)
 
     mirror.write([replace(item, stream=next(iter(mirror.streams)))])
-    mirror.write([StreamItem(next(iter(mirror.streams)), position="9", listed_uids=frozenset())])
+    mirror.write(
+        [StreamItem(next(iter(mirror.streams)), position="9", listed_uids=frozenset())]
+    )
 
     assert clusters.rows("name") == [("c1",)]
     with in_hub(other.pk):
@@ -327,9 +397,12 @@ def test_a_batch_of_one_kind_takes_few_statements(bindings: Written) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"), [("6", "7", True), ("7", "6", False), ("10", "9", False), ("a", "b", False)]
+    ("one", "other", "expected"),
+    [("6", "7", True), ("7", "6", False), ("10", "9", False), ("a", "b", False)],
 )
-def test_versions_are_compared_where_both_are_numbers(one: str, other: str, expected: bool) -> None:
+def test_versions_are_compared_where_both_are_numbers(
+    one: str, other: str, expected: bool
+) -> None:
     assert is_older(one, other) == expected
 
 

@@ -38,7 +38,9 @@ def live() -> ProjectedHub:
     return found
 
 
-def at(cluster: str, *, number: int = 0, steps: int = 5, minute: int = 30, **spec: Any) -> dict[str, Any]:
+def at(
+    cluster: str, *, number: int = 0, steps: int = 5, minute: int = 30, **spec: Any
+) -> dict[str, Any]:
     """Return a binding at a resource snapshot, with so many of its conditions True."""
     conditions = [
         {
@@ -58,7 +60,9 @@ def rollouts(live: ProjectedHub) -> list[Any]:
 
 def updates(live: ProjectedHub, number: int) -> list[Any]:
     with live.scope():
-        rows = ClusterUpdate.objects.filter(rollout__number=number).order_by("cluster_name", "pk")
+        rows = ClusterUpdate.objects.filter(rollout__number=number).order_by(
+            "cluster_name", "pk"
+        )
         return [
             (
                 one.cluster_name,
@@ -77,7 +81,9 @@ def put_newest(live: ProjectedHub, number: int) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.servers
-def test_a_placement_that_is_up_to_date_has_a_completed_rollout(live: ProjectedHub) -> None:
+def test_a_placement_that_is_up_to_date_has_a_completed_rollout(
+    live: ProjectedHub,
+) -> None:
     live.put(BINDING, at("paris"), at("rome", minute=40))
     live.project()
 
@@ -108,7 +114,10 @@ def test_a_new_snapshot_supersedes_the_rollout_in_progress(live: ProjectedHub) -
         (1, "superseded", 0, "resource snapshot r0", "superseded by the next rollout"),
         (2, "running", 1, "resource snapshot r1", ""),
     ]
-    assert [one[:2] for one in updates(live, 1)] == [("paris", "available"), ("rome", "superseded")]
+    assert [one[:2] for one in updates(live, 1)] == [
+        ("paris", "available"),
+        ("rome", "superseded"),
+    ]
     assert updates(live, 2) == [("paris", "", "09:50", None)]
 
     live.put(BINDING, at("paris", number=1, minute=50), at("rome", number=1, minute=52))
@@ -140,7 +149,10 @@ def test_a_binding_with_another_target_starts_a_rollout(live: ProjectedHub) -> N
     assert rollouts(live)[1][:4] == (2, "running", 0, "target changed on oslo")
     live.put(BINDING, at("oslo", minute=50))
     live.project()
-    live.put(BINDING, at("rome", steps=2, minute=55, clusterResourceOverrideSnapshots=["tier-0"]))
+    live.put(
+        BINDING,
+        at("rome", steps=2, minute=55, clusterResourceOverrideSnapshots=["tier-0"]),
+    )
     live.project()
 
     assert [one[1:4] for one in rollouts(live)[1:]] == [
@@ -150,7 +162,9 @@ def test_a_binding_with_another_target_starts_a_rollout(live: ProjectedHub) -> N
 
 
 @pytest.mark.nightly
-def test_a_cluster_that_becomes_unavailable_starts_no_rollout(live: ProjectedHub) -> None:
+def test_a_cluster_that_becomes_unavailable_starts_no_rollout(
+    live: ProjectedHub,
+) -> None:
     live.put(BINDING, at("paris"))
     live.project()
 
@@ -179,7 +193,9 @@ def test_nothing_is_observed_before_the_hub_is_live(live: ProjectedHub) -> None:
 
 @pytest.mark.nightly
 def test_an_undecided_placement_does_not_complete(live: ProjectedHub) -> None:
-    live.put(CRP, changed(placement("web"), metadata={"generation": 2}, status=scheduled()))
+    live.put(
+        CRP, changed(placement("web"), metadata={"generation": 2}, status=scheduled())
+    )
     live.put(BINDING, at("paris"))
     live.project()
     assert rollouts(live)[0][1] == "running"
@@ -195,13 +211,17 @@ def test_staged_placements_have_no_observed_rollout(live: ProjectedHub) -> None:
     live.project()
     assert rollouts(live)[0][1] == "running"
 
-    external = changed(placement("web"), spec={"strategy": {"type": "External"}}, status=scheduled())
+    external = changed(
+        placement("web"), spec={"strategy": {"type": "External"}}, status=scheduled()
+    )
     live.put(CRP, external)
     live.project()
     live.put(BINDING, at("rome"))
     live.project()
 
-    assert [(one[1], one[4]) for one in rollouts(live)] == [("stopped", "the strategy is External now")]
+    assert [(one[1], one[4]) for one in rollouts(live)] == [
+        ("stopped", "the strategy is External now")
+    ]
 
 
 @pytest.mark.nightly
@@ -212,14 +232,18 @@ def test_a_deleted_placement_ends_its_rollout(live: ProjectedHub) -> None:
     live.remove(CRP, "web")
     live.project()
 
-    assert [(one[1], one[4]) for one in rollouts(live)] == [("stopped", "the placement was deleted")]
+    assert [(one[1], one[4]) for one in rollouts(live)] == [
+        ("stopped", "the placement was deleted")
+    ]
     with live.scope():
         assert not Placement.objects.exists()
 
 
 @pytest.mark.servers
 def test_a_rollout_that_cannot_be_observed_delays_no_other(
-    live: ProjectedHub, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    live: ProjectedHub,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     live.put(CRP, changed(placement("shop"), status=scheduled()))
     live.put(RESOURCES, resource_snapshot("shop"))
@@ -242,7 +266,9 @@ def test_a_rollout_that_cannot_be_observed_delays_no_other(
 
 
 @pytest.mark.nightly
-def test_the_page_says_that_it_is_observed_and_has_no_actions(live: ProjectedHub, client: Client) -> None:
+def test_the_page_says_that_it_is_observed_and_has_no_actions(
+    live: ProjectedHub, client: Client
+) -> None:
     live.put(BINDING, at("paris"), at("rome", steps=2))
     live.project()
     client.force_login(person("root", "operator"))
@@ -255,12 +281,17 @@ def test_the_page_says_that_it_is_observed_and_has_no_actions(live: ProjectedHub
         assert words not in page
     listed = client.get("/hubs/prod-eu/rollouts/").content.decode()
     assert "/hubs/prod-eu/rollouts/web/1/" in listed
-    assert client.get("/hubs/prod-eu/api/v1/rollouts").json()["items"][0]["state"] == "running"
+    assert (
+        client.get("/hubs/prod-eu/api/v1/rollouts").json()["items"][0]["state"]
+        == "running"
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(MOST))
-def test_any_history_keeps_one_rollout_in_progress_and_one_open_update(live: ProjectedHub, seed: int) -> None:
+def test_any_history_keeps_one_rollout_in_progress_and_one_open_update(
+    live: ProjectedHub, seed: int
+) -> None:
     chance, newest = random.Random(seed), 0
     for _ in range(12):
         match chance.choice(("snapshot", "bindings", "bindings", "remove")):
@@ -272,7 +303,9 @@ def test_any_history_keeps_one_rollout_in_progress_and_one_open_update(live: Pro
             case _:
                 for cluster in chance.sample(("paris", "rome", "oslo"), 2):
                     number = chance.randint(max(0, newest - 1), newest)
-                    live.put(BINDING, at(cluster, number=number, steps=chance.randint(0, 5)))
+                    live.put(
+                        BINDING, at(cluster, number=number, steps=chance.randint(0, 5))
+                    )
         live.project()
 
         with live.scope():

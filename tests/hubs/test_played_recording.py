@@ -24,7 +24,10 @@ pytestmark = [
 PLACES = 200 if IS_FULL else 8
 PLACEMENTS = ("ClusterResourcePlacement", "ResourcePlacement")
 BINDINGS = ("ClusterResourceBinding", "ResourceBinding")
-PARENT, LATEST = "kubernetes-fleet.io/parent-CRP", "kubernetes-fleet.io/is-latest-snapshot"
+PARENT, LATEST = (
+    "kubernetes-fleet.io/parent-CRP",
+    "kubernetes-fleet.io/is-latest-snapshot",
+)
 REST = "/hubs/prod-eu/api/v1"
 NOT_UNDERSTOOD = {
     (
@@ -38,7 +41,11 @@ NOT_UNDERSTOOD = {
 
 def full_name(one: Document) -> str:
     metadata = one["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else metadata["name"]
+    return (
+        f"{metadata['namespace']}/{metadata['name']}"
+        if "namespace" in metadata
+        else metadata["name"]
+    )
 
 
 def owner(one: Document) -> str:
@@ -55,7 +62,9 @@ def is_true(one: Document, kind: str) -> bool:
 def condition(one: Document, kind: str) -> Document:
     conditions = one.get("status", {}).get("conditions", ())
     generation = one["metadata"].get("generation")
-    current = (each for each in conditions if each.get("observedGeneration") == generation)
+    current = (
+        each for each in conditions if each.get("observedGeneration") == generation
+    )
     return next((each for each in current if each["type"] == kind), {})
 
 
@@ -75,19 +84,26 @@ def selected(bindings: Iterable[Document]) -> list[Document]:
 
         def rank(each: Document) -> tuple[object, ...]:
             metadata = each["metadata"]
-            return ("deletionTimestamp" not in metadata, *(metadata.get(key, "") for key in order[1:]))
+            return (
+                "deletionTimestamp" not in metadata,
+                *(metadata.get(key, "") for key in order[1:]),
+            )
 
         if before is None or rank(one) > rank(before):
             by_cluster[one["spec"]["targetCluster"]] = one
     return [one for one in by_cluster.values() if one["spec"]["state"] != "Unscheduled"]
 
 
-def expected_counts(placement: Document, bindings: list[Document], latest: str) -> dict[str, int]:
+def expected_counts(
+    placement: Document, bindings: list[Document], latest: str
+) -> dict[str, int]:
     """Count the clusters of a placement as its objects have them."""
     kind = placement["kind"]
     strategy = placement["spec"].get("strategy", {}).get("type")
     has_started = strategy == "External" or is_true(placement, f"{kind}RolloutStarted")
-    counts = dict.fromkeys(("scheduled", "rolloutStarted", "applied", "available", "failed", "differs"), 0)
+    counts = dict.fromkeys(
+        ("scheduled", "rolloutStarted", "applied", "available", "failed", "differs"), 0
+    )
     for one in selected(bindings):
         spec = one["spec"]
         counts["scheduled"] += 1
@@ -108,9 +124,13 @@ def expected_counts(placement: Document, bindings: list[Document], latest: str) 
             continue
         applied = condition(one, "Applied")
         counts["applied"] += is_there and is_true(one, "Applied")
-        counts["available"] += is_there and is_true(one, "Applied") and is_true(one, "Available")
+        counts["available"] += (
+            is_there and is_true(one, "Applied") and is_true(one, "Available")
+        )
         has_failed = (
-            is_there and applied.get("status") == "False" and bool(one["status"].get("failedPlacements"))
+            is_there
+            and applied.get("status") == "False"
+            and bool(one["status"].get("failedPlacements"))
         )
         override = condition(one, "Overridden")
         has_failed |= is_started and override.get("reason") == "OverriddenFailed"
@@ -119,7 +139,11 @@ def expected_counts(placement: Document, bindings: list[Document], latest: str) 
 
 
 def row_name(row: Document) -> str:
-    return f"{row['namespace']}/{row['name']}" if row.get("namespace") else str(row["name"])
+    return (
+        f"{row['namespace']}/{row['name']}"
+        if row.get("namespace")
+        else str(row["name"])
+    )
 
 
 def rows_of(client: Client, address: str) -> Iterator[Document]:
@@ -137,7 +161,8 @@ def placement_faults(player: Player, client: Client) -> list[Any]:
     latest = {
         owner(one): one["metadata"]["name"]
         for one in player.of_kind("ClusterResourceSnapshot", "ResourceSnapshot")
-        if one["metadata"]["labels"].get(LATEST) == "true" and one["metadata"]["name"].endswith("-snapshot")
+        if one["metadata"]["labels"].get(LATEST) == "true"
+        and one["metadata"]["name"].endswith("-snapshot")
     }
     objects = {full_name(one): one for one in player.of_kind(*PLACEMENTS)}
     rows = {row_name(row): row for row in rows_of(client, "placements?limit=500")}
@@ -148,22 +173,32 @@ def placement_faults(player: Player, client: Client) -> list[Any]:
         counts = expected_counts(placement, bindings[name], latest.get(name, ""))
         if counts.items() - health["counts"].items():
             found.append((player.now, name, counts, health["counts"]))
-        found += [(player.now, name, one) for one in word_faults(placement, health, counts)]
+        found += [
+            (player.now, name, one) for one in word_faults(placement, health, counts)
+        ]
     return found
 
 
-def word_faults(placement: Document, health: Document, counts: dict[str, int]) -> Iterator[str]:
+def word_faults(
+    placement: Document, health: Document, counts: dict[str, int]
+) -> Iterator[str]:
     """Return where the level of a placement is better or worse than its clusters and the hub's condition."""
     scheduled = condition(placement, f"{placement['kind']}Scheduled").get("status")
     is_complete = counts["available"] == counts["scheduled"]
     is_wrong = counts["failed"] or counts["differs"] or scheduled == "False"
     is_away = health["counts"]["notReady"] or health["counts"]["unreachable"]
-    if health["level"] == "healthy" and (is_wrong or scheduled != "True" or not is_complete):
+    if health["level"] == "healthy" and (
+        is_wrong or scheduled != "True" or not is_complete
+    ):
         yield "false green"
     is_fine = is_complete and counts["scheduled"] and not is_wrong and not is_away
     if health["level"] in ("failed", "attention") and is_fine:
         yield "false red"
-    if is_wrong and health["level"] in ("progress", "suspended") and not is_deleting(placement):
+    if (
+        is_wrong
+        and health["level"] in ("progress", "suspended")
+        and not is_deleting(placement)
+    ):
         yield f"not shown: {health['word']}"
 
 
@@ -188,11 +223,16 @@ def binding_faults(player: Player) -> Iterator[Any]:
                 ("diffedPlacements", "observedDiffs", row.diffed_objects),
             ):
                 wanted = [
-                    (each["kind"], each["name"], [part["path"] for part in each.get(parts, ())])
+                    (
+                        each["kind"],
+                        each["name"],
+                        [part["path"] for part in each.get(parts, ())],
+                    )
                     for each in status.get(key, ())
                 ]
                 if wanted != [
-                    (each["kind"], each["name"], [part[0] for part in each["fields"]]) for each in objects
+                    (each["kind"], each["name"], [part[0] for part in each["fields"]])
+                    for each in objects
                 ]:
                     yield player.now, name, key
 
@@ -202,9 +242,14 @@ def other_faults(player: Player) -> Iterator[Any]:
     members = {one["metadata"]["name"] for one in player.of_kind("MemberCluster")}
     if set(MemberCluster.objects.values_list("name", flat=True)) != members:
         yield player.now, "member clusters"
-    runs = {one["metadata"]["name"]: one for one in player.of_kind("ClusterStagedUpdateRun")}
+    runs = {
+        one["metadata"]["name"]: one for one in player.of_kind("ClusterStagedUpdateRun")
+    }
     for run in StagedRun.objects.all():
-        has_ended = condition(runs[run.name], "Succeeded").get("status") in ("True", "False")
+        has_ended = condition(runs[run.name], "Succeeded").get("status") in (
+            "True",
+            "False",
+        )
         if (run.ended_at is not None) is not has_ended:
             yield player.now, "run", run.name
     owners = {full_name(one) for one in player.of_kind(*PLACEMENTS)}
@@ -213,8 +258,14 @@ def other_faults(player: Player) -> Iterator[Any]:
         for one in player.of_kind(*BINDINGS)
         if owner(one) not in owners and not is_deleting(one)
     }
-    unresolved = MirroredObject.objects.filter(is_unresolved=True).exclude(name__in=ahead)
-    paths = {(one.name, path) for one in unresolved for path in (*one.not_understood, one.projection_error)}
+    unresolved = MirroredObject.objects.filter(is_unresolved=True).exclude(
+        name__in=ahead
+    )
+    paths = {
+        (one.name, path)
+        for one in unresolved
+        for path in (*one.not_understood, one.projection_error)
+    }
     not_understood = {pair for pair in paths if pair[1]} - NOT_UNDERSTOOD
     if not_understood:
         yield player.now, "not understood", not_understood
@@ -223,11 +274,17 @@ def other_faults(player: Player) -> Iterator[Any]:
 @pytest.mark.larger
 def test_all_statements_equal_the_objects_of_the_recording() -> None:
     recorded = lines()
-    client = Client(headers={"Authorization": f"Token {api_token(person('ann', 'operator'))}"})
+    client = Client(
+        headers={"Authorization": f"Token {api_token(person('ann', 'operator'))}"}
+    )
     player = Player()
     found: list[Any] = []
     for place in range(PLACES):
-        player.play(recorded[place * len(recorded) // PLACES : (place + 1) * len(recorded) // PLACES])
+        player.play(
+            recorded[
+                place * len(recorded) // PLACES : (place + 1) * len(recorded) // PLACES
+            ]
+        )
         found += placement_faults(player, client)
         with player.live.scope():
             found += [*binding_faults(player), *other_faults(player)]

@@ -40,10 +40,15 @@ def row(live: ProjectedHub, name: str) -> MemberCluster:
 
 def changed(content: dict[str, Any], **parts: Any) -> dict[str, Any]:
     """Return a document with other values in metadata, spec or status."""
-    return {**content, **{key: {**content[key], **values} for key, values in parts.items()}}
+    return {
+        **content,
+        **{key: {**content[key], **values} for key, values in parts.items()},
+    }
 
 
-def test_a_cluster_has_manifest_report_and_eligibility_of_the_hub(live: ProjectedHub) -> None:
+def test_a_cluster_has_manifest_report_and_eligibility_of_the_hub(
+    live: ProjectedHub,
+) -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     live.put(KIND, changed(member("paris", region="eu"), spec={"taints": [taint]}))
 
@@ -60,11 +65,18 @@ def test_a_cluster_has_manifest_report_and_eligibility_of_the_hub(live: Projecte
     assert found.properties == {"kubernetes-fleet.io/node-count": "3"}
     assert found.usage["available"] == {"cpu": "4", "memory": "10Gi"}
     with live.scope():
-        assert list(ClusterLabel.objects.values_list("key", "value")) == [("region", "eu")]
-        assert list(ClusterTaint.objects.values_list("key", "effect")) == [("gpu", "NoSchedule")]
+        assert list(ClusterLabel.objects.values_list("key", "value")) == [
+            ("region", "eu")
+        ]
+        assert list(ClusterTaint.objects.values_list("key", "effect")) == [
+            ("gpu", "NoSchedule")
+        ]
         assert current_fleet().fleet.names == ("paris",)
         states = counts_by_state()
-        assert (states[ClusterFilterState.READY], states[ClusterFilterState.NOT_MONITORED]) == (1, 0)
+        assert (
+            states[ClusterFilterState.READY],
+            states[ClusterFilterState.NOT_MONITORED],
+        ) == (1, 0)
 
 
 @pytest.mark.servers
@@ -87,7 +99,9 @@ def test_a_second_projection_writes_nothing(live: ProjectedHub) -> None:
     assert row(live, "paris").revision == before.revision
 
 
-def test_changes_move_the_counters_of_the_fleet_and_enqueue_nothing(live: ProjectedHub) -> None:
+def test_changes_move_the_counters_of_the_fleet_and_enqueue_nothing(
+    live: ProjectedHub,
+) -> None:
     live.put(KIND, member("paris", region="eu"))
     live.project()
     with live.scope():
@@ -104,11 +118,15 @@ def test_changes_move_the_counters_of_the_fleet_and_enqueue_nothing(live: Projec
     assert (row(live, "paris").revision, row(live, "paris").hub_changes) == (1, 1)
 
 
-def test_the_revision_is_the_generation_of_the_hub(live: ProjectedHub, admin_client: Client) -> None:
+def test_the_revision_is_the_generation_of_the_hub(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     """Labels and what the agent reports change a cluster, and not the generation that `kubectl` shows."""
     live.put(KIND, member("paris", region="eu"))
     live.project()
-    with_property = changed(member("paris", region="us"), status={"properties": {"a/b": {"value": "4"}}})
+    with_property = changed(
+        member("paris", region="us"), status={"properties": {"a/b": {"value": "4"}}}
+    )
     live.put(KIND, with_property)
     live.project()
     tainted = changed(
@@ -124,7 +142,9 @@ def test_the_revision_is_the_generation_of_the_hub(live: ProjectedHub, admin_cli
     assert row(live, "paris").hub_changes == 2
 
 
-def test_a_cluster_that_is_joining_has_not_joined(live: ProjectedHub, admin_client: Client) -> None:
+def test_a_cluster_that_is_joining_has_not_joined(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     joined = member("paris")
     waiting = changed(joined, status={"conditions": [], "agentStatus": []})
     live.put(KIND, waiting)
@@ -132,25 +152,45 @@ def test_a_cluster_that_is_joining_has_not_joined(live: ProjectedHub, admin_clie
 
     (listed,) = admin_client.get("/hubs/prod-eu/api/v1/clusters").json()["items"]
     assert (listed["membership"], listed["joinedAt"]) == ("joining", None)
-    assert "not joined yet" in admin_client.get("/hubs/prod-eu/clusters/paris/").content.decode()
+    assert (
+        "not joined yet"
+        in admin_client.get("/hubs/prod-eu/clusters/paris/").content.decode()
+    )
 
-    condition = {"type": "Joined", "status": "True", "lastTransitionTime": "2026-11-01T09:00:00Z"}
+    condition = {
+        "type": "Joined",
+        "status": "True",
+        "lastTransitionTime": "2026-11-01T09:00:00Z",
+    }
     live.put(KIND, changed(joined, status={"conditions": [condition]}))
     live.project()
 
     (listed,) = admin_client.get("/hubs/prod-eu/api/v1/clusters").json()["items"]
-    assert (listed["membership"], listed["joinedAt"]) == ("joined", "2026-11-01T09:00:00Z")
+    assert (listed["membership"], listed["joinedAt"]) == (
+        "joined",
+        "2026-11-01T09:00:00Z",
+    )
     assert row(live, "paris").created_at == datetime(2026, 11, 1, 8, tzinfo=UTC)
 
 
 @pytest.mark.servers
-def test_a_cluster_that_is_deleted_on_the_hub_leaves_and_is_gone(live: ProjectedHub) -> None:
+def test_a_cluster_that_is_deleted_on_the_hub_leaves_and_is_gone(
+    live: ProjectedHub,
+) -> None:
     live.put(KIND, member("paris"), member("rome"))
     live.project()
 
-    live.put(KIND, changed(member("paris"), metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"}))
+    live.put(
+        KIND,
+        changed(
+            member("paris"), metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"}
+        ),
+    )
     live.project()
-    assert (row(live, "paris").membership, row(live, "paris").verdict) == ("leaving", "leaving")
+    assert (row(live, "paris").membership, row(live, "paris").verdict) == (
+        "leaving",
+        "leaving",
+    )
 
     live.remove(KIND, "paris")
     live.project()
@@ -158,12 +198,16 @@ def test_a_cluster_that_is_deleted_on_the_hub_leaves_and_is_gone(live: Projected
         assert list(MemberCluster.objects.values_list("name", flat=True)) == ["rome"]
 
 
-def test_a_cluster_that_joins_again_under_its_name_is_another_one(live: ProjectedHub) -> None:
+def test_a_cluster_that_joins_again_under_its_name_is_another_one(
+    live: ProjectedHub,
+) -> None:
     live.put(KIND, member("paris"))
     live.project()
     before = row(live, "paris")
 
-    live.mirror.write([live.item(KIND, member("paris"), uid="3e1f4c52-18d1-4a4c-8f4e-9d1a3a6a2b11")])
+    live.mirror.write(
+        [live.item(KIND, member("paris"), uid="3e1f4c52-18d1-4a4c-8f4e-9d1a3a6a2b11")]
+    )
     live.project()
 
     after = row(live, "paris")
@@ -175,7 +219,10 @@ def test_a_cluster_that_joins_again_under_its_name_is_another_one(live: Projecte
     ("status", "verdict"),
     [
         ({"agentStatus": []}, "noAgent"),
-        ({"agentStatus": [{"type": "MemberAgent", "conditions": []}]}, "staleHeartbeat"),
+        (
+            {"agentStatus": [{"type": "MemberAgent", "conditions": []}]},
+            "staleHeartbeat",
+        ),
     ],
 )
 def test_a_cluster_without_report_is_not_eligible(
@@ -213,7 +260,10 @@ def test_quiet_heartbeats_keep_a_cluster_eligible(live: ProjectedHub) -> None:
     assert live.rejudge(now=later) == 0
 
     found = row(live, "paris")
-    assert (found.verdict, found.heartbeat_at) == ("", datetime(2026, 11, 1, 10, 6, tzinfo=UTC))
+    assert (found.verdict, found.heartbeat_at) == (
+        "",
+        datetime(2026, 11, 1, 10, 6, tzinfo=UTC),
+    )
 
 
 def test_the_clock_of_the_hub_counts(live: ProjectedHub) -> None:
@@ -235,15 +285,23 @@ def test_eligibility_is_frozen_while_the_hub_is_not_live(live: ProjectedHub) -> 
 
     assert live.rejudge(now=later) == 0
     found = row(live, "paris")
-    assert (found.verdict, found.document["metadata"]["labels"]) == ("", {"region": "eu"})
+    assert (found.verdict, found.document["metadata"]["labels"]) == (
+        "",
+        {"region": "eu"},
+    )
 
 
-def test_what_is_not_understood_is_listed_and_refuses_nothing(live: ProjectedHub) -> None:
+def test_what_is_not_understood_is_listed_and_refuses_nothing(
+    live: ProjectedHub,
+) -> None:
     odd = changed(
         member("paris"),
         metadata={"labels": {"a": 1, "b": "ok"}},
         spec={"taints": ["no taint", {"key": "k", "effect": "NoSchedule"}]},
-        status={"properties": {"cpu": "7"}, "agentStatus": [{"type": "MemberAgent", "conditions": [7]}]},
+        status={
+            "properties": {"cpu": "7"},
+            "agentStatus": [{"type": "MemberAgent", "conditions": [7]}],
+        },
     )
     live.put(KIND, odd, member("rome"))
     live.project()
@@ -261,15 +319,22 @@ def test_what_is_not_understood_is_listed_and_refuses_nothing(live: ProjectedHub
     ]
 
 
-def test_an_object_that_fails_is_marked_and_the_others_go_on(live: ProjectedHub) -> None:
+def test_an_object_that_fails_is_marked_and_the_others_go_on(
+    live: ProjectedHub,
+) -> None:
     live.put(KIND, member("paris"), member("rome"), member("wien"))
     with live.scope():
-        MirroredObject.objects.filter(name="rome").update(manifest=zlib.compress(b"no JSON"))
+        MirroredObject.objects.filter(name="rome").update(
+            manifest=zlib.compress(b"no JSON")
+        )
 
     assert live.project() == 3
 
     with live.scope():
-        assert set(MemberCluster.objects.values_list("name", flat=True)) == {"paris", "wien"}
+        assert set(MemberCluster.objects.values_list("name", flat=True)) == {
+            "paris",
+            "wien",
+        }
     is_dirty, _, error = live.mark(KIND, "rome")
     assert not is_dirty
     assert error.startswith("JSONDecodeError")
@@ -286,7 +351,11 @@ def test_the_pages_of_the_hub_show_its_clusters(live: ProjectedHub) -> None:
     client = Client()
     client.force_login(person("boss", "operator"))
 
-    for path in ("/hubs/prod-eu/clusters/", "/hubs/prod-eu/clusters/paris/", "/hubs/prod-eu/topology/"):
+    for path in (
+        "/hubs/prod-eu/clusters/",
+        "/hubs/prod-eu/clusters/paris/",
+        "/hubs/prod-eu/topology/",
+    ):
         response = client.get(path)
         assert response.status_code == 200, path
         assert b"paris" in response.content or "topology" in path

@@ -11,7 +11,14 @@ from placements.models import Rollout
 from placements.services.pruning import prune
 from tests.hubs.hub_documents import member, placement, written_by
 from tests.hubs.projecting import NOW, ProjectedHub
-from tests.hubs.test_projection_placements import CRP, bound, changed, condition, put_web, scheduled
+from tests.hubs.test_projection_placements import (
+    CRP,
+    bound,
+    changed,
+    condition,
+    put_web,
+    scheduled,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +44,9 @@ def test_the_first_list_makes_no_events(live: ProjectedHub) -> None:
 
 
 @pytest.mark.nightly
-def test_a_changed_spec_is_an_event_by_its_last_manager(live: ProjectedHub, admin_client: Client) -> None:
+def test_a_changed_spec_is_an_event_by_its_last_manager(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     content = changed(placement("web", clusters=3), status=scheduled())
     content["metadata"]["managedFields"] = [
         *written_by("kubectl", "spec", at="09:00"),
@@ -54,14 +63,18 @@ def test_a_changed_spec_is_an_event_by_its_last_manager(live: ProjectedHub, admi
         "argocd-controller",
         None,
     )
-    assert [one["spec"]["policy"]["numberOfClusters"] for one in (event.before, event.after)] == [2, 3]
+    assert [
+        one["spec"]["policy"]["numberOfClusters"] for one in (event.before, event.after)
+    ] == [2, 3]
     page = admin_client.get("/hubs/prod-eu/placements/web/rollouts/").content.decode()
     assert "changed on the hub" in page
     assert "argocd-controller" in page
 
 
 @pytest.mark.nightly
-def test_a_changed_condition_is_an_event_with_reason_and_message(live: ProjectedHub) -> None:
+def test_a_changed_condition_is_an_event_with_reason_and_message(
+    live: ProjectedHub,
+) -> None:
     content = changed(placement("web"), status=scheduled("False"))
     content["metadata"]["managedFields"] = written_by("hubagent", "status")
     live.put(CRP, content)
@@ -69,8 +82,14 @@ def test_a_changed_condition_is_an_event_with_reason_and_message(live: Projected
 
     (event,) = events(live)
     assert (event.verb, event.actor_name) == ("reported", "hubagent")
-    assert [one["Scheduled"]["status"] for one in (event.before, event.after)] == ["True", "False"]
-    assert event.after["Scheduled"]["message"] == "ClusterResourcePlacementScheduled is False"
+    assert [one["Scheduled"]["status"] for one in (event.before, event.after)] == [
+        "True",
+        "False",
+    ]
+    assert (
+        event.after["Scheduled"]["message"]
+        == "ClusterResourcePlacementScheduled is False"
+    )
 
 
 @pytest.mark.nightly
@@ -100,7 +119,11 @@ def test_labels_and_reports_of_clusters_are_events(live: ProjectedHub) -> None:
 def test_bindings_make_no_events_of_their_own(live: ProjectedHub) -> None:
     live.put(
         "ClusterResourceBinding",
-        bound("web", "paris", status={"conditions": [condition("RolloutStarted", generation=3)]}),
+        bound(
+            "web",
+            "paris",
+            status={"conditions": [condition("RolloutStarted", generation=3)]},
+        ),
     )
     live.project()
 
@@ -118,7 +141,9 @@ def test_history_is_kept_for_its_period(live: ProjectedHub, settings: Any) -> No
         Event.objects.filter(pk=old.pk).update(at=NOW - timedelta(days=31))
         Event.objects.filter(pk=new.pk).update(at=NOW - timedelta(days=29))
         Rollout.objects.update(
-            state="finished", started_at=NOW - timedelta(days=40), ended_at=NOW - timedelta(days=31)
+            state="finished",
+            started_at=NOW - timedelta(days=40),
+            ended_at=NOW - timedelta(days=31),
         )
 
     prune(now=NOW)

@@ -37,18 +37,47 @@ from tests.hubs.hub_documents import (
     strategy,
 )
 from tests.hubs.projecting import ProjectedHub
-from tests.hubs.test_projection_placements import bound, changed, resource_snapshot, scheduled
+from tests.hubs.test_projection_placements import (
+    bound,
+    changed,
+    resource_snapshot,
+    scheduled,
+)
 
 pytestmark = pytest.mark.django_db
 HISTORIES, PARTS = 300, 150
 BOOKKEEPING = {
-    *("id", "hub", "hub_changes", "updated_at", "placement", "policy_snapshot", "resource_snapshot", "run"),
+    *(
+        "id",
+        "hub",
+        "hub_changes",
+        "updated_at",
+        "placement",
+        "policy_snapshot",
+        "resource_snapshot",
+        "run",
+    ),
     *("progress_version", "runs_made", "observe_rollout", "changed_in"),
 }
 """What may differ: keys, how often a row was written, and the rollouts, which depend on the history."""
 MODELS = (
-    *(MemberCluster, ClusterLabel, Placement, PolicySnapshot, ResourceSnapshot, Binding, Override),
-    *(OverrideSnapshot, DisruptionBudget, Eviction, StagedStrategy, StagedRun, ApprovalRequest),
+    *(
+        MemberCluster,
+        ClusterLabel,
+        Placement,
+        PolicySnapshot,
+        ResourceSnapshot,
+        Binding,
+        Override,
+    ),
+    *(
+        OverrideSnapshot,
+        DisruptionBudget,
+        Eviction,
+        StagedStrategy,
+        StagedRun,
+        ApprovalRequest,
+    ),
 )
 REFERENCES = ("placement", "cluster", "resource_snapshot", "run")
 KINDS = {
@@ -56,7 +85,9 @@ KINDS = {
     "ClusterResourcePlacement": ("p0", "p1"),
     "ClusterSchedulingPolicySnapshot": ("p0-0", "p0-1", "p1-0"),
     "ClusterResourceSnapshot": ("p0-0-snapshot", "p0-1-snapshot", "p1-0-snapshot"),
-    "ClusterResourceBinding": tuple(f"p{p}-c{c}-{n}" for p in range(2) for c in range(3) for n in range(2)),
+    "ClusterResourceBinding": tuple(
+        f"p{p}-c{c}-{n}" for p in range(2) for c in range(3) for n in range(2)
+    ),
     "ResourcePlacement": ("ns/p0",),
     "SchedulingPolicySnapshot": ("ns/p0-0",),
     "ResourceSnapshot": ("ns/p0-0-snapshot",),
@@ -99,16 +130,30 @@ def some_snapshot(name: str, chance: random.Random) -> dict[str, Any]:
 
 def some_eviction(name: str, chance: random.Random) -> dict[str, Any]:
     executed = condition("Executed", chance.choice(("True", "False", "Unknown")))
-    return eviction(name, chance.choice(("p0", "p1")), "c0", *([executed] if chance.random() < 0.7 else []))
+    return eviction(
+        name,
+        chance.choice(("p0", "p1")),
+        "c0",
+        *([executed] if chance.random() < 0.7 else []),
+    )
 
 
 def some_run(name: str, chance: random.Random) -> dict[str, Any]:
     state = chance.choice(("Initialize", "Run", "Stop", "Odd"))
-    reason = chance.choice(("UpdateRunWaiting", "UpdateRunStuck", "UpdateRunStopped", "New"))
-    steps = [{"clusterName": one, "conditions": [condition("Started")]} for one in chance.sample("abc", 2)]
+    reason = chance.choice(
+        ("UpdateRunWaiting", "UpdateRunStuck", "UpdateRunStopped", "New")
+    )
+    steps = [
+        {"clusterName": one, "conditions": [condition("Started")]}
+        for one in chance.sample("abc", 2)
+    ]
     stages = [{"stageName": chance.choice(("canary", "new")), "clusters": steps}]
-    ends = chance.choice(([], [], [condition("Succeeded", chance.choice(("True", "False")))]))
-    status = run_status(condition("Progressing", "False", reason=reason), *ends, stages=stages)
+    ends = chance.choice(
+        ([], [], [condition("Succeeded", chance.choice(("True", "False")))])
+    )
+    status = run_status(
+        condition("Progressing", "False", reason=reason), *ends, stages=stages
+    )
     status["resourceSnapshotIndexUsed"] = chance.choice(("0", "1"))
     found = staged_run(name, chance.choice(("p0", "p1")), state=state)
     return {**found, "status": status} if chance.random() < 0.8 else found
@@ -128,7 +173,9 @@ OTHER_KINDS: dict[str, Callable[[str, random.Random], dict[str, Any]]] = {
         name, **chance.choice(({"minAvailable": 1}, {"maxUnavailable": "25%"}, {}))
     ),
     "ClusterResourcePlacementEviction": some_eviction,
-    "ClusterStagedUpdateStrategy": lambda name, chance: strategy(name, *chance.sample(("a", "b"), 2)),
+    "ClusterStagedUpdateStrategy": lambda name, chance: strategy(
+        name, *chance.sample(("a", "b"), 2)
+    ),
     "ClusterStagedUpdateRun": some_run,
     "ClusterApprovalRequest": some_approval,
 }
@@ -146,18 +193,28 @@ def content(kind: str, name: str, chance: random.Random) -> dict[str, Any]:
     if kind == "MemberCluster":
         return member(name, region=chance.choice("ab"))
     if kind == "ClusterResourcePlacement":
-        status = scheduled(chance.choice(("True", "False")), generation=chance.randint(1, 2))
+        status = scheduled(
+            chance.choice(("True", "False")), generation=chance.randint(1, 2)
+        )
         status["observedResourceIndex"] = chance.choice("01")
         odd: dict[str, Any] = {"newField": 1} if chance.random() < 0.2 else {}
-        found = changed(placement(name, clusters=chance.randint(1, 3)), spec=odd, status=status)
+        found = changed(
+            placement(name, clusters=chance.randint(1, 3)), spec=odd, status=status
+        )
         return changed(found, metadata={"generation": 2})
     if kind == "ClusterSchedulingPolicySnapshot":
         return snapshot(owner, int(rest[0]), is_latest=chance.random() < 0.7)
     if kind == "ClusterResourceSnapshot":
         return resource_snapshot(owner, int(rest[0]), is_latest=chance.random() < 0.7)
     state = chance.choice(("Scheduled", "Bound", "Bound", "Unscheduled", "Odd"))
-    found = bound(owner, rest[0], spec={"state": state, "schedulingPolicySnapshotName": f"{owner}-{rest[1]}"})
-    is_deleting = {"deletionTimestamp": "2026-11-01T09:59:00Z"} if chance.random() < 0.2 else {}
+    found = bound(
+        owner,
+        rest[0],
+        spec={"state": state, "schedulingPolicySnapshotName": f"{owner}-{rest[1]}"},
+    )
+    is_deleting = (
+        {"deletionTimestamp": "2026-11-01T09:59:00Z"} if chance.random() < 0.2 else {}
+    )
     return changed(found, metadata={"name": name, **is_deleting})
 
 
@@ -184,12 +241,23 @@ def rows(live: ProjectedHub) -> dict[str, list[Any]]:
             )
             for model in MODELS
         }
-        columns = ("kind", "namespace", "name", "not_understood", "projection_error", "is_unresolved")
-        found["marks"] = [*MirroredObject.objects.order_by(*columns[:3]).values_list(*columns)]
+        columns = (
+            "kind",
+            "namespace",
+            "name",
+            "not_understood",
+            "projection_error",
+            "is_unresolved",
+        )
+        found["marks"] = [
+            *MirroredObject.objects.order_by(*columns[:3]).values_list(*columns)
+        ]
     return found
 
 
-def deliver(live: ProjectedHub, streams: dict[str, list[StreamItem]], chance: random.Random) -> None:
+def deliver(
+    live: ProjectedHub, streams: dict[str, list[StreamItem]], chance: random.Random
+) -> None:
     """Deliver some events of each stream, in any order between the streams, some twice."""
     for kind in chance.sample(sorted(streams), len(streams)):
         waiting = streams[kind]
@@ -199,7 +267,8 @@ def deliver(live: ProjectedHub, streams: dict[str, list[StreamItem]], chance: ra
 
 
 @pytest.mark.parametrize(
-    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
+    "part",
+    [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))],
 )
 def test_any_history_leads_to_the_rows_of_a_fresh_projection(part: int) -> None:
     for seed in range(part, HISTORIES, PARTS):
@@ -213,7 +282,9 @@ def test_any_history_leads_to_the_rows_of_a_fresh_projection(part: int) -> None:
                 name = chance.choice(KINDS[kind])
                 if (kind, name) in state and chance.random() < 0.3:
                     del state[kind, name]
-                    streams[kind].append(live.removal(kind, name, uid=versions[kind, name]))
+                    streams[kind].append(
+                        live.removal(kind, name, uid=versions[kind, name])
+                    )
                     continue
                 if (kind, name) not in state:
                     versions[kind, name] = f"{kind}-{name}-{live.version}"

@@ -16,14 +16,26 @@ from placements.models import (
 )
 from placements.services.overrides.queries import applying_to
 from tests.database import database_dump
-from tests.hubs.hub_documents import budget, condition, eviction, override, override_snapshot
+from tests.hubs.hub_documents import (
+    budget,
+    condition,
+    eviction,
+    override,
+    override_snapshot,
+)
 from tests.hubs.projecting import ProjectedHub
 from tests.hubs.test_projection_placements import bound, put_web
 
 pytestmark = pytest.mark.django_db
-CLUSTER_OVERRIDE, CLUSTER_SNAPSHOT = "ClusterResourceOverride", "ClusterResourceOverrideSnapshot"
+CLUSTER_OVERRIDE, CLUSTER_SNAPSHOT = (
+    "ClusterResourceOverride",
+    "ClusterResourceOverrideSnapshot",
+)
 OVERRIDE, SNAPSHOT = "ResourceOverride", "ResourceOverrideSnapshot"
-BUDGET, EVICTION = "ClusterResourcePlacementDisruptionBudget", "ClusterResourcePlacementEviction"
+BUDGET, EVICTION = (
+    "ClusterResourcePlacementDisruptionBudget",
+    "ClusterResourcePlacementEviction",
+)
 
 
 @pytest.fixture
@@ -31,7 +43,9 @@ def live() -> ProjectedHub:
     return ProjectedHub()
 
 
-def test_overrides_are_listed_with_their_placement(live: ProjectedHub, admin_client: Client) -> None:
+def test_overrides_are_listed_with_their_placement(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     live.put(CLUSTER_OVERRIDE, override("tier"))
     namespaced = override("tier", namespace="shop")
     namespaced["spec"]["placement"]["scope"] = "Namespaced"
@@ -39,11 +53,15 @@ def test_overrides_are_listed_with_their_placement(live: ProjectedHub, admin_cli
     live.project()
 
     items = admin_client.get("/hubs/prod-eu/api/v1/overrides").json()["items"]
-    assert {(one["kind"], one["namespace"], one["name"], one["placement"]) for one in items} == {
+    assert {
+        (one["kind"], one["namespace"], one["name"], one["placement"]) for one in items
+    } == {
         (CLUSTER_OVERRIDE, "", "tier", "web"),
         (OVERRIDE, "shop", "tier", "shop/web"),
     }
-    shown = admin_client.get(f"/hubs/prod-eu/api/v1/overrides/{OVERRIDE}/shop/tier").json()
+    shown = admin_client.get(
+        f"/hubs/prod-eu/api/v1/overrides/{OVERRIDE}/shop/tier"
+    ).json()
     assert shown["spec"] == namespaced["spec"]
 
     live.remove(CLUSTER_OVERRIDE, "tier")
@@ -52,7 +70,9 @@ def test_overrides_are_listed_with_their_placement(live: ProjectedHub, admin_cli
         assert [one.label for one in Override.objects.all()] == ["shop/tier"]
 
 
-def test_values_of_secrets_stay_on_the_hub(live: ProjectedHub, admin_client: Client) -> None:
+def test_values_of_secrets_stay_on_the_hub(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     written = override("tier")
     shop = {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
     written["spec"]["clusterResourceSelectors"] = [shop]
@@ -60,15 +80,22 @@ def test_values_of_secrets_stay_on_the_hub(live: ProjectedHub, admin_client: Cli
     rule["jsonPatchOverrides"] = [{"op": "add", "path": "/Data/a", "value": "planted"}]
     live.put(CLUSTER_OVERRIDE, written)
     live.project()
-    live.put(CLUSTER_OVERRIDE, {**written, "metadata": {**written["metadata"], "labels": {"a": "b"}}})
+    live.put(
+        CLUSTER_OVERRIDE,
+        {**written, "metadata": {**written["metadata"], "labels": {"a": "b"}}},
+    )
     live.project()
 
-    shown = admin_client.get(f"/hubs/prod-eu/api/v1/overrides/{CLUSTER_OVERRIDE}/-/tier").json()
+    shown = admin_client.get(
+        f"/hubs/prod-eu/api/v1/overrides/{CLUSTER_OVERRIDE}/-/tier"
+    ).json()
     [patch] = shown["spec"]["policy"]["overrideRules"][0]["jsonPatchOverrides"]
     assert (patch["value"], "planted" in database_dump()) == ("(hidden)", False)
 
 
-def test_an_override_of_a_newer_version_is_shown_without_what_is_new(live: ProjectedHub) -> None:
+def test_an_override_of_a_newer_version_is_shown_without_what_is_new(
+    live: ProjectedHub,
+) -> None:
     odd = override("tier")
     odd["spec"]["newField"] = 1
     live.put(CLUSTER_OVERRIDE, odd)
@@ -91,7 +118,9 @@ def snapshots(live: ProjectedHub) -> list[Any]:
 
 @pytest.mark.servers
 def test_snapshots_have_number_hash_and_latest_mark(live: ProjectedHub) -> None:
-    live.put(CLUSTER_SNAPSHOT, override_snapshot("tier", 0), override_snapshot("tier-2", 4))
+    live.put(
+        CLUSTER_SNAPSHOT, override_snapshot("tier", 0), override_snapshot("tier-2", 4)
+    )
     live.put(SNAPSHOT, override_snapshot("tier", 0, namespace="shop"))
     live.project()
     live.put(CLUSTER_SNAPSHOT, override_snapshot("tier", 1))
@@ -139,24 +168,44 @@ VALID = condition("Valid")
     [
         ((), "pending", "The hub has not decided yet."),
         ((VALID,), "pending", "Valid: Valid is True."),
-        ((condition("Valid", "False", reason="Missing"),), "invalid", "Missing: Valid is False"),
-        ((VALID, condition("Executed", reason="Deleted")), "executed", "Deleted: Executed is True"),
-        ((VALID, condition("Executed", "False", reason="Blocked")), "not-executed", "Blocked: Executed"),
+        (
+            (condition("Valid", "False", reason="Missing"),),
+            "invalid",
+            "Missing: Valid is False",
+        ),
+        (
+            (VALID, condition("Executed", reason="Deleted")),
+            "executed",
+            "Deleted: Executed is True",
+        ),
+        (
+            (VALID, condition("Executed", "False", reason="Blocked")),
+            "not-executed",
+            "Blocked: Executed",
+        ),
     ],
 )
 def test_an_eviction_shows_what_the_hub_made_of_it(
-    live: ProjectedHub, admin_client: Client, conditions: Any, outcome: str, message: str
+    live: ProjectedHub,
+    admin_client: Client,
+    conditions: Any,
+    outcome: str,
+    message: str,
 ) -> None:
     live.put(EVICTION, eviction("evict-1", "web", "paris", *conditions))
     live.project()
     put_web(live)
     live.project()
 
-    (one,) = admin_client.get("/hubs/prod-eu/api/v1/placements/web/evictions").json()["items"]
+    (one,) = admin_client.get("/hubs/prod-eu/api/v1/placements/web/evictions").json()[
+        "items"
+    ]
     assert (one["cluster"], one["outcome"]) == ("paris", outcome)
     assert one["message"].startswith(message)
     with live.scope():
-        assert str(Eviction.objects.select_related("placement").get().placement) == "web"
+        assert (
+            str(Eviction.objects.select_related("placement").get().placement) == "web"
+        )
 
 
 @pytest.mark.nightly
@@ -178,7 +227,9 @@ def test_what_an_override_selects_is_found_for_the_placements_of_the_hub(
     live: ProjectedHub, admin_client: Client
 ) -> None:
     put_web(live)
-    live.put(CLUSTER_OVERRIDE, override("tier"), override("other"))  # the mirror may have both for a while
+    live.put(
+        CLUSTER_OVERRIDE, override("tier"), override("other")
+    )  # the mirror may have both for a while
     live.project()
     changed, snapshot = override("tier"), override_snapshot("tier", 0)
     for spec in (changed["spec"], snapshot["spec"]["overrideSpec"]):
@@ -188,12 +239,18 @@ def test_what_an_override_selects_is_found_for_the_placements_of_the_hub(
     live.project()
 
     with live.scope():
-        found = OverrideTarget.objects.order_by("override__name").values_list("override__name", "name")
+        found = OverrideTarget.objects.order_by("override__name").values_list(
+            "override__name", "name"
+        )
         assert list(found) == [("other", "reader"), ("tier", "writer")]
-        target = ResourceSnapshot(identities=[["rbac.authorization.k8s.io/v1", "ClusterRole", "", "writer"]])
+        target = ResourceSnapshot(
+            identities=[["rbac.authorization.k8s.io/v1", "ClusterRole", "", "writer"]]
+        )
         [applying] = set(applying_to("web", target).values())
         assert [str(one) for one in applying] == ["tier-0"]
-    page = admin_client.get(f"/hubs/prod-eu/overrides/{CLUSTER_OVERRIDE}/_/tier/").content.decode()
+    page = admin_client.get(
+        f"/hubs/prod-eu/overrides/{CLUSTER_OVERRIDE}/_/tier/"
+    ).content.decode()
     assert "All clusters" in page
     assert "ClusterRole writer" in page
 
@@ -204,7 +261,9 @@ def test_budgets_and_evictions_have_pages_with_their_arithmetic(
 ) -> None:
     put_web(live)
     live.put(BUDGET, budget("web", minAvailable=1))
-    blocked = condition("Executed", "False", reason="EvictionNotExecuted", message="no room left")
+    blocked = condition(
+        "Executed", "False", reason="EvictionNotExecuted", message="no room left"
+    )
     live.put(EVICTION, eviction("gone", "web", "rome", condition("Valid"), blocked))
     live.project()
     with live.scope():
@@ -215,12 +274,23 @@ def test_budgets_and_evictions_have_pages_with_their_arithmetic(
     page = admin_client.get("/hubs/prod-eu/disruptions/").content.decode()
     assert f"{count} of {count} clusters available" in page
     assert (
-        "no room left" in admin_client.get(f"/hubs/prod-eu/disruptions/evictions/{number}/").content.decode()
+        "no room left"
+        in admin_client.get(
+            f"/hubs/prod-eu/disruptions/evictions/{number}/"
+        ).content.decode()
     )
     [shown] = admin_client.get("/hubs/prod-eu/api/v1/budgets").json()["items"]
-    assert (shown["limit"], shown["numbers"]["allowed"]) == ("minAvailable 1", count - 1)
+    assert (shown["limit"], shown["numbers"]["allowed"]) == (
+        "minAvailable 1",
+        count - 1,
+    )
     with live.scope():
         Binding.objects.update(phase="applying")
-    assert "No evictions" in admin_client.get("/hubs/prod-eu/disruptions/budgets/web/").content.decode()
-    listed = admin_client.get("/hubs/prod-eu/api/v1/evictions?outcome=not-executed").json()["items"]
+    assert (
+        "No evictions"
+        in admin_client.get("/hubs/prod-eu/disruptions/budgets/web/").content.decode()
+    )
+    listed = admin_client.get(
+        "/hubs/prod-eu/api/v1/evictions?outcome=not-executed"
+    ).json()["items"]
     assert [one["cluster"] for one in listed] == ["rome"]

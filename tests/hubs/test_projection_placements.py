@@ -28,10 +28,15 @@ def live() -> ProjectedHub:
 
 def changed(content: dict[str, Any], **parts: Any) -> dict[str, Any]:
     """Return a document with other values in metadata, spec or status."""
-    return {**content, **{key: {**content.get(key, {}), **values} for key, values in parts.items()}}
+    return {
+        **content,
+        **{key: {**content.get(key, {}), **values} for key, values in parts.items()},
+    }
 
 
-def condition(kind: str, status: str = "True", *, generation: int = 1, reason: str = "") -> dict[str, Any]:
+def condition(
+    kind: str, status: str = "True", *, generation: int = 1, reason: str = ""
+) -> dict[str, Any]:
     return {
         "type": kind,
         "status": status,
@@ -52,14 +57,22 @@ def scheduled(status: str = "True", *, generation: int = 1) -> dict[str, Any]:
     }
 
 
-def resource_snapshot(owner: str, number: int = 0, *, is_latest: bool = True) -> dict[str, Any]:
+def resource_snapshot(
+    owner: str, number: int = 0, *, is_latest: bool = True
+) -> dict[str, Any]:
     labels = {
         f"{PREFIX}parent-CRP": owner,
         f"{PREFIX}resource-index": str(number),
         f"{PREFIX}is-latest-snapshot": str(is_latest).lower(),
     }
     annotations = {f"{PREFIX}resource-hash": f"hash-{number}"}
-    return {"metadata": {"name": f"{owner}-{number}-snapshot", "labels": labels, "annotations": annotations}}
+    return {
+        "metadata": {
+            "name": f"{owner}-{number}-snapshot",
+            "labels": labels,
+            "annotations": annotations,
+        }
+    }
 
 
 def bound(owner: str, cluster: str, **parts: Any) -> dict[str, Any]:
@@ -89,28 +102,50 @@ def bindings(live: ProjectedHub, *columns: str) -> list[Any]:
 
 @pytest.mark.nightly
 @pytest.mark.servers
-def test_a_placement_has_snapshots_bindings_and_the_conditions_of_the_hub(live: ProjectedHub) -> None:
+def test_a_placement_has_snapshots_bindings_and_the_conditions_of_the_hub(
+    live: ProjectedHub,
+) -> None:
     put_web(live)
 
     live.project()
 
     found = web(live)
-    assert (found.placement_type, found.number_of_clusters, found.placed_count) == ("PickN", 2, 2)
-    assert (found.scheduled, found.is_fulfilled, found.selected_count) == ("True", True, 1)
-    assert [one["type"] for one in found.hub_conditions] == ["ClusterResourcePlacementScheduled"]
+    assert (found.placement_type, found.number_of_clusters, found.placed_count) == (
+        "PickN",
+        2,
+        2,
+    )
+    assert (found.scheduled, found.is_fulfilled, found.selected_count) == (
+        "True",
+        True,
+        1,
+    )
+    assert [one["type"] for one in found.hub_conditions] == [
+        "ClusterResourcePlacementScheduled"
+    ]
     with live.scope():
         policy, resources = PolicySnapshot.objects.get(), ResourceSnapshot.objects.get()
-    assert (policy.number, policy.is_latest, policy.policy["placementType"]) == (0, True, "PickN")
+    assert (policy.number, policy.is_latest, policy.policy["placementType"]) == (
+        0,
+        True,
+        "PickN",
+    )
     assert resources.identities == [["v1", "Namespace", "", "web"]]
-    assert bindings(live, "cluster_name", "state", "phase", "policy_snapshot", "resource_snapshot") == [
+    assert bindings(
+        live, "cluster_name", "state", "phase", "policy_snapshot", "resource_snapshot"
+    ) == [
         ("paris", "Bound", "available", policy.pk, resources.pk),
         ("rome", "Scheduled", "nothing", policy.pk, resources.pk),
     ]
     assert bindings(live, "affinity_score", "topology_spread_score")[0] == (0.0, 10.0)
 
 
-def test_a_condition_of_an_older_generation_leaves_the_placement_pending(live: ProjectedHub) -> None:
-    content = changed(placement("web"), metadata={"generation": 2}, status=scheduled(generation=1))
+def test_a_condition_of_an_older_generation_leaves_the_placement_pending(
+    live: ProjectedHub,
+) -> None:
+    content = changed(
+        placement("web"), metadata={"generation": 2}, status=scheduled(generation=1)
+    )
     live.put(CRP, content)
     live.project()
 
@@ -126,13 +161,31 @@ def test_a_condition_of_an_older_generation_leaves_the_placement_pending(live: P
         ([condition("RolloutStarted", "False")], "nothing", ""),
         ([condition("RolloutStarted")], "applying", ""),
         (
-            [condition("RolloutStarted"), condition("Overridden", "False", reason="OverriddenFailed")],
+            [
+                condition("RolloutStarted"),
+                condition("Overridden", "False", reason="OverriddenFailed"),
+            ],
             "failed",
             "override",
         ),
-        ([condition(one) for one in ("RolloutStarted", "Overridden", "WorkSynchronized")], "applying", ""),
         (
-            [condition(one) for one in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied")],
+            [
+                condition(one)
+                for one in ("RolloutStarted", "Overridden", "WorkSynchronized")
+            ],
+            "applying",
+            "",
+        ),
+        (
+            [
+                condition(one)
+                for one in (
+                    "RolloutStarted",
+                    "Overridden",
+                    "WorkSynchronized",
+                    "Applied",
+                )
+            ],
             "settling",
             "",
         ),
@@ -144,7 +197,8 @@ def test_the_phase_follows_from_the_first_condition_that_is_not_true(
 ) -> None:
     put_web(live)
     current = [
-        {**one, "observedGeneration": 3 if one["observedGeneration"] == 1 else 2} for one in conditions
+        {**one, "observedGeneration": 3 if one["observedGeneration"] == 1 else 2}
+        for one in conditions
     ]
     live.put(BINDING, bound("web", "paris", status={"conditions": current}))
     live.project()
@@ -155,10 +209,25 @@ def test_the_phase_follows_from_the_first_condition_that_is_not_true(
 @pytest.mark.nightly
 def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
     put_web(live)
-    steps = [condition(one, generation=3) for one in ("RolloutStarted", "Overridden", "WorkSynchronized")]
-    steps.append(condition("Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied"))
-    failed = {"version": "v1", "kind": "Namespace", "name": "web", "condition": {"reason": "ApplyFailed"}}
-    live.put(BINDING, bound("web", "paris", status={"conditions": steps, "failedPlacements": [failed]}))
+    steps = [
+        condition(one, generation=3)
+        for one in ("RolloutStarted", "Overridden", "WorkSynchronized")
+    ]
+    steps.append(
+        condition("Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied")
+    )
+    failed = {
+        "version": "v1",
+        "kind": "Namespace",
+        "name": "web",
+        "condition": {"reason": "ApplyFailed"},
+    }
+    live.put(
+        BINDING,
+        bound(
+            "web", "paris", status={"conditions": steps, "failedPlacements": [failed]}
+        ),
+    )
     live.project()
 
     assert bindings(live, "phase", "failure", "message")[0] == (
@@ -173,11 +242,18 @@ def test_a_cluster_fails_or_differs_since_its_objects_do(live: ProjectedHub) -> 
     put_web(live)
     kinds = ("RolloutStarted", "Overridden", "WorkSynchronized")
     steps = [condition(one, generation=3) for one in kinds]
-    refused = condition("Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied")
+    refused = condition(
+        "Applied", "False", generation=3, reason="NotAllWorkHaveBeenApplied"
+    )
     first = {"reason": "FoundDrifts", "lastTransitionTime": "2026-11-01T08:15:00Z"}
     failed = {"version": "v1", "kind": "Namespace", "name": "web", "condition": first}
     live.put(
-        BINDING, bound("web", "paris", status={"conditions": [*steps, refused], "failedPlacements": [failed]})
+        BINDING,
+        bound(
+            "web",
+            "paris",
+            status={"conditions": [*steps, refused], "failedPlacements": [failed]},
+        ),
     )
     live.project()
 
@@ -186,14 +262,25 @@ def test_a_cluster_fails_or_differs_since_its_objects_do(live: ProjectedHub) -> 
         datetime(2026, 11, 1, 8, 15, tzinfo=UTC),
     )
 
-    seen = {"firstDiffedObservedTime": "2026-11-01T08:20:00Z", "observationTime": "2026-11-01T09:30:00Z"}
+    seen = {
+        "firstDiffedObservedTime": "2026-11-01T08:20:00Z",
+        "observationTime": "2026-11-01T09:30:00Z",
+    }
     diffed = {"version": "v1", "kind": "Namespace", "name": "web", **seen}
     status = {
         "conditions": [*steps, condition("DiffReported", generation=3)],
         "diffedPlacements": [diffed],
         "failedPlacements": [],
     }
-    live.put(BINDING, bound("web", "paris", spec={"applyStrategy": {"type": "ReportDiff"}}, status=status))
+    live.put(
+        BINDING,
+        bound(
+            "web",
+            "paris",
+            spec={"applyStrategy": {"type": "ReportDiff"}},
+            status=status,
+        ),
+    )
     live.project()
 
     assert bindings(live, "failure", "phase_changed_at")[0] == (
@@ -203,7 +290,9 @@ def test_a_cluster_fails_or_differs_since_its_objects_do(live: ProjectedHub) -> 
 
 
 @pytest.mark.nightly
-def test_a_cluster_has_one_binding_the_one_that_is_not_being_deleted(live: ProjectedHub) -> None:
+def test_a_cluster_has_one_binding_the_one_that_is_not_being_deleted(
+    live: ProjectedHub,
+) -> None:
     put_web(live)
     old = bound("web", "paris", metadata={"deletionTimestamp": "2026-11-01T09:59:00Z"})
     other = binding("web", "paris")
@@ -230,7 +319,11 @@ def test_what_comes_before_its_placement_waits_for_it(live: ProjectedHub) -> Non
     live.put(BINDING, bound("web", "paris"))
     live.put(POLICY, snapshot("web"))
     live.project()
-    assert live.mark(POLICY, "web-0") == (False, [], "its placement is not in the mirror")
+    assert live.mark(POLICY, "web-0") == (
+        False,
+        [],
+        "its placement is not in the mirror",
+    )
 
     live.put(CRP, placement("web"))
     live.project()
@@ -248,7 +341,9 @@ def test_a_new_latest_snapshot_replaces_the_former_one(live: ProjectedHub) -> No
     live.project()
 
     with live.scope():
-        found = list(PolicySnapshot.objects.order_by("number").values_list("number", "is_latest"))
+        found = list(
+            PolicySnapshot.objects.order_by("number").values_list("number", "is_latest")
+        )
     assert found == [(0, False), (1, True)]
 
 
@@ -279,11 +374,21 @@ def test_snapshots_that_the_hub_pruned_leave_their_bindings(live: ProjectedHub) 
 
 def test_what_a_newer_api_allows_is_left_out_and_listed(live: ProjectedHub) -> None:
     spec = {
-        "policy": {"placementType": "PickN", "numberOfClusters": 2, "newField": {"a": 1}},
+        "policy": {
+            "placementType": "PickN",
+            "numberOfClusters": 2,
+            "newField": {"a": 1},
+        },
         "strategy": {"type": "Telepathy"},
         "resourceSelectors": [
             {"group": "", "version": "v1", "kind": "Namespace", "name": "web"},
-            {"group": "", "version": "v1", "kind": "Namespace", "name": "shop", "selectionScope": "Newest"},
+            {
+                "group": "",
+                "version": "v1",
+                "kind": "Namespace",
+                "name": "shop",
+                "selectionScope": "Newest",
+            },
         ],
     }
     live.put(CRP, changed(placement("web"), spec=spec), placement("api"))
@@ -292,7 +397,11 @@ def test_what_a_newer_api_allows_is_left_out_and_listed(live: ProjectedHub) -> N
     assert web(live).number_of_clusters == 2
     _, paths, error = live.mark(CRP, "web")
     assert (sorted(paths), error) == (
-        ["spec.policy.newField", "spec.resourceSelectors[1].selectionScope", "spec.strategy.type"],
+        [
+            "spec.policy.newField",
+            "spec.resourceSelectors[1].selectionScope",
+            "spec.strategy.type",
+        ],
         "",
     )
     with live.scope():
@@ -310,26 +419,38 @@ def test_odd_bindings_are_marked_and_the_others_are_shown(live: ProjectedHub) ->
     live.project()
 
     assert bindings(live, "cluster_name", "affinity_score") == [("rome", None)]
-    assert live.mark(BINDING, "web-paris-0a1b2c3d")[1:] == (["spec.state"], "the binding is not understood")
-    assert live.mark(BINDING, "web-rome-0a1b2c3d")[1] == ["spec.clusterDecision.clusterScore.affinityScore"]
+    assert live.mark(BINDING, "web-paris-0a1b2c3d")[1:] == (
+        ["spec.state"],
+        "the binding is not understood",
+    )
+    assert live.mark(BINDING, "web-rome-0a1b2c3d")[1] == [
+        "spec.clusterDecision.clusterScore.affinityScore"
+    ]
     assert web(live).placed_count == 1
 
 
 @pytest.mark.nightly
 @pytest.mark.servers
-def test_a_placement_that_the_hub_deleted_is_gone_with_all_that_belongs_to_it(live: ProjectedHub) -> None:
+def test_a_placement_that_the_hub_deleted_is_gone_with_all_that_belongs_to_it(
+    live: ProjectedHub,
+) -> None:
     put_web(live)
     live.project()
     live.remove(CRP, "web")
     live.project()
 
     with live.scope():
-        counts = [one.objects.count() for one in (Placement, Binding, PolicySnapshot, ResourceSnapshot)]
+        counts = [
+            one.objects.count()
+            for one in (Placement, Binding, PolicySnapshot, ResourceSnapshot)
+        ]
     assert counts == [0, 0, 0, 0]
 
 
 @pytest.mark.nightly
-def test_no_worker_of_the_console_acts_on_the_placements_of_a_hub(live: ProjectedHub) -> None:
+def test_no_worker_of_the_console_acts_on_the_placements_of_a_hub(
+    live: ProjectedHub,
+) -> None:
     put_web(live)
     live.project()
 
@@ -372,7 +493,9 @@ def test_a_second_projection_of_placements_changes_nothing(live: ProjectedHub) -
         "api/v1/clusters",
     ],
 )
-def test_the_pages_of_the_hub_show_its_placements(live: ProjectedHub, path: str) -> None:
+def test_the_pages_of_the_hub_show_its_placements(
+    live: ProjectedHub, path: str
+) -> None:
     put_web(live)
     live.project()
     client = Client()
@@ -384,7 +507,9 @@ def test_the_pages_of_the_hub_show_its_placements(live: ProjectedHub, path: str)
 
 
 @pytest.mark.nightly
-def test_the_page_of_a_placement_states_the_conditions_of_the_hub(live: ProjectedHub) -> None:
+def test_the_page_of_a_placement_states_the_conditions_of_the_hub(
+    live: ProjectedHub,
+) -> None:
     put_web(live)
     live.project()
     client = Client()
@@ -408,21 +533,26 @@ def test_a_placement_in_a_namespace_is_apart_from_that_of_the_cluster(
     live.put("ResourceBinding", changed(bound("web", "paris"), metadata=here))
     live.put("ResourceSnapshot", changed(resource_snapshot("web"), metadata=here))
     live.put("SchedulingPolicySnapshot", changed(snapshot("web"), metadata=here))
-    live.put("ResourcePlacement", changed(placement("web", namespace="shop"), status=status))
+    live.put(
+        "ResourcePlacement", changed(placement("web", namespace="shop"), status=status)
+    )
     live.project()
 
     with live.scope():
         found = {one.full_name: one for one in Placement.objects.all()}
         rows = Binding.objects.filter(placement=found["shop/web"])
-        (row,) = rows.select_related("policy_snapshot__placement", "resource_snapshot__placement")
+        (row,) = rows.select_related(
+            "policy_snapshot__placement", "resource_snapshot__placement"
+        )
     assert sorted(found) == ["shop/web", "web"]
     assert (found["shop/web"].scheduled, found["shop/web"].placed_count) == ("True", 1)
     assert list(found["shop/web"].conditions) == list(found["web"].conditions)
     assert row.policy_snapshot is not None
     assert row.resource_snapshot is not None
-    assert {row.policy_snapshot.placement.full_name, row.resource_snapshot.placement.full_name} == {
-        "shop/web"
-    }
+    assert {
+        row.policy_snapshot.placement.full_name,
+        row.resource_snapshot.placement.full_name,
+    } == {"shop/web"}
     assert admin_client.get("/hubs/prod-eu/placements/shop:web/").status_code == 200
 
     live.remove("ResourcePlacement", "shop/web")
@@ -430,16 +560,23 @@ def test_a_placement_in_a_namespace_is_apart_from_that_of_the_cluster(
     with live.scope():
         assert [one.full_name for one in Placement.objects.all()] == ["web"]
         assert Binding.objects.count() == 2
-    assert live.mark("ResourceBinding", "shop/web-paris-0a1b2c3d")[2] == "its placement is not in the mirror"
+    assert (
+        live.mark("ResourceBinding", "shop/web-paris-0a1b2c3d")[2]
+        == "its placement is not in the mirror"
+    )
 
 
-def test_a_draft_that_is_what_the_hub_has_keeps_the_bindings(live: ProjectedHub) -> None:
+def test_a_draft_that_is_what_the_hub_has_keeps_the_bindings(
+    live: ProjectedHub,
+) -> None:
     put_web(live)
     live.project()
 
     row = web(live)
     with live.scope():
-        cycle = draft_cycle(parse_placement(row.document), saved=row, fleet=load_fleet())
+        cycle = draft_cycle(
+            parse_placement(row.document), saved=row, fleet=load_fleet()
+        )
 
     assert (row.semantics, cycle.semantics) == ("kubefleet", "kubefleet")
     assert [one.is_current for one in cycle.bindings] == [True] * len(cycle.bindings)
@@ -451,14 +588,23 @@ def test_a_namespaced_placement_of_cluster_scoped_kinds_shows_what_the_hub_repor
 ) -> None:
     content = placement("roles", namespace="shop")
     content["spec"]["resourceSelectors"] = [
-        {"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole", "name": "reader"}
+        {
+            "group": "rbac.authorization.k8s.io",
+            "version": "v1",
+            "kind": "ClusterRole",
+            "name": "reader",
+        }
     ]
-    refused = condition("ResourcePlacementScheduled", "False", reason="InvalidResourceSelectors")
+    refused = condition(
+        "ResourcePlacementScheduled", "False", reason="InvalidResourceSelectors"
+    )
     live.put("ResourcePlacement", {**content, "status": {"conditions": [refused]}})
     live.project()
 
     assert live.mark("ResourcePlacement", "shop/roles") == (False, [], "")
-    page = admin_client.get("/hubs/prod-eu/placements/shop:roles/decision/").content.decode()
+    page = admin_client.get(
+        "/hubs/prod-eu/placements/shop:roles/decision/"
+    ).content.decode()
     assert "InvalidResourceSelectors" in page
 
 
@@ -466,13 +612,20 @@ def test_few_moves_of_a_live_hub_say_whether_the_hub_would_follow_them(
     live: ProjectedHub, admin_client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     regions = {"paris": "east", "rome": "east", "oslo": "west"}
-    spread = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spread = {
+        "topologyKey": "region",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
     content = placement("web")
     content["spec"]["policy"]["topologySpreadConstraints"] = [spread]
     own = snapshot("web")
     own["spec"]["policy"] = content["spec"]["policy"]
     put_web(live)
-    live.put("MemberCluster", *[member(name, region=region) for name, region in regions.items()])
+    live.put(
+        "MemberCluster",
+        *[member(name, region=region) for name, region in regions.items()],
+    )
     live.put(CRP, changed(content, status=scheduled()))
     live.put(POLICY, own)
     live.project()

@@ -7,7 +7,11 @@ from django.test import Client
 
 from fleetui.models import Event
 from placements.models import ApprovalRequest, StagedRun, StagedStrategy
-from placements.services.rollouts.staged_queries import result_in, run_manifest, sentences_of
+from placements.services.rollouts.staged_queries import (
+    result_in,
+    run_manifest,
+    sentences_of,
+)
 from tests.hubs.hub_documents import (
     approval,
     condition,
@@ -41,8 +45,14 @@ def canary(*clusters: Any, **more: Any) -> dict[str, Any]:
 
 PROD = {"stageName": "prod", "clusters": [cluster("rome")]}
 WAITS = [
-    {"type": "Approval", "conditions": [condition("ApprovalRequestCreated", at="09:35")]},
-    {"type": "TimedWait", "conditions": [condition("WaitTimeElapsed", "False", at="09:35")]},
+    {
+        "type": "Approval",
+        "conditions": [condition("ApprovalRequestCreated", at="09:35")],
+    },
+    {
+        "type": "TimedWait",
+        "conditions": [condition("WaitTimeElapsed", "False", at="09:35")],
+    },
 ]
 
 
@@ -50,7 +60,9 @@ def progressing(reason: str, status: str = "False") -> Any:
     return condition("Progressing", status, reason=reason)
 
 
-def put_run(live: ProjectedHub, status: Any = None, *, state: str = "Run", **metadata: Any) -> None:
+def put_run(
+    live: ProjectedHub, status: Any = None, *, state: str = "Run", **metadata: Any
+) -> None:
     content = staged_run("web-1", state=state)
     content["metadata"] |= metadata
     live.put(RUN, content if status is None else {**content, "status": status})
@@ -63,7 +75,10 @@ def run_of(live: ProjectedHub) -> StagedRun:
 
 
 FAILED_START = condition("Initialized", "False", reason="UpdateRunInitializedFailed")
-SUCCEEDED, FAILED = condition("Succeeded"), condition("Succeeded", "False", reason="UpdateRunFailed")
+SUCCEEDED, FAILED = (
+    condition("Succeeded"),
+    condition("Succeeded", "False", reason="UpdateRunFailed"),
+)
 
 
 @pytest.mark.nightly
@@ -92,11 +107,16 @@ def test_the_status_of_a_run_follows_from_the_conditions_of_the_hub(
     put_run(live, status, state=state)
 
     run = run_of(live)
-    assert (run.status, run.ended_at is not None) == (expected, expected in ("succeeded", "failed"))
+    assert (run.status, run.ended_at is not None) == (
+        expected,
+        expected in ("succeeded", "failed"),
+    )
     assert live.mark(RUN, "web-1") == (False, [], "")
     assert (str(run.placement), run.placement_name) == ("web", "web")
     assert run_manifest(run)["status"] == (status or {})
-    assert admin_client.get("/hubs/prod-eu/api/v1/staged-runs/web-1").json()["status"] == (status or {})
+    assert admin_client.get("/hubs/prod-eu/api/v1/staged-runs/web-1").json()[
+        "status"
+    ] == (status or {})
     page = admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/")
     assert page.status_code == 200
     assert admin_client.get("/hubs/prod-eu/rollouts/").content.count(b"web-1") >= 1
@@ -108,11 +128,23 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
 ) -> None:
     put_web(live)
     stages = [
-        canary(cluster("paris", STARTED, DONE), afterStageTaskStatus=WAITS, startTime="2026-11-01T09:31:00Z"),
+        canary(
+            cluster("paris", STARTED, DONE),
+            afterStageTaskStatus=WAITS,
+            startTime="2026-11-01T09:31:00Z",
+        ),
         PROD,
     ]
-    deletion = {"stageName": "kubernetes-fleet.io/deleteStage", "clusters": [cluster("oslo")]}
-    put_run(live, run_status(progressing("UpdateRunWaiting"), stages=stages, deletionStageStatus=deletion))
+    deletion = {
+        "stageName": "kubernetes-fleet.io/deleteStage",
+        "clusters": [cluster("oslo")],
+    }
+    put_run(
+        live,
+        run_status(
+            progressing("UpdateRunWaiting"), stages=stages, deletionStageStatus=deletion
+        ),
+    )
 
     run = run_of(live)
     result = result_in(run)
@@ -128,7 +160,10 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
         first.updated_at.replace(minute=31),  # type: ignore[union-attr]
         first.updated_at,
     )
-    assert (first.requested_after_at is not None, first.approved_after_at) == (True, None)
+    assert (first.requested_after_at is not None, first.approved_after_at) == (
+        True,
+        None,
+    )
     assert (second.updated_at, plan.position, run.resource_number) == (None, 0, 0)
     assert [(one.reason, one.stage) for one in result.waits] == [
         ("approval-after", "canary"),
@@ -138,7 +173,9 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
     assert run.created_by == run.started_by == "kubectl"
     sentences = sentences_of(run, result)
     assert sentences[0] == "UpdateRunWaiting: Progressing is False."
-    page = admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").content.decode()
+    page = admin_client.get(
+        "/hubs/prod-eu/rollouts/staged/runs/web-1/"
+    ).content.decode()
     for words in ("paris", "rome", "oslo", "canary", "UpdateRunWaiting"):
         assert words in page
     shown = admin_client.get("/hubs/prod-eu/api/v1/staged-runs/web-1").json()
@@ -147,21 +184,35 @@ def test_stages_clusters_tasks_and_times_come_from_the_status(
 
 def test_a_stage_ends_with_success_only(live: ProjectedHub) -> None:
     end = {"endTime": "2026-11-01T09:40:00Z"}
-    failed = canary(cluster("paris", STARTED, condition("Succeeded", "False", at="09:40")), **end)
+    failed = canary(
+        cluster("paris", STARTED, condition("Succeeded", "False", at="09:40")), **end
+    )
     failed["conditions"] = [condition("Succeeded", "False")]
-    put_run(live, run_status(progressing("UpdateRunFailed"), FAILED, stages=[failed, PROD]))
+    put_run(
+        live, run_status(progressing("UpdateRunFailed"), FAILED, stages=[failed, PROD])
+    )
     result = result_in(run_of(live))
     assert result is not None
-    assert (result.run.stages[0].ended_at, result.run.stages[0].steps[0].failures) == (None, 1)
+    assert (result.run.stages[0].ended_at, result.run.stages[0].steps[0].failures) == (
+        None,
+        1,
+    )
 
-    done = canary(cluster("paris", STARTED, DONE), conditions=[condition("Succeeded")], **end)
-    put_run(live, run_status(progressing("UpdateRunProgressing", "True"), stages=[done, PROD]))
+    done = canary(
+        cluster("paris", STARTED, DONE), conditions=[condition("Succeeded")], **end
+    )
+    put_run(
+        live,
+        run_status(progressing("UpdateRunProgressing", "True"), stages=[done, PROD]),
+    )
     result = result_in(run_of(live))
     assert result is not None
     assert (result.run.stages[0].ended_at.minute, result.run.position) == (40, 1)  # type: ignore[union-attr]
 
 
-def test_what_a_status_has_of_a_newer_version_is_left_out(live: ProjectedHub, admin_client: Client) -> None:
+def test_what_a_status_has_of_a_newer_version_is_left_out(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     status = run_status(stages=[canary(cluster("paris"), {}), {"stageName": "new"}])
     status["stagedUpdateStrategySnapshot"]["stages"][0]["newField"] = 1
 
@@ -175,14 +226,21 @@ def test_what_a_status_has_of_a_newer_version_is_left_out(live: ProjectedHub, ad
         ],
         "",
     )
-    assert admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").status_code == 200
+    assert (
+        admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").status_code == 200
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.servers
-def test_a_run_finds_its_placement_and_snapshot_whichever_comes_first(live: ProjectedHub) -> None:
+def test_a_run_finds_its_placement_and_snapshot_whichever_comes_first(
+    live: ProjectedHub,
+) -> None:
     put_run(live, run_status())
-    assert (run_of(live).placement_id, run_of(live).resource_snapshot_id) == (None, None)
+    assert (run_of(live).placement_id, run_of(live).resource_snapshot_id) == (
+        None,
+        None,
+    )
 
     put_web(live)
     live.project()
@@ -210,7 +268,11 @@ APPROVED = condition("Approved", at="09:50")
         (({**APPROVED, "observedGeneration": 7},), False, False),
         ((condition("Approved", "False"),), False, False),
         ((APPROVED, condition("ApprovalAccepted")), True, True),
-        (({**APPROVED, "observedGeneration": 7}, condition("ApprovalAccepted")), True, True),
+        (
+            ({**APPROVED, "observedGeneration": 7}, condition("ApprovalAccepted")),
+            True,
+            True,
+        ),
     ],
 )
 def test_an_approval_counts_at_its_generation_or_once_it_was_accepted(
@@ -223,7 +285,10 @@ def test_an_approval_counts_at_its_generation_or_once_it_was_accepted(
     with live.scope():
         row = ApprovalRequest.objects.select_related("run").get()
     assert (row.run.name, row.stage, row.side) == ("web-1", "canary", "after")
-    assert (row.approved_at is not None, row.accepted_at is not None) == (is_approved, is_accepted)
+    assert (row.approved_at is not None, row.accepted_at is not None) == (
+        is_approved,
+        is_accepted,
+    )
 
 
 @pytest.mark.nightly
@@ -233,11 +298,17 @@ def test_pending_approvals_are_listed_and_their_end_is_an_event(
 ) -> None:
     live.put(APPROVAL, approval("web-1", "canary"))
     live.project()
-    assert live.mark(APPROVAL, "web-1-after-canary")[2] == "its staged update run is not in the mirror"
+    assert (
+        live.mark(APPROVAL, "web-1-after-canary")[2]
+        == "its staged update run is not in the mirror"
+    )
     put_web(live)
     status = run_status(
         progressing("UpdateRunWaiting"),
-        stages=[canary(cluster("paris", STARTED, DONE), afterStageTaskStatus=WAITS), PROD],
+        stages=[
+            canary(cluster("paris", STARTED, DONE), afterStageTaskStatus=WAITS),
+            PROD,
+        ],
     )
     put_run(live, status)
     pending = "/hubs/prod-eu/rollouts/?waiting=approval"
@@ -254,9 +325,16 @@ def test_pending_approvals_are_listed_and_their_end_is_an_event(
     assert b"web-1" not in admin_client.get(pending).content
     with live.scope():
         event = Event.objects.get(verb="approved")
-        assert (event.actor_name, event.kind, event.name) == ("alice", "staged-run", "web-1")
+        assert (event.actor_name, event.kind, event.name) == (
+            "alice",
+            "staged-run",
+            "web-1",
+        )
         assert ApprovalRequest.objects.get().approved_by == "alice"
-    assert b"by alice" in admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").content
+    assert (
+        b"by alice"
+        in admin_client.get("/hubs/prod-eu/rollouts/staged/runs/web-1/").content
+    )
 
     live.remove(APPROVAL, "web-1-after-canary")
     live.project()
@@ -275,11 +353,19 @@ def test_strategies_have_pages(live: ProjectedHub, admin_client: Client) -> None
 
     with live.scope():
         row = StagedStrategy.objects.get()
-    assert (row.revision, row.document["spec"]["stages"][1]["maxConcurrency"]) == (2, "25%")
-    page = admin_client.get("/hubs/prod-eu/rollouts/staged/strategies/canary-first/").content.decode()
+    assert (row.revision, row.document["spec"]["stages"][1]["maxConcurrency"]) == (
+        2,
+        "25%",
+    )
+    page = admin_client.get(
+        "/hubs/prod-eu/rollouts/staged/strategies/canary-first/"
+    ).content.decode()
     assert "25%" in page
     assert "changed on the hub" in page
-    assert b"canary" in admin_client.get("/hubs/prod-eu/rollouts/staged/strategies/").content
+    assert (
+        b"canary"
+        in admin_client.get("/hubs/prod-eu/rollouts/staged/strategies/").content
+    )
 
 
 @pytest.mark.nightly
@@ -289,19 +375,29 @@ def test_runs_in_namespaces_are_apart_from_those_of_the_cluster(
     put_web(live)
     live.put("ResourcePlacement", placement("web", namespace="shop"))
     live.put(RUN, {**staged_run("web-1"), "status": run_status()})
-    live.put("StagedUpdateRun", {**staged_run("web-1", namespace="shop"), "status": run_status()})
-    live.put("StagedUpdateStrategy", strategy("canary-first", "canary", namespace="shop"))
+    live.put(
+        "StagedUpdateRun",
+        {**staged_run("web-1", namespace="shop"), "status": run_status()},
+    )
+    live.put(
+        "StagedUpdateStrategy", strategy("canary-first", "canary", namespace="shop")
+    )
     live.put("ApprovalRequest", approval("web-1", "canary", namespace="shop"))
     live.project()
 
     with live.scope():
         runs = dict(StagedRun.objects.values_list("full_name", "placement__full_name"))
-        requests = list(ApprovalRequest.objects.values_list("run__full_name", flat=True))
+        requests = list(
+            ApprovalRequest.objects.values_list("run__full_name", flat=True)
+        )
         strategies = list(StagedStrategy.objects.values_list("full_name", flat=True))
     assert runs == {"web-1": "web", "shop/web-1": "shop/web"}
     assert (requests, strategies) == (["shop/web-1"], ["shop/canary-first"])
     for name in ("web-1", "shop:web-1"):
-        assert admin_client.get(f"/hubs/prod-eu/rollouts/staged/runs/{name}/").status_code == 200
+        assert (
+            admin_client.get(f"/hubs/prod-eu/rollouts/staged/runs/{name}/").status_code
+            == 200
+        )
 
     live.remove(RUN, "web-1")
     live.project()
@@ -320,5 +416,11 @@ def test_no_button_of_a_run_is_shown(live: ProjectedHub, client: Client) -> None
 
     for address in ("staged/runs/web-1/", "?waiting=approval", "staged/strategies/"):
         page = client.get(f"/hubs/prod-eu/rollouts/{address}").content.decode()
-        for words in ("Stop run", "Abort run", "Approve stage", "Skip wait", "Create strategy"):
+        for words in (
+            "Stop run",
+            "Abort run",
+            "Approve stage",
+            "Skip wait",
+            "Create strategy",
+        ):
             assert words not in page, address

@@ -24,13 +24,17 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
     """Return the messages that would be sent to workers."""
     found: list[tuple[str, dict[str, Any]]] = []
     for module in (tasks, hub_tasks, watch_hubs):
-        monkeypatch.setattr(module, "send_now", lambda task, arguments: found.append((task, arguments)))
+        monkeypatch.setattr(
+            module, "send_now", lambda task, arguments: found.append((task, arguments))
+        )
     return found
 
 
 def names(live: ProjectedHub) -> list[str]:
     with live.scope():
-        return list(MemberCluster.objects.order_by("name").values_list("name", flat=True))
+        return list(
+            MemberCluster.objects.order_by("name").values_list("name", flat=True)
+        )
 
 
 def test_the_watcher_wakes_the_task_of_its_hub(sent: list[Any]) -> None:
@@ -46,7 +50,9 @@ def test_the_watcher_wakes_the_task_of_its_hub(sent: list[Any]) -> None:
     assert sent == []
 
 
-def test_the_sweep_finds_changes_that_nothing_woke_the_task_for(sent: list[Any]) -> None:
+def test_the_sweep_finds_changes_that_nothing_woke_the_task_for(
+    sent: list[Any],
+) -> None:
     live, idle = ProjectedHub(), ProjectedHub("prod-us")
     live.put("MemberCluster", member("paris"))
 
@@ -72,7 +78,9 @@ def test_two_hubs_with_equal_names_do_not_mix() -> None:
     assert (names(one), names(other)) == ([], ["paris", "rome"])
 
 
-def test_reprojecting_a_hub_makes_the_rows_again_and_counts_what_is_unresolved() -> None:
+def test_reprojecting_a_hub_makes_the_rows_again_and_counts_what_is_unresolved() -> (
+    None
+):
     live, output = ProjectedHub(), StringIO()
     live.put("MemberCluster", member("paris"))
     odd = placement("web", namespace="shop")
@@ -113,7 +121,11 @@ def test_the_rows_of_a_removed_hub_are_deleted() -> None:
     hub_tasks.refresh_hubs()
 
     with live.scope():
-        assert [MemberCluster.objects.count(), Placement.objects.count(), Binding.objects.count()] == [
+        assert [
+            MemberCluster.objects.count(),
+            Placement.objects.count(),
+            Binding.objects.count(),
+        ] == [
             0,
             0,
             0,

@@ -19,7 +19,9 @@ def test_lines_are_divided_wherever_the_pieces_are() -> None:
     content = b'{"a":1}\n\n{"b":2}\n{"c":3}\n{"cut'
     for size in range(1, len(content) + 1):
         reader = LineReader()
-        pieces = [content[start : start + size] for start in range(0, len(content), size)]
+        pieces = [
+            content[start : start + size] for start in range(0, len(content), size)
+        ]
 
         assert [line for piece in pieces for line in reader.feed(piece)] == [
             b'{"a":1}',
@@ -40,7 +42,8 @@ def test_a_line_that_is_too_long_is_not_held() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"type":"ADDED"', b"[]", b"7", b'{"type":"ADDED"}', b"[" * 100_000, b"\xff"]
+    "line",
+    [b'{"type":"ADDED"', b"[]", b"7", b'{"type":"ADDED"}', b"[" * 100_000, b"\xff"],
 )
 def test_an_unreadable_line_is_refused(line: bytes) -> None:
     with pytest.raises(UnreadableLine):
@@ -48,7 +51,9 @@ def test_an_unreadable_line_is_refused(line: bytes) -> None:
 
 
 def test_an_event_has_a_known_type() -> None:
-    event = parse_event(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}')
+    event = parse_event(
+        b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}'
+    )
 
     assert (event.type, event.resource_version) == (EventType.BOOKMARK, "7")
     with pytest.raises(UnknownEventType):
@@ -59,7 +64,12 @@ CLUSTERS = StreamHealth("memberclusters", StreamState.WATCHING, True, True, sile
 BINDINGS = replace(CLUSTERS, resource="bindings")
 EVENTS = replace(CLUSTERS, resource="events", is_required=False)
 DOWN = replace(
-    CLUSTERS, state=StreamState.FAILING, disconnected=61.0, failing=61.0, code="refused", error="refused"
+    CLUSTERS,
+    state=StreamState.FAILING,
+    disconnected=61.0,
+    failing=61.0,
+    code="refused",
+    error="refused",
 )
 
 
@@ -70,13 +80,17 @@ def states(*streams: StreamHealth, rejected: str = "") -> tuple[str, str]:
 
 def test_a_hub_is_live_while_all_required_streams_are() -> None:
     forbidden = replace(EVENTS, state=StreamState.FORBIDDEN, is_listed=False)
-    failing = replace(EVENTS, state=StreamState.FAILING, is_listed=False, disconnected=500.0)
+    failing = replace(
+        EVENTS, state=StreamState.FAILING, is_listed=False, disconnected=500.0
+    )
 
     assert states(CLUSTERS, BINDINGS, forbidden, failing) == ("live", "")
 
 
 def test_a_hub_is_syncing_until_all_required_kinds_are_listed() -> None:
-    listing = replace(BINDINGS, state=StreamState.LISTING, is_listed=False, listing=500.0)
+    listing = replace(
+        BINDINGS, state=StreamState.LISTING, is_listed=False, listing=500.0
+    )
 
     assert states(CLUSTERS, listing, EVENTS) == ("syncing", "2 of 3 kinds")
     # Several streams read the kind; it is complete when all of them are.
@@ -89,26 +103,39 @@ def test_a_hub_is_syncing_until_all_required_kinds_are_listed() -> None:
     ("change", "reason"),
     [
         ({"silent": 121.0}, "bindings: nothing was received for more than 120 s"),
-        ({"state": StreamState.FAILING, "disconnected": 21.0, "error": "reset"}, "bindings: reset"),
+        (
+            {"state": StreamState.FAILING, "disconnected": 21.0, "error": "reset"},
+            "bindings: reset",
+        ),
         (
             {"state": StreamState.LISTING, "listing": 61.0, "disconnected": 61.0},
             "bindings is being listed again",
         ),
     ],
 )
-def test_a_hub_is_out_of_date_when_a_required_stream_is(change: dict[str, object], reason: str) -> None:
+def test_a_hub_is_out_of_date_when_a_required_stream_is(
+    change: dict[str, object], reason: str
+) -> None:
     assert states(CLUSTERS, replace(BINDINGS, **change)) == ("stale", reason)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    "change", [{"silent": 120.0}, {"disconnected": 20.0}, {"listing": 60.0, "disconnected": 60.0}]
+    "change",
+    [
+        {"silent": 120.0},
+        {"disconnected": 20.0},
+        {"listing": 60.0, "disconnected": 60.0},
+    ],
 )
 def test_a_short_interruption_keeps_a_hub_live(change: dict[str, float]) -> None:
     assert states(CLUSTERS, replace(BINDINGS, **change))[0] == "live"  # type: ignore[arg-type]
 
 
 def test_a_hub_is_unreachable_when_no_stream_gets_an_answer_for_a_minute() -> None:
-    assert states(DOWN, replace(DOWN, resource="bindings")) == ("unreachable", "refused")
+    assert states(DOWN, replace(DOWN, resource="bindings")) == (
+        "unreachable",
+        "refused",
+    )
     assert states(replace(DOWN, is_listed=False))[0] == "unreachable"
     assert states(DOWN, BINDINGS)[0] == "stale"
     assert states(replace(DOWN, failing=60.0))[0] == "stale"

@@ -38,9 +38,17 @@ def live() -> ProjectedHub:
 def put_fault(live: ProjectedHub, name: str) -> None:
     """Mirror and project the objects of a file, with ready members where it has none."""
     objects = json.loads((FOLDER / f"{name}.json").read_text())["objects"]
-    clusters = {one["spec"]["targetCluster"] for one in objects if "targetCluster" in one.get("spec", {})}
-    there = {one["metadata"]["name"] for one in objects if one["kind"] == "MemberCluster"}
-    live.put("MemberCluster", *(member(cluster) for cluster in sorted(clusters - there)))
+    clusters = {
+        one["spec"]["targetCluster"]
+        for one in objects
+        if "targetCluster" in one.get("spec", {})
+    }
+    there = {
+        one["metadata"]["name"] for one in objects if one["kind"] == "MemberCluster"
+    }
+    live.put(
+        "MemberCluster", *(member(cluster) for cluster in sorted(clusters - there))
+    )
     order = ("MemberCluster", "ClusterResourcePlacement")
     for found in sorted(objects, key=lambda one: one["kind"] not in order):
         live.put(found["kind"], found)
@@ -58,11 +66,15 @@ def status_of(name: str) -> tuple[str, str, Any]:
     compare(now=NOW)
     rows = Placement.objects.filter(pk=placement.pk)
     assert rows.filter(IS_HEALTHY).exists() == (health.level == "healthy")
-    assert rows.filter(IS_DEGRADED).exists() == (health.level in ("failed", "attention", "unknown"))
+    assert rows.filter(IS_DEGRADED).exists() == (
+        health.level in ("failed", "attention", "unknown")
+    )
     return health.word, health.message, health.counts
 
 
-def test_a_report_of_differences_is_not_healthy_and_applies_nothing(live: ProjectedHub) -> None:
+def test_a_report_of_differences_is_not_healthy_and_applies_nothing(
+    live: ProjectedHub,
+) -> None:
     put_fault(live, "report-diff-green")
 
     with live.scope():
@@ -70,14 +82,23 @@ def test_a_report_of_differences_is_not_healthy_and_applies_nothing(live: Projec
         binding = Binding.objects.get(cluster_name="member-1")
 
     assert (word, message) == ("Degraded", "Differs (differs on 3 clusters)")
-    assert (counts.wanted, counts.applied, counts.available, counts.differs) == (3, 0, 0, 3)
-    fields = {(row["kind"], row["name"]): row["fields"] for row in binding.diffed_objects}
+    assert (counts.wanted, counts.applied, counts.available, counts.differs) == (
+        3,
+        0,
+        0,
+        3,
+    )
+    fields = {
+        (row["kind"], row["name"]): row["fields"] for row in binding.diffed_objects
+    }
     assert fields["Namespace", "docs"] == [["/metadata/labels/team", "other", "docs"]]
     assert binding.diffed_objects[0]["since"] == "2026-11-28T01:54:29Z"
     assert binding.phase_changed_at == datetime(2026, 11, 28, 1, 54, 29, tzinfo=UTC)
 
 
-def test_drift_is_shown_with_both_values_and_the_reason_of_the_hub(live: ProjectedHub) -> None:
+def test_drift_is_shown_with_both_values_and_the_reason_of_the_hub(
+    live: ProjectedHub,
+) -> None:
     put_fault(live, "drift-not-shown")
 
     with live.scope():
@@ -90,12 +111,19 @@ def test_drift_is_shown_with_both_values_and_the_reason_of_the_hub(live: Project
         "settings",
         "2026-11-28T02:27:48Z",
     )
-    assert row["fields"] == [["/data/colour", "red", "green"], ["/data/extra", "yes", ""]]
-    assert binding.message.startswith("ConfigMap maps/settings: Failed to apply the manifest (error: cannot")
+    assert row["fields"] == [
+        ["/data/colour", "red", "green"],
+        ["/data/extra", "yes", ""],
+    ]
+    assert binding.message.startswith(
+        "ConfigMap maps/settings: Failed to apply the manifest (error: cannot"
+    )
     assert "drifts are found" in binding.message
 
 
-def test_the_reason_of_a_failed_apply_is_that_of_its_objects(live: ProjectedHub) -> None:
+def test_the_reason_of_a_failed_apply_is_that_of_its_objects(
+    live: ProjectedHub,
+) -> None:
     put_fault(live, "takeover-reason")
 
     with live.scope():
@@ -105,7 +133,9 @@ def test_the_reason_of_a_failed_apply_is_that_of_its_objects(live: ProjectedHub)
     assert "has failed to apply" not in binding.message
 
 
-def test_resources_that_a_hub_does_not_list_are_unknown_and_not_none(live: ProjectedHub) -> None:
+def test_resources_that_a_hub_does_not_list_are_unknown_and_not_none(
+    live: ProjectedHub,
+) -> None:
     put_fault(live, "external-no-resources")
 
     with live.scope():
@@ -156,7 +186,9 @@ class Clock:
     def __init__(self, live: ProjectedHub, now: datetime) -> None:
         self.live, self.now = live, now
         live.mirror._clock = lambda: self.now
-        Hub.objects.filter(pk=live.hub.pk).update(lease_expires_at=now + timedelta(days=1), state_since=now)
+        Hub.objects.filter(pk=live.hub.pk).update(
+            lease_expires_at=now + timedelta(days=1), state_since=now
+        )
 
     def go(self, seconds: int) -> None:
         self.live.mirror.flush({})
@@ -178,7 +210,9 @@ START = datetime(2026, 11, 28, 1, 54, 10, tzinfo=UTC)
 def join_one_after_another(live: ProjectedHub, objects: dict[str, list[Any]]) -> Clock:
     """Have the clusters join, each selected after it and before the next, and the hub write its status."""
     members = {one["metadata"]["name"]: one for one in objects["MemberCluster"]}
-    bindings = {one["spec"]["targetCluster"]: one for one in objects["ClusterResourceBinding"]}
+    bindings = {
+        one["spec"]["targetCluster"]: one for one in objects["ClusterResourceBinding"]
+    }
     clock = Clock(live, START)
     live.put("MemberCluster", *map(not_joined, members.values()))
     clock.go(0)
@@ -190,22 +224,30 @@ def join_one_after_another(live: ProjectedHub, objects: dict[str, list[Any]]) ->
         live.put("MemberCluster", members[cluster])
         clock.go(1)
         live.put("ClusterResourceBinding", bindings[cluster])
-    live.put("ClusterSchedulingPolicySnapshot", *objects["ClusterSchedulingPolicySnapshot"])
+    live.put(
+        "ClusterSchedulingPolicySnapshot", *objects["ClusterSchedulingPolicySnapshot"]
+    )
     clock.go(0)
     return clock
 
 
-def test_clusters_that_joined_one_after_another_are_replayed_in_steps(live: ProjectedHub) -> None:
+def test_clusters_that_joined_one_after_another_are_replayed_in_steps(
+    live: ProjectedHub,
+) -> None:
     clock = join_one_after_another(live, fault("joined-one-after-another"))
 
     rows = [clock.judge(after) for after in (4, 30, 300, 300)]
 
-    assert {(row.agreement, row.inputs, row.confirmed_at) for row in rows} == {("agrees", "observed", None)}
+    assert {(row.agreement, row.inputs, row.confirmed_at) for row in rows} == {
+        ("agrees", "observed", None)
+    }
     with live.scope():
         assert disagreements().count() == 0
 
 
-def test_a_step_that_the_replay_does_not_follow_is_uncertain(live: ProjectedHub) -> None:
+def test_a_step_that_the_replay_does_not_follow_is_uncertain(
+    live: ProjectedHub,
+) -> None:
     objects = fault("joined-one-after-another")
     for one in objects["ClusterResourceBinding"]:
         if one["spec"]["targetCluster"] == "member-3":
@@ -238,7 +280,9 @@ def test_differences_and_failed_clusters_are_in_the_inbox_and_on_the_pages(
     assert items["drift", "maps"].startswith("Drift on 1 cluster: ")
     assert items["placement-degraded", "take"].startswith("Failed on ")
     with live.scope():
-        Rollout.objects.filter(placement_name="take").update(state=Rollout.State.FINISHED, ended_at=NOW)
+        Rollout.objects.filter(placement_name="take").update(
+            state=Rollout.State.FINISHED, ended_at=NOW
+        )
     assert inbox_of(user)["placement-degraded", "take"].startswith("Failed on ")
 
     def shown(address: str) -> str:

@@ -14,7 +14,12 @@ from django.test import override_settings
 
 from clusters.models import Hub
 from placements.hubs.connections.operations import change_hub
-from placements.hubs.watching.recording import collect_names, record_hub, with_cuts, without_names
+from placements.hubs.watching.recording import (
+    collect_names,
+    record_hub,
+    with_cuts,
+    without_names,
+)
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
 from tests.hubs.hub_documents import binding, member, override, placement, snapshot
@@ -38,13 +43,21 @@ def fill(fake: FakeHub) -> None:
     secret["spec"]["clusterResourceSelectors"] = [
         {"group": "", "version": "v1", "kind": "Namespace", "name": "x"}
     ]
-    rule = {"jsonPatchOverrides": [{"op": "add", "path": "/data/password", "value": "hunter2"}]}
+    rule = {
+        "jsonPatchOverrides": [
+            {"op": "add", "path": "/data/password", "value": "hunter2"}
+        ]
+    }
     secret["spec"]["policy"] = {"overrideRules": [rule]}
     fake.put("clusterresourceoverrides", secret)
 
 
 def events_in(path: Path) -> list[dict[str, Any]]:
-    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    text = (
+        gzip.decompress(path.read_bytes())
+        if path.suffix == ".gz"
+        else path.read_bytes()
+    )
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -57,7 +70,9 @@ def test_a_recording_gives_another_hub_the_same_objects(
 
     def change() -> None:
         until = time.monotonic() + 20
-        while ("watch", "memberclusters") not in {(one.verb, one.plural) for one in fake.seen[:]}:
+        while ("watch", "memberclusters") not in {
+            (one.verb, one.plural) for one in fake.seen[:]
+        }:
             assert time.monotonic() < until
             time.sleep(0.02)
         fake.put("memberclusters", member("acme-oslo"))
@@ -74,11 +89,17 @@ def test_a_recording_gives_another_hub_the_same_objects(
     events = events_in(path)
     assert "hunter2" not in json.dumps(events)
     assert fake.token not in json.dumps(events)
-    changes_requested = {one.plural for one in fake.seen if one.verb in ("post", "put", "patch", "delete")}
+    changes_requested = {
+        one.plural
+        for one in fake.seen
+        if one.verb in ("post", "put", "patch", "delete")
+    }
     assert {one for one in changes_requested if "review" not in one} == set()
     assert sum(report.events.values()) == len(events)
     members = [
-        (one["type"], one["object"]["metadata"]["name"]) for one in events if "memberc" in one["stream"]
+        (one["type"], one["object"]["metadata"]["name"])
+        for one in events
+        if "memberc" in one["stream"]
     ]
     oslo = "acme-oslo"
     assert members == [
@@ -98,7 +119,9 @@ def test_a_recording_gives_another_hub_the_same_objects(
             again.put(plural, one["object"], group=group)
     found, wanted = served(again), served(fake)
     assert found.keys() == wanted.keys()
-    assert {key: uid for key, (uid, *_) in found.items()} == {key: uid for key, (uid, *_) in wanted.items()}
+    assert {key: uid for key, (uid, *_) in found.items()} == {
+        key: uid for key, (uid, *_) in wanted.items()
+    }
 
 
 def test_an_anonymous_recording_has_no_name_and_keeps_what_refers_to_what(
@@ -111,9 +134,13 @@ def test_an_anonymous_recording_has_no_name_and_keeps_what_refers_to_what(
     assert "acme" not in path.read_text()
     objects = {one["object"]["kind"]: one["object"] for one in events_in(path)}
     owner = objects["ClusterResourcePlacement"]["metadata"]["name"]
-    assert objects["ClusterSchedulingPolicySnapshot"]["metadata"]["name"] == f"{owner}-0"
+    assert (
+        objects["ClusterSchedulingPolicySnapshot"]["metadata"]["name"] == f"{owner}-0"
+    )
     bound = objects["ClusterResourceBinding"]
-    assert bound["spec"]["targetCluster"] == objects["MemberCluster"]["metadata"]["name"]
+    assert (
+        bound["spec"]["targetCluster"] == objects["MemberCluster"]["metadata"]["name"]
+    )
     assert bound["metadata"]["labels"]["kubernetes-fleet.io/parent-CRP"] == owner
 
 
@@ -123,14 +150,32 @@ def test_names_are_replaced_in_names_that_contain_them_cut_or_whole() -> None:
     for name in (long, long[:26]):
         collect_names({"kind": "MemberCluster", "metadata": {"name": name}}, learned)
     collect_names(
-        {"kind": "Work", "metadata": {"name": "web-work", "namespace": f"fleet-member-{long}"}}, learned
+        {
+            "kind": "Work",
+            "metadata": {"name": "web-work", "namespace": f"fleet-member-{long}"},
+        },
+        learned,
     )
     names = with_cuts(learned)
     new = names[long]
     assert len({new, names[long[:26]], *learned.values()}) == 2
-    texts = [long, f"fleet-member-{long}", f"web-{long[:27]}-0f3a", f"{long} left", f"{long}x", "default"]
+    texts = [
+        long,
+        f"fleet-member-{long}",
+        f"web-{long[:27]}-0f3a",
+        f"{long} left",
+        f"{long}x",
+        "default",
+    ]
     assert without_names(texts, names) == [
-        *(new, f"fleet-member-{new}", f"web-{new}-0f3a", f"{new} left", f"{long}x", "default")
+        *(
+            new,
+            f"fleet-member-{new}",
+            f"web-{new}-0f3a",
+            f"{new} left",
+            f"{long}x",
+            "default",
+        )
     ]
     assert without_names({"kind": long, "namespaces": {long: ""}}, names) == {
         "kind": long,
@@ -152,10 +197,20 @@ def test_what_cannot_be_recorded_is_refused_and_leaves_no_file(
     assert status("nowhere") == 1
     fake.token = "another"
     assert status("prod-eu") == 1
-    change_hub("prod-eu", {"paused": True}, by=None, now=Hub.objects.get(name="prod-eu").created_at)
+    change_hub(
+        "prod-eu",
+        {"paused": True},
+        by=None,
+        now=Hub.objects.get(name="prod-eu").created_at,
+    )
     assert status("prod-eu") == 1
     assert not path.exists()
-    change_hub("prod-eu", {"paused": False}, by=None, now=Hub.objects.get(name="prod-eu").created_at)
+    change_hub(
+        "prod-eu",
+        {"paused": False},
+        by=None,
+        now=Hub.objects.get(name="prod-eu").created_at,
+    )
     fake.token = TOKEN
     path.write_text("mine")
     assert status("prod-eu") == 2

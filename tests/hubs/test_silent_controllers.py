@@ -9,7 +9,11 @@ from django.test import Client
 from clusters.models import Hub
 from placements.models import Placement
 from placements.services.dashboard import queries
-from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    placements_matching,
+)
 from placements.services.health import health_of
 from tests.hubs.hub_documents import member, placement
 from tests.hubs.projecting import ProjectedHub
@@ -23,7 +27,9 @@ def hub_heard(ago: timedelta) -> ProjectedHub:
     now = datetime.now(UTC)
     live = ProjectedHub()
     live.mirror._clock = lambda: now - ago
-    Hub.objects.filter(pk=live.hub.pk).update(lease_expires_at=now + timedelta(hours=1), state_since=now)
+    Hub.objects.filter(pk=live.hub.pk).update(
+        lease_expires_at=now + timedelta(hours=1), state_since=now
+    )
     paris: dict[str, Any] = member("paris")
     for agent in paris["status"]["agentStatus"]:
         agent["lastReceivedHeartbeat"] = f"{now - ago:%Y-%m-%dT%H:%M:%SZ}"
@@ -41,7 +47,9 @@ def test_what_the_hub_has_not_decided_is_counted_and_shown() -> None:
 
     with live.scope():
         counted = queries.counts()
-        listed = placements_matching(PlacementFilter(state=PlacementFilterState.PENDING))
+        listed = placements_matching(
+            PlacementFilter(state=PlacementFilterState.PENDING)
+        )
         health = health_of(Placement.objects.get(name="web"), now=datetime.now(UTC))
 
         assert (counted.pending, counted.unfulfilled) == (2, 0)
@@ -57,5 +65,9 @@ def test_pages_say_since_when_the_controllers_have_written_nothing(
     client.force_login(person("ann", "operator"))
     words = "The controllers of the hub have written nothing since"
 
-    for address in ("/hubs/prod-eu/", "/hubs/prod-eu/placements/", "/hubs/prod-eu/about/"):
+    for address in (
+        "/hubs/prod-eu/",
+        "/hubs/prod-eu/placements/",
+        "/hubs/prod-eu/about/",
+    ):
         assert (words in client.get(address).content.decode()) is is_silent, address

@@ -57,7 +57,9 @@ class Reader:
         if self._client is None:
             connection = Connection(self.server.url, ca=authority().pem)
             rules = AddressRules(allow_loopback=True)
-            self._client = Client(connection, lambda: {"token": self.token}, rules=rules)
+            self._client = Client(
+                connection, lambda: {"token": self.token}, rules=rules
+            )
         return self._client
 
     def close(self) -> None:
@@ -86,11 +88,17 @@ class Reader:
             if item.removal:
                 self.objects.pop(item.removal.uid, None)
             if item.listed_uids is not None:
-                self.objects = {uid: rv for uid, rv in self.objects.items() if uid in item.listed_uids}
+                self.objects = {
+                    uid: rv
+                    for uid, rv in self.objects.items()
+                    if uid in item.listed_uids
+                }
             self.changed.notify_all()
         return True
 
-    def wait_until(self, is_true: Callable[[], object], *, seconds: float = 10.0) -> None:
+    def wait_until(
+        self, is_true: Callable[[], object], *, seconds: float = 10.0
+    ) -> None:
         with self.changed:
             assert self.changed.wait_for(is_true, seconds)
 
@@ -111,7 +119,10 @@ class Running:
 
         def is_equal() -> bool:
             place = self.hub.objects.get((group, plural), {}).values()
-            wanted = {one["metadata"]["uid"]: one["metadata"]["resourceVersion"] for one in place}
+            wanted = {
+                one["metadata"]["uid"]: one["metadata"]["resourceVersion"]
+                for one in place
+            }
             return self.reader.lists > 0 and self.reader.objects == wanted
 
         self.reader.wait_until(is_equal)
@@ -126,7 +137,11 @@ class Running:
 
 @contextmanager
 def streaming(
-    plural: str = CLUSTERS, *, hub: FakeHub | None = None, pace: StreamPace = PACE, **options: Any
+    plural: str = CLUSTERS,
+    *,
+    hub: FakeHub | None = None,
+    pace: StreamPace = PACE,
+    **options: Any,
 ) -> Iterator[Running]:
     version = options.pop("version", "v1beta1")
     with serve_hub(hub) as (served, server):
@@ -179,14 +194,18 @@ def test_pages_arrive_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
         run.wait_equal()
 
     assert (run.hub.count("list"), run.hub.count("continue")) == (1, 2)
-    assert [one.listed_uids is not None for one in run.reader.items[:6]] == [False] * 5 + [True]
+    assert [one.listed_uids is not None for one in run.reader.items[:6]] == [
+        False
+    ] * 5 + [True]
 
 
 def test_bookmarks_move_the_position_without_an_object() -> None:
     with streaming(hub=fleet()) as run:
         run.wait_equal()
         run.hub.put("clusterresourceplacements", placement("web"))
-        run.reader.wait_until(lambda: run.reader.items[-1].position == str(run.hub.revision))
+        run.reader.wait_until(
+            lambda: run.reader.items[-1].position == str(run.hub.revision)
+        )
 
     last = run.reader.items[-1]
     assert (last.record, last.removal, last.listed_uids) == (None, None, None)
@@ -199,10 +218,14 @@ def test_a_watch_continues_at_its_position_after_its_end_or_a_cut() -> None:
         run.hub.cut_watches()
         run.hub.put(CLUSTERS, member("after-the-cut"))
         run.wait_equal()
-        run.hub.wait_until(lambda: run.hub.count("watch") >= 4)  # each ends after a second
+        run.hub.wait_until(
+            lambda: run.hub.count("watch") >= 4
+        )  # each ends after a second
 
     assert run.hub.count("list") == 1
-    positions = [int(one.query["resourceVersion"]) for one in run.hub.seen if one.verb == "watch"]
+    positions = [
+        int(one.query["resourceVersion"]) for one in run.hub.seen if one.verb == "watch"
+    ]
     assert positions == sorted(positions)
 
 
@@ -315,8 +338,12 @@ def test_retry_after_is_respected() -> None:
     assert time.monotonic() - started >= 0.9
 
 
-@pytest.mark.parametrize(("name", "state"), [("403", StreamState.FORBIDDEN), ("404", StreamState.ABSENT)])
-def test_a_kind_that_is_refused_or_absent_is_tried_again_later(name: str, state: StreamState) -> None:
+@pytest.mark.parametrize(
+    ("name", "state"), [("403", StreamState.FORBIDDEN), ("404", StreamState.ABSENT)]
+)
+def test_a_kind_that_is_refused_or_absent_is_tried_again_later(
+    name: str, state: StreamState
+) -> None:
     hub = fleet()
     hub.fault(name, "list")
     with streaming(hub=hub) as run:
@@ -378,7 +405,10 @@ def test_a_line_of_9_mib_ends_the_watch_and_lists_in_small_pages() -> None:
         run.reader.wait_until(lambda: run.reader.lists == 2)
         run.wait_equal()
 
-    assert [one.query["limit"] for one in hub.seen if one.verb == "list"] == ["500", "50"]
+    assert [one.query["limit"] for one in hub.seen if one.verb == "list"] == [
+        "500",
+        "50",
+    ]
 
 
 def test_an_error_event_is_followed_by_another_watch() -> None:
@@ -393,10 +423,16 @@ def test_an_error_event_is_followed_by_another_watch() -> None:
 
 def test_metadata_is_requested_where_it_is_enough() -> None:
     hub = FakeHub()
-    hub.put("clusterresourcesnapshots", {"metadata": {"name": "web-0-snapshot"}, "spec": {"a": "b" * 100}})
+    hub.put(
+        "clusterresourcesnapshots",
+        {"metadata": {"name": "web-0-snapshot"}, "spec": {"a": "b" * 100}},
+    )
     with streaming("clusterresourcesnapshots", hub=hub) as run:
         run.wait_equal()
-        hub.put("clusterresourcesnapshots", {"metadata": {"name": "web-1-snapshot"}, "spec": {"a": "b"}})
+        hub.put(
+            "clusterresourcesnapshots",
+            {"metadata": {"name": "web-1-snapshot"}, "spec": {"a": "b"}},
+        )
         run.wait_equal()
 
     sizes = [one.record.size for one in run.reader.items if one.record]
@@ -408,11 +444,15 @@ def test_the_stream_of_a_kind_of_event_has_only_those() -> None:
     hub = FakeHub()
     hub.put("events", event("MemberCluster", "c0", 1))
     hub.put("events", event("ClusterResourcePlacement", "web", 2))
-    events = next(one for one in STREAMS if one.field_selector.endswith("=MemberCluster"))
+    events = next(
+        one for one in STREAMS if one.field_selector.endswith("=MemberCluster")
+    )
     with streaming(hub=hub, stream=events, version="v1") as run:
         run.reader.wait_until(lambda: run.reader.lists)
 
-    assert [one.record.columns.cluster for one in run.reader.items if one.record] == ["c0"]
+    assert [one.record.columns.cluster for one in run.reader.items if one.record] == [
+        "c0"
+    ]
 
 
 def test_a_stream_resumes_at_a_stored_position() -> None:

@@ -20,7 +20,12 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.env import SettingRefused, check_hub_servers
 from placements.hubs.connections.connection import HubAccess, HubTarget
-from placements.hubs.connections.operations import HubSpec, check_parsed, check_stored_hub, save_hub
+from placements.hubs.connections.operations import (
+    HubSpec,
+    check_parsed,
+    check_stored_hub,
+    save_hub,
+)
 from placements.hubs.writing.sending import open_writer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
@@ -37,7 +42,9 @@ SERVER = "FLEETUI_HUB_SERVER_PROD_EU"
 
 
 @pytest.fixture
-def other(settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[LocalServer]:
+def other(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[LocalServer]:
     """Serve a hub that is not the one of the token command; the command must not even run."""
     settings.MEMBER_LOOPBACK = True
     ran = tmp_path / "ran"
@@ -66,7 +73,11 @@ def administrator() -> Client:
 
 @pytest.mark.parametrize("do", ["check", "save"])
 def test_the_page_refuses_another_server(other: LocalServer, do: str) -> None:
-    form = {"name": "prod-eu", "kubeconfig": dump_yaml(without_credentials(other)), "do": do}
+    form = {
+        "name": "prod-eu",
+        "kubeconfig": dump_yaml(without_credentials(other)),
+        "do": do,
+    }
 
     answer = administrator().post("/hubs/new/", form)
 
@@ -86,7 +97,9 @@ def test_rest_refuses_another_server_for_a_new_hub(
         "connection": {"server": other.url, "ca": authority().pem, **secret},
     }
 
-    answer = administrator().post(f"/api/v1/hubs{query}", json.dumps(body), content_type="application/json")
+    answer = administrator().post(
+        f"/api/v1/hubs{query}", json.dumps(body), content_type="application/json"
+    )
 
     assert answer.status_code in (400, 422), answer.json()
     assert ALLOWED in answer.content.decode()
@@ -94,7 +107,9 @@ def test_rest_refuses_another_server_for_a_new_hub(
 
 
 @pytest.mark.parametrize("option", ["--check", "--anyway"])
-def test_the_command_refuses_another_server(other: LocalServer, tmp_path: Path, option: str) -> None:
+def test_the_command_refuses_another_server(
+    other: LocalServer, tmp_path: Path, option: str
+) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(dump_yaml(without_credentials(other)))
 
@@ -109,7 +124,9 @@ def test_a_hub_that_exists_is_not_moved_to_another_server(other: LocalServer) ->
     wanted = ConnectionInput(dump_yaml(without_credentials(other)))
 
     with pytest.raises(InvalidManifest, match="for another server"):
-        save_hub(HubSpec("prod-eu"), wanted, by=None, now=NOW, confirmed=True, replaces=True)
+        save_hub(
+            HubSpec("prod-eu"), wanted, by=None, now=NOW, confirmed=True, replaces=True
+        )
 
     assert Hub.objects.get(name="prod-eu").connection["server"] == ALLOWED
 
@@ -137,7 +154,10 @@ def _check_parsed(hub: Hub) -> None:
 @pytest.mark.parametrize("connect", [_open_writer, _watch, _check, _check_parsed])
 @pytest.mark.parametrize("server", [ALLOWED, ""])
 def test_no_connection_of_a_hub_that_is_elsewhere_gets_the_token(
-    other: LocalServer, monkeypatch: pytest.MonkeyPatch, connect: Callable[[Hub], None], server: str
+    other: LocalServer,
+    monkeypatch: pytest.MonkeyPatch,
+    connect: Callable[[Hub], None],
+    server: str,
 ) -> None:
     """A hub that was connected before the command was set, or whose server is not named at all."""
     monkeypatch.setenv(SERVER, server)
@@ -148,7 +168,8 @@ def test_no_connection_of_a_hub_that_is_elsewhere_gets_the_token(
 
 
 @pytest.mark.parametrize(
-    "server", ["", "http://hub.example.com", "https://a@hub.example.com", "hub.example.com"]
+    "server",
+    ["", "http://hub.example.com", "https://a@hub.example.com", "hub.example.com"],
 )
 def test_a_command_without_its_server_stops_the_start(server: str) -> None:
     environ = {"FLEETUI_HUB_TOKEN_COMMAND_PROD_EU": "/bin/echo x", SERVER: server}

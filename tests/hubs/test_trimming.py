@@ -8,19 +8,29 @@ import pytest
 
 from placements.hubs.kinds.base import Columns, StreamKind
 from placements.hubs.kinds.kubefleet import KUBEFLEET, STREAMS
-from placements.hubs.trimming import LARGEST_OBJECT, MirrorRecord, UnusableObject, record_of, unpack
+from placements.hubs.trimming import (
+    LARGEST_OBJECT,
+    MirrorRecord,
+    UnusableObject,
+    record_of,
+    unpack,
+)
 from tests.hubs.hub_documents import PREFIX, binding, event, member, placement, snapshot
 
 
 def stream(kind: str, *, selector: str = "") -> StreamKind:
-    return next(one for one in STREAMS if one.kind == kind and selector in one.field_selector)
+    return next(
+        one for one in STREAMS if one.kind == kind and selector in one.field_selector
+    )
 
 
 def record(kind: str, content: Mapping[str, Any], **options: Any) -> MirrorRecord:
     metadata = {"uid": "u1", "resourceVersion": "7", **content["metadata"]}
     found = stream(kind, **options)
     version = "v1beta1" if found.group else "v1"
-    return record_of(KUBEFLEET, found, version, {**content, "kind": kind, "metadata": metadata})
+    return record_of(
+        KUBEFLEET, found, version, {**content, "kind": kind, "metadata": metadata}
+    )
 
 
 def test_a_binding_loses_managed_fields_and_keeps_their_managers() -> None:
@@ -35,13 +45,18 @@ def test_a_binding_loses_managed_fields_and_keeps_their_managers() -> None:
         "time": "2026-11-01T09:30:00Z",
         "paths": ["status"],
     }
-    assert stored.columns == Columns(owner="web", cluster="paris", state="Scheduled", policy_snapshot="web-0")
+    assert stored.columns == Columns(
+        owner="web", cluster="paris", state="Scheduled", policy_snapshot="web-0"
+    )
     assert len(stored.packed) <= 900
 
 
 def test_the_copy_of_kubectl_is_dropped() -> None:
     content = placement("web")
-    content["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "a": "b"}
+    content["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": "{}",
+        "a": "b",
+    }
 
     stored = unpack(record("ClusterResourcePlacement", content).packed)
 
@@ -50,8 +65,13 @@ def test_the_copy_of_kubectl_is_dropped() -> None:
 
 def test_of_a_snapshot_of_resources_only_the_metadata_is_stored() -> None:
     content = {
-        "metadata": {"name": "web-3-snapshot", "labels": {f"{PREFIX}parent-CRP": "web"}},
-        "spec": {"selectedResources": [{"kind": "Secret", "data": {"key": "c2VjcmV0"}}]},
+        "metadata": {
+            "name": "web-3-snapshot",
+            "labels": {f"{PREFIX}parent-CRP": "web"},
+        },
+        "spec": {
+            "selectedResources": [{"kind": "Secret", "data": {"key": "c2VjcmV0"}}]
+        },
     }
 
     stored = record("ClusterResourceSnapshot", content)
@@ -61,10 +81,16 @@ def test_of_a_snapshot_of_resources_only_the_metadata_is_stored() -> None:
 
 
 SECRET_PATCH = {
-    "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+    "clusterResourceSelectors": [
+        {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+    ],
     "policy": {
         "overrideRules": [
-            {"jsonPatchOverrides": [{"op": "add", "path": "/data/password", "value": "aHVudGVyMg=="}]}
+            {
+                "jsonPatchOverrides": [
+                    {"op": "add", "path": "/data/password", "value": "aHVudGVyMg=="}
+                ]
+            }
         ]
     },
 }
@@ -72,7 +98,13 @@ SECRET_DIFFERENCE = {
     "kind": "Secret",
     "version": "v1",
     "name": "login",
-    "observedDrifts": [{"path": "/data/password", "valueInHub": "aHVudGVyMg==", "valueInMember": "hunter"}],
+    "observedDrifts": [
+        {
+            "path": "/data/password",
+            "valueInHub": "aHVudGVyMg==",
+            "valueInMember": "hunter",
+        }
+    ],
 }
 
 
@@ -80,11 +112,21 @@ SECRET_DIFFERENCE = {
     ("kind", "content"),
     [
         ("ClusterResourceOverride", {"spec": SECRET_PATCH}),
-        ("ClusterResourceOverrideSnapshot", {"spec": {"overrideHash": "a", "overrideSpec": SECRET_PATCH}}),
-        ("ClusterResourceBinding", {"spec": {}, "status": {"driftedPlacements": [SECRET_DIFFERENCE]}}),
+        (
+            "ClusterResourceOverrideSnapshot",
+            {"spec": {"overrideHash": "a", "overrideSpec": SECRET_PATCH}},
+        ),
+        (
+            "ClusterResourceBinding",
+            {"spec": {}, "status": {"driftedPlacements": [SECRET_DIFFERENCE]}},
+        ),
         (
             "ClusterResourcePlacement",
-            {"status": {"placementStatuses": [{"driftedPlacements": [SECRET_DIFFERENCE]}]}},
+            {
+                "status": {
+                    "placementStatuses": [{"driftedPlacements": [SECRET_DIFFERENCE]}]
+                }
+            },
         ),
     ],
 )
@@ -108,7 +150,9 @@ def test_an_object_beyond_2_mib_is_stored_as_metadata_with_a_note() -> None:
 
 def test_ten_thousand_annotations_are_stored_or_cut() -> None:
     content = placement("web")
-    content["metadata"]["annotations"] = {f"key-{number}": "x" * 400 for number in range(10_000)}
+    content["metadata"]["annotations"] = {
+        f"key-{number}": "x" * 400 for number in range(10_000)
+    }
 
     stored = record("ClusterResourcePlacement", content)
 
@@ -128,7 +172,9 @@ def test_ten_thousand_annotations_are_stored_or_cut() -> None:
         ({"resourceVersion": 7}, "metadata.resourceVersion"),
     ],
 )
-def test_an_object_without_identity_is_refused(change: dict[str, Any], message: str) -> None:
+def test_an_object_without_identity_is_refused(
+    change: dict[str, Any], message: str
+) -> None:
     content = placement("web")
     content["metadata"] |= change
 
@@ -137,7 +183,14 @@ def test_an_object_without_identity_is_refused(change: dict[str, Any], message: 
 
 
 @pytest.mark.parametrize(
-    "content", [None, [], "text", {"metadata": []}, {"kind": "Work", "metadata": {"name": "w", "uid": "u"}}]
+    "content",
+    [
+        None,
+        [],
+        "text",
+        {"metadata": []},
+        {"kind": "Work", "metadata": {"name": "w", "uid": "u"}},
+    ],
 )
 def test_what_is_no_object_of_the_kind_is_refused(content: object) -> None:
     with pytest.raises(UnusableObject):
@@ -162,7 +215,10 @@ def test_a_heartbeat_alone_does_not_change_the_digest_of_a_cluster() -> None:
     unhealthy = member("paris")
     unhealthy["status"]["agentStatus"][0]["conditions"][1]["status"] = "False"
 
-    digests = [record("MemberCluster", one).digest for one in (first, later, relabeled, unhealthy)]
+    digests = [
+        record("MemberCluster", one).digest
+        for one in (first, later, relabeled, unhealthy)
+    ]
 
     assert digests[0] == digests[1]
     assert len(set(digests)) == 3
@@ -173,34 +229,67 @@ def test_a_heartbeat_alone_does_not_change_the_digest_of_a_cluster() -> None:
     ("kind", "content", "columns"),
     [
         ("ClusterResourcePlacement", placement("web"), Columns(owner="web")),
-        ("ResourcePlacement", placement("web", namespace="shop"), Columns(owner="shop/web")),
-        ("ClusterSchedulingPolicySnapshot", snapshot("web", 4), Columns("web", "", 4, True)),
+        (
+            "ResourcePlacement",
+            placement("web", namespace="shop"),
+            Columns(owner="shop/web"),
+        ),
         (
             "ClusterSchedulingPolicySnapshot",
-            {"metadata": {"name": "no-index", "labels": {f"{PREFIX}policy-index": "many"}}},
+            snapshot("web", 4),
+            Columns("web", "", 4, True),
+        ),
+        (
+            "ClusterSchedulingPolicySnapshot",
+            {
+                "metadata": {
+                    "name": "no-index",
+                    "labels": {f"{PREFIX}policy-index": "many"},
+                }
+            },
             Columns(),
         ),
         (
             "ClusterResourcePlacementEviction",
-            {"metadata": {"name": "e"}, "spec": {"placementName": "web", "clusterName": "paris"}},
+            {
+                "metadata": {"name": "e"},
+                "spec": {"placementName": "web", "clusterName": "paris"},
+            },
             Columns(owner="web", cluster="paris"),
         ),
         (
             "StagedUpdateRun",
-            {"metadata": {"name": "run", "namespace": "shop"}, "spec": {"placementName": "web"}},
+            {
+                "metadata": {"name": "run", "namespace": "shop"},
+                "spec": {"placementName": "web"},
+            },
             Columns(owner="shop/web"),
         ),
-        ("ClusterResourceBinding", {"metadata": {"name": "b"}, "spec": {"state": 7}}, Columns()),
-        ("ClusterResourceBinding", {"metadata": {"name": "b"}, "spec": "text"}, Columns()),
+        (
+            "ClusterResourceBinding",
+            {"metadata": {"name": "b"}, "spec": {"state": 7}},
+            Columns(),
+        ),
+        (
+            "ClusterResourceBinding",
+            {"metadata": {"name": "b"}, "spec": "text"},
+            Columns(),
+        ),
     ],
 )
-def test_columns_are_read_from_any_object(kind: str, content: dict[str, Any], columns: Columns) -> None:
+def test_columns_are_read_from_any_object(
+    kind: str, content: dict[str, Any], columns: Columns
+) -> None:
     assert record(kind, content).columns == columns
 
 
 def test_events_of_the_hub_belong_to_what_they_are_about() -> None:
-    about_cluster = record("Event", event("MemberCluster", "paris", 1), selector="MemberCluster")
-    about_placement = record("Event", event("ClusterResourcePlacement", "web", 1), selector="=Cluster")
+    about_cluster = record(
+        "Event", event("MemberCluster", "paris", 1), selector="MemberCluster"
+    )
+    about_placement = record(
+        "Event", event("ClusterResourcePlacement", "web", 1), selector="=Cluster"
+    )
 
     assert about_cluster.columns == Columns(cluster="paris")
     assert about_placement.columns == Columns(owner="web")

@@ -20,7 +20,9 @@ def live() -> ProjectedHub:
     """Return a hub with two unresolved objects: one field of a newer version, and a policy of one."""
     found = ProjectedHub()
     found.put("MemberCluster", member("paris"))
-    found.put("ClusterResourcePlacement", changed(placement("web"), spec={"newField": 1}))
+    found.put(
+        "ClusterResourcePlacement", changed(placement("web"), spec={"newField": 1})
+    )
     odd = snapshot("web")
     odd["spec"]["policy"]["placementType"] = "PickBest"
     found.put("ClusterSchedulingPolicySnapshot", odd)
@@ -35,9 +37,16 @@ def test_the_page_lists_kind_name_path_and_reason(admin_client: Client) -> None:
     page = admin_client.get(ABOUT).content.decode()
 
     assert "Unresolved" in page
-    for words in ("spec.newField", "the policy is not understood", "web-0", "Shown without these fields"):
+    for words in (
+        "spec.newField",
+        "the policy is not understood",
+        "web-0",
+        "Shown without these fields",
+    ):
         assert words in page
-    assert f'href="{ABOUT}#unresolved">2<' in admin_client.get("/hubs/").content.decode()
+    assert (
+        f'href="{ABOUT}#unresolved">2<' in admin_client.get("/hubs/").content.decode()
+    )
 
 
 def test_a_hub_that_is_understood_has_no_such_part(admin_client: Client) -> None:
@@ -61,9 +70,13 @@ def test_rest_lists_them_by_page(admin_client: Client) -> None:
         "reason": "",
     }
     second = admin_client.get(first["next"]).json()
-    assert [each["reason"] for each in second["items"]] == ["the policy is not understood"]
+    assert [each["reason"] for each in second["items"]] == [
+        "the policy is not understood"
+    ]
     assert second["next"] is None
-    assert admin_client.get("/api/v1/hubs/prod-eu/unresolved?color=red").status_code == 400
+    assert (
+        admin_client.get("/api/v1/hubs/prod-eu/unresolved?color=red").status_code == 400
+    )
 
 
 def test_an_object_without_its_placement_is_unresolved_after_an_hour() -> None:
@@ -74,7 +87,10 @@ def test_an_object_without_its_placement_is_unresolved_after_an_hour() -> None:
     def count(now: datetime) -> int:
         return unresolved_counts([live.hub.pk], now=now).get(live.hub.pk, 0)
 
-    assert (count(NOW + timedelta(minutes=59)), count(NOW + timedelta(minutes=61))) == (0, 1)
+    assert (count(NOW + timedelta(minutes=59)), count(NOW + timedelta(minutes=61))) == (
+        0,
+        1,
+    )
     live.put("ClusterResourcePlacement", placement("later"))
     live.project()
     assert count(NOW + timedelta(minutes=61)) == 0
@@ -83,7 +99,9 @@ def test_an_object_without_its_placement_is_unresolved_after_an_hour() -> None:
 @pytest.mark.servers
 def test_two_hubs_do_not_mix(live: ProjectedHub, admin_client: Client) -> None:
     other = ProjectedHub("prod-us")
-    other.put("ClusterResourcePlacement", changed(placement("shop"), spec={"otherField": 1}))
+    other.put(
+        "ClusterResourcePlacement", changed(placement("shop"), spec={"otherField": 1})
+    )
     other.project()
 
     page = admin_client.get("/hubs/prod-us/about/").content.decode()
@@ -94,7 +112,9 @@ def test_two_hubs_do_not_mix(live: ProjectedHub, admin_client: Client) -> None:
         assert MirroredObject.objects.filter(is_unresolved=True).count() == 2
 
 
-def test_a_kind_that_fails_shows_when_it_is_tried_again(live: ProjectedHub, admin_client: Client) -> None:
+def test_a_kind_that_fails_shows_when_it_is_tried_again(
+    live: ProjectedHub, admin_client: Client
+) -> None:
     at = datetime(2026, 11, 1, 10, 7, 30, tzinfo=UTC)
     with live.scope():
         HubStream.objects.filter(kind="MemberCluster").update(
@@ -103,7 +123,10 @@ def test_a_kind_that_fails_shows_when_it_is_tried_again(live: ProjectedHub, admi
 
     assert "Next attempt at <time datetime" in admin_client.get(ABOUT).content.decode()
     assert "10:07:30 UTC" in admin_client.get(ABOUT).content.decode()
-    assert admin_client.get("/api/v1/hubs/prod-eu").json()["retryAt"] == "2026-11-01T10:07:30Z"
+    assert (
+        admin_client.get("/api/v1/hubs/prod-eu").json()["retryAt"]
+        == "2026-11-01T10:07:30Z"
+    )
 
 
 def test_the_list_of_hubs_has_pages(admin_client: Client) -> None:

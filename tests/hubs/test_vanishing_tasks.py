@@ -22,7 +22,9 @@ from tests.vanishing import cluster_is_deleted, faults, placement_is_deleted
 pytestmark = pytest.mark.django_db
 EVERY = 1 if IS_FULL else 7
 TASKS = sorted(
-    name for name in current_app.tasks if name.startswith(("placements.", "clusters.", "fleetui."))
+    name
+    for name in current_app.tasks
+    if name.startswith(("placements.", "clusters.", "fleetui."))
 )
 OF_ONE_HUB = {hub_tasks.project_hub.name, hub_tasks.judge_hub.name}
 OTHERS = {
@@ -48,7 +50,15 @@ def test_no_task_fails_for_what_is_deleted_meanwhile(subtests: pytest.Subtests) 
     assert len(names) > 14
     for number, name in enumerate(names):
         with subtests.test(name):
-            assert faults(current_app.tasks[name], deletions, first=number % EVERY + 1, every=EVERY) == []
+            assert (
+                faults(
+                    current_app.tasks[name],
+                    deletions,
+                    first=number % EVERY + 1,
+                    every=EVERY,
+                )
+                == []
+            )
 
 
 def rechecked(live: ProjectedHub) -> int:
@@ -63,7 +73,9 @@ def test_a_round_of_judgements_survives_a_deletion(what: str) -> None:
     live = busy_hub()
     with live.scope():
         HubStream.objects.update(listed_at=NOW)
-        Hub.objects.filter(pk=live.hub.pk).update(lease_expires_at=NOW + timedelta(days=1))
+        Hub.objects.filter(pk=live.hub.pk).update(
+            lease_expires_at=NOW + timedelta(days=1)
+        )
         judge_due(now=NOW + timedelta(minutes=1))
         assert HubDecision.objects.update(recheck_at=NOW) > 1
         assert Placement.objects.count() > 2

@@ -27,7 +27,10 @@ def hub_with_content(clusters: int = 3) -> FakeHub:
     fake.put("namespaces", {"metadata": {"name": "shop"}})
     fake.put("events", event("MemberCluster", "c0", 1))
     fake.put("events", event("ClusterResourcePlacement", "web", 2))
-    fake.put("works", {"metadata": {"name": "web-work", "namespace": "fleet-member-c0"}, "spec": {}})
+    fake.put(
+        "works",
+        {"metadata": {"name": "web-work", "namespace": "fleet-member-c0"}, "spec": {}},
+    )
     return fake
 
 
@@ -43,8 +46,14 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
 
         hub = Hub.objects.get(pk=run.hub.pk)
         assert (hub.server_version, hub.found["absent"]) == ("v1.30.1", [])
-        assert hub.found["versions"]["memberclusters.cluster.kubernetes-fleet.io"] == "v1beta1"
-        allowed = {one["resource"].partition(".")[0]: one["verbs"] for one in hub.found["permissions"]}
+        assert (
+            hub.found["versions"]["memberclusters.cluster.kubernetes-fleet.io"]
+            == "v1beta1"
+        )
+        allowed = {
+            one["resource"].partition(".")[0]: one["verbs"]
+            for one in hub.found["permissions"]
+        }
         assert allowed["memberclusters"]["list"] is True
         with in_hub(hub.pk):
             assert HubStream.objects.count() == 25
@@ -52,7 +61,11 @@ def test_a_hub_becomes_live_and_the_mirror_equals_it() -> None:
         with in_hub(hub.pk):  # who has no role there learns nothing of it
             events = Event.objects.filter(kind="hub", name="prod-eu").order_by("id")
             states = list(events.values_list("after", flat=True))
-        assert [one["state"] for one in states if one] == ["connecting", "syncing", "live"]
+        assert [one["state"] for one in states if one] == [
+            "connecting",
+            "syncing",
+            "live",
+        ]
 
 
 @pytest.mark.nightly
@@ -85,7 +98,11 @@ def test_an_optional_kind_may_be_absent_or_forbidden() -> None:
 
         def states() -> set[str]:
             with in_hub(run.hub.pk):
-                return set(HubStream.objects.filter(plural="events").values_list("state", flat=True))
+                return set(
+                    HubStream.objects.filter(plural="events").values_list(
+                        "state", flat=True
+                    )
+                )
 
         run.work_until(lambda: states() == {"forbidden"})
         assert Hub.objects.get(pk=run.hub.pk).found["absent"] == [
@@ -114,7 +131,9 @@ def test_a_required_kind_that_is_forbidden_names_verb_and_kind() -> None:
         ({"absent": {"memberclusters"}}, "does not serve memberclusters"),
     ],
 )
-def test_a_server_that_is_no_such_hub_is_not_supported(change: dict[str, object], reason: str) -> None:
+def test_a_server_that_is_no_such_hub_is_not_supported(
+    change: dict[str, object], reason: str
+) -> None:
     with watching(FakeHub(**change)) as run:  # type: ignore[arg-type]
         run.work_until_state("unsuitable")
         assert reason in Hub.objects.get(pk=run.hub.pk).state_reason
@@ -125,10 +144,15 @@ def test_a_web_server_is_not_supported() -> None:
     fake.fault("html")
     with watching(fake) as run:
         run.work_until_state("unsuitable")
-        assert "not as a Kubernetes API server" in Hub.objects.get(pk=run.hub.pk).state_reason
+        assert (
+            "not as a Kubernetes API server"
+            in Hub.objects.get(pk=run.hub.pk).state_reason
+        )
 
 
-def test_rejected_credentials_are_read_again_once_and_replaced_without_a_restart() -> None:
+def test_rejected_credentials_are_read_again_once_and_replaced_without_a_restart() -> (
+    None
+):
     fake = hub_with_content()
     with watching(fake, pace=SLOW) as run:
         run.work_until_state("live")
@@ -143,7 +167,9 @@ def test_rejected_credentials_are_read_again_once_and_replaced_without_a_restart
         run.work_for(0.5)
         assert len(fake.seen) == requests  # blocked
         with in_hub(run.hub.pk):
-            assert MirroredObject.objects.filter(kind="MemberCluster").count() == 3  # kept
+            assert (
+                MirroredObject.objects.filter(kind="MemberCluster").count() == 3
+            )  # kept
 
         set_token(run.hub, "a-new-token")
         fake.put("memberclusters", member("c9"))
@@ -174,7 +200,9 @@ def test_an_outage_is_shown_and_the_watch_resumes_without_a_list() -> None:
         assert run.state() == "live"  # for 20 seconds
 
         for stream in run.watcher.hubs[run.hub.pk].runner.streams.values():
-            stream.status.disconnected = stream.status.disconnected and stream.status.disconnected - 25
+            stream.status.disconnected = (
+                stream.status.disconnected and stream.status.disconnected - 25
+            )
         run.work_until_state("stale")
 
         fake.faults.clear()
@@ -212,7 +240,9 @@ def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
             assert other.watcher.hubs == {}
             run.kill()
             before = len(run.fake.seen)
-            Hub.objects.update(lease_expires_at=datetime.now(UTC) - timedelta(seconds=1))
+            Hub.objects.update(
+                lease_expires_at=datetime.now(UTC) - timedelta(seconds=1)
+            )
             run.fake.put("memberclusters", member("c9"))
             other.work_until_equal()
             assert list(other.watcher.hubs) == [run.hub.pk]
@@ -226,7 +256,10 @@ def test_two_watchers_share_the_hubs_and_one_takes_over() -> None:
 def test_a_watcher_that_lost_its_lease_stops_reading_and_writes_nothing() -> None:
     with watching(hub_with_content()) as run:
         run.work_until_equal()
-        Hub.objects.update(lease_token="another", lease_expires_at=datetime.now(UTC) + timedelta(minutes=1))
+        Hub.objects.update(
+            lease_token="another",
+            lease_expires_at=datetime.now(UTC) + timedelta(minutes=1),
+        )
         run.fake.put("memberclusters", member("c9"))
         run.work_until(lambda: not run.watcher.hubs)
         run.fake.wait_until(lambda: run.fake.watches == 0)
@@ -242,7 +275,10 @@ def test_a_stopped_watcher_writes_what_it_read_and_releases_the_hub() -> None:
         heartbeat = "2026-11-01T10:05:00Z"
         run.fake.put("memberclusters", member("c0", heartbeat=heartbeat))
         run.work_until(
-            lambda: any(one.quiet for one in next(iter(run.watcher.hubs.values())).mirror.streams.values())
+            lambda: any(
+                one.quiet
+                for one in next(iter(run.watcher.hubs.values())).mirror.streams.values()
+            )
         )
         run.finish()
 
@@ -258,7 +294,9 @@ def test_a_stopped_watcher_writes_what_it_read_and_releases_the_hub() -> None:
 def test_the_clock_of_the_hub_is_compared_with_ours() -> None:
     with watching(FakeHub(clock_offset=600.0)) as run:
         run.work_until(lambda: Hub.objects.get(pk=run.hub.pk).clock_offset_seconds)
-        assert Hub.objects.get(pk=run.hub.pk).clock_offset_seconds == pytest.approx(600.0, abs=2.0)
+        assert Hub.objects.get(pk=run.hub.pk).clock_offset_seconds == pytest.approx(
+            600.0, abs=2.0
+        )
 
 
 @pytest.mark.nightly
@@ -304,11 +342,16 @@ def test_a_killed_watcher_continues_where_the_mirror_is() -> None:
     with watching(fake) as run:
         for number in range(5):
             for step in range(6):
-                fake.put("clusterresourcebindings", binding("web", f"c{number}-{step}", state="Bound"))
+                fake.put(
+                    "clusterresourcebindings",
+                    binding("web", f"c{number}-{step}", state="Bound"),
+                )
                 run.work(seconds=0.01)
             run.kill()
             Hub.objects.update(lease_expires_at=None)
             run.watcher = new_watcher()
-        fake.delete("clusterresourcebindings", binding("web", "c1-1")["metadata"]["name"])
+        fake.delete(
+            "clusterresourcebindings", binding("web", "c1-1")["metadata"]["name"]
+        )
         run.work_until_equal()
         assert len(served(fake)) > 30

@@ -28,7 +28,13 @@ from tests.hubs.hub_documents import placement
 from tests.runtime.processes import ROOT
 
 FORBIDDEN = (
-    *("managedFields", "creationTimestamp", "generation", "deletionTimestamp", "ownerReferences"),
+    *(
+        "managedFields",
+        "creationTimestamp",
+        "generation",
+        "deletionTimestamp",
+        "ownerReferences",
+    ),
     *("finalizers", "deletionGracePeriodSeconds", "selfLink", "generateName"),
 )
 
@@ -36,9 +42,15 @@ FORBIDDEN = (
 def live_placement(**options: Any) -> dict[str, Any]:
     """Return a placement as the hub has it: with defaults, status, and what only the hub writes."""
     content = placement("web", **options)
-    content |= {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    content |= {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+    }
     content["spec"]["resourceSelectors"][0]["selectionScope"] = "NamespaceWithResources"
-    content["spec"] |= {"revisionHistoryLimit": 10, "statusReportingScope": "ClusterScopeOnly"}
+    content["spec"] |= {
+        "revisionHistoryLimit": 10,
+        "statusReportingScope": "ClusterScopeOnly",
+    }
     content["metadata"] |= {
         "uid": "u1",
         "resourceVersion": "7",
@@ -48,7 +60,9 @@ def live_placement(**options: Any) -> dict[str, Any]:
         "ownerReferences": [{"name": "x"}],
         "labels": {"team": "shop"},
     }
-    content["status"] = {"conditions": [{"type": "ClusterResourcePlacementScheduled", "status": "True"}]}
+    content["status"] = {
+        "conditions": [{"type": "ClusterResourcePlacementScheduled", "status": "True"}]
+    }
     return content
 
 
@@ -59,7 +73,11 @@ def test_an_edit_sends_the_changed_field_alone_with_its_preconditions() -> None:
 
     body = edit_body(live, live, draft, manager="fleetui")
 
-    assert body.content["metadata"] == {"name": "web", "uid": "u1", "resourceVersion": "7"}
+    assert body.content["metadata"] == {
+        "name": "web",
+        "uid": "u1",
+        "resourceVersion": "7",
+    }
     assert body.content["spec"] == {"policy": {"numberOfClusters": 5}}
     assert body.foreign == ()
 
@@ -68,10 +86,16 @@ def test_what_a_draft_leaves_to_defaults_is_no_change() -> None:
     live = live_placement()
     live["spec"]["strategy"] = {
         "type": "RollingUpdate",
-        "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%", "unavailablePeriodSeconds": 60},
+        "rollingUpdate": {
+            "maxUnavailable": "25%",
+            "maxSurge": "25%",
+            "unavailablePeriodSeconds": 60,
+        },
     }
 
-    assert not find_changes(live, {**placement("web"), "metadata": {"labels": {"team": "shop"}}})
+    assert not find_changes(
+        live, {**placement("web"), "metadata": {"labels": {"team": "shop"}}}
+    )
 
 
 def test_a_list_is_sent_whole_with_the_entries_of_the_hub() -> None:
@@ -83,7 +107,10 @@ def test_a_list_is_sent_whole_with_the_entries_of_the_hub() -> None:
 
     body = edit_body(live, live, draft, manager="fleetui")
 
-    assert body.content["spec"]["resourceSelectors"] == [*live["spec"]["resourceSelectors"], other]
+    assert body.content["spec"]["resourceSelectors"] == [
+        *live["spec"]["resourceSelectors"],
+        other,
+    ]
 
 
 def test_a_field_of_another_manager_is_removed_by_a_second_write() -> None:
@@ -120,23 +147,39 @@ def test_a_place_that_both_changed_is_refused_and_another_one_is_not() -> None:
     assert found.value.paths == ("spec.policy.numberOfClusters",)
 
 
-KEYS = st.sampled_from(["policy", "strategy", "a.b/c", "resourceSelectors", "tolerations", "x"])
+KEYS = st.sampled_from(
+    ["policy", "strategy", "a.b/c", "resourceSelectors", "tolerations", "x"]
+)
 VALUES = st.recursive(
     st.integers(0, 3) | st.sampled_from(["", "25%", "RollingUpdate"]) | st.booleans(),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(KEYS, inner, max_size=3)
+    ),
     max_leaves=8,
 )
 SPECS = st.dictionaries(KEYS, VALUES, max_size=4)
-LABELS = st.dictionaries(st.sampled_from(["a", "b", "example.com/c"]), st.sampled_from(["1", "2"]))
+LABELS = st.dictionaries(
+    st.sampled_from(["a", "b", "example.com/c"]), st.sampled_from(["1", "2"])
+)
 
 
 def outside(**metadata: Any) -> dict[str, Any]:
-    return {**dict.fromkeys(FORBIDDEN, "x"), "name": "web", "uid": "u1", "resourceVersion": "7", **metadata}
+    return {
+        **dict.fromkeys(FORBIDDEN, "x"),
+        "name": "web",
+        "uid": "u1",
+        "resourceVersion": "7",
+        **metadata,
+    }
 
 
 @given(SPECS, SPECS, LABELS, LABELS, st.data())
 def test_a_body_has_nothing_that_is_neither_owned_nor_changed(
-    spec: dict[str, Any], wanted: dict[str, Any], labels: Any, other_labels: Any, data: st.DataObject
+    spec: dict[str, Any],
+    wanted: dict[str, Any],
+    labels: Any,
+    other_labels: Any,
+    data: st.DataObject,
 ) -> None:
     live: dict[str, Any] = {
         "apiVersion": "v1",
@@ -145,16 +188,27 @@ def test_a_body_has_nothing_that_is_neither_owned_nor_changed(
         "status": {"x": 1},
         "metadata": outside(labels=labels),
     }
-    owned = {path for path in leaves(live) if path[0] != "status" and data.draw(st.booleans())}
+    owned = {
+        path
+        for path in leaves(live)
+        if path[0] != "status" and data.draw(st.booleans())
+    }
     live["metadata"]["managedFields"] = [managed("fleetui", "Apply", owned)]
-    draft = {"spec": wanted, "status": {"x": 2}, "metadata": outside(labels=other_labels, uid="u2")}
+    draft = {
+        "spec": wanted,
+        "status": {"x": 2},
+        "metadata": outside(labels=other_labels, uid="u2"),
+    }
 
     body = edit_body(live, live, draft, manager="fleetui")
 
     check_body(body.content)
     assert not set(FORBIDDEN) & set(body.content["metadata"])
     assert set(body.content) <= {"apiVersion", "kind", "metadata", "spec"}
-    assert (body.content["metadata"]["uid"], body.content["metadata"]["resourceVersion"]) == ("u1", "7")
+    assert (
+        body.content["metadata"]["uid"],
+        body.content["metadata"]["resourceVersion"],
+    ) == ("u1", "7")
     ours = owned_paths(live, "fleetui")
     for path in leaf_paths(body.content):
         starts = [path[:end] for end in range(1, len(path) + 1)]
@@ -185,7 +239,12 @@ def test_the_changes_lead_from_the_base_to_the_draft_apart_from_defaults(
 def granted(name: str) -> set[tuple[str, str]]:
     """Return the resources and verbs that a manifest grants besides reading."""
     documents = load_documents((ROOT / "docs" / "hubs" / f"{name}.yaml").read_text())
-    rules = [rule for one in documents if one.data["kind"] == "ClusterRole" for rule in one.data["rules"]]
+    rules = [
+        rule
+        for one in documents
+        if one.data["kind"] == "ClusterRole"
+        for rule in one.data["rules"]
+    ]
     return {
         (resource, verb)
         for rule in rules
@@ -199,7 +258,10 @@ def granted(name: str) -> set[tuple[str, str]]:
 def test_the_manifests_grant_what_is_offered_and_nothing_else() -> None:
     permission = {"apply": "patch", "approve": "patch"}
     needed = {
-        (f"{plural}/status" if verb == "approve" else plural, permission.get(verb, verb))
+        (
+            f"{plural}/status" if verb == "approve" else plural,
+            permission.get(verb, verb),
+        )
         for plural, verbs in OFFERED.items()
         for verb in verbs
     }
@@ -224,11 +286,25 @@ def test_what_is_not_in_the_catalogue_makes_no_request() -> None:
     for kind in STREAMS:
         for verb in Verb:
             for part in ("", "status"):
-                is_offered = (not part and str(verb) in OFFERED.get(kind.plural, ())) or (
-                    kind.plural.endswith("approvalrequests") and part and verb is Verb.APPLY
+                is_offered = (
+                    not part and str(verb) in OFFERED.get(kind.plural, ())
+                ) or (
+                    kind.plural.endswith("approvalrequests")
+                    and part
+                    and verb is Verb.APPLY
                 )
                 try:
-                    WriteRequest(verb, kind, "v1beta1", "x", {}, "", part, uid="u", resource_version="1")
+                    WriteRequest(
+                        verb,
+                        kind,
+                        "v1beta1",
+                        "x",
+                        {},
+                        "",
+                        part,
+                        uid="u",
+                        resource_version="1",
+                    )
                 except NotOfferedError:
                     never += 1
                     assert not is_offered
@@ -238,7 +314,11 @@ def test_what_is_not_in_the_catalogue_makes_no_request() -> None:
     with pytest.raises(ForbiddenBodyError, match="status"):
         WriteRequest(
             Verb.CREATE,
-            next(iter(one for one in STREAMS if one.plural == "clusterresourceplacements")),
+            next(
+                iter(
+                    one for one in STREAMS if one.plural == "clusterresourceplacements"
+                )
+            ),
             "v1beta1",
             "x",
             {"status": {}},

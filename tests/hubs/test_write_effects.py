@@ -7,7 +7,15 @@ from django.test import Client
 
 from placements.hubs.writing.effects import failing_runs, stage_notes
 from placements.hubs.writing.planning import ConfirmationNeededError
-from tests.hubs.hub_documents import binding, member, run_status, snapshot, stage, staged_run, strategy
+from tests.hubs.hub_documents import (
+    binding,
+    member,
+    run_status,
+    snapshot,
+    stage,
+    staged_run,
+    strategy,
+)
 from tests.hubs.writable import WritableHub, operator, writable_hub
 
 pytestmark = pytest.mark.django_db
@@ -34,40 +42,66 @@ def test_an_edit_that_deselects_all_clusters_is_sent_once_confirmed(
     preview = hub.preview("scale", fields, **FORCE)
     assert preview.plan.needs_confirmation is bool(words)
     if words:
-        with pytest.raises(ConfirmationNeededError, match=f"would leave {words} clusters: east, west"):
+        with pytest.raises(
+            ConfirmationNeededError, match=f"would leave {words} clusters: east, west"
+        ):
             hub.apply("scale", fields, **FORCE)
         assert hub.sent() == []
     done = hub.apply("scale", fields, confirmed=bool(words), **FORCE)
 
     assert done is not None
-    assert hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"]["numberOfClusters"] == number
+    assert (
+        hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"][
+            "numberOfClusters"
+        ]
+        == number
+    )
 
 
 def test_the_page_asks_for_the_confirmation(hub: WritableHub, client: Client) -> None:
     client.force_login(operator())
-    form = {"name": "web", "numberOfClusters": "0", "overwrite": "spec.policy.numberOfClusters"}
+    form = {
+        "name": "web",
+        "numberOfClusters": "0",
+        "overwrite": "spec.policy.numberOfClusters",
+    }
     address = "/hubs/prod-eu/hub-write/scale/"
 
     page = client.post(address, {**form, "do": "preview"})
     token = page.content.decode().partition('name="token" value="')[2].partition('"')[0]
     fields = '{"name": "web", "numberOfClusters": 0}'
-    apply = {"do": "apply", "fields": fields, "token": token, "overwrite": form["overwrite"]}
+    apply = {
+        "do": "apply",
+        "fields": fields,
+        "token": token,
+        "overwrite": form["overwrite"],
+    }
     refused = client.post(address, apply)
 
-    assert 'name="confirm" value="unschedule-everything" required' in page.content.decode()
+    assert (
+        'name="confirm" value="unschedule-everything" required' in page.content.decode()
+    )
     assert refused.status_code == 409
     assert "would leave 2 of 2 clusters" in refused.content.decode()
     assert hub.sent() == []
-    assert client.post(address, {**apply, "confirm": "unschedule-everything"}).status_code == 302
+    assert (
+        client.post(address, {**apply, "confirm": "unschedule-everything"}).status_code
+        == 302
+    )
     assert len(hub.sent()) == 1
 
 
 @pytest.mark.nightly
-def test_the_stages_of_a_run_name_their_clusters_and_what_is_missing(hub: WritableHub) -> None:
+def test_the_stages_of_a_run_name_their_clusters_and_what_is_missing(
+    hub: WritableHub,
+) -> None:
     hub.put("MemberCluster", member("north", region="us"))
     hub.projected.put("ClusterResourceBinding", binding("web", "north", state="Bound"))
     hub.projected.project()
-    by_region = {"labelSelector": {"matchLabels": {"region": "eu"}}, "sortingLabelKey": "order"}
+    by_region = {
+        "labelSelector": {"matchLabels": {"region": "eu"}},
+        "sortingLabelKey": "order",
+    }
     empty = stage("empty", labelSelector={"matchLabels": {"a": "b"}})
     stages = {
         **VERSION,
@@ -90,7 +124,9 @@ def test_the_stages_of_a_run_name_their_clusters_and_what_is_missing(hub: Writab
 
 def test_other_labels_name_the_active_runs_that_would_fail(hub: WritableHub) -> None:
     eu = stage("eu", labelSelector={"matchLabels": {"region": "eu"}})
-    status = run_status(stages=[{"stageName": "eu", "clusters": [{"clusterName": "east"}]}])
+    status = run_status(
+        stages=[{"stageName": "eu", "clusters": [{"clusterName": "east"}]}]
+    )
     status["stagedUpdateStrategySnapshot"] = {"stages": [eu]}
     hub.projected.put("ClusterStagedUpdateRun", {**staged_run("run"), "status": status})
     hub.projected.project()

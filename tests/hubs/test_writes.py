@@ -18,8 +18,16 @@ from placements.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
 from placements.hubs.writing.clusters import plan_labels
 from placements.hubs.writing.gitops import gitops_marks
 from placements.hubs.writing.identity import IdentityRefusedError, requester_on
-from placements.hubs.writing.operations import HubRefusedError, PreviewRequiredError, WritePreview
-from placements.hubs.writing.planning import Planner, UnknownObjectError, WriteRefusedError
+from placements.hubs.writing.operations import (
+    HubRefusedError,
+    PreviewRequiredError,
+    WritePreview,
+)
+from placements.hubs.writing.planning import (
+    Planner,
+    UnknownObjectError,
+    WriteRefusedError,
+)
 from placements.hubs.writing.sending import (
     NEVER_SENT,
     NotWritableError,
@@ -51,7 +59,9 @@ def states(hub: WritableHub) -> list[str]:
 
 
 def number(hub: WritableHub) -> int:
-    found: int = hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"]["numberOfClusters"]
+    found: int = hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"][
+        "numberOfClusters"
+    ]
     return found
 
 
@@ -68,7 +78,9 @@ def test_a_dry_run_shows_the_result_and_stores_nothing(hub: WritableHub) -> None
     preview = hub.preview("scale", SCALE)
 
     assert answered(preview).is_accepted
-    changed = {one.path: (one.before, one.after, one.by_hub) for one in preview.differences}
+    changed = {
+        one.path: (one.before, one.after, one.by_hub) for one in preview.differences
+    }
     assert changed["/spec/policy/numberOfClusters"] == ("3", "5", False)
     assert changed["/spec/revisionHistoryLimit"] == ("", "10", True)
     assert preview.token
@@ -109,13 +121,18 @@ def test_another_body_or_an_old_preview_is_not_sent(hub: WritableHub) -> None:
         with pytest.raises(PreviewRequiredError):
             hub.apply("labels", fields, token=token, by=by)
     east = hub.fake.get("memberclusters", "east")
-    hub.put("MemberCluster", {**east, "spec": {**east["spec"], "heartbeatPeriodSeconds": 30}})
+    hub.put(
+        "MemberCluster",
+        {**east, "spec": {**east["spec"], "heartbeatPeriodSeconds": 30}},
+    )
     with pytest.raises(ChangedSincePreviewError):
         hub.apply("labels", preview.plan.fields, token=preview.token)
     assert (hub.writes(), hub.sent()) == ([], [])
 
 
-def test_a_preview_counts_for_five_minutes(hub: WritableHub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preview_counts_for_five_minutes(
+    hub: WritableHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     preview = hub.preview("cordon", {"name": "east"})
     monkeypatch.setattr(operations, "PREVIEW_SECONDS", -1)
     with pytest.raises(PreviewRequiredError):
@@ -128,17 +145,27 @@ def test_a_preview_counts_for_five_minutes(hub: WritableHub, monkeypatch: pytest
 def test_of_two_people_who_approve_at_once_one_is_accepted(hub: WritableHub) -> None:
     spec = {"parentStageRollout": "run", "targetStage": "canary"}
     labels = {"kubernetes-fleet.io/isLatestUpdateRunApproval": "true"}
-    hub.put("ClusterApprovalRequest", {"metadata": {"name": "wait", "labels": labels}, "spec": spec})
+    hub.put(
+        "ClusterApprovalRequest",
+        {"metadata": {"name": "wait", "labels": labels}, "spec": spec},
+    )
     people = [person(name, "approver") for name in ("ana", "ben")]
     previews = [hub.preview("approve", {"name": "wait"}, by=one) for one in people]
     hub.apply("approve", previews[0].plan.fields, by=people[0], token=previews[0].token)
     with pytest.raises(WriteRefusedError, match="approved already"):
-        hub.apply("approve", previews[1].plan.fields, by=people[1], token=previews[1].token)
-    [condition] = hub.fake.get("clusterapprovalrequests", "wait")["status"]["conditions"]
+        hub.apply(
+            "approve", previews[1].plan.fields, by=people[1], token=previews[1].token
+        )
+    [condition] = hub.fake.get("clusterapprovalrequests", "wait")["status"][
+        "conditions"
+    ]
     assert condition["message"] == "approved by ana"
     assert len(hub.sent()) == 1
 
-    replaced = {"metadata": {"name": "old", "labels": {**labels, next(iter(labels)): "false"}}, "spec": spec}
+    replaced = {
+        "metadata": {"name": "old", "labels": {**labels, next(iter(labels)): "false"}},
+        "spec": spec,
+    }
     hub.put("ClusterApprovalRequest", replaced)
     with pytest.raises(WriteRefusedError, match="newer request"):
         hub.preview("approve", {"name": "old"}, by=people[0])
@@ -156,10 +183,18 @@ def test_nothing_is_sent_inside_of_a_transaction(hub: WritableHub) -> None:
 
 
 @pytest.mark.nightly
-def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: WritableHub) -> None:
+def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(
+    hub: WritableHub,
+) -> None:
     owns_number(hub, "argocd-controller")
     web = hub.fake.get("clusterresourceplacements", "web")
-    draft = {**web, "spec": {**web["spec"], "policy": {"placementType": "PickN", "numberOfClusters": 5}}}
+    draft = {
+        **web,
+        "spec": {
+            **web["spec"],
+            "policy": {"placementType": "PickN", "numberOfClusters": 5},
+        },
+    }
     draft["metadata"] = {**web["metadata"], "labels": {"team": "shop"}}
     fields = {"manifest": draft, "base": web}
 
@@ -178,7 +213,9 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: W
     assert answered(kept).is_accepted
     hub.apply("save", fields, keep=[conflict.name], token=kept.token)
     assert number(hub) == 3
-    assert hub.fake.get("clusterresourceplacements", "web")["metadata"]["labels"] == {"team": "shop"}
+    assert hub.fake.get("clusterresourceplacements", "web")["metadata"]["labels"] == {
+        "team": "shop"
+    }
 
     hub.apply("scale", SCALE, overwrite=[conflict.name])
     assert number(hub) == 5
@@ -191,12 +228,17 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(hub: W
 
 @pytest.mark.nightly
 def test_each_refusal_is_in_the_words_of_the_hub(hub: WritableHub) -> None:
-    hub.fake.webhooks.append(lambda verb, plural, _: "no" if (verb, plural) == ("create", PLURAL) else "")
+    hub.fake.webhooks.append(
+        lambda verb, plural, _: "no" if (verb, plural) == ("create", PLURAL) else ""
+    )
     new = {**placement("new"), "apiVersion": "placement.kubernetes-fleet.io/v1beta1"}
     new["kind"] = "ClusterResourcePlacement"
     with pytest.raises(HubRefusedError) as found:
         hub.apply("save", {"manifest": new})
-    assert (found.value.answer.outcome, found.value.answer.webhook) == (WriteOutcome.WEBHOOK, "vcrp.kb.io")
+    assert (found.value.answer.outcome, found.value.answer.webhook) == (
+        WriteOutcome.WEBHOOK,
+        "vcrp.kb.io",
+    )
 
     hub.fake.denied.add("patch memberclusters")
     preview = hub.preview("cordon", {"name": "east"})
@@ -210,16 +252,29 @@ def test_each_refusal_is_in_the_words_of_the_hub(hub: WritableHub) -> None:
 PLURAL = "clusterresourceplacements"
 
 
-def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(hub: WritableHub) -> None:
+def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(
+    hub: WritableHub,
+) -> None:
     with hub.writer() as writer:
         live = writer.read(f"{KINDS['ClusterResourcePlacement'].path('v1beta1')}/web")
         assert live
 
         def outcome(**changes: str) -> WriteOutcome:
-            metadata = {"name": "web", "uid": "uid-1", "resourceVersion": "1", **changes}
+            metadata = {
+                "name": "web",
+                "uid": "uid-1",
+                "resourceVersion": "1",
+                **changes,
+            }
             body = {"metadata": metadata, "spec": {"revisionHistoryLimit": 3}}
             request = WriteRequest(
-                *(Verb.APPLY, KINDS["ClusterResourcePlacement"], "v1beta1", metadata["name"], body),
+                *(
+                    Verb.APPLY,
+                    KINDS["ClusterResourcePlacement"],
+                    "v1beta1",
+                    metadata["name"],
+                    body,
+                ),
                 uid=metadata["uid"],
                 resource_version=metadata["resourceVersion"],
             )
@@ -227,20 +282,31 @@ def test_preconditions_tell_stale_replaced_deleted_and_existing_apart(hub: Writa
 
         uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
         assert outcome(uid=uid, resourceVersion=version) is WriteOutcome.ACCEPTED
-        assert outcome(uid=uid) is WriteOutcome.ACCEPTED  # at the present version: nothing else differs
-        hub.fake.put(PLURAL, {**live, "metadata": {**live["metadata"], "labels": {"team": "other"}}})
+        assert (
+            outcome(uid=uid) is WriteOutcome.ACCEPTED
+        )  # at the present version: nothing else differs
+        hub.fake.put(
+            PLURAL,
+            {**live, "metadata": {**live["metadata"], "labels": {"team": "other"}}},
+        )
         assert outcome(uid=uid, resourceVersion=version) is WriteOutcome.STALE
         assert outcome(resourceVersion=version) is WriteOutcome.REPLACED
         assert outcome(name="gone") is WriteOutcome.DELETED
         body = {"metadata": {"name": "web"}, "spec": {}}
-        request = WriteRequest(Verb.CREATE, KINDS["ClusterResourcePlacement"], "v1beta1", "web", body)
+        request = WriteRequest(
+            Verb.CREATE, KINDS["ClusterResourcePlacement"], "v1beta1", "web", body
+        )
         assert writer.dry_run(request, None).outcome is WriteOutcome.EXISTS
 
 
 @pytest.mark.parametrize(
     ("status", "message", "outcome"),
     [
-        (500, "failed to create typed patch object: .spec.polcy: field not declared in schema", "invalid"),
+        (
+            500,
+            "failed to create typed patch object: .spec.polcy: field not declared in schema",
+            "invalid",
+        ),
         (500, "etcdserver: request timed out", "unknown"),
         (400, "strict decoding error", "invalid"),
         (413, "request entity too large", "too-large"),
@@ -261,7 +327,11 @@ def test_each_status_has_its_meaning(status: int, message: str, outcome: str) ->
 
     found = answer_of(request, Response(status, body), None)
 
-    assert (str(found.outcome), found.message, found.causes[0].path) == (outcome, message, "spec.x")
+    assert (str(found.outcome), found.message, found.causes[0].path) == (
+        outcome,
+        message,
+        "spec.x",
+    )
 
 
 @pytest.mark.nightly
@@ -273,10 +343,14 @@ def test_a_dry_run_of_a_deletion_deletes_nothing(hub: WritableHub) -> None:
     assert hub.fake.get("clusterresourceplacements", "web")
 
     hub.apply("delete", fields, token=preview.token)
-    assert ("", "web") not in hub.fake.objects["placement.kubernetes-fleet.io", "clusterresourceplacements"]
+    assert ("", "web") not in hub.fake.objects[
+        "placement.kubernetes-fleet.io", "clusterresourceplacements"
+    ]
 
 
-def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(hub: WritableHub) -> None:
+def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(
+    hub: WritableHub,
+) -> None:
     hub.fake.fault("cut-after", "patch")
     with hub.writer() as writer:
         request = labels_request(hub, writer, {"tier": "gold"})
@@ -288,8 +362,13 @@ def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(hub: WritableH
     assert len(hub.sent("patch")) == 1
 
 
-def labels_request(hub: WritableHub, writer: Any, labels: dict[str, Any]) -> WriteRequest:
-    plan = plan_labels(Planner(hub.hub, "ana", datetime.now(UTC), writer), {"name": "east", "labels": labels})
+def labels_request(
+    hub: WritableHub, writer: Any, labels: dict[str, Any]
+) -> WriteRequest:
+    plan = plan_labels(
+        Planner(hub.hub, "ana", datetime.now(UTC), writer),
+        {"name": "east", "labels": labels},
+    )
     assert plan.request
     return plan.request
 
@@ -327,7 +406,9 @@ def test_nothing_is_sent_twice_except_to_a_busy_hub(
     assert sent.answer.outcome is outcome
     assert len(hub.sent("patch")) == requests
     assert waits == [1.0] * (requests - 1)
-    assert hub.fake.get("memberclusters", "east")["metadata"]["labels"] == {"region": "eu"}
+    assert hub.fake.get("memberclusters", "east")["metadata"]["labels"] == {
+        "region": "eu"
+    }
 
 
 def test_a_hub_that_cannot_be_reached_gets_nothing(hub: WritableHub) -> None:
@@ -336,18 +417,25 @@ def test_a_hub_that_cannot_be_reached_gets_nothing(hub: WritableHub) -> None:
     hub.change(connection={**hub.hub.connection, "server": "https://127.0.0.1:9"})
     with hub.writer() as writer:
         sent = writer.send(request, None)
-    assert (sent.answer.outcome, sent.row.state) == (WriteOutcome.UNREACHABLE, "unreachable")
+    assert (sent.answer.outcome, sent.row.state) == (
+        WriteOutcome.UNREACHABLE,
+        "unreachable",
+    )
     assert sent.answer.message.startswith("Nothing was sent")
 
 
-def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(hub: WritableHub) -> None:
+def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(
+    hub: WritableHub,
+) -> None:
     """The process was killed between the record and the answer; the request had arrived or not."""
     now = datetime.now(UTC)
     with hub.writer() as writer:
         arrived = labels_request(hub, writer, {"tier": "gold"})
         row = writer.record(arrived, "")
         move(row, HubWriteState.PLANNED, state=HubWriteState.SENT)
-        writer._request(arrived, None, is_dry_run=False)  # and then the answer was not recorded
+        writer._request(
+            arrived, None, is_dry_run=False
+        )  # and then the answer was not recorded
         late = labels_request(hub, writer, {"tier": "silver"})
         lost = writer.record(late, "")
         move(lost, HubWriteState.PLANNED, state=HubWriteState.SENT)
@@ -385,7 +473,9 @@ def test_nothing_is_sent_in_mode_read_or_while_paused(
     assert (hub.writes(), hub.sent()) == ([], [])
 
 
-def test_a_person_is_impersonated_with_a_prefix_and_refused_as_a_part_of_the_hub(hub: WritableHub) -> None:
+def test_a_person_is_impersonated_with_a_prefix_and_refused_as_a_part_of_the_hub(
+    hub: WritableHub,
+) -> None:
     hub.change(identity="impersonate", extra_groups=["sre"])
     hub.preview("cordon", {"name": "east"})
     patch = next(one for one in hub.fake.seen if one.verb == "patch")
@@ -429,13 +519,19 @@ def test_secrets_are_neither_recorded_nor_in_messages(hub: WritableHub) -> None:
         "kind": "ClusterResourceOverride",
         "metadata": {"name": "keys"},
         "spec": {
-            "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+            "clusterResourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+            ],
             "policy": {
                 "overrideRules": [
                     {
                         "clusterSelector": {"clusterSelectorTerms": []},
                         "jsonPatchOverrides": [
-                            {"op": "add", "path": "/data/key", "value": "c2VjcmV0LXRleHQ="}
+                            {
+                                "op": "add",
+                                "path": "/data/key",
+                                "value": "c2VjcmV0LXRleHQ=",
+                            }
                         ],
                     }
                 ]
@@ -459,7 +555,10 @@ def test_what_the_hub_could_not_carry_out_is_refused_here(hub: WritableHub) -> N
         hub.preview("cordon", {"name": "nowhere"})
     with pytest.raises(WriteRefusedError, match="no binding"):
         hub.preview("evict", {"placement": "web", "cluster": "north"})
-    hub.fake.put("clusterresourceplacements", {**placement("all"), "spec": {"resourceSelectors": []}})
+    hub.fake.put(
+        "clusterresourceplacements",
+        {**placement("all"), "spec": {"resourceSelectors": []}},
+    )
     with pytest.raises(WriteRefusedError, match="PickAll"):
         hub.preview("scale", {**SCALE, "name": "all"})
     assert hub.sent() == []
@@ -467,7 +566,9 @@ def test_what_the_hub_could_not_carry_out_is_refused_here(hub: WritableHub) -> N
 
 def test_gitops_tools_are_recognised_by_managers_labels_and_annotations() -> None:
     def marks(manager: str, **metadata: Any) -> tuple[str, ...]:
-        return gitops_marks({"metadata": {"managedFields": [{"manager": manager}], **metadata}})
+        return gitops_marks(
+            {"metadata": {"managedFields": [{"manager": manager}], **metadata}}
+        )
 
     assert marks("kubectl") == marks("Go-http-client") == ()
     assert marks("flux-client-side-apply") == ("field manager flux-client-side-apply",)

@@ -32,11 +32,15 @@ QUICK = StreamPace(
 )
 
 
-def connected_hub(server: LocalServer, name: str = "prod-eu", *, token: str = TOKEN, **columns: Any) -> Hub:
+def connected_hub(
+    server: LocalServer, name: str = "prod-eu", *, token: str = TOKEN, **columns: Any
+) -> Hub:
     """Save a hub with its credential, without a check."""
     values = {"created_at": datetime.now(UTC), "created_by": "tests", **columns}
     connection = {"server": server.url, "ca": authority().pem}
-    hub = Hub.objects.create(name=name, kind="kubefleet", connection=connection, **values)
+    hub = Hub.objects.create(
+        name=name, kind="kubefleet", connection=connection, **values
+    )
     set_token(hub, token)
     return hub
 
@@ -78,7 +82,9 @@ class Watching:
         self.watcher.tick()
         self.watcher.write_next(seconds=seconds)
 
-    def work_until(self, is_true: Callable[[], object], *, seconds: float = 60.0) -> None:
+    def work_until(
+        self, is_true: Callable[[], object], *, seconds: float = 60.0
+    ) -> None:
         until = time.monotonic() + seconds
         while not is_true():
             assert time.monotonic() < until, [self.state(hub) for hub in self.hubs]
@@ -92,7 +98,9 @@ class Watching:
     def state(self, hub: Hub | None = None) -> str:
         return Hub.objects.values_list("state", flat=True).get(pk=(hub or self.hub).pk)
 
-    def work_until_state(self, state: str, hub: Hub | None = None, *, seconds: float = 60.0) -> None:
+    def work_until_state(
+        self, state: str, hub: Hub | None = None, *, seconds: float = 60.0
+    ) -> None:
         self.work_until(lambda: self.state(hub) == state, seconds=seconds)
 
     def is_equal(self, index: int = 0) -> bool:
@@ -135,13 +143,20 @@ def new_watcher(*, pace: StreamPace = QUICK, **options: Any) -> Watcher:
 
 
 @contextmanager
-def watching(*fakes: FakeHub, pace: StreamPace = QUICK, **options: Any) -> Iterator[Watching]:
+def watching(
+    *fakes: FakeHub, pace: StreamPace = QUICK, **options: Any
+) -> Iterator[Watching]:
     """Connect hubs and watch them; the first one is `prod-eu`."""
     with ExitStack() as stack:
         stack.enter_context(override_settings(MEMBER_LOOPBACK=True))
-        servers = [stack.enter_context(serve_hub(fake))[1] for fake in fakes or (FakeHub(),)]
+        servers = [
+            stack.enter_context(serve_hub(fake))[1] for fake in fakes or (FakeHub(),)
+        ]
         names = ["prod-eu", *(f"hub-{number}" for number in range(2, len(servers) + 1))]
-        hubs = [connected_hub(server, name) for server, name in zip(servers, names, strict=True)]
+        hubs = [
+            connected_hub(server, name)
+            for server, name in zip(servers, names, strict=True)
+        ]
         found = Watching(new_watcher(pace=pace, **options), hubs, list(fakes), servers)
         try:
             yield found
@@ -151,10 +166,22 @@ def watching(*fakes: FakeHub, pace: StreamPace = QUICK, **options: Any) -> Itera
 
 def mirrored(hub: Hub) -> dict[tuple[str, str, str, str], tuple[str, str, object]]:
     with in_hub(hub.pk):
-        columns = ("group", "kind", "namespace", "name", "uid", "resource_version", "manifest")
+        columns = (
+            "group",
+            "kind",
+            "namespace",
+            "name",
+            "uid",
+            "resource_version",
+            "manifest",
+        )
         rows = MirroredObject.objects.values_list(*columns)
         return {
-            (group, kind, namespace, name): (uid, version, unpack(bytes(manifest)).get("spec"))
+            (group, kind, namespace, name): (
+                uid,
+                version,
+                unpack(bytes(manifest)).get("spec"),
+            )
             for group, kind, namespace, name, uid, version, manifest in rows
         }
 
@@ -165,9 +192,17 @@ def served(fake: FakeHub) -> dict[tuple[str, str, str, str], tuple[str, str, obj
         if plural in ("works", *fake.absent) or f"list {plural}" in fake.denied:
             continue
         metadata = one["metadata"]
-        is_metadata = plural in ("clusterresourcesnapshots", "resourcesnapshots", "namespaces")
+        is_metadata = plural in (
+            "clusterresourcesnapshots",
+            "resourcesnapshots",
+            "namespaces",
+        )
         spec = None if is_metadata else one.get("spec")
-        found[group, one["kind"], namespace, name] = (metadata["uid"], metadata["resourceVersion"], spec)
+        found[group, one["kind"], namespace, name] = (
+            metadata["uid"],
+            metadata["resourceVersion"],
+            spec,
+        )
     return found
 
 

@@ -14,7 +14,12 @@ from fleetui.hub_scope import in_hub
 from placements.hubs.write_requests import KINDS
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.identity import reviews
-from placements.hubs.writing.operations import AppliedWrite, WritePreview, apply_write, preview_write
+from placements.hubs.writing.operations import (
+    AppliedWrite,
+    WritePreview,
+    apply_write,
+    preview_write,
+)
 from placements.hubs.writing.sending import HubWriter, open_writer
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
@@ -41,7 +46,9 @@ class WritableHub:
     def change(self, **columns: Any) -> None:
         Hub.objects.filter(pk=self.projected.hub.pk).update(**columns)
 
-    def put(self, kind: str, content: Mapping[str, Any], *, manager: str = "kubectl") -> dict[str, Any]:
+    def put(
+        self, kind: str, content: Mapping[str, Any], *, manager: str = "kubectl"
+    ) -> dict[str, Any]:
         """Store an object of another manager on the hub and in the mirror."""
         fields = managed(manager, "Update", leaves(content))
         metadata = {**content["metadata"], "managedFields": [fields]}
@@ -50,17 +57,27 @@ class WritableHub:
         return stored
 
     @contextmanager
-    def writer(self, user: str = "ana", role: str = "operator", **options: Any) -> Iterator[HubWriter]:
+    def writer(
+        self, user: str = "ana", role: str = "operator", **options: Any
+    ) -> Iterator[HubWriter]:
         with open_writer(self.hub, person=user, role=role, **options) as writer:
             yield writer
 
-    def preview(self, action: str, fields: Mapping[str, Any], **options: Any) -> WritePreview:
+    def preview(
+        self, action: str, fields: Mapping[str, Any], **options: Any
+    ) -> WritePreview:
         by = options.pop("by", None) or operator()
-        return preview_write(self.hub, ACTIONS[action], fields, by=by, now=datetime.now(UTC), **options)
+        return preview_write(
+            self.hub, ACTIONS[action], fields, by=by, now=datetime.now(UTC), **options
+        )
 
-    def apply(self, action: str, fields: Mapping[str, Any], **options: Any) -> AppliedWrite | None:
+    def apply(
+        self, action: str, fields: Mapping[str, Any], **options: Any
+    ) -> AppliedWrite | None:
         by = options.pop("by", None) or operator()
-        return apply_write(self.hub, ACTIONS[action], fields, by=by, now=datetime.now(UTC), **options)
+        return apply_write(
+            self.hub, ACTIONS[action], fields, by=by, now=datetime.now(UTC), **options
+        )
 
     def writes(self) -> list[HubWrite]:
         with in_hub(self.hub.pk):
@@ -78,7 +95,11 @@ class WritableHub:
 
 
 def find_plural(kind: str) -> str:
-    return next(one.plural for one in (KINDS.get(kind), *_others()) if one is not None and one.kind == kind)
+    return next(
+        one.plural
+        for one in (KINDS.get(kind), *_others())
+        if one is not None and one.kind == kind
+    )
 
 
 def _others() -> list[Any]:
@@ -94,7 +115,10 @@ def operator(name: str = "ana") -> User:
 def writable_hub(**columns: Any) -> Iterator[WritableHub]:
     """Serve a hub with two clusters and a placement."""
     reviews.clear()
-    with override_settings(MEMBER_LOOPBACK=True), serve_hub(FakeHub()) as (fake, server):
+    with (
+        override_settings(MEMBER_LOOPBACK=True),
+        serve_hub(FakeHub()) as (fake, server),
+    ):
         connection = {"server": server.url, "ca": authority().pem}
         values = {"mode": "operate", "connection": connection, **columns}
         projected = ProjectedHub("prod-eu", **values)

@@ -25,7 +25,11 @@ REQUIRED = "FLEETUI_KUBERNETES_TESTS"
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    left_out = None if is_possible() or os.environ.get(REQUIRED) == "required" else pytest.mark.skip(MISSING)
+    left_out = (
+        None
+        if is_possible() or os.environ.get(REQUIRED) == "required"
+        else pytest.mark.skip(MISSING)
+    )
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.kubernetes)
@@ -75,18 +79,26 @@ def third_member(clusters: Path) -> Iterator[Member]:
 
 
 @pytest.fixture
-def members(member: Member, second_member: Member, third_member: Member) -> dict[str, Member]:
+def members(
+    member: Member, second_member: Member, third_member: Member
+) -> dict[str, Member]:
     return {"one": member, "two": second_member, "three": third_member}
 
 
 @pytest.fixture
-def two_clusters(members: dict[str, Member], monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
-    with fault_world({name: members[name] for name in ("one", "two")}, monkeypatch) as world:
+def two_clusters(
+    members: dict[str, Member], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultWorld]:
+    with fault_world(
+        {name: members[name] for name in ("one", "two")}, monkeypatch
+    ) as world:
         yield world
 
 
 @pytest.fixture
-def three_clusters(members: dict[str, Member], monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
+def three_clusters(
+    members: dict[str, Member], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FaultWorld]:
     with fault_world(members, monkeypatch) as world:
         yield world
 

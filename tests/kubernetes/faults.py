@@ -48,7 +48,10 @@ CRON_TABS = {
                 "served": True,
                 "storage": True,
                 "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
                 },
             }
         ],
@@ -73,10 +76,17 @@ Cure = Callable[[], None]
 class FaultWorld(RealWorld):
     """Real clusters, of which "two" gets the faults; also the drivers' clock is turned by the test."""
 
-    def __init__(self, members: Mapping[str, Member], patch: pytest.MonkeyPatch, cleanup: ExitStack) -> None:
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        patch: pytest.MonkeyPatch,
+        cleanup: ExitStack,
+    ) -> None:
         self.began = self.now = datetime.now(UTC)
         self.members, self.cleanup = members, cleanup
-        patch.setattr(kubernetes_drivers, "drivers", DriverCache(monotonic=self.monotonic))
+        patch.setattr(
+            kubernetes_drivers, "drivers", DriverCache(monotonic=self.monotonic)
+        )
         super().__init__(members)
 
     def monotonic(self) -> float:
@@ -89,7 +99,9 @@ class FaultWorld(RealWorld):
     def place_on_all(self, name: str = "web", *, most: int | str = "100%") -> None:
         """Place the shop, so that `most` clusters may be unavailable, and wait until it is there."""
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
-        save_placement(placement_document(name, spec(strategy=strategy)), by=None, now=self.now)
+        save_placement(
+            placement_document(name, spec(strategy=strategy)), by=None, now=self.now
+        )
         self.work()
         self.settle()
 
@@ -108,19 +120,43 @@ class FaultWorld(RealWorld):
 
     def use_account(self, name: str) -> str:
         """Connect the second cluster with a service account that may do everything until that is revoked."""
-        system = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fleetui-system"}}
+        system = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": "fleetui-system"},
+        }
         self.two.apply("/api/v1/namespaces/fleetui-system", system)
-        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        account = {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name},
+        }
         self.two.apply(f"{ACCOUNTS}/{name}", account)
         self.allow(name, EVERYTHING)
-        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
-        subject = {"kind": "ServiceAccount", "name": name, "namespace": "fleetui-system"}
-        role_binding = {"metadata": {"name": name}, "roleRef": reference, "subjects": [subject]}
+        reference = {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": name,
+        }
+        subject = {
+            "kind": "ServiceAccount",
+            "name": name,
+            "namespace": "fleetui-system",
+        }
+        role_binding = {
+            "metadata": {"name": name},
+            "roleRef": reference,
+            "subjects": [subject],
+        }
         self.two.create(f"{RBAC}/clusterrolebindings", role_binding)
         for plural in ("clusterroles", "clusterrolebindings"):
             self.cleanup.callback(self.two.delete, f"{RBAC}/{plural}/{name}")
         self.cleanup.callback(self.two.delete, f"{ACCOUNTS}/{name}")
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {},
+        }
         token = self.two.create(f"{ACCOUNTS}/{name}/token", request)["status"]["token"]
         client = Administrator(self.members["two"].client(token=token))
         await_true(lambda: client.has("/api/v1/namespaces/shop"))
@@ -129,7 +165,10 @@ class FaultWorld(RealWorld):
 
     def allow(self, name: str, rules: list[dict[str, Any]]) -> None:
         role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
-        self.two.apply(f"{RBAC}/clusterroles/{name}", {**role, "metadata": {"name": name}, "rules": rules})
+        self.two.apply(
+            f"{RBAC}/clusterroles/{name}",
+            {**role, "metadata": {"name": name}, "rules": rules},
+        )
 
     def probe(self, path: str, body: Mapping[str, Any]) -> int:
         """Return what the second cluster answers to a create that is a dry run."""
@@ -137,7 +176,9 @@ class FaultWorld(RealWorld):
 
 
 @contextmanager
-def fault_world(members: Mapping[str, Member], patch: pytest.MonkeyPatch) -> Iterator[FaultWorld]:
+def fault_world(
+    members: Mapping[str, Member], patch: pytest.MonkeyPatch
+) -> Iterator[FaultWorld]:
     """Connect the members, and leave nothing on them."""
     with ExitStack() as cleanup, override_settings(MEMBER_LOOPBACK=True):
         world = FaultWorld(members, patch, cleanup)
@@ -152,13 +193,29 @@ def permission_revoked(world: FaultWorld) -> Cure:
     world.use_account("revoked")
     world.pass_time(2)
     verbs = ["get", "list", "create", "patch", "delete"]
-    role = {"kind": "Role", "metadata": {"name": "inventory"}, "apiVersion": "rbac.authorization.k8s.io/v1"}
+    role = {
+        "kind": "Role",
+        "metadata": {"name": "inventory"},
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+    }
     where = f"{RBAC}/namespaces/fleetui-system"
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]
     world.two.apply(f"{where}/roles/inventory", {**role, "rules": rules})
-    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "inventory"}
-    subject = {"kind": "ServiceAccount", "name": "revoked", "namespace": "fleetui-system"}
-    body = {"metadata": {"name": "inventory"}, "roleRef": reference, "subjects": [subject]}
+    reference = {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "inventory",
+    }
+    subject = {
+        "kind": "ServiceAccount",
+        "name": "revoked",
+        "namespace": "fleetui-system",
+    }
+    body = {
+        "metadata": {"name": "inventory"},
+        "roleRef": reference,
+        "subjects": [subject],
+    }
     world.two.create(f"{where}/rolebindings", body)
     for plural in ("roles", "rolebindings"):
         world.cleanup.callback(world.two.delete, f"{where}/{plural}/inventory")
@@ -186,9 +243,16 @@ def quota_filled(world: FaultWorld) -> Cure:
 
 def webhook(world: FaultWorld, resources: str, **client: str) -> Cure:
     """Install a webhook for objects, and wait until it decides about them."""
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["*"], "resources": [resources]}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["*"],
+        "resources": [resources],
+    }
     shop = {"matchLabels": {"guarded": "yes"}}
-    world.two.merge("/api/v1/namespaces/shop", {"metadata": {"labels": {"guarded": "yes"}}})
+    world.two.merge(
+        "/api/v1/namespaces/shop", {"metadata": {"labels": {"guarded": "yes"}}}
+    )
     hook = {
         "name": "guard.example.com",
         "clientConfig": client,
@@ -221,8 +285,14 @@ class Refusing(BaseHTTPRequestHandler):
         review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         request = review["request"]
         data = (request.get("object") or {}).get("data")
-        message = f"the policy of the shop does not allow {json.dumps(data)} nor {VALUE}"
-        response = {"uid": request["uid"], "allowed": False, "status": {"code": 403, "message": message}}
+        message = (
+            f"the policy of the shop does not allow {json.dumps(data)} nor {VALUE}"
+        )
+        response = {
+            "uid": request["uid"],
+            "allowed": False,
+            "status": {"code": 403, "message": message},
+        }
         body = json.dumps({**review, "response": response}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
@@ -245,7 +315,12 @@ def webhook_refuses(world: FaultWorld) -> Cure:
     world.cleanup.callback(server.server_close)
     world.cleanup.callback(server.shutdown)
     bundle = base64.b64encode((folder / "ca.crt").read_bytes()).decode()
-    return webhook(world, "secrets", url=f"https://127.0.0.1:{server.server_port}/", caBundle=bundle)
+    return webhook(
+        world,
+        "secrets",
+        url=f"https://127.0.0.1:{server.server_port}/",
+        caBundle=bundle,
+    )
 
 
 def immutable_field(world: FaultWorld) -> Cure:
@@ -255,7 +330,9 @@ def immutable_field(world: FaultWorld) -> Cure:
 
 def is_established(definition: Mapping[str, Any]) -> bool:
     found = definition.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Established" and one["status"] == "True" for one in found)
+    return any(
+        one["type"] == "Established" and one["status"] == "True" for one in found
+    )
 
 
 def serve_cron_tabs(world: FaultWorld, name: str) -> None:

@@ -13,7 +13,13 @@ from typing import Any
 from clusters.drivers.kubernetes.client import Client, Response
 from tests.hubs.crds import BUILT_IN, RESOURCES, Resource, definitions
 from tests.hubs.fake_hub import find
-from tests.kubernetes.members import SCRIPT, Administrator, Member, environment_of, kubectl
+from tests.kubernetes.members import (
+    SCRIPT,
+    Administrator,
+    Member,
+    environment_of,
+    kubectl,
+)
 from tests.runtime.processes import ROOT, eventually
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -77,14 +83,25 @@ class HubServer:
         """Return a kubeconfig with the token of the viewer."""
         text = self.kubectl("config", "view", "--raw", "-o", "json")
         found: dict[str, Any] = json.loads(text)
-        found["users"] = [{"name": found["users"][0]["name"], "user": {"token": self.token}}]
+        found["users"] = [
+            {"name": found["users"][0]["name"], "user": {"token": self.token}}
+        ]
         return found
 
     # --- what the controllers write ---
 
-    def path(self, resource: Resource, namespace: str = "", name: str = "", *, version: str = "") -> str:
+    def path(
+        self,
+        resource: Resource,
+        namespace: str = "",
+        name: str = "",
+        *,
+        version: str = "",
+    ) -> str:
         version = version or resource.versions[0]
-        root = f"/apis/{resource.group}/{version}" if resource.group else f"/api/{version}"
+        root = (
+            f"/apis/{resource.group}/{version}" if resource.group else f"/api/{version}"
+        )
         inside = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}{inside}/{resource.plural}" + (f"/{name}" if name else "")
 
@@ -95,7 +112,9 @@ class HubServer:
         version = resource.versions[0]
         api_version = f"{resource.group}/{version}" if resource.group else version
         body = {**content, "apiVersion": api_version, "kind": resource.kind}
-        body["metadata"] = {key: value for key, value in metadata.items() if key != "managedFields"}
+        body["metadata"] = {
+            key: value for key, value in metadata.items() if key != "managedFields"
+        }
         status = body.pop("status", None)
         answer = self.admin.call("POST", self.path(resource, namespace), body=body)
         if answer.status == 409:
@@ -103,13 +122,17 @@ class HubServer:
         assert answer.status in (200, 201), answer
         if status is not None:
             part = "/status" if resource.has_status else ""
-            answer = self._merge(self.path(resource, namespace, name) + part, {"status": status})
+            answer = self._merge(
+                self.path(resource, namespace, name) + part, {"status": status}
+            )
             assert answer.status == 200, answer
         return dict(answer.body)
 
     def _merge(self, path: str, body: Mapping[str, Any]) -> Response:
         query = {"fieldManager": "hubagent"}
-        return self.admin.call("PATCH", path, body=body, query=query, content_type=MERGE_PATCH)
+        return self.admin.call(
+            "PATCH", path, body=body, query=query, content_type=MERGE_PATCH
+        )
 
     def delete(self, plural: str, name: str, namespace: str = "") -> None:
         """Delete an object as soon as its finalizers were removed, as its controllers would."""
@@ -129,11 +152,17 @@ class HubServer:
                 continue
             for one in self.admin.get(self.path(resource)).get("items") or ():
                 involved = one.get("involvedObject") or {}
-                if resource.kind == "Event" and involved.get("kind") not in MIRRORED_EVENTS:
+                if (
+                    resource.kind == "Event"
+                    and involved.get("kind") not in MIRRORED_EVENTS
+                ):
                     continue
                 metadata = one["metadata"]
                 key = (resource.kind, metadata.get("namespace", ""), metadata["name"])
-                found[key] = {**one, "kind": resource.kind}  # which lists of built-in kinds leave out
+                found[key] = {
+                    **one,
+                    "kind": resource.kind,
+                }  # which lists of built-in kinds leave out
         return found
 
     # --- faults ---
@@ -141,10 +170,14 @@ class HubServer:
     def compact(self) -> None:
         """Make etcd forget all revisions before the present one."""
         found = self._etcd("range", {"key": "AA==", "limit": "1"})
-        self._etcd("compaction", {"revision": found["header"]["revision"], "physical": True})
+        self._etcd(
+            "compaction", {"revision": found["header"]["revision"], "physical": True}
+        )
 
     def _etcd(self, call: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        ports = dict(line.split("=") for line in (self.folder / "ports").read_text().split())
+        ports = dict(
+            line.split("=") for line in (self.folder / "ports").read_text().split()
+        )
         url = f"http://127.0.0.1:{ports['ETCD_PORT']}/v3/kv/{call}"
         request = urllib.request.Request(url, json.dumps(body).encode())
         with urllib.request.urlopen(request, timeout=20) as answer:

@@ -37,27 +37,44 @@ class FakeKubelet(threading.Thread):
         metadata = pod["metadata"]
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
         if metadata.get("deletionTimestamp"):
-            body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
+            body = {
+                "kind": "DeleteOptions",
+                "apiVersion": "v1",
+                "gracePeriodSeconds": 0,
+            }
             self.admin.call("DELETE", path, body=body)
         elif not pod["spec"].get("nodeName"):
             target = {"apiVersion": "v1", "kind": "Node", "name": NODE}
-            binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": metadata["name"]}}
-            self.admin.call("POST", f"{path}/binding", body={**binding, "target": target})
+            binding = {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": metadata["name"]},
+            }
+            self.admin.call(
+                "POST", f"{path}/binding", body={**binding, "target": target}
+            )
         elif not pod["status"].get("startTime"):
-            self.admin.merge(f"{path}/status", {"status": self.status_of(pod)}, manager="kubelet")
+            self.admin.merge(
+                f"{path}/status", {"status": self.status_of(pod)}, manager="kubelet"
+            )
 
     def status_of(self, pod: Mapping[str, Any]) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         containers = pod["spec"]["containers"]
         is_ready = not containers[0]["image"].startswith("bad")
-        waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
+        waiting = {
+            "waiting": {"reason": "ImagePullBackOff", "message": "no such image"}
+        }
         state = {"running": {"startedAt": now}} if is_ready else waiting
         status = "True" if is_ready else "False"
         return {
             "phase": "Running" if is_ready else "Pending",
             "startTime": now,
             "podIP": "10.0.0.1",
-            "conditions": [{"type": one, "status": status, "lastTransitionTime": now} for one in CONDITIONS],
+            "conditions": [
+                {"type": one, "status": status, "lastTransitionTime": now}
+                for one in CONDITIONS
+            ],
             "containerStatuses": [
                 {
                     "name": one["name"],
@@ -76,7 +93,10 @@ class FakeKubelet(threading.Thread):
 def running_kubelet(admin: Administrator) -> Iterator[FakeKubelet]:
     """Run a node on a cluster until the block ends."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
-    admin.create("/api/v1/nodes", {**node, "status": {"capacity": CAPACITY, "allocatable": CAPACITY}})
+    admin.create(
+        "/api/v1/nodes",
+        {**node, "status": {"capacity": CAPACITY, "allocatable": CAPACITY}},
+    )
     kubelet = FakeKubelet(admin)
     kubelet.start()
     try:

@@ -49,7 +49,9 @@ def environment_of(folder: Path) -> dict[str, str]:
 @cache
 def kube_version() -> tuple[int, ...]:
     """Return the version of the servers as numbers; empty where none is built."""
-    found = subprocess.run([SCRIPT, "version"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [SCRIPT, "version"], capture_output=True, text=True, check=False
+    )
     return tuple(int(number) for number in found.stdout.strip().split(".") if number)
 
 
@@ -98,7 +100,9 @@ class Recorder:
     @property
     def writes(self) -> list[str]:
         return [
-            f"{method} {path}" for method, path, _ in self.log if method in ("PATCH", "DELETE", "POST", "PUT")
+            f"{method} {path}"
+            for method, path, _ in self.log
+            if method in ("PATCH", "DELETE", "POST", "PUT")
         ]
 
 
@@ -116,7 +120,9 @@ class Member:
 
     @property
     def connection(self) -> Connection:
-        return Connection(self.server, ca=(self.folder / f"c{self.number}" / "ca.crt").read_text())
+        return Connection(
+            self.server, ca=(self.folder / f"c{self.number}" / "ca.crt").read_text()
+        )
 
     @property
     def token(self) -> str:
@@ -138,7 +144,9 @@ class Member:
     def do(self, command: str, *more: str) -> None:
         """Run a command of the script for this cluster: kill, freeze, thaw, restart."""
         environment = {**os.environ, "S": str(self.folder)}
-        subprocess.run([SCRIPT, command, str(self.number), *more], check=True, env=environment)
+        subprocess.run(
+            [SCRIPT, command, str(self.number), *more], check=True, env=environment
+        )
 
 
 class Administrator:
@@ -148,7 +156,9 @@ class Administrator:
         self._client = client
 
     def call(self, method: str, path: str, **options: Any) -> Response:
-        return self._client.request(method, path, deadline=time.monotonic() + 20, **options)
+        return self._client.request(
+            method, path, deadline=time.monotonic() + 20, **options
+        )
 
     def get(self, path: str) -> dict[str, Any]:
         answer = self.call("GET", path)
@@ -159,10 +169,17 @@ class Administrator:
         return self.call("GET", path).status == 200
 
     def apply(
-        self, path: str, body: Mapping[str, Any], *, manager: str = "other-manager", **query: str
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        manager: str = "other-manager",
+        **query: str,
     ) -> dict[str, Any]:
         query = {"fieldManager": manager, "force": "true", **query}
-        answer = self.call("PATCH", path, body=body, query=query, content_type=APPLY_PATCH)
+        answer = self.call(
+            "PATCH", path, body=body, query=query, content_type=APPLY_PATCH
+        )
         assert answer.status in (200, 201), answer
         return dict(answer.body)
 
@@ -171,9 +188,13 @@ class Administrator:
         assert answer.status in (200, 201), answer
         return dict(answer.body)
 
-    def merge(self, path: str, body: Mapping[str, Any], *, manager: str = "other-manager") -> dict[str, Any]:
+    def merge(
+        self, path: str, body: Mapping[str, Any], *, manager: str = "other-manager"
+    ) -> dict[str, Any]:
         kind = "application/merge-patch+json"
-        answer = self.call("PATCH", path, body=body, query={"fieldManager": manager}, content_type=kind)
+        answer = self.call(
+            "PATCH", path, body=body, query={"fieldManager": manager}, content_type=kind
+        )
         assert answer.status == 200, answer
         return dict(answer.body)
 
@@ -184,7 +205,9 @@ class Administrator:
     def forget_inventories(self) -> None:
         """Delete the inventories that earlier tests left: their database is gone, and this one has its ID."""
         for one in self.call("GET", INVENTORIES).body.get("items") or ():
-            owner = str((one["metadata"].get("annotations") or {}).get("fleetui.io/owner"))
+            owner = str(
+                (one["metadata"].get("annotations") or {}).get("fleetui.io/owner")
+            )
             if owner.startswith(hub_id()):
                 self.delete(f"{INVENTORIES}/{one['metadata']['name']}")
 
@@ -195,14 +218,19 @@ class Administrator:
         if found.status == 404:
             return
         for kinds, root in (
-            ("configmaps secrets services serviceaccounts persistentvolumeclaims pods", "/api/v1"),
+            (
+                "configmaps secrets services serviceaccounts persistentvolumeclaims pods",
+                "/api/v1",
+            ),
             ("deployments replicasets statefulsets daemonsets", "/apis/apps/v1"),
             ("jobs", "/apis/batch/v1"),
         ):
             for kind in kinds.split():
                 where = f"{root}/namespaces/{name}/{kind}"
                 for one in self.get(where).get("items") or ():
-                    self._delete_with_finalizers(f"{where}/{one['metadata']['name']}", one)
+                    self._delete_with_finalizers(
+                        f"{where}/{one['metadata']['name']}", one
+                    )
         self.call("DELETE", path)
         body = {
             "apiVersion": "v1",
@@ -256,15 +284,23 @@ class Hub:
         self.recorders.append(recorder)
         return KubernetesDriver(
             recorder,
-            identity=MemberIdentity(hub_id or self.hub_id, member, cluster_uid, shared_with),
+            identity=MemberIdentity(
+                hub_id or self.hub_id, member, cluster_uid, shared_with
+            ),
             server=self.member.server,
             monotonic=time.monotonic,
         )
 
     def version(
-        self, id_: str, *manifests: Mapping[str, Any], was_applied: bool = False, **options: Any
+        self,
+        id_: str,
+        *manifests: Mapping[str, Any],
+        was_applied: bool = False,
+        **options: Any,
     ) -> Version:
-        kinds = tuple(sorted({(str(one["apiVersion"]), str(one["kind"])) for one in manifests}))
+        kinds = tuple(
+            sorted({(str(one["apiVersion"]), str(one["kind"])) for one in manifests})
+        )
         return Version(
             id_,
             self.placement,
@@ -283,18 +319,30 @@ class Hub:
     def inventory_path(self) -> str:
         return f"{INVENTORIES}/{inventory_name(self.hub_id, self.placement)}"
 
-    def manifest(self, api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:
+    def manifest(
+        self, api_version: str, kind: str, name: str, **fields: Any
+    ) -> dict[str, Any]:
         """Make a manifest in the namespace of this test."""
-        metadata = {"name": name, "namespace": self.namespace, **fields.pop("metadata", {})}
+        metadata = {
+            "name": name,
+            "namespace": self.namespace,
+            **fields.pop("metadata", {}),
+        }
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
     def namespace_manifest(self, **metadata: Any) -> dict[str, Any]:
-        return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace, **metadata}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": self.namespace, **metadata},
+        }
 
     def config_map(self, name: str, **data: str) -> dict[str, Any]:
         return self.manifest("v1", "ConfigMap", name, data=data)
 
-    def deployment(self, name: str, *, image: str = "shop:1", replicas: int | None = 1) -> dict[str, Any]:
+    def deployment(
+        self, name: str, *, image: str = "shop:1", replicas: int | None = 1
+    ) -> dict[str, Any]:
         spec: dict[str, Any] = {
             "selector": {"matchLabels": {"app": name}},
             "template": {

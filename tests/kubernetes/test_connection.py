@@ -45,7 +45,9 @@ def prepared(admin: Administrator, chosen: Preparation) -> str:
     admin.forget_inventories()
     for document in preparation_documents(chosen):
         metadata: dict[str, str] = document["metadata"]
-        admin.apply(PATHS[document["kind"]].format_map({"namespace": "", **metadata}), document)
+        admin.apply(
+            PATHS[document["kind"]].format_map({"namespace": "", **metadata}), document
+        )
     return issue(admin, seconds=3600)
 
 
@@ -59,9 +61,20 @@ def issue(admin: Administrator, *, seconds: int, **spec: Any) -> str:
 
 
 def connect(member: Member, token: str, **options: Any) -> SavedConnection:
-    fields = {"server": member.connection.server, "ca": member.connection.ca, "token": token}
+    fields = {
+        "server": member.connection.server,
+        "ca": member.connection.ca,
+        "token": token,
+    }
     now = datetime.now(UTC)
-    return set_connection("member", ConnectionInput(fields=fields), by=None, now=now, joins=True, **options)
+    return set_connection(
+        "member",
+        ConnectionInput(fields=fields),
+        by=None,
+        now=now,
+        joins=True,
+        **options,
+    )
 
 
 def failed(steps: tuple[CheckStep, ...]) -> list[str]:
@@ -69,12 +82,20 @@ def failed(steps: tuple[CheckStep, ...]) -> list[str]:
 
 
 def test_the_prepared_account_passes_the_check(member: Member, token: str) -> None:
-    kinds = [("apps/v1", "Deployment"), ("v1", "Secret"), ("rbac.authorization.k8s.io/v1", "Role")]
+    kinds = [
+        ("apps/v1", "Deployment"),
+        ("v1", "Secret"),
+        ("rbac.authorization.k8s.io/v1", "Role"),
+    ]
 
     saved = connect(member, token, kinds=kinds)
 
     assert failed(saved.steps) == []
-    assert {one.step for one in saved.steps} >= {"patch deployments.apps", "delete secrets", "list nodes"}
+    assert {one.step for one in saved.steps} >= {
+        "patch deployments.apps",
+        "delete secrets",
+        "list nodes",
+    }
     credential = ClusterCredential.objects.get()
     assert credential.subject == "system:serviceaccount:fleetui-system:fleetui"
     assert credential.expires_at is not None
@@ -82,18 +103,25 @@ def test_the_prepared_account_passes_the_check(member: Member, token: str) -> No
     assert driver_for(row).observe().is_healthy
 
 
-def test_what_the_account_may_not_do_is_named(member: Member, admin: Administrator) -> None:
+def test_what_the_account_may_not_do_is_named(
+    member: Member, admin: Administrator
+) -> None:
     token = prepared(admin, Preparation(pods=False))
 
     with pytest.raises(ConnectionCheckFailed) as error:
         connect(member, token, kinds=[("rbac.authorization.k8s.io/v1", "ClusterRole")])
 
     verbs = ("get", "create", "patch", "delete")
-    wanted = ["list pods", *(f"{verb} clusterroles.rbac.authorization.k8s.io" for verb in verbs)]
+    wanted = [
+        "list pods",
+        *(f"{verb} clusterroles.rbac.authorization.k8s.io" for verb in verbs),
+    ]
     assert failed(error.value.steps) == wanted
 
 
-def test_the_account_renews_its_token(member: Member, admin: Administrator, token: str) -> None:
+def test_the_account_renews_its_token(
+    member: Member, admin: Administrator, token: str
+) -> None:
     connect(member, token)
     while issue(admin, seconds=3600) == token:  # tokens of the same second are equal
         pass
@@ -115,7 +143,12 @@ def test_a_renewed_token_ends_with_the_secret_that_it_is_bound_to(
 ) -> None:
     secrets = "/api/v1/namespaces/fleetui-system/secrets"
     created = admin.create(secrets, {"metadata": {"name": "seal"}})
-    reference = {"apiVersion": "v1", "kind": "Secret", "name": "seal", "uid": created["metadata"]["uid"]}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "name": "seal",
+        "uid": created["metadata"]["uid"],
+    }
     connect(member, issue(admin, seconds=3600, boundObjectRef=reference))
     due = ClusterCredential.objects.get().renew_at
     assert due is not None
@@ -140,9 +173,15 @@ def test_a_wrong_token_is_rejected_and_blocked(member: Member, token: str) -> No
         row = MemberCluster.objects.select_related("credential").get()
         with pytest.raises(DriverUnavailable) as unavailable:
             driver_for(row).observe()
-        codes.append((unavailable.value.code, unavailable.value.retry_after is not None))
+        codes.append(
+            (unavailable.value.code, unavailable.value.retry_after is not None)
+        )
 
-    assert codes == [("credentials", False), ("credentials", False), ("credentials", True)]
+    assert codes == [
+        ("credentials", False),
+        ("credentials", False),
+        ("credentials", True),
+    ]
 
 
 def test_a_frozen_server_ends_the_check_in_time(second_member: Member) -> None:

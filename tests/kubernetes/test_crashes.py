@@ -25,7 +25,9 @@ class Cut:
         self._lock = Lock()
         self.happened = False
 
-    def __call__(self, _method: str, _path: str, send: Callable[[], Response]) -> Response:
+    def __call__(
+        self, _method: str, _path: str, send: Callable[[], Response]
+    ) -> Response:
         with self._lock:
             if self.happened:
                 raise CrashError
@@ -44,15 +46,27 @@ def versions(hub: Hub) -> tuple[Version, Version]:
     namespace = hub.namespace_manifest()
     secret = hub.manifest("v1", "Secret", "keys", data={"a": "Yg=="})
     first = hub.version(
-        "v1", namespace, hub.config_map("a", x="1"), hub.config_map("gone"), hub.config_map("b"), secret
+        "v1",
+        namespace,
+        hub.config_map("a", x="1"),
+        hub.config_map("gone"),
+        hub.config_map("b"),
+        secret,
     )
     second = hub.version(
-        "v2", namespace, hub.config_map("a", x="2"), hub.config_map("new"), hub.config_map("b"), secret
+        "v2",
+        namespace,
+        hub.config_map("a", x="2"),
+        hub.config_map("new"),
+        hub.config_map("b"),
+        secret,
     )
     return first, second
 
 
-def run_cut(hub: Hub, number: int, call: Callable[[Driver], Any], *, is_after: bool) -> bool:
+def run_cut(
+    hub: Hub, number: int, call: Callable[[Driver], Any], *, is_after: bool
+) -> bool:
     """Run a call that ends at a request; return whether it got that far."""
     driver = hub.driver()
     cut = Cut(number, is_after=is_after)
@@ -63,13 +77,23 @@ def run_cut(hub: Hub, number: int, call: Callable[[Driver], Any], *, is_after: b
 
 
 @pytest.mark.parametrize("is_after", [False, True])
-def test_an_update_that_is_cut_at_any_request_is_completed_by_the_next_call(hub: Hub, is_after: bool) -> None:
+def test_an_update_that_is_cut_at_any_request_is_completed_by_the_next_call(
+    hub: Hub, is_after: bool
+) -> None:
     first, second = versions(hub)
-    expected = {f"Namespace {hub.namespace}", "ConfigMap a", "ConfigMap b", "ConfigMap new", "Secret keys"}
+    expected = {
+        f"Namespace {hub.namespace}",
+        "ConfigMap a",
+        "ConfigMap b",
+        "ConfigMap new",
+        "Secret keys",
+    }
     cuts = 0
     for number in range(1, 100):
         hub.driver().apply(first)
-        if not run_cut(hub, number, lambda driver: driver.apply(second), is_after=is_after):
+        if not run_cut(
+            hub, number, lambda driver: driver.apply(second), is_after=is_after
+        ):
             break
         cuts += 1
         repeat(lambda: hub.driver().apply(second))
@@ -81,11 +105,15 @@ def test_an_update_that_is_cut_at_any_request_is_completed_by_the_next_call(hub:
 
 
 @pytest.mark.parametrize("is_after", [False, True])
-def test_a_first_apply_that_is_cut_at_any_request_leaves_nothing_behind(hub: Hub, is_after: bool) -> None:
+def test_a_first_apply_that_is_cut_at_any_request_leaves_nothing_behind(
+    hub: Hub, is_after: bool
+) -> None:
     first, _ = versions(hub)
     cuts = 0
     for number in range(1, 100):
-        if not run_cut(hub, number, lambda driver: driver.apply(first), is_after=is_after):
+        if not run_cut(
+            hub, number, lambda driver: driver.apply(first), is_after=is_after
+        ):
             break
         cuts += 1
         # It is never applied again: what is there has to go.
@@ -100,7 +128,9 @@ def test_a_first_apply_that_is_cut_at_any_request_leaves_nothing_behind(hub: Hub
 
 
 @pytest.mark.parametrize("is_after", [False, True])
-def test_a_removal_that_is_cut_at_any_request_is_completed_by_the_next_call(hub: Hub, is_after: bool) -> None:
+def test_a_removal_that_is_cut_at_any_request_is_completed_by_the_next_call(
+    hub: Hub, is_after: bool
+) -> None:
     first, _ = versions(hub)
     # Without the namespace, whose deletion takes seconds.
     version = replace(first, manifests=first.manifests[1:])
@@ -108,7 +138,9 @@ def test_a_removal_that_is_cut_at_any_request_is_completed_by_the_next_call(hub:
     cuts = 0
     for number in range(1, 100):
         hub.driver().apply(version)
-        if not run_cut(hub, number, lambda driver: driver.remove("web"), is_after=is_after):
+        if not run_cut(
+            hub, number, lambda driver: driver.remove("web"), is_after=is_after
+        ):
             break
         cuts += 1
         repeat(lambda: hub.driver().remove("web"))
@@ -118,12 +150,16 @@ def test_a_removal_that_is_cut_at_any_request_is_completed_by_the_next_call(hub:
 
 
 @pytest.mark.parametrize("applies_again", [False, True])
-def test_a_namespace_whose_takeover_was_the_last_request_stays(hub: Hub, applies_again: bool) -> None:
+def test_a_namespace_whose_takeover_was_the_last_request_stays(
+    hub: Hub, applies_again: bool
+) -> None:
     hub.admin.create("/api/v1/namespaces", hub.namespace_manifest())
     version = hub.version("v1", hub.namespace_manifest(), hub.config_map("a"))
     driver = hub.driver()
 
-    def crash_after_takeover(method: str, path: str, send: Callable[[], Response]) -> Response:
+    def crash_after_takeover(
+        method: str, path: str, send: Callable[[], Response]
+    ) -> Response:
         answer = send()
         if method == "PATCH" and path == hub.namespace_path:
             raise CrashError
@@ -146,7 +182,9 @@ def test_two_workers_that_apply_the_same_version_agree(hub: Hub) -> None:
     hub.driver().apply(first)
 
     with ThreadPoolExecutor(2) as workers:
-        results = list(workers.map(lambda _: repeat(lambda: hub.driver().apply(second)), range(2)))
+        results = list(
+            workers.map(lambda _: repeat(lambda: hub.driver().apply(second)), range(2))
+        )
 
     assert {one.version for one in results} == {"v2"}
     seen = hub.seen(hub.driver())
@@ -155,7 +193,9 @@ def test_two_workers_that_apply_the_same_version_agree(hub: Hub) -> None:
 
 
 def test_a_late_call_removes_what_a_newer_one_does_not_know(hub: Hub) -> None:
-    first, second = (replace(one, fence=number) for number, one in enumerate(versions(hub), start=1))
+    first, second = (
+        replace(one, fence=number) for number, one in enumerate(versions(hub), start=1)
+    )
     hub.admin.create("/api/v1/namespaces", hub.namespace_manifest())
     slow = hub.driver()
     is_overtaken = False
@@ -176,7 +216,9 @@ def test_a_late_call_removes_what_a_newer_one_does_not_know(hub: Hub) -> None:
 
 
 def test_two_workers_with_different_versions_leave_nothing_behind(hub: Hub) -> None:
-    first, second = (replace(one, fence=number) for number, one in enumerate(versions(hub), start=1))
+    first, second = (
+        replace(one, fence=number) for number, one in enumerate(versions(hub), start=1)
+    )
 
     def work(version: Version) -> str:
         try:
@@ -211,7 +253,9 @@ def test_a_lower_fence_is_refused_by_any_process_and_writes_nothing(hub: Hub) ->
 
 
 def test_a_call_that_was_overtaken_does_not_overwrite_the_inventory(hub: Hub) -> None:
-    first, second = (replace(one, fence=number) for number, one in enumerate(versions(hub), start=1))
+    first, second = (
+        replace(one, fence=number) for number, one in enumerate(versions(hub), start=1)
+    )
     hub.driver().apply(first)
     slow = hub.driver()
     is_overtaken = False

@@ -21,14 +21,21 @@ CRD = {
     "spec": {
         "group": "monitoring.coreos.com",
         "scope": "Namespaced",
-        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors", "singular": "servicemonitor"},
+        "names": {
+            "kind": "ServiceMonitor",
+            "plural": "servicemonitors",
+            "singular": "servicemonitor",
+        },
         "versions": [
             {
                 "name": "v1",
                 "served": True,
                 "storage": True,
                 "schema": {
-                    "openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+                    "openAPIV3Schema": {
+                        "type": "object",
+                        "x-kubernetes-preserve-unknown-fields": True,
+                    }
                 },
             }
         ],
@@ -42,7 +49,9 @@ def kustomizer() -> str | None:
     for program in (kubectl(), shutil.which("kubectl")):
         if program is None:
             continue
-        probe = subprocess.run([program, "kustomize", base], capture_output=True, text=True, check=False)
+        probe = subprocess.run(
+            [program, "kustomize", base], capture_output=True, text=True, check=False
+        )
         if probe.returncode == 0:
             return program
     return None
@@ -60,7 +69,9 @@ def admin(member: Member) -> Iterator[Administrator]:
     found.delete(f"{MONITORS}/{CRD['metadata']['name']}")  # type: ignore[index]
 
 
-def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clusters: Path) -> None:
+def test_overlays_are_applied_and_their_pods_are_made(
+    admin: Administrator, clusters: Path
+) -> None:
     program = kustomizer()
     if program is None:
         pytest.skip("needs a kubectl with Kustomize 4.1 or newer")
@@ -69,33 +80,46 @@ def test_overlays_are_applied_and_their_pods_are_made(admin: Administrator, clus
 
     def apply(text: str) -> list[str]:
         command = [*client, "apply", "--server-side", "-f", "-"]
-        run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=False
+        )
         assert run.returncode == 0, run.stderr
         return run.stdout.splitlines()
 
     def pods(namespace: str) -> Counter[str]:
         found = admin.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
-        return Counter(one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found)
+        return Counter(
+            one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found
+        )
 
     # One is applied twice: nothing in it is refused the second time.
     for overlay, count in (("evaluation", 1), ("evaluation", 1), ("production", 3)):
         build = [program, "kustomize", str(OVERLAYS / overlay)]
         built = subprocess.run(build, capture_output=True, text=True, check=True)
         # Each in a namespace of its own: an update would wait for pods that no kubelet lets get ready.
-        written = [one for one in yaml.safe_load_all(built.stdout.replace(*served)) if one]
+        written = [
+            one for one in yaml.safe_load_all(built.stdout.replace(*served)) if one
+        ]
         for one in written:
             name = "name" if one["kind"] == "Namespace" else "namespace"
             assert one["metadata"][name] == "fleetui"
             one["metadata"][name] = overlay
         assert len(apply(yaml.safe_dump_all(written))) == len(written)
         wanted = Counter(web=count, worker=count, beat=1, migrate=1)
-        eventually(lambda overlay=overlay, wanted=wanted: pods(overlay) == wanted or None)  # type: ignore[misc]
+        eventually(
+            lambda overlay=overlay, wanted=wanted: pods(overlay) == wanted or None
+        )  # type: ignore[misc]
 
     namespace = "/api/v1/namespaces/production"
     selected = admin.get(f"{namespace}/services/fleetui")["spec"]["selector"]
-    labels = [one["metadata"]["labels"] for one in admin.get(f"{namespace}/pods")["items"]]
-    assert len([one for one in labels if selected.items() <= one.items()]) == 3
-    budgets = admin.get(f"/apis/policy/{policy_version()}/namespaces/production/poddisruptionbudgets")[
-        "items"
+    labels = [
+        one["metadata"]["labels"] for one in admin.get(f"{namespace}/pods")["items"]
     ]
-    assert {one["metadata"]["name"] for one in budgets} == {"fleetui-web", "fleetui-worker"}
+    assert len([one for one in labels if selected.items() <= one.items()]) == 3
+    budgets = admin.get(
+        f"/apis/policy/{policy_version()}/namespaces/production/poddisruptionbudgets"
+    )["items"]
+    assert {one["metadata"]["name"] for one in budgets} == {
+        "fleetui-web",
+        "fleetui-worker",
+    }

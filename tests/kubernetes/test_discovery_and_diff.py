@@ -69,9 +69,13 @@ def test_a_new_kind_is_found_within_thirty_seconds(hub: Hub) -> None:
     found, _, clock = discovery(hub)
     group = f"f{hub.hub_id[:8]}.example"
     definition = custom(hub, group)[2]
-    with pytest.raises(KindNotServedError, match=f"the cluster serves no Tab in {group}/v1$"):
+    with pytest.raises(
+        KindNotServedError, match=f"the cluster serves no Tab in {group}/v1$"
+    ):
         found.resource(f"{group}/v1", "Tab", deadline=far())
-    hub.admin.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    hub.admin.create(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition
+    )
     until = time.monotonic() + 20
     while not hub.admin.has(f"/apis/{group}/v1"):
         assert time.monotonic() < until
@@ -81,25 +85,39 @@ def test_a_new_kind_is_found_within_thirty_seconds(hub: Hub) -> None:
     assert found.resource(f"{group}/v1", "Tab", deadline=far()).plural == "tabs"
 
 
-def test_a_diff_finds_differences_and_missing_objects_and_writes_nothing(hub: Hub) -> None:
+def test_a_diff_finds_differences_and_missing_objects_and_writes_nothing(
+    hub: Hub,
+) -> None:
     driver = hub.driver()
     settings, web = hub.config_map("a", x="1"), hub.deployment("web", replicas=1)
     driver.apply(hub.version("v1", hub.namespace_manifest(), settings, web))
     hub.requests.clear()
     secret = hub.manifest("v1", "Secret", "keys", stringData={"a": "b"})
     unknown = hub.manifest("no.example/v1", "Tab", "one")
-    changed = hub.config_map("a", x="2"), hub.deployment("web", replicas=1), secret, unknown
+    changed = (
+        hub.config_map("a", x="2"),
+        hub.deployment("web", replicas=1),
+        secret,
+        unknown,
+    )
 
     result = driver.diff(hub.version("d1", *changed, type="ReportDiff"))
 
     assert result.version == "d1"
-    found = {one.object.kind: (one.version, one.member_generation, one.fields) for one in result.diffs}
+    found = {
+        one.object.kind: (one.version, one.member_generation, one.fields)
+        for one in result.diffs
+    }
     assert found == {
         "ConfigMap": ("v1", 0, (FieldDiff("/data/x", '"1"', '"2"'),)),
         "Secret": ("v1", None, (FieldDiff("/", "", "(the whole object)"),)),
     }
-    assert [(one.object.kind, one.code) for one in result.failures] == [("Tab", "KindNotServed")]
-    assert not [one for one in hub.requests if one[0] in ("PATCH", "DELETE", "POST", "PUT")]
+    assert [(one.object.kind, one.code) for one in result.failures] == [
+        ("Tab", "KindNotServed")
+    ]
+    assert not [
+        one for one in hub.requests if one[0] in ("PATCH", "DELETE", "POST", "PUT")
+    ]
     assert hub.admin.get(hub.path("configmaps", "a"))["data"] == {"x": "1"}
 
 
@@ -113,7 +131,9 @@ def test_a_dry_run_that_validation_refuses_leads_to_a_full_comparison(hub: Hub) 
     (diff,) = driver.diff(hub.version("d1", other)).diffs
 
     assert diff.is_degraded
-    assert FieldDiff("/spec/selector/matchLabels/app", '"web"', '"other"') in diff.fields
+    assert (
+        FieldDiff("/spec/selector/matchLabels/app", '"web"', '"other"') in diff.fields
+    )
 
 
 def test_nothing_is_applied_under_report_diff(hub: Hub) -> None:
@@ -125,9 +145,13 @@ def test_nothing_is_applied_under_report_diff(hub: Hub) -> None:
     assert hub.requests == []
 
 
-def test_a_diff_that_does_not_fit_into_its_time_goes_on_with_the_next_call(hub: Hub) -> None:
+def test_a_diff_that_does_not_fit_into_its_time_goes_on_with_the_next_call(
+    hub: Hub,
+) -> None:
     driver = hub.driver()
-    version = hub.version("v1", hub.namespace_manifest(), *(hub.config_map(f"c{i}") for i in range(40)))
+    version = hub.version(
+        "v1", hub.namespace_manifest(), *(hub.config_map(f"c{i}") for i in range(40))
+    )
     driver.apply(version)
 
     def slowly(_method: str, _path: str, send: Callable[[], Response]) -> Response:
@@ -155,7 +179,10 @@ def nodes(admin: Administrator) -> None:
         if admin.has(f"{path}/node-{number}"):
             continue
         amounts = {"cpu": "4", "memory": "16Gi"}
-        status = {"capacity": amounts, "allocatable": {"cpu": "3900m", "memory": "15Gi"}}
+        status = {
+            "capacity": amounts,
+            "allocatable": {"cpu": "3900m", "memory": "15Gi"},
+        }
         admin.create(path, {"metadata": {"name": f"node-{number}"}, "status": status})
 
 
@@ -164,7 +191,9 @@ def pod(hub: Hub, name: str, node: str, *requests: dict[str, str]) -> None:
         {"name": f"c{place}", "image": "a:1", "resources": {"requests": one}}
         for place, one in enumerate(requests)
     ]
-    spec: dict[str, Any] = {"containers": containers} | ({"nodeName": node} if node else {})
+    spec: dict[str, Any] = {"containers": containers} | (
+        {"nodeName": node} if node else {}
+    )
     hub.admin.create(hub.path("pods"), hub.manifest("v1", "Pod", name, spec=spec))
 
 
@@ -175,7 +204,9 @@ def test_readings_are_sums_of_nodes_and_requests(hub: Hub) -> None:
         pod(hub, "running", "node-1", {"cpu": "250m", "memory": "1Gi"}, {"cpu": "0.5"})
         pod(hub, "waiting", "", {"cpu": "2"})
         pod(hub, "finished", "node-2", {"cpu": "1"})
-        hub.admin.merge(f"{hub.path('pods', 'finished')}/status", {"status": {"phase": "Succeeded"}})
+        hub.admin.merge(
+            f"{hub.path('pods', 'finished')}/status", {"status": {"phase": "Succeeded"}}
+        )
 
         facts = hub.driver().observe()
     finally:
@@ -194,14 +225,21 @@ def test_readings_are_sums_of_nodes_and_requests(hub: Hub) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_without_permission_to_list_pods_the_cluster_is_healthy_with_a_notice(hub: Hub) -> None:
+def test_without_permission_to_list_pods_the_cluster_is_healthy_with_a_notice(
+    hub: Hub,
+) -> None:
     driver = hub.driver()
     forbidden = Response(403, {"kind": "Status", "message": "pods is forbidden"})
-    hub.recorders[-1].hook = lambda _, path, send: forbidden if path == "/api/v1/pods" else send()
+    hub.recorders[-1].hook = lambda _, path, send: (
+        forbidden if path == "/api/v1/pods" else send()
+    )
 
     seen = driver.observe()
 
     assert seen.is_healthy
     assert seen.usage is not None
     assert set(seen.usage) == {"capacity", "allocatable"}
-    assert seen.health_message == "no permission to list pods: available capacity is not known"
+    assert (
+        seen.health_message
+        == "no permission to list pods: available capacity is not known"
+    )

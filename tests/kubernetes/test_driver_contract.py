@@ -45,18 +45,30 @@ class PatientDriver:
         version_of: Callable[[str], Version | None] | None = None,
         timeout: float = 10,
     ) -> Observation:
-        return self.driver.observe(*placements, inventory=inventory, version_of=version_of, timeout=timeout)
+        return self.driver.observe(
+            *placements, inventory=inventory, version_of=version_of, timeout=timeout
+        )
 
     def remove(self, placement: str, *, fence: int = 0, timeout: float = 10) -> Removed:
-        return repeat(lambda: self.driver.remove(placement, fence=fence, timeout=timeout))
+        return repeat(
+            lambda: self.driver.remove(placement, fence=fence, timeout=timeout)
+        )
 
-    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = 10) -> DiffResult:
+    def diff(
+        self, version: Version, *, as_apply: bool = False, timeout: float = 10
+    ) -> DiffResult:
         return self.driver.diff(version, as_apply=as_apply, timeout=timeout)
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = 10) -> Removed:
-        return repeat(lambda: self.driver.release(placement, fence=fence, timeout=timeout))
+    def release(
+        self, placement: str, *, fence: int = 0, timeout: float = 10
+    ) -> Removed:
+        return repeat(
+            lambda: self.driver.release(placement, fence=fence, timeout=timeout)
+        )
 
-    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = 10) -> bool:
+    def serves(
+        self, kinds: Collection[tuple[str, str]], *, timeout: float = 10
+    ) -> bool:
         return self.driver.serves(kinds, timeout=timeout)
 
     def leave(self, *, timeout: float = 10) -> None:
@@ -96,7 +108,9 @@ def injected(fault: dict[str, Any], clock: Clock) -> Callable[..., Response]:
         if fault["kind"] == "unreachable" and clock().isoformat() < fault["until"]:
             raise DriverUnavailable("connection refused", code="refused")
         if fault["kind"] == "refuse" and (method, path) == ("PATCH", DEPLOYMENT):
-            return Response(403, {"kind": "Status", "message": "a webhook denied the request"})
+            return Response(
+                403, {"kind": "Status", "message": "a webhook denied the request"}
+            )
         return send()
 
     return hook
@@ -115,7 +129,9 @@ def holds(hub: Hub) -> Callable[[str], set[str]]:
             for one in hub.admin.get(path)["items"]:
                 metadata = one["metadata"]
                 if (metadata.get("annotations") or {}).get("fleetui.io/owner") == owner:
-                    place = f"{metadata['namespace']}/" if "namespace" in metadata else ""
+                    place = (
+                        f"{metadata['namespace']}/" if "namespace" in metadata else ""
+                    )
                     if kind != "ConfigMap" or metadata["namespace"] != "fleetui-system":
                         found.add(f"{kind} {place}{metadata['name']}")
         return found
@@ -143,7 +159,9 @@ class TestKubernetesDriver(DriverContract):
         seen = driver.observe("web").of("web")
 
         assert seen
-        assert [(one.object, one.readiness) for one in seen.unready] == [(WEB, Readiness.NOT_YET)]
+        assert [(one.object, one.readiness) for one in seen.unready] == [
+            (WEB, Readiness.NOT_YET)
+        ]
 
 
 def test_an_unreachable_cluster_does_not_change(
@@ -151,7 +169,11 @@ def test_an_unreachable_cluster_does_not_change(
 ) -> None:
     driver = connect([{"kind": "unreachable", "until": clock().isoformat() + "1"}])
 
-    for call in (lambda: driver.apply(V1), driver.observe, lambda: driver.remove("web")):
+    for call in (
+        lambda: driver.apply(V1),
+        driver.observe,
+        lambda: driver.remove("web"),
+    ):
         with pytest.raises(DriverUnavailable):
             call()
 
@@ -168,8 +190,14 @@ def test_a_controller_that_is_done_makes_an_object_available(
     until = time.monotonic() + 20
     while True:
         generation = admin.get(DEPLOYMENT)["metadata"]["generation"]
-        counts = dict.fromkeys(("replicas", "availableReplicas", "updatedReplicas", "readyReplicas"), 2)
-        status = {**counts, "unavailableReplicas": None, "observedGeneration": generation}
+        counts = dict.fromkeys(
+            ("replicas", "availableReplicas", "updatedReplicas", "readyReplicas"), 2
+        )
+        status = {
+            **counts,
+            "unavailableReplicas": None,
+            "observedGeneration": generation,
+        }
         admin.merge(f"{DEPLOYMENT}/status", {"status": status})
         seen = driver.observe("web").of("web")
         assert seen

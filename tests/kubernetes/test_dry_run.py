@@ -13,21 +13,37 @@ def tried(hub: Hub, *manifests: dict[str, Any], **options: Any) -> DiffResult:
 
 
 def changed_fields(found: DiffResult) -> dict[str, list[str]]:
-    return {one.object.name: [field.path for field in one.fields] for one in found.diffs}
+    return {
+        one.object.name: [field.path for field in one.fields] for one in found.diffs
+    }
 
 
-def test_a_dry_run_names_changes_removals_and_refusals_and_writes_nothing(hub: Hub) -> None:
+def test_a_dry_run_names_changes_removals_and_refusals_and_writes_nothing(
+    hub: Hub,
+) -> None:
     namespace, web = hub.namespace_manifest(), hub.deployment("web")
-    hub.driver().apply(hub.version("v1", namespace, web, hub.config_map("a", x="1"), hub.config_map("b")))
-    before = hub.admin.get(hub.inventory_path), hub.admin.get(hub.deployments("web"))["spec"]
+    hub.driver().apply(
+        hub.version(
+            "v1", namespace, web, hub.config_map("a", x="1"), hub.config_map("b")
+        )
+    )
+    before = (
+        hub.admin.get(hub.inventory_path),
+        hub.admin.get(hub.deployments("web"))["spec"],
+    )
 
-    found = tried(hub, namespace, hub.deployment("web", replicas=3), hub.config_map("a", x="2"))
+    found = tried(
+        hub, namespace, hub.deployment("web", replicas=3), hub.config_map("a", x="2")
+    )
 
     assert changed_fields(found) == {"web": ["/spec/replicas"], "a": ["/data/x"]}
     assert (found.failures, found.unchecked) == ((), ())
     assert found.removed == (ObjectRef("", "ConfigMap", hub.namespace, "b"),)
     # Not the whole object: its controller writes the status.
-    assert (hub.admin.get(hub.inventory_path), hub.admin.get(hub.deployments("web"))["spec"]) == before
+    assert (
+        hub.admin.get(hub.inventory_path),
+        hub.admin.get(hub.deployments("web"))["spec"],
+    ) == before
     assert hub.recorders[-1].writes == []  # apart from dry runs
 
 
@@ -64,7 +80,9 @@ def test_a_quota_refuses_what_would_exceed_it(hub: Hub) -> None:
     assert "exceeded quota: few" in found.failures[0].message
 
 
-def test_what_needs_a_namespace_or_a_definition_of_the_version_is_not_tried(hub: Hub) -> None:
+def test_what_needs_a_namespace_or_a_definition_of_the_version_is_not_tried(
+    hub: Hub,
+) -> None:
     namespace = hub.namespace_manifest()
     definition = {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -84,11 +102,18 @@ def test_what_needs_a_namespace_or_a_definition_of_the_version_is_not_tried(hub:
             ],
         },
     }
-    tab = {"apiVersion": "dry.example.com/v1", "kind": "CronTab", "metadata": {"name": "nightly"}}
+    tab = {
+        "apiVersion": "dry.example.com/v1",
+        "kind": "CronTab",
+        "metadata": {"name": "nightly"},
+    }
 
     found = tried(hub, namespace, definition, hub.config_map("a"), tab)
 
-    assert {one.object.kind for one in found.diffs} == {"Namespace", "CustomResourceDefinition"}
+    assert {one.object.kind for one in found.diffs} == {
+        "Namespace",
+        "CustomResourceDefinition",
+    }
     assert {one.kind for one in found.unchecked} == {"ConfigMap", "CronTab"}
     assert found.failures == ()
     assert not hub.admin.has(hub.namespace_path)
@@ -111,13 +136,17 @@ def test_values_of_secrets_are_in_no_answer(hub: Hub) -> None:
     secret = hub.manifest("v1", "Secret", "pass", stringData={"word": "marker-old"})
     hub.driver().apply(hub.version("v1", hub.namespace_manifest(), secret))
 
-    found = tried(hub, hub.namespace_manifest(), {**secret, "stringData": {"word": "marker-new"}})
+    found = tried(
+        hub, hub.namespace_manifest(), {**secret, "stringData": {"word": "marker-new"}}
+    )
 
     assert changed_fields(found) == {"pass": ["/data/word"]}
     assert "marker" not in str(found)
 
 
-def test_a_version_that_is_there_already_changes_nothing_and_sends_no_dry_run(hub: Hub) -> None:
+def test_a_version_that_is_there_already_changes_nothing_and_sends_no_dry_run(
+    hub: Hub,
+) -> None:
     manifests = hub.namespace_manifest(), hub.config_map("a", x="1")
     hub.driver().apply(hub.version("v1", *manifests))
 

@@ -29,7 +29,11 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")
 LEEWAY = timedelta(minutes=1)
 """So long after its expiry an API server of this version accepts a token."""
 NO_RENEWAL = [
-    {"apiGroups": [""], "resources": ["namespaces", "configmaps", "nodes", "pods"], "verbs": ["*"]},
+    {
+        "apiGroups": [""],
+        "resources": ["namespaces", "configmaps", "nodes", "pods"],
+        "verbs": ["*"],
+    },
     {"nonResourceURLs": ["*"], "verbs": ["get"]},
 ]
 
@@ -67,16 +71,24 @@ def signed_token(world: FaultWorld, account: str, *, expires: timedelta) -> str:
             "serviceaccount": {"name": account, "uid": found["uid"]},
         },
     }
-    parts = [encoded(json.dumps(one).encode()) for one in ({"alg": "RS256", "typ": "JWT"}, claims)]
+    parts = [
+        encoded(json.dumps(one).encode())
+        for one in ({"alg": "RS256", "typ": "JWT"}, claims)
+    ]
     text = ".".join(parts)
-    signature = private_key(member, "sa.key").sign(text.encode(), padding.PKCS1v15(), hashes.SHA256())
+    signature = private_key(member, "sa.key").sign(
+        text.encode(), padding.PKCS1v15(), hashes.SHA256()
+    )
     return f"{text}.{encoded(signature)}"
 
 
 def client_certificate(member: Member, *, valid: timedelta) -> dict[str, str]:
     """Issue a client certificate of an administrator that is valid for so long."""
     key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-    names = [(NameOID.ORGANIZATION_NAME, "system:masters"), (NameOID.COMMON_NAME, "short-lived")]
+    names = [
+        (NameOID.ORGANIZATION_NAME, "system:masters"),
+        (NameOID.COMMON_NAME, "short-lived"),
+    ]
     issuer = x509.load_pem_x509_certificate(member.connection.ca.encode())
     certificate = (
         x509.CertificateBuilder()
@@ -86,10 +98,15 @@ def client_certificate(member: Member, *, valid: timedelta) -> dict[str, str]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
         .not_valid_after(now + valid)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(
+            x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+        )
         .sign(private_key(member, "ca.key"), hashes.SHA256())
     )
-    return {"certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(), "key": key_pem(key)}
+    return {
+        "certificate": certificate.public_bytes(serialization.Encoding.PEM).decode(),
+        "key": key_pem(key),
+    }
 
 
 def is_rejected(member: Member, secret: dict[str, str]) -> Callable[[], bool]:
@@ -110,7 +127,11 @@ def is_rejected(member: Member, secret: dict[str, str]) -> Callable[[], bool]:
 
 def reconnect(world: FaultWorld, **secret: str) -> None:
     member = world.members["two"]
-    fields: dict[str, Any] = {"server": member.server, "ca": member.connection.ca, **secret}
+    fields: dict[str, Any] = {
+        "server": member.server,
+        "ca": member.connection.ca,
+        **secret,
+    }
     set_connection("two", ConnectionInput(fields=fields), by=None, now=world.now)
 
 
@@ -160,7 +181,9 @@ def test_a_token_that_expires_is_warned_about_named_and_replaced(
     heal(world)
 
 
-def test_a_token_that_may_be_renewed_is_replaced_before_it_expires(world: FaultWorld) -> None:
+def test_a_token_that_may_be_renewed_is_replaced_before_it_expires(
+    world: FaultWorld,
+) -> None:
     world.place_on_all()
     world.use_account("renewing")
     world.allow("renewing", EVERYTHING)
@@ -193,7 +216,9 @@ def test_a_client_certificate_that_expires_is_named_and_replaced(
 
     assert_named_and_alone(world, admin_client)
 
-    reconnect(world, **client_certificate(world.members["two"], valid=timedelta(days=30)))
+    reconnect(
+        world, **client_certificate(world.members["two"], valid=timedelta(days=30))
+    )
     heal(world)
     credential = ClusterCredential.objects.get(cluster__name="two")
     assert (credential.kind, credential.subject) == ("certificate", "short-lived")

@@ -50,13 +50,22 @@ class Fault:
 
 
 REFUSALS = {
-    "permission revoked": Fault(faults.permission_revoked, BLUE, 'cannot patch resource "configmaps"'),
+    "permission revoked": Fault(
+        faults.permission_revoked, BLUE, 'cannot patch resource "configmaps"'
+    ),
     "quota filled": Fault(faults.quota_filled, KEYS, "exceeded quota: few"),
     "webhook down": Fault(faults.webhook_down, KEYS, "failed calling webhook"),
-    "webhook refuses": Fault(faults.webhook_refuses, KEYS, "the policy of the shop does not allow"),
-    "immutable field": Fault(faults.immutable_field, BLUE, "an immutable ConfigMap cannot be changed"),
+    "webhook refuses": Fault(
+        faults.webhook_refuses, KEYS, "the policy of the shop does not allow"
+    ),
+    "immutable field": Fault(
+        faults.immutable_field, BLUE, "an immutable ConfigMap cannot be changed"
+    ),
     "definition missing": Fault(
-        faults.definition_missing, CRON_TAB, "the cluster serves no CronTab", "KindNotServed"
+        faults.definition_missing,
+        CRON_TAB,
+        "the cluster serves no CronTab",
+        "KindNotServed",
     ),
     "object never ends": Fault(faults.object_ends_never, BLUE, "is being deleted"),
 }
@@ -72,7 +81,9 @@ def has(world: FaultWorld, cluster: str, change: Mapping[str, Any]) -> bool:
     path = f"{root}/namespaces/shop/{plural}/{change['metadata']['name']}"
     try:
         found = world.admins[cluster].call("GET", path)
-    except DriverUnavailable:  # the answer to the path of an unknown group is not a Status
+    except (
+        DriverUnavailable
+    ):  # the answer to the path of an unknown group is not a Status
         return False
     return found.status == 200 and all(
         found.body.get(key) == change[key] for key in ("data", "spec") if key in change
@@ -82,7 +93,11 @@ def has(world: FaultWorld, cluster: str, change: Mapping[str, Any]) -> bool:
 def texts(client: Client) -> dict[str, str]:
     """Return what REST and the pages answer."""
     addresses = (
-        *("/api/v1/placements/web", "/api/v1/placements/web/bindings", "/api/v1/events"),
+        *(
+            "/api/v1/placements/web",
+            "/api/v1/placements/web/bindings",
+            "/api/v1/events",
+        ),
         *("/api/v1/clusters/two", "/placements/web/", "/activity/", "/clusters/two/"),
     )
     answers = {address: client.get(address, follow=True) for address in addresses}
@@ -112,25 +127,45 @@ def test_a_refused_object_is_shown_and_heals(
     assert not has(world, "two", fault.change)
     assert world.phases()["two"] == "failed"
     first, second = world.status()
-    assert conditions(first)["Available"] == ("True", "ResourceAvailable")  # a CronTab is so by time
+    assert conditions(first)["Available"] == (
+        "True",
+        "ResourceAvailable",
+    )  # a CronTab is so by time
     assert conditions(second)["Applied"] == ("False", "ApplyFailed")
     assert "failedPlacements" not in first
     (failed,) = second["failedPlacements"]
-    assert (failed["kind"], failed["name"]) == (fault.change["kind"], fault.change["metadata"]["name"])
+    assert (failed["kind"], failed["name"]) == (
+        fault.change["kind"],
+        fault.change["metadata"]["name"],
+    )
     assert failed["condition"]["reason"] == fault.code
     assert fault.words in failed["condition"]["message"]
     shown = texts(admin_client)
-    for address in ("/api/v1/placements/web", "/api/v1/placements/web/bindings", "rollout"):
+    for address in (
+        "/api/v1/placements/web",
+        "/api/v1/placements/web/bindings",
+        "rollout",
+    ):
         assert fault.words in unescaped(shown[address]), address
     everything = json.dumps(
-        [world.status(), shown, list(Binding.objects.values()), list(Event.objects.values())], default=str
+        [
+            world.status(),
+            shown,
+            list(Binding.objects.values()),
+            list(Event.objects.values()),
+        ],
+        default=str,
     )
     assert VALUE not in everything + caplog.text
 
-    world.pass_time(900, step=60)  # long enough for the longest pause between two attempts
+    world.pass_time(
+        900, step=60
+    )  # long enough for the longest pause between two attempts
     assert world.phases()["two"] == "failed"
     cure()
-    world.run(until=lambda: has(world, "two", fault.change), seconds=HEALED_WITHIN, step=60)
+    world.run(
+        until=lambda: has(world, "two", fault.change), seconds=HEALED_WITHIN, step=60
+    )
     world.settle()
     assert "failedPlacements" not in world.status()[1]
 
@@ -144,8 +179,12 @@ def test_revoked_credentials_are_named_and_hold_no_other_cluster(
     requests: list[str] = []
     send = KubernetesClient.request
 
-    def recorded(client: KubernetesClient, method: str, path: str, **options: Any) -> Response:
-        requests.extend([path] if client.connection.server == world.members["two"].server else [])
+    def recorded(
+        client: KubernetesClient, method: str, path: str, **options: Any
+    ) -> Response:
+        requests.extend(
+            [path] if client.connection.server == world.members["two"].server else []
+        )
         return send(client, method, path, **options)
 
     monkeypatch.setattr(KubernetesClient, "request", recorded)
@@ -213,7 +252,9 @@ def test_a_frozen_api_server_holds_no_other_cluster_and_heals(
     binding = world.binding()
     assert (binding.failure, binding.unavailable_code) == ("unreachable", "timeout")
     shown = texts(admin_client)
-    assert '"failure":"unreachable"' in shown["/api/v1/placements/web/bindings"].replace(" ", "")
+    assert '"failure":"unreachable"' in shown[
+        "/api/v1/placements/web/bindings"
+    ].replace(" ", "")
     assert "two" in shown["rollout"]
 
     world.members["two"].do("thaw")
@@ -240,7 +281,9 @@ def test_the_budget_holds_while_a_cluster_refuses(world: FaultWorld) -> None:
     assert has(world, "one", BLUE)
 
 
-def test_an_object_deleted_by_hand_comes_back_without_a_rollout(world: FaultWorld) -> None:
+def test_an_object_deleted_by_hand_comes_back_without_a_rollout(
+    world: FaultWorld,
+) -> None:
     world.place_on_all()
     before = world.binding("one").calls
     path = f"{faults.CONFIG_MAPS}/settings"
@@ -255,7 +298,9 @@ def test_an_object_deleted_by_hand_comes_back_without_a_rollout(world: FaultWorl
     assert len(world.binding().repairs) == 1
 
 
-def test_a_definition_deleted_by_hand_is_refused_until_it_is_back(world: FaultWorld) -> None:
+def test_a_definition_deleted_by_hand_is_refused_until_it_is_back(
+    world: FaultWorld,
+) -> None:
     for name in world.admins:
         faults.serve_cron_tabs(world, name)
     world.change(CRON_TAB)
@@ -270,7 +315,9 @@ def test_a_definition_deleted_by_hand_is_refused_until_it_is_back(world: FaultWo
     assert world.phases()["one"] != "failed"
     faults.serve_cron_tabs(world, "two")
     world.run(until=lambda: has(world, "two", CRON_TAB), seconds=HEALED_WITHIN, step=60)
-    world.run(until=lambda: "failedPlacements" not in world.status()[1], seconds=300, step=15)
+    world.run(
+        until=lambda: "failedPlacements" not in world.status()[1], seconds=300, step=15
+    )
 
 
 def test_a_kind_that_arrives_later_wakes_what_waits_for_it(world: FaultWorld) -> None:
@@ -290,10 +337,17 @@ def test_a_kind_that_arrives_later_wakes_what_waits_for_it(world: FaultWorld) ->
     assert world.binding().attempts == waiting.attempts + 1
 
 
-def test_a_kind_that_arrives_later_is_compared_at_once_where_nothing_is_applied(world: FaultWorld) -> None:
+def test_a_kind_that_arrives_later_is_compared_at_once_where_nothing_is_applied(
+    world: FaultWorld,
+) -> None:
     serve = faults.definition_missing(world)
     world.apply(CRON_TAB)
-    world.place("web", spec(strategy={"type": "RollingUpdate", "applyStrategy": {"type": "ReportDiff"}}))
+    world.place(
+        "web",
+        spec(
+            strategy={"type": "RollingUpdate", "applyStrategy": {"type": "ReportDiff"}}
+        ),
+    )
     world.pass_time(3600, step=60)
     reported = [conditions(one)["DiffReported"][0] for one in world.status()]
     assert reported == ["True", "False"]
@@ -345,7 +399,10 @@ def test_a_removal_waits_for_a_finalizer_and_names_the_object(
 
     delete_placement("web", by=None, now=world.now)
     await_true(
-        lambda: turn(world, 15) and not Binding.objects.filter(cluster_name="one").exists(), seconds=60
+        lambda: (
+            turn(world, 15) and not Binding.objects.filter(cluster_name="one").exists()
+        ),
+        seconds=60,
     )
     world.pass_time(60, step=15)
 
@@ -357,10 +414,15 @@ def test_a_removal_waits_for_a_finalizer_and_names_the_object(
     await_true(lambda: turn(world, 30) and not Placement.objects.exists(), seconds=60)
 
 
-def test_a_terminating_namespace_is_named_and_made_again(world: FaultWorld, admin_client: Client) -> None:
+def test_a_terminating_namespace_is_named_and_made_again(
+    world: FaultWorld, admin_client: Client
+) -> None:
     world.place_on_all()
     kept = f"{faults.CONFIG_MAPS}/kept"
-    world.two.create(faults.CONFIG_MAPS, {"metadata": {"name": "kept", "finalizers": ["example.com/never"]}})
+    world.two.create(
+        faults.CONFIG_MAPS,
+        {"metadata": {"name": "kept", "finalizers": ["example.com/never"]}},
+    )
     world.two.delete("/api/v1/namespaces/shop")
     await_true(lambda: not world.two.has(f"{faults.CONFIG_MAPS}/settings"))
 
@@ -372,7 +434,9 @@ def test_a_terminating_namespace_is_named_and_made_again(world: FaultWorld, admi
     status = world.status()[1]
     assert conditions(status)["Applied"][0] != "True"
     message = world.binding().message
-    assert "Namespace shop is being deleted; applied again once it is deleted" in message
+    assert (
+        "Namespace shop is being deleted; applied again once it is deleted" in message
+    )
     assert "Namespace shop" in texts(admin_client)["rollout"]
 
     world.two.merge(kept, {"metadata": {"finalizers": None}})
@@ -380,16 +444,25 @@ def test_a_terminating_namespace_is_named_and_made_again(world: FaultWorld, admi
     world.run(until=lambda: len(world.available()) == 2, seconds=HEALED_WITHIN, step=60)
 
 
-def test_what_two_placements_want_stays_with_the_first_until_that_is_gone(world: FaultWorld) -> None:
+def test_what_two_placements_want_stays_with_the_first_until_that_is_gone(
+    world: FaultWorld,
+) -> None:
     world.place_on_all()
     save_placement(placement_document("late", spec()), by=None, now=world.now)
     world.work()
     world.pass_time(60, step=15)
 
-    late = status_of(Placement.objects.get(name="late"), now=world.now)["placementStatuses"]
+    late = status_of(Placement.objects.get(name="late"), now=world.now)[
+        "placementStatuses"
+    ]
     first = late[0]
-    assert {one["condition"]["reason"] for one in first["failedPlacements"]} == {"FailedToTakeOver"}
-    assert "belongs to placement web" in first["failedPlacements"][0]["condition"]["message"]
+    assert {one["condition"]["reason"] for one in first["failedPlacements"]} == {
+        "FailedToTakeOver"
+    }
+    assert (
+        "belongs to placement web"
+        in first["failedPlacements"][0]["condition"]["message"]
+    )
     assert world.available("web") == ["one", "two"]
 
     delete_placement("web", by=None, now=world.now)

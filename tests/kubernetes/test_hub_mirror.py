@@ -52,7 +52,14 @@ class Console:
         path.write_text(json.dumps(self.hub.kubeconfig()))
         if not (self.folder / "fleetui.sqlite3").exists():
             assert manage(self.variables, "migrate").returncode == 0
-        done = manage(self.variables, "connect_hub", "prod-eu", "--kubeconfig", str(path), *options)
+        done = manage(
+            self.variables,
+            "connect_hub",
+            "prod-eu",
+            "--kubeconfig",
+            str(path),
+            *options,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -61,8 +68,13 @@ class Console:
             return database.execute(query).fetchall()
 
     def mirror(self) -> dict[tuple[str, str, str], dict[str, Any]]:
-        rows = self.rows("SELECT kind, namespace, name, manifest FROM clusters_mirroredobject")
-        return {(kind, namespace, name): unpack(content) for kind, namespace, name, content in rows}
+        rows = self.rows(
+            "SELECT kind, namespace, name, manifest FROM clusters_mirroredobject"
+        )
+        return {
+            (kind, namespace, name): unpack(content)
+            for kind, namespace, name, content in rows
+        }
 
     def differences(self) -> list[str]:
         """Return what is missing, too much or different in the mirror."""
@@ -80,7 +92,9 @@ class Console:
             time.sleep(0.2)
 
     def state(self) -> str:
-        found: str = self.rows("SELECT state FROM clusters_hub WHERE name = 'prod-eu'")[0][0]
+        found: str = self.rows("SELECT state FROM clusters_hub WHERE name = 'prod-eu'")[
+            0
+        ][0]
         return found
 
     def relists(self) -> int:
@@ -91,7 +105,10 @@ def compared(one: Mapping[str, Any] | None) -> object:
     """Return what has to be equal; of kinds that are mirrored as metadata, that."""
     if one is None:
         return None
-    metadata = {key: one["metadata"].get(key) for key in ("uid", "resourceVersion", "labels", "finalizers")}
+    metadata = {
+        key: one["metadata"].get(key)
+        for key in ("uid", "resourceVersion", "labels", "finalizers")
+    }
     if one["kind"] in ("ClusterResourceSnapshot", "ResourceSnapshot", "Namespace"):
         return metadata
     return metadata, one.get("spec"), one.get("status"), one.get("reason")
@@ -108,7 +125,9 @@ def console(hub: HubServer, tmp_path: Path) -> Console:
     return Console(tmp_path, hub)
 
 
-def condition(kind: str, status: str = "True", *, generation: int = 1) -> dict[str, Any]:
+def condition(
+    kind: str, status: str = "True", *, generation: int = 1
+) -> dict[str, Any]:
     return {
         "type": kind,
         "status": status,
@@ -120,12 +139,23 @@ def condition(kind: str, status: str = "True", *, generation: int = 1) -> dict[s
 
 
 def decision(cluster: str, *, selected: bool) -> dict[str, Any]:
-    reason = f"Successfully scheduled resources for placement in {cluster}" if selected else "outranked"
+    reason = (
+        f"Successfully scheduled resources for placement in {cluster}"
+        if selected
+        else "outranked"
+    )
     score = {"affinityScore": 0, "priorityScore": 10}
-    return {"clusterName": cluster, "selected": selected, "clusterScore": score, "reason": reason}
+    return {
+        "clusterName": cluster,
+        "selected": selected,
+        "clusterScore": score,
+        "reason": reason,
+    }
 
 
-def decided(owner: str, number: int, *clusters: str, is_latest: bool = True) -> dict[str, Any]:
+def decided(
+    owner: str, number: int, *clusters: str, is_latest: bool = True
+) -> dict[str, Any]:
     """Return a policy snapshot with what the scheduler decided."""
     targets = [decision(one, selected=one in clusters) for one in CLUSTERS]
     status = {
@@ -161,8 +191,14 @@ def life_of_a_placement(hub: HubServer, owner: str) -> Iterator[None]:
     for cluster in ("east", "west"):
         hub.put("clusterresourcebindings", {**binding(owner, cluster), "status": {}})
     hub.put("clusterschedulingpolicysnapshots", decided(owner, 0, "east", "west"))
-    conditions = [condition(f"ClusterResourcePlacement{kind}") for kind in ("Scheduled", "RolloutStarted")]
-    hub.put("clusterresourceplacements", {**placement(owner), "status": {"conditions": conditions}})
+    conditions = [
+        condition(f"ClusterResourcePlacement{kind}")
+        for kind in ("Scheduled", "RolloutStarted")
+    ]
+    hub.put(
+        "clusterresourceplacements",
+        {**placement(owner), "status": {"conditions": conditions}},
+    )
     yield
     for cluster in ("east", "west"):
         hub.put("clusterresourcebindings", binding(owner, cluster, state="Bound"))
@@ -170,14 +206,21 @@ def life_of_a_placement(hub: HubServer, owner: str) -> Iterator[None]:
     yield
     # The policy changes: another snapshot, and another cluster in place of one.
     hub.put("clusterresourceplacements", placement(owner, clusters=1))
-    hub.put("clusterschedulingpolicysnapshots", decided(owner, 0, "east", "west", is_latest=False))
+    hub.put(
+        "clusterschedulingpolicysnapshots",
+        decided(owner, 0, "east", "west", is_latest=False),
+    )
     hub.put("clusterschedulingpolicysnapshots", decided(owner, 1, "north"))
     for cluster in ("east", "west"):
         hub.put("clusterresourcebindings", binding(owner, cluster, state="Unscheduled"))
-    hub.put("clusterresourcebindings", binding(owner, "north", state="Scheduled", policy=1))
+    hub.put(
+        "clusterresourcebindings", binding(owner, "north", state="Scheduled", policy=1)
+    )
     yield
     for cluster in ("east", "west"):
-        hub.delete("clusterresourcebindings", binding(owner, cluster)["metadata"]["name"])
+        hub.delete(
+            "clusterresourcebindings", binding(owner, cluster)["metadata"]["name"]
+        )
     hub.put("clusterresourcebindings", binding(owner, "north", state="Bound", policy=1))
     yield
     staged_run(hub, owner)
@@ -193,34 +236,66 @@ def staged_run(hub: HubServer, owner: str) -> None:
     """Write a staged update run that waits for an approval, gets it, and ends."""
     hub.put(
         "clusterstagedupdatestrategies",
-        {"metadata": {"name": f"{owner}-stages"}, "spec": {"stages": [{"name": "canary"}]}},
+        {
+            "metadata": {"name": f"{owner}-stages"},
+            "spec": {"stages": [{"name": "canary"}]},
+        },
     )
     run = {
         "metadata": {"name": f"{owner}-run"},
-        "spec": {"placementName": owner, "stagedRolloutStrategyName": f"{owner}-stages", "state": "Run"},
+        "spec": {
+            "placementName": owner,
+            "stagedRolloutStrategyName": f"{owner}-stages",
+            "state": "Run",
+        },
     }
-    hub.put("clusterstagedupdateruns", {**run, "status": {"conditions": [condition("Initialized")]}})
-    labels = {f"{PREFIX}targetUpdateRun": f"{owner}-run", f"{PREFIX}isLatestUpdateRunApproval": "true"}
+    hub.put(
+        "clusterstagedupdateruns",
+        {**run, "status": {"conditions": [condition("Initialized")]}},
+    )
+    labels = {
+        f"{PREFIX}targetUpdateRun": f"{owner}-run",
+        f"{PREFIX}isLatestUpdateRunApproval": "true",
+    }
     request = {
         "metadata": {"name": f"{owner}-run-after-canary", "labels": labels},
         "spec": {"parentStageRollout": f"{owner}-run", "targetStage": "canary"},
     }
-    for conditions in ([], [condition("Approved")], [condition("Approved"), condition("ApprovalAccepted")]):
-        hub.put("clusterapprovalrequests", {**request, "status": {"conditions": conditions}})
-    hub.put("clusterstagedupdateruns", {**run, "status": {"conditions": [condition("Succeeded")]}})
+    for conditions in (
+        [],
+        [condition("Approved")],
+        [condition("Approved"), condition("ApprovalAccepted")],
+    ):
+        hub.put(
+            "clusterapprovalrequests", {**request, "status": {"conditions": conditions}}
+        )
+    hub.put(
+        "clusterstagedupdateruns",
+        {**run, "status": {"conditions": [condition("Succeeded")]}},
+    )
 
 
-def test_a_viewer_connects_with_the_manifest_and_sees_what_it_may_do(console: Console) -> None:
+def test_a_viewer_connects_with_the_manifest_and_sees_what_it_may_do(
+    console: Console,
+) -> None:
     printed = console.connect("--check")
 
     assert [
-        line.split(":")[0].split()[-1] for line in printed.splitlines() if line.startswith("failed")
+        line.split(":")[0].split()[-1]
+        for line in printed.splitlines()
+        if line.startswith("failed")
     ] == []
     table = {
-        line.split()[0]: line.split()[1:] for line in printed.splitlines() if ".kubernetes-fleet.io" in line
+        line.split()[0]: line.split()[1:]
+        for line in printed.splitlines()
+        if ".kubernetes-fleet.io" in line
     }
     mirrored = {kind.resource for kind in KUBEFLEET.streams if kind.group}
-    assert {name for name, verbs in table.items() if verbs == ["yes", "yes", "no", "no", "no"]} == mirrored
+    assert {
+        name
+        for name, verbs in table.items()
+        if verbs == ["yes", "yes", "no", "no", "no"]
+    } == mirrored
 
 
 def test_the_mirror_equals_the_server_through_the_life_of_a_placement(
@@ -235,8 +310,15 @@ def test_the_mirror_equals_the_server_through_the_life_of_a_placement(
         terminate(watcher)
     assert console.relists() == 0
     # Each binding was seen in each of its states, although the last ones were deleted.
-    changes = console.rows("SELECT cluster, state FROM clusters_bindingchange WHERE owner = 'shop'")
-    assert {("east", "Bound"), ("east", "Gone"), ("north", "Bound"), ("north", "Gone")} <= set(changes)
+    changes = console.rows(
+        "SELECT cluster, state FROM clusters_bindingchange WHERE owner = 'shop'"
+    )
+    assert {
+        ("east", "Bound"),
+        ("east", "Gone"),
+        ("north", "Bound"),
+        ("north", "Gone"),
+    } <= set(changes)
 
 
 def test_a_watcher_killed_at_random_moments_leaves_a_mirror_that_equals_the_server(
@@ -252,7 +334,10 @@ def test_a_watcher_killed_at_random_moments_leaves_a_mirror_that_equals_the_serv
                 next(life, None)
                 hub.put(
                     "memberclusters",
-                    member("east", heartbeat=f"2026-11-01T10:{number:02}:{chance.randrange(60):02}Z"),
+                    member(
+                        "east",
+                        heartbeat=f"2026-11-01T10:{number:02}:{chance.randrange(60):02}Z",
+                    ),
                 )
             os.kill(watcher.process.pid, signal.SIGKILL)
             watcher.process.wait(10)
@@ -286,10 +371,14 @@ def test_a_position_that_etcd_compacted_is_listed_again_and_nothing_is_lost(
         terminate(watcher)
     assert console.relists() > 0
     # What was there before kept its row: nothing disappeared and came back.
-    assert set(before) <= set(console.rows("SELECT id, name FROM clusters_mirroredobject"))
+    assert set(before) <= set(
+        console.rows("SELECT id, name FROM clusters_mirroredobject")
+    )
 
 
-def test_the_api_server_restarts_and_nothing_seems_to_have_left(console: Console, hub: HubServer) -> None:
+def test_the_api_server_restarts_and_nothing_seems_to_have_left(
+    console: Console, hub: HubServer
+) -> None:
     console.connect()
     with watching("manage.py", "watch_hubs", **console.variables) as watcher:
         console.await_equal()
@@ -302,8 +391,13 @@ def test_the_api_server_restarts_and_nothing_seems_to_have_left(console: Console
         console.await_equal()
         eventually(lambda: console.state() == "live", seconds=20)
         terminate(watcher)
-    assert set(before) <= set(console.rows("SELECT id, name FROM clusters_mirroredobject"))
-    assert console.rows("SELECT cluster FROM clusters_bindingchange WHERE state = 'Gone'") == []
+    assert set(before) <= set(
+        console.rows("SELECT id, name FROM clusters_mirroredobject")
+    )
+    assert (
+        console.rows("SELECT cluster FROM clusters_bindingchange WHERE state = 'Gone'")
+        == []
+    )
 
 
 def test_the_stored_version_is_read_where_the_stable_one_is_served_too(
@@ -313,7 +407,9 @@ def test_the_stored_version_is_read_where_the_stable_one_is_served_too(
     content["spec"]["deleteOptions"] = {"validationMode": "Skip"}
     content["status"]["namespaces"] = {"shop": "web"}
     hub.put("memberclusters", content)
-    stable = hub.admin.get(hub.path(find("memberclusters"), name="versions", version="v1"))
+    stable = hub.admin.get(
+        hub.path(find("memberclusters"), name="versions", version="v1")
+    )
     assert "deleteOptions" not in stable["spec"]
     console.connect()
 
@@ -365,10 +461,15 @@ class Collected:
         return True
 
 
-def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(hub: HubServer) -> None:
+def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(
+    hub: HubServer,
+) -> None:
     for number in range(510):
         content = binding("large", f"c{number}")
-        hub.put("clusterresourcebindings", {"metadata": {"name": f"large-{number}"}, "spec": content["spec"]})
+        hub.put(
+            "clusterresourcebindings",
+            {"metadata": {"name": f"large-{number}"}, "spec": content["spec"]},
+        )
 
     def compact() -> None:
         hub.put("clusterresourceplacements", placement("later"))
@@ -376,7 +477,15 @@ def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(hub: H
 
     sink = Collected(compact)
     client = hub.member.client(token=hub.token)
-    reader = StreamReader(1, KUBEFLEET, stream("ClusterResourceBinding"), "v1beta1", "", Access(client), sink)
+    reader = StreamReader(
+        1,
+        KUBEFLEET,
+        stream("ClusterResourceBinding"),
+        "v1beta1",
+        "",
+        Access(client),
+        sink,
+    )
     thread = threading.Thread(target=reader.run)
     thread.start()
     try:
@@ -385,11 +494,15 @@ def test_a_list_whose_continue_token_expires_starts_again_and_is_complete(hub: H
         reader.stop()
         thread.join(10)
 
-    names = [one.record.name for one in sink.items if one.record and one.record.name.startswith("large-")]
+    names = [
+        one.record.name
+        for one in sink.items
+        if one.record and one.record.name.startswith("large-")
+    ]
     assert len(set(names)) == 510
     # From 1.34 on a list goes on from a snapshot of the cache; before, the first page is read twice.
     assert len(names) == (510 if kube_version() >= (1, 34) else 1_010)
-    assert next(one.listed_uids for one in sink.items if one.listed_uids is not None) == {
-        one.record.uid for one in sink.items if one.record
-    }
+    assert next(
+        one.listed_uids for one in sink.items if one.listed_uids is not None
+    ) == {one.record.uid for one in sink.items if one.record}
     hub.admin.delete(hub.path(find("clusterresourcebindings")))

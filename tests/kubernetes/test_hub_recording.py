@@ -34,18 +34,31 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubServer]:
 
 
 @pytest.fixture(scope="module")
-def recorded(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def recorded(
+    hub: HubServer, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """Record the life of a placement to its staged update run, with and without its names, until SIGINT."""
     console = Console(tmp_path_factory.mktemp("console"), hub)
     console.connect()
-    plain, anonymous = console.folder / "plain.jsonl.gz", console.folder / "anonymous.jsonl"
+    plain, anonymous = (
+        console.folder / "plain.jsonl.gz",
+        console.folder / "anonymous.jsonl",
+    )
     life = life_of_a_placement(hub, OWNER)
     for _ in islice(life, 2):
         pass
     with ExitStack() as stack:
         recorders = [
             stack.enter_context(
-                running("manage.py", "record_hub", "prod-eu", "--to", str(path), *more, **console.variables)
+                running(
+                    "manage.py",
+                    "record_hub",
+                    "prod-eu",
+                    "--to",
+                    str(path),
+                    *more,
+                    **console.variables,
+                )
             )
             for path, more in ((plain, ()), (anonymous, ("--anonymise",)))
         ]
@@ -63,7 +76,11 @@ def recorded(hub: HubServer, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 def replayed(path: Path) -> FakeHub:
     """Return a fake hub that got what was recorded, in its order."""
-    text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    text = (
+        gzip.decompress(path.read_bytes())
+        if path.suffix == ".gz"
+        else path.read_bytes()
+    )
     fake = FakeHub()
     for one in map(json.loads, text.splitlines()):
         plural, _, group = one["stream"].partition(".")
@@ -77,23 +94,31 @@ def replayed(path: Path) -> FakeHub:
 
 def objects_of(fake: FakeHub) -> dict[tuple[str, str, str], dict[str, Any]]:
     return {
-        (one["kind"], namespace, name): one for (_, _, namespace, name), one in fake.all_objects().items()
+        (one["kind"], namespace, name): one
+        for (_, _, namespace, name), one in fake.all_objects().items()
     }
 
 
-def test_a_recording_has_what_the_hub_has(hub: HubServer, recorded: tuple[Path, Path]) -> None:
+def test_a_recording_has_what_the_hub_has(
+    hub: HubServer, recorded: tuple[Path, Path]
+) -> None:
     found, wanted = objects_of(replayed(recorded[0])), hub.objects()
     assert found.keys() == wanted.keys()
     for key, one in wanted.items():
         # The fake hub counts its own versions.
         version = found[key]["metadata"]["resourceVersion"]
-        wanted_here = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}
+        wanted_here = {
+            **one,
+            "metadata": {**one["metadata"], "resourceVersion": version},
+        }
         assert compared(found[key]) == compared(wanted_here), key
 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_replayed_recording_is_mirrored_and_shown(recorded: tuple[Path, Path], number: int) -> None:
+def test_a_replayed_recording_is_mirrored_and_shown(
+    recorded: tuple[Path, Path], number: int
+) -> None:
     """Also without the names of the hub: what refers to what stays."""
     fake = replayed(recorded[number])
     if number:

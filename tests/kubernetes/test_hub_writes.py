@@ -70,12 +70,18 @@ class Hubs:
         with in_hub(self.hub.pk):
             for kind in KINDS.values():
                 HubStream.objects.create(
-                    group=kind.group, version="v1beta1", plural=kind.plural, kind=kind.kind, form="full"
+                    group=kind.group,
+                    version="v1beta1",
+                    plural=kind.plural,
+                    kind=kind.kind,
+                    form="full",
                 )
         reviews.clear()
 
     def use(self, server: str, ca: str) -> None:
-        Hub.objects.filter(pk=self.hub.pk).update(connection={"server": server, "ca": ca})
+        Hub.objects.filter(pk=self.hub.pk).update(
+            connection={"server": server, "ca": ca}
+        )
         self.hub = Hub.objects.select_related("credential").get(pk=self.hub.pk)
 
     def change(self, **columns: Any) -> None:
@@ -91,7 +97,11 @@ class Hubs:
     def fresh_placement(self, name: str, *, by: str = "kubectl") -> dict[str, Any]:
         """Make a placement again, by a manager that owns all of it."""
         self.server.delete("clusterresourceplacements", name)
-        body = {**placement(name), "apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": CRP}
+        body = {
+            **placement(name),
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+            "kind": CRP,
+        }
         done = self.server.admin.call(
             "POST", KINDS[CRP].path("v1beta1"), body=body, query={"fieldManager": by}
         )
@@ -101,11 +111,19 @@ class Hubs:
     def _options(self, role: str) -> dict[str, Any]:
         return {"by": person_with(role), "now": datetime.now(UTC)}
 
-    def preview(self, action: str, fields: Any, role: str = "operator", **options: Any) -> WritePreview:
-        return preview_write(self.hub, ACTIONS[action], fields, **self._options(role), **options)
+    def preview(
+        self, action: str, fields: Any, role: str = "operator", **options: Any
+    ) -> WritePreview:
+        return preview_write(
+            self.hub, ACTIONS[action], fields, **self._options(role), **options
+        )
 
-    def apply(self, action: str, fields: Any, role: str = "operator", **options: Any) -> Any:
-        return apply_write(self.hub, ACTIONS[action], fields, **self._options(role), **options)
+    def apply(
+        self, action: str, fields: Any, role: str = "operator", **options: Any
+    ) -> Any:
+        return apply_write(
+            self.hub, ACTIONS[action], fields, **self._options(role), **options
+        )
 
     def writes(self) -> list[HubWrite]:
         with in_hub(self.hub.pk):
@@ -113,7 +131,9 @@ class Hubs:
 
 
 def person_with(role: str) -> Any:
-    return User.objects.filter(username=f"ana-{role}").first() or person(f"ana-{role}", role)
+    return User.objects.filter(username=f"ana-{role}").first() or person(
+        f"ana-{role}", role
+    )
 
 
 @pytest.fixture
@@ -139,7 +159,10 @@ def test_a_partial_apply_takes_one_field_and_a_dry_run_nothing(hub: Hubs) -> Non
         "/metadata/labels": '{"team":"shop"}',
         "/spec/policy/numberOfClusters": "5",
     }
-    assert hub.get(CRP, "partial")["metadata"]["resourceVersion"] == live["metadata"]["resourceVersion"]
+    assert (
+        hub.get(CRP, "partial")["metadata"]["resourceVersion"]
+        == live["metadata"]["resourceVersion"]
+    )
 
     done = hub.apply("save", {"manifest": draft, "base": live}, token=preview.token)
     stored = hub.get(CRP, "partial")
@@ -157,12 +180,19 @@ def test_a_partial_apply_takes_one_field_and_a_dry_run_nothing(hub: Hubs) -> Non
     base = {**stored, "spec": {**stored["spec"]}}
     hub.apply("save", {"manifest": draft, "base": base})
     again = hub.get(CRP, "partial")
-    assert (again["spec"]["policy"]["numberOfClusters"], again["metadata"]["labels"]) == (5, {"team": "shop"})
+    assert (
+        again["spec"]["policy"]["numberOfClusters"],
+        again["metadata"]["labels"],
+    ) == (5, {"team": "shop"})
 
 
 def test_a_creation_adds_defaults_and_exists_once(hub: Hubs) -> None:
     hub.server.delete("clusterresourceplacements", "created")
-    body = {**placement("created"), "apiVersion": "placement.kubernetes-fleet.io/v1", "kind": CRP}
+    body = {
+        **placement("created"),
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+        "kind": CRP,
+    }
 
     preview = hub.preview("save", {"manifest": body})
     assert answered(preview).is_accepted, answered(preview)
@@ -172,7 +202,9 @@ def test_a_creation_adds_defaults_and_exists_once(hub: Hubs) -> None:
 
     hub.apply("save", {"manifest": body}, token=preview.token)
     stored = hub.get(CRP, "created")
-    assert stored["metadata"]["annotations"] == {"fleetui.io/requested-by": "ana-operator"}
+    assert stored["metadata"]["annotations"] == {
+        "fleetui.io/requested-by": "ana-operator"
+    }
     with open_writer(hub.hub, person="ana", role="operator") as writer:
         assert preview.request
         assert writer.dry_run(preview.request, None).outcome is WriteOutcome.EXISTS
@@ -188,7 +220,9 @@ def test_a_creation_adds_defaults_and_exists_once(hub: Hubs) -> None:
 def test_each_conflict_has_its_path_and_its_owner(hub: Hubs) -> None:
     live = hub.fresh_placement("owned")
     hub.server.admin.merge(
-        hub.path(CRP, "owned"), {"metadata": {"labels": {"a.b/c": "x"}}}, manager="argocd-controller"
+        hub.path(CRP, "owned"),
+        {"metadata": {"labels": {"a.b/c": "x"}}},
+        manager="argocd-controller",
     )
     base = hub.get(CRP, "owned")
     draft = json.loads(json.dumps(base))
@@ -198,17 +232,30 @@ def test_each_conflict_has_its_path_and_its_owner(hub: Hubs) -> None:
     draft["spec"]["revisionHistoryLimit"] = 3
 
     preview = hub.preview("save", {"manifest": draft, "base": base})
-    found = {one.name: (one.manager, one.ours, one.theirs) for one in answered(preview).conflicts}
+    found = {
+        one.name: (one.manager, one.ours, one.theirs)
+        for one in answered(preview).conflicts
+    }
     # A default has the owner of the request that it came with.
     assert found == {
         NUMBER: ("kubectl", 5, 2),
         'metadata.labels["a.b/c"]': ("argocd-controller", "y", "x"),
         "spec.resourceSelectors": (
-            *("kubectl", draft["spec"]["resourceSelectors"], base["spec"]["resourceSelectors"]),
+            *(
+                "kubectl",
+                draft["spec"]["resourceSelectors"],
+                base["spec"]["resourceSelectors"],
+            ),
         ),
-        **({"spec.revisionHistoryLimit": found["spec.revisionHistoryLimit"]} if len(found) == 4 else {}),
+        **(
+            {"spec.revisionHistoryLimit": found["spec.revisionHistoryLimit"]}
+            if len(found) == 4
+            else {}
+        ),
     }
-    assert all(one.at and one.operation == "Update" for one in answered(preview).conflicts)
+    assert all(
+        one.at and one.operation == "Update" for one in answered(preview).conflicts
+    )
     assert preview.gitops == ("field manager argocd-controller",)
     assert live["metadata"]["uid"] == base["metadata"]["uid"]
 
@@ -239,9 +286,16 @@ def test_each_precondition_is_distinguished(hub: Hubs) -> None:
     edited_since = {**live, "spec": {**live["spec"], "revisionHistoryLimit": 3}}
 
     def outcome(
-        verb: Verb, name: str = "conditions", previewed: dict[str, Any] = live, **changes: str
+        verb: Verb,
+        name: str = "conditions",
+        previewed: dict[str, Any] = live,
+        **changes: str,
     ) -> WriteOutcome:
-        named = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"], **changes}
+        named = {
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            **changes,
+        }
         body: dict[str, Any] = {
             "apiVersion": live["apiVersion"],
             "kind": CRP,
@@ -251,7 +305,9 @@ def test_each_precondition_is_distinguished(hub: Hubs) -> None:
         if verb is Verb.DELETE:
             body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": named}
         if verb is Verb.PATCH:
-            body = merge_patch({**live, "metadata": named}, {("spec", "statusReportingScope"): "X"})
+            body = merge_patch(
+                {**live, "metadata": named}, {("spec", "statusReportingScope"): "X"}
+            )
         request = WriteRequest(
             *(verb, KINDS[CRP], "v1beta1", name, body),
             uid=named["uid"],
@@ -262,9 +318,17 @@ def test_each_precondition_is_distinguished(hub: Hubs) -> None:
 
     for verb in (Verb.APPLY, Verb.PATCH, Verb.DELETE):
         assert outcome(verb) is WriteOutcome.ACCEPTED, verb
-        assert outcome(verb, resourceVersion="1") is WriteOutcome.ACCEPTED, "only the status has changed"
-        assert outcome(verb, previewed=edited_since, resourceVersion="1") is WriteOutcome.STALE, verb
-        assert outcome(verb, uid="00000000-0000-4000-8000-000000000000") is WriteOutcome.REPLACED, verb
+        assert outcome(verb, resourceVersion="1") is WriteOutcome.ACCEPTED, (
+            "only the status has changed"
+        )
+        assert (
+            outcome(verb, previewed=edited_since, resourceVersion="1")
+            is WriteOutcome.STALE
+        ), verb
+        assert (
+            outcome(verb, uid="00000000-0000-4000-8000-000000000000")
+            is WriteOutcome.REPLACED
+        ), verb
     assert outcome(Verb.APPLY, "gone") is WriteOutcome.DELETED
     assert outcome(Verb.PATCH, "gone") is WriteOutcome.DELETED
     assert outcome(Verb.DELETE, "gone") is WriteOutcome.DELETED
@@ -277,7 +341,9 @@ def test_clusters_runs_and_approvals_are_written(hub: Hubs) -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     hub.apply("taints", {"name": "east", "taints": [taint]})
     hub.apply("cordon", {"name": "east"})
-    assert [one["key"] for one in hub.get("MemberCluster", "east")["spec"]["taints"]] == ["gpu", "cordon-key"]
+    assert [
+        one["key"] for one in hub.get("MemberCluster", "east")["spec"]["taints"]
+    ] == ["gpu", "cordon-key"]
     hub.apply("uncordon", {"name": "east"})
     assert hub.get("MemberCluster", "east")["spec"]["taints"] == [taint]
     assert hub.apply("uncordon", {"name": "east"}) is None
@@ -300,19 +366,27 @@ def test_clusters_runs_and_approvals_are_written(hub: Hubs) -> None:
         "spec": {"parentStageRollout": "staged-run", "targetStage": "canary"},
     }
     other = {"type": "Other", "status": "True", "reason": "x", "message": ""}
-    hub.server.put("clusterapprovalrequests", {**request, "status": {"conditions": [other]}})
+    hub.server.put(
+        "clusterapprovalrequests", {**request, "status": {"conditions": [other]}}
+    )
     hub.apply("approve", {"name": "wait", "comment": "looks good"}, role="approver")
     found = hub.get("ClusterApprovalRequest", "wait")
     conditions = {one["type"]: one for one in found["status"]["conditions"]}
     assert set(conditions) == {"Other", "Approved"}
     assert conditions["Approved"]["message"] == "approved by ana-approver: looks good"
-    assert conditions["Approved"]["observedGeneration"] == found["metadata"]["generation"]
+    assert (
+        conditions["Approved"]["observedGeneration"] == found["metadata"]["generation"]
+    )
     with pytest.raises(WriteRefusedError, match="approved already"):
         hub.preview("approve", {"name": "wait"}, role="approver")
 
 
 def run_document(name: str, state: str) -> dict[str, Any]:
-    spec = {"placementName": "staged", "stagedRolloutStrategyName": "staged-stages", "state": state}
+    spec = {
+        "placementName": "staged",
+        "stagedRolloutStrategyName": "staged-stages",
+        "state": state,
+    }
     return {"metadata": {"name": name}, "spec": spec, "status": {"conditions": []}}
 
 
@@ -337,7 +411,9 @@ def test_the_hub_decides_for_the_impersonated_person(hub: Hubs) -> None:
             hub.apply("scale", {**fields, "numberOfClusters": 3})
     finally:
         for name in ("operator", "approver"):
-            hub.server.kubectl("apply", "-f", str(ROOT / "docs" / "hubs" / f"{name}.yaml"))
+            hub.server.kubectl(
+                "apply", "-f", str(ROOT / "docs" / "hubs" / f"{name}.yaml")
+            )
 
 
 # --- lost answers ---
@@ -350,19 +426,27 @@ def front(server: HubServer, *, stalls: bool = False) -> Iterator[LocalServer]:
     context = ssl.create_default_context(cadata=server.member.connection.ca)
 
     def pass_on(link: socket.socket, request: Request, here: LocalServer) -> None:
-        upstream = http.client.HTTPSConnection(url.hostname or "", url.port, context=context, timeout=20)
+        upstream = http.client.HTTPSConnection(
+            url.hostname or "", url.port, context=context, timeout=20
+        )
         headers = {
-            key: value for key, value in request.headers.items() if key not in ("host", "accept-encoding")
+            key: value
+            for key, value in request.headers.items()
+            if key not in ("host", "accept-encoding")
         }
         with closing(upstream):
-            upstream.request(request.method, request.path, request.body or None, headers)
+            upstream.request(
+                request.method, request.path, request.body or None, headers
+            )
             found = upstream.getresponse()
             body = found.read()
         if is_write(request):
             if stalls:
                 here.stopped.wait(60)
             raise OSError("the answer is lost")
-        link.sendall(answer(found.status, raw=body, headers={"Content-Type": "application/json"}))
+        link.sendall(
+            answer(found.status, raw=body, headers={"Content-Type": "application/json"})
+        )
 
     with serve(pass_on) as here:
         yield here
@@ -380,7 +464,9 @@ def test_a_connection_cut_after_the_request_is_read_back_as_accepted(hub: Hubs) 
         assert sum(map(is_write, here.requests)) == 1
     [row] = hub.writes()
     assert (row.state, row.status) == ("accepted", None)
-    assert row.resource_version_after == hub.get(CRP, "cut")["metadata"]["resourceVersion"]
+    assert (
+        row.resource_version_after == hub.get(CRP, "cut")["metadata"]["resourceVersion"]
+    )
 
 
 SENDING = """
@@ -410,9 +496,15 @@ def test_a_process_killed_before_its_answer_is_resolved_and_nothing_is_sent_twic
     assert manage(console.variables, "watch_hubs", "--once").returncode == 0
     with front(hub.server, stalls=True) as here:
         point_to(console, here)
-        with watching("manage.py", "shell", "-c", SENDING, **console.variables) as sender:
+        with watching(
+            "manage.py", "shell", "-c", SENDING, **console.variables
+        ) as sender:
             eventually(lambda: sum(map(is_write, here.requests)) == 1, seconds=60)
-            eventually(lambda: hub.get(CRP, "killed")["spec"]["policy"]["numberOfClusters"] == 6)
+            eventually(
+                lambda: (
+                    hub.get(CRP, "killed")["spec"]["policy"]["numberOfClusters"] == 6
+                )
+            )
             os.kill(sender.process.pid, signal.SIGKILL)
             sender.process.wait()
         states = "SELECT state, requested_by FROM clusters_hubwrite"
@@ -421,7 +513,9 @@ def test_a_process_killed_before_its_answer_is_resolved_and_nothing_is_sent_twic
         done = manage(console.variables, "shell", "-c", LIVE + RESOLVING)
         assert "resolved 1" in done.stdout, done.stdout + done.stderr
         assert console.rows(states) == [("accepted", "ana")]
-        assert "resolved 0" in manage(console.variables, "shell", "-c", RESOLVING).stdout
+        assert (
+            "resolved 0" in manage(console.variables, "shell", "-c", RESOLVING).stdout
+        )
         assert sum(map(is_write, here.requests)) == 1
 
 
@@ -437,5 +531,10 @@ Hub.objects.filter(name="prod-eu").update(connection=CONNECTION)
 
 def point_to(console: Console, here: LocalServer) -> None:
     connection = {"server": here.url, "ca": authority().pem}
-    done = manage(console.variables, "shell", "-c", POINTING.replace("CONNECTION", repr(connection)))
+    done = manage(
+        console.variables,
+        "shell",
+        "-c",
+        POINTING.replace("CONNECTION", repr(connection)),
+    )
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,12 @@ from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import DriverCache
 from clusters.models import MemberCluster
-from clusters.operations.connection import ConnectionNotAllowed, new_member, set_connection, store_secret
+from clusters.operations.connection import (
+    ConnectionNotAllowed,
+    new_member,
+    set_connection,
+    store_secret,
+)
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.engine.rollout.state import Phase
@@ -59,16 +64,29 @@ def sweep(world: RealWorld) -> None:
         world.work()
 
 
-def test_one_server_joined_under_two_names_loses_nothing(world: RealWorld, member: Member) -> None:
+def test_one_server_joined_under_two_names_loses_nothing(
+    world: RealWorld, member: Member
+) -> None:
     admin = world.admins["one"]
     policy = {"placementType": "PickFixed", "clusterNames": ["one"]}
     world.place("web", spec(policy))
     world.settle()
     uid = admin.get(SPACE)["metadata"]["uid"]
-    team = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "written-by-the-team"}}
+    team = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "written-by-the-team"},
+    }
     admin.create(f"{SPACE}/configmaps", {**team, "data": {"v": "important"}})
-    fields = {"server": member.server, "ca": member.connection.ca, "token": member.token}
-    with pytest.raises(ConnectionNotAllowed, match="this API server is that of member cluster one already"):
+    fields = {
+        "server": member.server,
+        "ca": member.connection.ca,
+        "token": member.token,
+    }
+    with pytest.raises(
+        ConnectionNotAllowed,
+        match="this API server is that of member cluster one already",
+    ):
         set_connection(
             "two",
             ConnectionInput(fields=fields),
@@ -112,7 +130,9 @@ def test_a_second_member_on_one_server_takes_and_removes_nothing(hub: Hub) -> No
 
 
 def test_members_that_share_a_server_prune_and_remove_nothing(hub: Hub) -> None:
-    version = hub.version("v1", hub.namespace_manifest(), hub.config_map("a"), hub.config_map("b"))
+    version = hub.version(
+        "v1", hub.namespace_manifest(), hub.config_map("a"), hub.config_map("b")
+    )
     hub.driver().apply(version)
     shared = hub.driver(shared_with="two")
 
@@ -128,7 +148,9 @@ def test_members_that_share_a_server_prune_and_remove_nothing(hub: Hub) -> None:
 def without_identity(hub: Hub, *paths: str) -> None:
     """Make these objects as the release before wrote them."""
     for path in paths:
-        hub.admin.merge(path, {"metadata": {"annotations": {"fleetui.io/member": None}}})
+        hub.admin.merge(
+            path, {"metadata": {"annotations": {"fleetui.io/member": None}}}
+        )
 
 
 def member_of(hub: Hub, path: str) -> Any:
@@ -146,10 +168,14 @@ def test_records_of_the_release_before_are_adopted_by_an_apply(hub: Hub) -> None
     assert [member_of(hub, path) for path in paths] == ["0000/one"] * 3
 
 
-def test_records_of_the_release_before_are_removed_only_where_they_are_proved(hub: Hub) -> None:
+def test_records_of_the_release_before_are_removed_only_where_they_are_proved(
+    hub: Hub,
+) -> None:
     version = hub.version("v1", hub.namespace_manifest(), hub.config_map("a"))
     hub.driver().apply(version)
-    without_identity(hub, hub.inventory_path, hub.namespace_path, hub.path("configmaps", "a"))
+    without_identity(
+        hub, hub.inventory_path, hub.namespace_path, hub.path("configmaps", "a")
+    )
 
     unknown = hub.driver(cluster_uid="")
     assert unknown.observe(inventory=True).fences == {}
@@ -179,7 +205,9 @@ def test_a_namespace_with_objects_of_another_console_stays(hub: Hub) -> None:
     assert repeat(lambda: driver.remove("web")).existed
 
 
-def test_a_takeover_that_only_the_inventory_remembers_keeps_the_namespace(hub: Hub) -> None:
+def test_a_takeover_that_only_the_inventory_remembers_keeps_the_namespace(
+    hub: Hub,
+) -> None:
     hub.admin.create("/api/v1/namespaces", hub.namespace_manifest())
     driver = hub.driver()
     driver.apply(hub.version("v1", hub.namespace_manifest(), hub.config_map("a")))
@@ -192,7 +220,9 @@ def test_a_takeover_that_only_the_inventory_remembers_keeps_the_namespace(hub: H
 
 
 def test_a_version_that_the_console_does_not_know_is_not_pruned(hub: Hub) -> None:
-    newer = hub.version("v2", hub.namespace_manifest(), hub.config_map("a"), hub.config_map("b"))
+    newer = hub.version(
+        "v2", hub.namespace_manifest(), hub.config_map("a"), hub.config_map("b")
+    )
     hub.driver().apply(newer)
     older = hub.version("v1", hub.namespace_manifest(), hub.config_map("a"))
     restored = replace(older, known=("v0", "v1"))
@@ -202,5 +232,7 @@ def test_a_version_that_the_console_does_not_know_is_not_pruned(hub: Hub) -> Non
         assert caught.value.code == "RemovalNotConfirmed"
     assert "ConfigMap b" in hub.objects()
 
-    assert repeat(lambda: hub.driver().apply(replace(restored, is_removal_confirmed=True))).changed
+    assert repeat(
+        lambda: hub.driver().apply(replace(restored, is_removal_confirmed=True))
+    ).changed
     assert "ConfigMap b" not in hub.objects()

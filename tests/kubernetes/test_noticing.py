@@ -20,7 +20,8 @@ pytestmark = pytest.mark.nightly  # waits for real heartbeats
 
 
 @pytest.mark.parametrize(
-    ("fault", "cure", "code"), [("kill", "restart", "refused"), ("freeze", "thaw", "timeout")]
+    ("fault", "cure", "code"),
+    [("kill", "restart", "refused"), ("freeze", "thaw", "timeout")],
 )
 def test_a_dead_api_server_is_noticed_within_a_period_and_five_seconds(
     tmp_path: Path, second_member: Member, fault: str, cure: str, code: str
@@ -35,14 +36,25 @@ def test_a_dead_api_server_is_noticed_within_a_period_and_five_seconds(
 
     def cluster() -> tuple[datetime | None, str | None, str]:
         with sqlite3.connect(database, timeout=20) as link:
-            found = link.execute(f"SELECT {COLUMNS} FROM clusters_membercluster").fetchone()
-        heartbeat = datetime.fromisoformat(found[0]).replace(tzinfo=UTC) if found[0] else None
+            found = link.execute(
+                f"SELECT {COLUMNS} FROM clusters_membercluster"
+            ).fetchone()
+        heartbeat = (
+            datetime.fromisoformat(found[0]).replace(tzinfo=UTC) if found[0] else None
+        )
         return heartbeat, found[1], found[2]
 
     with watching("manage.py", "up", "--port", "0", **variables) as up:
         up.wait_for("ready in")
         kubeconfig = second_member.folder / f"c{second_member.number}" / "kubeconfig"
-        command = [sys.executable, str(ROOT / "manage.py"), "join", "two", "--kubeconfig", str(kubeconfig)]
+        command = [
+            sys.executable,
+            str(ROOT / "manage.py"),
+            "join",
+            "two",
+            "--kubeconfig",
+            str(kubeconfig),
+        ]
         subprocess.run(command, check=True, env=os.environ | variables, timeout=90)
         first = eventually(lambda: cluster()[0])
         # The worst time is right after a heartbeat.

@@ -23,7 +23,9 @@ def world(two_clusters: FaultWorld) -> FaultWorld:
 
 
 def place(world: FaultWorld, name: str, strategy: dict[str, Any]) -> None:
-    save_placement(placement_document(name, spec(strategy=strategy)), by=None, now=world.now)
+    save_placement(
+        placement_document(name, spec(strategy=strategy)), by=None, now=world.now
+    )
     world.work()
 
 
@@ -33,17 +35,25 @@ def traces(admin: Administrator) -> list[str]:
     for path in (NAMESPACE, SETTINGS):
         metadata = admin.get(path)["metadata"]
         keys = [*(metadata.get("labels") or {}), *(metadata.get("annotations") or {})]
-        found += [f"{path}: {key}" for key in keys if "fleetui.io/" in key or "applyset" in key]
+        found += [
+            f"{path}: {key}"
+            for key in keys
+            if "fleetui.io/" in key or "applyset" in key
+        ]
         fields = metadata.get("managedFields") or ()
         managers = {one["manager"] for one in fields if one["operation"] == "Apply"}
         found += [f"{path}: managed by {one}" for one in managers]
     inventories = admin.get(INVENTORIES)["items"]
     return found + [
-        one["metadata"]["name"] for one in inventories if one["metadata"]["name"].endswith("-web")
+        one["metadata"]["name"]
+        for one in inventories
+        if one["metadata"]["name"].endswith("-web")
     ]
 
 
-def test_an_abandoned_placement_leaves_its_objects_without_a_trace(world: FaultWorld) -> None:
+def test_an_abandoned_placement_leaves_its_objects_without_a_trace(
+    world: FaultWorld,
+) -> None:
     place(world, "web", ABANDON)
     world.settle()
     assert all(traces(admin) for admin in world.admins.values())
@@ -62,7 +72,9 @@ def test_an_abandoned_placement_leaves_its_objects_without_a_trace(world: FaultW
     assert world.available("again") == ["one", "two"]
 
 
-def test_a_shared_namespace_passes_to_the_second_placement_and_stays_after_it(world: FaultWorld) -> None:
+def test_a_shared_namespace_passes_to_the_second_placement_and_stays_after_it(
+    world: FaultWorld,
+) -> None:
     place(world, "web", ABANDON)
     world.settle()
     place(world, "late", {"type": "RollingUpdate"})
@@ -70,7 +82,10 @@ def test_a_shared_namespace_passes_to_the_second_placement_and_stays_after_it(wo
     assert set(world.phases("late").values()) == {"failed"}  # all of it belongs to web
 
     delete_placement("web", by=None, now=world.now)
-    await_true(lambda: turn(world, 60) and world.available("late") == ["one", "two"], seconds=120)
+    await_true(
+        lambda: turn(world, 60) and world.available("late") == ["one", "two"],
+        seconds=120,
+    )
     assert [one.name for one in Placement.objects.all()] == ["late"]
 
     delete_placement("late", by=None, now=world.now)
@@ -91,7 +106,11 @@ def test_a_release_waits_for_a_cluster_out_of_reach(world: FaultWorld) -> None:
 
         assert traces(world.admins["one"]) == []
         (binding,) = Binding.objects.all()
-        assert (binding.cluster_name, binding.phase, binding.failure) == ("two", "removing", "unreachable")
+        assert (binding.cluster_name, binding.phase, binding.failure) == (
+            "two",
+            "removing",
+            "unreachable",
+        )
     finally:
         world.members["two"].do("restart")
 
@@ -100,7 +119,9 @@ def test_a_release_waits_for_a_cluster_out_of_reach(world: FaultWorld) -> None:
     assert world.data() == [{"color": "red"}] * 2
 
 
-def test_a_release_that_may_not_change_an_object_is_named_and_continues(world: FaultWorld) -> None:
+def test_a_release_that_may_not_change_an_object_is_named_and_continues(
+    world: FaultWorld,
+) -> None:
     place(world, "web", ABANDON)
     world.settle()
     world.use_account("reader")
@@ -125,8 +146,14 @@ def may_patch(world: FaultWorld, account: str) -> bool:
         "kind": "SubjectAccessReview",
         "spec": {
             "user": f"system:serviceaccount:fleetui-system:{account}",
-            "resourceAttributes": {"verb": "patch", "resource": "configmaps", "namespace": "shop"},
+            "resourceAttributes": {
+                "verb": "patch",
+                "resource": "configmaps",
+                "namespace": "shop",
+            },
         },
     }
-    review = world.two.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
+    review = world.two.create(
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews", body
+    )
     return bool(review["status"]["allowed"])

@@ -20,7 +20,11 @@ from tests.kubernetes.members import Hub, await_true, repeat
 
 def test_a_removed_placement_leaves_nothing(hub: Hub) -> None:
     driver = hub.driver()
-    driver.apply(hub.version("v1", hub.namespace_manifest(), hub.config_map("a"), hub.deployment("web")))
+    driver.apply(
+        hub.version(
+            "v1", hub.namespace_manifest(), hub.config_map("a"), hub.deployment("web")
+        )
+    )
 
     assert repeat(lambda: driver.remove("web")).existed
 
@@ -31,20 +35,32 @@ def test_a_removed_placement_leaves_nothing(hub: Hub) -> None:
 
 def test_objects_go_in_reverse_wave_order(hub: Hub) -> None:
     driver = hub.driver()
-    driver.apply(hub.version("v1", hub.namespace_manifest(), hub.config_map("a"), hub.deployment("web")))
+    driver.apply(
+        hub.version(
+            "v1", hub.namespace_manifest(), hub.config_map("a"), hub.deployment("web")
+        )
+    )
     hub.requests.clear()
 
     with pytest.raises(DriverPending):
         driver.remove("web")
 
-    deleted = [path.rsplit("/", 2)[1] for method, path, _ in hub.requests if method == "DELETE"]
+    deleted = [
+        path.rsplit("/", 2)[1] for method, path, _ in hub.requests if method == "DELETE"
+    ]
     assert deleted == ["deployments", "configmaps", "namespaces"]
 
 
 def test_a_namespace_that_was_taken_over_is_released(hub: Hub) -> None:
-    hub.admin.create("/api/v1/namespaces", hub.namespace_manifest(labels={"theirs": "1"}))
+    hub.admin.create(
+        "/api/v1/namespaces", hub.namespace_manifest(labels={"theirs": "1"})
+    )
     driver = hub.driver()
-    driver.apply(hub.version("v1", hub.namespace_manifest(labels={"ours": "1"}), hub.config_map("a")))
+    driver.apply(
+        hub.version(
+            "v1", hub.namespace_manifest(labels={"ours": "1"}), hub.config_map("a")
+        )
+    )
 
     assert driver.remove("web").existed
 
@@ -65,13 +81,17 @@ def test_a_namespace_with_objects_of_another_placement_stays(hub: Hub) -> None:
         driver.remove("web")
 
     (refusal,) = caught.value.refusals
-    assert refusal.message == f"Namespace {hub.namespace} is still used by placement other"
+    assert (
+        refusal.message == f"Namespace {hub.namespace} is still used by placement other"
+    )
     assert not hub.admin.has(hub.path("configmaps", "a"))
     driver.remove("other")
     assert repeat(lambda: driver.remove("web")).existed
 
 
-def test_a_namespace_that_another_placement_waits_for_is_released_to_it(hub: Hub) -> None:
+def test_a_namespace_that_another_placement_waits_for_is_released_to_it(
+    hub: Hub,
+) -> None:
     driver = hub.driver()
     driver.apply(hub.version("v1", hub.namespace_manifest(), hub.config_map("a")))
     other = Version("x1", "other", (hub.namespace_manifest(), hub.config_map("b")))
@@ -88,8 +108,13 @@ def test_a_namespace_that_another_placement_waits_for_is_released_to_it(hub: Hub
 def test_a_finalizer_keeps_the_removal_pending_and_names_what_remains(hub: Hub) -> None:
     driver = hub.driver()
     kept = hub.config_map("kept")
-    driver.apply(hub.version("v1", hub.namespace_manifest(), kept, hub.config_map("gone")))
-    hub.admin.merge(hub.path("configmaps", "kept"), {"metadata": {"finalizers": ["example.com/keep"]}})
+    driver.apply(
+        hub.version("v1", hub.namespace_manifest(), kept, hub.config_map("gone"))
+    )
+    hub.admin.merge(
+        hub.path("configmaps", "kept"),
+        {"metadata": {"finalizers": ["example.com/keep"]}},
+    )
 
     def message() -> str:
         with pytest.raises(DriverPending) as caught:
@@ -112,7 +137,9 @@ def test_a_finalizer_keeps_the_removal_pending_and_names_what_remains(hub: Hub) 
 def test_a_pruned_object_with_a_finalizer_is_waited_for(hub: Hub) -> None:
     driver = hub.driver()
     driver.apply(hub.version("v1", hub.namespace_manifest(), hub.config_map("a")))
-    hub.admin.merge(hub.path("configmaps", "a"), {"metadata": {"finalizers": ["example.com/keep"]}})
+    hub.admin.merge(
+        hub.path("configmaps", "a"), {"metadata": {"finalizers": ["example.com/keep"]}}
+    )
     second = hub.version("v2", hub.namespace_manifest())
 
     with pytest.raises(DriverPending, match="waiting until ConfigMap"):
@@ -143,8 +170,14 @@ def forbidding(*parts: str) -> Any:
 def test_a_refusal_of_one_object_stops_no_other(hub: Hub) -> None:
     driver = hub.driver()
     names = ("a", "b", "c")
-    driver.apply(hub.version("v1", hub.namespace_manifest(), *(hub.config_map(one) for one in names)))
-    hub.recorders[-1].hook = forbidding("configmaps/a", "configmaps/b", hub.namespace_path)
+    driver.apply(
+        hub.version(
+            "v1", hub.namespace_manifest(), *(hub.config_map(one) for one in names)
+        )
+    )
+    hub.recorders[-1].hook = forbidding(
+        "configmaps/a", "configmaps/b", hub.namespace_path
+    )
 
     with pytest.raises(DriverRejected) as caught:
         driver.remove("web")
@@ -166,16 +199,25 @@ def test_what_was_never_applied_does_not_stop_the_removal(hub: Hub) -> None:
     assert driver.remove("web").existed
 
 
-@pytest.mark.parametrize("options", [{}, {"comparison": "FullComparison"}, {"type": "ServerSideApply"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"comparison": "FullComparison"}, {"type": "ServerSideApply"}]
+)
 def test_released_objects_stay_without_our_metadata_and_can_be_taken_over(
     hub: Hub, options: dict[str, Any]
 ) -> None:
     driver = hub.driver()
     driver.apply(
-        hub.version("v1", hub.namespace_manifest(), hub.config_map("a", x="1"), hub.deployment("web"))
+        hub.version(
+            "v1",
+            hub.namespace_manifest(),
+            hub.config_map("a", x="1"),
+            hub.deployment("web"),
+        )
     )
 
-    assert repeat(lambda: driver.release("web")).existed  # the controller may change the Deployment meanwhile
+    assert repeat(
+        lambda: driver.release("web")
+    ).existed  # the controller may change the Deployment meanwhile
     assert not driver.release("web").existed
 
     left = hub.admin.get(hub.path("configmaps", "a"))
@@ -191,7 +233,9 @@ def test_released_objects_stay_without_our_metadata_and_can_be_taken_over(
 
 def test_a_cluster_that_left_joins_again_without_a_takeover(hub: Hub) -> None:
     driver = hub.driver()
-    version = hub.version("v1", hub.namespace_manifest(), hub.config_map("a"), when_to_take_over="Never")
+    version = hub.version(
+        "v1", hub.namespace_manifest(), hub.config_map("a"), when_to_take_over="Never"
+    )
     driver.apply(version)
     hub.requests.clear()
 

@@ -34,11 +34,17 @@ class RealWorld(World):
 
     def __init__(self, members: Mapping[str, Member]) -> None:
         self.now, self.call_takes, self.tag = datetime.now(UTC), timedelta(), 0
-        self.admins = {name: Administrator(member.client()) for name, member in members.items()}
+        self.admins = {
+            name: Administrator(member.client()) for name, member in members.items()
+        }
         for admin in self.admins.values():
             admin.forget_inventories()
         for name, member in members.items():
-            fields = {"server": member.server, "ca": member.connection.ca, "token": member.token}
+            fields = {
+                "server": member.server,
+                "ca": member.connection.ca,
+                "token": member.token,
+            }
             wanted = ConnectionInput(fields=fields)
             set_connection(name, wanted, by=None, now=self.now, joins=True)
         observe(now=self.now)
@@ -47,17 +53,23 @@ class RealWorld(World):
     def data(self) -> list[Any]:
         """Return what the members have."""
         found = [admin.call("GET", CONFIG) for admin in self.admins.values()]
-        return [one.body.get("data") if one.status == 200 else one.status for one in found]
+        return [
+            one.body.get("data") if one.status == 200 else one.status for one in found
+        ]
 
     def status(self) -> list[dict[str, Any]]:
-        return list(status_of(Placement.objects.get(), now=self.now)["placementStatuses"])
+        return list(
+            status_of(Placement.objects.get(), now=self.now)["placementStatuses"]
+        )
 
     def settle(self) -> None:
         self.run(until=self.is_settled, step=2)
 
 
 @pytest.fixture
-def world(member: Member, second_member: Member, monkeypatch: pytest.MonkeyPatch) -> Iterator[RealWorld]:
+def world(
+    member: Member, second_member: Member, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RealWorld]:
     monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
     with override_settings(MEMBER_LOOPBACK=True):
         world = RealWorld({"one": member, "two": second_member})
@@ -75,7 +87,9 @@ def test_a_placement_is_rolled_out_and_removed(world: RealWorld) -> None:
     world.place("web", spec())
     world.settle()
     assert world.data() == [{"color": "red"}] * 2
-    assert [conditions(one)["Available"] for one in world.status()] == [("True", "ResourceAvailable")] * 2
+    assert [conditions(one)["Available"] for one in world.status()] == [
+        ("True", "ResourceAvailable")
+    ] * 2
 
     world.apply(config_map("settings", data={"color": "blue"}))
     world.work()
@@ -97,7 +111,9 @@ def test_drift_is_repaired_and_shown_until_then(world: RealWorld) -> None:
     world.settle()
     world.admins["one"].merge(CONFIG, {"data": {"color": "green"}})
 
-    world.run(until=lambda: world.data() == [{"color": "red"}] * 2, seconds=600, step=15)
+    world.run(
+        until=lambda: world.data() == [{"color": "red"}] * 2, seconds=600, step=15
+    )
 
     repaired = Binding.objects.get(cluster_name="one")
     assert len(repaired.repairs) == 1
@@ -105,9 +121,13 @@ def test_drift_is_repaired_and_shown_until_then(world: RealWorld) -> None:
     assert Binding.objects.get(cluster_name="one").drifted_objects == []
 
 
-def test_drift_is_left_and_reported_where_the_strategy_says_so(world: RealWorld) -> None:
+def test_drift_is_left_and_reported_where_the_strategy_says_so(
+    world: RealWorld,
+) -> None:
     apply_strategy = {"whenToApply": "IfNotDrifted"}
-    world.place("web", spec(strategy={"type": "RollingUpdate", "applyStrategy": apply_strategy}))
+    world.place(
+        "web", spec(strategy={"type": "RollingUpdate", "applyStrategy": apply_strategy})
+    )
     world.settle()
     world.admins["one"].merge(CONFIG, {"data": {"color": "green"}})
 
@@ -120,7 +140,11 @@ def test_drift_is_left_and_reported_where_the_strategy_says_so(world: RealWorld)
     assert world.data() == [{"color": "green"}, {"color": "red"}]
     assert conditions(first)["Applied"] == ("False", "ApplyFailed")
     (drifted,) = first["driftedPlacements"]
-    assert (drifted["kind"], drifted["name"], drifted["namespace"]) == ("ConfigMap", "settings", "shop")
+    assert (drifted["kind"], drifted["name"], drifted["namespace"]) == (
+        "ConfigMap",
+        "settings",
+        "shop",
+    )
     assert drifted["observedDrifts"] == [
         {"path": "/data/color", "valueInMember": '"green"', "valueInHub": '"red"'}
     ]
@@ -136,7 +160,12 @@ def test_differences_are_reported_and_nothing_is_written(world: RealWorld) -> No
     world.admins["one"].apply("/api/v1/namespaces/shop", namespace("shop"))
     world.admins["one"].apply(CONFIG, config_map("settings", data={"color": "green"}))
 
-    world.place("web", spec(strategy={"type": "RollingUpdate", "applyStrategy": {"type": "ReportDiff"}}))
+    world.place(
+        "web",
+        spec(
+            strategy={"type": "RollingUpdate", "applyStrategy": {"type": "ReportDiff"}}
+        ),
+    )
     world.settle()
 
     assert world.data() == [{"color": "green"}, 404]
@@ -148,17 +177,27 @@ def test_differences_are_reported_and_nothing_is_written(world: RealWorld) -> No
     assert changed["observedDiffs"] == [
         {"path": "/data/color", "valueInMember": '"green"', "valueInHub": '"red"'}
     ]
-    assert [one["kind"] for one in second["diffedPlacements"]] == ["ConfigMap", "Namespace"]
-    assert all("targetClusterObservedGeneration" not in one for one in second["diffedPlacements"])
+    assert [one["kind"] for one in second["diffedPlacements"]] == [
+        "ConfigMap",
+        "Namespace",
+    ]
+    assert all(
+        "targetClusterObservedGeneration" not in one
+        for one in second["diffedPlacements"]
+    )
 
 
-def test_a_change_of_the_strategy_is_a_version_of_real_clusters(world: RealWorld) -> None:
+def test_a_change_of_the_strategy_is_a_version_of_real_clusters(
+    world: RealWorld,
+) -> None:
     world.place("web", spec())
     world.settle()
     before = set(Binding.objects.values_list("applied_version", flat=True))
 
     strategy = {"type": "RollingUpdate", "applyStrategy": {"type": "ServerSideApply"}}
-    save_placement(placement_document("web", spec(strategy=strategy)), by=None, now=world.now)
+    save_placement(
+        placement_document("web", spec(strategy=strategy)), by=None, now=world.now
+    )
     world.work()
     world.settle()
 
@@ -167,7 +206,9 @@ def test_a_change_of_the_strategy_is_a_version_of_real_clusters(world: RealWorld
     assert after.isdisjoint(before)
 
 
-def test_a_killed_api_server_is_unreachable_and_heals(world: RealWorld, second_member: Member) -> None:
+def test_a_killed_api_server_is_unreachable_and_heals(
+    world: RealWorld, second_member: Member
+) -> None:
     world.place("web", spec())
     world.settle()
     second_member.do("kill")
@@ -180,21 +221,30 @@ def test_a_killed_api_server_is_unreachable_and_heals(world: RealWorld, second_m
     finally:
         second_member.do("restart")
 
-    world.run(until=lambda: world.data() == [{"color": "blue"}] * 2, seconds=600, step=10)
+    world.run(
+        until=lambda: world.data() == [{"color": "blue"}] * 2, seconds=600, step=10
+    )
     world.settle()
     assert Binding.objects.get(cluster_name="two").unavailable_code == ""
 
 
-def test_states_of_objects_have_the_uids_of_the_cluster_and_are_read_now(world: RealWorld) -> None:
+def test_states_of_objects_have_the_uids_of_the_cluster_and_are_read_now(
+    world: RealWorld,
+) -> None:
     world.place("web", spec())
     world.settle()
     world.pass_time(240, step=15)
-    binding = Binding.objects.select_related("placement", "resource_snapshot").get(cluster_name="one")
+    binding = Binding.objects.select_related("placement", "resource_snapshot").get(
+        cluster_name="one"
+    )
     uid = world.admins["one"].get(CONFIG)["metadata"]["uid"]
 
     found = {one.name: one for one in objects_on(binding)}
     assert found["settings"].live is not None
-    assert (found["settings"].live.uid, found["settings"].state) == (uid, ObjectState.AVAILABLE)
+    assert (found["settings"].live.uid, found["settings"].state) == (
+        uid,
+        ObjectState.AVAILABLE,
+    )
 
     world.admins["one"].delete(CONFIG)
     read_objects(binding, clock=lambda: world.now)
@@ -210,7 +260,10 @@ def test_a_dry_run_of_an_edit_asks_both_members(world: RealWorld) -> None:
 
     result = dry_run_on_clusters(documents=edit, by=None, now=world.now)
 
-    found = {one.cluster: [tuple(field) for field in one.changes[0].fields] for one in result.answers}
+    found = {
+        one.cluster: [tuple(field) for field in one.changes[0].fields]
+        for one in result.answers
+    }
     assert found == {
         "one": [("/data/color", '"red"', '"blue"')],
         "two": [("/data/color", '"green"', '"blue"')],
@@ -218,10 +271,14 @@ def test_a_dry_run_of_an_edit_asks_both_members(world: RealWorld) -> None:
     assert world.data() == [{"color": "red"}, {"color": "green"}]
 
 
-def test_a_namespaced_placement_waits_for_its_namespace_and_owns_its_objects(world: RealWorld) -> None:
+def test_a_namespaced_placement_waits_for_its_namespace_and_owns_its_objects(
+    world: RealWorld,
+) -> None:
     version = "placement.kubernetes-fleet.io/v1beta1"
     inner = config_map("inner", data={"size": "small"})
-    box = manifest("ResourceEnvelope", "box", "shop", version=version, data={"inner.yaml": inner})
+    box = manifest(
+        "ResourceEnvelope", "box", "shop", version=version, data={"inner.yaml": inner}
+    )
     world.apply(box)
     group, _, number = version.partition("/")
     selectors = [
@@ -229,27 +286,50 @@ def test_a_namespaced_placement_waits_for_its_namespace_and_owns_its_objects(wor
         {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"},
     ]
     document = placement_document("config", {"resourceSelectors": selectors})
-    document |= {"kind": "ResourcePlacement", "metadata": {"name": "config", "namespace": "shop"}}
+    document |= {
+        "kind": "ResourcePlacement",
+        "metadata": {"name": "config", "namespace": "shop"},
+    }
     save_placement(document, by=None, now=world.now)
     world.work()
     world.pass_time(4, step=2)
-    [first, *_] = Binding.objects.filter(placement__full_name="shop/config").order_by("cluster_name")
+    [first, *_] = Binding.objects.filter(placement__full_name="shop/config").order_by(
+        "cluster_name"
+    )
     assert first.phase == Phase.FAILED
-    assert "namespace shop is missing; place it with a ClusterResource" in str(first.failed_objects)
+    assert "namespace shop is missing; place it with a ClusterResource" in str(
+        first.failed_objects
+    )
 
     only = {**NAMESPACE, "selectionScope": "NamespaceOnly"}
-    save_placement(placement_document("spaces", {"resourceSelectors": [only]}), by=None, now=world.now)
-    world.run(until=lambda: set(world.phases("config").values()) == {Phase.AVAILABLE}, step=2)
+    save_placement(
+        placement_document("spaces", {"resourceSelectors": [only]}),
+        by=None,
+        now=world.now,
+    )
+    world.run(
+        until=lambda: set(world.phases("config").values()) == {Phase.AVAILABLE}, step=2
+    )
 
     assert world.data() == [{"color": "red"}] * 2
-    inside = [one.call("GET", CONFIG.replace("settings", "inner")) for one in world.admins.values()]
+    inside = [
+        one.call("GET", CONFIG.replace("settings", "inner"))
+        for one in world.admins.values()
+    ]
     assert [one.body["data"] for one in inside] == [{"size": "small"}] * 2
     save_placement(placement_document("all", spec()), by=None, now=world.now)
     world.work()
     world.pass_time(4, step=2)
-    [other, *_] = Binding.objects.filter(placement__full_name="all").order_by("cluster_name")
+    [other, *_] = Binding.objects.filter(placement__full_name="all").order_by(
+        "cluster_name"
+    )
     assert other.phase == Phase.FAILED
-    assert "shop/config" in str(other.failed_objects), "the objects belong to the namespaced placement"
+    assert "shop/config" in str(other.failed_objects), (
+        "the objects belong to the namespaced placement"
+    )
     delete_placement("shop/config", by=None, now=world.now)
-    world.run(until=lambda: not Placement.objects.filter(full_name="shop/config").exists(), step=2)
+    world.run(
+        until=lambda: not Placement.objects.filter(full_name="shop/config").exists(),
+        step=2,
+    )
     assert Placement.objects.filter(full_name="all").exists()

@@ -32,7 +32,9 @@ def only_refusal(call: Callable[[], object]) -> Refusal:
     return refusal
 
 
-def foreign(hub: Hub, name: str = "a", *, owner: str = "", **data: str) -> dict[str, Any]:
+def foreign(
+    hub: Hub, name: str = "a", *, owner: str = "", **data: str
+) -> dict[str, Any]:
     """Create a ConfigMap that is not ours, in the namespace of the test."""
     if not hub.admin.has(hub.namespace_path):
         hub.admin.create("/api/v1/namespaces", hub.namespace_manifest())
@@ -43,7 +45,9 @@ def foreign(hub: Hub, name: str = "a", *, owner: str = "", **data: str) -> dict[
 
 
 def annotations(hub: Hub, name: str = "a") -> Mapping[str, str]:
-    return hub.admin.get(hub.path("configmaps", name))["metadata"].get("annotations") or {}
+    return (
+        hub.admin.get(hub.path("configmaps", name))["metadata"].get("annotations") or {}
+    )
 
 
 def test_an_object_that_exists_is_taken_over_and_stays_marked(hub: Hub) -> None:
@@ -59,8 +63,18 @@ def test_an_object_that_exists_is_taken_over_and_stays_marked(hub: Hub) -> None:
 @pytest.mark.parametrize(
     ("owner", "options", "code", "message"),
     [
-        ("{hub}/other", {}, "FailedToTakeOver", "belongs to placement other of this hub"),
-        ("{hub}/other", {"allow_co_ownership": True}, "FailedToTakeOver", "belongs to placement other"),
+        (
+            "{hub}/other",
+            {},
+            "FailedToTakeOver",
+            "belongs to placement other of this hub",
+        ),
+        (
+            "{hub}/other",
+            {"allow_co_ownership": True},
+            "FailedToTakeOver",
+            "belongs to placement other",
+        ),
         (
             "ffff/web",
             {},
@@ -68,7 +82,12 @@ def test_an_object_that_exists_is_taken_over_and_stays_marked(hub: Hub) -> None:
             "belongs to hub ffff; remove the annotation fleetui.io/owner there first",
         ),
         ("", {"when_to_take_over": "Never"}, "NotTakenOver", "whenToTakeOver is Never"),
-        ("", {"when_to_take_over": "IfNoDiff"}, "FailedToTakeOver", "whenToTakeOver is IfNoDiff"),
+        (
+            "",
+            {"when_to_take_over": "IfNoDiff"},
+            "FailedToTakeOver",
+            "whenToTakeOver is IfNoDiff",
+        ),
     ],
 )
 def test_what_may_not_be_taken_over_is_refused(
@@ -76,7 +95,11 @@ def test_what_may_not_be_taken_over_is_refused(
 ) -> None:
     foreign(hub, owner=owner.format(hub=hub.hub_id), x="1")
 
-    error = rejected(lambda: hub.driver().apply(hub.version("v1", hub.config_map("a", x="2"), **options)))
+    error = rejected(
+        lambda: hub.driver().apply(
+            hub.version("v1", hub.config_map("a", x="2"), **options)
+        )
+    )
 
     (refusal,) = error.refusals
     assert refusal.code == code
@@ -91,7 +114,10 @@ def test_what_may_not_be_taken_over_is_refused(
 def test_without_differences_it_is_taken_over(hub: Hub, comparison: str) -> None:
     foreign(hub, x="1")
     version = hub.version(
-        "v1", hub.config_map("a", x="1"), when_to_take_over="IfNoDiff", comparison=comparison
+        "v1",
+        hub.config_map("a", x="1"),
+        when_to_take_over="IfNoDiff",
+        comparison=comparison,
     )
 
     assert hub.driver().apply(version) == Applied("v1", changed=True)
@@ -99,32 +125,54 @@ def test_without_differences_it_is_taken_over(hub: Hub, comparison: str) -> None
 
 def test_full_comparison_finds_what_the_manifest_does_not_set(hub: Hub) -> None:
     foreign(hub, x="1", y="2")
-    options: dict[str, Any] = {"when_to_take_over": "IfNoDiff", "comparison": "FullComparison"}
+    options: dict[str, Any] = {
+        "when_to_take_over": "IfNoDiff",
+        "comparison": "FullComparison",
+    }
 
-    error = rejected(lambda: hub.driver().apply(hub.version("v1", hub.config_map("a", x="1"), **options)))
+    error = rejected(
+        lambda: hub.driver().apply(
+            hub.version("v1", hub.config_map("a", x="1"), **options)
+        )
+    )
 
     assert error.diffs[0].fields == (FieldDiff("/data/y", '"2"', ""),)
 
 
 def test_an_owner_reference_needs_co_ownership(hub: Hub) -> None:
     parent = foreign(hub, "parent")["metadata"]
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "parent", "uid": parent["uid"]}
+    reference = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "name": "parent",
+        "uid": parent["uid"],
+    }
     child = hub.config_map("a", x="1")
     child["metadata"]["ownerReferences"] = [reference]
     hub.admin.create(hub.path("configmaps"), child)
     driver = hub.driver()
 
-    refusal = only_refusal(lambda: driver.apply(hub.version("v1", hub.config_map("a", x="1"))))
+    refusal = only_refusal(
+        lambda: driver.apply(hub.version("v1", hub.config_map("a", x="1")))
+    )
     assert "owned by ConfigMap parent" in refusal.message
 
-    assert driver.apply(hub.version("v1", hub.config_map("a", x="1"), allow_co_ownership=True)).changed
+    assert driver.apply(
+        hub.version("v1", hub.config_map("a", x="1"), allow_co_ownership=True)
+    ).changed
 
 
 def test_an_unforced_conflict_names_fields_and_managers(hub: Hub) -> None:
     foreign(hub)
-    hub.admin.apply(hub.path("configmaps", "a"), hub.config_map("a", x="1", y="1"), manager="kubectl")
+    hub.admin.apply(
+        hub.path("configmaps", "a"),
+        hub.config_map("a", x="1", y="1"),
+        manager="kubectl",
+    )
     driver = hub.driver()
-    version = hub.version("v1", hub.config_map("a", x="2", y="2"), type="ServerSideApply")
+    version = hub.version(
+        "v1", hub.config_map("a", x="2", y="2"), type="ServerSideApply"
+    )
 
     refusal = only_refusal(lambda: driver.apply(version))
 
@@ -138,15 +186,27 @@ def test_an_unforced_conflict_names_fields_and_managers(hub: Hub) -> None:
 
 def test_wiped_field_ownership_is_no_conflict(hub: Hub) -> None:
     driver = hub.driver()
-    version = hub.version("v1", hub.namespace_manifest(), hub.config_map("a", x="1"), type="ServerSideApply")
+    version = hub.version(
+        "v1",
+        hub.namespace_manifest(),
+        hub.config_map("a", x="1"),
+        type="ServerSideApply",
+    )
     driver.apply(version)
     hub.admin.merge(hub.path("configmaps", "a"), {"metadata": {"managedFields": [{}]}})
 
-    changed = hub.version("v2", hub.namespace_manifest(), hub.config_map("a", x="2"), type="ServerSideApply")
+    changed = hub.version(
+        "v2",
+        hub.namespace_manifest(),
+        hub.config_map("a", x="2"),
+        type="ServerSideApply",
+    )
     assert driver.apply(changed).changed
 
 
-def applied(hub: Hub, *manifests: Mapping[str, Any], **options: Any) -> tuple[Driver, Version]:
+def applied(
+    hub: Hub, *manifests: Mapping[str, Any], **options: Any
+) -> tuple[Driver, Version]:
     driver = hub.driver()
     version = hub.version("v1", hub.namespace_manifest(), *manifests, **options)
     driver.apply(version)
@@ -159,15 +219,25 @@ def test_what_others_change_is_overwritten_and_what_they_add_stays(hub: Hub) -> 
 
     (drift,) = hub.seen(driver, version_of=lambda _: version).drifted
     assert drift.object == ObjectRef.of(hub.config_map("a"))
-    assert (drift.version, drift.fields) == ("v1", (FieldDiff("/data/x", '"9"', '"1"'),))
+    assert (drift.version, drift.fields) == (
+        "v1",
+        (FieldDiff("/data/x", '"9"', '"1"'),),
+    )
     assert driver.apply(version).changed
 
-    assert hub.admin.get(hub.path("configmaps", "a"))["data"] == {"x": "1", "theirs": "1"}
+    assert hub.admin.get(hub.path("configmaps", "a"))["data"] == {
+        "x": "1",
+        "theirs": "1",
+    }
     assert hub.seen(driver, version_of=lambda _: version).drifted == ()
 
 
-def test_if_not_drifted_leaves_a_drifted_object_until_the_manifest_changes(hub: Hub) -> None:
-    driver, version = applied(hub, hub.config_map("a", x="1"), when_to_apply="IfNotDrifted")
+def test_if_not_drifted_leaves_a_drifted_object_until_the_manifest_changes(
+    hub: Hub,
+) -> None:
+    driver, version = applied(
+        hub, hub.config_map("a", x="1"), when_to_apply="IfNotDrifted"
+    )
     hub.admin.merge(hub.path("configmaps", "a"), {"data": {"x": "9"}})
 
     error = rejected(lambda: driver.apply(version))
@@ -176,19 +246,29 @@ def test_if_not_drifted_leaves_a_drifted_object_until_the_manifest_changes(hub: 
     assert error.drifts[0].fields == (FieldDiff("/data/x", '"9"', '"1"'),)
     assert hub.admin.get(hub.path("configmaps", "a"))["data"]["x"] == "9"
     newer = hub.version(
-        "v2", hub.namespace_manifest(), hub.config_map("a", x="2"), when_to_apply="IfNotDrifted"
+        "v2",
+        hub.namespace_manifest(),
+        hub.config_map("a", x="2"),
+        when_to_apply="IfNotDrifted",
     )
     assert driver.apply(newer).changed
 
 
-def test_an_object_that_changes_after_the_comparison_is_left_to_the_next_call(hub: Hub) -> None:
+def test_an_object_that_changes_after_the_comparison_is_left_to_the_next_call(
+    hub: Hub,
+) -> None:
     driver, _ = applied(hub, hub.config_map("a", x="1"))
     newer = hub.version(
-        "v2", hub.namespace_manifest(), hub.config_map("a", x="2"), when_to_apply="IfNotDrifted"
+        "v2",
+        hub.namespace_manifest(),
+        hub.config_map("a", x="2"),
+        when_to_apply="IfNotDrifted",
     )
     is_changed = False
 
-    def change_between(method: str, path: str, send: Callable[[], Response]) -> Response:
+    def change_between(
+        method: str, path: str, send: Callable[[], Response]
+    ) -> Response:
         nonlocal is_changed
         if (method, path) == ("PATCH", hub.path("configmaps", "a")) and not is_changed:
             is_changed = True
@@ -217,8 +297,12 @@ def test_two_hubs_keep_apart_on_one_cluster(hub: Hub) -> None:
     assert hub.seen(hub.driver()).missing == ()
 
 
-def test_under_full_comparison_drift_is_reported_although_it_is_applied(hub: Hub) -> None:
-    driver, version = applied(hub, hub.config_map("a", x="1"), comparison="FullComparison")
+def test_under_full_comparison_drift_is_reported_although_it_is_applied(
+    hub: Hub,
+) -> None:
+    driver, version = applied(
+        hub, hub.config_map("a", x="1"), comparison="FullComparison"
+    )
     hub.admin.merge(hub.path("configmaps", "a"), {"data": {"theirs": "1"}})
 
     result = driver.apply(version)
@@ -229,7 +313,9 @@ def test_under_full_comparison_drift_is_reported_although_it_is_applied(hub: Hub
 
 
 def test_untouched_objects_cost_no_dry_run_and_a_false_suspicion_one(hub: Hub) -> None:
-    driver, version = applied(hub, hub.config_map("a", x="1"), hub.deployment("web", replicas=None))
+    driver, version = applied(
+        hub, hub.config_map("a", x="1"), hub.deployment("web", replicas=None)
+    )
     hub.seen(driver, version_of=lambda _: version)
     # Not one of our fields, but the generation shows it.
     hub.admin.merge(hub.deployments("web"), {"spec": {"replicas": 5}})
@@ -242,7 +328,9 @@ def test_untouched_objects_cost_no_dry_run_and_a_false_suspicion_one(hub: Hub) -
     assert [one for one in hub.requests if one[0] == "PATCH+dry"] == dry_runs
 
     hub.requests.clear()
-    assert driver.apply(version).changed is False  # and now the inventory has the new generation
+    assert (
+        driver.apply(version).changed is False
+    )  # and now the inventory has the new generation
     assert hub.seen(hub.driver(), version_of=lambda _: version).drifted == ()
     assert not [one for one in hub.requests if one[0] == "PATCH+dry"]
 
@@ -259,13 +347,18 @@ def test_scaling_is_seen_by_the_generation(hub: Hub) -> None:
 def test_the_replicas_of_an_autoscaler_are_no_drift_and_stay(hub: Hub) -> None:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     scaler = hub.manifest(
-        "autoscaling/v1", "HorizontalPodAutoscaler", "web", spec={"scaleTargetRef": target, "maxReplicas": 5}
+        "autoscaling/v1",
+        "HorizontalPodAutoscaler",
+        "web",
+        spec={"scaleTargetRef": target, "maxReplicas": 5},
     )
     driver, version = applied(hub, hub.deployment("web", replicas=1), scaler)
     hub.admin.merge(f"{hub.deployments('web')}/scale", {"spec": {"replicas": 3}})
 
     assert hub.seen(driver, version_of=lambda _: version).drifted == ()
-    changed = replace(version, id="v2", manifests=(*version.manifests, hub.config_map("new")))
+    changed = replace(
+        version, id="v2", manifests=(*version.manifests, hub.config_map("new"))
+    )
     driver.apply(changed)
     assert hub.admin.get(hub.deployments("web"))["spec"]["replicas"] == 3
 
@@ -286,7 +379,8 @@ def test_a_missing_or_replaced_object_is_missing(hub: Hub) -> None:
 def test_an_edited_owner_is_drift_and_then_a_failed_takeover(hub: Hub) -> None:
     driver, version = applied(hub, hub.config_map("a"))
     hub.admin.merge(
-        hub.path("configmaps", "a"), {"metadata": {"annotations": {"fleetui.io/owner": "another/web"}}}
+        hub.path("configmaps", "a"),
+        {"metadata": {"annotations": {"fleetui.io/owner": "another/web"}}},
     )
 
     (drift,) = hub.seen(driver).drifted
@@ -315,7 +409,9 @@ def test_without_the_manifests_a_suspicion_counts_as_drift(hub: Hub) -> None:
 
 
 def test_readiness_comes_from_the_status_on_the_cluster(hub: Hub) -> None:
-    driver, version = applied(hub, hub.deployment("web", replicas=0), hub.config_map("a"))
+    driver, version = applied(
+        hub, hub.deployment("web", replicas=0), hub.config_map("a")
+    )
 
     repeat(lambda: driver.apply(version))
     seen = hub.seen(driver)
@@ -325,7 +421,9 @@ def test_readiness_comes_from_the_status_on_the_cluster(hub: Hub) -> None:
         seen = hub.seen(driver)
     assert seen.readiness is Readiness.AVAILABLE
 
-    driver.apply(hub.version("v2", hub.namespace_manifest(), hub.deployment("web", replicas=2)))
+    driver.apply(
+        hub.version("v2", hub.namespace_manifest(), hub.deployment("web", replicas=2))
+    )
     (unready,) = hub.seen(driver).unready
     assert unready.readiness is Readiness.NOT_YET
 
@@ -333,7 +431,9 @@ def test_readiness_comes_from_the_status_on_the_cluster(hub: Hub) -> None:
 def test_health_names_the_failing_checks(hub: Hub) -> None:
     driver = hub.driver()
     text = "[+]ping ok\n[-]etcd failed: reason withheld\n[-]poststarthook/x failed: ...\nreadyz check failed"
-    hub.recorders[-1].hook = lambda _, path, send: Response(500, {}, text) if path == "/readyz" else send()
+    hub.recorders[-1].hook = lambda _, path, send: (
+        Response(500, {}, text) if path == "/readyz" else send()
+    )
 
     seen = driver.observe()
 

@@ -37,13 +37,19 @@ def images(world: FaultWorld) -> dict[str, Any]:
             and status.get("updatedReplicas") == status.get("availableReplicas") == 1
             and not status.get("unavailableReplicas")
         )
-        found[name] = live["spec"]["template"]["spec"]["containers"][0]["image"] if is_ready else None
+        found[name] = (
+            live["spec"]["template"]["spec"]["containers"][0]["image"]
+            if is_ready
+            else None
+        )
     return found
 
 
 def until_available(world: FaultWorld, count: int, *, seconds: float = 90) -> None:
     """Advance the clock by real seconds: controllers and nodes need them."""
-    await_true(lambda: turn(world, 1) and len(world.available()) == count, seconds=seconds)
+    await_true(
+        lambda: turn(world, 1) and len(world.available()) == count, seconds=seconds
+    )
 
 
 def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
@@ -55,7 +61,9 @@ def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
     world.place_on_all(most=1)
     until_available(world, 3)
     assert images(world) == dict.fromkeys(NAMES, "shop:1")
-    assert [conditions(one)["Available"] for one in world.status()] == [("True", "ResourceAvailable")] * 3
+    assert [conditions(one)["Available"] for one in world.status()] == [
+        ("True", "ResourceAvailable")
+    ] * 3
 
     world.change(deployment("web", "bad:1"))
     world.pass_time(300, step=5)
@@ -76,8 +84,13 @@ def test_a_deployment_becomes_available_by_its_controllers_and_nodes(
     assert images(world) == dict.fromkeys(NAMES, "shop:2")
 
 
-def test_a_deployment_that_stops_being_available_is_noticed_and_heals(world: FaultWorld) -> None:
-    kubelets = {name: world.cleanup.enter_context(running_kubelet(one)) for name, one in world.admins.items()}
+def test_a_deployment_that_stops_being_available_is_noticed_and_heals(
+    world: FaultWorld,
+) -> None:
+    kubelets = {
+        name: world.cleanup.enter_context(running_kubelet(one))
+        for name, one in world.admins.items()
+    }
     world.apply(deployment("web", "shop:1"))
     world.place_on_all()
     until_available(world, 3)
@@ -85,10 +98,16 @@ def test_a_deployment_that_stops_being_available_is_noticed_and_heals(world: Fau
     kubelets["two"].join()
     for pod in world.two.get("/api/v1/namespaces/shop/pods")["items"]:
         body = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
-        world.two.call("DELETE", f"/api/v1/namespaces/shop/pods/{pod['metadata']['name']}", body=body)
+        world.two.call(
+            "DELETE",
+            f"/api/v1/namespaces/shop/pods/{pod['metadata']['name']}",
+            body=body,
+        )
     await_true(lambda: images(world)["two"] is None)
 
-    world.run(until=lambda: world.phases()["two"] == Phase.APPLIED, seconds=300, step=15)
+    world.run(
+        until=lambda: world.phases()["two"] == Phase.APPLIED, seconds=300, step=15
+    )
 
     assert world.available() == ["one", "three"]
     failed = {one["clusterName"]: one.get("failedPlacements") for one in world.status()}
@@ -133,7 +152,9 @@ def test_two_faults_at_once_hold_no_third_cluster_and_heal(
     assert set(Binding.objects.values_list("unavailable_code", flat=True)) == {""}
 
 
-def test_a_third_cluster_that_refuses_costs_the_budget_and_nothing_else(world: FaultWorld) -> None:
+def test_a_third_cluster_that_refuses_costs_the_budget_and_nothing_else(
+    world: FaultWorld,
+) -> None:
     world.place_on_all(most=2)
     path = f"{faults.CONFIG_MAPS}/settings"
     world.admins["three"].merge(path, {"immutable": True})

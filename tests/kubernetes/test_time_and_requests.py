@@ -31,10 +31,16 @@ def twenty(hub: Hub) -> Version:
     role = "rbac.authorization.k8s.io/v1"
     subject = {"kind": "ServiceAccount", "name": "web", "namespace": hub.namespace}
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "web"}
-    port = {"spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "protocol": "TCP"}]}}
+    port = {
+        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "protocol": "TCP"}]}
+    }
     policy = {"spec": {"podSelector": {}, "policyTypes": ["Ingress"]}}
     scaler = {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "scaleTargetRef": {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "name": "web",
+        },
         "maxReplicas": 3,
     }
     manifests = [
@@ -42,10 +48,20 @@ def twenty(hub: Hub) -> Version:
         *(hub.config_map(f"settings-{i}", value=str(i)) for i in range(7)),
         hub.manifest("v1", "Secret", "keys", data={"a": "Yg=="}),
         hub.manifest("v1", "Service", "web", **port),
-        hub.manifest("v1", "LimitRange", "limits", spec={"limits": [{"type": "Pod", "max": {"cpu": "4"}}]}),
+        hub.manifest(
+            "v1",
+            "LimitRange",
+            "limits",
+            spec={"limits": [{"type": "Pod", "max": {"cpu": "4"}}]},
+        ),
         hub.manifest("v1", "ResourceQuota", "quota", spec={"hard": {"pods": "50"}}),
         hub.manifest("networking.k8s.io/v1", "NetworkPolicy", "closed", **policy),
-        hub.manifest(f"policy/{policy_version()}", "PodDisruptionBudget", "web", spec={"maxUnavailable": 1}),
+        hub.manifest(
+            f"policy/{policy_version()}",
+            "PodDisruptionBudget",
+            "web",
+            spec={"maxUnavailable": 1},
+        ),
         hub.manifest(role, "Role", "web", rules=[]),
         hub.manifest(role, "RoleBinding", "web", subjects=[subject], roleRef=reference),
         hub.deployment("web", replicas=0),
@@ -57,8 +73,14 @@ def twenty(hub: Hub) -> Version:
 
 
 def cron() -> dict[str, Any]:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "nightly:1"}]}
-    return {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "nightly:1"}],
+    }
+    return {
+        "schedule": "0 3 * * *",
+        "jobTemplate": {"spec": {"template": {"spec": pod}}},
+    }
 
 
 def test_requests_and_processor_time_stay_within_the_goals(hub: Hub) -> None:
@@ -72,7 +94,9 @@ def test_requests_and_processor_time_stay_within_the_goals(hub: Hub) -> None:
     assert driver.apply(version).changed
     spent = time.process_time() - spent
     assert len(hub.requests) <= 2 * count + GROUP_VERSIONS + 5 <= 60
-    assert spent <= 0.12, f"{1_000 * spent:.0f} ms of processor time"  # goal 60 on a quiet machine
+    assert spent <= 0.12, (
+        f"{1_000 * spent:.0f} ms of processor time"
+    )  # goal 60 on a quiet machine
 
     hub.requests.clear()
     assert driver.apply(version).changed is False
@@ -100,7 +124,9 @@ class SlowLink:
     def __init__(self, port: int, seconds: float) -> None:
         self._target, self._delay = port, seconds / 2
         self._loop = asyncio.new_event_loop()
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        self._server = self._loop.run_until_complete(
+            asyncio.start_server(self._serve, "127.0.0.1", 0)
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -117,9 +143,13 @@ class SlowLink:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0.01)  # the transports close their sockets in the next rounds of the loop
+        await asyncio.sleep(
+            0.01
+        )  # the transports close their sockets in the next rounds of the loop
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         await asyncio.sleep(2 * self._delay)  # the handshake of TCP
         there = await asyncio.open_connection("127.0.0.1", self._target)
         both = [self._forward(reader, there[1]), self._forward(there[0], writer)]
@@ -131,7 +161,9 @@ class SlowLink:
             writer.transport.abort()
             there[1].transport.abort()
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while piece := await reader.read(65_536):
             self._loop.call_later(self._delay, writer.write, piece)
         await asyncio.sleep(self._delay)
@@ -188,14 +220,21 @@ def test_a_far_cluster_is_finished_in_several_calls(hub: Hub, timeout: float) ->
     assert len(hub.objects()) >= 12
 
 
-def test_many_objects_on_a_slow_link_are_applied_and_verified_in_several_calls(hub: Hub) -> None:
-    version = hub.version("v1", hub.namespace_manifest(), *(hub.config_map(f"c{i}") for i in range(80)))
+def test_many_objects_on_a_slow_link_are_applied_and_verified_in_several_calls(
+    hub: Hub,
+) -> None:
+    version = hub.version(
+        "v1", hub.namespace_manifest(), *(hub.config_map(f"c{i}") for i in range(80))
+    )
     with slow_link(hub.member, 0.1) as server:
         driver = hub.driver(hub.member.client(server=server))
         assert repeat(lambda: driver.apply(version, timeout=1.5), seconds=60).changed
         # Also where every object only has to be looked at.
         other = hub.driver(hub.member.client(server=server))
-        assert repeat(lambda: other.apply(version, timeout=1.5), seconds=60).changed is False
+        assert (
+            repeat(lambda: other.apply(version, timeout=1.5), seconds=60).changed
+            is False
+        )
         hub.member.close()
 
 
@@ -208,7 +247,9 @@ def far_hub(second_member: Member) -> Iterator[Hub]:
 
 
 def test_a_frozen_api_server_costs_no_more_than_the_timeout(far_hub: Hub) -> None:
-    version = far_hub.version("v1", far_hub.namespace_manifest(), far_hub.config_map("a"))
+    version = far_hub.version(
+        "v1", far_hub.namespace_manifest(), far_hub.config_map("a")
+    )
     driver = far_hub.driver()
     driver.apply(version)
     far_hub.member.do("freeze")
@@ -230,8 +271,12 @@ def test_a_frozen_api_server_costs_no_more_than_the_timeout(far_hub: Hub) -> Non
     assert repeat(lambda: driver.apply(version)).changed is False
 
 
-def test_a_killed_api_server_is_unavailable_and_a_restarted_one_served_again(far_hub: Hub) -> None:
-    version = far_hub.version("v1", far_hub.namespace_manifest(), far_hub.config_map("a"))
+def test_a_killed_api_server_is_unavailable_and_a_restarted_one_served_again(
+    far_hub: Hub,
+) -> None:
+    version = far_hub.version(
+        "v1", far_hub.namespace_manifest(), far_hub.config_map("a")
+    )
     driver = far_hub.driver()
     driver.apply(version)
     far_hub.member.do("kill")

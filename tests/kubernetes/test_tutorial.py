@@ -48,7 +48,11 @@ class Reader:
         arguments = shlex.split(command)
         if arguments[0] == ".venv/bin/python":
             arguments[:2] = [sys.executable, str(ROOT / "manage.py")]
-        environment = os.environ | self.variables | {"PATH": f"{Path(kubectl()).parent}:{os.environ['PATH']}"}
+        environment = (
+            os.environ
+            | self.variables
+            | {"PATH": f"{Path(kubectl()).parent}:{os.environ['PATH']}"}
+        )
         done = subprocess.run(
             arguments,
             cwd=self.folder,
@@ -71,33 +75,50 @@ def members(tmp_path: Path) -> Iterator[dict[str, Administrator]]:
     subprocess.run([SCRIPT, "start", "3"], check=True, env=environment, timeout=180)
     found = [Member(clusters, number) for number in (1, 2, 3)]
     for number, name in enumerate(NAMES, start=1):
-        (tmp_path / f"{name}.yaml").write_text((clusters / f"c{number}" / "kubeconfig").read_text())
-    yield {name: Administrator(one.client()) for name, one in zip(NAMES, found, strict=True)}
+        (tmp_path / f"{name}.yaml").write_text(
+            (clusters / f"c{number}" / "kubeconfig").read_text()
+        )
+    yield {
+        name: Administrator(one.client())
+        for name, one in zip(NAMES, found, strict=True)
+    }
     for one in found:
         one.close()
     subprocess.run([SCRIPT, "stop"], check=True, env=environment, timeout=60)
 
 
 @pytest.mark.nightly  # waits for the observation of clusters at rest
-def test_the_tutorial_can_be_followed(tmp_path: Path, members: dict[str, Administrator]) -> None:
+def test_the_tutorial_can_be_followed(
+    tmp_path: Path, members: dict[str, Administrator]
+) -> None:
     reader = Reader(tmp_path)
     assert "$ make up" in PAGE.split("\n## ")[1]
 
     def colors() -> dict[str, str]:
         answers = {name: one.call("GET", SETTINGS) for name, one in members.items()}
-        return {name: one.body["data"]["color"] for name, one in answers.items() if one.status == 200}
+        return {
+            name: one.body["data"]["color"]
+            for name, one in answers.items()
+            if one.status == 200
+        }
 
     with watching("manage.py", "up", "--port", "0", **reader.variables) as up:
         up.wait_for("ready in")
         reader.enter(2)
         text = PAGE.split("\n## ")[3]
-        (tmp_path / "hello.yaml").write_text(re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0])
+        (tmp_path / "hello.yaml").write_text(
+            re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)[0]
+        )
         reader.run(".venv/bin/python manage.py apply -f hello.yaml")
         eventually(lambda: list(colors().values()) == ["blue", "blue"])
         assert "west" in colors()
-        assert "settings" in reader.run("kubectl --kubeconfig west.yaml get configmap settings -n hello")
+        assert "settings" in reader.run(
+            "kubectl --kubeconfig west.yaml get configmap settings -n hello"
+        )
 
-        (tmp_path / "hello.yaml").write_text((tmp_path / "hello.yaml").read_text().replace("blue", "green"))
+        (tmp_path / "hello.yaml").write_text(
+            (tmp_path / "hello.yaml").read_text().replace("blue", "green")
+        )
         assert '"run": 2' in reader.enter(4)
         eventually(lambda: list(colors().values()) == ["green", "green"])
 

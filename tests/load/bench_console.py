@@ -33,7 +33,9 @@ def _measure() -> None:
         forget_caches()
 
     print("A label change that concerns every placement, re-decided by one worker:")
-    print(f"{'clusters':>9} {'placements':>11} {'seconds':>8} {'placements/s':>13} {'queries/placement':>18}")
+    print(
+        f"{'clusters':>9} {'placements':>11} {'seconds':>8} {'placements/s':>13} {'queries/placement':>18}"
+    )
     fill(1000, 1000)
     for cluster in ("c00010", "c00011", "c00012"):
         found = redecide(cluster)
@@ -48,7 +50,9 @@ def _measure() -> None:
     for name, now in (("first round", NOW), ("steady round", NOW + ROUND)):
         watched = watch(now)
         print(f"{name:>21} {watched.seconds:>8.2f} s {watched.queries:>6} queries")
-    print("A rollout over simulated clusters, by one worker: placed everywhere, then a new version:")
+    print(
+        "A rollout over simulated clusters, by one worker: placed everywhere, then a new version:"
+    )
     print(f"{'clusters':>9} {'what':>8} {HEADING}")
     for clusters in (500, 1000, 5000):
         forget_everything()
@@ -56,7 +60,9 @@ def _measure() -> None:
         for what, measure in (("placed", placed), ("updated", updated)):
             print(f"{clusters:>9,} {what:>8} {measure(world)}", flush=True)
 
-    print("100 rollouts at a time over 50 simulated clusters, by one worker; then new versions, twice:")
+    print(
+        "100 rollouts at a time over 50 simulated clusters, by one worker; then new versions, twice:"
+    )
     print(f"{'clusters':>9} {'what':>8} {HEADING}")
     forget_everything()
     world = World(50)

@@ -26,7 +26,15 @@ from placements.engine.scheduling.decision import labels_read, properties_read
 from placements.engine.scheduling.record import pack_fleet
 from placements.engine.scheduling.scheduler import schedule
 from tests.builders import expression, pick_n, spread
-from tests.load.goals import Compared, Results, exponent, goals, plain_seconds, print_goals, warm_seconds
+from tests.load.goals import (
+    Compared,
+    Results,
+    exponent,
+    goals,
+    plain_seconds,
+    print_goals,
+    warm_seconds,
+)
 from tests.load.measuring import Row, measure, timed
 from tests.load.million import Million
 from tests.load.problems import Problem
@@ -56,7 +64,11 @@ CASES = [
     Problem("selective", 10_000, 1_000, FEW_CELLS, is_selective=True),
     Problem("selective", 100_000, 10_000, FEW_CELLS, is_selective=True),
 ]
-SIDE_BY_SIDE = [*MAIN[2:5], replace(MAIN[2], hard=True, max_skew=1), replace(MAIN[3], hard=True, max_skew=1)]
+SIDE_BY_SIDE = [
+    *MAIN[2:5],
+    replace(MAIN[2], hard=True, max_skew=1),
+    replace(MAIN[3], hard=True, max_skew=1),
+]
 HEAD = (
     f"{'case':<15}{'rules':<10}{'C':>8}{'N':>7}{'T':>3}{'K':>8}{'picks':>7}{'warm p50':>10}{'p90':>9}"
     f"{'cold':>9}{'floor':>8}{'xfloor':>7}{'µs/pick':>9}{'plain ms/pick':>14}{'k':>6}{'ratio':>10}"
@@ -67,12 +79,16 @@ def main() -> None:
     """Measure, print every row as it comes, and hold the results against the goals."""
     arguments = _arguments()
     started = perf_counter()
-    print(f"Python {platform.python_version()}, numpy {np.__version__}, {platform.machine()}; times in ms")
+    print(
+        f"Python {platform.python_version()}, numpy {np.__version__}, {platform.machine()}; times in ms"
+    )
     rows = _measure(_quick() if arguments.quick else [*MAIN, *CASES])
     _print_records(row for row in rows if row.problem.name in ("main", "selective"))
     _print_fleet(rows[0].problem if arguments.quick else MAIN[-2])
     compared = _compare_semantics(MAIN[:2] if arguments.quick else SIDE_BY_SIDE)
-    results = Results(rows, _many_placements(50 if arguments.quick else 1_000), compared)
+    results = Results(
+        rows, _many_placements(50 if arguments.quick else 1_000), compared
+    )
     _print_growth(results)
     if arguments.million:
         results = replace(results, million=_million())
@@ -86,14 +102,22 @@ def _arguments() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true", help="small fleets only")
-    parser.add_argument("--million", action="store_true", help="also one million clusters")
+    parser.add_argument(
+        "--million", action="store_true", help="also one million clusters"
+    )
     return parser.parse_args()
 
 
 def _quick() -> list[Problem]:
     """Shrink every problem; those of which a shrunken one is there already are left out."""
-    shrunk = (replace(one, clusters=one.clusters // 20, wanted=one.wanted // 20) for one in CASES)
-    whole = (replace(one, domains=(one.clusters, 20)) if one.name == "unique key" else one for one in shrunk)
+    shrunk = (
+        replace(one, clusters=one.clusters // 20, wanted=one.wanted // 20)
+        for one in CASES
+    )
+    whole = (
+        replace(one, domains=(one.clusters, 20)) if one.name == "unique key" else one
+        for one in shrunk
+    )
     return [*MAIN[:2], *whole]
 
 
@@ -125,7 +149,8 @@ def _print_row(row: Row) -> None:
 def _print_records(rows: Iterable[Row]) -> None:
     """Print the cost of the record and of reading it, in milliseconds."""
     print(
-        f"\n{'record of':<15}{'rules':<10}{'C':>8}{'N':>7}{'K':>8}{'kB':>8}{'pack':>8}{'% of run':>9}", end=""
+        f"\n{'record of':<15}{'rules':<10}{'C':>8}{'N':>7}{'K':>8}{'kB':>8}{'pack':>8}{'% of run':>9}",
+        end="",
     )
     print(f"{'a cell':>9}{'with rank':>10}{'a table':>9}")
     for row in rows:
@@ -142,9 +167,15 @@ def _print_fleet(problem: Problem) -> None:
     """Print what is paid once per version of a fleet, not per decision: the digest that the id needs."""
     cycle = problem.cycle(problem.fleet())
     reads = labels_read(cycle), properties_read(cycle)
-    digest = timed(lambda _: problem.fleet().digest(*reads)).p50 - timed(lambda _: problem.fleet()).p50
+    digest = (
+        timed(lambda _: problem.fleet().digest(*reads)).p50
+        - timed(lambda _: problem.fleet()).p50
+    )
     size = len(pack_fleet(problem.fleet())) / 1e6
-    print(f"\nonce per fleet version, {problem.clusters:,} clusters: digest {digest * 1e3:.0f} ms;", end=" ")
+    print(
+        f"\nonce per fleet version, {problem.clusters:,} clusters: digest {digest * 1e3:.0f} ms;",
+        end=" ",
+    )
     print(f"stored {size:.2f} MB")
 
 
@@ -154,15 +185,27 @@ def _compare_semantics(problems: Iterable[Problem]) -> list[Compared]:
     compared = [_compared(problem) for problem in problems]
     for one in compared:
         problem, hard = one.problem, "hard" if one.problem.hard else "soft"
-        print(f"{problem.clusters:,} clusters, {problem.wanted:,} picks, {hard}, domains {problem.domains}:")
-        print("  " + ", ".join(f"{name} {took * 1e3:.1f} ms" for name, took in one.seconds.items()))
+        print(
+            f"{problem.clusters:,} clusters, {problem.wanted:,} picks, {hard}, domains {problem.domains}:"
+        )
+        print(
+            "  "
+            + ", ".join(
+                f"{name} {took * 1e3:.1f} ms" for name, took in one.seconds.items()
+            )
+        )
     return compared
 
 
 def _compared(problem: Problem) -> Compared:
-    seconds = {str(semantics): _warm(replace(problem, semantics=semantics)) for semantics in Semantics}
+    seconds = {
+        str(semantics): _warm(replace(problem, semantics=semantics))
+        for semantics in Semantics
+    }
     weighted = replace(problem, semantics=Semantics.OCM)
-    return Compared(problem, seconds | {"ocm, weighted": _warm(weighted, mode="weighted")})
+    return Compared(
+        problem, seconds | {"ocm, weighted": _warm(weighted, mode="weighted")}
+    )
 
 
 def _warm(problem: Problem, **options: str) -> float:
@@ -187,7 +230,9 @@ def _many_placements(count: int) -> float:
     start = perf_counter()
     picks = sum(len(schedule(Cycle(fleet, policy)).picked) for policy in policies)
     seconds = (perf_counter() - start) * 1_000 / count
-    print(f"\n{count:,} placements on 1,000 clusters, {picks:,} picks: {seconds:.2f} s for a thousand")
+    print(
+        f"\n{count:,} placements on 1,000 clusters, {picks:,} picks: {seconds:.2f} s for a thousand"
+    )
     return seconds
 
 
@@ -196,16 +241,22 @@ def _print_growth(results: Results) -> None:
         rows = results.growth(semantics)
         if len(rows) > 1:
             ours, plain = exponent(rows, warm_seconds), exponent(rows, plain_seconds)
-            print(f"time ~ C^x with N = C/10, {semantics}: x = {ours:.2f}, baseline {plain:.2f}")
+            print(
+                f"time ~ C^x with N = C/10, {semantics}: x = {ours:.2f}, baseline {plain:.2f}"
+            )
     for row in results.select("main", 100_000):
         micros = row.seconds_a_pick * 1e6
-        print(f"at 100k/10k with {row.cells} cells, {row.problem.semantics}: {micros:.1f} µs a pick")
+        print(
+            f"at 100k/10k with {row.cells} cells, {row.problem.semantics}: {micros:.1f} µs a pick"
+        )
 
 
 def _million() -> Million:
     command = [sys.executable, "-m", "tests.load.million"]
     million = Million(
-        **json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        **json.loads(
+            subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        )
     )
     print(f"\n{million}")
     return million
@@ -215,8 +266,12 @@ def _print_noise(rows: Sequence[Row]) -> None:
     """Print how much the machine itself varied: the floor is the same work in every row of one size."""
     floors: dict[tuple[int, int], list[float]] = {}
     for row in rows:
-        floors.setdefault((row.problem.clusters, len(row.problem.domains)), []).append(row.floor.p50 * 1e3)
-    (clusters, keys), most = max(floors.items(), key=lambda item: max(item[1]) / min(item[1]))
+        floors.setdefault((row.problem.clusters, len(row.problem.domains)), []).append(
+            row.floor.p50 * 1e3
+        )
+    (clusters, keys), most = max(
+        floors.items(), key=lambda item: max(item[1]) / min(item[1])
+    )
     print(
         f"\nnoise: the floor at {clusters:,} clusters and {keys} keys, the same work each time, took "
         f"{min(most):.1f} to {max(most):.1f} ms; judge the seconds above by that"

@@ -16,7 +16,12 @@ from placements.engine.exact.model import ModelProgram, build_model
 from placements.engine.exact.moves import MovePlan, plan_moves
 from placements.engine.exact.record import SearchOptions
 from placements.engine.exact.solver import SearchLimits
-from placements.engine.loss import EvaluatedPlacement, LossVariant, PlacementIndex, domains_of
+from placements.engine.loss import (
+    EvaluatedPlacement,
+    LossVariant,
+    PlacementIndex,
+    domains_of,
+)
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.fleet_change import can_change_picks, schedule_changed
 from placements.engine.scheduling.scheduler import schedule
@@ -48,14 +53,26 @@ def _exact() -> Iterator[Goal]:
     """Compare the first stage of exact search with the greedy run."""
     for shape in ("uniform", "zipf"):
         for clusters, most in ((10_000, 3), (100_000, 1)):
-            problem = Problem("exact", clusters, clusters // 10, DOMAINS, max_skew=1, hard=True, shape=shape)
+            problem = Problem(
+                "exact",
+                clusters,
+                clusters // 10,
+                DOMAINS,
+                max_skew=1,
+                hard=True,
+                shape=shape,
+            )
             cycle = problem.cycle(problem.fleet())
             schedule(cycle)  # builds the columns of the fleet
             greedy, decision = _seconds(partial(schedule, cycle), 3)
 
             def search(decision: Any = decision, wanted: int = problem.wanted) -> int:
-                model = build_model(decision.candidates, wanted, decision.chosen).cells[0]
-                taken, _, _ = ModelProgram.of(model, model.greedy).stage("n", SearchLimits(60, 20_000))
+                model = build_model(decision.candidates, wanted, decision.chosen).cells[
+                    0
+                ]
+                taken, _, _ = ModelProgram.of(model, model.greedy).stage(
+                    "n", SearchLimits(60, 20_000)
+                )
                 return int(taken.sum())
 
             exact, found = _seconds(search, 3)
@@ -65,12 +82,22 @@ def _exact() -> Iterator[Goal]:
                 flush=True,
             )
             name = f"exact, stage n, {shape}, {clusters // 1000}k, to greedy"
-            yield Goal(name, f"<= {most} x", f"{exact / greedy:.2f} x", exact <= most * greedy)
+            yield Goal(
+                name, f"<= {most} x", f"{exact / greedy:.2f} x", exact <= most * greedy
+            )
 
 
 def _drifted(clusters: int, keys: int, shape: str) -> Cycle:
     """Relabel 5 % of all clusters to the first domain of each key after a placement was decided."""
-    problem = Problem("drift", clusters, clusters // 10, DOMAINS[:keys], max_skew=2, hard=True, shape=shape)
+    problem = Problem(
+        "drift",
+        clusters,
+        clusters // 10,
+        DOMAINS[:keys],
+        max_skew=2,
+        hard=True,
+        shape=shape,
+    )
     decision = schedule(problem.cycle(problem.fleet()))
     rng = random.Random(5)
     fleet = decision.cycle.fleet
@@ -79,7 +106,11 @@ def _drifted(clusters: int, keys: int, shape: str) -> Cycle:
         for key in problem.keys
         for one in rng.sample(fleet.clusters, clusters // 20 // keys)
     ]
-    return replace(decision.cycle, fleet=fleet.with_clusters(moved), bindings=decision.bindings_after)
+    return replace(
+        decision.cycle,
+        fleet=fleet.with_clusters(moved),
+        bindings=decision.bindings_after,
+    )
 
 
 def _moves() -> Iterator[Goal]:
@@ -90,13 +121,17 @@ def _moves() -> Iterator[Goal]:
             for shape in ("uniform", "zipf"):
                 cycle = _drifted(clusters, keys, shape)
                 greedy, decision = _seconds(partial(schedule, cycle.rescheduled()), 2)
-                fresh = len({one.cluster for one in cycle.live_bindings} - {*decision.picked_names})
+                fresh = len(
+                    {one.cluster for one in cycle.live_bindings}
+                    - {*decision.picked_names}
+                )
                 seconds, plan = _seconds(partial(plan_moves, cycle, options=_UNCUT))
                 assert isinstance(plan, MovePlan)
                 cases += 1
                 repairs = plan.chosen.hard_excess == 0 and not plan.is_cut
                 few += repairs and (
-                    plan.chosen.moves <= fresh or plan.chosen.placed > len(decision.picked_names)
+                    plan.chosen.moves <= fresh
+                    or plan.chosen.placed > len(decision.picked_names)
                 )
                 if (clusters, keys) == (10_000, 3):
                     largest = max(largest, seconds / greedy)
@@ -108,9 +143,17 @@ def _moves() -> Iterator[Goal]:
                     flush=True,
                 )
     yield Goal(
-        "few moves, plans with no more moves than a reschedule", f"{cases} of {cases}", str(few), few == cases
+        "few moves, plans with no more moves than a reschedule",
+        f"{cases} of {cases}",
+        str(few),
+        few == cases,
     )
-    yield Goal("few moves, 10k, 3 keys, to greedy", "<= 200 x", f"{largest:.0f} x", largest <= 200)
+    yield Goal(
+        "few moves, 10k, 3 keys, to greedy",
+        "<= 200 x",
+        f"{largest:.0f} x",
+        largest <= 200,
+    )
 
 
 def _resilience() -> Iterator[Goal]:
@@ -118,7 +161,9 @@ def _resilience() -> Iterator[Goal]:
     fleet, cycles = large_world(random.Random(5), 1_000, 1_000)
     once, decisions = _seconds(lambda: [schedule(cycle) for cycle in cycles])
     subjects = {
-        at: EvaluatedPlacement(replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled)
+        at: EvaluatedPlacement(
+            replace(one.cycle, bindings=one.bindings_after), one.is_fulfilled
+        )
         for at, one in enumerate(decisions)
     }
     losses = domains_of(fleet, ("region", "zone", "provider"), has_clusters=False)
@@ -152,7 +197,9 @@ def _incremental() -> Iterator[Goal]:
     former = schedule(cycle)
     selected = set(decision.picked_names)
     others = [one for one in fleet.clusters if one.name not in selected][:200]
-    changed = [one._replace(labels={**one.labels, "stage": "changed"}) for one in others]
+    changed = [
+        one._replace(labels={**one.labels, "stage": "changed"}) for one in others
+    ]
     patched, _ = _seconds(lambda: fleet.with_clusters(changed[:1]), 3)
     joins = others[0]._replace(labels={**others[0].labels, "tier": "edge"})
     after = replace(cycle, fleet=fleet.with_clusters([joins]))
@@ -161,11 +208,14 @@ def _incremental() -> Iterator[Goal]:
     merging, merged = _seconds(lambda: schedule_changed(former, after, [joins.name]), 3)
     assert merged is not None
     assert merged.picked_names == full_cycle.picked_names == (joins.name,)
-    partial_cycles = [replace(cycle, fleet=Fleet([one]), bindings=()) for one in changed]
+    partial_cycles = [
+        replace(cycle, fleet=Fleet([one]), bindings=()) for one in changed
+    ]
 
     def judge() -> int:
         return sum(
-            can_change_picks(one, label_keys={"stage"}, is_membership_changed=False) for one in partial_cycles
+            can_change_picks(one, label_keys={"stage"}, is_membership_changed=False)
+            for one in partial_cycles
         )
 
     seconds, cycles = _seconds(judge, 3)
@@ -175,12 +225,22 @@ def _incremental() -> Iterator[Goal]:
         f" PickAll cycle {whole:.4f} s, from the changed cluster {merging:.6f} s, or {one:.6f} s to see that"
         " nothing changes"
     )
-    yield Goal("fleet, one change, to building it", "<= 1 %", f"{patched / full:.2%}", patched <= 0.01 * full)
+    yield Goal(
+        "fleet, one change, to building it",
+        "<= 1 %",
+        f"{patched / full:.2%}",
+        patched <= 0.01 * full,
+    )
     slowest = max(one, merging)
     yield Goal(
-        "PickAll, one change, to a full cycle", "<= 1 %", f"{slowest / whole:.2%}", slowest <= 0.01 * whole
+        "PickAll, one change, to a full cycle",
+        "<= 1 %",
+        f"{slowest / whole:.2%}",
+        slowest <= 0.01 * whole,
     )
-    yield Goal("full cycles after changes that concern no filter", "0", str(cycles), not cycles)
+    yield Goal(
+        "full cycles after changes that concern no filter", "0", str(cycles), not cycles
+    )
 
 
 if __name__ == "__main__":

@@ -64,14 +64,19 @@ def test_receiving_trimming_and_storing_a_binding() -> None:
     lines = []
     for number in range(COUNT):
         content = binding(f"web-{number % 50}", f"cluster-{number}")
-        content["metadata"] |= {"uid": f"uid-{number:06}", "resourceVersion": str(number + 1)}
+        content["metadata"] |= {
+            "uid": f"uid-{number:06}",
+            "resourceVersion": str(number + 1),
+        }
         lines.append(json.dumps({**content, "kind": kind.kind}).encode())
 
     parsing = cpu(lambda: [json.loads(line) for line in lines])
     records: list[MirrorRecord] = []
 
     def receive() -> None:
-        records.extend(record_of(KUBEFLEET, kind, "v1beta1", json.loads(line)) for line in lines)
+        records.extend(
+            record_of(KUBEFLEET, kind, "v1beta1", json.loads(line)) for line in lines
+        )
 
     trimming = cpu(receive)
     items = [StreamItem(written.row.pk, one, is_from_list=True) for one in records]
@@ -85,7 +90,11 @@ def test_receiving_trimming_and_storing_a_binding() -> None:
 
     ratio = (trimming + storing) / parsing
     print(f"\nbinding: {len(lines[0]):,} bytes, stored {stored:.0f}")
-    for name, seconds in (("parse", parsing), ("parse and trim", trimming), ("store", storing)):
+    for name, seconds in (
+        ("parse", parsing),
+        ("parse and trim", trimming),
+        ("store", storing),
+    ):
         print(f"{name:15} {1e6 * seconds / COUNT:6.0f} µs")
     print(
         f"together {ratio:.1f} times json.loads; {10_000 * (trimming + storing) / COUNT:.1f} CPU s per 10,000"
@@ -97,26 +106,47 @@ def deciding_hub() -> ProjectedHub:
     """Return a hub whose placements have been decided, by our scheduler: this is about time only."""
     live = ProjectedHub(lease_expires_at=NOW + timedelta(days=1))
     zones, tiers = "abcdefgh", ("gold", "silver", "bronze")
-    labels = [{"zone": zones[each % 8], "tier": tiers[each % 3]} for each in range(JUDGED_CLUSTERS)]
+    labels = [
+        {"zone": zones[each % 8], "tier": tiers[each % 3]}
+        for each in range(JUDGED_CLUSTERS)
+    ]
     heartbeat = "2026-11-02T10:00:00Z"
-    members = [member(f"cluster-{at:04}", heartbeat=heartbeat, **each) for at, each in enumerate(labels)]
+    members = [
+        member(f"cluster-{at:04}", heartbeat=heartbeat, **each)
+        for at, each in enumerate(labels)
+    ]
     live.put("MemberCluster", *members)
     live.project()
     with live.scope():
         HubStream.objects.update(listed_at=NOW - timedelta(minutes=1))
         fleet = load_fleet()
-    gold = {"weight": 20, "preference": {"labelSelector": {"matchLabels": {"tier": "gold"}}}}
-    affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [gold]}}
-    constraint = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    gold = {
+        "weight": 20,
+        "preference": {"labelSelector": {"matchLabels": {"tier": "gold"}}},
+    }
+    affinity = {
+        "clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [gold]}
+    }
+    constraint = {
+        "topologyKey": "zone",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
     plain = {"placementType": "PickN", "numberOfClusters": 20, "affinity": affinity}
     policies = [plain, {**plain, "topologySpreadConstraints": [constraint]}]
-    decisions = [schedule(Cycle(fleet, parse_policy(one), (), Semantics.KUBEFLEET)) for one in policies]
+    decisions = [
+        schedule(Cycle(fleet, parse_policy(one), (), Semantics.KUBEFLEET))
+        for one in policies
+    ]
     documents: dict[str, list[dict[str, Any]]] = {}
     for number in range(JUDGED):
         name, chosen = f"web-{number:04}", number % 2
         status = hub_status(decisions[chosen])
         assert status
-        body = {"metadata": {"name": name}, "spec": {**placement(name)["spec"], "policy": policies[chosen]}}
+        body = {
+            "metadata": {"name": name},
+            "spec": {**placement(name)["spec"], "policy": policies[chosen]},
+        }
         documents.setdefault("ClusterResourcePlacement", []).append(body)
         one = snapshot(name)
         one["metadata"]["annotations"] = {f"{PREFIX}number-of-clusters": "20"}
@@ -129,7 +159,10 @@ def deciding_hub() -> ProjectedHub:
         documents.setdefault("ClusterSchedulingPolicySnapshot", []).append(one)
         for picked in decisions[chosen].picked:
             content = binding(name, picked.cluster)
-            scores = {"affinityScore": picked.affinity_score, "priorityScore": picked.topology_spread_score}
+            scores = {
+                "affinityScore": picked.affinity_score,
+                "priorityScore": picked.topology_spread_score,
+            }
             content["spec"]["clusterDecision"]["clusterScore"] = scores
             documents.setdefault("ClusterResourceBinding", []).append(content)
     for kind, contents in documents.items():
@@ -153,10 +186,17 @@ def test_judging_what_a_hub_decided() -> None:
     with live.scope():
         found = Counter(HubDecision.objects.values_list("agreement", flat=True))
         mark_due(list(Placement.objects.values_list("pk", flat=True)), now=NOW)
-        stored = sum(len(bytes(one)) for one in HubDecision.objects.values_list("content", flat=True))
+        stored = sum(
+            len(bytes(one))
+            for one in HubDecision.objects.values_list("content", flat=True)
+        )
     again = cpu(judge)
-    print(f"\njudging {JUDGED:,} decisions on {JUDGED_CLUSTERS:,} clusters: {first:.1f} CPU s, goal 60")
-    print(f"again, without a change of bindings: {again:.1f} CPU s; stored {stored / JUDGED:,.0f} bytes each")
+    print(
+        f"\njudging {JUDGED:,} decisions on {JUDGED_CLUSTERS:,} clusters: {first:.1f} CPU s, goal 60"
+    )
+    print(
+        f"again, without a change of bindings: {again:.1f} CPU s; stored {stored / JUDGED:,.0f} bytes each"
+    )
     assert found == {"agrees": JUDGED}
 
 
@@ -165,7 +205,10 @@ def filled_hub(bindings: int, clusters: int) -> FakeHub:
     for number in range(clusters):
         fake.put("memberclusters", member(f"cluster-{number}"))
     for number in range(bindings):
-        fake.put("clusterresourcebindings", binding(f"web-{number % 100}", f"cluster-{number // 100}"))
+        fake.put(
+            "clusterresourcebindings",
+            binding(f"web-{number % 100}", f"cluster-{number // 100}"),
+        )
     fake.compact()
     return fake
 
@@ -176,7 +219,10 @@ def connected(fake: FakeHub, folder: Path) -> Iterator[dict[str, str]]:
     variables = {"FLEETUI_VAR_DIR": str(folder), "FLEETUI_MEMBER_LOOPBACK": "1"}
     with serve_hub(fake) as (_, server):
         subprocess.run(
-            [sys.executable, "manage.py", "migrate"], cwd=ROOT, env=os.environ | variables, check=True
+            [sys.executable, "manage.py", "migrate"],
+            cwd=ROOT,
+            env=os.environ | variables,
+            check=True,
         )
         connect(variables, server, folder)
         yield variables
@@ -187,13 +233,17 @@ def listed_once(fake: FakeHub, folder: Path) -> tuple[float, float]:
     folder.mkdir()
     with connected(fake, folder) as variables:
         process = subprocess.Popen(
-            [sys.executable, "manage.py", "watch_hubs", "--once"], cwd=ROOT, env=os.environ | variables
+            [sys.executable, "manage.py", "watch_hubs", "--once"],
+            cwd=ROOT,
+            env=os.environ | variables,
         )
         memory, ended = 0.0, 0
         while not ended:  # the greatest memory in `used` would be that of this process, from which it started
             with suppress(OSError, IndexError):
                 state = Path(f"/proc/{process.pid}/status").read_text()
-                memory = max(memory, int(re.findall(r"VmHWM:\s+(\d+)", state)[0]) / 1024)
+                memory = max(
+                    memory, int(re.findall(r"VmHWM:\s+(\d+)", state)[0]) / 1024
+                )
             time.sleep(0.05)
             ended, status, used = os.wait4(process.pid, os.WNOHANG)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -203,7 +253,9 @@ def listed_once(fake: FakeHub, folder: Path) -> tuple[float, float]:
 
 
 def cpu_of(watcher: Watched) -> float:
-    fields = Path(f"/proc/{watcher.process.pid}/stat").read_text().rpartition(")")[2].split()
+    fields = (
+        Path(f"/proc/{watcher.process.pid}/stat").read_text().rpartition(")")[2].split()
+    )
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -214,29 +266,45 @@ def test_first_sync(tmp_path: Path) -> None:
     seconds, memory = listed_once(filled_hub(BINDINGS, 100), tmp_path / "full")
 
     per_10_000 = 10_000 * (seconds - base) / BINDINGS
-    print(f"\nfirst sync of {BINDINGS:,} bindings: {per_10_000:.1f} CPU s per 10,000, goal 8")
+    print(
+        f"\nfirst sync of {BINDINGS:,} bindings: {per_10_000:.1f} CPU s per 10,000, goal 8"
+    )
     print(f"start of the process: {base:.1f} CPU s")
-    print(f"memory of the watcher: {memory:.0f} MiB, goal 200; {small:.0f} of an empty hub")
+    print(
+        f"memory of the watcher: {memory:.0f} MiB, goal 200; {small:.0f} of an empty hub"
+    )
 
 
 def test_an_idle_hub_and_quiet_heartbeats(tmp_path: Path) -> None:
     """Print requests to an idle hub (goal: 25 watches, 8 a minute), and CPU of heartbeats (goal: 2 %)."""
     fake = filled_hub(0, CLUSTERS)
-    with connected(fake, tmp_path) as variables, watching("manage.py", "watch_hubs", **variables) as watcher:
+    with (
+        connected(fake, tmp_path) as variables,
+        watching("manage.py", "watch_hubs", **variables) as watcher,
+    ):
         eventually(lambda: mirror_rows(tmp_path) == hub_rows(fake))
         fake.wait_until(lambda: fake.watches == 25)
         requests, used = len(fake.seen), cpu_of(watcher)
         time.sleep(MEASURED_SECONDS)
         per_minute = 60 * (len(fake.seen) - requests) / MEASURED_SECONDS
         idle = 100 * (cpu_of(watcher) - used) / MEASURED_SECONDS
-        print(f"\nidle hub: {fake.watches} watches, {per_minute:.0f} other requests a minute, goal 25 and 8")
+        print(
+            f"\nidle hub: {fake.watches} watches, {per_minute:.0f} other requests a minute, goal 25 and 8"
+        )
         print(f"idle watcher: {idle:.1f} % of a core, goal 2")
 
         used, started = cpu_of(watcher), time.monotonic()
         for number in range(int(MEASURED_SECONDS * CLUSTERS / HEARTBEAT_SECONDS)):
             beat = f"2026-11-01T11:00:{number % 60:02}Z"
-            fake.put("memberclusters", member(f"cluster-{number % CLUSTERS}", heartbeat=beat))
-            time.sleep(max(0.0, started + number * HEARTBEAT_SECONDS / CLUSTERS - time.monotonic()))
+            fake.put(
+                "memberclusters", member(f"cluster-{number % CLUSTERS}", heartbeat=beat)
+            )
+            time.sleep(
+                max(
+                    0.0,
+                    started + number * HEARTBEAT_SECONDS / CLUSTERS - time.monotonic(),
+                )
+            )
         busy = 100 * (cpu_of(watcher) - used) / (time.monotonic() - started)
         print(f"heartbeats of {CLUSTERS:,} clusters: {busy:.1f} % of a core, goal 2")
         eventually(lambda: mirror_rows(tmp_path) == hub_rows(fake))
@@ -245,12 +313,17 @@ def test_an_idle_hub_and_quiet_heartbeats(tmp_path: Path) -> None:
 def test_a_burst_of_events(tmp_path: Path) -> None:
     """Print the seconds until a burst is in the mirror (goal: 15)."""
     fake = filled_hub(1_000, 10)
-    with connected(fake, tmp_path) as variables, watching("manage.py", "watch_hubs", **variables) as watcher:
+    with (
+        connected(fake, tmp_path) as variables,
+        watching("manage.py", "watch_hubs", **variables) as watcher,
+    ):
         eventually(lambda: mirror_rows(tmp_path) == hub_rows(fake))
         fake.wait_until(lambda: fake.watches == 25)
         used, started = cpu_of(watcher), time.monotonic()
         for number in range(BURST):
-            content = binding(f"web-{number % 100}", f"cluster-{number // 100 % 10}", policy=number)
+            content = binding(
+                f"web-{number % 100}", f"cluster-{number // 100 % 10}", policy=number
+            )
             fake.put("clusterresourcebindings", content)
         written = time.monotonic()
         expected = hub_rows(fake)

@@ -51,7 +51,9 @@ def bench_calls(member: Member, admin: Administrator) -> None:
     print(f"{'call':28} {'requests':>8} {'writes':>6} {'CPU ms':>6}")
     for name, several in rows.items():
         requests, writes, _ = several[-1]
-        print(f"{name:28} {requests:8} {writes:6} {median(one[2] for one in several):6.1f}")
+        print(
+            f"{name:28} {requests:8} {writes:6} {median(one[2] for one in several):6.1f}"
+        )
 
 
 def bench_heartbeats(member: Member, admin: Administrator) -> None:
@@ -75,7 +77,9 @@ def bench_memory(member: Member, admin: Administrator) -> None:
     member.close()
     idle = tracemalloc.get_traced_memory()[0] / DRIVERS / 1_024
     tracemalloc.stop()
-    print(f"memory of a driver, as Python counts it: {live:.0f} kB with a socket, {idle:.0f} kB without")
+    print(
+        f"memory of a driver, as Python counts it: {live:.0f} kB with a socket, {idle:.0f} kB without"
+    )
 
 
 def bench_far_cluster(member: Member, admin: Administrator) -> None:
@@ -88,7 +92,9 @@ def bench_far_cluster(member: Member, admin: Administrator) -> None:
         driver.apply(version, timeout=60)
         needed = time.monotonic() - before
         member.close()
-    print(f"18 objects at a round trip of 100 ms: {needed:.1f} s, {10 * needed:.0f} round trips")
+    print(
+        f"18 objects at a round trip of 100 ms: {needed:.1f} s, {10 * needed:.0f} round trips"
+    )
 
 
 def main() -> None:
@@ -101,7 +107,12 @@ def main() -> None:
         try:
             member = Member(Path(folder), 1)
             admin = Administrator(member.client())
-            for bench in (bench_calls, bench_heartbeats, bench_far_cluster, bench_memory):
+            for bench in (
+                bench_calls,
+                bench_heartbeats,
+                bench_far_cluster,
+                bench_memory,
+            ):
                 bench(member, admin)
         finally:
             subprocess.run([SCRIPT, "stop"], check=True, env=environment)

@@ -38,7 +38,9 @@ def _measure(count: int) -> bool:
     shares = []
     with separate_fleet() as fleet, pytest.MonkeyPatch.context() as patch:
         world = ManyMembers(fleet.url, fleet.ca, tokens_of(count), patch)
-        print(f"{count:,} Kubernetes clusters in one process, {CONFIG_MAPS + 1} objects on each:")
+        print(
+            f"{count:,} Kubernetes clusters in one process, {CONFIG_MAPS + 1} objects on each:"
+        )
         print(f"{'':44} {'CPU':>7} {'of a core':>10} {'goal':>6}")
         _report("first heartbeat of all", lambda: world.tick(threads=THREADS))
         place = _report(
@@ -54,7 +56,9 @@ def _measure(count: int) -> bool:
             _minutes(world, warm_up, ticks=1)
             world.rest(rested)
             minutes = 2
-            spent = _report(name, lambda: _minutes(world, 2, ticks=TICKS), seconds=60 * minutes)
+            spent = _report(
+                name, lambda: _minutes(world, 2, ticks=TICKS), seconds=60 * minutes
+            )
             shares.append(spent / (60 * minutes))
             silent = world.silent()
             if silent:

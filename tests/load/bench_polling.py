@@ -19,7 +19,10 @@ def _measure(folder: str) -> None:
     from tests.runtime.processes import watching  # noqa: PLC0415 -- as above
 
     world, cookie = _world(), _cookie()
-    variables = {"FLEETUI_VAR_DIR": folder, "FLEETUI_ADMIN_PASSWORD": "long enough for anyone"}
+    variables = {
+        "FLEETUI_VAR_DIR": folder,
+        "FLEETUI_ADMIN_PASSWORD": "long enough for anyone",
+    }
     print(
         f"{TABS} tabs on one rollout, each polls every two seconds, for {SECONDS:.0f} s, by one web process:"
     )
@@ -49,7 +52,11 @@ def _measure(folder: str) -> None:
 
 
 def _print(name: str, found: Any) -> None:
-    wrong = {status: count for status, count in found.answers.items() if status not in (200, 204)}
+    wrong = {
+        status: count
+        for status, count in found.answers.items()
+        if status not in (200, 204)
+    }
     if wrong:
         sys.exit(f"some answers were {wrong}")
     print(
@@ -64,7 +71,10 @@ def _world() -> Any:
     from tests.services.rollouts.world import World  # noqa: PLC0415 -- only after the folder is set
 
     world = World(50)
-    one_by_one = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}}
+    one_by_one = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1},
+    }
     world.place("web", spec({"placementType": "PickAll"}, strategy=one_by_one))
     return world
 

@@ -94,7 +94,11 @@ AREAS = {
         "*/moves.py",
         "placements/engine/exact/*",
     ),
-    "Foresight: loss of clusters": ("*/loss*", "*/what_if*", "placements/models/resilience.py"),
+    "Foresight: loss of clusters": (
+        "*/loss*",
+        "*/what_if*",
+        "placements/models/resilience.py",
+    ),
     "Foresight: difference of revisions": (
         "*/fleet_snapshot*.py",
         "placements/explain/sarif.py",
@@ -110,7 +114,11 @@ AREAS = {
 def area_of(name: str) -> str:
     """Return the area of a module by its path; modules that several areas share are of the first edition."""
     return next(
-        (area for area, patterns in AREAS.items() if any(fnmatch(name, one) for one in patterns)),
+        (
+            area
+            for area, patterns in AREAS.items()
+            if any(fnmatch(name, one) for one in patterns)
+        ),
         FIRST_EDITION,
     )
 
@@ -124,7 +132,9 @@ def main() -> None:
         lines[area_of(module.name)] += module.text.count("\n")
     print("| area | modules | lines |\n|---|---:|---:|")
     for area in (FIRST_EDITION, *AREAS, None):
-        size = (modules[area], lines[area]) if area else (modules.total(), lines.total())
+        size = (
+            (modules[area], lines[area]) if area else (modules.total(), lines.total())
+        )
         print(f"| {area or '**Total**'} | {size[0]:,} | {size[1]:,} |")
 
     total = sum(1 for module in PRODUCT for _ in functions(module.tree))
@@ -137,8 +147,13 @@ def main() -> None:
         for one in graph.modules
         for other in graph.find_modules_directly_imported_by(one)
     }
-    tests = sum(len(re.findall(r"^\s*(?:async )?def test_", module.text, re.MULTILINE)) for module in TESTS)
-    print(f"\nfunctions: {total:,}; private ones with one caller: {100 * alone / total:.1f} %")
+    tests = sum(
+        len(re.findall(r"^\s*(?:async )?def test_", module.text, re.MULTILINE))
+        for module in TESTS
+    )
+    print(
+        f"\nfunctions: {total:,}; private ones with one caller: {100 * alone / total:.1f} %"
+    )
     print(f"imports between packages: {sum(one != other for one, other in imports):,}")
     print(f"test functions: {tests:,}")
 

@@ -39,13 +39,22 @@ class Redecided:
 def fill(clusters: int, placements: int) -> None:
     """Add clusters and save PickAll placements that want one tier in one region; decide them."""
     members = [
-        member_document(f"c{number:05}", {"region": _REGIONS[number % 4], "tier": "silver"})
+        member_document(
+            f"c{number:05}", {"region": _REGIONS[number % 4], "tier": "silver"}
+        )
         for number in range(clusters)
     ]
     upsert_clusters([ClusterSpec(one) for one in members], by=None, now=NOW)
     for number in range(placements):
-        save_placement(placement_document(f"p{number:04}", spec(_gold_only())), by=None, now=NOW)
-    change_labels([f"c{number:05}" for number in range(10)], put={"tier": "gold"}, by=None, now=NOW)
+        save_placement(
+            placement_document(f"p{number:04}", spec(_gold_only())), by=None, now=NOW
+        )
+    change_labels(
+        [f"c{number:05}" for number in range(10)],
+        put={"tier": "gold"},
+        by=None,
+        now=NOW,
+    )
     enqueue_affected_placements()
     run_due()
 
@@ -76,5 +85,9 @@ class StatementCounter:
 
 def _gold_only() -> dict[str, Any]:
     term = {"labelSelector": {"matchLabels": {"tier": "gold"}}}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [term]}}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [term]
+        }
+    }
     return {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}

@@ -23,7 +23,9 @@ class EnteredCode:
     def functions(self) -> list[str]:
         """Named functions; a lambda or a comprehension belongs to the function that holds it."""
         return sorted(
-            f"{_module(one)}:{one.co_qualname}" for one in self.calls if not one.co_name.startswith("<")
+            f"{_module(one)}:{one.co_qualname}"
+            for one in self.calls
+            if not one.co_name.startswith("<")
         )
 
     @property
@@ -32,7 +34,9 @@ class EnteredCode:
 
     def count(self, name: str) -> int:
         """Return how often functions of this qualified name were called."""
-        return sum(calls for one, calls in self.calls.items() if one.co_qualname == name)
+        return sum(
+            calls for one, calls in self.calls.items() if one.co_qualname == name
+        )
 
 
 @contextmanager
@@ -57,4 +61,10 @@ def record_entered_code() -> Iterator[EnteredCode]:
 
 
 def _module(code: CodeType) -> str:
-    return Path(code.co_filename).relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+    return (
+        Path(code.co_filename)
+        .relative_to(ROOT)
+        .with_suffix("")
+        .as_posix()
+        .replace("/", ".")
+    )

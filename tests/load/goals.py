@@ -51,12 +51,17 @@ class Results:
 
     def growth(self, semantics: str) -> list[Row]:
         """Return the rows that differ in size only, with N = C/10."""
-        main = [row for row in self.rows if row.problem.name == "main" and row.problem.semantics == semantics]
+        main = [
+            row
+            for row in self.rows
+            if row.problem.name == "main" and row.problem.semantics == semantics
+        ]
         domains = main[0].problem.domains
         return [
             row
             for row in main
-            if row.problem.domains == domains and row.problem.wanted * 10 == row.problem.clusters
+            if row.problem.domains == domains
+            and row.problem.wanted * 10 == row.problem.clusters
         ]
 
 
@@ -98,19 +103,27 @@ def _times(results: Results) -> Iterator[Goal]:
     if large := results.select("main", 100_000, 10_000):
         yield _at_most("100k/10k/3 warm", large, warm_seconds, 0.25, "s")
         yield _at_most("100k/10k/3 cold", large, lambda row: row.cold.p50, 0.4, "s")
-        yield _at_most("100k/10k/3 cold over floor", large, lambda row: row.floors, 6, "x")
+        yield _at_most(
+            "100k/10k/3 cold over floor", large, lambda row: row.floors, 6, "x"
+        )
     if middle := results.select("main", 10_000, 1_000):
-        yield _at_most("10k/1k/3 warm", middle, lambda row: row.warm.p50 * 1e3, 25, "ms")
+        yield _at_most(
+            "10k/1k/3 warm", middle, lambda row: row.warm.p50 * 1e3, 25, "ms"
+        )
     if small := results.select("main", 1_000, 100):
         yield _at_most("1k/100/3 warm", small, lambda row: row.warm.p50 * 1e3, 3, "ms")
     seconds = results.thousand_placements
-    yield Goal("1,000 placements of 1k/100/3", "≤ 3 s", f"{seconds:.2f} s", seconds <= 3)
+    yield Goal(
+        "1,000 placements of 1k/100/3", "≤ 3 s", f"{seconds:.2f} s", seconds <= 3
+    )
 
 
 def _selective(results: Results) -> Iterator[Goal]:
     if rows := results.select("selective", 100_000):
         yield _at_most("100k/10k/3 selective, warm", rows, warm_seconds, 0.25, "s")
-        yield _at_most("100k/10k/3 selective, first run", rows, lambda row: row.cold.p50, 1, "s")
+        yield _at_most(
+            "100k/10k/3 selective, first run", rows, lambda row: row.cold.p50, 1, "s"
+        )
 
 
 def _growth(results: Results) -> Iterator[Goal]:
@@ -119,14 +132,27 @@ def _growth(results: Results) -> Iterator[Goal]:
         if len(rows) > 1:
             ours, plain = exponent(rows, warm_seconds), exponent(rows, plain_seconds)
             yield Goal(f"exponent, {semantics}", "≤ 1.15", f"{ours:.2f}", ours <= 1.15)
-            yield Goal(f"exponent of the baseline, {semantics}", "≥ 1.9", f"{plain:.2f}", plain >= 1.9)
+            yield Goal(
+                f"exponent of the baseline, {semantics}",
+                "≥ 1.9",
+                f"{plain:.2f}",
+                plain >= 1.9,
+            )
 
 
 def _ratios(results: Results) -> Iterator[Goal]:
-    for clusters, wanted, ratio in ((1_000, 500, 50), (10_000, 1_000, 600), (100_000, 10_000, 8_000)):
+    for clusters, wanted, ratio in (
+        (1_000, 500, 50),
+        (10_000, 1_000, 600),
+        (100_000, 10_000, 8_000),
+    ):
         if rows := results.select("main", clusters, wanted):
             yield _at_least(
-                f"{clusters:,}/{wanted:,}/3 over baseline", rows, lambda row: row.ratio, ratio, "x"
+                f"{clusters:,}/{wanted:,}/3 over baseline",
+                rows,
+                lambda row: row.ratio,
+                ratio,
+                "x",
             )
 
 
@@ -134,8 +160,16 @@ def _semantics(results: Results) -> Iterator[Goal]:
     for one in results.compared:
         for name in ("kubernetes", "ocm", "ocm, weighted"):
             times = one.times_fleet(name)
-            size, hard = f"{one.problem.clusters // 1000}k, {one.problem.domains}", one.problem.hard
-            yield Goal(f"{name}{', hard' * hard}, {size}", "≤ 10x fleet", f"{times:.1f}x", times <= 10)
+            size, hard = (
+                f"{one.problem.clusters // 1000}k, {one.problem.domains}",
+                one.problem.hard,
+            )
+            yield Goal(
+                f"{name}{', hard' * hard}, {size}",
+                "≤ 10x fleet",
+                f"{times:.1f}x",
+                times <= 10,
+            )
 
 
 def _rates(results: Results) -> Iterator[Goal]:
@@ -144,7 +178,9 @@ def _rates(results: Results) -> Iterator[Goal]:
 
     for clusters in (1_000, 10_000, 100_000):
         if rows := results.select("main", clusters):
-            yield _at_least(f"picks a second, three keys, {clusters:,}", rows, thousands, 60, "k")
+            yield _at_least(
+                f"picks a second, three keys, {clusters:,}", rows, thousands, 60, "k"
+            )
     if rows := results.select("one key", 100_000):
         yield _at_least("picks a second, one key, 100,000", rows, thousands, 500, "k")
 
@@ -156,16 +192,38 @@ def _records(results: Results) -> Iterator[Goal]:
             continue
         size = f"{clusters // 1000}k"
         if clusters == 10_000:
-            yield _at_most("record at 10k/1k", rows, lambda row: row.record_bytes / 1e3, 100, "kB")
-        yield _at_most(f"record over run, {size}", rows, lambda row: row.record_share * 100, 15, "%")
-        yield _at_most(f"a cell, {size}", rows, lambda row: row.replay.cell.p50 * 1e3, 0.1, "ms")
-        yield _at_most(f"a step's table, {size}", rows, lambda row: row.replay.table.p50 * 1e3, table, "ms")
+            yield _at_most(
+                "record at 10k/1k", rows, lambda row: row.record_bytes / 1e3, 100, "kB"
+            )
+        yield _at_most(
+            f"record over run, {size}",
+            rows,
+            lambda row: row.record_share * 100,
+            15,
+            "%",
+        )
+        yield _at_most(
+            f"a cell, {size}", rows, lambda row: row.replay.cell.p50 * 1e3, 0.1, "ms"
+        )
+        yield _at_most(
+            f"a step's table, {size}",
+            rows,
+            lambda row: row.replay.table.p50 * 1e3,
+            table,
+            "ms",
+        )
 
 
 def _worst_cases(results: Results) -> Iterator[Goal]:
     for name, limit in (("unique key", 60), ("10 keys of 4", 1_000)):
         if rows := results.select(name, 100_000):
-            yield _at_most(f"{name}, a pick at 100k", rows, lambda row: row.seconds_a_pick * 1e6, limit, "µs")
+            yield _at_most(
+                f"{name}, a pick at 100k",
+                rows,
+                lambda row: row.seconds_a_pick * 1e6,
+                limit,
+                "µs",
+            )
 
 
 def _million(million: Million) -> Iterator[Goal]:
@@ -177,14 +235,20 @@ def _million(million: Million) -> Iterator[Goal]:
         yield Goal(name, f"≤ {limit} {unit}", f"{value:.2f} {unit}", value <= limit)
 
 
-def _at_most(name: str, rows: list[Row], value: Callable[[Row], float], limit: float, unit: str) -> Goal:
+def _at_most(
+    name: str, rows: list[Row], value: Callable[[Row], float], limit: float, unit: str
+) -> Goal:
     worst = max(map(value, rows))
     return Goal(name, f"≤ {limit:,} {unit}", f"{worst:,.3g} {unit}", worst <= limit)
 
 
-def _at_least(name: str, rows: list[Row], value: Callable[[Row], float], limit: float, unit: str) -> Goal:
+def _at_least(
+    name: str, rows: list[Row], value: Callable[[Row], float], limit: float, unit: str
+) -> Goal:
     worst = min(map(value, rows))
-    return Goal(name, f"≥ {limit:,} {unit}", f"{_rounded(worst)} {unit}", worst >= limit)
+    return Goal(
+        name, f"≥ {limit:,} {unit}", f"{_rounded(worst)} {unit}", worst >= limit
+    )
 
 
 def _rounded(number: float) -> str:
@@ -195,4 +259,6 @@ def print_goals(found: Sequence[Goal]) -> None:
     """Print each goal, what was measured, and whether that is enough."""
     print(f"\n{'goal':<40}{'wanted':>14}{'measured':>14}  met")
     for goal in found:
-        print(f"{goal.name:<40}{goal.wanted:>14}{goal.measured:>14}  {'yes' if goal.is_met else 'NO'}")
+        print(
+            f"{goal.name:<40}{goal.wanted:>14}{goal.measured:>14}  {'yes' if goal.is_met else 'NO'}"
+        )

@@ -99,7 +99,11 @@ class Row:
 
 def measure(problem: Problem, *, plain_seconds: float = 2.0) -> Row:
     """Measure a problem; raise AssertionError if product and baseline do not pick the same."""
-    cells = {tuple(map(row["labels"].get, problem.keys)) for row in problem.rows if "eligible" not in row}
+    cells = {
+        tuple(map(row["labels"].get, problem.keys))
+        for row in problem.rows
+        if "eligible" not in row
+    }
     with _only_the_products_garbage():
         cycle = problem.cycle(problem.fleet())
         decision = schedule(cycle)

@@ -28,7 +28,10 @@ class Watched:
 def join(clusters: int, **connection: Any) -> None:
     """Add simulated clusters."""
     names = [f"sim{number:05}" for number in range(clusters)]
-    wanted = [ClusterSpec(member_document(name), driver=SIMULATED, connection=connection) for name in names]
+    wanted = [
+        ClusterSpec(member_document(name), driver=SIMULATED, connection=connection)
+        for name in names
+    ]
     upsert_clusters(wanted, by=None, now=NOW)
 
 

@@ -43,13 +43,24 @@ class Tab(threading.Thread):
     """A browser's tab: it polls for what is newer than the version that it shows, until it is stopped."""
 
     def __init__(
-        self, port: int, path: str, cookie: str, *, version: str, first: float, stop: threading.Event
+        self,
+        port: int,
+        path: str,
+        cookie: str,
+        *,
+        version: str,
+        first: float,
+        stop: threading.Event,
     ) -> None:
         super().__init__(daemon=True)
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         self.path, self.version, self.due = path, version, first
         self.reconnected = 0
-        self.headers = {"Cookie": cookie, "HX-Request": "true", "Connection": "keep-alive"}
+        self.headers = {
+            "Cookie": cookie,
+            "HX-Request": "true",
+            "Connection": "keep-alive",
+        }
         self.stop = stop
         self.answers: Counter[int] = Counter()
         self.slowest = 0.0
@@ -67,7 +78,10 @@ class Tab(threading.Thread):
         """Poll once."""
         try:
             answer = self._answer()
-        except (http.client.RemoteDisconnected, ConnectionResetError):  # as a browser does: again
+        except (
+            http.client.RemoteDisconnected,
+            ConnectionResetError,
+        ):  # as a browser does: again
             self.connection.close()
             answer = self._answer()
             self.reconnected += 1
@@ -77,7 +91,9 @@ class Tab(threading.Thread):
             self.version = found[1]
 
     def _answer(self) -> http.client.HTTPResponse:
-        self.connection.request("GET", f"{self.path}?v={self.version}", headers=self.headers)
+        self.connection.request(
+            "GET", f"{self.path}?v={self.version}", headers=self.headers
+        )
         return self.connection.getresponse()
 
     def forget(self) -> None:
@@ -102,7 +118,14 @@ def poll(
     first.poll()
     begin = time.monotonic() + 0.5
     open_tabs = [
-        Tab(port, path, cookie, version=first.version, first=begin + PERIOD * number / tabs, stop=stop)
+        Tab(
+            port,
+            path,
+            cookie,
+            version=first.version,
+            first=begin + PERIOD * number / tabs,
+            stop=stop,
+        )
         for number in range(tabs)
     ]
     for tab in open_tabs:

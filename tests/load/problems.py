@@ -9,18 +9,43 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from clusters.fleet import ELIGIBLE, Cluster, Eligibility, EligibilityKind, Fleet, collector_paused
+from clusters.fleet import (
+    ELIGIBLE,
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    Fleet,
+    collector_paused,
+)
 from fleetui.apimachinery.model import Semantics
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, parse_policy
-from tests.builders import Document, expression, labelled, measured, pick_n, prefer, sorted_by, spread
+from tests.builders import (
+    Document,
+    expression,
+    labelled,
+    measured,
+    pick_n,
+    prefer,
+    sorted_by,
+    spread,
+)
 
 SEED = 20260710
 SPREAD_KEYS = tuple(f"spread-{index}" for index in range(10))
-_PREFERRED = [prefer(30, labelled(tier="edge")), prefer(-20, expression("stage", "In", "canary", "test"))]
-_MORE_PREFERRED = [prefer(5, expression("tier", "NotIn", "lab")), prefer(40, sorted_by("cpu"))]
-_REQUIRED = [{**labelled(tier="edge"), **measured("cpu", "Ge", "2")}, expression("stage", "NotIn", "test")]
+_PREFERRED = [
+    prefer(30, labelled(tier="edge")),
+    prefer(-20, expression("stage", "In", "canary", "test")),
+]
+_MORE_PREFERRED = [
+    prefer(5, expression("tier", "NotIn", "lab")),
+    prefer(40, sorted_by("cpu")),
+]
+_REQUIRED = [
+    {**labelled(tier="edge"), **measured("cpu", "Ge", "2")},
+    expression("stage", "NotIn", "test"),
+]
 _TIERS, _STAGES = ("edge", "core", "lab"), ("prod", "canary", "test")
 _UNHEALTHY = Eligibility(EligibilityKind.UNHEALTHY)
 
@@ -59,7 +84,9 @@ class Problem:
         """Return the clusters with a bound binding."""
         if self.shape != "bound":
             return []
-        return random.Random(SEED).sample([row["name"] for row in self.rows], self.clusters * 3 // 10)
+        return random.Random(SEED).sample(
+            [row["name"] for row in self.rows], self.clusters * 3 // 10
+        )
 
     def fleet(self) -> Fleet:
         """Build the fleet from its dictionaries, without any column yet."""
@@ -78,26 +105,46 @@ class Problem:
 
     def cycle(self, fleet: Fleet) -> Cycle:
         """Return the inputs of a cycle on a fleet of this problem."""
-        bindings = tuple(PlacedBinding(name, BindingState.BOUND) for name in self.placed)
+        bindings = tuple(
+            PlacedBinding(name, BindingState.BOUND) for name in self.placed
+        )
         return Cycle(fleet, self.policy(), bindings, self.semantics)
 
     def case(self) -> dict[str, Any]:
         """Return the same as a case, for the plain baseline."""
-        bindings = [{"cluster": name, "state": "Bound", "policy": "current"} for name in self.placed]
-        return {"clusters": self.rows, "bindings": bindings, "policy": self.policy().to_plain()}
+        bindings = [
+            {"cluster": name, "state": "Bound", "policy": "current"}
+            for name in self.placed
+        ]
+        return {
+            "clusters": self.rows,
+            "bindings": bindings,
+            "policy": self.policy().to_plain(),
+        }
 
 
 def _cluster(row: Document) -> Cluster:
     eligibility = _UNHEALTHY if "eligible" in row else ELIGIBLE
-    return Cluster(row["name"], row["labels"], (), row.get("properties", {}), eligibility=eligibility)
+    return Cluster(
+        row["name"],
+        row["labels"],
+        (),
+        row.get("properties", {}),
+        eligibility=eligibility,
+    )
 
 
 @lru_cache(maxsize=2)
-def _rows(size: int, domains: tuple[int, ...], shape: str, is_selective: bool) -> list[Document]:
+def _rows(
+    size: int, domains: tuple[int, ...], shape: str, is_selective: bool
+) -> list[Document]:
     draw = random.Random(SEED)
     with collector_paused():
         numbers = draw.sample(range(size), size)
-        columns = {"tier": draw.choices(_TIERS, k=size), "stage": draw.choices(_STAGES, k=size)}
+        columns = {
+            "tier": draw.choices(_TIERS, k=size),
+            "stage": draw.choices(_STAGES, k=size),
+        }
         for key, domain in zip(SPREAD_KEYS, domains, strict=False):
             columns[key] = _column(draw, size, domain, shape)
         table = zip(*columns.values(), strict=True)
@@ -121,7 +168,11 @@ def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str
     values = [f"v{index:06}" for index in range(domain)]
     if domain == size:
         return draw.sample(values, size)
-    skewed = [1 / (rank + 1) for rank in range(domain)] if shape in ("zipf", "stuck") else None
+    skewed = (
+        [1 / (rank + 1) for rank in range(domain)]
+        if shape in ("zipf", "stuck")
+        else None
+    )
     column = draw.choices(values, skewed, k=size)
     if shape == "missing_key":
         column = ["" if draw.random() < 0.1 else value for value in column]
@@ -130,7 +181,9 @@ def _column(draw: random.Random, size: int, domain: int, shape: str) -> list[str
     return column
 
 
-def large_world(rng: random.Random, clusters: int, placements: int) -> tuple[Fleet, list[Cycle]]:
+def large_world(
+    rng: random.Random, clusters: int, placements: int
+) -> tuple[Fleet, list[Cycle]]:
     """Return a fleet of 8 regions, 24 zones and 4 providers, and placements of each type without bindings.
 
     Two of three PickN placements require one provider: they are in about a third of the domains.
@@ -153,7 +206,9 @@ def large_world(rng: random.Random, clusters: int, placements: int) -> tuple[Fle
         if kind == "PickN":
             policy["numberOfClusters"] = rng.randint(1, 40)
             keys = rng.sample(("region", "zone", "provider"), rng.randint(0, 2))
-            policy["topologySpreadConstraints"] = [{"topologyKey": key, "maxSkew": 2} for key in keys]
+            policy["topologySpreadConstraints"] = [
+                {"topologyKey": key, "maxSkew": 2} for key in keys
+            ]
             if rng.random() < 2 / 3:
                 terms = [labelled(provider=f"p{rng.randrange(4)}")]
                 required = {"clusterSelectorTerms": terms}

@@ -43,14 +43,20 @@ def profile_review_and_confirmation() -> tuple[EnteredCode, EnteredCode]:
     client.force_login(User.objects.create_superuser("profile"))
     web = Placement.objects.get(name="web")
     text = re.sub(
-        r"numberOfClusters: (\d+)", lambda n: f"numberOfClusters: {int(n[1]) - 1}", dump_yaml(web.document)
+        r"numberOfClusters: (\d+)",
+        lambda n: f"numberOfClusters: {int(n[1]) - 1}",
+        dump_yaml(web.document),
     )
     client.post("/placements/web/edit/", {"mode": "yaml", "manifest": text})
     address = f"/drafts/{Draft.objects.get().pk}/review/"
-    client.get(address)  # imports and caches: the second request is what a person waits for
+    client.get(
+        address
+    )  # imports and caches: the second request is what a person waits for
     with record_entered_code() as review:
         page = client.get(address).content.decode()
-    given = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2]))
+    given = dict(
+        re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2])
+    )
     with record_entered_code() as confirmation:
         answer = client.post(address, given)
     assert answer.status_code == 302, answer.content.decode()

@@ -52,7 +52,11 @@ def profile_page(address: str) -> tuple[str, Any, EnteredCode]:
     load_demo(9, by=None, now=timezone.now())
     client = Client(HTTP_HOST="localhost")
     client.force_login(User.objects.create_superuser("profile"))
-    latest = Decision.objects.filter(picked_count__gt=0).select_related("record").latest("pk")
+    latest = (
+        Decision.objects.filter(picked_count__gt=0)
+        .select_related("record")
+        .latest("pk")
+    )
     address = address or f"/decisions/{latest.record.decision_id}/"
     client.get(address)  # compiles templates
     forget_cached_records()

@@ -77,7 +77,9 @@ def updated(world: World) -> RolledOut:
 
 def clusters_with_differences() -> list[str]:
     """Return the simulated clusters not at the version of the last rollout, or changed to it twice."""
-    versions = dict(Rollout.objects.order_by("number").values_list("placement_name", "version"))
+    versions = dict(
+        Rollout.objects.order_by("number").values_list("placement_name", "version")
+    )
     has: dict[str, dict[str, str]] = {}
     wrong = []
     placements = SimulatedPlacement.objects.exclude(placement_name="")
@@ -91,7 +93,9 @@ def clusters_with_differences() -> list[str]:
             if count != 1
         ]
     return wrong + [
-        f"{cluster} has {one}" for cluster, held in has.items() for one in held.items() ^ versions.items()
+        f"{cluster} has {one}"
+        for cluster, held in has.items()
+        for one in held.items() ^ versions.items()
     ]
 
 
@@ -111,5 +115,7 @@ def _measured(world: World, begin: Callable[[], object]) -> RolledOut:
 @contextmanager
 def counted_looks() -> Iterator[Callable[[], int]]:
     """Count the looks at rollouts; what is called gives how many there were."""
-    with patch.object(controller, "load_rollout_context", wraps=controller.load_rollout_context) as looked:
+    with patch.object(
+        controller, "load_rollout_context", wraps=controller.load_rollout_context
+    ) as looked:
         yield lambda: looked.call_count

@@ -24,7 +24,9 @@ def test_one_change_costs_one_percent_of_a_full_load() -> None:
     with transaction.atomic():
         lock_fleet()
     members = (
-        member_document(f"c{number:06}", {"region": f"r{number % 7}", "zone": f"z{number % 30}"})
+        member_document(
+            f"c{number:06}", {"region": f"r{number % 7}", "zone": f"z{number % 30}"}
+        )
         for number in range(CLUSTERS)
     )
     MemberCluster.objects.bulk_create(
@@ -43,13 +45,23 @@ def test_one_change_costs_one_percent_of_a_full_load() -> None:
     started = process_time()
     held = NO_FLEET.advance()
     full = process_time() - started
-    for column in (held.fleet.label("region"), held.fleet.label("zone"), held.fleet.property("cpu").ranks):
+    for column in (
+        held.fleet.label("region"),
+        held.fleet.label("zone"),
+        held.fleet.property("cpu").ranks,
+    ):
         assert column is not None
     held.fleet.digest(("region", "zone"), ())
 
     times = []
     for number in range(5):
-        change_labels([f"c{number:06}"], put={"region": f"new-{number}"}, remove=(), by=None, now=NOW)
+        change_labels(
+            [f"c{number:06}"],
+            put={"region": f"new-{number}"},
+            remove=(),
+            by=None,
+            now=NOW,
+        )
         started = process_time()
         held = held.advance()
         times.append(process_time() - started)

@@ -59,7 +59,9 @@ def _seconds_a_pick(problem: Problem) -> float:
 
 
 def _plain_seconds_a_pick(problem: Problem) -> float:
-    rounds = plain_rounds(problem.case(), kubefleet=problem.semantics is Semantics.KUBEFLEET)
+    rounds = plain_rounds(
+        problem.case(), kubefleet=problem.semantics is Semantics.KUBEFLEET
+    )
     return _best(lambda: next(rounds), 15)
 
 
@@ -85,13 +87,18 @@ def test_a_pick_is_many_times_faster_than_evaluating_every_cluster(
 
 @pytest.mark.timing
 def test_a_pick_costs_about_the_same_in_a_fleet_eight_times_as_large() -> None:
-    small, large = _seconds_a_pick(GATE), _seconds_a_pick(replace(GATE, clusters=16_000, wanted=1_600))
+    small, large = (
+        _seconds_a_pick(GATE),
+        _seconds_a_pick(replace(GATE, clusters=16_000, wanted=1_600)),
+    )
 
     assert large <= 3 * small
 
 
 @pytest.mark.timing
-def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_it() -> None:
+def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_it() -> (
+    None
+):
     problem = replace(GATE, clusters=8_000, wanted=800)
     cycle, rows = problem.cycle(problem.fleet()), problem.rows
 
@@ -99,7 +106,9 @@ def test_building_a_fleet_and_scheduling_is_within_sight_of_reading_and_sorting_
         columns = [[row["labels"].get(key) for row in rows] for key in problem.keys]
         return columns, sorted([row["name"] for row in rows]), sorted(range(len(rows)))
 
-    assert _best(lambda: schedule(replace(cycle, fleet=problem.fleet())), 5) <= 40 * _best(floor, 5)
+    assert _best(
+        lambda: schedule(replace(cycle, fleet=problem.fleet())), 5
+    ) <= 40 * _best(floor, 5)
 
 
 @pytest.mark.timing
@@ -141,7 +150,9 @@ def test_the_other_semantics_take_at_most_ten_times_the_steps_of_fleet(
     cycle = problem.cycle(problem.fleet())
     other_cycle = replace(cycle, semantics=semantics, options=options)
 
-    fleet, other = (lines_of(partial(_schedule_uncached, each)) for each in (cycle, other_cycle))
+    fleet, other = (
+        lines_of(partial(_schedule_uncached, each)) for each in (cycle, other_cycle)
+    )
 
     assert other <= MOST_TIMES_FLEET * fleet
 
@@ -162,13 +173,17 @@ class _Counting(FleetSpread):
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
+    def score(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Ints:
         self.sizes.append(len(after_pick.counts))
         return super().score(constraint, after_pick)
 
 
 @pytest.mark.parametrize("wanted", [200, 1_600])
-def test_the_rules_are_evaluated_once_per_domain_state_not_once_per_pick_or_cluster(wanted: int) -> None:
+def test_the_rules_are_evaluated_once_per_domain_state_not_once_per_pick_or_cluster(
+    wanted: int,
+) -> None:
     counting = _Counting()
     candidates = replace(candidates_of(GATE.cycle(GATE.fleet())), strategy=counting)
 
@@ -179,7 +194,9 @@ def test_the_rules_are_evaluated_once_per_domain_state_not_once_per_pick_or_clus
     assert max(counting.sizes) <= 10
 
 
-def test_columns_of_a_fleet_are_made_once_for_all_placements(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_a_fleet_are_made_once_for_all_placements(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made: list[LabelColumn] = []
 
     def counted(values: list[str | None], order: Ints) -> LabelColumn:
@@ -208,7 +225,10 @@ def test_the_baseline_is_no_straw_man() -> None:
     rows = [(row["name"], row["labels"]) for row in GATE.rows]
 
     def least_work() -> object:
-        scored = [(len([labels.get(key) for key in GATE.keys]), 0, 0, name) for name, labels in rows]
+        scored = [
+            (len([labels.get(key) for key in GATE.keys]), 0, 0, name)
+            for name, labels in rows
+        ]
         return sorted(scored, reverse=True)
 
     rounds = list(islice(plain_rounds(GATE.case()), 1))
@@ -229,7 +249,9 @@ def test_reading_the_outcome_of_every_cluster_grows_no_faster_than_the_fleet() -
 
 
 @pytest.mark.parametrize("semantics", list(Semantics))
-def test_a_pick_takes_as_many_steps_in_a_fleet_eight_times_as_large(semantics: Semantics) -> None:
+def test_a_pick_takes_as_many_steps_in_a_fleet_eight_times_as_large(
+    semantics: Semantics,
+) -> None:
     def steps_a_pick(problem: Problem) -> float:
         cycle = problem.cycle(problem.fleet())
         picks = len(schedule(cycle).picked)
@@ -237,10 +259,14 @@ def test_a_pick_takes_as_many_steps_in_a_fleet_eight_times_as_large(semantics: S
 
     small = replace(GATE, clusters=500, wanted=50, semantics=semantics)
 
-    assert steps_a_pick(replace(small, clusters=4_000, wanted=400)) <= 1.5 * steps_a_pick(small)
+    assert steps_a_pick(
+        replace(small, clusters=4_000, wanted=400)
+    ) <= 1.5 * steps_a_pick(small)
 
 
-def test_building_a_fleet_takes_eight_times_the_steps_for_eight_times_the_clusters() -> None:
+def test_building_a_fleet_takes_eight_times_the_steps_for_eight_times_the_clusters() -> (
+    None
+):
     small = replace(GATE, clusters=250)
     large = replace(GATE, clusters=2_000)
     assert (len(small.rows), len(large.rows)) == (250, 2_000)
@@ -248,7 +274,9 @@ def test_building_a_fleet_takes_eight_times_the_steps_for_eight_times_the_cluste
     assert lines_of(large.fleet) <= 10 * lines_of(small.fleet)
 
 
-def test_outcomes_of_every_cluster_take_eight_times_the_steps_for_eight_times_the_clusters() -> None:
+def test_outcomes_of_every_cluster_take_eight_times_the_steps_for_eight_times_the_clusters() -> (
+    None
+):
     def steps(problem: Problem) -> int:
         decision = schedule(problem.cycle(problem.fleet()))
         return lines_of(lambda: list(Outcomes(decision)))

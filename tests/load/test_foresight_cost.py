@@ -42,7 +42,9 @@ def _seconds(work: Callable[[], object]) -> float:
 def test_all_assertions_together_cost_a_tenth_of_the_decision() -> None:
     fleet, cycles = large_world(random.Random(5), 1_000, 300)
     items = assertions_in(ASSERTED)
-    known = AssertionFacts({"web": set(fleet.names), "shop": set(fleet.names[:50])}, churn=3)
+    known = AssertionFacts(
+        {"web": set(fleet.names), "shop": set(fleet.names[:50])}, churn=3
+    )
     # What a worker computes of each decision: its clusters, its id and its record. The least of several runs
     # of each placement, one beside the other, is what other work on the machine disturbs least.
     decided = asserted = 0
@@ -64,6 +66,8 @@ def test_checks_of_labels_cost_half_of_the_rules_about_policies() -> None:
     fleet, cycles = large_world(random.Random(5), 5_000, 25)
 
     hygiene = _seconds(lambda: examine_fleet(fleet))
-    policies = _seconds(lambda: [examine_placement(Case(one, RollingUpdate())) for one in cycles])
+    policies = _seconds(
+        lambda: [examine_placement(Case(one, RollingUpdate())) for one in cycles]
+    )
 
     assert hygiene <= 0.5 * policies

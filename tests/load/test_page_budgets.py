@@ -62,7 +62,14 @@ AT_ONCE = {"applyMilliseconds": 0, "readySeconds": 0}
 MOST_ELEMENTS, MOST_BYTES, MOST_QUERIES = 6_000, 300_000, 20
 MORE_QUERIES = {"cluster-drain": 30}
 """A page of many parts: each is fetched on its own, however many clusters there are."""
-LISTS = ("clusters", "placements", "rollouts", "resources", "activity", "staged-strategies")
+LISTS = (
+    "clusters",
+    "placements",
+    "rollouts",
+    "resources",
+    "activity",
+    "staged-strategies",
+)
 MOST_QUERIES_OF_A_LIST = 12
 POLLED = (
     "placement",
@@ -78,7 +85,11 @@ MOST_BYTES_OF_A_CHANGE, MOST_QUERIES_OF_A_CHANGE = 60_000, 16
 MOST_OF_THE_LIST = {"render_annotated": 1_400, "_reverse_with_prefix": 30, "as_sql": 12}
 """Template nodes, addresses and queries compiled for the list of placements, of which a page has 50."""
 OTHER_VIEWS = {
-    "clusters": ("/clusters/?sort=-placements", "/clusters/?sort=-stale", "/clusters/?label=env:prod"),
+    "clusters": (
+        "/clusters/?sort=-placements",
+        "/clusters/?sort=-stale",
+        "/clusters/?label=env:prod",
+    ),
     "placement": (f"/placements/{SMALLER}/",),
     "rollouts": ("/rollouts/?state=finished",),
     "rollout": (f"/rollouts/{LARGEST}/1/clusters/?from={SIZE // 2}",),
@@ -97,20 +108,28 @@ class Elements(HTMLParser):
         self.count = 0
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(
+        self, tag: str, attributes: list[tuple[str, str | None]]
+    ) -> None:
         """Count one."""
         del tag, attributes
         self.count += 1
 
 
 @pytest.fixture(scope="module")
-def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) -> Iterator[dict[str, str]]:
+def pages(
+    request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker
+) -> Iterator[dict[str, str]]:
     """Load the demo, narrow its largest placement, begin every rollout; return the pages."""
     request.getfixturevalue("django_db_setup")
     request.getfixturevalue("collected_static")
     # This fixture is set up before those that do so for each test.
     forget_caches()
-    with django_db_blocker.unblock(), transaction.atomic(), pytest.MonkeyPatch.context() as patch:
+    with (
+        django_db_blocker.unblock(),
+        transaction.atomic(),
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setitem(load._DEMOS, SIZE, partial(load._large, SIZE, "A large"))
         restore_migrated_rows()
         load.load_demo(SIZE, by=None, now=NOW)
@@ -119,7 +138,11 @@ def pages(request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker) ->
         slow.update(connection={**AT_ONCE, "readySeconds": 3600})
         save_placement(_narrowed(LARGEST), by=None, now=NOW)
         run_due()
-        cluster = Binding.objects.filter(placement__name=LARGEST).earliest("cluster_name").cluster_name
+        cluster = (
+            Binding.objects.filter(placement__name=LARGEST)
+            .earliest("cluster_name")
+            .cluster_name
+        )
         ana = person("ana", "operator", "approver", "cluster-administrator")
         found = sample_pages(cluster=cluster, placement=LARGEST, by=ana, now=NOW)
         for _ in range(ROUNDS):
@@ -136,7 +159,9 @@ def _work() -> None:
 def _narrowed(name: str) -> dict[str, Any]:
     """Write the manifest of a placement that leaves the clusters of the lab out."""
     document = deepcopy(Placement.objects.get(name=name).document)
-    term = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["lab"]}]}
+    term = {
+        "matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["lab"]}]
+    }
     required = {"clusterSelectorTerms": [{"labelSelector": term}]}
     document["spec"]["policy"]["affinity"] = {
         "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
@@ -149,7 +174,9 @@ def operator() -> Client:
     """Return the browser of `ana`, who operates, approves and administers clusters."""
     client = Client()
     client.force_login(User.objects.get(username="ana"))
-    record_heartbeat([UPDATES], now=datetime.now(UTC))  # silent workers take a page another query
+    record_heartbeat(
+        [UPDATES], now=datetime.now(UTC)
+    )  # silent workers take a page another query
     return client
 
 
@@ -165,8 +192,14 @@ def test_a_rollout_is_on_its_way_everywhere() -> None:
 def test_every_page_stays_small(operator: Client, pages: dict[str, str]) -> None:
     found = {}
     for name, address in _views(pages):
-        most = MOST_QUERIES_OF_A_LIST if name in LISTS else MORE_QUERIES.get(name, MOST_QUERIES)
-        looked = Look.within(partial(operator.get, address), queries=most, size=MOST_BYTES)
+        most = (
+            MOST_QUERIES_OF_A_LIST
+            if name in LISTS
+            else MORE_QUERIES.get(name, MOST_QUERIES)
+        )
+        looked = Look.within(
+            partial(operator.get, address), queries=most, size=MOST_BYTES
+        )
         print(f"{looked} {name} {address}")
         if faults := looked.faults(queries=most, size=MOST_BYTES):
             found[address] = faults
@@ -199,7 +232,11 @@ def test_a_row_of_a_list_takes_few_nodes_addresses_and_compiled_queries(
 
     print(f"{len(response.context['rows'])} rows: {dict(counts)}")
     assert len(response.context["rows"]) >= 20
-    assert {name: number for name, number in counts.items() if number > MOST_OF_THE_LIST[name]} == {}
+    assert {
+        name: number
+        for name, number in counts.items()
+        if number > MOST_OF_THE_LIST[name]
+    } == {}
 
 
 def test_the_checks_take_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,13 +255,19 @@ def test_the_checks_take_few_engine_runs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "H02" in {one.rule for _, one in report.findings}
 
 
-def test_what_is_polled_again_and_again_is_smaller(operator: Client, pages: dict[str, str]) -> None:
+def test_what_is_polled_again_and_again_is_smaller(
+    operator: Client, pages: dict[str, str]
+) -> None:
     found = {}
     for name in POLLED:
         fetch = partial(operator.get, pages[name], headers={"HX-Request": "true"})
-        looked = Look.within(fetch, queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL)
+        looked = Look.within(
+            fetch, queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL
+        )
         print(f"{looked} polled {name}")
-        if faults := looked.faults(queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL):
+        if faults := looked.faults(
+            queries=MOST_QUERIES_OF_A_POLL, size=MOST_BYTES_OF_A_POLL
+        ):
             found[name] = faults
 
     assert found == {}
@@ -234,11 +277,15 @@ def test_a_change_in_the_editor_is_answered_with_little(operator: Client) -> Non
     found = {}
     for name in EDITED:
         change = _change_of(name, operator)
-        looked = Look.within(change, queries=MOST_QUERIES_OF_A_CHANGE, size=MOST_BYTES_OF_A_CHANGE)
+        looked = Look.within(
+            change, queries=MOST_QUERIES_OF_A_CHANGE, size=MOST_BYTES_OF_A_CHANGE
+        )
         print(f"{looked} a change of {name}")
         answer = change().content.decode()
         assert "selected" in answer or "placed" in answer
-        if faults := looked.faults(queries=MOST_QUERIES_OF_A_CHANGE, size=MOST_BYTES_OF_A_CHANGE):
+        if faults := looked.faults(
+            queries=MOST_QUERIES_OF_A_CHANGE, size=MOST_BYTES_OF_A_CHANGE
+        ):
             found[name] = faults
 
     assert found == {}
@@ -248,7 +295,9 @@ def test_lists_of_rest_run_few_queries_and_a_preview_is_small(
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
     reader = APIClient()
-    reader.credentials(HTTP_AUTHORIZATION=f"Token {api_token(User.objects.get(username='ana'))}")
+    reader.credentials(
+        HTTP_AUTHORIZATION=f"Token {api_token(User.objects.get(username='ana'))}"
+    )
 
     check_lists_and_preview(reader, SIZE, django_assert_max_num_queries)
 
@@ -272,7 +321,9 @@ class Look:
             answer = fetch()
         took = (process_time() - began) * 1000
         elements = Elements(answer.content.decode()).count
-        return cls(answer.status_code, took, counter.count, len(answer.content), elements)
+        return cls(
+            answer.status_code, took, counter.count, len(answer.content), elements
+        )
 
     @classmethod
     def within(cls, fetch: Callable[[], Any], *, queries: int, size: int) -> "Look":
@@ -282,7 +333,9 @@ class Look:
 
     def __str__(self) -> str:
         """Write it as a line of a table."""
-        counts = f"{self.queries:3} queries {self.size:7,} bytes {self.elements:5,} elements"
+        counts = (
+            f"{self.queries:3} queries {self.size:7,} bytes {self.elements:5,} elements"
+        )
         return f"{self.milliseconds:7.1f} ms {counts}"
 
     def faults(self, *, queries: int, size: int) -> list[str]:
@@ -325,6 +378,8 @@ def _change_of(name: str, operator: Client) -> Callable[[], Any]:
 def _fields_of(page: str) -> dict[str, str]:
     form = page.partition('id="editing"')[2].partition("</form>")[0]
     found = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
-    for name, inner in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
+    for name, inner in re.findall(
+        r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL
+    ):
         found[name] = re.findall(r'<option value="([^"]*)" selected', inner)[0]
     return found

@@ -14,7 +14,13 @@ from placements.models import Binding, Placement
 from placements.services.rollouts import controller
 from placements.services.rollouts.controller import PAUSE, sync_due_rollouts
 from placements.services.workqueue import enqueue_rollout
-from tests.load.rolling_out import HEADING, RolledOut, clusters_with_differences, placed_at_once, updated
+from tests.load.rolling_out import (
+    HEADING,
+    RolledOut,
+    clusters_with_differences,
+    placed_at_once,
+    updated,
+)
 from tests.rows import spec
 from tests.services.rollouts.world import World
 
@@ -27,14 +33,20 @@ ROUNDS_TO_WARM_UP = 4
 """Until the database adapter's own caches, which are bounded, know every statement."""
 
 
-def test_statements_and_looks_grow_no_faster_than_the_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_and_looks_grow_no_faster_than_the_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(controller, "LARGE", SMALL - 1)
 
     world = World(SMALL)
     world.place("web", spec())
     small, large = _updated_on(SMALL, world), _updated_on(LARGE, world)
 
-    print(f"{HEADING} looks", *(f"{each} {each.looks:>5}" for each in (small, large)), sep="\n")
+    print(
+        f"{HEADING} looks",
+        *(f"{each} {each.looks:>5}" for each in (small, large)),
+        sep="\n",
+    )
     assert (small.steps, large.steps) == (SMALL, LARGE)
     assert small.statements_a_step <= MOST_STATEMENTS_OF_SMALL
     assert large.statements_a_step <= small.statements_a_step
@@ -51,7 +63,9 @@ def _updated_on(clusters: int, world: World) -> RolledOut:
 
 
 @pytest.mark.servers
-def test_a_large_placement_rests_a_moment_after_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_placement_rests_a_moment_after_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(3)
     web = world.place("web", spec())
     monkeypatch.setattr(controller, "LARGE", 2)
@@ -60,7 +74,10 @@ def test_a_large_placement_rests_a_moment_after_a_look(monkeypatch: pytest.Monke
 
     enqueue_rollout([web.pk])
 
-    found = [sync_due_rollouts(now=world.now + passed) for passed in (timedelta(), 2 * PAUSE, 3 * PAUSE)]
+    found = [
+        sync_due_rollouts(now=world.now + passed)
+        for passed in (timedelta(), 2 * PAUSE, 3 * PAUSE)
+    ]
     assert [looked, *found] == [1, 0, 0, 1]
 
 
@@ -93,7 +110,9 @@ def test_a_cluster_is_called_once_for_all_that_is_due_there() -> None:
 
 def _generations(placement: Placement) -> tuple[int, int]:
     run = placement.rollouts.get()
-    return Placement.objects.get(pk=placement.pk).rollout_generation, run.progress_version
+    return Placement.objects.get(
+        pk=placement.pk
+    ).rollout_generation, run.progress_version
 
 
 ON_COMMIT = pytest.mark.django_db(transaction=True)

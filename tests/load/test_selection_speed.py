@@ -19,18 +19,32 @@ def _hub(inside: int) -> list[HubObject]:
     """Fill a hundred namespaces with so many config maps each."""
     names = [f"ns-{index}" for index in range(SELECTORS)]
     documents = [manifest("Namespace", name) for name in names]
-    documents += [manifest("ConfigMap", f"c-{index}", name) for name in names for index in range(inside)]
+    documents += [
+        manifest("ConfigMap", f"c-{index}", name)
+        for name in names
+        for index in range(inside)
+    ]
     return [HubObject.of(document) for document in documents]
 
 
 def _selectors(*names: str) -> tuple[ResourceSelector, ...]:
-    raw = [{"group": "", "version": "v1", "kind": "Namespace", "name": name} for name in names]
+    raw = [
+        {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+        for name in names
+    ]
     return parse_placement_spec({"resourceSelectors": raw}).resource_selectors
 
 
 def _by_label(selectors: int) -> tuple[ResourceSelector, ...]:
-    role = {"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole"}
-    raw = [{**role, "labelSelector": {"matchLabels": {"shard": str(each)}}} for each in range(selectors)]
+    role = {
+        "group": "rbac.authorization.k8s.io",
+        "version": "v1",
+        "kind": "ClusterRole",
+    }
+    raw = [
+        {**role, "labelSelector": {"matchLabels": {"shard": str(each)}}}
+        for each in range(selectors)
+    ]
     return parse_placement_spec({"resourceSelectors": raw}).resource_selectors
 
 
@@ -45,17 +59,28 @@ def _best(action: Callable[[], object]) -> float:
 
 # What a selection costs: steps are exact but a library's work is one, seconds are all but never alike.
 COSTS = pytest.mark.parametrize(
-    "cost", [pytest.param(lines_of, id="steps"), pytest.param(_best, id="seconds", marks=pytest.mark.timing)]
+    "cost",
+    [
+        pytest.param(lines_of, id="steps"),
+        pytest.param(_best, id="seconds", marks=pytest.mark.timing),
+    ],
 )
 Cost = Callable[[Callable[[], object]], float]
 
 
 @COSTS
-def test_a_hundred_selectors_cost_little_more_than_one_for_the_same_objects(cost: Cost) -> None:
+def test_a_hundred_selectors_cost_little_more_than_one_for_the_same_objects(
+    cost: Cost,
+) -> None:
     hub = _hub(49)
     each = _selectors(*(f"ns-{index}" for index in range(SELECTORS)))
     every = (ResourceSelector(group="", version="v1", kind="Namespace"),)
-    assert len(hub) == len(select(each, hub).objects) == len(select(every, hub).objects) == 5_000
+    assert (
+        len(hub)
+        == len(select(each, hub).objects)
+        == len(select(every, hub).objects)
+        == 5_000
+    )
 
     hundred, one = cost(lambda: select(each, hub)), cost(lambda: select(every, hub))
 
@@ -73,7 +98,9 @@ def test_cost_grows_with_the_objects_and_no_faster(cost: Cost, noise: float) -> 
     selectors = _selectors(*(f"ns-{index}" for index in range(SELECTORS)))
     small, large = _hub(9), _hub(79)
 
-    ratio = cost(lambda: select(selectors, large)) / cost(lambda: select(selectors, small))
+    ratio = cost(lambda: select(selectors, large)) / cost(
+        lambda: select(selectors, small)
+    )
 
     assert ratio < 8 * noise
 
@@ -81,7 +108,9 @@ def test_cost_grows_with_the_objects_and_no_faster(cost: Cost, noise: float) -> 
 @COSTS
 def test_objects_of_other_kinds_are_not_compared_with_labels(cost: Cost) -> None:
     roles = [
-        HubObject.of(manifest("ClusterRole", f"r-{index}", labels={"shard": str(index)}))
+        HubObject.of(
+            manifest("ClusterRole", f"r-{index}", labels={"shard": str(index)})
+        )
         for index in range(SELECTORS)
     ]
     selectors, crowd = _by_label(SELECTORS), _hub(49)

@@ -10,14 +10,18 @@ MOST_QUERIES = 80
 MOST_QUERIES_WHEN_NEW = 200
 
 
-@pytest.mark.parametrize("clusters", [1_000, pytest.param(5_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "clusters", [1_000, pytest.param(5_000, marks=pytest.mark.nightly)]
+)
 def test_thousands_of_clusters_are_watched_in_one_round(clusters: int) -> None:
     join(clusters)
 
     first, steady = watch(NOW), watch(NOW + ROUND)
 
     for name, one in (("first", first), ("steady", steady)):
-        print(f"{clusters} simulated clusters, {name} round: {one.seconds:.2f} s, {one.queries} queries")
+        print(
+            f"{clusters} simulated clusters, {name} round: {one.seconds:.2f} s, {one.queries} queries"
+        )
     assert (first.look.observed, steady.look.observed) == (clusters, clusters)
     assert first.queries <= MOST_QUERIES_WHEN_NEW
     assert steady.queries <= MOST_QUERIES

@@ -10,20 +10,32 @@ from tests.builders import expression, labelled, measured, prefer, sorted_by
 from tests.documents import errors_in, measuring, preferring, requiring
 
 TERMS = "policy.affinity.clusterAffinity.requiredDuringSchedulingIgnoredDuringExecution.clusterSelectorTerms"
-PREFERRED = "policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = (
+    "policy.affinity.clusterAffinity.preferredDuringSchedulingIgnoredDuringExecution"
+)
 
 ACCEPTED: dict[str, Any] = {
     "ten required terms": requiring(*[labelled(a="b")] * 10),
     "no required terms": requiring(),
     "an empty required term": requiring({}),
     "an empty label value": requiring(labelled(a="")),
-    "a qualified label key": requiring(expression("topology.kubernetes.io/zone", "Exists")),
-    "weights at both ends": preferring(prefer(-100, labelled(a="b")), prefer(100, sorted_by("a"))),
-    "a resource property": measuring(("resources.kubernetes-fleet.io/total-cpu", "Ge", "4")),
-    "a property path": measuring(("kubernetes.azure.com/vm-sizes/Standard_D8s_v3/count", "Ge", "2")),
+    "a qualified label key": requiring(
+        expression("topology.kubernetes.io/zone", "Exists")
+    ),
+    "weights at both ends": preferring(
+        prefer(-100, labelled(a="b")), prefer(100, sorted_by("a"))
+    ),
+    "a resource property": measuring(
+        ("resources.kubernetes-fleet.io/total-cpu", "Ge", "4")
+    ),
+    "a property path": measuring(
+        ("kubernetes.azure.com/vm-sizes/Standard_D8s_v3/count", "Ge", "2")
+    ),
     "a plain property": measuring(("cost", "Eq", "1e3")),
     "bounds that leave one value": measuring(("a", "Ge", "1Gi"), ("a", "Le", "1024Mi")),
-    "many different values": measuring(("a", "Ne", "1"), ("a", "Ne", "2"), ("b", "Lt", "1")),
+    "many different values": measuring(
+        ("a", "Ne", "1"), ("a", "Ne", "2"), ("b", "Lt", "1")
+    ),
 }
 
 
@@ -36,13 +48,21 @@ def test_takes(raw: object) -> None:
 
 REFUSED: dict[str, tuple[object, str, str]] = {
     "an extended resource, which makes a second slash": (
-        measuring(("resources.kubernetes-fleet.io/available-nvidia.com/gpu", "Gt", "0")),
+        measuring(
+            ("resources.kubernetes-fleet.io/available-nvidia.com/gpu", "Gt", "0")
+        ),
         f"{TERMS}[0].propertySelector.matchExpressions[0].name",
         "bad-format",
     ),
     "eleven required terms": (requiring(*[labelled(a="b")] * 11), TERMS, "too-many"),
     "required without terms": (
-        {"affinity": {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}}},
+        {
+            "affinity": {
+                "clusterAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {}
+                }
+            }
+        },
         TERMS,
         "required",
     ),
@@ -67,7 +87,11 @@ REFUSED: dict[str, tuple[object, str, str]] = {
         "out-of-range",
     ),
     "no weight": (preferring({"preference": {}}), f"{PREFERRED}[0].weight", "required"),
-    "no preference": (preferring({"weight": 1}), f"{PREFERRED}[0].preference", "required"),
+    "no preference": (
+        preferring({"weight": 1}),
+        f"{PREFERRED}[0].preference",
+        "required",
+    ),
     "an unknown sort order": (
         preferring(prefer(1, sorted_by("a", "Up"))),
         f"{PREFERRED}[0].preference.propertySorter.sortOrder",
@@ -109,7 +133,9 @@ REFUSED: dict[str, tuple[object, str, str]] = {
         "too-few",
     ),
     "NotIn without values": (
-        requiring({"labelSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn"}]}}),
+        requiring(
+            {"labelSelector": {"matchExpressions": [{"key": "a", "operator": "NotIn"}]}}
+        ),
         f"{TERMS}[0].labelSelector.matchExpressions[0].values",
         "too-few",
     ),
@@ -134,13 +160,23 @@ REFUSED: dict[str, tuple[object, str, str]] = {
         "bad-format",
     ),
     "no property value": (
-        requiring({"propertySelector": {"matchExpressions": [{"name": "a", "operator": "Eq"}]}}),
+        requiring(
+            {
+                "propertySelector": {
+                    "matchExpressions": [{"name": "a", "operator": "Eq"}]
+                }
+            }
+        ),
         f"{TERMS}[0].propertySelector.matchExpressions[0].values",
         "required",
     ),
     "an empty list of property values": (
         requiring(
-            {"propertySelector": {"matchExpressions": [{"name": "a", "operator": "Eq", "values": []}]}}
+            {
+                "propertySelector": {
+                    "matchExpressions": [{"name": "a", "operator": "Eq", "values": []}]
+                }
+            }
         ),
         f"{TERMS}[0].propertySelector.matchExpressions[0].values",
         "too-few",
@@ -149,7 +185,9 @@ REFUSED: dict[str, tuple[object, str, str]] = {
         requiring(
             {
                 "propertySelector": {
-                    "matchExpressions": [{"name": "a", "operator": "Eq", "values": ["1", "1"]}]
+                    "matchExpressions": [
+                        {"name": "a", "operator": "Eq", "values": ["1", "1"]}
+                    ]
                 }
             }
         ),
@@ -196,12 +234,20 @@ UNSATISFIABLE = {
     "nothing between neighbours": [("a", "Gt", "1n"), ("a", "Lt", "2n")],
     "a half-open point": [("a", "Ge", "5"), ("a", "Lt", "5")],
     "an equality outside": [("a", "Le", "5"), ("a", "Eq", "6")],
-    "one value left, and that one excluded": [("a", "Ge", "5"), ("a", "Ne", "5"), ("a", "Le", "5")],
+    "one value left, and that one excluded": [
+        ("a", "Ge", "5"),
+        ("a", "Ne", "5"),
+        ("a", "Le", "5"),
+    ],
 }
 
 
-@pytest.mark.parametrize("requirements", UNSATISFIABLE.values(), ids=UNSATISFIABLE.keys())
-def test_requirements_on_one_property_must_leave_a_value(requirements: list[tuple[str, str, str]]) -> None:
+@pytest.mark.parametrize(
+    "requirements", UNSATISFIABLE.values(), ids=UNSATISFIABLE.keys()
+)
+def test_requirements_on_one_property_must_leave_a_value(
+    requirements: list[tuple[str, str, str]],
+) -> None:
     last = len(requirements) - 1
 
     found = errors_in(parse_policy, measuring(*requirements))
@@ -215,14 +261,24 @@ def test_requirements_of_different_terms_are_not_joined() -> None:
 
 
 def test_unsatisfiable_requirements_are_seen_beside_a_malformed_one() -> None:
-    found = errors_in(parse_policy, measuring(("a", "Gt", "5"), ("a", "Eq", "lots"), ("a", "Lt", "5")))
+    found = errors_in(
+        parse_policy, measuring(("a", "Gt", "5"), ("a", "Eq", "lots"), ("a", "Lt", "5"))
+    )
 
     path = f"{TERMS}[0].propertySelector.matchExpressions"
-    assert found == [(f"{path}[1].values[0]", "bad-format"), (f"{path}[2]", "unsatisfiable-requirements")]
+    assert found == [
+        (f"{path}[1].values[0]", "bad-format"),
+        (f"{path}[2]", "unsatisfiable-requirements"),
+    ]
 
 
 def test_a_list_for_one_object_is_refused_and_looked_into() -> None:
-    raw = preferring({"weight": 1, "preference": [{"labelSelector": {"matchLabels": {"a": 1}, "b": 2}}]})
+    raw = preferring(
+        {
+            "weight": 1,
+            "preference": [{"labelSelector": {"matchLabels": {"a": 1}, "b": 2}}],
+        }
+    )
 
     assert errors_in(parse_policy, raw) == [
         (f"{PREFERRED}[0].preference", "wrong-type"),
@@ -244,7 +300,8 @@ def test_a_number_for_text_is_answered_with_quotes() -> None:
 def test_terms_are_flat_tuples_even_when_there_are_none() -> None:
     policy = parse_policy(requiring(labelled(a="b")))
 
-    assert [term.label_selector and term.label_selector.match_labels for term in policy.required_terms] == [
-        {"a": "b"}
-    ]
+    assert [
+        term.label_selector and term.label_selector.match_labels
+        for term in policy.required_terms
+    ] == [{"a": "b"}]
     assert (policy.preferred_terms, PlacementPolicy().required_terms) == ((), ())

@@ -252,7 +252,9 @@ def test_specs_load(text: str) -> None:
 
 
 def test_labels_indented_too_little_are_unknown_fields() -> None:
-    misprinted = POLICIES["affinity: a preferred term, corrected"].replace("    region", "  region")
+    misprinted = POLICIES["affinity: a preferred term, corrected"].replace(
+        "    region", "  region"
+    )
 
     assert errors_in(parse_placement, with_policy(misprinted)) == [
         (f"{PREFERRED}[0].preference.labelSelector.region", "unknown-field")
@@ -261,16 +263,25 @@ def test_labels_indented_too_little_are_unknown_fields() -> None:
 
 def test_a_preference_as_a_list_with_a_number_as_a_label_has_both_faults() -> None:
     misprinted = POLICIES["placement: PickN, corrected"].replace('"1"', "1")
-    misprinted = misprinted.replace("                  labelSelector", "                  - labelSelector")
-    misprinted = misprinted.replace("  matchLabels", "    matchLabels").replace("  critical", "    critical")
+    misprinted = misprinted.replace(
+        "                  labelSelector", "                  - labelSelector"
+    )
+    misprinted = misprinted.replace("  matchLabels", "    matchLabels").replace(
+        "  critical", "    critical"
+    )
 
     assert errors_in(parse_placement, with_policy(misprinted)) == [
         (f"{PREFERRED}[0].preference", "wrong-type"),
-        (f'{PREFERRED}[0].preference[0].labelSelector.matchLabels["critical-level"]', "wrong-type"),
+        (
+            f'{PREFERRED}[0].preference[0].labelSelector.matchLabels["critical-level"]',
+            "wrong-type",
+        ),
     ]
 
 
 def test_the_placeholder_for_selectors_is_no_selector() -> None:
     document = {**placement(), "spec": read("resourceSelectors:\n  - ...\n")}
 
-    assert errors_in(parse_placement, document) == [("spec.resourceSelectors[0]", "wrong-type")]
+    assert errors_in(parse_placement, document) == [
+        ("spec.resourceSelectors[0]", "wrong-type")
+    ]

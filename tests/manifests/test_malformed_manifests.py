@@ -24,7 +24,8 @@ from tests.builders import (
 def _states(decision: Decision) -> dict[str, str]:
     """Return the state of every binding after the cycle, `old` in front where it stays obsolete."""
     return {
-        one.cluster: ("" if one.is_current else "old ") + str(one.state) for one in decision.bindings_after
+        one.cluster: ("" if one.is_current else "old ") + str(one.state)
+        for one in decision.bindings_after
     }
 
 
@@ -74,7 +75,9 @@ def test_a_malformed_property_fails_the_cycle_of_kubefleet_and_warns_under_fleet
 def test_a_resource_name_with_a_second_dash_fails_the_cycle_of_kubefleet_and_warns_at_the_door(
     policy: PlacementPolicy,
 ) -> None:
-    one = fleet(cluster("a", usage=ResourceUsage(capacity={"ephemeral-storage": "5Gi"})))
+    one = fleet(
+        cluster("a", usage=ResourceUsage(capacity={"ephemeral-storage": "5Gi"}))
+    )
 
     failed = decide(one, policy, semantics="kubefleet")
     read = decide(one, policy, semantics="fleet")
@@ -97,7 +100,9 @@ def test_a_failed_cycle_leaves_current_and_obsolete_bindings_alone() -> None:
 
 
 def test_an_earlier_match_hides_a_malformed_property_from_kubefleet() -> None:
-    policy = pick_n(1, required=[expression("tier", "DoesNotExist"), measured("cpu", "Ge", "1")])
+    policy = pick_n(
+        1, required=[expression("tier", "DoesNotExist"), measured("cpu", "Ge", "1")]
+    )
 
     decision = decide(MALFORMED, policy, semantics="kubefleet")
 
@@ -109,10 +114,18 @@ def test_a_malformed_property_is_harmless_where_no_picking_is_needed() -> None:
 
     decision = decide(MALFORMED, policy, binding("a"), semantics="kubefleet")
 
-    assert (decision.kind, decision.is_fulfilled, decision.malformed) == (CycleKind.NOTHING_TO_DO, True, ())
+    assert (decision.kind, decision.is_fulfilled, decision.malformed) == (
+        CycleKind.NOTHING_TO_DO,
+        True,
+        (),
+    )
 
 
 def test_each_malformed_value_is_listed_once() -> None:
-    policy = pick_n(1, required=[measured("cpu", "Ge", "1"), {}], prefer=[prefer(1, sorted_by("cpu"))])
+    policy = pick_n(
+        1,
+        required=[measured("cpu", "Ge", "1"), {}],
+        prefer=[prefer(1, sorted_by("cpu"))],
+    )
 
     assert decide(MALFORMED, policy).malformed == (Malformed("odd", "cpu", "lots"),)

@@ -60,16 +60,25 @@ def test_the_first_example_of_the_proposal() -> None:
     }
 
     parsed = parse_ocm_placement(
-        document(numberOfClusters=10, spreadConstraints=[even("provider", maxSkew=2), preference])
+        document(
+            numberOfClusters=10,
+            spreadConstraints=[even("provider", maxSkew=2), preference],
+        )
     )
 
     (constraint,) = parsed.policy.topology_spread_constraints
-    assert (constraint.topology_key, constraint.max_skew, constraint.when_unsatisfiable) == (
+    assert (
+        constraint.topology_key,
+        constraint.max_skew,
+        constraint.when_unsatisfiable,
+    ) == (
         "provider",
         2,
         "DoNotSchedule",
     )
-    assert [row.weight for row in parsed.options.affinity_terms[0].topology_weights] == [20, 10, 20]
+    assert [
+        row.weight for row in parsed.options.affinity_terms[0].topology_weights
+    ] == [20, 10, 20]
 
 
 def test_the_second_example_of_the_proposal_takes_its_constraints_by_order() -> None:
@@ -78,7 +87,8 @@ def test_the_second_example_of_the_proposal_takes_its_constraints_by_order() -> 
     parsed = parse_ocm_placement(document(numberOfClusters=10, spreadConstraints=terms))
 
     assert [
-        (one.topology_key, one.when_unsatisfiable) for one in parsed.policy.topology_spread_constraints
+        (one.topology_key, one.when_unsatisfiable)
+        for one in parsed.policy.topology_spread_constraints
     ] == [
         ("provider", "DoNotSchedule"),
         ("region", "ScheduleAnyway"),
@@ -93,9 +103,13 @@ def test_the_merged_api_spreads_softly_by_default() -> None:
         ]
     }
 
-    parsed = parse_ocm_placement(document("v1beta1", numberOfClusters=2, spreadPolicy=policy))
+    parsed = parse_ocm_placement(
+        document("v1beta1", numberOfClusters=2, spreadPolicy=policy)
+    )
 
-    assert [one.when_unsatisfiable for one in parsed.policy.topology_spread_constraints] == [
+    assert [
+        one.when_unsatisfiable for one in parsed.policy.topology_spread_constraints
+    ] == [
         "ScheduleAnyway",
         "DoNotSchedule",
     ]
@@ -110,8 +124,23 @@ def test_without_a_number_it_takes_all_that_pass() -> None:
     [
         ("Additive", [], 100, 1),
         ("Exact", [], 0, 0),
-        ("Additive", [{"scoreCoordinate": {"type": "BuiltIn", "builtIn": "Steady"}, "weight": 3}], 300, 1),
-        ("Exact", [{"scoreCoordinate": {"type": "BuiltIn", "builtIn": "Balance"}}], 0, 1),
+        (
+            "Additive",
+            [
+                {
+                    "scoreCoordinate": {"type": "BuiltIn", "builtIn": "Steady"},
+                    "weight": 3,
+                }
+            ],
+            300,
+            1,
+        ),
+        (
+            "Exact",
+            [{"scoreCoordinate": {"type": "BuiltIn", "builtIn": "Balance"}}],
+            0,
+            1,
+        ),
     ],
 )
 def test_prioritizers_set_the_weights(
@@ -129,17 +158,27 @@ def test_prioritizers_set_the_weights(
     [
         ({"spreadConstraints": [even("zone")]}, "spec.numberOfClusters", "required"),
         (
-            {"numberOfClusters": 2, "spreadConstraints": [even("zone"), even("rack", order=1)]},
+            {
+                "numberOfClusters": 2,
+                "spreadConstraints": [even("zone"), even("rack", order=1)],
+            },
             "spec.spreadConstraints[0].order",
             "required",
         ),
         (
-            {"numberOfClusters": 2, "spreadConstraints": [even("zone", order=1), even("rack", order=1)]},
+            {
+                "numberOfClusters": 2,
+                "spreadConstraints": [even("zone", order=1), even("rack", order=1)],
+            },
             "spec.spreadConstraints[1].order",
             "duplicate",
         ),
         (
-            {"spreadConstraints": [{"type": "Affinity", "topologyKey": "zone", "maxSkew": 1}]},
+            {
+                "spreadConstraints": [
+                    {"type": "Affinity", "topologyKey": "zone", "maxSkew": 1}
+                ]
+            },
             "spec.spreadConstraints[0].maxSkew",
             "conflict",
         ),
@@ -152,19 +191,33 @@ def test_prioritizers_set_the_weights(
         (
             {
                 "prioritizerPolicy": {
-                    "configurations": [{"scoreCoordinate": {"type": "AddOn", "builtIn": "Steady"}}]
+                    "configurations": [
+                        {"scoreCoordinate": {"type": "AddOn", "builtIn": "Steady"}}
+                    ]
                 }
             },
             "spec.prioritizerPolicy.configurations[0].scoreCoordinate.type",
             "not-one-of",
         ),
         (
-            {"prioritizerPolicy": {"configurations": [{"scoreCoordinate": {"builtIn": "Steady"}}] * 2}},
+            {
+                "prioritizerPolicy": {
+                    "configurations": [{"scoreCoordinate": {"builtIn": "Steady"}}] * 2
+                }
+            },
             "spec.prioritizerPolicy.configurations[1].scoreCoordinate.builtIn",
             "duplicate",
         ),
         (
-            {"predicates": [{"requiredClusterSelector": {"claimSelector": {"matchLabels": {"a": "b"}}}}]},
+            {
+                "predicates": [
+                    {
+                        "requiredClusterSelector": {
+                            "claimSelector": {"matchLabels": {"a": "b"}}
+                        }
+                    }
+                ]
+            },
             "spec.predicates[0].requiredClusterSelector.claimSelector.matchLabels",
             "unknown-field",
         ),
@@ -177,9 +230,12 @@ def test_refuses(spec: dict[str, Any], path: str, code: str) -> None:
 def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
     weights = {"domainWeights": {"zone": {"a": 2}}}
 
-    with pytest.raises(InvalidManifest, match="not allowed for a key with domain weights"):
+    with pytest.raises(
+        InvalidManifest, match="not allowed for a key with domain weights"
+    ):
         parse_ocm_placement(
-            document(numberOfClusters=2, spreadConstraints=[even("zone", maxSkew=1)]), options=weights
+            document(numberOfClusters=2, spreadConstraints=[even("zone", maxSkew=1)]),
+            options=weights,
         )
 
 
@@ -192,25 +248,37 @@ def test_domain_weights_do_not_go_with_a_hard_limit() -> None:
             "cluster sets are ignored: every cluster of the fleet counts as a member",
         ),
         (
-            {"decisionStrategy": {"groupStrategy": {"clustersPerDecisionGroup": "20%"}}},
+            {
+                "decisionStrategy": {
+                    "groupStrategy": {"clustersPerDecisionGroup": "20%"}
+                }
+            },
             "spec.decisionStrategy",
             "ignored: decision groups do not change which clusters are selected",
         ),
         (
-            {"tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 0}]},
+            {
+                "tolerations": [
+                    {"key": "a", "operator": "Exists", "tolerationSeconds": 0}
+                ]
+            },
             "spec.tolerations[0].tolerationSeconds",
             "ignored: tolerations do not expire here",
         ),
     ],
 )
-def test_says_what_it_does_not_act_on(spec: dict[str, Any], path: str, message: str) -> None:
+def test_says_what_it_does_not_act_on(
+    spec: dict[str, Any], path: str, message: str
+) -> None:
     parsed = parse_ocm_placement(document(**spec))
 
     assert parsed.warnings == (ManifestWarning("not-acted-on", path, message),)
 
 
 def test_a_warning_has_the_path_of_its_document_in_front() -> None:
-    (warning,) = parse_ocm_placement(document(clusterSets=["prod"]), path="placement").warnings
+    (warning,) = parse_ocm_placement(
+        document(clusterSets=["prod"]), path="placement"
+    ).warnings
 
     assert warning.path == "placement.spec.clusterSets"
 
@@ -218,26 +286,38 @@ def test_a_warning_has_the_path_of_its_document_in_front() -> None:
 def test_null_is_as_good_as_absent() -> None:
     toleration = {"key": "a", "operator": "Exists", "tolerationSeconds": None}
 
-    parsed = parse_ocm_placement(document(clusterSets=None, decisionStrategy=None, tolerations=[toleration]))
+    parsed = parse_ocm_placement(
+        document(clusterSets=None, decisionStrategy=None, tolerations=[toleration])
+    )
 
     assert (len(parsed.policy.tolerations), parsed.warnings) == (1, ())
 
 
 @pytest.mark.parametrize(
     ("fields", "effect"),
-    [({}, ""), ({"effect": "NoSelect"}, "NoSchedule"), ({"effect": "NoSchedule"}, "NoSchedule")],
+    [
+        ({}, ""),
+        ({"effect": "NoSelect"}, "NoSchedule"),
+        ({"effect": "NoSchedule"}, "NoSchedule"),
+    ],
 )
 def test_tolerates_hard_taints(fields: dict[str, str], effect: str) -> None:
-    parsed = parse_ocm_placement(document(tolerations=[{"key": "a", "value": "b", **fields}]))
+    parsed = parse_ocm_placement(
+        document(tolerations=[{"key": "a", "value": "b", **fields}])
+    )
 
-    assert [(one.key, one.value, one.effect) for one in parsed.policy.tolerations] == [("a", "b", effect)]
+    assert [(one.key, one.value, one.effect) for one in parsed.policy.tolerations] == [
+        ("a", "b", effect)
+    ]
 
 
 @pytest.mark.parametrize("effect", ["PreferNoSelect", "NoSelectIfNew"])
 def test_drops_the_toleration_of_a_soft_taint(effect: str) -> None:
     soft = {"key": "a", "operator": "Exists", "effect": effect}
 
-    parsed = parse_ocm_placement(document(tolerations=[{"key": "b", "operator": "Exists"}, soft]))
+    parsed = parse_ocm_placement(
+        document(tolerations=[{"key": "b", "operator": "Exists"}, soft])
+    )
 
     assert [one.key for one in parsed.policy.tolerations] == ["b"]
     assert [(one.code, one.path) for one in parsed.warnings] == [
@@ -246,26 +326,48 @@ def test_drops_the_toleration_of_a_soft_taint(effect: str) -> None:
 
 
 def test_tolerations_that_differ_only_in_seconds_are_one() -> None:
-    tolerations = [{"key": "a", "operator": "Exists", "tolerationSeconds": 5 * one} for one in range(3)]
+    tolerations = [
+        {"key": "a", "operator": "Exists", "tolerationSeconds": 5 * one}
+        for one in range(3)
+    ]
 
-    assert len(parse_ocm_placement(document(tolerations=tolerations)).policy.tolerations) == 1
+    assert (
+        len(parse_ocm_placement(document(tolerations=tolerations)).policy.tolerations)
+        == 1
+    )
 
 
 @pytest.mark.parametrize(
     ("toleration", "field", "code"),
     [
-        ({"key": "a", "operator": "Exists", "tolerationSecond": 1}, "tolerationSecond", "unknown-field"),
+        (
+            {"key": "a", "operator": "Exists", "tolerationSecond": 1},
+            "tolerationSecond",
+            "unknown-field",
+        ),
         ({"key": "a", "value": "x" * 1025}, "value", "too-long"),
-        ({"key": "a", "operator": "Exists", "tolerationSeconds": "1"}, "tolerationSeconds", "wrong-type"),
-        ({"key": "a", "operator": "Exists", "effect": "NoExecute"}, "effect", "not-one-of"),
+        (
+            {"key": "a", "operator": "Exists", "tolerationSeconds": "1"},
+            "tolerationSeconds",
+            "wrong-type",
+        ),
+        (
+            {"key": "a", "operator": "Exists", "effect": "NoExecute"},
+            "effect",
+            "not-one-of",
+        ),
         ({"key": "a b", "operator": "Exists"}, "key", "bad-format"),
         ({"value": "a"}, "key", "required"),
     ],
 )
-def test_refuses_a_toleration(toleration: dict[str, Any], field: str, code: str) -> None:
+def test_refuses_a_toleration(
+    toleration: dict[str, Any], field: str, code: str
+) -> None:
     good = {"key": "a", "operator": "Exists", "effect": "NoSelectIfNew"}
 
-    assert errors_in({"tolerations": [good, toleration]}) == [(f"spec.tolerations[1].{field}", code)]
+    assert errors_in({"tolerations": [good, toleration]}) == [
+        (f"spec.tolerations[1].{field}", code)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +378,10 @@ def test_refuses_a_toleration(toleration: dict[str, Any], field: str, code: str)
         ({"decisionStrategy": "groups"}, "spec.decisionStrategy", "wrong-type"),
         ({"predicates": [{}] * 11}, "spec.predicates", "too-many"),
         (
-            {"numberOfClusters": 2, "spreadConstraints": [even("a b", order=2), even("zone", order=1)]},
+            {
+                "numberOfClusters": 2,
+                "spreadConstraints": [even("a b", order=2), even("zone", order=1)],
+            },
             "spec.spreadConstraints[0].topologyKey",
             "bad-format",
         ),
@@ -296,7 +401,12 @@ def test_refuses_a_toleration(toleration: dict[str, Any], field: str, code: str)
             "too-many",
         ),
         (
-            {"spreadConstraints": [affinity("zone", rows=600), affinity("rack", rows=600)]},
+            {
+                "spreadConstraints": [
+                    affinity("zone", rows=600),
+                    affinity("rack", rows=600),
+                ]
+            },
             "spec.spreadConstraints[1].topologyWeights",
             "too-many",
         ),
@@ -319,7 +429,9 @@ def test_names_of_claims_are_held_to_the_form_of_label_keys() -> None:
 
 
 def test_eleven_predicates_are_more_than_it_reads() -> None:
-    with pytest.raises(InvalidManifest, match="Too many: 11: must have at most 10 items"):
+    with pytest.raises(
+        InvalidManifest, match="Too many: 11: must have at most 10 items"
+    ):
         parse_ocm_placement(document(predicates=[{}] * 11))
 
 
@@ -327,7 +439,15 @@ def test_eleven_predicates_are_more_than_it_reads() -> None:
     ("spec", "message"),
     [
         (
-            {"predicates": [{"requiredClusterSelector": {"celSelector": {"celExpressions": ["true"]}}}]},
+            {
+                "predicates": [
+                    {
+                        "requiredClusterSelector": {
+                            "celSelector": {"celExpressions": ["true"]}
+                        }
+                    }
+                ]
+            },
             "spec.predicates[0].requiredClusterSelector.celSelector.celExpressions: "
             "Forbidden: this field of Open Cluster Management is not supported",
         ),
@@ -337,7 +457,9 @@ def test_eleven_predicates_are_more_than_it_reads() -> None:
             'Unsupported value: "AddOn" (allowed: BuiltIn)',
         ),
         (
-            prioritizer(addOn={"resourceName": "a", "scoreName": "b"}, builtIn="Steady"),
+            prioritizer(
+                addOn={"resourceName": "a", "scoreName": "b"}, builtIn="Steady"
+            ),
             "spec.prioritizerPolicy.configurations[0].scoreCoordinate.addOn: "
             "Forbidden: this field of Open Cluster Management is not supported",
         ),
@@ -347,7 +469,9 @@ def test_eleven_predicates_are_more_than_it_reads() -> None:
         ),
     ],
 )
-def test_names_what_it_knows_and_does_not_read(spec: dict[str, Any], message: str) -> None:
+def test_names_what_it_knows_and_does_not_read(
+    spec: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidManifest) as raised:
         parse_ocm_placement(document(**spec))
 
@@ -369,13 +493,20 @@ def test_names_what_it_knows_and_does_not_read(spec: dict[str, Any], message: st
             "spec.spreadConstraints[0].maxSkew",
         ),
         (
-            merged({"topologyKey": "rack"}, {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}),
+            merged(
+                {"topologyKey": "rack"},
+                {"topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"},
+            ),
             "spec.spreadPolicy.spreadConstraints[1].maxSkew",
         ),
     ],
 )
-def test_a_limit_beside_domain_weights_is_shown_in_the_document(spec: dict[str, Any], path: str) -> None:
+def test_a_limit_beside_domain_weights_is_shown_in_the_document(
+    spec: dict[str, Any], path: str
+) -> None:
     weights = {"domainWeights": {"zone": {"a": 2}}}
 
     assert errors_in(spec, options=weights) == [(path, "conflict")]
-    assert errors_in(spec, options=weights, path="placement") == [(f"placement.{path}", "conflict")]
+    assert errors_in(spec, options=weights, path="placement") == [
+        (f"placement.{path}", "conflict")
+    ]

@@ -16,7 +16,15 @@ from fleetui.apimachinery.yaml import load_documents
 from placements.engine.resource_manifest import parse_hub_object
 from placements.manifests.placement import parse_placement, spec_warnings
 from placements.manifests.policy import parse_policy
-from tests.documents import CODES, OURS, Document, annotated, member, parse_placement_spec, placement
+from tests.documents import (
+    CODES,
+    OURS,
+    Document,
+    annotated,
+    member,
+    parse_placement_spec,
+    placement,
+)
 from tests.documents import PARSERS as SMALLER_PARSERS
 from tests.hub_objects import manifest
 
@@ -28,12 +36,17 @@ WORDS = """
     whenUnsatisfiable tolerations effect value kind apiVersion metadata spec status labels annotations taints
     properties resourceUsage capacity eligible agentStatus conditions strategy
 """
-TEXTS = st.sampled_from([*WORDS.split(), "", "1", "1Gi", "25%", "a" * 300, "\ud800"]) | st.text(max_size=5)
+TEXTS = st.sampled_from(
+    [*WORDS.split(), "", "1", "1Gi", "25%", "a" * 300, "\ud800"]
+) | st.text(max_size=5)
 NUMBERS = st.integers() | st.floats()
 SCALARS = st.none() | st.booleans() | NUMBERS | TEXTS | st.binary(max_size=2)
 ANYTHING = st.recursive(
     SCALARS,
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS | st.integers(0, 1), inner, max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(TEXTS | st.integers(0, 1), inner, max_size=5)
+    ),
     max_leaves=25,
 )
 
@@ -58,7 +71,9 @@ FULL_POLICY: Document = {
                     {
                         "labelSelector": {
                             "matchLabels": {"a": "b"},
-                            "matchExpressions": [{"key": "c", "operator": "In", "values": ["d", "e"]}],
+                            "matchExpressions": [
+                                {"key": "c", "operator": "In", "values": ["d", "e"]}
+                            ],
                         },
                         "propertySelector": {
                             "matchExpressions": [
@@ -70,14 +85,21 @@ FULL_POLICY: Document = {
                 ]
             },
             "preferredDuringSchedulingIgnoredDuringExecution": [
-                {"weight": 5, "preference": {"propertySorter": {"name": "g", "sortOrder": "Ascending"}}}
+                {
+                    "weight": 5,
+                    "preference": {
+                        "propertySorter": {"name": "g", "sortOrder": "Ascending"}
+                    },
+                }
             ],
         }
     },
     "topologySpreadConstraints": [
         {"topologyKey": "zone", "maxSkew": 2, "whenUnsatisfiable": "ScheduleAnyway"}
     ],
-    "tolerations": [{"key": "h", "operator": "Equal", "value": "i", "effect": "NoSchedule"}],
+    "tolerations": [
+        {"key": "h", "operator": "Equal", "value": "i", "effect": "NoSchedule"}
+    ],
 }
 FULL_PLACEMENT = {
     **annotated(semantics="kubefleet", spread_options="{}"),
@@ -85,8 +107,15 @@ FULL_PLACEMENT = {
         policy=FULL_POLICY,
         strategy={
             "type": "RollingUpdate",
-            "rollingUpdate": {"maxUnavailable": 1, "maxSurge": "25%", "unavailablePeriodSeconds": 5},
-            "applyStrategy": {"type": "ServerSideApply", "serverSideApplyConfig": {"force": True}},
+            "rollingUpdate": {
+                "maxUnavailable": 1,
+                "maxSurge": "25%",
+                "unavailablePeriodSeconds": 5,
+            },
+            "applyStrategy": {
+                "type": "ServerSideApply",
+                "serverSideApplyConfig": {"force": True},
+            },
             "deleteStrategy": {"propagationPolicy": "Abandon"},
         },
         revisionHistoryLimit=5,
@@ -144,12 +173,20 @@ def outcome(parse: Callable[[Any], object], raw: object) -> str:
 @pytest.mark.nightly
 @given(ANYTHING)
 @pytest.mark.parametrize("parse", PARSERS)
-def test_parsing_returns_a_value_or_faults(parse: Callable[[Any], object], raw: object) -> None:
+def test_parsing_returns_a_value_or_faults(
+    parse: Callable[[Any], object], raw: object
+) -> None:
     assert outcome(parse, raw)
 
 
 def places(value: Any) -> Iterator[tuple[str | int, ...]]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, item in inner:
         yield (key,)
         yield from ((key, *deeper) for deeper in places(item))
@@ -185,14 +222,22 @@ def test_a_good_document_spoilt_in_one_place_is_a_value_or_faults(
 
 @pytest.mark.parametrize(
     ("parse", "good"),
-    [(parse_policy, FULL_POLICY), (parse_placement, FULL_PLACEMENT), (parse_hub_object, FULL_MANIFEST)],
+    [
+        (parse_policy, FULL_POLICY),
+        (parse_placement, FULL_PLACEMENT),
+        (parse_hub_object, FULL_MANIFEST),
+    ],
 )
-def test_the_good_documents_are_good(parse: Callable[[Any], object], good: Document) -> None:
+def test_the_good_documents_are_good(
+    parse: Callable[[Any], object], good: Document
+) -> None:
     assert parse(good)
 
 
 def test_a_value_always_has_its_warnings() -> None:
-    assert [warning.code for warning in spec_warnings(parse_placement(FULL_PLACEMENT).spec)] == [
+    assert [
+        warning.code for warning in spec_warnings(parse_placement(FULL_PLACEMENT).spec)
+    ] == [
         "not-acted-on-yet",
         "not-acted-on-yet",
     ]
@@ -206,9 +251,12 @@ def test_paths_can_be_read_back(keys: list[str | int]) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("parse", PARSERS)
 @pytest.mark.parametrize(
-    "keys", [("name",), ("labels", "a"), ("properties", "a"), ("numberOfClusters",), ("kind",)]
+    "keys",
+    [("name",), ("labels", "a"), ("properties", "a"), ("numberOfClusters",), ("kind",)],
 )
-def test_numbers_too_long_to_print_are_refused(parse: Callable[[Any], object], keys: tuple[str, ...]) -> None:
+def test_numbers_too_long_to_print_are_refused(
+    parse: Callable[[Any], object], keys: tuple[str, ...]
+) -> None:
     raw: Any = 10**5000
     for key in reversed(keys):
         raw = {key: raw}
@@ -226,6 +274,8 @@ def test_data_that_contains_itself_is_too_deep() -> None:
 
 def test_a_flood_of_faults_is_cut() -> None:
     with pytest.raises(InvalidManifest) as raised:
-        parse_policy({"tolerations": [], "x": 1} | {f"unknown{i}": i for i in range(10_000)})
+        parse_policy(
+            {"tolerations": [], "x": 1} | {f"unknown{i}": i for i in range(10_000)}
+        )
 
     assert 100 <= len(raised.value.errors) < 1000

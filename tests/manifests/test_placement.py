@@ -8,7 +8,14 @@ from fleetui.apimachinery.model import IntOrPercent, Semantics
 from placements.manifests.placement import parse_placement, spec_warnings
 from placements.manifests.policy import PlacementPolicy
 from placements.manifests.strategy import StrategyType
-from tests.documents import NAMESPACE, annotated, changed, errors_in, parse_placement_spec, placement
+from tests.documents import (
+    NAMESPACE,
+    annotated,
+    changed,
+    errors_in,
+    parse_placement_spec,
+    placement,
+)
 
 Raw = dict[str, Any]
 
@@ -46,13 +53,23 @@ def warning_codes(document: Raw) -> list[tuple[str, str]]:
 
 ACCEPTED = {
     "one namespace": placement(),
-    "the other API version": {**placement(), "apiVersion": "placement.kubernetes-fleet.io/v1"},
+    "the other API version": {
+        **placement(),
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+    },
     "what a hub adds": {
-        **changed(placement(), "metadata", "managedFields", to=[{"manager": "kubectl"}]),
+        **changed(
+            placement(), "metadata", "managedFields", to=[{"manager": "kubectl"}]
+        ),
         "status": {"conditions": [{"type": "anything"}]},
     },
     "a cluster role with capitals": selecting(
-        {"group": "rbac.authorization.k8s.io", "version": "v1", "kind": "ClusterRole", "name": "secretReader"}
+        {
+            "group": "rbac.authorization.k8s.io",
+            "version": "v1",
+            "kind": "ClusterRole",
+            "name": "secretReader",
+        }
     ),
     "a name with a colon": selecting(selector(kind="ClusterRole", name="system:x")),
     "by label": selecting(selector(labelSelector={"matchLabels": {"a": "b"}})),
@@ -64,7 +81,9 @@ ACCEPTED = {
         selector(name="work", selectionScope=WITH_SELECTORS),
         selector(group="apps", kind="Deployment", name="web"),
     ),
-    "budgets in every form": rolling(maxUnavailable="0%", maxSurge=2, unavailablePeriodSeconds=0),
+    "budgets in every form": rolling(
+        maxUnavailable="0%", maxSurge=2, unavailablePeriodSeconds=0
+    ),
     "all of the clusters": rolling(maxUnavailable=3, maxSurge="100%"),
     "no report to the hub": strategy(reportBackStrategy={"type": "Disabled"}),
     "a mirror of the status": strategy(
@@ -81,7 +100,9 @@ ACCEPTED = {
             "serverSideApplyConfig": {"force": True},
         }
     ),
-    "leaving resources behind": strategy(deleteStrategy={"propagationPolicy": "Abandon"}),
+    "leaving resources behind": strategy(
+        deleteStrategy={"propagationPolicy": "Abandon"}
+    ),
     "history at both ends": placement(revisionHistoryLimit=1000),
     "status in the namespace": placement(statusReportingScope="NamespaceAccessible"),
     "kubefleet semantics": annotated(semantics="kubefleet"),
@@ -130,7 +151,11 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "wrong-type",
     ),
     "no selectors": (selecting(), "spec.resourceSelectors", "too-few"),
-    "selectors left out": (placement(resourceSelectors=None), "spec.resourceSelectors", "required"),
+    "selectors left out": (
+        placement(resourceSelectors=None),
+        "spec.resourceSelectors",
+        "required",
+    ),
     "too many selectors": (
         selecting(*[selector(name=f"n{i}") for i in range(101)]),
         "spec.resourceSelectors",
@@ -139,8 +164,16 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
     "no group": (selecting(selector(group=None)), f"{SELECTOR}.group", "required"),
     "no version": (selecting(selector(version="")), f"{SELECTOR}.version", "required"),
     "no kind": (selecting(selector(kind=None)), f"{SELECTOR}.kind", "required"),
-    "a bad group": (selecting(selector(group="Apps")), f"{SELECTOR}.group", "bad-format"),
-    "a name with a slash": (selecting(selector(name="a/b")), f"{SELECTOR}.name", "bad-format"),
+    "a bad group": (
+        selecting(selector(group="Apps")),
+        f"{SELECTOR}.group",
+        "bad-format",
+    ),
+    "a name with a slash": (
+        selecting(selector(name="a/b")),
+        f"{SELECTOR}.name",
+        "bad-format",
+    ),
     "name and labels": (
         selecting(selector(name="a", labelSelector={"matchLabels": {"a": "b"}})),
         f"{SELECTOR}.labelSelector",
@@ -156,19 +189,27 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         f"{SELECTOR}.name",
         "reserved-namespace",
     ),
-    "the default namespace": (selecting(selector(name="default")), f"{SELECTOR}.name", "reserved-namespace"),
+    "the default namespace": (
+        selecting(selector(name="default")),
+        f"{SELECTOR}.name",
+        "reserved-namespace",
+    ),
     "own selectors without a name": (
         selecting(selector(selectionScope=WITH_SELECTORS)),
         f"{SELECTOR}.name",
         "required",
     ),
     "own selectors twice": (
-        selecting(*[selector(name=name, selectionScope=WITH_SELECTORS) for name in ("a", "b")]),
+        selecting(
+            *[selector(name=name, selectionScope=WITH_SELECTORS) for name in ("a", "b")]
+        ),
         "spec.resourceSelectors[1]",
         "conflict",
     ),
     "own selectors beside another namespace": (
-        selecting(selector(name="a"), selector(name="b", selectionScope=WITH_SELECTORS)),
+        selecting(
+            selector(name="a"), selector(name="b", selectionScope=WITH_SELECTORS)
+        ),
         SELECTOR,
         "conflict",
     ),
@@ -176,7 +217,9 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         {
             **placement(
                 statusReportingScope="NamespaceAccessible",
-                resourceSelectors=[selector(group="rbac.authorization.k8s.io", kind="ClusterRole")],
+                resourceSelectors=[
+                    selector(group="rbac.authorization.k8s.io", kind="ClusterRole")
+                ],
             )
         },
         "spec.statusReportingScope",
@@ -190,14 +233,46 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
         "spec.statusReportingScope",
         "conflict",
     ),
-    "no history": (placement(revisionHistoryLimit=0), "spec.revisionHistoryLimit", "out-of-range"),
-    "too much history": (placement(revisionHistoryLimit=1001), "spec.revisionHistoryLimit", "out-of-range"),
-    "an unknown strategy": (strategy(type="Recreate"), f"{STRATEGY}.type", "not-one-of"),
-    "more than all": (rolling(maxSurge="101%"), f"{STRATEGY}.rollingUpdate.maxSurge", "bad-format"),
-    "fewer than none": (rolling(maxSurge=-1), f"{STRATEGY}.rollingUpdate.maxSurge", "out-of-range"),
-    "half a cluster": (rolling(maxSurge=0.5), f"{STRATEGY}.rollingUpdate.maxSurge", "wrong-type"),
-    "a budget of true": (rolling(maxSurge=True), f"{STRATEGY}.rollingUpdate.maxSurge", "wrong-type"),
-    "both budgets 0": (rolling(maxUnavailable=0, maxSurge="0%"), f"{STRATEGY}.rollingUpdate", "conflict"),
+    "no history": (
+        placement(revisionHistoryLimit=0),
+        "spec.revisionHistoryLimit",
+        "out-of-range",
+    ),
+    "too much history": (
+        placement(revisionHistoryLimit=1001),
+        "spec.revisionHistoryLimit",
+        "out-of-range",
+    ),
+    "an unknown strategy": (
+        strategy(type="Recreate"),
+        f"{STRATEGY}.type",
+        "not-one-of",
+    ),
+    "more than all": (
+        rolling(maxSurge="101%"),
+        f"{STRATEGY}.rollingUpdate.maxSurge",
+        "bad-format",
+    ),
+    "fewer than none": (
+        rolling(maxSurge=-1),
+        f"{STRATEGY}.rollingUpdate.maxSurge",
+        "out-of-range",
+    ),
+    "half a cluster": (
+        rolling(maxSurge=0.5),
+        f"{STRATEGY}.rollingUpdate.maxSurge",
+        "wrong-type",
+    ),
+    "a budget of true": (
+        rolling(maxSurge=True),
+        f"{STRATEGY}.rollingUpdate.maxSurge",
+        "wrong-type",
+    ),
+    "both budgets 0": (
+        rolling(maxUnavailable=0, maxSurge="0%"),
+        f"{STRATEGY}.rollingUpdate",
+        "conflict",
+    ),
     "a wait below 0": (
         rolling(unavailablePeriodSeconds=-1),
         f"{STRATEGY}.rollingUpdate.unavailablePeriodSeconds",
@@ -266,7 +341,9 @@ REFUSED: dict[str, tuple[Any, str, str]] = {
 }
 
 
-@pytest.mark.parametrize(("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys())
+@pytest.mark.parametrize(
+    ("document", "path", "code"), REFUSED.values(), ids=REFUSED.keys()
+)
 def test_refuses(document: Any, path: str, code: str) -> None:
     assert errors_in(parse_placement, document) == [(path, code)]
 
@@ -293,13 +370,20 @@ def test_refuses(document: Any, path: str, code: str) -> None:
     ],
 )
 def test_another_kind_has_that_one_fault(kind: str) -> None:
-    document = {"apiVersion": "v1", "kind": kind, "metadata": {}, "spec": {"anything": 1}}
+    document = {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {},
+        "spec": {"anything": 1},
+    }
 
     assert errors_in(parse_placement, document) == [("kind", "kind-not-supported")]
 
 
 def test_faults_of_spec_and_policy_come_together() -> None:
-    document = placement(policy={"placementType": "PickN", "x": 1}, strategy={"type": "External", "y": 1})
+    document = placement(
+        policy={"placementType": "PickN", "x": 1}, strategy={"type": "External", "y": 1}
+    )
 
     assert errors_in(parse_placement, document) == [
         ("spec.policy.x", "unknown-field"),
@@ -319,11 +403,17 @@ def test_defaults_are_filled_in() -> None:
 
     assert spec == parse_placement_spec(
         {
-            "resourceSelectors": [{**NAMESPACE, "selectionScope": "NamespaceWithResources"}],
+            "resourceSelectors": [
+                {**NAMESPACE, "selectionScope": "NamespaceWithResources"}
+            ],
             "policy": {"placementType": "PickAll"},
             "strategy": {
                 "type": "RollingUpdate",
-                "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%", "unavailablePeriodSeconds": 60},
+                "rollingUpdate": {
+                    "maxUnavailable": "25%",
+                    "maxSurge": "25%",
+                    "unavailablePeriodSeconds": 60,
+                },
                 "applyStrategy": {
                     "type": "ClientSideApply",
                     "comparisonOption": "PartialComparison",
@@ -347,9 +437,13 @@ def test_a_staged_placement_has_no_budgets() -> None:
 
 
 def test_server_side_apply_has_its_details() -> None:
-    found = parse_placement(strategy(applyStrategy={"type": "ServerSideApply"})).spec.strategy
+    found = parse_placement(
+        strategy(applyStrategy={"type": "ServerSideApply"})
+    ).spec.strategy
 
-    assert found.to_plain()["applyStrategy"]["serverSideApplyConfig"] == {"force": False}
+    assert found.to_plain()["applyStrategy"]["serverSideApplyConfig"] == {
+        "force": False
+    }
 
 
 @pytest.mark.parametrize(
@@ -380,13 +474,24 @@ def test_the_export_keeps_version_labels_and_annotations() -> None:
     ("document", "warnings"),
     [
         (placement(), []),
-        (rolling(maxUnavailable=0), [("zero-max-unavailable", f"{STRATEGY}.rollingUpdate.maxUnavailable")]),
-        (rolling(maxSurge="0%"), [("zero-max-surge", f"{STRATEGY}.rollingUpdate.maxSurge")]),
-        (strategy(applyStrategy={"type": "ReportDiff"}), [("not-acted-on-yet", f"{STRATEGY}.applyStrategy")]),
+        (
+            rolling(maxUnavailable=0),
+            [("zero-max-unavailable", f"{STRATEGY}.rollingUpdate.maxUnavailable")],
+        ),
+        (
+            rolling(maxSurge="0%"),
+            [("zero-max-surge", f"{STRATEGY}.rollingUpdate.maxSurge")],
+        ),
+        (
+            strategy(applyStrategy={"type": "ReportDiff"}),
+            [("not-acted-on-yet", f"{STRATEGY}.applyStrategy")],
+        ),
         (strategy(applyStrategy={"whenToApply": "Always"}), []),
         (strategy(reportBackStrategy={"type": "Disabled"}), []),
         (
-            strategy(reportBackStrategy={"type": "Mirror", "destination": "OriginalResource"}),
+            strategy(
+                reportBackStrategy={"type": "Mirror", "destination": "OriginalResource"}
+            ),
             [("not-acted-on-yet", f"{STRATEGY}.reportBackStrategy")],
         ),
         (
@@ -399,5 +504,7 @@ def test_the_export_keeps_version_labels_and_annotations() -> None:
         ),
     ],
 )
-def test_warns_about_what_was_accepted_all_the_same(document: Raw, warnings: list[tuple[str, str]]) -> None:
+def test_warns_about_what_was_accepted_all_the_same(
+    document: Raw, warnings: list[tuple[str, str]]
+) -> None:
     assert warning_codes(document) == warnings

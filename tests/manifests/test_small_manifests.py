@@ -59,7 +59,13 @@ REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
         *("careful", (*STAGES, 0, "name"), "can-ary"),
         *("spec.stages[0].name", "bad-format"),
     ),
-    "a long stage name": ("careful", (*STAGES, 0, "name"), "a" * 64, "spec.stages[0].name", "too-long"),
+    "a long stage name": (
+        "careful",
+        (*STAGES, 0, "name"),
+        "a" * 64,
+        "spec.stages[0].name",
+        "too-long",
+    ),
     "two stages of one name": (
         *("careful", (*STAGES, 1, "name"), "canary"),
         *("spec.stages[1].name", "duplicate"),
@@ -100,7 +106,13 @@ REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
         *("careful", (*AFTER, 0, "waitTime"), "1 hour"),
         *("spec.stages[0].afterStageTasks[0].waitTime", "bad-format"),
     ),
-    "an unknown state": ("web-r4", ("spec", "state"), "Pause", "spec.state", "not-one-of"),
+    "an unknown state": (
+        "web-r4",
+        ("spec", "state"),
+        "Pause",
+        "spec.state",
+        "not-one-of",
+    ),
     "an index that is none": (
         *("web-r4", ("spec", "resourceSnapshotIndex"), "-1"),
         *("spec.resourceSnapshotIndex", "bad-format"),
@@ -109,8 +121,20 @@ REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
         *("web-r4", ("spec", "resourceSnapshotIndex"), 1),
         *("spec.resourceSnapshotIndex", "wrong-type"),
     ),
-    "a run of nothing": ("web-r4", ("spec", "placementName"), "", "spec.placementName", "required"),
-    "a run in a namespace": ("web-r4", ("metadata", "namespace"), "a", "metadata.namespace", "misplaced"),
+    "a run of nothing": (
+        "web-r4",
+        ("spec", "placementName"),
+        "",
+        "spec.placementName",
+        "required",
+    ),
+    "a run in a namespace": (
+        "web-r4",
+        ("metadata", "namespace"),
+        "a",
+        "metadata.namespace",
+        "misplaced",
+    ),
     "an override of a placement in a namespace": (
         *("tier", ("spec", "placement", "scope"), "Namespaced"),
         *("spec.placement.scope", "not-one-of"),
@@ -137,7 +161,10 @@ REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
     ),
     "a term without labels": (
         *("tier", (*RULE, "clusterSelector", "clusterSelectorTerms", 0), {}),
-        *("spec.policy.overrideRules[0].clusterSelector.clusterSelectorTerms[0].labelSelector", "required"),
+        *(
+            "spec.policy.overrideRules[0].clusterSelector.clusterSelectorTerms[0].labelSelector",
+            "required",
+        ),
     ),
     "a term with properties": (
         "tier",
@@ -167,13 +194,31 @@ REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
         *("metadata.namespace", "required"),
     ),
     "no budget": ("web", ("spec",), {}, "spec", "required"),
-    "two budgets": ("web", ("spec", "maxUnavailable"), 1, "spec.minAvailable", "conflict"),
-    "a negative budget": ("shop", ("spec", "maxUnavailable"), -1, "spec.maxUnavailable", "out-of-range"),
+    "two budgets": (
+        "web",
+        ("spec", "maxUnavailable"),
+        1,
+        "spec.minAvailable",
+        "conflict",
+    ),
+    "a negative budget": (
+        "shop",
+        ("spec", "maxUnavailable"),
+        -1,
+        "spec.maxUnavailable",
+        "out-of-range",
+    ),
     "an eviction from nowhere": (
         *("web-off-bravelion", ("spec",), {"placementName": "web"}),
         *("spec.clusterName", "required"),
     ),
-    "an unknown field": ("web-off-bravelion", ("spec", "force"), True, "spec.force", "unknown-field"),
+    "an unknown field": (
+        "web-off-bravelion",
+        ("spec", "force"),
+        True,
+        "spec.force",
+        "unknown-field",
+    ),
     "an old version of a run": (
         *("web-r4", ("apiVersion",), "placement.kubernetes-fleet.io/v1alpha1"),
         *("apiVersion", "api-version-not-supported"),
@@ -182,7 +227,9 @@ REFUSED: dict[str, tuple[str, tuple[str | int, ...], Any, str, str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
-def test_refuses_one_fault_where_it_is(case: tuple[str, tuple[str | int, ...], Any, str, str]) -> None:
+def test_refuses_one_fault_where_it_is(
+    case: tuple[str, tuple[str | int, ...], Any, str, str],
+) -> None:
     name, keys, to, path, code = case
 
     assert spoilt(name, *keys, to=to) == [(path, code)]
@@ -211,7 +258,9 @@ def test_refuses_paths_that_overrides_may_not_touch(path: str, code: str) -> Non
 
 
 def test_all_faults_of_a_document_come_at_once() -> None:
-    document = changed(GOOD["careful"], *STAGES, 0, to={"name": "A", "maxConcurrency": 0, "order": 1})
+    document = changed(
+        GOOD["careful"], *STAGES, 0, to={"name": "A", "maxConcurrency": 0, "order": 1}
+    )
 
     assert errors_in(parse_staged_strategy, document) == [
         ("spec.stages[0].name", "bad-format"),
@@ -223,9 +272,15 @@ def test_all_faults_of_a_document_come_at_once() -> None:
 def test_a_strategy_says_what_its_stages_do() -> None:
     canary, production = parse_staged_strategy(GOOD["careful"]).spec.stages
 
-    assert (canary.max_concurrency, canary.wait) == (IntOrPercent(1), timedelta(minutes=90))
+    assert (canary.max_concurrency, canary.wait) == (
+        IntOrPercent(1),
+        timedelta(minutes=90),
+    )
     assert (canary.needs_approval_before, canary.needs_approval_after) == (False, True)
-    assert (production.needs_approval_before, production.needs_approval_after) == (True, False)
+    assert (production.needs_approval_before, production.needs_approval_after) == (
+        True,
+        False,
+    )
     assert production.max_concurrency.at_least_one_of(3) == 2
     assert production.max_concurrency.at_least_one_of(1) == 1
 
@@ -269,21 +324,30 @@ def test_knows_what_is_no_duration(text: str) -> None:
 )
 def test_moves_of_a_run(before: str, after: str, allowed: bool) -> None:
     old, new = (
-        parse_staged_run(changed(GOOD["web-r4"], "spec", "state", to=state)) for state in (before, after)
+        parse_staged_run(changed(GOOD["web-r4"], "spec", "state", to=state))
+        for state in (before, after)
     )
 
-    assert [error.path for error in run_change_errors(old, new)] == ([] if allowed else ["spec.state"])
+    assert [error.path for error in run_change_errors(old, new)] == (
+        [] if allowed else ["spec.state"]
+    )
 
 
 def test_what_never_changes() -> None:
     run = parse_staged_run(GOOD["web-r4"])
-    other = parse_staged_run(changed(GOOD["web-r4"], "spec", "resourceSnapshotIndex", to=None))
+    other = parse_staged_run(
+        changed(GOOD["web-r4"], "spec", "resourceSnapshotIndex", to=None)
+    )
     request = parse_approval_request(GOOD["web-r4-after-canary"])
-    elsewhere = changed(GOOD["web-r4-after-canary"], "spec", "targetStage", to="production")
+    elsewhere = changed(
+        GOOD["web-r4-after-canary"], "spec", "targetStage", to="production"
+    )
     eviction = parse_eviction(GOOD["web-off-bravelion"])
     farther = changed(GOOD["web-off-bravelion"], "spec", "clusterName", to="smartfish")
     override = PARSERS["ClusterResourceOverride"](GOOD["tier"])
-    for_all = PARSERS["ClusterResourceOverride"](changed(GOOD["tier"], "spec", "placement", to=None))
+    for_all = PARSERS["ClusterResourceOverride"](
+        changed(GOOD["tier"], "spec", "placement", to=None)
+    )
 
     errors = [
         *run_change_errors(run, other),
@@ -309,10 +373,14 @@ def test_what_never_changes() -> None:
         ({"minAvailable": 3}, []),
     ],
 )
-def test_a_placement_of_every_cluster_takes_a_plain_number_only(spec: Document, paths: list[str]) -> None:
+def test_a_placement_of_every_cluster_takes_a_plain_number_only(
+    spec: Document, paths: list[str]
+) -> None:
     budget = parse_disruption_budget({**GOOD["web"], "spec": spec}).spec
 
-    assert [error.path for error in budget_errors(budget, PlacementType.PICK_ALL)] == paths
+    assert [
+        error.path for error in budget_errors(budget, PlacementType.PICK_ALL)
+    ] == paths
     assert budget_errors(budget, PlacementType.PICK_N) == []
 
 

@@ -18,7 +18,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def console_folder(tmp_path: Path, collected_static: Path, empty_hub: Path | None) -> Path:
+def console_folder(
+    tmp_path: Path, collected_static: Path, empty_hub: Path | None
+) -> Path:
     """Return a folder for a console with static files and empty tables, which take seconds to make."""
     shutil.copytree(collected_static, tmp_path / "static")
     shutil.copy2(collected_static.parent / "static.stamp", tmp_path)

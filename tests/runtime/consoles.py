@@ -26,7 +26,13 @@ class Command:
     @property
     def arguments(self) -> tuple[str, ...]:
         """Return the words of the command line."""
-        return ("manage.py", "up", "--port", "0", *(word for part in self.only for word in ("--only", part)))
+        return (
+            "manage.py",
+            "up",
+            "--port",
+            "0",
+            *(word for part in self.only for word in ("--only", part)),
+        )
 
 
 def commands_for(stage: Stage) -> list[Command]:
@@ -38,9 +44,17 @@ def commands_for(stage: Stage) -> list[Command]:
         return [Command(EVERY_PART, stage.folder)]
     second = stage.folder / "second"
     second.mkdir()
-    alone = [("web", stage.folder), *[("worker", stage.folder)] * 3, ("beat", stage.folder), ("beat", second)]
+    alone = [
+        ("web", stage.folder),
+        *[("worker", stage.folder)] * 3,
+        ("beat", stage.folder),
+        ("beat", second),
+    ]
     processes = {"worker": ("worker", "observer")}
-    return [Command(processes.get(part, (part,)), folder, only=(part,)) for part, folder in alone]
+    return [
+        Command(processes.get(part, (part,)), folder, only=(part,))
+        for part, folder in alone
+    ]
 
 
 @dataclass
@@ -56,17 +70,25 @@ class Console:
         """Start a command, again or for the first time."""
         command = self.commands[number]
         variables = self.stage.variables | {"FLEETUI_VAR_DIR": str(command.folder)}
-        self.running[number] = self.stack.enter_context(watching(*command.arguments, **variables))
+        self.running[number] = self.stack.enter_context(
+            watching(*command.arguments, **variables)
+        )
 
     def kill(self, what: str, chance: Random) -> None:
         """Kill one part, for its supervisor to start again, or one supervisor, to be started again here."""
-        having = [number for number, one in enumerate(self.commands) if what in (*one.parts, SUPERVISOR)]
+        having = [
+            number
+            for number, one in enumerate(self.commands)
+            if what in (*one.parts, SUPERVISOR)
+        ]
         number = chance.choice(having)
         if what == SUPERVISOR:
             self._kill_supervisor(number)
             self.start(number)
         else:
-            _kill_group(eventually(lambda: self._parts(number).get(what, 0), seconds=90))
+            _kill_group(
+                eventually(lambda: self._parts(number).get(what, 0), seconds=90)
+            )
 
     def kill_everything(self, meanwhile: Callable[[], None]) -> None:
         """Kill all processes at once, let something happen, and start the commands again."""
@@ -89,10 +111,16 @@ class Console:
 
     def _left(self) -> list[int]:
         folders = {command.folder for command in self.commands}
-        return [one for folder in folders for one in living_with(f"FLEETUI_VAR_DIR={folder}")]
+        return [
+            one
+            for folder in folders
+            for one in living_with(f"FLEETUI_VAR_DIR={folder}")
+        ]
 
     def _parts(self, number: int) -> dict[str, int]:
-        with suppress(FileNotFoundError, ProcessLookupError):  # one of them ends at this moment
+        with suppress(
+            FileNotFoundError, ProcessLookupError
+        ):  # one of them ends at this moment
             return parts_of(self.running[number])
         return {}
 

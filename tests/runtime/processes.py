@@ -47,7 +47,9 @@ class Watched:
             try:
                 line = self._coming.get(timeout=max(0.0, deadline - time.monotonic()))
             except Empty:
-                raise AssertionError(f"no line matched {pattern!r}; got {self.lines}") from None
+                raise AssertionError(
+                    f"no line matched {pattern!r}; got {self.lines}"
+                ) from None
             self.lines.append(line)
             if match := re.search(pattern, line):
                 return match
@@ -91,5 +93,11 @@ def living_with(variable: str) -> dict[int, str]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # another user's, or gone by now
             if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-    return {process_id: command for process_id, command in found.items() if not is_gone(process_id)}
+                found[int(folder.name)] = (
+                    (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                )
+    return {
+        process_id: command
+        for process_id, command in found.items()
+        if not is_gone(process_id)
+    }

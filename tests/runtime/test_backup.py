@@ -29,7 +29,9 @@ for file in {files}:
     except CommandError as error:
         print(error.returncode, str(error).replace("\\n", " "))
 """
-FORGET = "from fleetui.models import WorkerHeartbeat; WorkerHeartbeat.objects.all().delete()"
+FORGET = (
+    "from fleetui.models import WorkerHeartbeat; WorkerHeartbeat.objects.all().delete()"
+)
 SLOW = re.sub(r"range\(\d+\)", f"range({CLUSTERS})", JOIN)
 
 
@@ -46,13 +48,23 @@ def _back_up(stage: Stage, file: str) -> None:
         return
     database = stage.variables["DATABASE_URL"]
     table = "--exclude-table-data=django_session"
-    subprocess.run(["pg_dump", "--format=custom", table, f"--file={file}", database], check=True)
+    subprocess.run(
+        ["pg_dump", "--format=custom", table, f"--file={file}", database], check=True
+    )
 
 
 def _restore(stage: Stage, file: str) -> None:
     if stage.server:
-        command = ["pg_restore", "--clean", "--if-exists", "--single-transaction", "--no-owner"]
-        subprocess.run([*command, f"--dbname={stage.variables['DATABASE_URL']}", file], check=True)
+        command = [
+            "pg_restore",
+            "--clean",
+            "--if-exists",
+            "--single-transaction",
+            "--no-owner",
+        ]
+        subprocess.run(
+            [*command, f"--dbname={stage.variables['DATABASE_URL']}", file], check=True
+        )
         stage.manage("prepare")
         return
     stage.manage("shell", "-v0", "-c", FORGET)
@@ -62,7 +74,9 @@ def _restore(stage: Stage, file: str) -> None:
 
 
 def _available(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query(
+        "select count(*) from placements_binding where phase = 'available'"
+    )[0][0]
 
 
 @linux
@@ -71,16 +85,16 @@ def _available(stage: Stage) -> int:
 def test_a_restored_rollout_converges(stage: Stage, tmp_path: Path) -> None:
     stage.manage("shell", "-v0", "-c", SLOW)
     backup = str(tmp_path / "fleet.backup")
-    first = as_yaml(namespace("shop"), deployment("web", "web:1"), placement_document("web", spec()))
+    first = as_yaml(
+        namespace("shop"), deployment("web", "web:1"), placement_document("web", spec())
+    )
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for("ready in")
         stage.manage("apply", "-f", "-", text=first)
         eventually(lambda: _available(stage) == CLUSTERS)
         stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:2")))
         second = "(select id from placements_rollout where number = 2)"
-        updated = (
-            f"select count(*) from placements_clusterupdate where rollout_id = {second} and outcome != ''"
-        )
+        updated = f"select count(*) from placements_clusterupdate where rollout_id = {second} and outcome != ''"
         eventually(lambda: stage.query(updated)[0][0] >= 3)
         _back_up(stage, backup)
         progress = stage.query(updated)[0][0]
@@ -88,7 +102,12 @@ def test_a_restored_rollout_converges(stage: Stage, tmp_path: Path) -> None:
             assert _failure(stage, "restore", "--force", backup)[0] == 1
         eventually(lambda: finished(stage) == 2)
         # What was never in the backup is deleted afterwards.
-        stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:3"), namespace("later")))
+        stage.manage(
+            "apply",
+            "-f",
+            "-",
+            text=as_yaml(deployment("web", "web:3"), namespace("later")),
+        )
         eventually(lambda: finished(stage) == 3)
         up.process.terminate()
         up.process.wait(timeout=60)
@@ -102,13 +121,22 @@ def test_a_restored_rollout_converges(stage: Stage, tmp_path: Path) -> None:
         up.process.terminate()
         up.process.wait(timeout=60)
 
-    assert stage.query("select count(*) from placements_resource where name = 'later'")[0][0] == 0
-    wanted = stage.query("select version from placements_rollout where number = 2")[0][0]
+    assert (
+        stage.query("select count(*) from placements_resource where name = 'later'")[0][
+            0
+        ]
+        == 0
+    )
+    wanted = stage.query("select version from placements_rollout where number = 2")[0][
+        0
+    ]
     assert {book["web"]["held"]["version"] for book in books_of(stage)} == {wanted}
 
 
 @pytest.mark.skipif("DATABASE_URL" in os.environ, reason="of SQLite")
-def test_a_file_that_cannot_be_restored_changes_nothing(stage: Stage, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_restored_changes_nothing(
+    stage: Stage, tmp_path: Path
+) -> None:
     backup = tmp_path / "fleet.backup"
     backup.touch()
     message = f"CommandError: {backup} exists; --force replaces it\n"
@@ -136,13 +164,23 @@ def test_a_file_that_cannot_be_restored_changes_nothing(stage: Stage, tmp_path: 
         newer: "is of a newer version: placements.0999_newer is unknown here",
         tmp_path / "missing": "no such file",
     }
-    answers = stage.manage("shell", "-v0", "-c", RESTORE_EACH.format(files=[str(file) for file in refusals]))
+    answers = stage.manage(
+        "shell",
+        "-v0",
+        "-c",
+        RESTORE_EACH.format(files=[str(file) for file in refusals]),
+    )
     for answer, words in zip(answers.splitlines(), refusals.values(), strict=True):
         assert answer.startswith("1 "), answer
         assert words in answer
 
     assert backup.stat().st_mode & 0o777 == 0o600
-    assert stage.query("select count(*) from django_migrations where name = '0999_newer'")[0][0] == 0
+    assert (
+        stage.query("select count(*) from django_migrations where name = '0999_newer'")[
+            0
+        ][0]
+        == 0
+    )
     stage.manage("restore", "--force", str(backup))
 
 
@@ -160,7 +198,10 @@ def test_a_console_that_runs_is_not_restored(stage: Stage, tmp_path: Path) -> No
 
     code, output = _failure(stage, "restore", "--force", backup)
 
-    assert (code, "a worker has read updates in the last minute; stop all parts" in output) == (1, True)
+    assert (
+        code,
+        "a worker has read updates in the last minute; stop all parts" in output,
+    ) == (1, True)
 
 
 def test_a_backup_needs_a_folder(tmp_path: Path) -> None:

@@ -58,7 +58,11 @@ def test_the_oldest_message_comes_first_and_queues_are_apart(tmp_path: Path) -> 
             channel._put(queue, word)
 
         assert [channel._size("a"), channel._size("b")] == [2, 1]
-        assert [channel._get("a"), channel._get("a"), channel._get("b")] == ["first", "second", "other"]
+        assert [channel._get("a"), channel._get("a"), channel._get("b")] == [
+            "first",
+            "second",
+            "other",
+        ]
         with pytest.raises(Empty):
             channel._get("a")
 
@@ -138,11 +142,16 @@ def test_celery_sends_through_the_folder_of_the_settings(tmp_path: Path) -> None
 
 
 def test_redis_gives_the_message_of_a_dead_worker_back_soon(tmp_path: Path) -> None:
-    assert broker.transport_options("redis://h", folder=tmp_path)["visibility_timeout"] == 15
+    assert (
+        broker.transport_options("redis://h", folder=tmp_path)["visibility_timeout"]
+        == 15
+    )
     assert broker.transport_options("amqp://h", folder=tmp_path) == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"no json", b"\xff\xfe\x00", b'{"body": "\xff"}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"no json", b"\xff\xfe\x00", b'{"body": "\xff"}']
+)
 def test_a_file_that_is_no_message_is_removed_with_one_warning(
     tmp_path: Path, content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:

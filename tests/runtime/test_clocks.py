@@ -91,24 +91,38 @@ def act(stage: Stage, code: str, clock: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("ahead", [30, -30])
-def test_a_worker_with_another_clock_does_all_the_work(stage: Stage, shifted: Clock, ahead: int) -> None:
+def test_a_worker_with_another_clock_does_all_the_work(
+    stage: Stage, shifted: Clock, ahead: int
+) -> None:
     stage.manage("shell", "-v0", "-c", JOIN.replace("== 0", "< 0"))
     with (
         watching(*WORKER, **stage.variables | shifted(ahead)),
         watching("manage.py", "up", "--only", "beat", **stage.variables),
     ):
-        documents = (namespace("shop"), deployment("web", "web:1"), placement_document("web", spec()))
+        documents = (
+            namespace("shop"),
+            deployment("web", "web:1"),
+            placement_document("web", spec()),
+        )
         stage.manage("apply", "-f", "-", text=as_yaml(*documents))
         eventually(lambda: _available(stage) == CLUSTERS, seconds=120)
-        assert stage.query("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
+        assert stage.query(
+            "select count(*) from clusters_membercluster where verdict != ''"
+        ) == [(0,)]
 
 
 def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None:
     stage.manage("shell", "-v0", "-c", JOIN)
-    stages = staged_stage("first", before=True, after=True, most=3), staged_stage("second", wait="2h", most=6)
+    stages = (
+        staged_stage("first", before=True, after=True, most=3),
+        staged_stage("second", wait="2h", most=6),
+    )
     documents: list[Mapping[str, object]] = [
         *(namespace("shop"), deployment("web", "web:1"), strategy_document(*stages)),
-        *(placement_document("web", staged_spec()), placement_document("rolling", spec())),
+        *(
+            placement_document("web", staged_spec()),
+            placement_document("rolling", spec()),
+        ),
     ]
     with (
         watching(*WORKER, **stage.variables | shifted(30)),
@@ -134,10 +148,18 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
         eventually(lambda: _available(stage) == 2 * CLUSTERS, seconds=120)
         waiting = "select count(*) from placements_stagedrun where status = 'waiting'"
         eventually(lambda: stage.query(waiting) == [(1,)], seconds=60)
-        act(stage, 'staged_operations.skip_wait("one", "second", by=None, now=now)', shifted(-30))
-        succeeded = "select count(*) from placements_stagedrun where status = 'succeeded'"
+        act(
+            stage,
+            'staged_operations.skip_wait("one", "second", by=None, now=now)',
+            shifted(-30),
+        )
+        succeeded = (
+            "select count(*) from placements_stagedrun where status = 'succeeded'"
+        )
         eventually(lambda: stage.query(succeeded) == [(1,)], seconds=60)
-        assert stage.query("select count(*) from clusters_membercluster where verdict != ''") == [(0,)]
+        assert stage.query(
+            "select count(*) from clusters_membercluster where verdict != ''"
+        ) == [(0,)]
 
     changes = [state["changes"] for book in books_of(stage) for state in book.values()]
     assert len(changes) == 2 * CLUSTERS
@@ -147,12 +169,18 @@ def test_two_workers_with_different_clocks(stage: Stage, shifted: Clock) -> None
 
 
 def _available(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query(
+        "select count(*) from placements_binding where phase = 'available'"
+    )[0][0]
 
 
 def _failed(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding where phase = 'failed'")[0][0]
+    return stage.query(
+        "select count(*) from placements_binding where phase = 'failed'"
+    )[0][0]
 
 
 def _requests(stage: Stage, side: str) -> int:
-    return stage.query(f"select count(*) from placements_approvalrequest where side = '{side}'")[0][0]
+    return stage.query(
+        f"select count(*) from placements_approvalrequest where side = '{side}'"
+    )[0][0]

@@ -22,9 +22,9 @@ def test_password_is_generated_and_printed() -> None:
     assert made
     assert made.generated_password
     assert len(made.generated_password) >= 16
-    assert User.objects.get(username="admin", is_superuser=True, is_staff=True).check_password(
-        made.generated_password
-    )
+    assert User.objects.get(
+        username="admin", is_superuser=True, is_staff=True
+    ).check_password(made.generated_password)
 
 
 def test_password_of_the_environment_is_used_and_not_printed() -> None:
@@ -41,7 +41,9 @@ def test_creates_no_user_where_there_is_an_administrator() -> None:
     assert User.objects.count() == 1
 
 
-def test_of_two_that_start_at_once_only_one_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_that_start_at_once_only_one_makes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = iter([False, True])
     monkeypatch.setattr(bootstrap, "_has_administrator", lambda: next(answers))
     User.objects.create_superuser("admin", password=PASSWORD)
@@ -55,13 +57,17 @@ def test_of_two_that_start_at_once_only_one_makes_it(monkeypatch: pytest.MonkeyP
 def test_a_user_of_that_name_does_not_become_administrator() -> None:
     User.objects.create_user("admin")
 
-    with pytest.raises(FirstRunError, match="'admin' is there and no administrator; name another one"):
+    with pytest.raises(
+        FirstRunError, match="'admin' is there and no administrator; name another one"
+    ):
         make_first_administrator(username="admin", password=None)
 
     assert not User.objects.get(username="admin").is_superuser
 
 
-def test_up_says_at_the_first_start_where_the_password_is(settings: Settings, tmp_path: Path) -> None:
+def test_up_says_at_the_first_start_where_the_password_is(
+    settings: Settings, tmp_path: Path
+) -> None:
     settings.VAR_DIR = tmp_path
     first, second = StringIO(), StringIO()
 
@@ -84,20 +90,29 @@ def test_up_does_not_print_the_password_of_the_environment(settings: Settings) -
 
     Command(stdout=out).make_administrator()
 
-    assert out.getvalue() == "Administrator admin, with the password of FLEETUI_ADMIN_PASSWORD\n"
+    assert (
+        out.getvalue()
+        == "Administrator admin, with the password of FLEETUI_ADMIN_PASSWORD\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("username", "password", "reason"),
     [
-        ("admin", "short", r"FLEETUI_ADMIN_PASSWORD is refused: .*at least 12 characters"),
+        (
+            "admin",
+            "short",
+            r"FLEETUI_ADMIN_PASSWORD is refused: .*at least 12 characters",
+        ),
         ("admin", "q1w2e3r4t5y6", "too common"),
         ("administrator", "administrator1", "too similar to the username"),
         ("admin", "83012759102847", "entirely numeric"),
         ("two words", None, "FLEETUI_ADMIN_USER is refused"),
     ],
 )
-def test_weak_passwords_and_odd_names_are_refused(username: str, password: str | None, reason: str) -> None:
+def test_weak_passwords_and_odd_names_are_refused(
+    username: str, password: str | None, reason: str
+) -> None:
     with pytest.raises(FirstRunError, match=reason) as refusal:
         make_first_administrator(username=username, password=password)
 

@@ -16,22 +16,36 @@ from tests.runtime.test_survives import Stage, stage
 __all__ = ["stage"]
 CLUSTERS = 10
 PERIOD = timedelta(seconds=2)
-STRATEGY = {"type": "RollingUpdate", "rollingUpdate": {"unavailablePeriodSeconds": PERIOD.seconds}}
+STRATEGY = {
+    "type": "RollingUpdate",
+    "rollingUpdate": {"unavailablePeriodSeconds": PERIOD.seconds},
+}
 
 
 @pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: Stage) -> None:
+def test_ten_clusters_go_three_three_three_one_with_the_period_between(
+    stage: Stage,
+) -> None:
     members = [member_document(f"c{number}") for number in range(CLUSTERS)]
-    stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
+    stage.manage(
+        "import_clusters", "-", "--driver", "simulated", text=as_yaml(*members)
+    )
     placement = placement_document("web", spec(strategy=STRATEGY))
-    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), _database("m:1"), placement))
+    stage.manage(
+        "apply", "-f", "-", text=as_yaml(namespace("shop"), _database("m:1"), placement)
+    )
     with kept_running(stage):
         eventually(lambda: finished(stage) == 1, seconds=120)
         stage.manage("apply", "-f", "-", text=as_yaml(_database("m:2")))
         eventually(lambda: finished(stage) == 2, seconds=120)
 
-    (version,) = (row[0] for row in stage.query("select version from placements_rollout where number = 2"))
+    (version,) = (
+        row[0]
+        for row in stage.query(
+            "select version from placements_rollout where number = 2"
+        )
+    )
     moments = [
         datetime.fromisoformat(at)
         for book in books_of(stage)
@@ -41,7 +55,9 @@ def test_ten_clusters_go_three_three_three_one_with_the_period_between(stage: St
     batches = _batches(sorted(moments))
     assert [len(batch) for batch in batches] == [3, 3, 3, 1]
     between = [later[0] - earlier[-1] for earlier, later in pairwise(batches)]
-    sys.stdout.write(f"seconds between the batches: {[each.total_seconds() for each in between]}\n")
+    sys.stdout.write(
+        f"seconds between the batches: {[each.total_seconds() for each in between]}\n"
+    )
     assert min(between) >= PERIOD
 
 

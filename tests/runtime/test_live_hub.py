@@ -11,7 +11,12 @@ from urllib.parse import urlencode
 
 from tests.hubs.fake_hub import FakeHub, serve_hub
 from tests.hubs.hub_documents import member, placement, run_status, snapshot, staged_run
-from tests.hubs.test_projection_placements import bound, changed, resource_snapshot, scheduled
+from tests.hubs.test_projection_placements import (
+    bound,
+    changed,
+    resource_snapshot,
+    scheduled,
+)
 from tests.runtime.processes import eventually, watching
 from tests.runtime.test_watch_hubs import connect
 
@@ -24,12 +29,20 @@ class Browser:
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
+        self._opener = urllib.request.build_opener(
+            urllib.request.HTTPCookieProcessor(CookieJar())
+        )
         form = self.read("/login/")
         found = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', form)
         assert found, form
-        entered = {"csrfmiddlewaretoken": found[1], "username": "admin", "password": PASSWORD}
-        with self._opener.open(f"{address}/login/", urlencode(entered).encode(), timeout=30) as answer:
+        entered = {
+            "csrfmiddlewaretoken": found[1],
+            "username": "admin",
+            "password": PASSWORD,
+        }
+        with self._opener.open(
+            f"{address}/login/", urlencode(entered).encode(), timeout=30
+        ) as answer:
             assert "Log out" in answer.read().decode()
 
     def read(self, path: str) -> str:
@@ -72,13 +85,19 @@ def put_binding(fake: FakeHub, cluster: str, *, steps: int) -> None:
     content = bound("web", cluster)
     generation = fake.put(BINDINGS, content)["metadata"]["generation"]
     conditions = [
-        {**one, "observedGeneration": generation, "status": "True" if index < steps else "Unknown"}
+        {
+            **one,
+            "observedGeneration": generation,
+            "status": "True" if index < steps else "Unknown",
+        }
         for index, one in enumerate(content["status"]["conditions"])
     ]
     fake.put(BINDINGS, changed(content, status={"conditions": conditions}))
 
 
-def test_pages_follow_a_hub_until_it_goes_away(console_folder: Path, tmp_path: Path) -> None:
+def test_pages_follow_a_hub_until_it_goes_away(
+    console_folder: Path, tmp_path: Path
+) -> None:
     variables = {
         "FLEETUI_VAR_DIR": str(console_folder),
         "FLEETUI_ADMIN_PASSWORD": PASSWORD,
@@ -91,18 +110,31 @@ def test_pages_follow_a_hub_until_it_goes_away(console_folder: Path, tmp_path: P
             console = Browser(up.wait_for(r"FleetUI: (http://\S+)/")[1])
             console.wait_for("/hubs/prod-eu/", "Live")
             console.wait_for("/hubs/prod-eu/clusters/", "paris", "rome")
-            console.wait_for("/hubs/prod-eu/placements/web/", "paris", "rome", "Available")
-            console.wait_for("/hubs/prod-eu/rollouts/web/1/", "Observed from the hub", "Completed")
-            console.wait_for("/hubs/prod-eu/rollouts/staged/runs/web-1/", "canary-first")
+            console.wait_for(
+                "/hubs/prod-eu/placements/web/", "paris", "rome", "Available"
+            )
+            console.wait_for(
+                "/hubs/prod-eu/rollouts/web/1/", "Observed from the hub", "Completed"
+            )
+            console.wait_for(
+                "/hubs/prod-eu/rollouts/staged/runs/web-1/", "canary-first"
+            )
             requests = len(fake.seen)
 
             put_binding(fake, "rome", steps=3)
             console.wait_for("/hubs/prod-eu/placements/web/", "Applying")
-            fake.put("clusterresourceplacements", changed(placement("web", clusters=3), status=scheduled()))
-            console.wait_for("/hubs/prod-eu/placements/web/rollouts/", "changed on the hub")
+            fake.put(
+                "clusterresourceplacements",
+                changed(placement("web", clusters=3), status=scheduled()),
+            )
+            console.wait_for(
+                "/hubs/prod-eu/placements/web/rollouts/", "changed on the hub"
+            )
             fake.delete("memberclusters", "paris")
             eventually(lambda: "paris" not in console.read("/hubs/prod-eu/clusters/"))
-            assert len(fake.seen) - requests <= 60  # pages cause none: streams and checks only
+            assert (
+                len(fake.seen) - requests <= 60
+            )  # pages cause none: streams and checks only
 
             serving.close()
             page = console.wait_for("/hubs/prod-eu/placements/web/", "Out of date")

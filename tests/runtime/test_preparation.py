@@ -20,7 +20,9 @@ pytestmark = pytest.mark.django_db
 UNREACHABLE = "postgres://user:hunter2@127.0.0.1:1/fleet"
 
 
-def test_a_database_that_never_answers_is_reported_once_and_without_its_password() -> None:
+def test_a_database_that_never_answers_is_reported_once_and_without_its_password() -> (
+    None
+):
     messages: list[str] = []
     settings = connections.settings["default"] | parse_database(UNREACHABLE)
 
@@ -36,7 +38,9 @@ def test_a_database_that_never_answers_is_reported_once_and_without_its_password
 
 def test_goes_on_as_soon_as_the_database_answers(tmp_path: Path) -> None:
     folder = tmp_path / "later"
-    settings = connections.settings["default"] | sqlite_database(folder / "fleet.sqlite3")
+    settings = connections.settings["default"] | sqlite_database(
+        folder / "fleet.sqlite3"
+    )
 
     wait_for_database(settings, say=lambda _reason: folder.mkdir())
 
@@ -54,11 +58,15 @@ def test_the_database_of_this_run_answers_and_can_be_prepared(tmp_path: Path) ->
     assert messages == []
 
 
-def test_static_files_are_collected_only_when_one_changed(tmp_path: Path, settings: Settings) -> None:
+def test_static_files_are_collected_only_when_one_changed(
+    tmp_path: Path, settings: Settings
+) -> None:
     source, root, stamp = tmp_path / "source", tmp_path / "static", tmp_path / "stamp"
     source.mkdir()
     (source / "a.css").write_text("a {}")
-    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    settings.STATICFILES_FINDERS = [
+        "django.contrib.staticfiles.finders.FileSystemFinder"
+    ]
     settings.STATICFILES_DIRS = [source]
     settings.STATIC_ROOT = root
 

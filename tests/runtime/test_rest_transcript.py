@@ -15,7 +15,10 @@ GUIDE = (ROOT / "docs" / "guides" / "rest.md").read_text(encoding="utf-8")
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_every_command_of_the_transcript_works(console_folder: Path) -> None:
-    variables = {"FLEETUI_VAR_DIR": str(console_folder), "FLEETUI_ADMIN_PASSWORD": PASSWORD}
+    variables = {
+        "FLEETUI_VAR_DIR": str(console_folder),
+        "FLEETUI_ADMIN_PASSWORD": PASSWORD,
+    }
     with watching("manage.py", "up", "--port", "0", **variables) as up:
         address = up.wait_for(r"FleetUI: (http://\S+)/")[1]
         with watching("manage.py", "load_demo", "9", **variables) as demo:
@@ -42,10 +45,14 @@ def _transcript(address: str) -> tuple[str, list[str]]:
 
 
 def _run(*lines: str) -> str:
-    run = subprocess.run(["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        ["bash", "-c", "\n".join(lines)], capture_output=True, text=True, check=True
+    )
     return run.stdout
 
 
 def _decided(read: str) -> str:
     """Return the output once the placement is scheduled, else nothing; the lines are read one by one."""
-    return read if "SchedulingPolicyFulfilled" in read and "clusterName:" in read else ""
+    return (
+        read if "SchedulingPolicyFulfilled" in read and "clusterName:" in read else ""
+    )

@@ -45,19 +45,30 @@ def test_a_rollout_finishes_and_keeps_within_its_lines(stage: Stage) -> None:
     chance = _chance()
     stage.manage("shell", "-v0", "-c", JOIN)
     with kept_running(stage) as console:
-        documents = [namespace("shop"), deployment("web", "web:1"), placement_document("web", spec())]
+        documents = [
+            namespace("shop"),
+            deployment("web", "web:1"),
+            placement_document("web", spec()),
+        ]
         stage.manage("apply", "-f", "-", text=as_yaml(*documents))
         eventually(lambda: _available(stage) == CLUSTERS, seconds=180)
         stage.manage("apply", "-f", "-", text=as_yaml(deployment("web", "web:2")))
         _disturb(console, stage, chance)
         eventually(lambda: finished(stage) == 2, seconds=180)
 
-    running = stage.query("select distinct applied_version, phase from placements_binding")
-    first, second = (row[0] for row in stage.query("select version from placements_rollout order by number"))
+    running = stage.query(
+        "select distinct applied_version, phase from placements_binding"
+    )
+    first, second = (
+        row[0]
+        for row in stage.query("select version from placements_rollout order by number")
+    )
     books = [book["web"] for book in books_of(stage)]
     assert running == [(second, "available")]
     assert [book["held"]["version"] for book in books] == [second] * CLUSTERS
-    assert [dict(book["changes"]) for book in books] == [{first: 1, second: 1}] * CLUSTERS
+    assert [dict(book["changes"]) for book in books] == [
+        {first: 1, second: 1}
+    ] * CLUSTERS
     assert _fewest_available([book["log"] for book in books]) >= FLOOR
 
 
@@ -73,19 +84,25 @@ def as_yaml(*documents: Mapping[str, Any]) -> str:
 
 
 def _available(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query(
+        "select count(*) from placements_binding where phase = 'available'"
+    )[0][0]
 
 
 def finished(stage: Stage) -> int:
     """Count the runs that have come to their end."""
-    return stage.query("select count(*) from placements_rollout where state = 'finished'")[0][0]
+    return stage.query(
+        "select count(*) from placements_rollout where state = 'finished'"
+    )[0][0]
 
 
 def _updated(stage: Stage) -> int:
     """Count the clusters on which the second run has come to its end."""
     number = "(select id from placements_rollout where number = 2)"
     ended = f"rollout_id = {number} and outcome = 'available'"
-    return stage.query(f"select count(*) from placements_clusterupdate where {ended}")[0][0]
+    return stage.query(f"select count(*) from placements_clusterupdate where {ended}")[
+        0
+    ][0]
 
 
 def _disturb(console: Console, stage: Stage, chance: random.Random) -> None:
@@ -110,7 +127,9 @@ def _wait_for(updated: int, stage: Stage, chance: random.Random) -> None:
 
 
 def _say(what: str, stage: Stage) -> None:
-    sys.stdout.write(f"{datetime.now(UTC):%T.%f}: {what} with {_updated(stage)} clusters updated\n")
+    sys.stdout.write(
+        f"{datetime.now(UTC):%T.%f}: {what} with {_updated(stage)} clusters updated\n"
+    )
 
 
 def books_of(stage: Stage) -> list[dict[str, Any]]:

@@ -12,19 +12,29 @@ from django.conf import global_settings, settings
 from django.http import HttpRequest, HttpResponse
 
 from fleetui import settings as our_settings
-from fleetui.middleware import LARGEST_FORM, ContentSecurityPolicyMiddleware, https_origins
+from fleetui.middleware import (
+    LARGEST_FORM,
+    ContentSecurityPolicyMiddleware,
+    https_origins,
+)
 from tests.runtime.processes import ROOT
 
 
 def _policy(path: str, answer: HttpResponse | None = None) -> dict[str, str]:
     request = HttpRequest()
     request.path_info = path
-    response = ContentSecurityPolicyMiddleware(lambda _request: answer or HttpResponse())(request)
+    response = ContentSecurityPolicyMiddleware(
+        lambda _request: answer or HttpResponse()
+    )(request)
     parts = response.headers["Content-Security-Policy"].split("; ")
-    return {name: sources for name, _, sources in (part.partition(" ") for part in parts)}
+    return {
+        name: sources for name, _, sources in (part.partition(" ") for part in parts)
+    }
 
 
-@pytest.mark.parametrize("path", ["/", "/api/placements/", "/api/do", "/administration", "/admin/clusters/"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/placements/", "/api/do", "/administration", "/admin/clusters/"]
+)
 def test_no_script_inside_a_page_runs(path: str) -> None:
     assert _policy(path)["script-src"] == "'self'"
 
@@ -41,7 +51,10 @@ def test_admin_and_api_pages_get_what_they_need_and_no_more() -> None:
     [
         ("CELERY_ACCEPT_CONTENT", ["json"]),
         ("CELERY_TASK_SERIALIZER", "json"),
-        ("FILE_UPLOAD_HANDLERS", ["django.core.files.uploadhandler.MemoryFileUploadHandler"]),
+        (
+            "FILE_UPLOAD_HANDLERS",
+            ["django.core.files.uploadhandler.MemoryFileUploadHandler"],
+        ),
         ("FILE_UPLOAD_MAX_MEMORY_SIZE", LARGEST_FORM),
         ("MFA_RECOVERY_CODE_DIGITS", 10),
         ("SECURE_CONTENT_TYPE_NOSNIFF", True),
@@ -55,12 +68,16 @@ def test_admin_and_api_pages_get_what_they_need_and_no_more() -> None:
         ("USE_TZ", True),
     ],
 )
-def test_settings_of_libraries_are_those_of_the_statement(name: str, value: object) -> None:
+def test_settings_of_libraries_are_those_of_the_statement(
+    name: str, value: object
+) -> None:
     assert getattr(settings, name) == value
 
 
 def test_passwords_are_hashed_slowly_and_codes_count_in_their_period() -> None:
-    hashers = getattr(our_settings, "PASSWORD_HASHERS", global_settings.PASSWORD_HASHERS)
+    hashers = getattr(
+        our_settings, "PASSWORD_HASHERS", global_settings.PASSWORD_HASHERS
+    )
 
     assert hashers[0] == "django.contrib.auth.hashers.PBKDF2PasswordHasher"
     assert (mfa_settings.TOTP_TOLERANCE, mfa_settings.TOTP_PERIOD) == (0, 30)
@@ -69,7 +86,11 @@ def test_passwords_are_hashed_slowly_and_codes_count_in_their_period() -> None:
 def test_no_plugin_runs_and_no_page_changes_its_base() -> None:
     for path in ("/", "/admin/", "/api/docs/"):
         policy = _policy(path)
-        assert (policy["object-src"], policy["base-uri"], policy["frame-ancestors"]) == ("'none'",) * 3
+        assert (
+            policy["object-src"],
+            policy["base-uri"],
+            policy["frame-ancestors"],
+        ) == ("'none'",) * 3
 
 
 def test_a_view_may_bring_its_own_policy() -> None:
@@ -92,13 +113,21 @@ def test_origins_follow_the_hosts() -> None:
         (
             "1",
             [
-                *(True, True, 31_536_000, ["HTTP_X_FORWARDED_PROTO", "https"], ["https://fleet.example"]),
+                *(
+                    True,
+                    True,
+                    31_536_000,
+                    ["HTTP_X_FORWARDED_PROTO", "https"],
+                    ["https://fleet.example"],
+                ),
                 *(True, True, "__Host-sessionid", "__Host-csrftoken"),
             ],
         ),
     ],
 )
-def test_https_is_one_switch(https: str, expected: list[object], tmp_path: Path) -> None:
+def test_https_is_one_switch(
+    https: str, expected: list[object], tmp_path: Path
+) -> None:
     names = [
         "SESSION_COOKIE_SECURE",
         "CSRF_COOKIE_SECURE",
@@ -110,9 +139,7 @@ def test_https_is_one_switch(https: str, expected: list[object], tmp_path: Path)
         "SESSION_COOKIE_NAME",
         "CSRF_COOKIE_NAME",
     ]
-    probe = (
-        f"import json; from fleetui import settings as s; print(json.dumps([getattr(s, n) for n in {names}]))"
-    )
+    probe = f"import json; from fleetui import settings as s; print(json.dumps([getattr(s, n) for n in {names}]))"
 
     answer = subprocess.run(
         [sys.executable, "-c", probe],

@@ -19,7 +19,9 @@ def test_three_web_processes_allow_ten_failures_together(tmp_path: Path) -> None
         address = up.wait_for(r"^up +\| FleetUI: (http://127\.0\.0\.1:\d+/)")[1]
 
         def guess(number: int) -> int:
-            body = json.dumps({"username": "admin", "password": f"guess {number}"}).encode()
+            body = json.dumps(
+                {"username": "admin", "password": f"guess {number}"}
+            ).encode()
             request = urllib.request.Request(
                 f"{address}api/v1/token", body, {"Content-Type": "application/json"}
             )

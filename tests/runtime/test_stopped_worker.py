@@ -35,14 +35,23 @@ pytestmark = [
 
 def test_a_worker_that_continues_after_its_lease_changes_nothing(stage: Stage) -> None:
     members = [member_document(f"c{number:03}") for number in range(CLUSTERS)]
-    stage.manage("apply", "-f", "-", text=as_yaml(namespace("shop"), deployment("web", "web:1")))
-    stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
+    stage.manage(
+        "apply", "-f", "-", text=as_yaml(namespace("shop"), deployment("web", "web:1"))
+    )
+    stage.manage(
+        "import_clusters", "-", "--driver", "simulated", text=as_yaml(*members)
+    )
     stage.manage("shell", "-v0", "-c", SLOW)
     with (
         watching(*WORKER, **stage.variables) as first,
         watching("manage.py", "up", "--only", "beat", **stage.variables),
     ):
-        stage.manage("apply", "-f", "-", text=as_yaml(placement_document("web", spec(strategy=ALL_AT_ONCE))))
+        stage.manage(
+            "apply",
+            "-f",
+            "-",
+            text=as_yaml(placement_document("web", spec(strategy=ALL_AT_ONCE))),
+        )
         eventually(lambda: _called(stage) > 0)
         stopped = parts_of(first)["worker"]
         os.killpg(stopped, signal.SIGSTOP)
@@ -54,21 +63,32 @@ def test_a_worker_that_continues_after_its_lease_changes_nothing(stage: Stage) -
             second.process.wait()
         os.killpg(stopped, signal.SIGCONT)
         # The worker runs one task at a time: when this is placed, the calls that it held are over.
-        stage.manage("apply", "-f", "-", text=as_yaml(placement_document("api", spec(strategy=ALL_AT_ONCE))))
+        stage.manage(
+            "apply",
+            "-f",
+            "-",
+            text=as_yaml(placement_document("api", spec(strategy=ALL_AT_ONCE))),
+        )
         eventually(lambda: _available(stage) == CLUSTERS, seconds=180)
 
     books = books_of(stage)
     assert len(books) == CLUSTERS
-    holding = [[name for name, state in book.items() if state["held"]] for book in books]
+    holding = [
+        [name for name, state in book.items() if state["held"]] for book in books
+    ]
     assert holding == [["api"]] * CLUSTERS
 
 
 def _called(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding where call_lease_token != ''")[0][0]
+    return stage.query(
+        "select count(*) from placements_binding where call_lease_token != ''"
+    )[0][0]
 
 
 def _available(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_binding where phase = 'available'")[0][0]
+    return stage.query(
+        "select count(*) from placements_binding where phase = 'available'"
+    )[0][0]
 
 
 def _placements(stage: Stage) -> int:

@@ -41,18 +41,32 @@ for number in range({seconds}):
 @linux
 @pytest.mark.nightly
 def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
-    placements, clusters, seconds, *more = map(int, os.environ.get("FLEETUI_STORM", "20 30 20").split())
+    placements, clusters, seconds, *more = map(
+        int, os.environ.get("FLEETUI_STORM", "20 30 20").split()
+    )
     members = [member_document(f"c{number:03}") for number in range(clusters)]
     stage.manage("import_clusters", "-", "--driver", "simulated", text=_yaml(*members))
-    shared = spec(strategy={"applyStrategy": {"allowCoOwnership": True}})  # all select the same objects
-    wanted = [placement_document(f"p{number:03}", shared) for number in range(placements)]
-    stage.manage("apply", "-f", "-", text=_yaml(namespace("shop"), deployment("web", "web:0"), *wanted))
+    shared = spec(
+        strategy={"applyStrategy": {"allowCoOwnership": True}}
+    )  # all select the same objects
+    wanted = [
+        placement_document(f"p{number:03}", shared) for number in range(placements)
+    ]
+    stage.manage(
+        "apply",
+        "-f",
+        "-",
+        text=_yaml(namespace("shop"), deployment("web", "web:0"), *wanted),
+    )
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for("ready in")
         eventually(lambda: _bound(stage) == placements * clusters, seconds=600)
         eventually(lambda: stage.query(CONVERGED)[0][0] == 0, seconds=600)
         longest_gap, most_messages, before = 0.0, 0, _processor_seconds(up)
-        storm = Thread(target=stage.manage, args=("shell", "-v0", "-c", STORM.format(seconds=seconds)))
+        storm = Thread(
+            target=stage.manage,
+            args=("shell", "-v0", "-c", STORM.format(seconds=seconds)),
+        )
         storm.start()
         while storm.is_alive():
             longest_gap = max(longest_gap, _gap(stage))
@@ -67,10 +81,14 @@ def test_a_short_storm_delays_no_observation(stage: Stage) -> None:
             f"converged after {took:.1f} s; processor seconds {busy - before}\n"
         )
         for rest in more:
-            time.sleep(150)  # the last observations of the storm, and then the usual ones
+            time.sleep(
+                150
+            )  # the last observations of the storm, and then the usual ones
             before = _processor_seconds(up)
             time.sleep(rest)
-            sys.stdout.write(f"{rest} s at rest; processor seconds {_processor_seconds(up) - before}\n")
+            sys.stdout.write(
+                f"{rest} s at rest; processor seconds {_processor_seconds(up) - before}\n"
+            )
         assert longest_gap <= LONGEST_GAP
         assert most_messages <= MOST_MESSAGES
         stale = "select count(*) from clusters_membercluster where verdict != ''"
@@ -81,7 +99,9 @@ def _processor_seconds(up: Watched) -> Counter[str]:
     """Return what each process of a console has used so far."""
     found = Counter[str]()
     for name, process_id in parts_of(up).items():
-        columns = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        columns = (
+            Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
+        )
         found[name] = (int(columns[11]) + int(columns[12])) // os.sysconf("SC_CLK_TCK")
     return found
 
@@ -95,19 +115,25 @@ def _bound(stage: Stage) -> int:
 
 
 def _is_converged(stage: Stage) -> bool:
-    running = stage.query("select count(*) from placements_rollout where state = 'running'")[0][0]
+    running = stage.query(
+        "select count(*) from placements_rollout where state = 'running'"
+    )[0][0]
     return running == 0 and stage.query(CONVERGED)[0][0] == 0
 
 
 def _edits(stage: Stage) -> int:
-    return stage.query("select max(revision) from placements_resource where kind = 'Deployment'")[0][0]
+    return stage.query(
+        "select max(revision) from placements_resource where kind = 'Deployment'"
+    )[0][0]
 
 
 def _gap(stage: Stage) -> float:
     """Return the seconds since the last round of observation."""
     at = str(stage.query("select observed_at from clusters_fleetstate")[0][0])
     moment = datetime.fromisoformat(at)
-    return (datetime.now(UTC) - moment.replace(tzinfo=moment.tzinfo or UTC)).total_seconds()
+    return (
+        datetime.now(UTC) - moment.replace(tzinfo=moment.tzinfo or UTC)
+    ).total_seconds()
 
 
 def _messages(stage: Stage) -> int:

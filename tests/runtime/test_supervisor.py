@@ -37,7 +37,9 @@ def _pids(watched: Watched, part: str = "p1") -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def test_starts_again_what_was_killed_later_each_time_and_with_its_leftovers_gone() -> None:
+def test_starts_again_what_was_killed_later_each_time_and_with_its_leftovers_gone() -> (
+    None
+):
     with _supervising(FAMILY) as up:
         leader, leftover = _pids(up)
 
@@ -101,7 +103,11 @@ def test_parts_end_when_the_supervisor_is_killed() -> None:
 
 def test_a_lock_has_one_holder_who_is_named(tmp_path: Path) -> None:
     lock = hold_lock(tmp_path / "lock")
-    with lock, pytest.raises(AlreadyRunningError, match=rf"^{os.getpid()}$"), hold_lock(tmp_path / "lock"):
+    with (
+        lock,
+        pytest.raises(AlreadyRunningError, match=rf"^{os.getpid()}$"),
+        hold_lock(tmp_path / "lock"),
+    ):
         pass
 
     with hold_lock(tmp_path / "lock"):
@@ -109,10 +115,10 @@ def test_a_lock_has_one_holder_who_is_named(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_free_after_its_holder_was_killed(tmp_path: Path) -> None:
-    holds = (
-        f"from fleetui.supervisor import *; l = hold_lock(Path({str(tmp_path / 'lock')!r})); l.__enter__()"
-    )
-    with watching("-c", f"{holds}; print('held', flush=True); time.sleep(600)") as holder:
+    holds = f"from fleetui.supervisor import *; l = hold_lock(Path({str(tmp_path / 'lock')!r})); l.__enter__()"
+    with watching(
+        "-c", f"{holds}; print('held', flush=True); time.sleep(600)"
+    ) as holder:
         holder.wait_for("held")
         with pytest.raises(AlreadyRunningError), hold_lock(tmp_path / "lock"):
             pass

@@ -31,12 +31,19 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.variables = {"FLEETUI_VAR_DIR": str(folder), "FLEETUI_ADMIN_PASSWORD": "long enough for anyone"}
+        self.variables = {
+            "FLEETUI_VAR_DIR": str(folder),
+            "FLEETUI_ADMIN_PASSWORD": "long enough for anyone",
+        }
         self.server = os.environ.get("DATABASE_URL")
         self.name = f"survives{os.getpid()}"
         if self.server:
-            self.variables["DATABASE_URL"] = re.sub(r"/\w+$", f"/{self.name}", self.server)
-        self._connection: psycopg.Connection[tuple[Any, ...]] | sqlite3.Connection | None = None
+            self.variables["DATABASE_URL"] = re.sub(
+                r"/\w+$", f"/{self.name}", self.server
+            )
+        self._connection: (
+            psycopg.Connection[tuple[Any, ...]] | sqlite3.Connection | None
+        ) = None
 
     def make(self) -> None:
         """Make the database with its tables; those of a file are there already."""
@@ -59,11 +66,15 @@ class Stage:
         """Query the database of the running console from outside of it, over one connection."""
         if self.server:
             if not self._connection:
-                self._connection = psycopg.connect(self.variables["DATABASE_URL"], autocommit=True)
+                self._connection = psycopg.connect(
+                    self.variables["DATABASE_URL"], autocommit=True
+                )
             assert isinstance(self._connection, psycopg.Connection)
             return self._connection.execute(sql.encode()).fetchall()
         if not self._connection:
-            self._connection = sqlite3.connect(f"file:{self.folder}/fleetui.sqlite3?mode=ro", uri=True)
+            self._connection = sqlite3.connect(
+                f"file:{self.folder}/fleetui.sqlite3?mode=ro", uri=True
+            )
         assert isinstance(self._connection, sqlite3.Connection)
         return self._connection.execute(sql).fetchall()
 
@@ -103,9 +114,9 @@ def _decided(stage: Stage) -> int:
 
 
 def _due(stage: Stage) -> int:
-    return stage.query("select count(*) from placements_placement where observed_generation < generation")[0][
-        0
-    ]
+    return stage.query(
+        "select count(*) from placements_placement where observed_generation < generation"
+    )[0][0]
 
 
 def _kill_everything(up: Watched, stage: Stage) -> None:
@@ -121,7 +132,9 @@ def _kill_everything(up: Watched, stage: Stage) -> None:
 def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
     members = (member_document(f"c{number:04}") for number in range(CLUSTERS))
     stage.manage("apply", "-f", "-", text="---\n".join(map(dump_yaml, members)))
-    placements = (placement_document(f"p{number:02}", spec()) for number in range(PLACEMENTS))
+    placements = (
+        placement_document(f"p{number:02}", spec()) for number in range(PLACEMENTS)
+    )
     with watching("manage.py", "up", "--port", "0", **stage.variables) as up:
         up.wait_for(r"ready in")
         stage.manage("apply", "-f", "-", text="---\n".join(map(dump_yaml, placements)))
@@ -133,7 +146,11 @@ def test_every_placement_is_decided_exactly_once(stage: Stage) -> None:
         up.process.wait(timeout=PATIENCE)
 
     assert killed_at < PLACEMENTS
-    each = stage.query("select placement_id, count(*) from placements_decision group by 1")
+    each = stage.query(
+        "select placement_id, count(*) from placements_decision group by 1"
+    )
     assert [count for _, count in each] == [1] * PLACEMENTS
-    bindings = stage.query("select placement_id, count(*) from placements_binding group by 1")
+    bindings = stage.query(
+        "select placement_id, count(*) from placements_binding group by 1"
+    )
     assert [count for _, count in bindings] == [CLUSTERS] * PLACEMENTS

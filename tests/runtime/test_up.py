@@ -15,7 +15,14 @@ from pytest_django import Settings
 
 from fleetui.private_files import open_to_others
 from fleetui.supervisor import ProcessOptions, hold_lock, workers
-from tests.runtime.processes import PATIENCE, Watched, eventually, is_gone, living_with, watching
+from tests.runtime.processes import (
+    PATIENCE,
+    Watched,
+    eventually,
+    is_gone,
+    living_with,
+    watching,
+)
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 WORKERS = ("worker", "worker-2") if (os.cpu_count() or 1) > 1 else ("worker",)
@@ -24,17 +31,27 @@ OURS = {"DJANGO_SETTINGS_MODULE": "tests.runtime.up_settings"}
 
 
 def _up(folder: Path) -> AbstractContextManager[Watched]:
-    return watching("manage.py", "up", "--port", "0", FLEETUI_VAR_DIR=str(folder), **OURS)
+    return watching(
+        "manage.py", "up", "--port", "0", FLEETUI_VAR_DIR=str(folder), **OURS
+    )
 
 
 def parts_of(up: Watched) -> dict[str, int]:
     """Find the leading process of each part: a child of the supervisor that has become the command."""
-    children = Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children").read_text().split()
+    children = (
+        Path(f"/proc/{up.process.pid}/task/{up.process.pid}/children")
+        .read_text()
+        .split()
+    )
     found = {}
     for child in children:
         command = Path(f"/proc/{child}/cmdline").read_text().split("\0")
-        if "--hostname" in command:  # the name, the process that started it, and the host
-            found[command[command.index("--hostname") + 1].rpartition("-")[0]] = int(child)
+        if (
+            "--hostname" in command
+        ):  # the name, the process that started it, and the host
+            found[command[command.index("--hostname") + 1].rpartition("-")[0]] = int(
+                child
+            )
         elif part := {"gunicorn": "web", "beat": "beat"}.keys() & set(command):
             found[{"gunicorn": "web", "beat": "beat"}[part.pop()]] = int(child)
     return found
@@ -51,7 +68,9 @@ def _has_ticked_since(moment: float, folder: Path) -> bool:
 
 
 @linux
-@pytest.mark.parametrize("victims", [("web",), pytest.param(EVERY_PART, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "victims", [("web",), pytest.param(EVERY_PART, marks=pytest.mark.nightly)]
+)
 def test_runs_comes_back_after_every_kill_and_leaves_nothing(
     victims: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,7 +86,11 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         assert open_to_others(folder) == []
         before = parts_of(up)
         assert sorted(before) == sorted(EVERY_PART)
-        children = Path(f"/proc/{before['web']}/task/{before['web']}/children").read_text().split()
+        children = (
+            Path(f"/proc/{before['web']}/task/{before['web']}/children")
+            .read_text()
+            .split()
+        )
 
         for name in victims:
             os.kill(before[name], signal.SIGKILL)
@@ -76,9 +99,13 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         eventually(lambda: all(map(is_gone, gone)))
         killed = time.time()
 
-        assert _status(address) == 200  # waits for the new web server: the port stayed open
+        assert (
+            _status(address) == 200
+        )  # waits for the new web server: the port stayed open
         eventually(lambda: _has_ticked_since(killed, folder))
-        after = eventually(lambda: parts_of(up) if parts_of(up).keys() == before.keys() else {})
+        after = eventually(
+            lambda: parts_of(up) if parts_of(up).keys() == before.keys() else {}
+        )
         assert {name for name in before if after[name] != before[name]} == set(victims)
 
         up.process.terminate()
@@ -86,17 +113,24 @@ def test_runs_comes_back_after_every_kill_and_leaves_nothing(
         assert living_with(f"FLEETUI_VAR_DIR={folder}") == {}
 
 
-def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path, settings: Settings) -> None:
+def test_a_second_one_on_the_same_folder_is_refused(
+    tmp_path: Path, settings: Settings
+) -> None:
     settings.VAR_DIR = tmp_path
 
     with (
         hold_lock(tmp_path / "up.lock"),
-        pytest.raises(CommandError, match=rf"runs on {tmp_path} already, as process {os.getpid()}; stop it"),
+        pytest.raises(
+            CommandError,
+            match=rf"runs on {tmp_path} already, as process {os.getpid()}; stop it",
+        ),
     ):
         call_command("up", "--port", "0")
 
 
-def test_a_port_in_use_is_reported_before_anything_is_done(tmp_path: Path, settings: Settings) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_done(
+    tmp_path: Path, settings: Settings
+) -> None:
     settings.VAR_DIR = tmp_path
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -119,7 +153,8 @@ def test_what_is_no_port_is_refused(port: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("broker_url", "pool"), [("atomicfs://", "threads"), ("redis://h", "prefork"), ("amqp://h", "prefork")]
+    ("broker_url", "pool"),
+    [("atomicfs://", "threads"), ("redis://h", "prefork"), ("amqp://h", "prefork")],
 )
 def test_workers_are_several_processes_with_every_broker(
     broker_url: str, pool: str, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +174,9 @@ def test_workers_are_several_processes_with_every_broker(
 
     for worker in several:
         assert worker.command[worker.command.index("--pool") + 1] == pool
-    slots = [int(one.command[one.command.index("--concurrency") + 1]) for one in several]
+    slots = [
+        int(one.command[one.command.index("--concurrency") + 1]) for one in several
+    ]
     assert (sum(slots), len(slots)) == ((4, 2) if pool == "threads" else (3, 1))
     assert "periodic" in observer.command
 

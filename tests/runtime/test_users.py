@@ -27,11 +27,26 @@ PAUSE = 8.0
 SLOW, MOST_CPU = 2.0, 0.15
 """95th percentiles: seconds to a response, on a machine that others use, and of a processor for a page."""
 BUCKET = re.compile(
-    r'^fleetui_http_request_cpu_seconds_bucket\{le="([^"]+)",.*view="([^"]*)"\} ([\d.]+)$', re.MULTILINE
+    r'^fleetui_http_request_cpu_seconds_bucket\{le="([^"]+)",.*view="([^"]*)"\} ([\d.]+)$',
+    re.MULTILINE,
 )
 PAGES = (
-    *("/", "/clusters/", "/placements/", "/rollouts/", "/resources/", "/activity/", "/inbox/", "/topology/"),
-    *("/clusters/?q=a&sort=-name", "/placements/?state=unfulfilled", "/search/?q=o", "/api/v1/clusters"),
+    *(
+        "/",
+        "/clusters/",
+        "/placements/",
+        "/rollouts/",
+        "/resources/",
+        "/activity/",
+        "/inbox/",
+        "/topology/",
+    ),
+    *(
+        "/clusters/?q=a&sort=-name",
+        "/placements/?state=unfulfilled",
+        "/search/?q=o",
+        "/api/v1/clusters",
+    ),
 )
 LINKS = re.compile(r'href="(/(?:clusters|placements|rollouts)/[^"?#]+/)"')
 TOKEN = "a token of Prometheus with 32 characters"
@@ -68,7 +83,15 @@ class Person(threading.Thread):
             links = LINKS.findall(self.fetch(path))
             self.seconds.append(time.monotonic() - started)
             path = self.chance.choice([*PAGES, *links[:40]])
-            time.sleep(max(0.0, min(self.chance.expovariate(1 / PAUSE), self.until - time.monotonic())))
+            time.sleep(
+                max(
+                    0.0,
+                    min(
+                        self.chance.expovariate(1 / PAUSE),
+                        self.until - time.monotonic(),
+                    ),
+                )
+            )
         self.connection.close()
 
     def fetch(self, path: str) -> str:
@@ -78,7 +101,10 @@ class Person(threading.Thread):
                 self.connection.request("GET", path, headers=self.headers)
                 answer = self.connection.getresponse()
                 text = answer.read().decode()
-            except (http.client.HTTPException, OSError) as error:  # as a browser does: again
+            except (
+                http.client.HTTPException,
+                OSError,
+            ) as error:  # as a browser does: again
                 self.connection.close()
                 if is_last:
                     self.errors.append(f"{path}: {error!r}")
@@ -91,10 +117,16 @@ class Person(threading.Thread):
 
 @pytest.mark.nightly
 @pytest.mark.timing
-def test_people_who_click_through_the_console_get_their_pages(stage: Stage, tmp_path: Path) -> None:
-    count, seconds, clusters = map(int, os.environ.get("FLEETUI_USERS", "100 40 100").split())
+def test_people_who_click_through_the_console_get_their_pages(
+    stage: Stage, tmp_path: Path
+) -> None:
+    count, seconds, clusters = map(
+        int, os.environ.get("FLEETUI_USERS", "100 40 100").split()
+    )
     stage.manage("load_demo", str(clusters))
-    stage.manage("shell", "-v0", "-c", SESSIONS.format(file=tmp_path / "sessions", count=count))
+    stage.manage(
+        "shell", "-v0", "-c", SESSIONS.format(file=tmp_path / "sessions", count=count)
+    )
     sessions = (tmp_path / "sessions").read_text().split()
     with watching(
         *("manage.py", "up", "--port", "0", "--only", "web", "--workers", "2"),
@@ -104,7 +136,10 @@ def test_people_who_click_through_the_console_get_their_pages(stage: Stage, tmp_
         port = int(up.wait_for(r"http://127\.0\.0\.1:(\d+)/")[1])
         up.wait_for("ready in")
         processes, until = with_children(up.process.pid), time.monotonic() + seconds
-        people = [Person(port, one, seed=number, until=until) for number, one in enumerate(sessions)]
+        people = [
+            Person(port, one, seed=number, until=until)
+            for number, one in enumerate(sessions)
+        ]
         before = cpu_seconds(processes)
         for one in people:
             one.start()

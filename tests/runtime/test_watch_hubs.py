@@ -28,7 +28,9 @@ def variables(console_folder: Path) -> dict[str, str]:
     return {"FLEETUI_VAR_DIR": str(console_folder), "FLEETUI_MEMBER_LOOPBACK": "1"}
 
 
-def manage(variables: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+def manage(
+    variables: dict[str, str], *arguments: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "manage.py", *arguments],
         cwd=ROOT,
@@ -49,12 +51,18 @@ def connect(variables: dict[str, str], server: LocalServer, folder: Path) -> Non
 
 def mirror_rows(folder: Path) -> Rows:
     with sqlite3.connect(folder / "fleetui.sqlite3", timeout=20) as database:
-        return set(database.execute("SELECT kind, name, resource_version FROM clusters_mirroredobject"))
+        return set(
+            database.execute(
+                "SELECT kind, name, resource_version FROM clusters_mirroredobject"
+            )
+        )
 
 
 def end_lease(folder: Path) -> None:
     with sqlite3.connect(folder / "fleetui.sqlite3", timeout=20) as database:
-        database.execute("UPDATE clusters_hub SET lease_token = '' WHERE name = 'prod-eu'")
+        database.execute(
+            "UPDATE clusters_hub SET lease_token = '' WHERE name = 'prod-eu'"
+        )
 
 
 def hub_rows(fake: FakeHub) -> Rows:
@@ -79,24 +87,36 @@ def test_a_watcher_killed_at_random_leaves_a_mirror_that_equals_the_hub(
                 number = 0
                 while time.monotonic() < until:
                     number += 1
-                    fake.put("clusterresourcebindings", binding("web", f"c{number % 40}", policy=number))
+                    fake.put(
+                        "clusterresourcebindings",
+                        binding("web", f"c{number % 40}", policy=number),
+                    )
                     fake.put(
                         "memberclusters",
-                        member(f"c{number % 5}", heartbeat=f"2026-11-01T10:{number % 60:02}:00Z"),
+                        member(
+                            f"c{number % 5}",
+                            heartbeat=f"2026-11-01T10:{number % 60:02}:00Z",
+                        ),
                     )
                     if number % 7 == 0:
                         name = binding("web", f"c{number % 40}")["metadata"]["name"]
                         fake.delete("clusterresourcebindings", name)
-                    time.sleep(0.003)  # as fast as a watcher writes, which has to catch up before the end
+                    time.sleep(
+                        0.003
+                    )  # as fast as a watcher writes, which has to catch up before the end
                 os.kill(watcher.process.pid, signal.SIGKILL)
             fake.wait_until(lambda: fake.watches == 0, seconds=10)
-            if round_number < KILLS - 1:  # only the last one waits for the end of the lease
+            if (
+                round_number < KILLS - 1
+            ):  # only the last one waits for the end of the lease
                 end_lease(tmp_path)
         fake.put("memberclusters", member("last"))
 
         with watching("manage.py", "watch_hubs", **variables) as watcher:
             # The lease of the killed one is over after 15 seconds at the latest.
-            assert eventually(lambda: mirror_rows(tmp_path) == hub_rows(fake), seconds=60)
+            assert eventually(
+                lambda: mirror_rows(tmp_path) == hub_rows(fake), seconds=60
+            )
             state = manage(variables, "hubs", "prod-eu", "-o", "json")
             assert json.loads(state.stdout)[0]["state"] == "live"
             started = time.monotonic()
@@ -106,7 +126,9 @@ def test_a_watcher_killed_at_random_leaves_a_mirror_that_equals_the_hub(
 
 
 @pytest.mark.nightly
-def test_watch_hubs_once_lists_everything_and_ends(tmp_path: Path, variables: dict[str, str]) -> None:
+def test_watch_hubs_once_lists_everything_and_ends(
+    tmp_path: Path, variables: dict[str, str]
+) -> None:
     fake = hub_with_content()
     with serve_hub(fake) as (_, server):
         connect(variables, server, tmp_path)

@@ -35,7 +35,9 @@ def ready(address: str) -> tuple[int, str]:
 def test_without_beat_the_console_is_not_ready_and_with_it_it_is(stage: Stage) -> None:
     parts = ("--only", "web", "--only", "worker", "--port", "0")
     members = [member_document(f"c{number:03}") for number in range(3)]
-    stage.manage("import_clusters", "-", "--driver", "simulated", text=as_yaml(*members))
+    stage.manage(
+        "import_clusters", "-", "--driver", "simulated", text=as_yaml(*members)
+    )
     with (
         watching("manage.py", "up", *parts, **stage.variables) as up,
         watching("manage.py", "up", "--only", "worker", **stage.variables),
@@ -43,7 +45,10 @@ def test_without_beat_the_console_is_not_ready_and_with_it_it_is(stage: Stage) -
         address = up.wait_for(r"^up +\| FleetUI: (http://127\.0\.0\.1:\d+/)")[1]
         eventually(lambda: "[+]worker ok" in ready(address)[1], seconds=120)
         status, text = ready(address)
-        assert (status, "[-]sweep failed: no sweep has ended yet" in text) == (503, True)
+        assert (status, "[-]sweep failed: no sweep has ended yet" in text) == (
+            503,
+            True,
+        )
 
         with watching("manage.py", "up", "--only", "beat", **stage.variables) as beat:
             eventually(lambda: ready(address)[0] == 200, seconds=120)
@@ -65,4 +70,6 @@ def _silent(stage: Stage) -> int:
     """Return how many clusters the probe for the metrics would count as not observed."""
     now = "now()" if stage.server else "strftime('%Y-%m-%d %H:%M:%f', 'now')"
     where = f"observed_until is null or observed_until < {now}"
-    return stage.query(f"select count(*) from clusters_membercluster where {where}")[0][0]
+    return stage.query(f"select count(*) from clusters_membercluster where {where}")[0][
+        0
+    ]

@@ -3,4 +3,6 @@
 from fleetui.settings import *  # noqa: F403  # all of them, and one beside
 
 CELERY_IMPORTS = ["tests.runtime.ticking"]
-CELERY_BEAT_SCHEDULE = {"tick": {"task": "tests.tick", "schedule": 0.2, "options": {"expires": 1.0}}}
+CELERY_BEAT_SCHEDULE = {
+    "tick": {"task": "tests.tick", "schedule": 0.2, "options": {"expires": 1.0}}
+}

@@ -9,7 +9,14 @@ from playwright.sync_api import Browser, Playwright, sync_playwright
 
 from tests.chromium import CHROMIUM
 from tests.runtime.processes import ROOT
-from tests.screenshots.camera import KEPT_HEIGHT, LOOKS, Camera, Look, camera_at, photograph
+from tests.screenshots.camera import (
+    KEPT_HEIGHT,
+    LOOKS,
+    Camera,
+    Look,
+    camera_at,
+    photograph,
+)
 from tests.screenshots.console import SUBJECTS, console_with
 from tests.screenshots.tour import MAIN, Addresses, addresses
 
@@ -40,22 +47,46 @@ def main() -> None:
 def _options() -> Namespace:
     parser = ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
     parser.add_argument(
-        "fleets", nargs="*", type=int, metavar="SIZE", help="4, 9, 100, 5000; none: all of them"
+        "fleets",
+        nargs="*",
+        type=int,
+        metavar="SIZE",
+        help="4, 9, 100, 5000; none: all of them",
     )
-    parser.add_argument("--to", type=Path, default=ROOT / "var" / "screenshots", help="the folder for them")
-    parser.add_argument("--only", nargs="+", default=[], metavar="PAGE", help=f"such as {' '.join(MAIN)}")
     parser.add_argument(
-        "--keep", action="store_true", help="renew those of docs/screenshots, of the fleet of 9"
+        "--to",
+        type=Path,
+        default=ROOT / "var" / "screenshots",
+        help="the folder for them",
+    )
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="PAGE",
+        help=f"such as {' '.join(MAIN)}",
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="renew those of docs/screenshots, of the fleet of 9",
     )
     options = parser.parse_args()
-    options.fleets = options.fleets or ([KEPT_FLEET] if options.keep else list(SUBJECTS))
+    options.fleets = options.fleets or (
+        [KEPT_FLEET] if options.keep else list(SUBJECTS)
+    )
     if unknown := set(options.fleets) - set(SUBJECTS):
         parser.error(f"there is no demo of {unknown.pop()} clusters")
     return options
 
 
-def _photograph_fleet(size: int, options: Namespace, playwright: Playwright, browser: Browser) -> None:
-    with tempfile.TemporaryDirectory() as folder, console_with(size, Path(folder), playwright) as console:
+def _photograph_fleet(
+    size: int, options: Namespace, playwright: Playwright, browser: Browser
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        console_with(size, Path(folder), playwright) as console,
+    ):
         camera = camera_at(console, browser)
         with camera.page(_LIGHT) as page:
             found = addresses(page, console)

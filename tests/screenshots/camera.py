@@ -70,7 +70,9 @@ def camera_at(console: Console, browser: Browser) -> Camera:
     return Camera(browser, console, session)
 
 
-def photograph(page: Page, address: str, to: Path, *, tallest: int | None = None) -> None:
+def photograph(
+    page: Page, address: str, to: Path, *, tallest: int | None = None
+) -> None:
     """Open an address, wait until all charts are drawn, and take the picture; `tallest` cuts it off there.
 
     The window is made as tall as the page, so that what sticks to its edges is where it belongs.

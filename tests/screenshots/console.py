@@ -41,7 +41,9 @@ class Console:
 
     def decisions(self) -> list[dict[str, Any]]:
         """List the decisions of the placement, newest first."""
-        found: list[dict[str, Any]] = self.get(f"placements/{self.placement}/decisions")["items"]
+        found: list[dict[str, Any]] = self.get(
+            f"placements/{self.placement}/decisions"
+        )["items"]
         return found
 
     def run(self) -> dict[str, Any] | None:
@@ -77,7 +79,9 @@ def console_with(size: int, folder: Path, playwright: Playwright) -> Iterator[Co
         up.wait_for("ready in", seconds=_PATIENCE)
         _manage("load_demo", str(size), **variables)
         console = Console(
-            url, size, playwright.request.new_context(extra_http_headers=_token(url, playwright))
+            url,
+            size,
+            playwright.request.new_context(extra_http_headers=_token(url, playwright)),
         )
         _settle(console)
         yield console
@@ -87,12 +91,16 @@ def console_with(size: int, folder: Path, playwright: Playwright) -> Iterator[Co
 
 def _manage(*words: str, **variables: str) -> None:
     command = [sys.executable, "manage.py", *words]
-    subprocess.run(command, cwd=ROOT, env=os.environ | variables, check=True, capture_output=True)
+    subprocess.run(
+        command, cwd=ROOT, env=os.environ | variables, check=True, capture_output=True
+    )
 
 
 def _token(url: str, playwright: Playwright) -> dict[str, str]:
     request = playwright.request.new_context()
-    answer = request.post(f"{url}/api/v1/token", data={"username": "admin", "password": PASSWORD})
+    answer = request.post(
+        f"{url}/api/v1/token", data={"username": "admin", "password": PASSWORD}
+    )
     token = answer.json()["token"]
     request.dispose()
     return {"Authorization": f"Token {token}"}
@@ -109,7 +117,10 @@ def _settle(console: Console) -> None:
 
 
 def _run_at(console: Console, state: str) -> int:
-    run = eventually(lambda: (run := console.run()) and run["state"] == state and run, seconds=_PATIENCE)
+    run = eventually(
+        lambda: (run := console.run()) and run["state"] == state and run,
+        seconds=_PATIENCE,
+    )
     return int(run["number"]) if run else 0
 
 
@@ -120,4 +131,6 @@ def _is_worth_a_picture(console: Console, *, after: int) -> bool:
         return False
     clusters = console.get(f"rollouts/{console.placement}/{run['number']}")["clusters"]
     later = [one for one in clusters if (one["wave"] or 0) > 1]
-    return run["state"] == "finished" or any(one["phase"] not in ("waiting", "available") for one in later)
+    return run["state"] == "finished" or any(
+        one["phase"] not in ("waiting", "available") for one in later
+    )

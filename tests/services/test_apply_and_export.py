@@ -14,7 +14,12 @@ from placements.models import Placement, Resource
 from placements.services.results import stored_document
 from tests.documents import OURS, SHARED
 from tests.rows import all_joined, placement_document, run_due, spec
-from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +37,8 @@ NOUNS = {
 COVERED = sorted(
     path.relative_to(EXAMPLES).as_posix()
     for path in EXAMPLES.rglob("*.yaml")
-    if path.name not in ("test-crp1.yaml",)  # PickN without a number: refused, as by a hub
+    if path.name
+    not in ("test-crp1.yaml",)  # PickN without a number: refused, as by a hub
     and not {
         "ClusterResourcePlacementEviction",
         "ClusterResourcePlacementDisruptionBudget",
@@ -49,7 +55,9 @@ COVERED = sorted(
 
 def documents_in(text: str | bytes) -> list[dict[str, Any]]:
     """Read every document of a text."""
-    return [item.data for document in load_documents(text) for item in items_of(document)]
+    return [
+        item.data for document in load_documents(text) for item in items_of(document)
+    ]
 
 
 def run(*arguments: str) -> tuple[str, str]:
@@ -76,7 +84,13 @@ def nginx() -> Path:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "name", ["placement-spread.yaml", "placement-staged.yaml", "members.yaml", "overrides.yaml"]
+    "name",
+    [
+        "placement-spread.yaml",
+        "placement-staged.yaml",
+        "members.yaml",
+        "overrides.yaml",
+    ],
 )
 def test_our_documents_come_back_as_they_were(name: str) -> None:
     assert_comes_back(OURS / name)
@@ -115,7 +129,11 @@ def assert_comes_back(path: Path, also: Path | None = None) -> None:
         ]
         assert _sorted(there) == ours
     rest = [one for one in written if one["kind"] not in NOUNS]
-    there = [one for one in exported("resources", "--no-status") if one in rest or also is None]
+    there = [
+        one
+        for one in exported("resources", "--no-status")
+        if one in rest or also is None
+    ]
     assert _sorted(there) == _sorted(rest)
 
 
@@ -130,7 +148,9 @@ def test_applying_an_export_changes_nothing(nginx: Path, tmp_path: Path) -> None
     for noun in nouns:
         (tmp_path / noun).write_text(run("export", noun)[0])
 
-    out, _ = run("apply", *(part for noun in nouns for part in ("-f", str(tmp_path / noun))))
+    out, _ = run(
+        "apply", *(part for noun in nouns for part in ("-f", str(tmp_path / noun)))
+    )
 
     assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}
 
@@ -168,7 +188,9 @@ def test_a_strategy_and_its_run_come_back_and_change_nothing(tmp_path: Path) -> 
 
     assert exported("runs", "--no-status") == documents[:1]
     assert exported("strategies", "--no-status") == documents[1:2]
-    (tmp_path / "again").write_text("---\n".join(run("export", noun)[0] for noun in ("strategies", "runs")))
+    (tmp_path / "again").write_text(
+        "---\n".join(run("export", noun)[0] for noun in ("strategies", "runs"))
+    )
     out, _ = run("apply", "-f", str(tmp_path / "again"))
     assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}
 
@@ -177,7 +199,10 @@ def test_a_run_of_nothing_is_refused_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "run.yaml"
     file.write_text(dump_yaml(run_document("one")))
 
-    with pytest.raises(CommandError, match=r"spec.placementName \(line 6\): no placement is named .web."):
+    with pytest.raises(
+        CommandError,
+        match=r"spec.placementName \(line 6\): no placement is named .web.",
+    ):
         run("apply", "-f", str(file))
 
 
@@ -186,7 +211,9 @@ def test_exporting_what_is_not_there_is_reported() -> None:
         run("export", "placements", "ghost")
 
 
-def test_every_fault_of_every_document_is_reported_and_nothing_is_applied(tmp_path: Path) -> None:
+def test_every_fault_of_every_document_is_reported_and_nothing_is_applied(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "mixed.yaml"
     file.write_text(
         "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: shop\n---\n"
@@ -203,16 +230,24 @@ def test_every_fault_of_every_document_is_reported_and_nothing_is_applied(tmp_pa
     lines = str(caught.value).splitlines()
     assert len(lines) == 2
     assert "metadata.namespace (line 18): ConfigMap x" in lines[0]
-    assert "spec.policy.numberOfClusters (line 13): ClusterResourcePlacement web" in lines[1]
+    assert (
+        "spec.policy.numberOfClusters (line 13): ClusterResourcePlacement web"
+        in lines[1]
+    )
     assert not Resource.objects.exists()
     assert not Placement.objects.exists()
 
 
-def test_importing_clusters_says_what_it_did_and_twice_does_nothing_twice(tmp_path: Path) -> None:
+def test_importing_clusters_says_what_it_did_and_twice_does_nothing_twice(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "fleet.csv"
     file.write_text("name,label:region,taints\na,east,\nb,west,gpu=yes:NoSchedule\n")
 
-    first, second = run("import_clusters", str(file))[0], run("import_clusters", str(file))[0]
+    first, second = (
+        run("import_clusters", str(file))[0],
+        run("import_clusters", str(file))[0],
+    )
 
     assert first.splitlines() == ["a: joined", "b: joined", "2 joined"]
     assert second.splitlines() == ["a: unchanged", "b: unchanged", "2 unchanged"]
@@ -237,7 +272,9 @@ def test_an_unreadable_file_is_reported() -> None:
 def test_a_document_twice_in_one_request_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "twice.json"
     document = placement_document("web", spec())
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [document, document]}))
+    file.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": [document, document]})
+    )
 
     with pytest.raises(CommandError, match="Duplicate value"):
         run("apply", "-f", str(file))

@@ -27,7 +27,12 @@ from fleetui.models import Event
 from fleetui.permissions import NotOfTeamError
 from placements.models import Override, Placement, Resource
 from placements.services import apply
-from placements.services.apply import PartlyApplied, Result, apply_documents, preview_documents
+from placements.services.apply import (
+    PartlyApplied,
+    Result,
+    apply_documents,
+    preview_documents,
+)
 from placements.services.placements import UnschedulesEverything
 from tests.rows import (
     NOW,
@@ -50,7 +55,10 @@ LONGEST_WAIT = 2.0
 
 def config_maps(number: int, value: str = "1") -> list[dict[str, Any]]:
     """Return ConfigMaps and, at the end, the namespace that they are in."""
-    return [*(config_map(f"m{at}", data={"v": value}) for at in range(number)), namespace("shop")]
+    return [
+        *(config_map(f"m{at}", data={"v": value}) for at in range(number)),
+        namespace("shop"),
+    ]
 
 
 def override(name: str) -> dict[str, Any]:
@@ -60,7 +68,10 @@ def override(name: str) -> dict[str, Any]:
         "apiVersion": "placement.kubernetes-fleet.io/v1",
         "kind": "ClusterResourceOverride",
         "metadata": {"name": name},
-        "spec": {"clusterResourceSelectors": [selector], "policy": {"overrideRules": [rule]}},
+        "spec": {
+            "clusterResourceSelectors": [selector],
+            "policy": {"overrideRules": [rule]},
+        },
     }
 
 
@@ -93,7 +104,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "PAUSE", 0)
 
 
-def test_no_transaction_writes_more_than_a_batch(pauses: list[tuple[int, int, int]]) -> None:
+def test_no_transaction_writes_more_than_a_batch(
+    pauses: list[tuple[int, int, int]],
+) -> None:
     clusters = [member_document(f"c{at}") for at in range(300)]
     placements = [placement_document(f"p{at}", pick_n_spec(1)) for at in range(25)]
 
@@ -111,7 +124,9 @@ def test_no_transaction_writes_more_than_a_batch(pauses: list[tuple[int, int, in
     assert len(pauses) == 3 + 2 + 3 - 1
 
 
-def test_up_to_500_documents_are_one_transaction(pauses: list[tuple[int, int, int]]) -> None:
+def test_up_to_500_documents_are_one_transaction(
+    pauses: list[tuple[int, int, int]],
+) -> None:
     apply_all(*config_maps(499))
 
     assert pauses == []
@@ -125,7 +140,9 @@ def test_unchanged_documents_do_not_count(pauses: list[tuple[int, int, int]]) ->
     apply_all(*config_maps(700)[400:], *config_maps(400, "2")[:400])
 
     assert pauses == []
-    assert set(Resource.objects.filter(kind="ConfigMap").values_list("revision", flat=True)) == {1, 2}
+    assert set(
+        Resource.objects.filter(kind="ConfigMap").values_list("revision", flat=True)
+    ) == {1, 2}
 
 
 @pytest.mark.usefixtures("small")
@@ -138,7 +155,10 @@ def test_a_changed_resource_keeps_its_identity() -> None:
 
     assert {one.did for one in results} == {"changed", "unchanged"}
     assert dict(Resource.objects.values_list("name", "pk")) == rows
-    assert Resource.objects.values_list("created_at", flat=True).distinct().get() == created
+    assert (
+        Resource.objects.values_list("created_at", flat=True).distinct().get()
+        == created
+    )
     assert Event.objects.filter(verb="changed", kind="resource").count() == 30
 
 
@@ -146,14 +166,22 @@ def test_a_changed_resource_keeps_its_identity() -> None:
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ([config_map("lost", in_="nowhere")], "the namespace nowhere is not on the hub"),
+        (
+            [config_map("lost", in_="nowhere")],
+            "the namespace nowhere is not on the hub",
+        ),
         ([config_map("m1")], "Duplicate value"),
         ([placement_document("new", pick_n_spec(1))], "new is a reserved name"),
-        ([placement_document("web", {"policy": {"placementType": "PickSome"}})], "PickSome"),
+        (
+            [placement_document("web", {"policy": {"placementType": "PickSome"}})],
+            "PickSome",
+        ),
         ([member_document("bulk")], "bulk is a reserved name"),
     ],
 )
-def test_what_is_invalid_is_found_before_anything_is_written(more: list[Any], message: str) -> None:
+def test_what_is_invalid_is_found_before_anything_is_written(
+    more: list[Any], message: str
+) -> None:
     with pytest.raises(InvalidManifest, match=message):
         apply_all(*config_maps(30), *more)
 
@@ -161,7 +189,9 @@ def test_what_is_invalid_is_found_before_anything_is_written(more: list[Any], me
 
 
 @pytest.mark.usefixtures("small")
-def test_a_missing_confirmation_or_permission_is_found_before_anything_is_written() -> None:
+def test_a_missing_confirmation_or_permission_is_found_before_anything_is_written() -> (
+    None
+):
     joined("a")
     decided("web", pick_n_spec(1))
     empties = placement_document("web", PICK_NONE)
@@ -195,11 +225,15 @@ def test_an_error_names_what_was_written_and_the_same_apply_again_completes_it(
         return real(*arguments, **options)
 
     monkeypatch.setattr(apply, "apply_resources", fail_once)
-    with pytest.raises(PartlyApplied, match=r"20 of 31 documents are applied, and stay so\.") as stopped:
+    with pytest.raises(
+        PartlyApplied, match=r"20 of 31 documents are applied, and stay so\."
+    ) as stopped:
         apply_all(*config_maps(30))
 
     written = {one.name for one in stopped.value.results}
-    assert written == {f"/{row.kind}/{row.namespace}/{row.name}" for row in Resource.objects.all()}
+    assert written == {
+        f"/{row.kind}/{row.namespace}/{row.name}" for row in Resource.objects.all()
+    }
     assert "/Namespace//shop" in written
     again = apply_all(*config_maps(30))
     assert [one.did for one in again].count("unchanged") == 20
@@ -215,14 +249,18 @@ def too_many_overrides() -> list[dict[str, Any]]:
 @pytest.mark.usefixtures("small")
 def test_rest_answers_with_what_was_written() -> None:
     client = APIClient()
-    client.credentials(HTTP_AUTHORIZATION=f"Token {api_token(person('ada', 'operator'))}")
+    client.credentials(
+        HTTP_AUTHORIZATION=f"Token {api_token(person('ada', 'operator'))}"
+    )
 
     answer = client.post("/api/v1/apply", too_many_overrides(), format="json")
 
     problem = answer.json()
     assert answer.status_code == 422
     assert problem["detail"].startswith("131 of 132 documents are applied")
-    assert problem["faults"][0]["message"].startswith("ClusterResourceOverride o100: there are 100")
+    assert problem["faults"][0]["message"].startswith(
+        "ClusterResourceOverride o100: there are 100"
+    )
     assert len(problem["applied"]) == 131
     assert problem["applied"][0]["did"] == "created"
 
@@ -243,7 +281,9 @@ def test_the_page_shows_what_was_written(client: Client) -> None:
 
 
 @pytest.mark.usefixtures("small")
-def test_the_command_prints_what_was_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_what_was_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "all.yaml"
     path.write_text("---\n".join(map(dump_yaml, too_many_overrides())))
 
@@ -282,7 +322,9 @@ class Statements:
     def sleep(self, _seconds: float) -> None:
         assert not self.original.in_atomic_block
 
-    def execute(self, execute: Any, sql: Any, params: Any, many: bool, context: Any) -> Any:
+    def execute(
+        self, execute: Any, sql: Any, params: Any, many: bool, context: Any
+    ) -> Any:
         self.now += 0.01
         if context["connection"] is not self.original:
             self.elsewhere += 1
@@ -308,10 +350,14 @@ MOST_STATEMENTS = 155
 
 
 def many_placements(number: int, clusters: int = 1) -> list[dict[str, Any]]:
-    return [placement_document(f"p{at:03}", pick_n_spec(clusters)) for at in range(number)]
+    return [
+        placement_document(f"p{at:03}", pick_n_spec(clusters)) for at in range(number)
+    ]
 
 
-def test_placements_that_take_long_are_written_in_parts_of_bounded_length(statements: Statements) -> None:
+def test_placements_that_take_long_are_written_in_parts_of_bounded_length(
+    statements: Statements,
+) -> None:
     joined("a")
     apply_all(namespace("shop"))
     statements.held.clear()
@@ -331,7 +377,9 @@ def test_placements_that_take_long_are_written_in_parts_of_bounded_length(statem
     assert max(statements.held) <= MOST_STATEMENTS
 
 
-def test_documents_that_are_written_quickly_are_all_or_none(statements: Statements) -> None:
+def test_documents_that_are_written_quickly_are_all_or_none(
+    statements: Statements,
+) -> None:
     taken = override("one")
     apply_all(namespace("shop"), taken)
     statements.held.clear()
@@ -388,13 +436,19 @@ def test_a_long_dry_run_goes_on_in_a_copy_of_the_database(
 def test_a_hundred_thousand_documents_are_refused_with_the_limit(run: Any) -> None:
     documents = [Document(namespace("one"), 1)] * 100_000
 
-    with pytest.raises(InvalidManifest, match=r"100,000 documents \(allowed: at most 50,000"):
+    with pytest.raises(
+        InvalidManifest, match=r"100,000 documents \(allowed: at most 50,000"
+    ):
         run(documents, by=None, now=NOW)
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="about the one writer of SQLite")
-def test_another_process_writes_while_20_000_objects_are_applied(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="about the one writer of SQLite"
+)
+def test_another_process_writes_while_20_000_objects_are_applied(
+    tmp_path: Path,
+) -> None:
     environment = {**os.environ, "FLEETUI_VAR_DIR": str(tmp_path)}
     environment.pop("DATABASE_URL", None)
 
@@ -405,7 +459,9 @@ def test_another_process_writes_while_20_000_objects_are_applied(tmp_path: Path)
     path = tmp_path / "all.json"
     path.write_text("---\n".join(map(dump_yaml, config_maps(19_999))))
     assert manage("migrate").wait() == 0
-    other = sqlite3.connect(tmp_path / "fleetui.sqlite3", timeout=60, isolation_level=None)
+    other = sqlite3.connect(
+        tmp_path / "fleetui.sqlite3", timeout=60, isolation_level=None
+    )
     worst, writes = 0.0, 0
     applying = manage("apply", "-f", str(path))
     while applying.returncode is None:
@@ -417,7 +473,9 @@ def test_another_process_writes_while_20_000_objects_are_applied(tmp_path: Path)
     [count] = other.execute("SELECT count(*) FROM placements_resource").fetchone()
     other.close()
 
-    sys.stdout.write(f"{writes} writes of another process, the longest wait {worst:.2f} s\n")
+    sys.stdout.write(
+        f"{writes} writes of another process, the longest wait {worst:.2f} s\n"
+    )
     assert applying.returncode == 0
     assert count == 20_000
     assert worst < LONGEST_WAIT

@@ -26,7 +26,11 @@ from tests.rows import (
 )
 from tests.services.test_apply_and_export import run
 
-pytestmark = [pytest.mark.django_db, pytest.mark.servers, pytest.mark.usefixtures("collected_static")]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.servers,
+    pytest.mark.usefixtures("collected_static"),
+]
 MODELS = (Event, FleetState, MemberCluster, Placement, PolicySnapshot, Resource)
 
 
@@ -85,23 +89,35 @@ def test_a_dry_run_refuses_what_applying_refuses(tmp_path: Path) -> None:
             }
         }
     }
-    elsewhere.write_text(dump_yaml(placement_document("web", {**spec(), "policy": nowhere})))
+    elsewhere.write_text(
+        dump_yaml(placement_document("web", {**spec(), "policy": nowhere}))
+    )
     before = written()
 
     for path, code in ((invalid, 2), (elsewhere, 3)):
         with pytest.raises(CommandError) as refused:
             run("apply", "--dry-run", "-f", str(path))
         assert refused.value.returncode == code
-    out, _ = run("apply", "--dry-run", "--confirm", "unschedule-everything", "-f", str(elsewhere))
+    out, _ = run(
+        "apply", "--dry-run", "--confirm", "unschedule-everything", "-f", str(elsewhere)
+    )
 
     assert "decision web: deselects a, b; 0 clusters" in out
     assert written() == before
 
 
-def test_diff_exits_with_1_where_something_differs_and_hides_secrets(tmp_path: Path) -> None:
+def test_diff_exits_with_1_where_something_differs_and_hides_secrets(
+    tmp_path: Path,
+) -> None:
     secret = {**config_map("key"), "kind": "Secret", "stringData": {"a": "hunter2"}}
-    run("apply", "-f", file_of(tmp_path, namespace("shop"), config_map("settings", data={"a": "1"})))
-    path = file_of(tmp_path, namespace("shop"), config_map("settings", data={"a": "2"}), secret)
+    run(
+        "apply",
+        "-f",
+        file_of(tmp_path, namespace("shop"), config_map("settings", data={"a": "1"})),
+    )
+    path = file_of(
+        tmp_path, namespace("shop"), config_map("settings", data={"a": "2"}), secret
+    )
     before = written()
 
     with pytest.raises(SystemExit) as ended:
@@ -111,12 +127,22 @@ def test_diff_exits_with_1_where_something_differs_and_hides_secrets(tmp_path: P
     assert written() == before
 
 
-def test_diff_prints_what_would_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run("apply", "-f", file_of(tmp_path, namespace("shop"), config_map("settings", data={"a": "1"})))
+def test_diff_prints_what_would_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(
+        "apply",
+        "-f",
+        file_of(tmp_path, namespace("shop"), config_map("settings", data={"a": "1"})),
+    )
     secret = {**config_map("key"), "kind": "Secret", "stringData": {"a": "hunter2"}}
 
     with pytest.raises(SystemExit):
-        call_command("diff", "-f", file_of(tmp_path, config_map("settings", data={"a": "2"}), secret))
+        call_command(
+            "diff",
+            "-f",
+            file_of(tmp_path, config_map("settings", data={"a": "2"}), secret),
+        )
 
     out = capsys.readouterr().out
     assert "-  a: '1'\n+  a: '2'\n" in out
@@ -124,7 +150,9 @@ def test_diff_prints_what_would_change(tmp_path: Path, capsys: pytest.CaptureFix
     assert "hunter2" not in out
 
 
-def test_diff_exits_with_0_without_differences_and_above_1_for_an_error(tmp_path: Path) -> None:
+def test_diff_exits_with_0_without_differences_and_above_1_for_an_error(
+    tmp_path: Path,
+) -> None:
     path = file_of(tmp_path, namespace("shop"))
     run("apply", "-f", path)
 
@@ -144,10 +172,21 @@ def api() -> APIClient:
 def test_rest_previews_documents_without_writing(web: str) -> None:
     before, text = written(), Path(web).read_text()
 
-    answer = api().post("/api/v1/apply?dryRun=All", text, content_type="application/yaml").json()
+    answer = (
+        api()
+        .post("/api/v1/apply?dryRun=All", text, content_type="application/yaml")
+        .json()
+    )
 
-    assert [one["did"] for one in answer["items"]] == ["created", "joined", "created", "created"]
-    assert [(one["placement"], one["joins"], one["leaves"]) for one in answer["decisions"]] == [
+    assert [one["did"] for one in answer["items"]] == [
+        "created",
+        "joined",
+        "created",
+        "created",
+    ]
+    assert [
+        (one["placement"], one["joins"], one["leaves"]) for one in answer["decisions"]
+    ] == [
         ("api", ["b", "c"], []),
         ("web", ["c"], []),
     ]
@@ -157,7 +196,9 @@ def test_rest_previews_documents_without_writing(web: str) -> None:
 def test_rest_previews_a_put_without_writing() -> None:
     before = written()
 
-    put = api().put("/api/v1/clusters/c?dryRun=All", member_document("c"), format="json")
+    put = api().put(
+        "/api/v1/clusters/c?dryRun=All", member_document("c"), format="json"
+    )
 
     assert (put.status_code, put.json()["metadata"]["name"]) == (201, "c")
     assert written() == before
@@ -173,7 +214,9 @@ def test_rest_refuses_a_dry_run_that_is_not_supported() -> None:
         ("put", "clusters/a?dryRun=Some"),
         ("post", "apply?dryRun="),
     ):
-        answer = getattr(client, method)(f"/api/v1/{path}", member_document("a"), format="json")
+        answer = getattr(client, method)(
+            f"/api/v1/{path}", member_document("a"), format="json"
+        )
         assert answer.status_code == 400, path
     assert written() == before
 
@@ -183,7 +226,9 @@ def test_the_page_previews_without_writing(web: str, client: Client) -> None:
     client.get("/resources/apply/")  # compares the statuses
     before = written()
 
-    answer = client.post("/resources/apply/", {"manifest": Path(web).read_text(), "preview": "1"})
+    answer = client.post(
+        "/resources/apply/", {"manifest": Path(web).read_text(), "preview": "1"}
+    )
 
     page = answer.content.decode()
     assert answer.status_code == 200

@@ -23,7 +23,13 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.staged_runs import STAGED_RUN, save_run
 from placements.services.rollouts.staged_strategies import save_strategy
 from tests.rows import NOW, config_map, namespace, spec
-from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    StagedWorld,
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 from tests.services.rollouts.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
@@ -56,16 +62,22 @@ def test_a_placement_keeps_the_order_of_its_keys() -> None:
 
 def test_a_resource_keeps_the_order_of_its_keys_through_a_change_of_many() -> None:
     shops = [backwards(namespace(name, tier="one", b="2")) for name in ("shop", "bank")]
-    changed = [backwards(namespace(name, tier="two", b="2")) for name in ("shop", "bank")]
+    changed = [
+        backwards(namespace(name, tier="two", b="2")) for name in ("shop", "bank")
+    ]
 
     apply_resources(shops, by=None, now=NOW)
     apply_resources(changed, by=None, now=NOW)
 
     written = {one["metadata"]["name"]: json.dumps(one) for one in changed}
-    assert {row.name: json.dumps(row.content) for row in Resource.objects.all()} == written
+    assert {
+        row.name: json.dumps(row.content) for row in Resource.objects.all()
+    } == written
 
 
-def test_a_staged_run_and_what_the_events_show_of_it_keep_the_order_of_their_keys() -> None:
+def test_a_staged_run_and_what_the_events_show_of_it_keep_the_order_of_their_keys() -> (
+    None
+):
     world = StagedWorld({"all": ["c000"]}, stage("all"))
     world.place("web", staged_spec())
     document = backwards(run_document("one"))
@@ -87,7 +99,10 @@ def test_a_strategy_keeps_the_order_of_its_keys() -> None:
 
 @pytest.mark.nightly
 def test_a_resource_snapshot_keeps_the_order_of_the_keys_of_what_it_copies() -> None:
-    world, greeting = World(1), backwards(config_map("greeting", data={"z": "1", "bb": "2"}))
+    world, greeting = (
+        World(1),
+        backwards(config_map("greeting", data={"z": "1", "bb": "2"})),
+    )
     world.apply(greeting)
 
     world.place("web", spec())

@@ -22,7 +22,11 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import Semantics
 from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
-from placements.engine.checks.predicates import AssertionFacts, AssertionState, evaluate_assertions
+from placements.engine.checks.predicates import (
+    AssertionFacts,
+    AssertionState,
+    evaluate_assertions,
+)
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion, assertions_in, assertions_problem
 from placements.manifests.policy import PlacementType
@@ -52,8 +56,14 @@ from tests.rows import (
     save_entries,
 )
 
-LABELS = {"a": {"region": "east", "env": "prod"}, "b": {"region": "east"}, "c": {"region": "west"}}
-KNOWN = AssertionFacts({"web": {"a", "b"}, "none": None}, {"region": True, "cluster": False}, churn=4)
+LABELS = {
+    "a": {"region": "east", "env": "prod"},
+    "b": {"region": "east"},
+    "c": {"region": "west"},
+}
+KNOWN = AssertionFacts(
+    {"web": {"a", "b"}, "none": None}, {"region": True, "cluster": False}, churn=4
+)
 CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"never": {"env": "canary"}}, "holds", ()),
     ({"never": {"env": "prod", "region": "west"}}, "holds", ()),
@@ -75,7 +85,9 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
 ]
 
 
-def states(listed: list[dict[str, Any]], *placed: str) -> list[tuple[str, tuple[str, ...]]]:
+def states(
+    listed: list[dict[str, Any]], *placed: str
+) -> list[tuple[str, tuple[str, ...]]]:
     clusters = fleet(*(cluster(name, labels) for name, labels in LABELS.items()))
     policy = pick_n(len(placed)) if placed else pick_n(1)
     decision = at_rest(cycle(clusters, policy, *map(binding, placed)))
@@ -97,7 +109,13 @@ def test_with_nothing_placed_only_what_needs_clusters_breaks() -> None:
         {"spread": {"region": {"atLeast": 1}}},
         {"survives": "region"},
     ]
-    assert [state for state, _ in states(listed)] == ["holds", "holds", "holds", "broken", "broken"]
+    assert [state for state, _ in states(listed)] == [
+        "holds",
+        "holds",
+        "holds",
+        "broken",
+        "broken",
+    ]
 
 
 def test_a_cluster_that_is_picked_again_counts_once() -> None:
@@ -105,7 +123,10 @@ def test_a_cluster_that_is_picked_again_counts_once() -> None:
     decision = schedule(cycle(clusters, pick_n(3), binding("a", obsolete=True)))
     assert "a" in decision.picked_names
     items = assertions_in([{"maxShare": {"region": "67%"}}, {"never": {"env": "prod"}}])
-    assert [one.evidence for one in evaluate_assertions(items, decision, KNOWN)] == [(), ("a",)]
+    assert [one.evidence for one in evaluate_assertions(items, decision, KNOWN)] == [
+        (),
+        ("a",),
+    ]
 
 
 @pytest.mark.nightly
@@ -121,7 +142,9 @@ def test_free_clusters_are_those_that_a_larger_number_finds() -> None:
                 number = (one.policy.number_of_clusters or 0) + more
                 policy = one.policy.model_copy(update={"number_of_clusters": number})
                 expected = schedule(replace(decision.cycle, policy=policy))
-                [result] = evaluate_assertions([Assertion("minFree", more)], decision, KNOWN)
+                [result] = evaluate_assertions(
+                    [Assertion("minFree", more)], decision, KNOWN
+                )
                 assert (result.state is AssertionState.HOLDS) is expected.is_fulfilled
                 states.add((semantics, result.state))
     assert len(states) == 2 * len(Semantics)
@@ -146,7 +169,9 @@ def test_invalid_assertions_have_a_path(value: Any, path: tuple[Any, ...]) -> No
 
 
 def _save(name: str, listed: Any, number: int = 1) -> Any:
-    document = placement_document(name, pick_n_spec(number), assertions=json.dumps(listed))
+    document = placement_document(
+        name, pick_n_spec(number), assertions=json.dumps(listed)
+    )
     return save_placement(document, by=None, now=NOW)
 
 
@@ -158,14 +183,19 @@ def test_a_change_of_the_fleet_raises_one_event_for_a_broken_assertion() -> None
     run_due()
     assert check_due(now=NOW) == 1
     assert not is_due(now=NOW)
-    for labels in ({"env": "canary"}, *({"env": "canary", "n": str(at)} for at in range(9))):
+    for labels in (
+        {"env": "canary"},
+        *({"env": "canary", "n": str(at)} for at in range(9)),
+    ):
         change_labels(["a"], put=labels, replaces=True, by=None, now=NOW)
         run_due()
         assert is_due(now=NOW)
         check_due(now=NOW)
     check = AssertionCheck.objects.get()
     assert (check.broken, check.results[0]["evidence"]) == (1, ["a"])
-    assert [one.verb for one in Event.objects.filter(verb__startswith="assertion")] == ["assertion broken"]
+    assert [one.verb for one in Event.objects.filter(verb__startswith="assertion")] == [
+        "assertion broken"
+    ]
     change_labels(["a"], put={"env": "prod"}, replaces=True, by=None, now=NOW)
     check_due(now=NOW)
     assert Event.objects.filter(verb="assertion holds again").count() == 1
@@ -191,7 +221,11 @@ def test_changes_of_clusters_stop_to_count_after_a_week() -> None:
     run_due()
     check_due(now=NOW)
     week = NOW + timedelta(days=7, seconds=1)
-    assert (AssertionCheck.objects.get().broken, is_due(now=NOW), is_due(now=week)) == (1, False, True)
+    assert (AssertionCheck.objects.get().broken, is_due(now=NOW), is_due(now=week)) == (
+        1,
+        False,
+        True,
+    )
     assert check_due(now=week) == 1
     assert (AssertionCheck.objects.get().broken, is_due(now=week)) == (0, False)
 
@@ -200,7 +234,12 @@ def test_changes_of_clusters_stop_to_count_after_a_week() -> None:
 def test_a_property_that_the_policy_reads_is_a_reason_to_check_again() -> None:
     for name in ("a", "b"):
         joined(name)
-        report(name, Observation(is_healthy=True, properties={"nodes": "3"}), by=None, now=NOW)
+        report(
+            name,
+            Observation(is_healthy=True, properties={"nodes": "3"}),
+            by=None,
+            now=NOW,
+        )
     large = {"matchExpressions": [{"name": "nodes", "operator": "Ge", "values": ["3"]}]}
     affinity = {
         "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -209,22 +248,33 @@ def test_a_property_that_the_policy_reads_is_a_reason_to_check_again() -> None:
     }
     wanted = pick_n_spec(1, affinity={"clusterAffinity": affinity})
     save_placement(
-        placement_document("web", wanted, assertions=json.dumps([{"minFree": 1}])), by=None, now=NOW
+        placement_document("web", wanted, assertions=json.dumps([{"minFree": 1}])),
+        by=None,
+        now=NOW,
     )
     enqueue_affected_placements()
     run_due()
     check_due(now=NOW)
     assert AssertionCheck.objects.get().broken == 0
-    report("a", Observation(is_healthy=True, properties={"nodes": "1"}), by=None, now=NOW)
+    report(
+        "a", Observation(is_healthy=True, properties={"nodes": "1"}), by=None, now=NOW
+    )
     enqueue_affected_placements()
     assert (run_due(), check_due(now=NOW)) == (0, 1)
     assert AssertionCheck.objects.get().broken == 1
 
 
 @pytest.mark.django_db
-def test_an_entry_asserts_of_the_placements_that_it_selects_or_names_or_of_all() -> None:
+def test_an_entry_asserts_of_the_placements_that_it_selects_or_names_or_of_all() -> (
+    None
+):
     joined("a", env="prod")
-    for name, tier in (("web", "gold"), ("shop", "gold"), ("docs", "lab"), ("wiki", "lab")):
+    for name, tier in (
+        ("web", "gold"),
+        ("shop", "gold"),
+        ("docs", "lab"),
+        ("wiki", "lab"),
+    ):
         document = placement_document(name, pick_n_spec(1))
         document["metadata"]["labels"] = {"tier": tier}
         save_placement(document, by=None, now=NOW)
@@ -235,8 +285,13 @@ def test_an_entry_asserts_of_the_placements_that_it_selects_or_names_or_of_all()
     assert check_due(now=NOW) == 3
     assert not is_due(now=NOW)
     broken = {("web", 1), ("shop", 1), ("docs", 1)}
-    assert set(AssertionCheck.objects.values_list("placement__name", "broken")) == broken
-    found = {(name, one.rule, one.severity) for name, one in current_report().findings_of("", "P01")}
+    assert (
+        set(AssertionCheck.objects.values_list("placement__name", "broken")) == broken
+    )
+    found = {
+        (name, one.rule, one.severity)
+        for name, one in current_report().findings_of("", "P01")
+    }
     assert found == {(name, "P01", "warning") for name, _ in broken}
     save_entries(assertion_entry("gold", {"minFree": 0}, **gold))
     assert check_due(now=NOW) == 2
@@ -255,12 +310,20 @@ def test_a_file_is_saved_once_with_its_errors_at_their_lines() -> None:
     again = save_checks_file(text, by=None, now=NOW)
     assert (first.revision, again.revision, stored_file().text) == (1, 1, text)
     with pytest.raises(InvalidManifest) as refused:
-        save_checks_file("assertions:\n- name: gold\n  assert: [{always: 1}]\n", by=None, now=NOW)
-    assert [(one.path, one.line) for one in refused.value.errors] == [("assertions[0].assert[0].always", 3)]
+        save_checks_file(
+            "assertions:\n- name: gold\n  assert: [{always: 1}]\n", by=None, now=NOW
+        )
+    assert [(one.path, one.line) for one in refused.value.errors] == [
+        ("assertions[0].assert[0].always", 3)
+    ]
     with pytest.raises(RevisionConflict):
         save_checks_file("", by=None, now=NOW, expected=7)
     [event] = Event.objects.filter(kind="checks file")
-    assert (event.verb, event.before, event.after) == ("changed", {"text": ""}, {"text": text})
+    assert (event.verb, event.before, event.after) == (
+        "changed",
+        {"text": ""},
+        {"text": text},
+    )
 
 
 def _command(*arguments: str) -> tuple[str, int]:
@@ -285,19 +348,26 @@ def test_the_command_checks_the_assertions_of_the_hub_or_of_files(
 
     monkeypatch.chdir(tmp_path)
     items = [
-        placement_document("shop", pick_n_spec(1), assertions=json.dumps([{"apart": "elsewhere"}])),
+        placement_document(
+            "shop", pick_n_spec(1), assertions=json.dumps([{"apart": "elsewhere"}])
+        ),
         placement_document("docs", pick_n_spec(1)),
         member_document("b", {"env": "test"}),
     ]
     path = tmp_path / "all.json"
     path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": items}))
-    entry = assertion_entry("gold", {"never": {"env": "test"}}, placements=["docs"], onBreak="refuse")
+    entry = assertion_entry(
+        "gold", {"never": {"env": "test"}}, placements=["docs"], onBreak="refuse"
+    )
     (tmp_path / ".fleetui.yaml").write_text(checks_file(entry))
 
     text, status = _command("-f", str(path), "--fail-on", "error")
 
     assert status == 1
-    assert 'error    P01  docs: Assertion of gold in .fleetui.yaml broken: never: {"env": "test"} (b)' in text
+    assert (
+        'error    P01  docs: Assertion of gold in .fleetui.yaml broken: never: {"env": "test"} (b)'
+        in text
+    )
     assert "info     P02  shop: Assertion cannot be checked: apart: elsewhere" in text
     (tmp_path / ".fleetui.yaml").write_text("assertions: 7\n")
     assert _command("-f", str(path))[1] == 2
@@ -307,7 +377,9 @@ def test_the_command_checks_the_assertions_of_the_hub_or_of_files(
 def test_a_save_warns_or_is_refused() -> None:
     joined("a", env="canary")
     listed = [{"never": {"env": "canary"}}]
-    [warning] = [one for one in _save("web", listed).warnings if one.code == "assertion-broken"]
+    [warning] = [
+        one for one in _save("web", listed).warnings if one.code == "assertion-broken"
+    ]
     assert warning.path == 'metadata.annotations["fleetui.io/assertions"]'
     with pytest.raises(InvalidManifest) as refused:
         _save("shop", {"assert": listed, "onBreak": "refuse"})
@@ -317,13 +389,23 @@ def test_a_save_warns_or_is_refused() -> None:
 
 @pytest.mark.django_db
 def test_documents_of_the_release_before_become_entries_of_the_file() -> None:
-    gold = {"selector": {"matchLabels": {"tier": "gold"}}, "assert": [{"minFree": 1}], "onBreak": "refuse"}
+    gold = {
+        "selector": {"matchLabels": {"tier": "gold"}},
+        "assert": [{"minFree": 1}],
+        "onBreak": "refuse",
+    }
     for name, spec in (("gold", gold), ("nothing", {"selector": None, "assert": []})):
-        AssertionDocument.objects.create(name=name, document={"spec": spec}, created_at=NOW, updated_at=NOW)
+        AssertionDocument.objects.create(
+            name=name, document={"spec": spec}, created_at=NOW, updated_at=NOW
+        )
     migration = import_module("placements.migrations.0019_assertions_in_file")
 
     migration.write_files(apps, SimpleNamespace(connection=connection))
 
     [entry] = stored_entries()
     assert entry.assertions == (Assertion("minFree", 1),)
-    assert (entry.name, entry.assertions[0].refuses, stored_file().revision) == ("gold", True, 1)
+    assert (entry.name, entry.assertions[0].refuses, stored_file().revision) == (
+        "gold",
+        True,
+        1,
+    )

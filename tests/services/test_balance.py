@@ -15,7 +15,16 @@ from placements.services.editor.preview import preview
 from placements.services.placements import save_placement
 from placements.services.snapshots import cycles_of
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
-from tests.rows import NOW, all_joined, decided, joined, pick_n_spec, placed, run_due, spec
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    pick_n_spec,
+    placed,
+    run_due,
+    spec,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
@@ -30,7 +39,9 @@ def _used() -> None:
 
 def wanted(number: int = 1, **more: Any) -> dict[str, Any]:
     """Write an OCM Placement that wants so many clusters."""
-    return with_resources(ocm_document("mine", numberOfClusters=number, **more), NAMESPACE)
+    return with_resources(
+        ocm_document("mine", numberOfClusters=number, **more), NAMESPACE
+    )
 
 
 def saved(document: dict[str, Any]) -> Placement:
@@ -73,7 +84,10 @@ def test_what_a_placement_has_itself_is_not_counted() -> None:
     [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
 
     assert cycle.options["balance"] == {"c1": 1, "c2": 2}
-    assert preview(parse_placement(placement.document)).decision.cycle.options == cycle.options
+    assert (
+        preview(parse_placement(placement.document)).decision.cycle.options
+        == cycle.options
+    )
     assert fresh_schedule(placement).leaves == ()
 
 
@@ -97,14 +111,19 @@ def test_counts_that_the_placement_names_come_first() -> None:
 
 
 @pytest.mark.nightly
-def test_many_placements_are_counted_at_once(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_many_placements_are_counted_at_once(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
     joined("c4")
     saved(wanted(2))
     decided("other", pick_n_spec(1), semantics="ocm")
     placements, fleet = list(Placement.objects.order_by("name")), current_fleet().fleet
 
     with django_assert_num_queries(3):
-        balances = {one.name: cycle.options.get("balance") for one, cycle in cycles_of(placements, fleet)}
+        balances = {
+            one.name: cycle.options.get("balance")
+            for one, cycle in cycles_of(placements, fleet)
+        }
 
     assert balances["both"] is None
     assert balances["mine"] == {"c1": 2, "c2": 2}

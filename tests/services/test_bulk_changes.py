@@ -41,7 +41,9 @@ def ana() -> User:
 
 def change(name: str, by: User | None, *clusters: str, **given: Any) -> BulkResult:
     action = BULK_ACTIONS[name]
-    return change_clusters(action, read_options(action, given), clusters, by=by, now=NOW)
+    return change_clusters(
+        action, read_options(action, given), clusters, by=by, now=NOW
+    )
 
 
 def undo(result: BulkResult, by: User, *, after: timedelta = timedelta()) -> Undone:
@@ -55,7 +57,10 @@ def documents() -> dict[str, Any]:
     )
     return {
         "columns": list(taints),
-        **{row.name: (row.document["metadata"], row.document["spec"]) for row in MemberCluster.objects.all()},
+        **{
+            row.name: (row.document["metadata"], row.document["spec"])
+            for row in MemberCluster.objects.all()
+        },
     }
 
 
@@ -80,20 +85,26 @@ def test_preview_result_and_events_agree(ana: User) -> None:
     assert {name for name, _, _ in STEPS} == set(BULK_ACTIONS)
     for name, given, changed in STEPS:
         action = BULK_ACTIONS[name]
-        preview = preview_change(action, read_options(action, given), ["a", "b", "c"], now=NOW)
+        preview = preview_change(
+            action, read_options(action, given), ["a", "b", "c"], now=NOW
+        )
         result = change(name, ana, "a", "b", "c", **given)
 
         assert (set(result.changed), preview.rows) == (changed, result.rows)
         events = Event.objects.filter(request_id=result.request_id, kind="cluster")
         assert set(events.values_list("name", flat=True)) == changed
         assert set(events.values_list("actor_name", flat=True)) <= {"ana"}
-    assert set(MemberCluster.objects.values_list("membership", flat=True)) == {Membership.LEAVING}
+    assert set(MemberCluster.objects.values_list("membership", flat=True)) == {
+        Membership.LEAVING
+    }
 
 
 def test_a_replaced_label_is_a_conflict() -> None:
     joined("a", env="dev")
     action = BULK_ACTIONS["labels"]
-    [row] = preview_change(action, {"put": {"env": "prod"}, "remove": []}, ["a"], now=NOW).rows
+    [row] = preview_change(
+        action, {"put": {"env": "prod"}, "remove": []}, ["a"], now=NOW
+    ).rows
     assert (row.change, row.conflict) == ("env: dev → prod", "Replaces env=dev")
 
 
@@ -103,14 +114,21 @@ def test_one_that_is_refused_leaves_all_as_they_are_and_is_named() -> None:
     drain(["c"], by=None, now=NOW)
     before = documents()
 
-    with pytest.raises(ActionNotAllowed, match=r"^b is leaving the fleet; nothing to drain$"):
+    with pytest.raises(
+        ActionNotAllowed, match=r"^b is leaving the fleet; nothing to drain$"
+    ):
         change("drain", None, "a", "b")
-    with pytest.raises(ActionNotAllowed, match=r"^a is not being drained; nothing to cancel; b is not"):
+    with pytest.raises(
+        ActionNotAllowed, match=r"^a is not being drained; nothing to cancel; b is not"
+    ):
         change("cancel-drain", None, "a", "b", "c")
     with pytest.raises(UnknownClusterError, match="'gone'"):
         change("cordon", None, "a", "gone", "c")
 
-    assert (documents(), Drain.objects.filter(state=Drain.State.RUNNING).count()) == (before, 1)
+    assert (documents(), Drain.objects.filter(state=Drain.State.RUNNING).count()) == (
+        before,
+        1,
+    )
     rows = preview_change(BULK_ACTIONS["drain"], {}, ["a", "b"], now=NOW).rows
     refusals = {row.name: row.refusal for row in rows}
     assert refusals == {"a": "", "b": "b is leaving the fleet; nothing to drain"}
@@ -146,7 +164,9 @@ def test_refuses_options_that_a_manifest_could_not_have(
     assert refused.value.errors[0].path.startswith(path)
 
 
-def test_selects_known_clusters_only_and_changes_nothing_without_the_role(ana: User) -> None:
+def test_selects_known_clusters_only_and_changes_nothing_without_the_role(
+    ana: User,
+) -> None:
     joined("a")
     for names in ([], ["missing"]):
         with pytest.raises(InvalidManifest):
@@ -163,16 +183,22 @@ def test_selects_known_clusters_only_and_changes_nothing_without_the_role(ana: U
 
 
 UNDONE = [
-    (name, given) for name, given, changed in STEPS if changed and name not in ("leave", "cancel-drain")
+    (name, given)
+    for name, given, changed in STEPS
+    if changed and name not in ("leave", "cancel-drain")
 ]
 
 
 @pytest.mark.parametrize(("name", "given"), UNDONE)
-def test_undo_restores_exactly_what_was_changed(name: str, given: Mapping[str, Any], ana: User) -> None:
+def test_undo_restores_exactly_what_was_changed(
+    name: str, given: Mapping[str, Any], ana: User
+) -> None:
     joined("a", env="dev", tier="1")
     joined("b", env="prod")
     joined("c")
-    change_taints(["a", "b"], add=[GPU, {"key": "z", "effect": "NoSchedule"}], by=None, now=NOW)
+    change_taints(
+        ["a", "b"], add=[GPU, {"key": "z", "effect": "NoSchedule"}], by=None, now=NOW
+    )
     change("cordon", None, *(["a", "c"] if name == "uncordon" else ["b"]))
     before = documents()
 
@@ -188,14 +214,19 @@ def test_undo_restores_exactly_what_was_changed(name: str, given: Mapping[str, A
 def test_undo_leaves_what_somebody_changed_since_and_says_so(ana: User) -> None:
     for name in ("a", "b", "c", "d"):
         joined(name, env="dev")
-    result = change("labels", ana, "a", "b", "c", "d", labels={"env": "prod", "tier": "1"})
+    result = change(
+        "labels", ana, "a", "b", "c", "d", labels={"env": "prod", "tier": "1"}
+    )
     change_labels(["a"], put={"other": "x"}, by=None, now=NOW)
     change_labels(["b"], put={"tier": "2"}, by=None, now=NOW)
     forget([MemberCluster.objects.get(name="c")], verb="left", by=None, now=NOW)
 
     undone = undo(result, ana)
 
-    labels = {row.name: row.document["metadata"]["labels"] for row in MemberCluster.objects.all()}
+    labels = {
+        row.name: row.document["metadata"]["labels"]
+        for row in MemberCluster.objects.all()
+    }
     assert labels == {
         "a": {"env": "dev", "other": "x"},
         "b": {"env": "prod", "tier": "2"},
@@ -212,7 +243,9 @@ def test_undo_of_a_drain_cancels_it_and_says_what_it_had_evicted(ana: User) -> N
     all_joined("a", "b", "c")
     result = change("drain", ana, "a", "b", "c")
     evicted = Drain.objects.get(cluster_name="b")
-    evicted.steps.create(placement_name="web", state=DrainStep.State.GONE, changed_at=NOW)
+    evicted.steps.create(
+        placement_name="web", state=DrainStep.State.GONE, changed_at=NOW
+    )
     Drain.objects.filter(cluster_name="c").update(state=Drain.State.DONE, ended_at=NOW)
 
     undone = undo(result, ana)
@@ -220,12 +253,17 @@ def test_undo_of_a_drain_cancels_it_and_says_what_it_had_evicted(ana: User) -> N
     assert not Drain.objects.filter(state=Drain.State.RUNNING).exists()
     assert not ClusterTaint.objects.exists()
     assert undone.clusters == ("a",)
-    assert undone.reasons == {"b": "1 placement evicted already", "c": "its drain has ended"}
+    assert undone.reasons == {
+        "b": "1 placement evicted already",
+        "c": "its drain has ended",
+    }
 
 
 def test_undo_of_a_cancelled_drain_continues_it(ana: User) -> None:
     all_joined("a", "b", "c")
-    drain(["a", "b", "c"], by=None, now=NOW, pace=Pace(at_once=2, deadline=NOW + LONGEST))
+    drain(
+        ["a", "b", "c"], by=None, now=NOW, pace=Pace(at_once=2, deadline=NOW + LONGEST)
+    )
     drains = set(Drain.objects.values_list("pk", "at_once", "deadline"))
     result = change("cancel-drain", ana, "a", "b", "c")
     change("uncordon", None, "b")
@@ -234,9 +272,11 @@ def test_undo_of_a_cancelled_drain_continues_it(ana: User) -> None:
     undone = undo(result, ana)
 
     running = Drain.objects.filter(state=Drain.State.RUNNING)
-    assert set(running.filter(pk__in=[pk for pk, *_ in drains]).values_list("cluster_name", flat=True)) == {
-        "a"
-    }
+    assert set(
+        running.filter(pk__in=[pk for pk, *_ in drains]).values_list(
+            "cluster_name", flat=True
+        )
+    ) == {"a"}
     assert set(running.values_list("cluster_name", flat=True)) == {"a", "c"}
     assert undone.clusters == ("a",)
     assert set(undone.reasons) == {"b", "c"}
@@ -270,7 +310,10 @@ def test_removal_from_the_fleet_offers_no_undo(ana: User) -> None:
 def test_more_clusters_take_no_more_statements(name: str, ana: User) -> None:
     world = World(61)
     clusters = [f"c{number:03}" for number in range(61)]
-    options: dict[str, dict[str, Any]] = {"labels": {"labels": {"a": "b"}}, "taints": {"add": [GPU]}}
+    options: dict[str, dict[str, Any]] = {
+        "labels": {"labels": {"a": "b"}},
+        "taints": {"add": [GPU]},
+    }
     given = options.get(name, {})
     if name == "uncordon":
         change("cordon", None, *clusters)

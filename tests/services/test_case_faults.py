@@ -24,21 +24,41 @@ def _answer(**case: Any) -> Answer:
 @pytest.mark.parametrize(
     ("case", "path", "code"),
     [
-        ({"semantics": "ocm", "placement": PLACEMENT, "policy": POLICY}, "policy", "conflict"),
-        ({"semantics": "kubernetes", "placement": PLACEMENT}, "placement", "field-of-other-semantics"),
+        (
+            {"semantics": "ocm", "placement": PLACEMENT, "policy": POLICY},
+            "policy",
+            "conflict",
+        ),
+        (
+            {"semantics": "kubernetes", "placement": PLACEMENT},
+            "placement",
+            "field-of-other-semantics",
+        ),
         ({"placement": PLACEMENT}, "placement", "field-of-other-semantics"),
         ({"policy": POLICY, "ocm": {"u": 2}}, "ocm", "field-of-other-semantics"),
         ({"semantics": "ocm", "polic": POLICY}, "polic", "unknown-field"),
-        ({"semantics": "ocm", "policy": POLICY, "binding": []}, "binding", "unknown-field"),
+        (
+            {"semantics": "ocm", "policy": POLICY, "binding": []},
+            "binding",
+            "unknown-field",
+        ),
         ({"semantics": "ocm", "policy": POLICY, "OCM": {}}, "OCM", "unknown-field"),
         ({"semantics": "ocm", "ocm": {"u": -1}}, "ocm.u", "out-of-range"),
-        ({"semantics": "ocm", "ocm": {"balance": {"a": -1}}}, "ocm.balance.a", "out-of-range"),
+        (
+            {"semantics": "ocm", "ocm": {"balance": {"a": -1}}},
+            "ocm.balance.a",
+            "out-of-range",
+        ),
         (
             {"semantics": "ocm", "ocm": {"domainWeights": {"z": {"x": 0}}}},
             "ocm.domainWeights.z.x",
             "out-of-range",
         ),
-        ({"semantics": "ocm", "placement": PLACEMENT, "ocm": {"cpuWeight": 1}}, "ocm.cpuWeight", "conflict"),
+        (
+            {"semantics": "ocm", "placement": PLACEMENT, "ocm": {"cpuWeight": 1}},
+            "ocm.cpuWeight",
+            "conflict",
+        ),
     ],
 )
 def test_refuses(case: dict[str, Any], path: str, code: str) -> None:
@@ -63,7 +83,12 @@ def test_takes_null_for_absent_and_lets_strange_keys_be(case: dict[str, Any]) ->
 def test_a_failed_cycle_names_the_document() -> None:
     placement = {**PLACEMENT, "spec": {"numberOfClusters": 2}}
 
-    answer = _answer(semantics="ocm", placement=placement, ocm={"unsatisfiable": "error"})
+    answer = _answer(
+        semantics="ocm", placement=placement, ocm={"unsatisfiable": "error"}
+    )
 
-    assert (answer["error"]["path"], answer["error"]["code"]) == ("placement.spec", "unsatisfiable")
+    assert (answer["error"]["path"], answer["error"]["code"]) == (
+        "placement.spec",
+        "unsatisfiable",
+    )
     assert "line" not in answer

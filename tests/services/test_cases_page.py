@@ -12,7 +12,8 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "reference" / "cases.md"
 
 def test_the_case_of_the_page_gets_the_answer_of_the_page(tmp_path: Path) -> None:
     case, answer = map(
-        json.loads, re.findall(r"^```\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M)
+        json.loads,
+        re.findall(r"^```\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.S | re.M),
     )
     lines = tmp_path / "case.jsonl"
     lines.write_text(json.dumps(case), encoding="utf-8")
@@ -22,9 +23,20 @@ def test_the_case_of_the_page_gets_the_answer_of_the_page(tmp_path: Path) -> Non
     assert json.loads(run.output) == answer
 
 
-def test_from_no_policy_to_an_explicit_pick_all_is_a_policy_change_under_kubefleet() -> None:
-    steps = [{"policy": None}, {"policy": None}, {"policy": {"placementType": "PickAll"}}]
-    case = {"id": "x", "semantics": "kubefleet", "clusters": [{"name": "a"}], "steps": steps}
+def test_from_no_policy_to_an_explicit_pick_all_is_a_policy_change_under_kubefleet() -> (
+    None
+):
+    steps = [
+        {"policy": None},
+        {"policy": None},
+        {"policy": {"placementType": "PickAll"}},
+    ]
+    case = {
+        "id": "x",
+        "semantics": "kubefleet",
+        "clusters": [{"name": "a"}],
+        "steps": steps,
+    }
 
     for semantics, expected in (
         ("kubefleet", [["a"], [], ["a"]]),

@@ -70,7 +70,9 @@ def test_a_decision_names_the_field_that_was_edited(ana: User) -> None:
         ({**pick_n_spec(1), "revisionHistoryLimit": 3}, "revisionHistoryLimit added"),
     ],
 )
-def test_an_edit_is_called_by_what_it_changed(wanted: dict[str, Any], words: str) -> None:
+def test_an_edit_is_called_by_what_it_changed(
+    wanted: dict[str, Any], words: str
+) -> None:
     saved("web", pick_n_spec(1))
     Placement.objects.update(observed_generation=1)
 
@@ -79,7 +81,9 @@ def test_an_edit_is_called_by_what_it_changed(wanted: dict[str, Any], words: str
     assert Placement.objects.get().trigger == words
 
 
-def test_a_user_who_edits_is_not_forgotten_when_the_fleet_changes_before_the_cycle(ana: User) -> None:
+def test_a_user_who_edits_is_not_forgotten_when_the_fleet_changes_before_the_cycle(
+    ana: User,
+) -> None:
     all_joined("a", "b", "c")
     placement = decided("web", pick_n_spec(1))
 
@@ -114,7 +118,9 @@ def test_an_edit_of_a_cluster_is_the_cause_with_who_did_it(ana: User) -> None:
     uncordon(["a"], by=None, now=NOW)
     change_labels(["a"], put={"region": "west", "tier": "one"}, by=ana, now=NOW)
 
-    assert list(FleetChange.objects.order_by("pk").values_list("reason", flat=True)) == [
+    assert list(
+        FleetChange.objects.order_by("pk").values_list("reason", flat=True)
+    ) == [
         "a: cordoned by ana",
         "a: uncordoned",
         "a: label region east → west, label tier (none) → one by ana",
@@ -143,11 +149,16 @@ def test_a_rollout_for_an_override_names_the_override(ana: User) -> None:
     world.work()
 
     run = Rollout.objects.latest("pk")
-    assert (run.trigger, run.started_by) == ("ClusterResourceOverride tier created", "ana")
+    assert (run.trigger, run.started_by) == (
+        "ClusterResourceOverride tier created",
+        "ana",
+    )
     world.run(until=world.is_settled)
     delete_override("ClusterResourceOverride", "", "tier", by=ana, now=world.now)
     world.work()
-    assert Rollout.objects.latest("pk").trigger == "ClusterResourceOverride tier deleted"
+    assert (
+        Rollout.objects.latest("pk").trigger == "ClusterResourceOverride tier deleted"
+    )
 
 
 @pytest.mark.servers_only

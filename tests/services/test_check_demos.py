@@ -23,16 +23,23 @@ def report_on(size: int) -> FindingsReport:
     demo = demo_of(size, now=NOW)
     fleet = Fleet(parse_member(one).cluster(now=NOW) for one in demo.clusters)
     manifests = map(parse_placement, demo.placements)
-    several = [(one.full_name, one, placement_input(one).cycle(fleet, ())) for one in manifests]
+    several = [
+        (one.full_name, one, placement_input(one).cycle(fleet, ())) for one in manifests
+    ]
     return examine(fleet, several, clock=float)
 
 
-@pytest.mark.parametrize("size", [4, 9, 100, pytest.param(5000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "size", [4, 9, 100, pytest.param(5000, marks=pytest.mark.nightly)]
+)
 def test_the_findings_in_a_demo_are_as_recorded(size: int) -> None:
     report = report_on(size)
     examined = [report.fleet, *report.placements.values()]
     not_checked = sorted({rule for one in examined for rule in one.not_checked})
-    lines = [*finding_lines(report.findings), f"Not checked: {', '.join(not_checked) or 'none'}"]
+    lines = [
+        *finding_lines(report.findings),
+        f"Not checked: {', '.join(not_checked) or 'none'}",
+    ]
 
     check_recorded(f"checks/demo-{size}.txt", "\n".join(lines) + "\n")
 
@@ -45,5 +52,7 @@ def test_json_and_sarif_are_as_recorded() -> None:
     items = [finding_document(name, one) for name, one in findings]
 
     check_recorded("checks/demo-9.sarif", sarif)
-    check_recorded("checks/demo-9.json", json.dumps(items, ensure_ascii=False, indent=2) + "\n")
+    check_recorded(
+        "checks/demo-9.json", json.dumps(items, ensure_ascii=False, indent=2) + "\n"
+    )
     assert validation_errors(json.loads(sarif)) == []

@@ -32,10 +32,18 @@ _SELECTOR = "  resourceSelectors:\n    - kind: {}\n      {}\n"
 
 def _proposals(text: str) -> list[str]:
     fleet = Fleet(
-        [Cluster("bravelion", {"region": "east"}), Cluster("nimblefox", {"region": "west", "env": "prod"})]
+        [
+            Cluster("bravelion", {"region": "east"}),
+            Cluster("nimblefox", {"region": "west", "env": "prod"}),
+        ]
     )
-    objects = [HubObject("", "v1", "Namespace", "", name, {}, {}) for name in ("shop", "kube-system")] + [
-        HubObject("rbac.authorization.k8s.io", "v1", "ClusterRole", "", "reader", {}, {})
+    objects = [
+        HubObject("", "v1", "Namespace", "", name, {}, {})
+        for name in ("shop", "kube-system")
+    ] + [
+        HubObject(
+            "rbac.authorization.k8s.io", "v1", "ClusterRole", "", "reader", {}, {}
+        )
     ]
     before, _, _ = text.partition("|")
     row, column = before.count("\n"), len(before.rpartition("\n")[2])

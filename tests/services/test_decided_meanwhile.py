@@ -22,7 +22,9 @@ def _changed_policy(number: int) -> Placement:
 
 def _bound(cluster: str) -> Binding:
     """Start the rollout on this cluster."""
-    Binding.objects.filter(cluster_name=cluster).update(state=BindingState.BOUND, phase=Phase.APPLYING)
+    Binding.objects.filter(cluster_name=cluster).update(
+        state=BindingState.BOUND, phase=Phase.APPLYING
+    )
     return Binding.objects.get(cluster_name=cluster)
 
 
@@ -44,7 +46,9 @@ def test_a_cluster_that_was_begun_meanwhile_stays_begun() -> None:
     assert placed(begun.placement) == ["a", "b", "c"]
 
 
-def test_a_cluster_that_was_begun_meanwhile_and_goes_is_removed_and_not_forgotten() -> None:
+def test_a_cluster_that_was_begun_meanwhile_and_goes_is_removed_and_not_forgotten() -> (
+    None
+):
     cycled = run_cycle(_changed_policy(2))
     gone = cycled.decision.unscheduled[0]
     _bound(gone)
@@ -52,7 +56,10 @@ def test_a_cluster_that_was_begun_meanwhile_and_goes_is_removed_and_not_forgotte
     write_decision(cycled, now=NOW)
 
     after = Binding.objects.get(cluster_name=gone)
-    assert (after.state, after.previous_state) == (BindingState.UNSCHEDULED, BindingState.BOUND)
+    assert (after.state, after.previous_state) == (
+        BindingState.UNSCHEDULED,
+        BindingState.BOUND,
+    )
 
 
 def test_a_cluster_that_ended_meanwhile_and_is_picked_again_begins_again() -> None:

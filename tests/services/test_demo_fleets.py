@@ -41,7 +41,10 @@ def members(size: int) -> tuple[MemberClusterManifest, ...]:
 
 
 def fleet_of(clusters: Iterable[Any]) -> Fleet:
-    parsed = (one if isinstance(one, MemberClusterManifest) else parse_member(one) for one in clusters)
+    parsed = (
+        one if isinstance(one, MemberClusterManifest) else parse_member(one)
+        for one in clusters
+    )
     return Fleet(one.cluster(now=NOW) for one in parsed)
 
 
@@ -54,7 +57,8 @@ def placements_of(one: Demo) -> dict[str, PlacementInput]:
 def decisions(size: int) -> Mapping[str, Decision]:
     fleet = fleet_of(members(size))
     return {
-        name: schedule(placement.cycle(fleet, ())) for name, placement in placements_of(demo(size)).items()
+        name: schedule(placement.cycle(fleet, ()))
+        for name, placement in placements_of(demo(size)).items()
     }
 
 
@@ -82,11 +86,15 @@ def test_it_is_the_same_every_time(size: int) -> None:
 def test_the_same_clusters_have_reported_at_any_other_moment() -> None:
     later = demo_of(100, now=NOW.replace(year=2027))
 
-    assert [one["spec"] for one in later.clusters] == [one["spec"] for one in demo(100).clusters]
+    assert [one["spec"] for one in later.clusters] == [
+        one["spec"] for one in demo(100).clusters
+    ]
 
 
 def test_there_is_no_demo_of_another_size() -> None:
-    with pytest.raises(ValueError, match="no demo has 7 clusters, only 4, 9, 100, 5000"):
+    with pytest.raises(
+        ValueError, match="no demo has 7 clusters, only 4, 9, 100, 5000"
+    ):
         demo_of(7, now=NOW)
 
 
@@ -97,15 +105,26 @@ def test_every_placement_selects_something_that_the_hub_holds(size: int) -> None
 
     for document in one.placements:
         selectors = parse_placement(document).spec.resource_selectors
-        assert [each for each in selectors if not any(_selects(each, thing) for thing in one.resources)] == []
+        assert [
+            each
+            for each in selectors
+            if not any(_selects(each, thing) for thing in one.resources)
+        ] == []
 
 
 def _selects(selector: Any, resource: Mapping[str, Any]) -> bool:
     group, _, version = resource["apiVersion"].rpartition("/")
     metadata = resource["metadata"]
-    wanted = selector.label_selector.match_labels.items() if selector.label_selector else ()
-    return (selector.group, selector.version, selector.kind) == (group, version, resource["kind"]) and (
-        selector.name == metadata["name"] or (bool(wanted) and wanted <= metadata["labels"].items())
+    wanted = (
+        selector.label_selector.match_labels.items() if selector.label_selector else ()
+    )
+    return (selector.group, selector.version, selector.kind) == (
+        group,
+        version,
+        resource["kind"],
+    ) and (
+        selector.name == metadata["name"]
+        or (bool(wanted) and wanted <= metadata["labels"].items())
     )
 
 
@@ -114,7 +133,12 @@ def _selects(selector: Any, resource: Mapping[str, Any]) -> bool:
 def test_no_two_resources_are_the_same_object(size: int) -> None:
     resources = demo(size).resources
     keys = {
-        (one["apiVersion"], one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"])
+        (
+            one["apiVersion"],
+            one["kind"],
+            one["metadata"].get("namespace"),
+            one["metadata"]["name"],
+        )
         for one in resources
     }
 
@@ -125,9 +149,15 @@ def test_no_two_resources_are_the_same_object(size: int) -> None:
 @SIZES
 def test_every_resource_in_a_namespace_has_its_namespace(size: int) -> None:
     resources = demo(size).resources
-    namespaces = {one["metadata"]["name"] for one in resources if one["kind"] == "Namespace"}
+    namespaces = {
+        one["metadata"]["name"] for one in resources if one["kind"] == "Namespace"
+    }
 
-    used = {one["metadata"]["namespace"] for one in resources if "namespace" in one["metadata"]}
+    used = {
+        one["metadata"]["namespace"]
+        for one in resources
+        if "namespace" in one["metadata"]
+    }
 
     assert used <= namespaces
     assert {"Namespace", "Deployment", "Service", "ConfigMap", "ClusterRole"} <= {
@@ -137,22 +167,32 @@ def test_every_resource_in_a_namespace_has_its_namespace(size: int) -> None:
 
 @pytest.mark.nightly
 @SIZES
-def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(size: int) -> None:
+def test_simulated_faults_are_those_that_keep_a_cluster_from_being_picked(
+    size: int,
+) -> None:
     kinds = {
         DemoFault.SILENT: EligibilityKind.STALE_HEARTBEAT,
         DemoFault.UNHEALTHY: EligibilityKind.UNHEALTHY,
     }
-    faults = {one.metadata.name: one.metadata.annotations.get(SIMULATED_ANNOTATION) for one in members(size)}
+    faults = {
+        one.metadata.name: one.metadata.annotations.get(SIMULATED_ANNOTATION)
+        for one in members(size)
+    }
 
     eligibility = {one.name: one.eligibility.kind for one in fleet_of(members(size))}
 
-    assert eligibility == {name: kinds[DemoFault(error)] if error else None for name, error in faults.items()}
+    assert eligibility == {
+        name: kinds[DemoFault(error)] if error else None
+        for name, error in faults.items()
+    }
 
 
 @pytest.mark.nightly
 @SIZES
 def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -> None:
-    odd = [name for name, one in decisions(size).items() if one.is_failed or one.malformed]
+    odd = [
+        name for name, one in decisions(size).items() if one.is_failed or one.malformed
+    ]
 
     assert odd == []
 
@@ -161,7 +201,9 @@ def test_no_placement_fails_or_meets_a_property_that_is_no_quantity(size: int) -
 @SIZES
 def test_no_placement_requires_labels_that_no_cluster_has(size: int) -> None:
     warnings = [
-        (name, one) for name, decision in decisions(size).items() for one in fleet_warnings(decision.cycle)
+        (name, one)
+        for name, decision in decisions(size).items()
+        for one in fleet_warnings(decision.cycle)
     ]
 
     in_the_guide = {"clusters-lack-key", "single-group"}
@@ -192,7 +234,10 @@ def test_four_answers_as_the_guides_do() -> None:
 def story_of_nine() -> list[dict[str, Decision]]:
     """Return the decisions of every placement at first and after each step."""
     one = demo(9)
-    state = {(each["kind"], each["metadata"]["name"]): each for each in _documents(one.at_first)}
+    state = {
+        (each["kind"], each["metadata"]["name"]): each
+        for each in _documents(one.at_first)
+    }
     decided = [_decided(state, {})]
     for step in one.history:
         assert state.get((step.kind, step.name)) == step.before
@@ -206,22 +251,35 @@ def _documents(one: Demo) -> list[Any]:
     return [*one.clusters, *one.placements]
 
 
-def _decided(state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision]) -> dict[str, Decision]:
+def _decided(
+    state: Mapping[tuple[str, str], Any], before: Mapping[str, Decision]
+) -> dict[str, Decision]:
     fleet = fleet_of(one for (kind, _), one in state.items() if kind == "MemberCluster")
-    parsed = (parse_placement(one) for (kind, _), one in state.items() if kind != "MemberCluster")
+    parsed = (
+        parse_placement(one)
+        for (kind, _), one in state.items()
+        if kind != "MemberCluster"
+    )
     inputs = map(placement_input, parsed)
     return {
-        placement.name: schedule(placement.cycle(fleet, _bindings(placement, before.get(placement.name))))
+        placement.name: schedule(
+            placement.cycle(fleet, _bindings(placement, before.get(placement.name)))
+        )
         for placement in inputs
     }
 
 
-def _bindings(placement: PlacementInput, before: Decision | None) -> tuple[PlacedBinding, ...]:
+def _bindings(
+    placement: PlacementInput, before: Decision | None
+) -> tuple[PlacedBinding, ...]:
     """Return what is placed: under an older policy one more than the number has changed."""
     if before is None:
         return ()
     same = before.cycle.policy.without_number() == placement.policy.without_number()
-    return tuple(one._replace(is_current=one.is_current and same) for one in before.bindings_after)
+    return tuple(
+        one._replace(is_current=one.is_current and same)
+        for one in before.bindings_after
+    )
 
 
 def placed(decision: Decision) -> set[str]:
@@ -244,8 +302,20 @@ def test_nine_ends_as_the_overview_shows_it() -> None:
 def test_the_edit_of_web_swaps_two_clusters() -> None:
     before, after = (step["web"] for step in story_of_nine()[-2:])
 
-    assert placed(before) == {"quietheron", "nimblefox", "palemoth", "bravelion", "jumpingcat"}
-    assert placed(after) == {"quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"}
+    assert placed(before) == {
+        "quietheron",
+        "nimblefox",
+        "palemoth",
+        "bravelion",
+        "jumpingcat",
+    }
+    assert placed(after) == {
+        "quietheron",
+        "smartfish",
+        "nimblefox",
+        "palemoth",
+        "oldbadger",
+    }
 
 
 def test_web_alone_picks_in_the_order_that_is_printed() -> None:
@@ -301,9 +371,15 @@ def test_a_few_clusters_cannot_be_picked(size: int) -> None:
 @pytest.mark.nightly
 @LARGE_SIZES
 def test_some_clusters_are_tainted(size: int) -> None:
-    taints = Counter((taint.key, taint.value) for one in members(size) for taint in one.spec.taints)
+    taints = Counter(
+        (taint.key, taint.value) for one in members(size) for taint in one.spec.taints
+    )
 
-    assert set(taints) == {("cordon-key", "cordon-value"), ("gpu", "true"), ("dedicated", "payments")}
+    assert set(taints) == {
+        ("cordon-key", "cordon-value"),
+        ("gpu", "true"),
+        ("dedicated", "payments"),
+    }
     assert sum(taints.values()) < size / 10
 
 
@@ -334,18 +410,30 @@ def test_the_new_region_has_nothing_in_production(size: int) -> None:
 def test_placements_are_of_every_sort(size: int) -> None:
     inputs = placements_of(demo(size)).values()
 
-    assert {placement.policy.placement_type for placement in inputs} == set(PlacementType)
-    assert {placement.semantics for placement in inputs} >= {Semantics.OCM, Semantics.KUBERNETES}
-    assert {len(placement.policy.topology_spread_constraints) for placement in inputs} == {0, 1, 2}
+    assert {placement.policy.placement_type for placement in inputs} == set(
+        PlacementType
+    )
+    assert {placement.semantics for placement in inputs} >= {
+        Semantics.OCM,
+        Semantics.KUBERNETES,
+    }
+    assert {
+        len(placement.policy.topology_spread_constraints) for placement in inputs
+    } == {0, 1, 2}
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("size", "unfulfilled"),
-    [(100, {"payments", "lab-replicas"}), (5000, {"payments", "lab-replicas", "licences"})],
+    [
+        (100, {"payments", "lab-replicas"}),
+        (5000, {"payments", "lab-replicas", "licences"}),
+    ],
 )
 def test_all_but_a_few_are_fulfilled(size: int, unfulfilled: set[str]) -> None:
-    assert {name for name, one in decisions(size).items() if not one.is_fulfilled} == unfulfilled
+    assert {
+        name for name, one in decisions(size).items() if not one.is_fulfilled
+    } == unfulfilled
 
 
 @pytest.mark.nightly
@@ -357,7 +445,9 @@ def test_every_placement_takes_some_cluster(size: int) -> None:
 @pytest.mark.nightly
 @LARGE_SIZES
 def test_payments_is_pinned_by_the_new_region(size: int) -> None:
-    assert "me-south-1" in {one.group for one in pinned_groups(decisions(size)["payments"])}
+    assert "me-south-1" in {
+        one.group for one in pinned_groups(decisions(size)["payments"])
+    }
 
 
 @pytest.mark.nightly
@@ -401,6 +491,8 @@ def test_five_thousand_are_made_and_scheduled_quickly() -> None:
     small = _shortest(lambda: demo_of(100, now=NOW))
     scheduled = _shortest(lambda: _schedule_all(fleet_of(members(5000)), inputs))
 
-    print(f"5000 clusters: made in {made:.2f} s, {len(inputs)} placements scheduled in {scheduled:.2f} s")  # noqa: T201
+    print(  # noqa: T201
+        f"5000 clusters: made in {made:.2f} s, {len(inputs)} placements scheduled in {scheduled:.2f} s"
+    )
     assert made < 2 * 50 * small
     assert scheduled < 10 * made

@@ -20,9 +20,15 @@ def test_nine_come_decided_with_their_past() -> None:
     load_demo(9, by=None, now=NOW)
 
     web = Decision.objects.filter(placement_name="web").latest("number")
-    assert (web.joins, web.leaves) == (["smartfish", "oldbadger"], ["bravelion", "jumpingcat"])
+    assert (web.joins, web.leaves) == (
+        ["smartfish", "oldbadger"],
+        ["bravelion", "jumpingcat"],
+    )
     assert web.trigger == "env spread added"
-    numbers = {one.name: (one.placed_count, one.is_fulfilled) for one in Placement.objects.all()}
+    numbers = {
+        one.name: (one.placed_count, one.is_fulfilled)
+        for one in Placement.objects.all()
+    }
     assert numbers == {
         "web": (5, True),
         "ledger": (3, False),
@@ -34,7 +40,9 @@ def test_nine_come_decided_with_their_past() -> None:
     assert not any(one.is_due for one in Placement.objects.all())
 
 
-def test_workers_do_not_decide_while_the_past_is_played_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_do_not_decide_while_the_past_is_played_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     claimed: list[int] = []
 
     def decide(placement_id: int, *, now: datetime) -> object:
@@ -107,7 +115,9 @@ def test_a_real_cluster_of_that_name_refuses_the_demo() -> None:
         load_demo(9, by=None, now=NOW)
 
     assert MemberCluster.objects.filter(is_demo=True).count() == 4
-    assert MemberCluster.objects.get(name="nimblefox").document == member_document("nimblefox")
+    assert MemberCluster.objects.get(name="nimblefox").document == member_document(
+        "nimblefox"
+    )
 
 
 def test_nothing_to_remove_is_nothing() -> None:
@@ -118,6 +128,8 @@ def test_nothing_to_remove_is_nothing() -> None:
 def test_unhealthy_clusters_of_the_demo_are_not_eligible() -> None:
     load_demo(100, by=None, now=NOW)
 
-    verdicts = set(MemberCluster.objects.exclude(verdict="").values_list("verdict", flat=True))
+    verdicts = set(
+        MemberCluster.objects.exclude(verdict="").values_list("verdict", flat=True)
+    )
     assert verdicts == {"staleHeartbeat", "unhealthy"}
     assert 1 <= MemberCluster.objects.exclude(verdict="").count() <= 6

@@ -45,7 +45,11 @@ def models_that_name(*names: str) -> set[str]:
     found = set()
     for model in apps.get_models():
         columns = model._meta.concrete_fields
-        fields = [one.name for one in columns if isinstance(one, (CharField, TextField, JSONField))]
+        fields = [
+            one.name
+            for one in columns
+            if isinstance(one, (CharField, TextField, JSONField))
+        ]
         for values in model._base_manager.values_list(*fields) if fields else ():
             if not set(names).isdisjoint(texts(list(values))):
                 found.add(model._meta.label)
@@ -61,22 +65,42 @@ def world_with_histories() -> World:
     drain(["c000"], by=None, now=world.now)
     placement = Placement.objects.get()
     ann, now = person("ann", "operator"), world.now
-    placement.drafts.create(owner=ann, text="web", base={}, created_at=now, updated_at=now)
+    placement.drafts.create(
+        owner=ann, text="web", base={}, created_at=now, updated_at=now
+    )
     names: dict[str, Any] = {"placement_name": "web", "cluster_name": "c001"}
     Leftover.objects.create(**names, noted_at=now)
     WaitingRemoval.objects.create(**names, objects_count=1, of_objects=1, noted_at=now)
     Eviction.objects.create(
-        **names, placement=placement, at=now, outcome=Eviction.Outcome.EXECUTED, why="allowed"
+        **names,
+        placement=placement,
+        at=now,
+        outcome=Eviction.Outcome.EXECUTED,
+        why="allowed",
     )
     report = ResilienceReport.objects.create(
-        keys=[], variants=["down"], created_at=now, created_by="ann", totals={"cluster": {"worst": "c001"}}
+        keys=[],
+        variants=["down"],
+        created_at=now,
+        created_by="ann",
+        totals={"cluster": {"worst": "c001"}},
     )
-    counts = dict.fromkeys(("clusters_count", "placements_count", "lost", "moved", "unfulfilled", "empty"), 1)
-    report.losses.create(level="cluster", value="c001", variant="down", cells=b"", **counts)
+    counts = dict.fromkeys(
+        ("clusters_count", "placements_count", "lost", "moved", "unfulfilled", "empty"),
+        1,
+    )
+    report.losses.create(
+        level="cluster", value="c001", variant="down", cells=b"", **counts
+    )
     report.placements.create(placement=placement, decisions_made=1)
     check, _ = StalenessCheck.objects.get_or_create(
         placement=placement,
-        defaults={"fleet_version": 1, "readings": 1, "decisions_made": 1, "checked_at": now},
+        defaults={
+            "fleet_version": 1,
+            "readings": 1,
+            "decisions_made": 1,
+            "checked_at": now,
+        },
     )
     check.stale.create(cluster_name="c001")
     return world

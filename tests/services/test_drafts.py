@@ -52,7 +52,11 @@ def ana() -> User:
 def web() -> Placement:
     """Make three clusters and the placement `web` on two of them."""
     apply_resources([namespace("shop")], by=None, now=NOW)
-    for name, region in (("bravelion", "east"), ("jumpingcat", "west"), ("nimblefox", "west")):
+    for name, region in (
+        ("bravelion", "east"),
+        ("jumpingcat", "west"),
+        ("nimblefox", "west"),
+    ):
         joined(name, region=region)
     return decided("web", pick_n_spec(2))
 
@@ -64,9 +68,13 @@ def _draft(web: Placement | None, ana: User, number: int = 3) -> Draft:
 
 
 def _reviewed(draft: Draft) -> ReviewedDraft:
-    preview = preview_draft(PlacementDraft.parse(plain_manifest(draft.text)), saved=draft.placement, now=NOW)
+    preview = preview_draft(
+        PlacementDraft.parse(plain_manifest(draft.text)), saved=draft.placement, now=NOW
+    )
     assert preview.decision_id
-    return ReviewedDraft(PlacementDraft(plain_manifest(draft.text)).digest, preview.decision_id)
+    return ReviewedDraft(
+        PlacementDraft(plain_manifest(draft.text)).digest, preview.decision_id
+    )
 
 
 def _saved_by_li(number: int, **annotations: str) -> None:
@@ -99,7 +107,9 @@ def test_another_user_has_no_such_draft(web: Placement, ana: User) -> None:
 
 
 @pytest.mark.nightly
-def test_confirming_saves_decides_and_lets_the_draft_go(web: Placement, ana: User) -> None:
+def test_confirming_saves_decides_and_lets_the_draft_go(
+    web: Placement, ana: User
+) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
 
@@ -126,10 +136,13 @@ def test_confirming_a_new_placement_makes_it_with_its_decision(ana: User) -> Non
 
 
 @pytest.mark.nightly
-def test_a_new_policy_makes_a_snapshot_and_its_decision_together(web: Placement, ana: User) -> None:
+def test_a_new_policy_makes_a_snapshot_and_its_decision_together(
+    web: Placement, ana: User
+) -> None:
     constraint = {"topologyKey": "region", "maxSkew": 1}
     text = edit(
-        dump_yaml(web.document), [SetValue(("spec", "policy", "topologySpreadConstraints", 0), constraint)]
+        dump_yaml(web.document),
+        [SetValue(("spec", "policy", "topologySpreadConstraints", 0), constraint)],
     )
     draft = start_draft(text, placement=web, by=ana, now=NOW)
 
@@ -141,7 +154,9 @@ def test_a_new_policy_makes_a_snapshot_and_its_decision_together(web: Placement,
 
 
 @pytest.mark.nightly
-def test_a_fleet_that_changed_since_the_preview_saves_nothing(web: Placement, ana: User) -> None:
+def test_a_fleet_that_changed_since_the_preview_saves_nothing(
+    web: Placement, ana: User
+) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
     joined("zebra", region="east")
@@ -155,7 +170,9 @@ def test_a_fleet_that_changed_since_the_preview_saves_nothing(web: Placement, an
     assert Draft.objects.get() == draft
 
 
-def test_a_draft_that_changed_since_the_review_saves_nothing(web: Placement, ana: User) -> None:
+def test_a_draft_that_changed_since_the_review_saves_nothing(
+    web: Placement, ana: User
+) -> None:
     draft = _draft(web, ana)
     reviewed = _reviewed(draft)
     Draft.objects.update(text=plain_manifest(draft.text).replace("mine", "other"))
@@ -197,7 +214,9 @@ def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
     with pytest.raises(InvalidManifest) as refused:
         confirm_draft(
             draft.pk,
-            reviewed=ReviewedDraft(PlacementDraft(plain_manifest(draft.text)).digest, ""),
+            reviewed=ReviewedDraft(
+                PlacementDraft(plain_manifest(draft.text)).digest, ""
+            ),
             by=ana,
             now=NOW,
         )
@@ -205,7 +224,9 @@ def test_a_draft_at_fault_is_not_saved(web: Placement, ana: User) -> None:
     assert {error.line for error in refused.value.errors} == {13}
 
 
-def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: User) -> None:
+def test_a_draft_of_what_is_saved_already_changes_nothing(
+    web: Placement, ana: User
+) -> None:
     draft = _draft(web, ana, 2)
 
     confirm_draft(
@@ -219,7 +240,9 @@ def test_a_draft_of_what_is_saved_already_changes_nothing(web: Placement, ana: U
     assert not Draft.objects.exists()
 
 
-@pytest.mark.parametrize(("keep", "number", "note"), [(Side.MINE, 3, None), (Side.THEIRS, 1, "theirs")])
+@pytest.mark.parametrize(
+    ("keep", "number", "note"), [(Side.MINE, 3, None), (Side.THEIRS, 1, "theirs")]
+)
 def test_rebasing_keeps_the_text_that_is_chosen(
     web: Placement, ana: User, keep: Side, number: int, note: str | None
 ) -> None:
@@ -229,7 +252,9 @@ def test_rebasing_keeps_the_text_that_is_chosen(
     rebase_draft(draft.pk, keep=keep, by=ana, now=NOW)
 
     assert _data(draft)["spec"]["policy"]["numberOfClusters"] == number
-    assert _data(draft)["metadata"].get("annotations", {}).get("fleetui.io/note") == note
+    assert (
+        _data(draft)["metadata"].get("annotations", {}).get("fleetui.io/note") == note
+    )
     assert plain_manifest(draft.text).startswith("# mine\n") is (keep is Side.MINE)
     assert (draft.revision, draft.base) == (2, Placement.objects.get().document)
     if keep is Side.MINE:

@@ -41,7 +41,10 @@ from tests.rows import (
 from tests.web.planted import found_in, secret
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
-NAMESPACE, CONFIG = "/api/v1/namespaces/shop", "/api/v1/namespaces/shop/configmaps/settings"
+NAMESPACE, CONFIG = (
+    "/api/v1/namespaces/shop",
+    "/api/v1/namespaces/shop/configmaps/settings",
+)
 
 
 class Fleet:
@@ -57,11 +60,21 @@ class Fleet:
                 "metadata": {"name": "shop"},
             }
             self.links[name] = stack.enter_context(serve(server))
-            fields = {"server": self.links[name].url, "ca": authority().pem, "token": "marker-token"}
-            set_connection(name, ConnectionInput(fields=fields), by=None, now=NOW, joins=True)
+            fields = {
+                "server": self.links[name].url,
+                "ca": authority().pem,
+                "token": "marker-token",
+            }
+            set_connection(
+                name, ConnectionInput(fields=fields), by=None, now=NOW, joins=True
+            )
         simulated("three")
         MemberCluster.objects.update(verdict="", verdict_reason="", membership="joined")
-        apply_resources([namespace("shop"), config_map("settings", data={"color": "red"})], by=None, now=NOW)
+        apply_resources(
+            [namespace("shop"), config_map("settings", data={"color": "red"})],
+            by=None,
+            now=NOW,
+        )
 
 
 @pytest.fixture
@@ -83,7 +96,10 @@ def sentences(result: DryRunResult) -> list[str]:
 
 
 def test_a_refusal_of_one_cluster_has_the_message_of_its_server(fleet: Fleet) -> None:
-    fleet.servers["two"].refusals["settings"] = (422, 'ConfigMap "settings" is invalid: too large')
+    fleet.servers["two"].refusals["settings"] = (
+        422,
+        'ConfigMap "settings" is invalid: too large',
+    )
 
     result = run(placement_document("web", spec()))
 
@@ -121,7 +137,9 @@ def test_an_edit_of_a_resource_is_tried_where_placements_have_it(fleet: Fleet) -
 
     by_cluster = {one.cluster: one for one in result.answers}
     assert by_cluster["one"].words == "1 changed"
-    assert [tuple(one) for one in by_cluster["one"].changes[0].fields] == [("/data/color", '"red"', '"blue"')]
+    assert [tuple(one) for one in by_cluster["one"].changes[0].fields] == [
+        ("/data/color", '"red"', '"blue"')
+    ]
     assert by_cluster["two"].words == "1 created"
 
 
@@ -129,16 +147,23 @@ def test_an_edit_of_a_resource_is_tried_where_placements_have_it(fleet: Fleet) -
 @pytest.mark.usefixtures("collected_static")
 def test_no_answer_has_a_value_of_a_secret(fleet: Fleet) -> None:
     decided("web", spec())
-    fleet.servers["one"].objects["/api/v1/namespaces/shop/secrets/login"] = secret("live")
+    fleet.servers["one"].objects["/api/v1/namespaces/shop/secrets/login"] = secret(
+        "live"
+    )
     fleet.servers["two"].refusals["login"] = (422, "too large")
     client, ana = Client(), person("ana", "operator")
     client.force_login(ana)
     edit = secret("tried")
     token = {"authorization": f"Token {api_token(ana)}"}
 
-    page = client.post("/resources/apply/dry-run/", {"manifest": dump_yaml(edit)}).content
+    page = client.post(
+        "/resources/apply/dry-run/", {"manifest": dump_yaml(edit)}
+    ).content
     rest = Client().post(
-        "/api/v1/placements/web/diffs", {"manifests": [edit]}, content_type="application/json", headers=token
+        "/api/v1/placements/web/diffs",
+        {"manifests": [edit]},
+        content_type="application/json",
+        headers=token,
     )
 
     assert b"/data/password" in page
@@ -148,15 +173,23 @@ def test_no_answer_has_a_value_of_a_secret(fleet: Fleet) -> None:
 
 
 @pytest.mark.nightly
-def test_objects_in_a_namespace_that_is_not_there_yet_are_not_tried(fleet: Fleet) -> None:
+def test_objects_in_a_namespace_that_is_not_there_yet_are_not_tried(
+    fleet: Fleet,
+) -> None:
     for server in fleet.servers.values():
         del server.objects[NAMESPACE]
 
     result = run(placement_document("web", spec()), clusters=["one"])
 
     (answer,) = result.answers
-    assert (answer.words, answer.unchecked) == ("1 created, 1 not tried", ("ConfigMap shop/settings",))
-    assert "1 object not tried before what they need exists, such as a Namespace." in sentences(result)
+    assert (answer.words, answer.unchecked) == (
+        "1 created, 1 not tried",
+        ("ConfigMap shop/settings",),
+    )
+    assert (
+        "1 object not tried before what they need exists, such as a Namespace."
+        in sentences(result)
+    )
 
 
 def test_a_cluster_that_gives_no_answer_is_named_with_the_reason(fleet: Fleet) -> None:
@@ -166,7 +199,9 @@ def test_a_cluster_that_gives_no_answer_is_named_with_the_reason(fleet: Fleet) -
     result = run(placement="web")
 
     assert sentences(result)[0] == "Could not be checked: one."
-    (silent,) = [one for one in result.answers if one.outcome is DryRunOutcome.NOT_REACHED]
+    (silent,) = [
+        one for one in result.answers if one.outcome is DryRunOutcome.NOT_REACHED
+    ]
     assert silent.message.startswith("Credentials rejected")
 
 
@@ -178,7 +213,9 @@ def test_a_cluster_without_an_answer_in_time_delays_no_other_and_is_listed(
     monkeypatch.setattr(dry_runs, "SECONDS", 2.0)
     with serve(freeze) as frozen:
         fields = {"server": frozen.url, "ca": authority().pem, "token": "marker-token"}
-        set_connection("one", ConnectionInput(fields=fields), by=None, now=NOW, confirmed=True)
+        set_connection(
+            "one", ConnectionInput(fields=fields), by=None, now=NOW, confirmed=True
+        )
         started = monotonic()
         result = run(placement="web", threads=2)
 
@@ -195,7 +232,11 @@ def test_clusters_that_no_thread_had_time_for_are_listed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     decided("web", spec())
-    monkeypatch.setattr(dry_runs, "call_all", lambda calls, **_: dict.fromkeys(calls, NotCalled.TIME_WAS_UP))
+    monkeypatch.setattr(
+        dry_runs,
+        "call_all",
+        lambda calls, **_: dict.fromkeys(calls, NotCalled.TIME_WAS_UP),
+    )
 
     result = run(placement="web")
 
@@ -223,7 +264,9 @@ def test_no_transaction_is_open_while_clusters_are_called(
     assert during == [before, before]
 
 
-def test_one_dry_run_of_a_process_waits_for_clusters_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_dry_run_of_a_process_waits_for_clusters_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     decided("web", spec())
     monkeypatch.setattr(dry_runs, "_PATIENCE", 0.01)
 

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from placements.engine.exact.record import REQUEST_OPTIONS, ExactVerdict, OpenReason, exact_search
+from placements.engine.exact.record import (
+    REQUEST_OPTIONS,
+    ExactVerdict,
+    OpenReason,
+    exact_search,
+)
 from placements.services.decisions import exact_process as child
 from placements.services.decisions.exact_process import search_in_child
 from tests.engine.exact.random_problems import dead_end
@@ -24,13 +29,18 @@ class KilledAtOnce(subprocess.Popen[bytes]):
 def test_a_child_finds_what_a_search_in_this_process_finds() -> None:
     for number in (8, 18):
         decision = dead_end(number)
-        here, there = exact_search(decision, REQUEST_OPTIONS), search_in_child(decision, REQUEST_OPTIONS)
+        here, there = (
+            exact_search(decision, REQUEST_OPTIONS),
+            search_in_child(decision, REQUEST_OPTIONS),
+        )
 
         assert replace(there, seconds=0) == replace(here, seconds=0)
 
 
 @pytest.mark.nightly
-def test_a_child_that_ends_early_leaves_an_open_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_that_ends_early_leaves_an_open_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     decision = dead_end()
     broken: list[tuple[object, str, object]] = [
         (child.subprocess, "Popen", KilledAtOnce),
@@ -42,7 +52,10 @@ def test_a_child_that_ends_early_leaves_an_open_record(monkeypatch: pytest.Monke
             patched.setattr(place, name, value)
             record = search_in_child(decision, REQUEST_OPTIONS)
 
-        assert (record.verdict, record.reason) == (ExactVerdict.OPEN, OpenReason.SOLVER_ENDED), name
+        assert (record.verdict, record.reason) == (
+            ExactVerdict.OPEN,
+            OpenReason.SOLVER_ENDED,
+        ), name
         assert (record.low, record.high) == (5, 8)
 
     assert search_in_child(decision, REQUEST_OPTIONS).is_possible

@@ -8,7 +8,13 @@ import pytest
 from clusters.fleet import EligibilityKind
 from clusters.manifest import parse_member
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
+from fleetui.apimachinery.yaml import (
+    Document,
+    attach_lines,
+    dump_yaml,
+    items_of,
+    load_documents,
+)
 from placements.manifests.placement import parse_placement, spec_warnings
 from placements.services.apply import apply_documents
 from placements.services.fleet.forms import read_documents
@@ -24,7 +30,11 @@ NO_NUMBER = "spec.policy.numberOfClusters: required"
 
 
 def documents_of(path: Path) -> list[Document]:
-    return [item for document in load_documents(path.read_bytes()) for item in items_of(document)]
+    return [
+        item
+        for document in load_documents(path.read_bytes())
+        for item in items_of(document)
+    ]
 
 
 def verdicts(path: Path) -> list[str]:
@@ -41,7 +51,9 @@ def verdict(document: Document) -> str:
         placement = parse_placement(document.data)
     except InvalidManifest as errors:
         return ", ".join(f"{error.path}: {error.code}" for error in errors.errors)
-    return " ".join([LOADS, *(warning.code for warning in spec_warnings(placement.spec))])
+    return " ".join(
+        [LOADS, *(warning.code for warning in spec_warnings(placement.spec))]
+    )
 
 
 OUR_FILES = {
@@ -106,20 +118,28 @@ KUBEFLEET_FILES = {
 }
 
 
-@pytest.mark.skipif(not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout")
-@pytest.mark.parametrize(("name", "expected"), KUBEFLEET_FILES.items(), ids=KUBEFLEET_FILES.keys())
+@pytest.mark.skipif(
+    not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout"
+)
+@pytest.mark.parametrize(
+    ("name", "expected"), KUBEFLEET_FILES.items(), ids=KUBEFLEET_FILES.keys()
+)
 def test_kubefleet_examples(name: str, expected: str) -> None:
     assert verdicts(KUBEFLEET / name) == [expected]
 
 
-@pytest.mark.skipif(not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout")
+@pytest.mark.skipif(
+    not KUBEFLEET.is_dir(), reason="KubeFleet's examples are not beside this checkout"
+)
 def test_no_kubefleet_example_is_forgotten() -> None:
     files = {str(path.relative_to(KUBEFLEET)) for path in KUBEFLEET.rglob("*.yaml")}
 
     assert files == set(KUBEFLEET_FILES)
 
 
-@pytest.mark.parametrize("name", [name for name in OUR_FILES if set(OUR_FILES[name]) == {LOADS}])
+@pytest.mark.parametrize(
+    "name", [name for name in OUR_FILES if set(OUR_FILES[name]) == {LOADS}]
+)
 def test_what_loads_is_exported_and_loads_again(name: str) -> None:
     for document in documents_of(OURS / name):
         parse = PARSERS.get(document.data["kind"], parse_placement)
@@ -129,7 +149,12 @@ def test_what_loads_is_exported_and_loads_again(name: str) -> None:
 
 
 OF_NAMESPACES = (
-    *("ResourcePlacement", "StagedUpdateStrategy", "StagedUpdateRun", "ApprovalRequest"),
+    *(
+        "ResourcePlacement",
+        "StagedUpdateStrategy",
+        "StagedUpdateRun",
+        "ApprovalRequest",
+    ),
     *("ResourceEnvelope", "ClusterResourceEnvelope"),
 )
 
@@ -140,16 +165,26 @@ def test_every_document_of_a_namespaced_kind_is_applied_and_simulated(
 ) -> None:
     files = [*OURS.glob("*.yaml"), *KUBEFLEET.rglob("*.yaml")]
     manifests = [
-        one.data for file in files for one in documents_of(file) if one.data["kind"] in OF_NAMESPACES
+        one.data
+        for file in files
+        for one in documents_of(file)
+        if one.data["kind"] in OF_NAMESPACES
     ]
     spaces = {one["metadata"].get("namespace", "shop") for one in manifests}
-    resources = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in spaces]
-    approvals = [one for one in manifests if one["kind"] == "ApprovalRequest"]  # each waits for its run
+    resources = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        for name in spaces
+    ]
+    approvals = [
+        one for one in manifests if one["kind"] == "ApprovalRequest"
+    ]  # each waits for its run
     wanted = [*resources, *(one for one in manifests if one not in approvals)]
     file, fleet = tmp_path / "all.yaml", OURS / "members.yaml"
     file.write_text("---\n".join(map(dump_yaml, wanted)))
 
-    results = apply_documents(read_documents(file.read_bytes()), by=None, now=datetime.now(UTC))
+    results = apply_documents(
+        read_documents(file.read_bytes()), by=None, now=datetime.now(UTC)
+    )
     placements = [one for one in manifests if one["kind"] == "ResourcePlacement"]
     for one in placements:
         file.write_text(dump_yaml(one))
@@ -158,17 +193,28 @@ def test_every_document_of_a_namespaced_kind_is_applied_and_simulated(
 
     assert [one.did for one in results] == ["created"] * len(wanted)
     assert len(manifests) >= 6
-    print(f"{len(manifests)} documents of namespaced kinds, {len(placements)} simulated")  # noqa: T201
+    print(  # noqa: T201
+        f"{len(manifests)} documents of namespaced kinds, {len(placements)} simulated"
+    )
 
 
-def test_simulate_reads_a_namespaced_placement_with_its_bindings(tmp_path: Path) -> None:
+def test_simulate_reads_a_namespaced_placement_with_its_bindings(
+    tmp_path: Path,
+) -> None:
     metadata = {"name": "web", "labels": {"kubernetes-fleet.io/parent-CRP": "web"}}
     bindings = [
         {
             "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
             "kind": kind,
-            "metadata": {**metadata, **({} if kind.startswith("Cluster") else {"namespace": "team"})},
-            "spec": {"state": "Bound", "targetCluster": "edge-1", "schedulingPolicySnapshotName": "web-0"},
+            "metadata": {
+                **metadata,
+                **({} if kind.startswith("Cluster") else {"namespace": "team"}),
+            },
+            "spec": {
+                "state": "Bound",
+                "targetCluster": "edge-1",
+                "schedulingPolicySnapshotName": "web-0",
+            },
         }
         for kind in ("ResourceBinding", "ClusterResourceBinding")
     ]
@@ -179,7 +225,10 @@ def test_simulate_reads_a_namespaced_placement_with_its_bindings(tmp_path: Path)
 
     assert [one.cluster for one in reading.bindings] == ["edge-1"]
     assert [one.code for one in reading.warnings] == ["other-bindings"]
-    assert read_placement((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name == "team/web"
+    assert (
+        read_placement((OURS / "namespaced.yaml").read_bytes().split(b"---")[1]).name
+        == "team/web"
+    )
 
 
 def test_a_fault_names_its_line_in_the_file() -> None:
@@ -193,7 +242,9 @@ def test_a_fault_names_its_line_in_the_file() -> None:
 
 
 def test_an_export_of_member_clusters_becomes_a_fleet() -> None:
-    members = [parse_member(document.data) for document in documents_of(OURS / "members.yaml")]
+    members = [
+        parse_member(document.data) for document in documents_of(OURS / "members.yaml")
+    ]
 
     now = datetime(2026, 8, 20, 12, 6, tzinfo=UTC)
     clusters = [member.cluster(now=now) for member in members]

@@ -38,14 +38,24 @@ def drifted() -> World:
         world = World(12)
         names = [f"c{number:03}" for number in range(12)]
         for at, name in enumerate(names):
-            change_labels([name], put={"region": ("east", "west", "north")[at % 3]}, by=None, now=world.now)
+            change_labels(
+                [name],
+                put={"region": ("east", "west", "north")[at % 3]},
+                by=None,
+                now=world.now,
+            )
         world.place("web", SPREAD)
         world.run(until=world.is_settled)
         placed = world.available()
         change_labels(placed, put={"region": "east"}, by=None, now=world.now)
         others = [name for name in names if name not in placed]
         for at, name in enumerate(others):
-            change_labels([name], put={"region": ("west", "north")[at % 2]}, by=None, now=world.now)
+            change_labels(
+                [name],
+                put={"region": ("west", "north")[at % 2]},
+                by=None,
+                now=world.now,
+            )
         world.work()
         return world
 
@@ -54,7 +64,9 @@ def drifted() -> World:
 
 def skew() -> int:
     """Return the skew over the regions of the clusters that are selected."""
-    names = Binding.objects.exclude(state="Unscheduled").values_list("cluster_name", flat=True)
+    names = Binding.objects.exclude(state="Unscheduled").values_list(
+        "cluster_name", flat=True
+    )
     regions = {one.name: one.labels["region"] for one in current_fleet().fleet}
     counts = Counter(dict.fromkeys(regions.values(), 0))
     counts.update(regions[name] for name in names)
@@ -65,7 +77,9 @@ def _move(moves: int | None, world: World, **more: Any) -> None:
     reschedule_with_few_moves("web", moves=moves, by=None, now=world.now, **more)
 
 
-def test_the_moves_are_one_decision_which_the_rollout_carries_out_within_its_limits() -> None:
+def test_the_moves_are_one_decision_which_the_rollout_carries_out_within_its_limits() -> (
+    None
+):
     world, least = drifted(), 6
     web = Placement.objects.get()
     assert (plan_few_moves(web, None).plan.chosen.limit, skew()) == (4, 6)
@@ -77,12 +91,19 @@ def test_the_moves_are_one_decision_which_the_rollout_carries_out_within_its_lim
         least = min(least, len(world.available()))
 
     assert least >= 5
-    assert sorted(world.available()) == sorted(Binding.objects.values_list("cluster_name", flat=True))
+    assert sorted(world.available()) == sorted(
+        Binding.objects.values_list("cluster_name", flat=True)
+    )
     row = Decision.objects.latest("number")
     _, decision = recorded(row.record.decision_id)
     assert (len(decision.picked_names), len(decision.unscheduled)) == (4, 4)
-    assert (row.kind, row.trigger) == (CycleKind.REBALANCE, "rescheduled with at most 4 moves")
-    assert plan_few_moves(Placement.objects.get(), None).refusal == "No moves are needed."
+    assert (row.kind, row.trigger) == (
+        CycleKind.REBALANCE,
+        "rescheduled with at most 4 moves",
+    )
+    assert (
+        plan_few_moves(Placement.objects.get(), None).refusal == "No moves are needed."
+    )
     with pytest.raises(ActionNotAllowed, match="No moves are needed"):
         _move(None, world)
 
@@ -91,7 +112,10 @@ def test_with_fewer_moves_the_rest_is_planned_from_there() -> None:
     world = drifted()
 
     _move(2, world)
-    assert (skew(), Decision.objects.latest("number").trigger) == (3, "rescheduled with at most 2 moves")
+    assert (skew(), Decision.objects.latest("number").trigger) == (
+        3,
+        "rescheduled with at most 2 moves",
+    )
     _move(2, world)
 
     assert skew() == 0
@@ -143,27 +167,38 @@ def test_a_staged_placement_waits_with_its_moves_for_a_run() -> None:
     world = drifted()
     staged = {**SPREAD, "strategy": {"type": "External"}}
     world.place("other", staged)
-    names = Binding.objects.filter(placement__name="other").values_list("cluster_name", flat=True)
+    names = Binding.objects.filter(placement__name="other").values_list(
+        "cluster_name", flat=True
+    )
     change_labels(list(names), put={"region": "south"}, by=None, now=world.now)
     world.work()
 
     reschedule_with_few_moves("other", moves=1, by=None, now=world.now)
     world.pass_time(30)
 
-    moved = Binding.objects.filter(placement__name="other", state=BindingState.SCHEDULED)
+    moved = Binding.objects.filter(
+        placement__name="other", state=BindingState.SCHEDULED
+    )
     assert moved.exists()
-    assert not set(world.available("other")) & set(moved.values_list("cluster_name", flat=True))
+    assert not set(world.available("other")) & set(
+        moved.values_list("cluster_name", flat=True)
+    )
 
 
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
         (spec(), "Only placements of the type PickN"),
-        (spec({"placementType": "PickFixed", "clusterNames": ["c000"]}), "Only placements of the type PickN"),
+        (
+            spec({"placementType": "PickFixed", "clusterNames": ["c000"]}),
+            "Only placements of the type PickN",
+        ),
         (pick_n_spec(2), "No moves are needed"),
     ],
 )
-def test_what_cannot_be_rescheduled_with_few_moves_says_why(wanted: dict[str, Any], words: str) -> None:
+def test_what_cannot_be_rescheduled_with_few_moves_says_why(
+    wanted: dict[str, Any], words: str
+) -> None:
     world = drifted()
     world.place("other", wanted)
 

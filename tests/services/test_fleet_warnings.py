@@ -28,7 +28,10 @@ def _codes(policy: PlacementPolicy) -> list[tuple[str, str]]:
 
 def test_a_policy_that_fits_the_fleet_has_none() -> None:
     fitting = pick_n(
-        2, required=[labelled(zone="a")], prefer=[prefer(5, labelled(zone="b"))], spread=[spread("zone")]
+        2,
+        required=[labelled(zone="a")],
+        prefer=[prefer(5, labelled(zone="b"))],
+        spread=[spread("zone")],
     )
 
     assert fleet_warnings(Cycle(ZONES, fitting)) == ()
@@ -69,20 +72,31 @@ def test_labels_and_properties_that_no_cluster_has() -> None:
         prefer=[prefer(5, sorted_by("speed"))],
     )
 
-    assert [code for code, _ in _codes(unknown)] == ["unknown-key", "unknown-property", "unknown-property"]
-
-
-def test_an_empty_fleet_says_only_that() -> None:
-    assert [one.code for one in fleet_warnings(Cycle(fleet(), pick_n(1, spread=[spread("zone")])))] == [
-        "empty-fleet"
+    assert [code for code, _ in _codes(unknown)] == [
+        "unknown-key",
+        "unknown-property",
+        "unknown-property",
     ]
 
 
+def test_an_empty_fleet_says_only_that() -> None:
+    assert [
+        one.code
+        for one in fleet_warnings(Cycle(fleet(), pick_n(1, spread=[spread("zone")])))
+    ] == ["empty-fleet"]
+
+
 def test_malformed_values_are_reported_with_their_effect() -> None:
-    versions = fleet(cluster("a", properties={"version": "v1"}), cluster("b", properties={"version": "v2"}))
+    versions = fleet(
+        cluster("a", properties={"version": "v1"}),
+        cluster("b", properties={"version": "v2"}),
+    )
     newest = pick_n(1, prefer=[prefer(5, sorted_by("version"))])
 
-    warned, failed = decide(versions, newest), decide(versions, newest, semantics="kubefleet")
+    warned, failed = (
+        decide(versions, newest),
+        decide(versions, newest, semantics="kubefleet"),
+    )
 
     assert decision_warnings(warned) == (
         ManifestWarning(

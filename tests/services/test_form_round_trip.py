@@ -21,7 +21,11 @@ FILES = [
 
 
 def _placements() -> list[str]:
-    texts = [text for file in FILES for text in file.read_text(encoding="utf-8").split("\n---\n")]
+    texts = [
+        text
+        for file in FILES
+        for text in file.read_text(encoding="utf-8").split("\n---\n")
+    ]
     return [text for text in texts if PlacementDraft.parse(text).form is not None]
 
 
@@ -50,7 +54,9 @@ def test_there_are_manifests_to_try() -> None:
 def test_a_real_manifest_comes_back_as_it_was(text: str) -> None:
     form = _form(text)
 
-    assert apply_form(PlacementDraft.parse(text), _shown(form), shape=form.shape) == text
+    assert (
+        apply_form(PlacementDraft.parse(text), _shown(form), shape=form.shape) == text
+    )
 
 
 @pytest.mark.nightly
@@ -60,7 +66,12 @@ def test_every_row_that_is_added_can_be_taken_out_again(text: str) -> None:
         if not group.can_add:
             continue
         more = add_row(PlacementDraft.parse(text), group.name)
-        rows = [row for one in _form(more).all_groups if one.name == group.name for row in one.rows]
+        rows = [
+            row
+            for one in _form(more).all_groups
+            if one.name == group.name
+            for row in one.rows
+        ]
         back = _data(remove_row(PlacementDraft.parse(more), rows[-1].name))
         assert back["metadata"] == _data(text)["metadata"]
         assert {**back["spec"], "policy": back["spec"].get("policy") or None} == {
@@ -72,7 +83,14 @@ def test_every_row_that_is_added_can_be_taken_out_again(text: str) -> None:
 def test_an_empty_choice_where_nothing_is_written_changes_nothing() -> None:
     text = next(text for text in MANIFESTS if "strategy:" not in text)
 
-    assert apply_form(PlacementDraft.parse(text), {"spec.strategy.type": ""}, shape=_form(text).shape) == text
+    assert (
+        apply_form(
+            PlacementDraft.parse(text),
+            {"spec.strategy.type": ""},
+            shape=_form(text).shape,
+        )
+        == text
+    )
 
 
 @pytest.mark.nightly
@@ -84,11 +102,17 @@ def test_changing_any_field_changes_that_place_alone(text: str) -> None:
             continue
         typed = "7" if field.value != "7" else "8"
         done = _form(
-            apply_form(PlacementDraft.parse(text), {**_shown(form), field.name: typed}, shape=form.shape)
+            apply_form(
+                PlacementDraft.parse(text),
+                {**_shown(form), field.name: typed},
+                shape=form.shape,
+            )
         )
-        assert {name: value for name, value in _shown(done).items() if value != _shown(form).get(name)} == {
-            field.name: typed
-        }
+        assert {
+            name: value
+            for name, value in _shown(done).items()
+            if value != _shown(form).get(name)
+        } == {field.name: typed}
         assert done.unshown == form.unshown
 
 
@@ -98,11 +122,14 @@ _TEXTS = some.text(max_size=12) | some.sampled_from(
 _SCALARS = some.none() | some.booleans() | some.integers(-9, 99) | _TEXTS
 _ODD = some.recursive(
     _SCALARS,
-    lambda inner: some.lists(inner, max_size=3) | some.dictionaries(_TEXTS, inner, max_size=3),
+    lambda inner: (
+        some.lists(inner, max_size=3) | some.dictionaries(_TEXTS, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 _LABEL_ROWS = some.fixed_dictionaries(
-    {"key": _SCALARS, "operator": _SCALARS}, optional={"values": some.lists(_SCALARS, max_size=3) | _ODD}
+    {"key": _SCALARS, "operator": _SCALARS},
+    optional={"values": some.lists(_SCALARS, max_size=3) | _ODD},
 )
 _SELECTORS = some.fixed_dictionaries(
     {},
@@ -112,7 +139,9 @@ _SELECTORS = some.fixed_dictionaries(
         "unknown": _ODD,
     },
 )
-_TERMS = some.fixed_dictionaries({}, optional={"labelSelector": _SELECTORS, "propertySorter": _ODD})
+_TERMS = some.fixed_dictionaries(
+    {}, optional={"labelSelector": _SELECTORS, "propertySorter": _ODD}
+)
 _POLICIES = some.fixed_dictionaries(
     {},
     optional={
@@ -120,7 +149,10 @@ _POLICIES = some.fixed_dictionaries(
         "numberOfClusters": _ODD,
         "clusterNames": _ODD,
         "topologySpreadConstraints": some.lists(
-            some.fixed_dictionaries({}, optional={"topologyKey": _SCALARS, "maxSkew": _ODD}), max_size=3
+            some.fixed_dictionaries(
+                {}, optional={"topologyKey": _SCALARS, "maxSkew": _ODD}
+            ),
+            max_size=3,
         ),
         "affinity": some.fixed_dictionaries(
             {
@@ -128,7 +160,10 @@ _POLICIES = some.fixed_dictionaries(
                     {},
                     optional={
                         "preferredDuringSchedulingIgnoredDuringExecution": some.lists(
-                            some.fixed_dictionaries({"weight": _SCALARS, "preference": _TERMS}), max_size=2
+                            some.fixed_dictionaries(
+                                {"weight": _SCALARS, "preference": _TERMS}
+                            ),
+                            max_size=2,
                         ),
                         "requiredDuringSchedulingIgnoredDuringExecution": some.fixed_dictionaries(
                             {"clusterSelectorTerms": some.lists(_TERMS, max_size=2)}
@@ -146,10 +181,17 @@ _POLICIES = some.fixed_dictionaries(
 def test_any_policy_comes_back_as_it_was(policy: dict[str, Any]) -> None:
     text = dump_yaml(placement(policy=policy))
     draft = PlacementDraft.parse(text)
-    if draft.form is None:  # a text that no parser reads, such as a key that is far too long
+    if (
+        draft.form is None
+    ):  # a text that no parser reads, such as a key that is far too long
         return
 
-    assert apply_form(PlacementDraft.parse(text), _shown(draft.form), shape=draft.form.shape) == text
+    assert (
+        apply_form(
+            PlacementDraft.parse(text), _shown(draft.form), shape=draft.form.shape
+        )
+        == text
+    )
 
 
 @pytest.mark.nightly

@@ -21,7 +21,16 @@ from placements.services.rollouts.operations import pause
 from placements.services.rollouts.staged_strategies import save_strategy
 from placements.services.scheduling import schedule_due
 from placements.services.status import manifest_of, scheduled_condition
-from tests.rows import NOW, all_joined, config_map, decided, member_document, namespace, pick_n_spec, run_due
+from tests.rows import (
+    NOW,
+    all_joined,
+    config_map,
+    decided,
+    member_document,
+    namespace,
+    pick_n_spec,
+    run_due,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -35,21 +44,34 @@ EDITS_WITHOUT_DECISION: dict[str, tuple[Edit, int]] = {
         2,
     ),
     "apply strategy": (
-        lambda one: one["spec"].update(strategy={"applyStrategy": {"type": "ServerSideApply"}}),
+        lambda one: one["spec"].update(
+            strategy={"applyStrategy": {"type": "ServerSideApply"}}
+        ),
         2,
     ),
     "history limit": (lambda one: one["spec"].update(revisionHistoryLimit=5), 2),
     "labels": (lambda one: one["metadata"].update(labels={"team": "shop"}), 1),
-    "annotations": (lambda one: one["metadata"].update(annotations={"example.com/owner": "shop"}), 1),
+    "annotations": (
+        lambda one: one["metadata"].update(annotations={"example.com/owner": "shop"}),
+        1,
+    ),
 }
 EDITS_WITH_DECISION: dict[str, tuple[Edit, int]] = {
     "number": (lambda one: one["spec"]["policy"].update(numberOfClusters=2), 2),
-    "toleration": (lambda one: one["spec"]["policy"].update(tolerations=[{"operator": "Exists"}]), 2),
+    "toleration": (
+        lambda one: one["spec"]["policy"].update(tolerations=[{"operator": "Exists"}]),
+        2,
+    ),
     "rules": (
-        lambda one: one["metadata"].update(annotations={"fleetui.io/semantics": "kubernetes"}),
+        lambda one: one["metadata"].update(
+            annotations={"fleetui.io/semantics": "kubernetes"}
+        ),
         1,
     ),
-    "selectors": (lambda one: one["spec"]["resourceSelectors"][0].update(name="other"), 2),
+    "selectors": (
+        lambda one: one["spec"]["resourceSelectors"][0].update(name="other"),
+        2,
+    ),
 }
 
 
@@ -66,7 +88,9 @@ def scheduled() -> tuple[str, bool]:
     assert condition["type"] == "ClusterResourcePlacementScheduled"
     row = Placement.objects.get()
     assert scheduled_condition(row, latest_decision(row)) == condition
-    return condition["status"], condition["observedGeneration"] == manifest["metadata"]["generation"]
+    return condition["status"], condition["observedGeneration"] == manifest["metadata"][
+        "generation"
+    ]
 
 
 @pytest.mark.parametrize("name", EDITS_WITHOUT_DECISION)
@@ -89,7 +113,9 @@ def test_an_edit_that_cannot_change_the_decision_leaves_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EDITS_WITH_DECISION)
-def test_an_edit_that_may_change_it_makes_the_condition_unknown_until_then(name: str) -> None:
+def test_an_edit_that_may_change_it_makes_the_condition_unknown_until_then(
+    name: str,
+) -> None:
     all_joined("a", "b", "c")
     decided("web", pick_n_spec(3))
     change, generation = EDITS_WITH_DECISION[name]
@@ -151,7 +177,11 @@ def test_other_objects_have_their_generation_too() -> None:
         cluster = ClusterSpec(member_document("a", labels, taints=taints))
         upsert_clusters([cluster], by=None, now=NOW)
         stages = [{"name": "second" if is_changed else "first"}]
-        changed = {**strategy, "metadata": {"name": "steps", "labels": labels}, "spec": {"stages": stages}}
+        changed = {
+            **strategy,
+            "metadata": {"name": "steps", "labels": labels},
+            "spec": {"stages": stages},
+        }
         row = save_strategy(changed, by=None, now=NOW).object
         settings = config_map("settings", data={"a": "b"} if is_changed else {})
         settings["metadata"]["labels"] = labels
@@ -177,5 +207,10 @@ def test_rest_states_generation_and_version_apart(admin_client: Client) -> None:
 
     edit(lambda one: one["metadata"].update(labels={"team": "shop"}))
 
-    metadata = json.loads(admin_client.get("/api/v1/placements/web").content)["metadata"]
-    assert (metadata["generation"], metadata["resourceVersion"].split("-")[0]) == (1, "2")
+    metadata = json.loads(admin_client.get("/api/v1/placements/web").content)[
+        "metadata"
+    ]
+    assert (metadata["generation"], metadata["resourceVersion"].split("-")[0]) == (
+        1,
+        "2",
+    )

@@ -28,7 +28,12 @@ from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import open_client
 from clusters.models import MemberCluster, Membership
-from clusters.operations.connection import ConnectionNotAllowed, new_member, set_connection, store_secret
+from clusters.operations.connection import (
+    ConnectionNotAllowed,
+    new_member,
+    set_connection,
+    store_secret,
+)
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget, leave
 from placements.engine.rollout.state import Phase
@@ -61,10 +66,14 @@ class OtherConsole:
 
     def __init__(self, url: str) -> None:
         connection = {"server": url, "ca": authority().pem}
-        client = open_client(parse_connection(connection), lambda: {"token": SERVERS["one"]})
+        client = open_client(
+            parse_connection(connection), lambda: {"token": SERVERS["one"]}
+        )
         hub = str(uuid4())
         identity = MemberIdentity(hub, f"{uuid4()}/theirs", f"uid-of-{SERVERS['one']}")
-        self.driver = KubernetesDriver(client, identity=identity, server=url, monotonic=time.monotonic)
+        self.driver = KubernetesDriver(
+            client, identity=identity, server=url, monotonic=time.monotonic
+        )
         self.wanted: dict[str, tuple[str, set[str]]] = {}
         self.fence = 0
 
@@ -93,7 +102,11 @@ class Campaign(ManyMembers):
     """What people do to a console, and what they want to run where."""
 
     def __init__(
-        self, chosen: random.Random, fleet: MemberFleet, server: LocalServer, patch: pytest.MonkeyPatch
+        self,
+        chosen: random.Random,
+        fleet: MemberFleet,
+        server: LocalServer,
+        patch: pytest.MonkeyPatch,
     ) -> None:
         super().__init__(server.url, authority().pem, SERVERS, patch)
         self.random, self.fleet, self.server = chosen, fleet, server
@@ -113,8 +126,12 @@ class Campaign(ManyMembers):
     def judge(self, token: str, path: str) -> None:
         """Note a deletion of what somebody wants."""
         wanted = [*self.wanted.items(), *self.forgotten.items()]
-        mine = any(token == SERVERS[server] and path in paths for (_, server), paths in wanted)
-        theirs = token == SERVERS["one"] and any(path in paths for _, paths in self.other.wanted.values())
+        mine = any(
+            token == SERVERS[server] and path in paths for (_, server), paths in wanted
+        )
+        theirs = token == SERVERS["one"] and any(
+            path in paths for _, paths in self.other.wanted.values()
+        )
         if mine or theirs:
             self.violations.append(f"{path} on {token}")
 
@@ -122,13 +139,18 @@ class Campaign(ManyMembers):
         return {path_of(name)} | {path_of(name, one) for one in self.config_maps(name)}
 
     def config_maps(self, name: str) -> list[str]:
-        rows = Resource.objects.filter(namespace=name, kind="ConfigMap").order_by("name")
+        rows = Resource.objects.filter(namespace=name, kind="ConfigMap").order_by(
+            "name"
+        )
         return list(rows.values_list("name", flat=True))
 
     def place(self, name: str) -> None:  # type: ignore[override]
         """Create or change a placement, and what it selects."""
         count = self.random.randrange(1, 9)
-        maps = [config_map(f"c{at}", in_=name, data={"x": str(self.random.random())}) for at in range(count)]
+        maps = [
+            config_map(f"c{at}", in_=name, data={"x": str(self.random.random())})
+            for at in range(count)
+        ]
         apply_resources([namespace(name), *maps], by=None, now=self.now)
         for old in self.config_maps(name)[count:]:
             delete_resource(("", "ConfigMap", name, old), by=None, now=self.now)
@@ -138,14 +160,18 @@ class Campaign(ManyMembers):
         servers = self.random.choice((["one"], ["two"], ["one", "two"]))
         kept = Placement.objects.filter(full_name=name).first()
         is_fixed = len(servers) < len(SERVERS)
-        if kept and (kept.deleting_since or (kept.placement_type == "PickFixed") != is_fixed):
+        if kept and (
+            kept.deleting_since or (kept.placement_type == "PickFixed") != is_fixed
+        ):
             return  # the type of a policy does not change
         policy: dict[str, Any] = {"placementType": "PickAll"}
         if is_fixed:
             policy = {"placementType": "PickFixed", "clusterNames": servers}
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": name}
         save_placement(
-            placement_document(name, spec(policy, resourceSelectors=[selector])), by=None, now=self.now
+            placement_document(name, spec(policy, resourceSelectors=[selector])),
+            by=None,
+            now=self.now,
         )
         for server in SERVERS:
             self.wanted.pop((name, server), None)
@@ -162,9 +188,14 @@ class Campaign(ManyMembers):
             delete_placement(name, by=None, now=self.now)
 
     def save_backup(self) -> None:
-        if self.backup is None and not Placement.objects.exclude(deleting_since=None).exists():
+        if (
+            self.backup is None
+            and not Placement.objects.exclude(deleting_since=None).exists()
+        ):
             self.backup = transaction.savepoint()
-            self.wanted_at_backup = {key: set(paths) for key, paths in self.wanted.items()}
+            self.wanted_at_backup = {
+                key: set(paths) for key, paths in self.wanted.items()
+            }
 
     def restore_backup(self) -> None:
         """Go back to the backup; what was wanted since is still wanted."""
@@ -188,7 +219,11 @@ class Campaign(ManyMembers):
         """Try to join a server under a second name; then do it as an earlier release would have."""
         if MemberCluster.objects.filter(name=SECOND_NAME).exists():
             return
-        fields = {"server": self.server.url, "ca": authority().pem, "token": SECOND_TOKEN}
+        fields = {
+            "server": self.server.url,
+            "ca": authority().pem,
+            "token": SECOND_TOKEN,
+        }
         uid = self.fleet.uids.get(SERVERS["one"]) or f"uid-of-{SERVERS['one']}"
         if MemberCluster.objects.filter(name="one", cluster_uid=uid).exists():
             with pytest.raises(ConnectionNotAllowed):
@@ -202,15 +237,26 @@ class Campaign(ManyMembers):
                     other_cluster=True,
                 )
         connection = {"server": self.server.url, "ca": authority().pem}
-        wanted = ClusterSpec(new_member(SECOND_NAME), driver=KUBERNETES, connection=connection)
+        wanted = ClusterSpec(
+            new_member(SECOND_NAME), driver=KUBERNETES, connection=connection
+        )
         upsert_clusters([wanted], by=None, now=self.now)
         row = MemberCluster.objects.get(name=SECOND_NAME)
         store_secret(row, None, Secret({"token": SECOND_TOKEN}), by=None, now=self.now)
 
     def leave_second(self) -> None:
-        if MemberCluster.objects.filter(name=SECOND_NAME).exclude(membership=Membership.LEAVING).exists():
+        if (
+            MemberCluster.objects.filter(name=SECOND_NAME)
+            .exclude(membership=Membership.LEAVING)
+            .exists()
+        ):
             leave([SECOND_NAME], by=None, now=self.now)
-            forget(MemberCluster.objects.filter(name=SECOND_NAME), verb="left", by=None, now=self.now)
+            forget(
+                MemberCluster.objects.filter(name=SECOND_NAME),
+                verb="left",
+                by=None,
+                now=self.now,
+            )
 
     def confirm(self) -> None:
         """Confirm a removal: what it would take is not wanted any more, apart from what is placed."""
@@ -218,7 +264,9 @@ class Campaign(ManyMembers):
             key = one.placement_name, one.cluster_name
             self.forgotten.pop(key, None)
             is_placed = Binding.objects.filter(
-                placement__full_name=key[0], placement__deleting_since=None, cluster_name=key[1]
+                placement__full_name=key[0],
+                placement__deleting_since=None,
+                cluster_name=key[1],
             ).exists()
             if is_placed:
                 self.wanted[key] = self.hub_paths(key[0])
@@ -277,12 +325,21 @@ class Campaign(ManyMembers):
                 del annotations["fleetui.io/member"]
 
     def missing(self) -> list[str]:
-        rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).select_related("placement")
-        missing = [f"{row}: {row.phase}: {row.message}" for row in rows if row.phase != Phase.AVAILABLE]
+        rows = Binding.objects.exclude(state=BindingState.UNSCHEDULED).select_related(
+            "placement"
+        )
+        missing = [
+            f"{row}: {row.phase}: {row.message}"
+            for row in rows
+            if row.phase != Phase.AVAILABLE
+        ]
         for row in rows:
             objects = self.fleet.objects[SERVERS[row.cluster_name]]
             paths = self.hub_paths(row.placement.full_name)
-            missing += [f"{path} on {row.cluster_name}" for path in sorted(paths - objects.keys())]
+            missing += [
+                f"{path} on {row.cluster_name}"
+                for path in sorted(paths - objects.keys())
+            ]
         return missing
 
 
@@ -297,7 +354,9 @@ def server(fleet: MemberFleet) -> Iterator[LocalServer]:
         yield fake_server
 
 
-def run_sequence(number: int, fleet: MemberFleet, server: LocalServer, patch: pytest.MonkeyPatch) -> None:
+def run_sequence(
+    number: int, fleet: MemberFleet, server: LocalServer, patch: pytest.MonkeyPatch
+) -> None:
     with rolled_back():
         fleet.objects.clear()
         fleet.uids.clear()
@@ -313,7 +372,10 @@ def run_sequence(number: int, fleet: MemberFleet, server: LocalServer, patch: py
 
 @pytest.mark.parametrize("number", range(3))
 def test_no_object_is_deleted_that_a_placement_wants(
-    number: int, fleet: MemberFleet, server: LocalServer, monkeypatch: pytest.MonkeyPatch
+    number: int,
+    fleet: MemberFleet,
+    server: LocalServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     run_sequence(number, fleet, server, monkeypatch)
 
@@ -323,7 +385,9 @@ def test_no_object_is_deleted_in_many_sequences(
     fleet: MemberFleet, server: LocalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = os.environ.get("CAMPAIGN_SEED")
-    seeds = [int(given)] if given else [int.from_bytes(os.urandom(4)) for _ in range(60)]
+    seeds = (
+        [int(given)] if given else [int.from_bytes(os.urandom(4)) for _ in range(60)]
+    )
     for at, number in enumerate(seeds):
         sys.stdout.write(f"CAMPAIGN_SEED={number} ({at + 1} of {len(seeds)})\n")
         run_sequence(number, fleet, server, monkeypatch)

@@ -22,7 +22,14 @@ from placements.services.impact import sources
 from placements.services.impact.compare import compare
 from placements.services.impact.sources import BlobReader, read_side
 from tests.golden import check_recorded
-from tests.rows import NOW, assertion_entry, checks_file, member_document, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    assertion_entry,
+    checks_file,
+    member_document,
+    pick_n_spec,
+    placement_document,
+)
 
 REGIONS = {"a": "east", "b": "east", "c": "west", "d": "west", "e": "north"}
 
@@ -43,7 +50,10 @@ def write(root: Path, files: dict[str, Any]) -> None:
 
 
 def members(**labels: str) -> list[dict[str, Any]]:
-    return [member_document(name, {"region": region}) for name, region in {**REGIONS, **labels}.items()]
+    return [
+        member_document(name, {"region": region})
+        for name, region in {**REGIONS, **labels}.items()
+    ]
 
 
 @pytest.fixture
@@ -54,7 +64,9 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
         "affinity": {
             "clusterAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"region": "west"}}}]
+                    "clusterSelectorTerms": [
+                        {"labelSelector": {"matchLabels": {"region": "west"}}}
+                    ]
                 }
             }
         }
@@ -62,9 +74,16 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     moved = placement_document("moved", pick_n_spec(2, **required))
     fleet = {"kind": "List", "apiVersion": "v1", "items": members()}
     common = {"fleet.yaml": [fleet], "apps/same.yaml": [placement("same", 1)]}
-    write(base, {**common, "apps/two.yaml": [placement("grows", 1), placement("moved", 2)]})
     write(
-        base, {"apps/old.yaml": [placement("old", 2)], "apps/other.yaml": [{"kind": "ConfigMap"}, {"a": 1}]}
+        base,
+        {**common, "apps/two.yaml": [placement("grows", 1), placement("moved", 2)]},
+    )
+    write(
+        base,
+        {
+            "apps/old.yaml": [placement("old", 2)],
+            "apps/other.yaml": [{"kind": "ConfigMap"}, {"a": 1}],
+        },
     )
     write(head, {**common, "apps/two.yaml": [placement("grows", 3), moved]})
     write(head, {"apps/new.yaml": [placement("new", 9)]})
@@ -86,7 +105,9 @@ def diff(folders: tuple[Path, Path], *more: Any) -> tuple[str, int]:
     return run("--diff", *folders, *more)
 
 
-def test_rows_show_what_happens_now_and_what_a_fresh_schedule_would_do(folders: tuple[Path, Path]) -> None:
+def test_rows_show_what_happens_now_and_what_a_fresh_schedule_would_do(
+    folders: tuple[Path, Path],
+) -> None:
     text, status = diff(folders, "-o", "json")
     document = json.loads(text)
     rows = {one["placement"]: one for one in document["rows"]}
@@ -101,25 +122,33 @@ def test_rows_show_what_happens_now_and_what_a_fresh_schedule_would_do(folders: 
     assert diff(folders, "-o", "json") == (text, 0)
 
 
-def test_a_relabelled_cluster_is_pending_drift_and_moves_nothing(tmp_path: Path) -> None:
+def test_a_relabelled_cluster_is_pending_drift_and_moves_nothing(
+    tmp_path: Path,
+) -> None:
     west = {"labelSelector": {"matchLabels": {"region": "west"}}}
     preferred = [{"weight": 10, "preference": west}]
     terms = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
     one = placement_document("web", pick_n_spec(2, affinity={"clusterAffinity": terms}))
     write(tmp_path / "base", {"all.yaml": [one, *members()]})
     write(tmp_path / "head", {"all.yaml": [one, *members(c="east", e="west")]})
-    [row] = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])["rows"]
+    [row] = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])[
+        "rows"
+    ]
     assert (row["change"], row["joins"], row["leaves"]) == ("fleet only", [], [])
     assert row["fresh"] == {"joins": ["e"], "leaves": ["c"]}
 
 
 @pytest.mark.parametrize("output", ["markdown", "json", "sarif"])
 def test_formats_are_as_recorded(folders: tuple[Path, Path], output: str) -> None:
-    gates = "gates: {max-leaves: 1, no-new-unfulfilled: true, max-moves-percent: 49.9}\n"
+    gates = (
+        "gates: {max-leaves: 1, no-new-unfulfilled: true, max-moves-percent: 49.9}\n"
+    )
     write(folders[1], {".fleetui.yaml": gates})
     text, status = diff(folders, "-o", output)
     assert status == 1
-    check_recorded(f"impact/impact.{output}", text.replace(f'"{__version__}"', '"VERSION"'))
+    check_recorded(
+        f"impact/impact.{output}", text.replace(f'"{__version__}"', '"VERSION"')
+    )
     if output == "sarif":
         assert validation_errors(json.loads(text)) == []
 
@@ -144,7 +173,9 @@ GATES = [
 
 
 @pytest.mark.parametrize(("gate", "status"), GATES)
-def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, status: int) -> None:
+def test_each_gate_passes_and_breaks(
+    folders: tuple[Path, Path], gate: str, status: int
+) -> None:
     is_entry = gate.startswith("assertions")
     write(folders[1], {".fleetui.yaml": gate if is_entry else f"gates:\n  {gate}\n"})
     text, exit_status = diff(folders)
@@ -152,12 +183,21 @@ def test_each_gate_passes_and_breaks(folders: tuple[Path, Path], gate: str, stat
 
 
 @pytest.mark.nightly
-def test_the_gate_of_the_checks_breaks_on_what_the_change_introduces_alone(tmp_path: Path) -> None:
+def test_the_gate_of_the_checks_breaks_on_what_the_change_introduces_alone(
+    tmp_path: Path,
+) -> None:
     def written(*keys: str, **labels: str) -> dict[str, Any]:
-        spread = [{"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"} for key in keys]
+        spread = [
+            {"topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+            for key in keys
+        ]
         return {
             ".fleetui.yaml": "gates: {checks: warning}\n",
-            "all.yaml": [placement_document("web", pick_n_spec(2, topologySpreadConstraints=spread))],
+            "all.yaml": [
+                placement_document(
+                    "web", pick_n_spec(2, topologySpreadConstraints=spread)
+                )
+            ],
             "fleet.yaml": [
                 *members(**labels),
                 *(member_document(f"z{at}", {"region": "east"}) for at in range(8)),
@@ -180,7 +220,9 @@ def test_the_gate_of_the_checks_breaks_on_what_the_change_introduces_alone(tmp_p
     write(folders[1], written("regoin", "zoen"))
     document = json.loads(diff(folders, "-o", "json")[0])
     [row] = document["rows"]
-    assert ("S01", "error") in [(one["rule"], one["severity"]) for one in row["findings"]]
+    assert ("S01", "error") in [
+        (one["rule"], one["severity"]) for one in row["findings"]
+    ]
     assert "- error S01, web: No cluster has the label zoen:" in diff(folders)[0]
     write(folders[1], {".fleetui.yaml": "gates: {checks: error}\n" + "overrides: []\n"})
     assert diff(folders)[1] == 1
@@ -200,13 +242,24 @@ PROMISES = [
 @pytest.mark.parametrize("place", ["annotation", "entry"])
 @pytest.mark.parametrize(("case", "before", "after", "number", "status"), PROMISES)
 def test_a_change_cannot_end_a_promise_and_break_it(
-    tmp_path: Path, place: str, case: str, before: Any, after: Any, number: int, status: int
+    tmp_path: Path,
+    place: str,
+    case: str,
+    before: Any,
+    after: Any,
+    number: int,
+    status: int,
 ) -> None:
     def side(name: str, promise: dict[str, int] | None, number: int) -> None:
-        asserted = [{key: {"region": {"atLeast": least}}} for key, least in (promise or {}).items()]
+        asserted = [
+            {key: {"region": {"atLeast": least}}}
+            for key, least in (promise or {}).items()
+        ]
         web = placement("web", number)
         if place == "annotation" and promise:
-            web["metadata"]["annotations"] = {"fleetui.io/assertions": json.dumps(asserted)}
+            web["metadata"]["annotations"] = {
+                "fleetui.io/assertions": json.dumps(asserted)
+            }
         write(tmp_path / name, {"all.yaml": [web, *members()]})
         if place == "entry" and promise:
             entry = assertion_entry("regions", *asserted, placements=["web"])
@@ -216,10 +269,14 @@ def test_a_change_cannot_end_a_promise_and_break_it(
     side("head", after, number)
     text, exit_status = diff((tmp_path / "base", tmp_path / "head"))
     assert exit_status == status, (case, text)
-    assert ("this change no longer does" in text) is (status == 1 and after != before and before is not None)
+    assert ("this change no longer does" in text) is (
+        status == 1 and after != before and before is not None
+    )
 
 
-def test_gates_select_by_expressions_and_their_errors_have_lines(folders: tuple[Path, Path]) -> None:
+def test_gates_select_by_expressions_and_their_errors_have_lines(
+    folders: tuple[Path, Path],
+) -> None:
     selector = "{matchExpressions: [{key: tier, operator: DoesNotExist}]}"
     override = f"overrides: [{{selector: {selector}, gates: {{max-leaves: 5}}}}]\n"
     write(folders[1], {".fleetui.yaml": f"gates: {{max-leaves: 0}}\n{override}"})
@@ -230,7 +287,10 @@ def test_gates_select_by_expressions_and_their_errors_have_lines(folders: tuple[
             "assertions:\n- name: all\n  assert: [{always: 1}]\n",
             ".fleetui.yaml: assertions[0].assert[0].always (line 3)",
         ),
-        ("overrides:\n- selector: web\n  gates: {}\n", ".fleetui.yaml: overrides[0].selector (line 2)"),
+        (
+            "overrides:\n- selector: web\n  gates: {}\n",
+            ".fleetui.yaml: overrides[0].selector (line 2)",
+        ),
         (
             "overrides:\n- selector: {}\n  gates: {max-moves-percent: 1}\n",
             '.fleetui.yaml: overrides[0].gates["max-',
@@ -254,11 +314,23 @@ def test_paths_are_rendered_by_kustomize(
     programs = tmp_path / ".git" / "programs"
     programs.mkdir()
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    common = {"base/web.yaml": [placement("web", 1)], "base/fleet.yaml": members(), "base/bad.yaml": "a: [\n"}
+    common = {
+        "base/web.yaml": [placement("web", 1)],
+        "base/fleet.yaml": members(),
+        "base/bad.yaml": "a: [\n",
+    }
     kustomization = "resources:\n- ../../base/fleet.yaml\n- ../../base/web.yaml\n"
     base = repository({**common, "overlays/prod 1/kustomization.yaml": kustomization})
     head = repository({"base/web.yaml": [placement("web", 9)]})
-    arguments = ("--diff", base, head, "--path", "overlays/prod 1", "--render", "kustomize")
+    arguments = (
+        "--diff",
+        base,
+        head,
+        "--path",
+        "overlays/prod 1",
+        "--render",
+        "kustomize",
+    )
 
     with patch("shutil.which", return_value=None):
         text, status = run(*arguments)
@@ -270,27 +342,50 @@ def test_paths_are_rendered_by_kustomize(
     [row] = json.loads(run(*arguments, "-o", "json")[0])["rows"]
     assert (row["placement"], row["before"], row["after"]) == ("web", 1, 5)
     assert (row["file"], row["line"]) == ("overlays/prod 1/kustomization.yaml", 1)
-    assert '"uri": "overlays/prod%201/kustomization.yaml"' in run(*arguments, "-o", "sarif")[0]
-    assert json.loads(run("--diff", ".", ".", *arguments[3:], "-o", "json")[0])["placements"] == 1
+    assert (
+        '"uri": "overlays/prod%201/kustomization.yaml"'
+        in run(*arguments, "-o", "sarif")[0]
+    )
+    assert (
+        json.loads(run("--diff", ".", ".", *arguments[3:], "-o", "json")[0])[
+            "placements"
+        ]
+        == 1
+    )
     text, status = run("--diff", base, head, "--path", "base", "--render", "kustomize")
     assert status == 2
-    assert text.startswith("--render kustomize: base: kustomize build: no kustomization in ")
+    assert text.startswith(
+        "--render kustomize: base: kustomize build: no kustomization in "
+    )
 
 
 def test_placements_of_two_kinds_with_one_name_have_a_row_each(tmp_path: Path) -> None:
-    spread = {"spec": {"numberOfClusters": 1}, "metadata": {"name": "web", "namespace": "shop"}}
-    ocm = {"apiVersion": "cluster.open-cluster-management.io/v1beta1", "kind": "Placement", **spread}
+    spread = {
+        "spec": {"numberOfClusters": 1},
+        "metadata": {"name": "web", "namespace": "shop"},
+    }
+    ocm = {
+        "apiVersion": "cluster.open-cluster-management.io/v1beta1",
+        "kind": "Placement",
+        **spread,
+    }
     write(tmp_path / "base", {"all.yaml": members()})
     write(tmp_path / "head", {"all.yaml": [placement("web", 1), ocm, *members()]})
-    rows = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])["rows"]
-    assert [(one["placement"], one["after"]) for one in rows] == [("shop/web", 1), ("web", 1)]
+    rows = json.loads(diff((tmp_path / "base", tmp_path / "head"), "-o", "json")[0])[
+        "rows"
+    ]
+    assert [(one["placement"], one["after"]) for one in rows] == [
+        ("shop/web", 1),
+        ("web", 1),
+    ]
 
 
 def test_a_staged_rollout_takes_at_least_its_waits(tmp_path: Path) -> None:
     api = "placement.kubernetes-fleet.io/v1beta1"
     wait = [{"type": "TimedWait", "waitTime": "30m"}]
     stages: list[dict[str, Any]] = [
-        {"name": one, "labelSelector": {}, "afterStageTasks": wait} for one in ("canary", "prod")
+        {"name": one, "labelSelector": {}, "afterStageTasks": wait}
+        for one in ("canary", "prod")
     ]
     strategy = {
         "apiVersion": api,
@@ -311,7 +406,10 @@ def test_a_staged_rollout_takes_at_least_its_waits(tmp_path: Path) -> None:
         return document
 
     write(tmp_path / "base", {"all.yaml": [web(1), *members()]})
-    write(tmp_path / "head", {"all.yaml": [web(2), *members()], "staged.yaml": [strategy, started]})
+    write(
+        tmp_path / "head",
+        {"all.yaml": [web(2), *members()], "staged.yaml": [strategy, started]},
+    )
     sides = (tmp_path / "base", tmp_path / "head")
     assert json.loads(diff(sides, "-o", "json")[0])["rows"][0]["rolloutSeconds"] == 3600
     assert "the rollout takes at least 1h" in diff(sides)[0]
@@ -320,10 +418,15 @@ def test_a_staged_rollout_takes_at_least_its_waits(tmp_path: Path) -> None:
 def test_gates_are_overridden_by_label_and_approved(
     folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    override = "overrides: [{selector: {matchLabels: {tier: lab}}, gates: {max-leaves: 5}}]\n"
+    override = (
+        "overrides: [{selector: {matchLabels: {tier: lab}}, gates: {max-leaves: 5}}]\n"
+    )
     write(folders[1], {".fleetui.yaml": f"gates: {{max-leaves: 0}}\n{override}"})
     (folders[0] / "apps/old.yaml").unlink()
-    write(folders[1], {"apps/two.yaml": [placement("grows", 3), placement("moved", 0, tier="lab")]})
+    write(
+        folders[1],
+        {"apps/two.yaml": [placement("grows", 3), placement("moved", 0, tier="lab")]},
+    )
     assert diff(folders)[1] == 0
     write(folders[1], {"apps/two.yaml": [placement("grows", 3), placement("moved", 0)]})
     assert diff(folders)[1] == 1
@@ -340,7 +443,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
     def git(*arguments: str) -> str:
         user = ("-c", "user.name=ana", "-c", "user.email=ana@fleet.invalid")
-        done = subprocess.run(["git", *user, *arguments], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *user, *arguments], check=True, capture_output=True, text=True
+        )
         return done.stdout.strip()
 
     def commit(files: dict[str, Any]) -> str:
@@ -357,19 +462,42 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return commit
 
 
-def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(repository: Callable[..., str]) -> None:
+def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(
+    repository: Callable[..., str],
+) -> None:
     crlf = yaml.safe_dump_all([placement("crlf", 1)]).replace("\n", "\r\n")
     fleet = [
-        {"kind": "MemberClusterList", "apiVersion": "cluster.kubernetes-fleet.io/v1", "items": members()}
+        {
+            "kind": "MemberClusterList",
+            "apiVersion": "cluster.kubernetes-fleet.io/v1",
+            "items": members(),
+        }
     ]
     base = repository(
-        {"fleet.yaml": fleet, "a.yaml": [placement("web", 2)], "gone.yaml": [placement("gone", 1)]}
+        {
+            "fleet.yaml": fleet,
+            "a.yaml": [placement("web", 2)],
+            "gone.yaml": [placement("gone", 1)],
+        }
     )
-    changed = {"a.yaml": None, "b.yaml": [placement("shop", 2)], "gone.yaml": None, "crlf.yaml": crlf}
+    changed = {
+        "a.yaml": None,
+        "b.yaml": [placement("shop", 2)],
+        "gone.yaml": None,
+        "crlf.yaml": crlf,
+    }
     head = repository(changed)
-    rows = {one["placement"]: one for one in json.loads(run("--diff", base, head, "-o", "json")[0])["rows"]}
+    rows = {
+        one["placement"]: one
+        for one in json.loads(run("--diff", base, head, "-o", "json")[0])["rows"]
+    }
     changes = {name: one["change"] for name, one in rows.items()}
-    assert changes == {"web": "removed", "shop": "added", "gone": "removed", "crlf": "added"}
+    assert changes == {
+        "web": "removed",
+        "shop": "added",
+        "gone": "removed",
+        "crlf": "added",
+    }
     renamed, _ = run("--diff", base, head, "-o", "json", "--renames", "web=shop")
     [shop] = [one for one in json.loads(renamed)["rows"] if one["placement"] == "shop"]
     assert (shop["change"], shop["joins"], shop["leaves"]) == ("edited", [], [])
@@ -379,7 +507,9 @@ def test_revisions_of_git_with_a_rename_a_deletion_and_crlf(repository: Callable
     assert parse.call_count == 5, "the file of the clusters is the same on both sides"
     text, status = run("--diff", base, "nowhere")
     assert (status, "nowhere" in text) == (2, True)
-    broken = repository({"bad.yaml": "kind: ClusterResourcePlacement\nmetadata:\n  name: Bad_Name\n"})
+    broken = repository(
+        {"bad.yaml": "kind: ClusterResourcePlacement\nmetadata:\n  name: Bad_Name\n"}
+    )
     text, status = run("--diff", base, broken)
     assert status == 2
     assert "bad.yaml: metadata.name (line 3)" in text
@@ -392,7 +522,11 @@ def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
     write(tmp_path / "head", {"all.yaml": members(), f"{'long-' * 45}.yaml": many})
     write(
         tmp_path / "head",
-        {".fleetui.yaml": checks_file(assertion_entry("all", {"never": {"region": "east"}}, {"minFree": 9}))},
+        {
+            ".fleetui.yaml": checks_file(
+                assertion_entry("all", {"never": {"region": "east"}}, {"minFree": 9})
+            )
+        },
     )
     text, _ = diff((tmp_path / "base", tmp_path / "head"))
     assert 50_000 < len(text) <= 60_000
@@ -401,15 +535,24 @@ def test_the_comment_is_never_too_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.timing
-def test_a_comparison_of_5000_clusters_costs_at_most_two_simulations(tmp_path: Path) -> None:
+def test_a_comparison_of_5000_clusters_costs_at_most_two_simulations(
+    tmp_path: Path,
+) -> None:
     demo = demo_of(5000, now=NOW)
     changed = [deepcopy(one) for one in demo.placements]
-    edited = next(one for one in changed if one["spec"]["policy"].get("numberOfClusters", 0) > 3)
+    edited = next(
+        one for one in changed if one["spec"]["policy"].get("numberOfClusters", 0) > 3
+    )
     edited["spec"]["policy"]["numberOfClusters"] -= 1
     for side, placements in (("base", demo.placements), ("head", changed)):
         write(tmp_path / side, {"fleet.yaml": demo.clusters, "apps.yaml": placements})
     (tmp_path / "one.yaml").write_text(yaml.safe_dump(edited))
-    single = ("--clusters", tmp_path / "head" / "fleet.yaml", "--placement", tmp_path / "one.yaml")
+    single = (
+        "--clusters",
+        tmp_path / "head" / "fleet.yaml",
+        "--placement",
+        tmp_path / "one.yaml",
+    )
 
     def seconds(*arguments: Any) -> float:
         started = time.process_time()
@@ -417,10 +560,14 @@ def test_a_comparison_of_5000_clusters_costs_at_most_two_simulations(tmp_path: P
         return time.process_time() - started
 
     run(*single)
-    assert seconds("--diff", tmp_path / "base", tmp_path / "head") <= 2 * seconds(*single)
+    assert seconds("--diff", tmp_path / "base", tmp_path / "head") <= 2 * seconds(
+        *single
+    )
 
 
-def test_options_that_do_not_go_together_are_refused(folders: tuple[Path, Path]) -> None:
+def test_options_that_do_not_go_together_are_refused(
+    folders: tuple[Path, Path],
+) -> None:
     for arguments in (
         ("--diff", *folders, "-o", "table"),
         ("--diff", *folders, "--name", "web"),

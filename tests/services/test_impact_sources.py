@@ -41,7 +41,9 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
     def git(*arguments: str) -> str:
         user = ("-c", "user.name=ana", "-c", "user.email=ana@fleet.invalid")
-        done = subprocess.run(["git", *user, *arguments], check=True, capture_output=True, text=True)
+        done = subprocess.run(
+            ["git", *user, *arguments], check=True, capture_output=True, text=True
+        )
         return done.stdout.strip()
 
     def commit(files: dict[str, Any]) -> str:
@@ -86,34 +88,57 @@ def joins(document: dict[str, Any]) -> dict[str, int]:
 
 
 def test_foreign_files_are_passed_over(repository: Callable[..., str]) -> None:
-    base = repository({**FOREIGN, "fleet/members.yaml": members(), "fleet/web.yaml": [web(1)]})
+    base = repository(
+        {**FOREIGN, "fleet/members.yaml": members(), "fleet/web.yaml": [web(1)]}
+    )
     head = repository({"fleet/web.yaml": [web(2)]})
 
     document, errors, status = diff(base, head)
 
     assert (status, errors) == (0, "")
-    assert (joins(document), document["notes"], document["incomplete"]) == ({"web": 1}, [], False)
+    assert (joins(document), document["notes"], document["incomplete"]) == (
+        {"web": 1},
+        [],
+        False,
+    )
     for name in FOREIGN:
         out, errors, status = run("checks", "-f", name)
-        assert (status, out, errors) == (0, "No findings.\n", f"{name}:1: contains nothing that is checked\n")
+        assert (status, out, errors) == (
+            0,
+            "No findings.\n",
+            f"{name}:1: contains nothing that is checked\n",
+        )
     out, errors, status = run("checks", "-f", ".", "-o", "json")
     assert (status, errors, json.loads(out)["notes"]) == (0, "", [])
 
 
 UNREADABLE = {
     "a merge key": ("kind: ClusterResourcePlacement\nmetadata: {<<: {name: x}}\n", 2),
-    "a tag": ("apiVersion: placement.kubernetes-fleet.io/v1\nkind: X\nspec: !Ref Name\n", 3),
-    "a template": ("kind: ClusterResourcePlacement\nmetadata:\n  name: {{ .Release.Name }}\n", 3),
-    "a quoted template": ("kind: ClusterResourcePlacement\nmetadata:\n  name: '{{ .Release.Name }}'\n", 3),
+    "a tag": (
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: X\nspec: !Ref Name\n",
+        3,
+    ),
+    "a template": (
+        "kind: ClusterResourcePlacement\nmetadata:\n  name: {{ .Release.Name }}\n",
+        3,
+    ),
+    "a quoted template": (
+        "kind: ClusterResourcePlacement\nmetadata:\n  name: '{{ .Release.Name }}'\n",
+        3,
+    ),
     "a duplicate key": ("kind: MemberCluster\nkind: MemberCluster\n", 2),
     "a cut off List": ("apiVersion: v1\nitems:\n- {kind: MemberCluster}\n", 1),
 }
 
 
 @pytest.mark.parametrize("case", list(UNREADABLE))
-def test_what_cannot_be_read_and_may_be_ours_is_a_note(repository: Callable[..., str], case: str) -> None:
+def test_what_cannot_be_read_and_may_be_ours_is_a_note(
+    repository: Callable[..., str], case: str
+) -> None:
     text, line = UNREADABLE[case]
-    base = repository({"members.yaml": members(), "web.yaml": [web(1)], "odd.yaml": text})
+    base = repository(
+        {"members.yaml": members(), "web.yaml": [web(1)], "odd.yaml": text}
+    )
     head = repository({"web.yaml": [web(2)]})
 
     document, errors, status = diff(base, head)
@@ -127,7 +152,9 @@ def test_what_cannot_be_read_and_may_be_ours_is_a_note(repository: Callable[...,
     assert f"- ⚠️ odd.yaml:{line}: not read: " in comment
     [result] = [
         one
-        for one in json.loads(run("simulate", "--diff", base, head, "-o", "sarif")[0])["runs"][0]["results"]
+        for one in json.loads(run("simulate", "--diff", base, head, "-o", "sarif")[0])[
+            "runs"
+        ][0]["results"]
         if one["ruleId"] == "not-read"
     ]
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line
@@ -135,7 +162,9 @@ def test_what_cannot_be_read_and_may_be_ours_is_a_note(repository: Callable[...,
     assert (status, json.loads(out)["notes"], errors.count("\n")) == (0, [note], 1)
 
 
-def test_the_other_documents_of_an_unreadable_file_are_read(repository: Callable[..., str]) -> None:
+def test_the_other_documents_of_an_unreadable_file_are_read(
+    repository: Callable[..., str],
+) -> None:
     several = [
         json.dumps(web(1)),
         "on:\n  push:",
@@ -149,8 +178,13 @@ def test_the_other_documents_of_an_unreadable_file_are_read(repository: Callable
     document, _, status = diff(base, head)
 
     assert (status, joins(document)) == (0, {"web": 1, "shop": 2})
-    assert {one["placement"]: one["line"] for one in document["rows"]} == {"web": 1, "shop": 9}
-    assert [(one["file"], one["line"]) for one in document["notes"]] == [("all.yaml", 7)]
+    assert {one["placement"]: one["line"] for one in document["rows"]} == {
+        "web": 1,
+        "shop": 9,
+    }
+    assert [(one["file"], one["line"]) for one in document["notes"]] == [
+        ("all.yaml", 7)
+    ]
 
 
 def test_a_readable_placement_that_is_invalid_still_ends_the_comparison(
@@ -215,7 +249,9 @@ def test_a_change_in_an_overlay_alone_is_rendered(
     document, errors, status = diff(base, head)
 
     assert (status, errors, document["notes"]) == (0, "", [])
-    assert (document["placements"], joins(document)) == (1, {"web": 1}), "the base does not count on its own"
+    assert (document["placements"], joins(document)) == (1, {"web": 1}), (
+        "the base does not count on its own"
+    )
     assert document["rows"][0]["file"] == "overlays/prod/kustomization.yaml"
     environment = (calls / "env").read_text()
     names = {line.partition("=")[0] for line in environment.splitlines()}
@@ -230,7 +266,10 @@ def test_a_change_in_an_overlay_alone_is_rendered(
 def test_what_is_equal_on_both_sides_is_rendered_once_and_foreign_kustomizations_never(
     repository: Callable[..., str], calls: Path
 ) -> None:
-    foreign = {"app/kustomization.yaml": "resources: [a.yaml]\n", "app/a.yaml": "kind: Deployment\n"}
+    foreign = {
+        "app/kustomization.yaml": "resources: [a.yaml]\n",
+        "app/a.yaml": "kind: Deployment\n",
+    }
     base = repository({**kustomized(2), **foreign})
     head = repository({"app/a.yaml": "kind: Service\n", "README.md": "new"})
 
@@ -240,7 +279,9 @@ def test_what_is_equal_on_both_sides_is_rendered_once_and_foreign_kustomizations
     assert len((calls / "calls").read_text().splitlines()) == 1
 
 
-def test_each_environment_has_its_own_row(repository: Callable[..., str], calls: Path) -> None:
+def test_each_environment_has_its_own_row(
+    repository: Callable[..., str], calls: Path
+) -> None:
     test = {"overlays/test/kustomization.yaml": overlay(1)}
     base, head = repository({**kustomized(1), **test}), repository(kustomized(3))
 
@@ -248,20 +289,31 @@ def test_each_environment_has_its_own_row(repository: Callable[..., str], calls:
 
     assert (status, document["placements"]) == (0, 2)
     assert joins(document) == {"web (overlays/prod)": 2}
-    document, _, _ = diff(base, head, "--path", "overlays/prod", "--path", "members.yaml")
+    document, _, _ = diff(
+        base, head, "--path", "overlays/prod", "--path", "members.yaml"
+    )
     assert joins(document) == {"web": 2}
     assert calls.exists()
 
 
 @pytest.mark.parametrize("why", ["missing", "failing", "slow", "none"])
 def test_what_is_not_rendered_marks_the_result_as_incomplete(
-    repository: Callable[..., str], calls: Path, monkeypatch: pytest.MonkeyPatch, why: str
+    repository: Callable[..., str],
+    calls: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    why: str,
 ) -> None:
-    extra = {f"overlays/prod/{ {'failing': 'fail', 'slow': 'wait'}.get(why, 'other') }": "x"}
-    patch = {"overlays/prod/patch.yaml": "kind: ClusterResourcePlacement\nmetadata: {name: web}\n"}
+    extra = {
+        f"overlays/prod/{ {'failing': 'fail', 'slow': 'wait'}.get(why, 'other') }": "x"
+    }
+    patch = {
+        "overlays/prod/patch.yaml": "kind: ClusterResourcePlacement\nmetadata: {name: web}\n"
+    }
     merged = {"overlays/prod/kustomization.yaml": f"{overlay(1)}- path: patch.yaml\n"}
     base = repository({**kustomized(1), **extra, **patch, **merged})
-    head = repository({"overlays/prod/kustomization.yaml": f"{overlay(2)}- path: patch.yaml\n"})
+    head = repository(
+        {"overlays/prod/kustomization.yaml": f"{overlay(2)}- path: patch.yaml\n"}
+    )
     if why == "missing":
         monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setattr(kustomize, "RENDER_SECONDS", 1 if why == "slow" else 60)
@@ -278,29 +330,45 @@ def test_what_is_not_rendered_marks_the_result_as_incomplete(
     place = "overlays/prod/kustomization.yaml:1"
     assert (status, errors) == (0, f"{place}: {reason} The result is incomplete.\n")
     assert (document["incomplete"], document["notes"][0]["incomplete"]) == (True, True)
-    assert (document["placements"], document["rows"]) == (1, []), "the base is read as written"
+    assert (document["placements"], document["rows"]) == (1, []), (
+        "the base is read as written"
+    )
     comment, _, _ = run("simulate", "--diff", base, head, *more)
     assert f"- ⚠️ **Incomplete:** {place}: {reason}" in comment
-    assert '"not-rendered"' in run("simulate", "--diff", base, head, "-o", "sarif", *more)[0]
+    assert (
+        '"not-rendered"'
+        in run("simulate", "--diff", base, head, "-o", "sarif", *more)[0]
+    )
     assert diff(base, head, "--require-render", *more)[2] == 3
     if why == "slow":
         child = int((calls / "child").read_text())
         assert (
-            not Path(f"/proc/{child}").exists() or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
+            not Path(f"/proc/{child}").exists()
+            or "Z" in Path(f"/proc/{child}/stat").read_text().split()[2]
         )
 
 
-def test_the_checks_pass_over_parts_of_kustomizations(repository: Callable[..., str], calls: Path) -> None:
-    patch = {"overlays/prod/patch.yaml": "kind: ClusterResourcePlacement\nmetadata: {name: web}\n"}
+def test_the_checks_pass_over_parts_of_kustomizations(
+    repository: Callable[..., str], calls: Path
+) -> None:
+    patch = {
+        "overlays/prod/patch.yaml": "kind: ClusterResourcePlacement\nmetadata: {name: web}\n"
+    }
     merged = {"overlays/prod/kustomization.yaml": f"{overlay(1)}- path: patch.yaml\n"}
     repository({**kustomized(1), **patch, **merged})
 
-    for arguments in (["."], ["overlays/prod/patch.yaml"], ["base/web.yaml", "overlays/prod/patch.yaml"]):
+    for arguments in (
+        ["."],
+        ["overlays/prod/patch.yaml"],
+        ["base/web.yaml", "overlays/prod/patch.yaml"],
+    ):
         assert run("checks", "-f", *arguments)[2] == 0, arguments
     assert not (calls / "calls").exists()
 
 
-@pytest.mark.skipif(not (shutil.which("kustomize") or shutil.which("kubectl")), reason="needs kustomize")
+@pytest.mark.skipif(
+    not (shutil.which("kustomize") or shutil.which("kubectl")), reason="needs kustomize"
+)
 def test_with_the_real_program(repository: Callable[..., str]) -> None:
     base, head = repository(kustomized(1)), repository(kustomized(2))
 

@@ -18,7 +18,17 @@ from placements.services.loss import evaluation
 from placements.services.loss.evaluation import Impact, impact_of
 from placements.services.placements import delete_placement
 from tests.builders import labelled, spread
-from tests.rows import NOW, decided, joined, member_document, pick_n_spec, placed, run_due, saved, spec
+from tests.rows import (
+    NOW,
+    decided,
+    joined,
+    member_document,
+    pick_n_spec,
+    placed,
+    run_due,
+    saved,
+    spec,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -48,7 +58,11 @@ def test_names_who_comes_in_the_place_of_who_leaves(web: Placement) -> None:
         2,
         2,
     )
-    assert (row.was_fulfilled, row.is_fulfilled, row.message) == (True, True, "Replacement: jumpingcat.")
+    assert (row.was_fulfilled, row.is_fulfilled, row.message) == (
+        True,
+        True,
+        "Replacement: jumpingcat.",
+    )
     assert (impact.evaluated, impact.not_evaluated) == (1, 0)
 
 
@@ -60,7 +74,10 @@ def test_shows_what_gets_worse_first() -> None:
 
     impact = _leaving("nimblefox", "jumpingcat", "palemoth")
 
-    assert [(row.placement, row.gets_worse) for row in impact.rows] == [("web", True), ("all", False)]
+    assert [(row.placement, row.gets_worse) for row in impact.rows] == [
+        ("web", True),
+        ("all", False),
+    ]
     assert impact.rows[0].placed_after == 1
 
 
@@ -70,7 +87,11 @@ def test_a_cordon_moves_no_existing_placement(web: Placement) -> None:
 
     impact = impact_of([here._replace(taints=(Taint("cordon-key"),))])
 
-    assert (impact.rows, impact.evaluated, placed(web)) == ((), 0, ["bravelion", "nimblefox"])
+    assert (impact.rows, impact.evaluated, placed(web)) == (
+        (),
+        0,
+        ["bravelion", "nimblefox"],
+    )
 
 
 @pytest.mark.nightly
@@ -98,12 +119,16 @@ def test_looks_only_at_those_that_read_what_changed() -> None:
 @pytest.mark.nightly
 def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     decided("many", pick_n_spec(5))
-    documents = [member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")]
+    documents = [
+        member_document(name, {"region": "south"}) for name in ("oldbadger", "palemoth")
+    ]
     foreseen = dry_run([ClusterSpec(one) for one in documents], now=NOW)
 
     impact = impact_of([cluster_of(row) for _, row in foreseen])
 
-    assert [(row.placement, row.joins) for row in impact.rows] == [("many", ("oldbadger", "palemoth"))]
+    assert [(row.placement, row.joins) for row in impact.rows] == [
+        ("many", ("oldbadger", "palemoth"))
+    ]
     assert web.is_fulfilled
 
 
@@ -113,9 +138,13 @@ def test_new_clusters_serve_those_that_lack_some(web: Placement) -> None:
     [
         lambda: leave(["nimblefox"], by=None, now=NOW),
         lambda: cordon(["nimblefox"], by=None, now=NOW),
-        lambda: change_labels(["jumpingcat"], put={"region": "south"}, by=None, now=NOW),
+        lambda: change_labels(
+            ["jumpingcat"], put={"region": "south"}, by=None, now=NOW
+        ),
         lambda: upsert_clusters(
-            [ClusterSpec(member_document("palemoth", {"region": "south"}))], by=None, now=NOW
+            [ClusterSpec(member_document("palemoth", {"region": "south"}))],
+            by=None,
+            now=NOW,
         ),
     ],
     ids=["leave", "cordon", "labels", "join"],
@@ -124,7 +153,9 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
     decided("all", spec())
     decided("many", pick_n_spec(4))
     before = current_fleet().fleet
-    names = {one: placed(Placement.objects.get(name=one)) for one in ("web", "all", "many")}
+    names = {
+        one: placed(Placement.objects.get(name=one)) for one in ("web", "all", "many")
+    }
     change()
     after = current_fleet().fleet
     gone = tuple(one.name for one in after if one.is_leaving)
@@ -132,7 +163,9 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
 
     impact = _impact_of_change(before, after, gone)
     for row in impact.rows:
-        run_later[row.placement] = sorted({*names[row.placement], *row.joins} - {*row.leaves})
+        run_later[row.placement] = sorted(
+            {*names[row.placement], *row.joins} - {*row.leaves}
+        )
     enqueue_affected_placements()
     run_due()
 
@@ -142,14 +175,18 @@ def test_foretells_what_the_scheduler_then_does(change: Callable[[], Any]) -> No
 def _impact_of_change(before: Any, after: Any, gone: tuple[str, ...]) -> Impact:
     """Return the impact as if the change were still to come."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(evaluation, "current_fleet", lambda: type("View", (), {"fleet": before}))
+        patched.setattr(
+            evaluation, "current_fleet", lambda: type("View", (), {"fleet": before})
+        )
         return impact_of(after, lost=gone)
 
 
 def test_leaves_out_what_is_deleted_or_at_fault() -> None:
     delete_placement("web", by=None, now=NOW)
     saved("lost", pick_n_spec(2))
-    Placement.objects.filter(name="lost").update(selection_faults=[{"path": "", "code": "", "message": ""}])
+    Placement.objects.filter(name="lost").update(
+        selection_faults=[{"path": "", "code": "", "message": ""}]
+    )
 
     assert _leaving("bravelion") == Impact((), evaluated=0)
 
@@ -197,7 +234,12 @@ def test_a_label_alone_exceeds_a_hard_limit_without_any_move() -> None:
 
     [row] = _relabeled("bravelion", {"region": "west"}).rows
 
-    assert (row.placement, row.joins, row.leaves, row.gets_worse) == ("web", (), (), False)
+    assert (row.placement, row.joins, row.leaves, row.gets_worse) == (
+        "web",
+        (),
+        (),
+        False,
+    )
     assert row.exceeded_limits == (ExceededLimit("region", 1, "west", 2, "east", 0, 2),)
 
 

@@ -47,12 +47,17 @@ def test_one_placement_is_made() -> None:
 
     did = _at_once(lambda: save_placement(document, by=None, now=NOW).result)
 
-    assert sorted(did) == [OperationResult.CREATED, *[OperationResult.UNCHANGED] * (PEOPLE - 1)]
+    assert sorted(did) == [
+        OperationResult.CREATED,
+        *[OperationResult.UNCHANGED] * (PEOPLE - 1),
+    ]
     assert (Placement.objects.count(), PolicySnapshot.objects.count()) == (1, 1)
 
 
 def test_one_resource_is_made() -> None:
-    did = _at_once(lambda: apply_resources([namespace("shop")], by=None, now=NOW)[0].result)
+    did = _at_once(
+        lambda: apply_resources([namespace("shop")], by=None, now=NOW)[0].result
+    )
 
     assert sorted(did) == ["created", *["unchanged"] * (PEOPLE - 1)]
 
@@ -71,7 +76,9 @@ def test_beaten_by_a_moment_is_found_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(operations, "placement_columns", create)
 
-    assert save_placement(document, by=None, now=NOW).result is OperationResult.UNCHANGED
+    assert (
+        save_placement(document, by=None, now=NOW).result is OperationResult.UNCHANGED
+    )
 
 
 @in_hub(LOCAL_HUB)

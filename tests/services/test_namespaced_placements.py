@@ -13,7 +13,15 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
 from placements.engine.overrides import OverrideFailed
 from placements.engine.rollout.state import Phase
-from placements.models import Binding, Decision, DrainStep, Eviction, Placement, Rollout, StagedRun
+from placements.models import (
+    Binding,
+    Decision,
+    DrainStep,
+    Eviction,
+    Placement,
+    Rollout,
+    StagedRun,
+)
 from placements.services.apply import apply_documents
 from placements.services.disruption.drains import advance_drains, drain
 from placements.services.disruption.evictions import evict
@@ -48,21 +56,30 @@ MISSING = "namespace shop is missing; place it with a ClusterResourcePlacement"
 EXTERNAL: dict[str, Any] = {"strategy": {"type": "External"}}
 BOTH = {
     "resourceSelectors": [
-        {**NAMESPACE, "selectionScope": "NamespaceOnly", "name": name} for name in ("shop", "bank")
+        {**NAMESPACE, "selectionScope": "NamespaceOnly", "name": name}
+        for name in ("shop", "bank")
     ]
 }
 
 
-def inside(name: str, *selectors: dict[str, Any], in_: str = "shop", **more: Any) -> dict[str, Any]:
+def inside(
+    name: str, *selectors: dict[str, Any], in_: str = "shop", **more: Any
+) -> dict[str, Any]:
     """Write a ResourcePlacement that selects the ConfigMap `settings`, or these."""
-    document = placement_document(name, {"resourceSelectors": list(selectors or (SETTINGS,)), **more})
+    document = placement_document(
+        name, {"resourceSelectors": list(selectors or (SETTINGS,)), **more}
+    )
     metadata = {"name": name, "namespace": in_}
     return {**document, "kind": "ResourcePlacement", "metadata": metadata}
 
 
 def in_namespace(document: dict[str, Any], kind: str) -> dict[str, Any]:
     """Return a staged document as its kind inside the namespace `shop`."""
-    return {**document, "kind": kind, "metadata": {**document["metadata"], "namespace": "shop"}}
+    return {
+        **document,
+        "kind": kind,
+        "metadata": {**document["metadata"], "namespace": "shop"},
+    }
 
 
 def save(document: dict[str, Any]) -> Placement:
@@ -79,13 +96,19 @@ def named(full_name: str) -> Placement:
 def world(db: None) -> World:  # noqa: ARG001
     """Return two clusters, and the namespaces shop and bank with a ConfigMap each."""
     made = World(2)
-    made.apply(namespace("bank"), config_map("settings"), config_map("settings", in_="bank"))
+    made.apply(
+        namespace("bank"), config_map("settings"), config_map("settings", in_="bank")
+    )
     return made
 
 
 @pytest.mark.nightly
 def test_equal_names_are_different_placements_everywhere(world: World) -> None:
-    documents = [placement_document("web", BOTH), inside("web"), inside("web", in_="bank")]
+    documents = [
+        placement_document("web", BOTH),
+        inside("web"),
+        inside("web", in_="bank"),
+    ]
     for document in documents:
         save(document)
     world.work()
@@ -94,11 +117,15 @@ def test_equal_names_are_different_placements_everywhere(world: World) -> None:
     names = ["bank/web", "shop/web", "web"]
     assert sorted(Placement.objects.values_list("full_name", flat=True)) == names
     for model in (Decision, Rollout):
-        assert sorted(set(model.objects.values_list("placement_name", flat=True))) == names
+        assert (
+            sorted(set(model.objects.values_list("placement_name", flat=True))) == names
+        )
     created = Event.objects.filter(kind="placement", verb="created")
     assert sorted(created.values_list("name", flat=True)) == names
     pause("shop/web", by=None, now=world.now)
-    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == ["shop/web"]
+    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == [
+        "shop/web"
+    ]
     delete_placement("bank/web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.filter(full_name="bank/web").exists())
     assert sorted(Placement.objects.values_list("full_name", flat=True)) == names[1:]
@@ -123,7 +150,9 @@ def test_selects_what_is_in_its_namespace_and_nothing_else(world: World) -> None
     [snapshot] = named("shop/all").resource_snapshots.all()
     assert snapshot.identities == [["v1", "ConfigMap", "shop", "settings"]]
     assert named("shop/none").selected_count == 0
-    world.apply(config_map("more", in_="bank"), config_map("more", in_="shop", data={"a": "1"}))
+    world.apply(
+        config_map("more", in_="bank"), config_map("more", in_="shop", data={"a": "1"})
+    )
     world.work()
     latest = named("shop/all").resource_snapshots.get(is_latest=True)
     assert [one[3] for one in latest.identities] == ["more", "settings"]
@@ -131,7 +160,10 @@ def test_selects_what_is_in_its_namespace_and_nothing_else(world: World) -> None
     with pytest.raises(InvalidManifest) as refused:
         save(inside("outside", outside))
     [error] = refused.value.errors
-    assert (error.path, error.code) == ("spec.resourceSelectors[0].kind", "cluster-scoped-kind")
+    assert (error.path, error.code) == (
+        "spec.resourceSelectors[0].kind",
+        "cluster-scoped-kind",
+    )
 
 
 @pytest.mark.nightly
@@ -144,15 +176,27 @@ def test_waits_for_its_namespace_on_each_cluster(world: World) -> None:
     assert [one["message"] for one in row.failed_objects] == [MISSING]
 
     save(placement_document("spaces", BOTH))
-    world.run(until=lambda: world.phases("web") == dict.fromkeys(["c000", "c001"], "available"))
+    world.run(
+        until=lambda: (
+            world.phases("web") == dict.fromkeys(["c000", "c001"], "available")
+        )
+    )
 
 
 def test_a_custom_kind_that_is_not_namespaced_is_found_on_the_hub(world: World) -> None:
-    custom = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}}
+    custom = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w"},
+    }
     world.apply(custom)
 
     with pytest.raises(InvalidManifest, match="Widget is cluster-scoped"):
-        save(inside("custom", {"group": "example.com", "version": "v1", "kind": "Widget"}))
+        save(
+            inside(
+                "custom", {"group": "example.com", "version": "v1", "kind": "Widget"}
+            )
+        )
 
 
 def test_what_may_change_is_what_kubefleet_allows() -> None:
@@ -173,27 +217,49 @@ def test_a_staged_run_is_of_its_namespace(world: World) -> None:
     world.work()
     apply = [strategy, in_namespace(run_document("one"), "StagedUpdateRun")]
     with pytest.raises(InvalidManifest) as refused:
-        apply_documents(read_documents(_text(run_document("one"))), by=None, now=world.now)
-    assert [one.path for one in refused.value.errors] == ["spec.stagedRolloutStrategyName"]
+        apply_documents(
+            read_documents(_text(run_document("one"))), by=None, now=world.now
+        )
+    assert [one.path for one in refused.value.errors] == [
+        "spec.stagedRolloutStrategyName"
+    ]
 
     apply_documents(read_documents(_text(*apply)), by=None, now=world.now)
     world.work()
     world.pass_time(10)
 
     made = StagedRun.objects.get()
-    assert (made.full_name, made.placement_name, made.status) == ("shop/one", "shop/web", "waiting")
-    assert not Binding.objects.filter(placement=named("web")).exclude(phase=Phase.NOT_STARTED).exists()
+    assert (made.full_name, made.placement_name, made.status) == (
+        "shop/one",
+        "shop/web",
+        "waiting",
+    )
+    assert (
+        not Binding.objects.filter(placement=named("web"))
+        .exclude(phase=Phase.NOT_STARTED)
+        .exists()
+    )
     [request] = made.approvals.all()
     manifest = request.to_manifest()
     assert (manifest["kind"], str(request)) == ("ApprovalRequest", "shop/one-after-all")
     approver = person("ann", "approver")
-    approval = {**manifest, "status": {"conditions": [{"type": "Approved", "status": "True"}]}}
-    [result] = apply_documents(read_documents(_text(approval)), by=approver, now=world.now)
+    approval = {
+        **manifest,
+        "status": {"conditions": [{"type": "Approved", "status": "True"}]},
+    }
+    [result] = apply_documents(
+        read_documents(_text(approval)), by=approver, now=world.now
+    )
     assert (result.name, result.did) == ("shop/one-after-all", "changed")
     world.run(until=lambda: StagedRun.objects.get().status == "succeeded")
     assert free_name("shop/web") == "web-2"
-    started = start_run("two", placement="shop/web", strategy="careful", by=None, now=world.now)
-    assert (started.full_name, started.document["kind"]) == ("shop/two", "StagedUpdateRun")
+    started = start_run(
+        "two", placement="shop/web", strategy="careful", by=None, now=world.now
+    )
+    assert (started.full_name, started.document["kind"]) == (
+        "shop/two",
+        "StagedUpdateRun",
+    )
 
 
 @pytest.mark.nightly
@@ -201,7 +267,11 @@ def test_an_override_is_for_a_placement_of_its_scope(world: World) -> None:
     save(inside("web"))
     save(placement_document("web", spec()))
     world.apply(config_map("settings", data={"size": "small"}))
-    apply_documents(read_documents(_text(override(name="web", scope="Namespaced"))), by=None, now=world.now)
+    apply_documents(
+        read_documents(_text(override(name="web", scope="Namespaced"))),
+        by=None,
+        now=world.now,
+    )
     world.work()
     world.run(until=world.is_settled)
 
@@ -217,7 +287,9 @@ def override(**reference: str) -> dict[str, Any]:
     """Write a ResourceOverride that makes the settings of the shop large."""
     rule = {
         "clusterSelector": {"clusterSelectorTerms": []},
-        "jsonPatchOverrides": [{"op": "replace", "path": "/data/size", "value": "large"}],
+        "jsonPatchOverrides": [
+            {"op": "replace", "path": "/data/size", "value": "large"}
+        ],
     }
     return {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
@@ -233,13 +305,20 @@ def override(**reference: str) -> dict[str, Any]:
 
 def sizes(world: World, full_name: str) -> set[str]:
     """Return the sizes of the settings that the clusters of a placement are to have."""
-    rows = Binding.objects.filter(placement=named(full_name)).select_related("resource_snapshot")
-    cache, clusters = ManifestCache(), {one.name: one for one in MemberCluster.objects.all()}
+    rows = Binding.objects.filter(placement=named(full_name)).select_related(
+        "resource_snapshot"
+    )
+    cache, clusters = (
+        ManifestCache(),
+        {one.name: one for one in MemberCluster.objects.all()},
+    )
     values = set()
     for row in rows:
         manifests = cache.of(row, clusters[row.cluster_name])
         assert not isinstance(manifests, OverrideFailed)
-        values |= {one["data"]["size"] for one in manifests if one["kind"] == "ConfigMap"}
+        values |= {
+            one["data"]["size"] for one in manifests if one["kind"] == "ConfigMap"
+        }
     assert rows
     assert world.is_settled()
     return values
@@ -249,11 +328,17 @@ def sizes(world: World, full_name: str) -> set[str]:
 def test_evictions_and_drains_leave_it_where_it_is(world: World) -> None:
     save(placement_document("spaces", BOTH))
     save(inside("web"))
-    world.run(until=lambda: world.phases("web") == dict.fromkeys(["c000", "c001"], "available"))
+    world.run(
+        until=lambda: (
+            world.phases("web") == dict.fromkeys(["c000", "c001"], "available")
+        )
+    )
 
     outcome = evict("shop/web", "c000", by=None, now=world.now)
     assert (outcome.outcome, outcome.why) == (Eviction.Outcome.INVALID, "namespaced")
-    impacts = {row.placement: row.impact for row in drain_impact("c000", now=world.now).rows}
+    impacts = {
+        row.placement: row.impact for row in drain_impact("c000", now=world.now).rows
+    }
     assert impacts == {"shop/web": "cannot", "spaces": "shrinks"}
     drain(["c000"], by=None, now=world.now)
     advance_drains(now=world.now)
@@ -275,9 +360,12 @@ def test_an_export_applied_again_changes_nothing(tmp_path: Path) -> None:
     written = [
         one
         for one in documents_in((OURS / "namespaced.yaml").read_bytes())
-        if one["kind"] != "ApprovalRequest"  # which there is only while a run waits for it
+        if one["kind"]
+        != "ApprovalRequest"  # which there is only while a run waits for it
     ]
-    apply_documents(read_documents(_text(namespace("team"), *written)), by=None, now=NOW)
+    apply_documents(
+        read_documents(_text(namespace("team"), *written)), by=None, now=NOW
+    )
     run_due()
 
     kinds = {
@@ -286,11 +374,18 @@ def test_an_export_applied_again_changes_nothing(tmp_path: Path) -> None:
         "runs": "StagedUpdateRun",
     }
     for noun, kind in kinds.items():
-        assert exported(noun, "--no-status") == [one for one in written if one["kind"] == kind]
+        assert exported(noun, "--no-status") == [
+            one for one in written if one["kind"] == kind
+        ]
         (tmp_path / noun).write_text(run("export", noun)[0])
-    out, _ = run("apply", *(part for noun in kinds for part in ("-f", str(tmp_path / noun))))
+    out, _ = run(
+        "apply", *(part for noun in kinds for part in ("-f", str(tmp_path / noun)))
+    )
     assert {line.rpartition(" ")[2] for line in out.splitlines()} == {"unchanged"}
-    assert [one["metadata"]["namespace"] for one in documents_in(run("export", "placements", "team/web")[0])]
+    assert [
+        one["metadata"]["namespace"]
+        for one in documents_in(run("export", "placements", "team/web")[0])
+    ]
     with pytest.raises(CommandError, match="Not found: web"):
         run("export", "placements", "web")
     [conditions] = [one["status"]["conditions"] for one in exported("placements")]

@@ -9,7 +9,12 @@ from django.contrib.auth.models import User
 from django.test import Client
 from rest_framework.test import APIClient
 
-from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, counts_by_state
+from clusters.filters import (
+    ClusterFilter,
+    ClusterFilterState,
+    clusters_matching,
+    counts_by_state,
+)
 from clusters.models import FleetState, MemberCluster
 from clusters.observation import counts_until, silence_of
 from clusters.operations.heartbeat import observe
@@ -18,7 +23,11 @@ from fleetui.hub_scope import LOCAL_HUB
 from fleetui.models import WorkerHeartbeat
 from fleetui.task_queue import record_end, record_heartbeat
 from placements.models import Binding, NotificationDelivery, Placement
-from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    placements_matching,
+)
 from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
 from placements.services.notifications.evaluation import evaluate
@@ -52,7 +61,11 @@ def settled(clusters: int = 3) -> World:
 
 def observed_at(moment: datetime, *names: str) -> None:
     """Record that these clusters, without names all, were observed last at this moment."""
-    rows = MemberCluster.objects.filter(name__in=names) if names else MemberCluster.objects.all()
+    rows = (
+        MemberCluster.objects.filter(name__in=names)
+        if names
+        else MemberCluster.objects.all()
+    )
     until = counts_until(moment, period=MINUTE)
     rows.update(heartbeat_at=moment, observed_until=until, unanswered_since=None)
 
@@ -83,7 +96,9 @@ def test_one_cluster_that_is_not_observed_degrades_its_placements() -> None:
 def test_what_does_not_answer_is_unreachable_and_not_unobserved() -> None:
     world = settled()
     observed_at(world.now - 3 * MINUTE)
-    MemberCluster.objects.filter(name="c001").update(unanswered_since=world.now - MINUTE)
+    MemberCluster.objects.filter(name="c001").update(
+        unanswered_since=world.now - MINUTE
+    )
 
     assert health(world).summary == "Not observed for 3 minutes (2 clusters)"
     MemberCluster.objects.update(unanswered_since=world.now - MINUTE)
@@ -120,7 +135,9 @@ def test_every_page_says_it(client: Client, path: str) -> None:
 
     assert "Not observed" in page
     assert "Not observed for 7 minutes" in page or path == "/"
-    assert not re.search(r'class="mark healthy">.{0,200}?(Ready|Healthy|Available)<', page)
+    assert not re.search(
+        r'class="mark healthy">.{0,200}?(Ready|Healthy|Available)<', page
+    )
 
 
 def test_lists_filters_and_counts_have_the_same_answer() -> None:
@@ -129,7 +146,9 @@ def test_lists_filters_and_counts_have_the_same_answer() -> None:
     observed_at(datetime.now(UTC) - 3 * MINUTE, "c001")
 
     def names(state: ClusterFilterState) -> set[str]:
-        return set(clusters_matching(ClusterFilter(state=state)).values_list("name", flat=True))
+        return set(
+            clusters_matching(ClusterFilter(state=state)).values_list("name", flat=True)
+        )
 
     assert names(ClusterFilterState.NOT_OBSERVED) == {"c001"}
     assert names(ClusterFilterState.READY) == {"c000", "c002"}
@@ -137,7 +156,10 @@ def test_lists_filters_and_counts_have_the_same_answer() -> None:
     assert counts[ClusterFilterState.NOT_OBSERVED] == 1
     assert counts[ClusterFilterState.READY] == 2
     compare_all(now=datetime.now(UTC))
-    for state, expected in ((PlacementFilterState.HEALTHY, 0), (PlacementFilterState.DEGRADED, 1)):
+    for state, expected in (
+        (PlacementFilterState.HEALTHY, 0),
+        (PlacementFilterState.DEGRADED, 1),
+    ):
         assert placements_matching(PlacementFilter(state=state)).count() == expected
 
 
@@ -157,7 +179,10 @@ def test_rest_says_it(client: Client) -> None:
     seconds = [one["notObservedSeconds"] for one in get("clusters")["items"]]
     assert [one // 10 for one in seconds] == [21, 21, 21]
     [one] = get("placements")["items"]
-    assert (one["health"]["word"], one["health"]["counts"]["notObserved"]) == ("Unknown", 3)
+    assert (one["health"]["word"], one["health"]["counts"]["notObserved"]) == (
+        "Unknown",
+        3,
+    )
     assert "Not observed for 3 minutes" in one["health"]["message"]
     overview = get("overview")
     assert overview["notObserved"] == 3
@@ -185,7 +210,11 @@ def test_metrics_and_notifications_say_it() -> None:
     FleetState.objects.update(observing_since=now - 10 * MINUTE)
     evaluate(now=now)
     bodies = NotificationDelivery.objects.order_by("pk").values_list("body", flat=True)
-    assert [body.partition(": ")[0] for body in bodies] == ["Cluster c000", "Cluster c001", "Cluster c002"]
+    assert [body.partition(": ")[0] for body in bodies] == [
+        "Cluster c000",
+        "Cluster c001",
+        "Cluster c002",
+    ]
     assert "Not observed" in bodies[0]
 
 
@@ -216,7 +245,9 @@ def test_a_real_cluster_shows_the_age_of_its_last_observation(client: Client) ->
 
 def test_a_cluster_that_answers_a_call_again_is_observed_in_the_next_round() -> None:
     world = settled(1)
-    MemberCluster.objects.update(unanswered_since=world.now, observe_at=world.now + MINUTE)
+    MemberCluster.objects.update(
+        unanswered_since=world.now, observe_at=world.now + MINUTE
+    )
     Binding.objects.update(next_call_at=world.now)
 
     run_cluster_calls(now=world.now, threads=0, clock=lambda: world.now)
@@ -234,4 +265,7 @@ def test_a_cluster_that_does_not_answer_is_called_again_soon() -> None:
     observe(now=world.now)
 
     row = MemberCluster.objects.get()
-    assert (row.unanswered_since, row.observe_at) == (world.now, world.now + timedelta(seconds=15))
+    assert (row.unanswered_since, row.observe_at) == (
+        world.now,
+        world.now + timedelta(seconds=15),
+    )

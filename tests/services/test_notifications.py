@@ -62,12 +62,16 @@ def rule(name: str = "all", **options: Any) -> NotificationRule:
 def broken(name: str, **labels: str) -> None:
     joined(name, **labels)
     MemberCluster.objects.filter(name=name).update(
-        verdict="staleHeartbeat", verdict_reason="no heartbeat for 6m", verdict_since=NOW
+        verdict="staleHeartbeat",
+        verdict_reason="no heartbeat for 6m",
+        verdict_since=NOW,
     )
 
 
 def titles() -> list[str]:
-    return list(NotificationDelivery.objects.order_by("pk").values_list("title", flat=True))
+    return list(
+        NotificationDelivery.objects.order_by("pk").values_list("title", flat=True)
+    )
 
 
 @pytest.fixture
@@ -93,11 +97,17 @@ def test_a_problem_is_one_message_until_it_ends(sent: list[str]) -> None:
     evaluate(now=at(3))
     evaluate(now=at(4))
     send_due(now=at(4))
-    broken_again = MemberCluster.objects.filter(name="a").update(verdict="unhealthy", verdict_reason="x")
+    broken_again = MemberCluster.objects.filter(name="a").update(
+        verdict="unhealthy", verdict_reason="x"
+    )
     evaluate(now=at(5))
 
     assert broken_again
-    assert titles() == ["Cluster not ready: a", "Resolved: Cluster not ready: a", "Cluster not ready: a"]
+    assert titles() == [
+        "Cluster not ready: a",
+        "Resolved: Cluster not ready: a",
+        "Cluster not ready: a",
+    ]
     assert len(sent) == 2
     body = NotificationDelivery.objects.order_by("pk")[0].body
     assert "Cluster a: Not ready: " in body
@@ -129,7 +139,9 @@ def test_a_team_gets_what_has_its_label_and_only_the_events_of_its_rule() -> Non
     assert titles() == ["Cluster not ready: a"]
 
 
-def test_quiet_hours_delay_a_message_and_drop_it_when_the_problem_ends(sent: list[str]) -> None:
+def test_quiet_hours_delay_a_message_and_drop_it_when_the_problem_ends(
+    sent: list[str],
+) -> None:
     quiet = rule(quiet_from=time(12), quiet_until=time(7), time_zone="Europe/Berlin")
     broken("a")
     broken("b")
@@ -141,7 +153,10 @@ def test_quiet_hours_delay_a_message_and_drop_it_when_the_problem_ends(sent: lis
     assert send_due(now=at(18 * 60)) == 1  # 07:00 in Berlin
     assert len(sent) == 1
     states = dict(NotificationDelivery.objects.values_list("title", "state"))
-    assert states == {"Cluster not ready: a": State.CANCELED, "Cluster not ready: b": State.SENT}
+    assert states == {
+        "Cluster not ready: a": State.CANCELED,
+        "Cluster not ready: b": State.SENT,
+    }
     assert quiet_until(quiet, datetime(2026, 11, 20, 10, 59, tzinfo=UTC)) is None
 
 
@@ -185,7 +200,9 @@ def test_what_follows_from_a_cluster_is_no_message_of_its_own() -> None:
     for name in ("web", "db"):
         world.place(name, one_at_a_time())
     world.run(until=world.is_settled)
-    MemberCluster.objects.filter(name="c001").update(verdict="unhealthy", verdict_since=world.now)
+    MemberCluster.objects.filter(name="c001").update(
+        verdict="unhealthy", verdict_since=world.now
+    )
     rule("all")
     rule("placements", channel=channel("other"), events=["placement-degraded"])
 
@@ -243,7 +260,9 @@ def test_a_message_is_tried_again_with_a_growing_pause_and_then_given_up(
     assert send_due(now=at(10_000)) == 0
 
 
-def test_a_killed_worker_delays_a_message_and_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_worker_delays_a_message_and_loses_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     keys = []
 
     def die(row: NotificationDelivery, *, now: datetime) -> None:  # noqa: ARG001 -- as send_one
@@ -269,10 +288,14 @@ def test_the_fields_of_a_channel_is_encrypted_and_rotated() -> None:
     slack = save_channel("slack", ChannelKind.SLACK, SLACK, by=None, now=NOW)
 
     assert fields_of(row) == WEBHOOK
-    assert (row.summary, slack.summary) == ("https://hooks.invalid/…", "Slack T1JJ3T3L2 B1BRTD4JD")
+    assert (row.summary, slack.summary) == (
+        "https://hooks.invalid/…",
+        "Slack T1JJ3T3L2 B1BRTD4JD",
+    )
     event_text = json.dumps(list(Event.objects.values("before", "after")), default=str)
     assert not any(
-        one in row.ciphertext + slack.ciphertext + event_text for one in ("random", "room", "Token")
+        one in row.ciphertext + slack.ciphertext + event_text
+        for one in ("random", "room", "Token")
     )
     assert check_credentials(reencrypt=True).first_key == 2
 
@@ -286,7 +309,11 @@ def test_a_webhook_is_signed_and_its_redirects_are_not_followed(
     answers = [b"200 OK", b"302 Found\r\nLocation: https://169.254.169.254/"]
 
     def behave(link: socket.socket, _request: Request, _server: LocalServer) -> None:
-        link.sendall(b"HTTP/1.1 " + answers[len(server.requests) - 1] + b"\r\nContent-Length: 0\r\n\r\n")
+        link.sendall(
+            b"HTTP/1.1 "
+            + answers[len(server.requests) - 1]
+            + b"\r\nContent-Length: 0\r\n\r\n"
+        )
 
     with serve(behave) as server:
         webhook = {"address": f"{server.url}/fleet?room=1", "key": "a long random text"}
@@ -300,9 +327,17 @@ def test_a_webhook_is_signed_and_its_redirects_are_not_followed(
     first = server.requests[0]
     headers = {key.lower(): value for key, value in first.headers.items()}
     assert first.path == "/fleet?room=1"
-    assert headers[SIGNATURE.lower()] == signature_of(webhook["key"], headers[TIMESTAMP.lower()], first.body)
+    assert headers[SIGNATURE.lower()] == signature_of(
+        webhook["key"], headers[TIMESTAMP.lower()], first.body
+    )
     assert headers[TIMESTAMP.lower()] == str(int(NOW.timestamp()))
-    assert headers[KEY.lower()] == NotificationDelivery.objects.order_by("pk")[0].idempotence_key
+    assert (
+        headers[KEY.lower()]
+        == NotificationDelivery.objects.order_by("pk")[0].idempotence_key
+    )
     assert json.loads(first.body)["event"] == "cluster-not-ready"
     states = NotificationDelivery.objects.order_by("pk").values_list("state", "error")
-    assert list(states) == [("sent", ""), ("pending", "the service responded with status 302")]
+    assert list(states) == [
+        ("sent", ""),
+        ("pending", "the service responded with status 302"),
+    ]

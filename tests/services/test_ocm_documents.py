@@ -51,7 +51,9 @@ pytestmark = pytest.mark.django_db
 
 FIRST = {"us-east-1": 4, "us-west-1": 4, "cn-hangzhou": 4, "cn-shenzhen": 4}
 SECOND = {"us-east-1": 6, "us-west-1": 6, "cn-hangzhou": 4, "cn-shenzhen": 4}
-EAST = {"requiredClusterSelector": {"labelSelector": {"matchLabels": {"region": "east"}}}}
+EAST = {
+    "requiredClusterSelector": {"labelSelector": {"matchLabels": {"region": "east"}}}
+}
 SOFT = {"spreadConstraints": [{"topologyKey": "region"}]}
 
 
@@ -78,7 +80,9 @@ def by_region(names: list[str]) -> dict[str, int]:
 
 def condition(placement: Placement, sort: str) -> tuple[str, str, str]:
     """Return status, reason and message of one condition."""
-    entry = {one["type"]: one for one in manifest_of(placement)["status"]["conditions"]}[sort]
+    entry = {
+        one["type"]: one for one in manifest_of(placement)["status"]["conditions"]
+    }[sort]
     return entry["status"], entry["reason"], entry["message"]
 
 
@@ -87,14 +91,26 @@ def condition(placement: Placement, sort: str) -> tuple[str, str, str]:
 @pytest.mark.parametrize(
     ("number", "fleet", "chosen"),
     [
-        (1, FIRST, {"us-east-1": 4, "cn-hangzhou": 4, "us-west-1": 1, "cn-shenzhen": 1}),
-        (2, SECOND, {"us-east-1": 3, "us-west-1": 2, "cn-hangzhou": 3, "cn-shenzhen": 2}),
+        (
+            1,
+            FIRST,
+            {"us-east-1": 4, "cn-hangzhou": 4, "us-west-1": 1, "cn-shenzhen": 1},
+        ),
+        (
+            2,
+            SECOND,
+            {"us-east-1": 3, "us-west-1": 2, "cn-hangzhou": 3, "cn-shenzhen": 2},
+        ),
     ],
 )
 def test_the_examples_of_the_proposal_as_they_stand(
     number: int, fleet: dict[str, int], chosen: dict[str, int]
 ) -> None:
-    upsert_clusters([ClusterSpec(member_document(*one)) for one in regional(fleet)], by=None, now=NOW)
+    upsert_clusters(
+        [ClusterSpec(member_document(*one)) for one in regional(fleet)],
+        by=None,
+        now=NOW,
+    )
     document = proposed_document(number)
 
     foreseen = preview(parse_placement(document))
@@ -108,11 +124,15 @@ def test_the_examples_of_the_proposal_as_they_stand(
 
 def test_entries_with_nothing_in_them_are_left_out_with_a_warning() -> None:
     weights = {"type": "Affinity", "topologyKey": "zone", "topologyWeights": [None]}
-    document = ocm_document(version="v1alpha1", predicates=[None, EAST], spreadConstraints=[weights])
+    document = ocm_document(
+        version="v1alpha1", predicates=[None, EAST], spreadConstraints=[weights]
+    )
 
     saved = save_placement(document, by=None, now=NOW)
 
-    messages = {one.path: one.message for one in saved.warnings if one.code == "empty-entry"}
+    messages = {
+        one.path: one.message for one in saved.warnings if one.code == "empty-entry"
+    }
     assert messages == {
         "spec.predicates[0]": "empty entry, requires nothing: ignored",
         "spec.spreadConstraints[0].topologyWeights[0]": "empty entry, prefers nothing: ignored",
@@ -133,10 +153,14 @@ def test_without_a_number_it_takes_all_that_pass() -> None:
 
 
 def test_a_label_or_a_claim_of_any_predicate_lets_a_cluster_pass() -> None:
-    claims = {"matchExpressions": [{"key": "vendor", "operator": "In", "values": ["k3s"]}]}
+    claims = {
+        "matchExpressions": [{"key": "vendor", "operator": "In", "values": ["k3s"]}]
+    }
     joined("a", region="east")
     joined("b", region="west")
-    document = ocm_document(predicates=[{"requiredClusterSelector": {"claimSelector": claims}}, EAST])
+    document = ocm_document(
+        predicates=[{"requiredClusterSelector": {"claimSelector": claims}}, EAST]
+    )
 
     placement = save(document)
 
@@ -147,7 +171,10 @@ def test_a_label_or_a_claim_of_any_predicate_lets_a_cluster_pass() -> None:
 def test_tolerates_taints_and_may_stop_to() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     upsert_clusters(
-        [ClusterSpec(member_document("a", taints=[taint])), ClusterSpec(member_document("b"))],
+        [
+            ClusterSpec(member_document("a", taints=[taint])),
+            ClusterSpec(member_document("b")),
+        ],
         by=None,
         now=NOW,
     )
@@ -184,7 +211,9 @@ def test_the_merged_api_is_kept_in_its_own_words() -> None:
 
     assert placed(saved.object) == ["a", "c"]
     assert saved.object.document == document
-    assert ("not-acted-on", "spec.clusterSets") in [(one.code, one.path) for one in saved.warnings]
+    assert ("not-acted-on", "spec.clusterSets") in [
+        (one.code, one.path) for one in saved.warnings
+    ]
 
 
 def test_prioritizers_weigh() -> None:
@@ -219,17 +248,23 @@ def test_options_may_stand_in_the_annotation() -> None:
 
 def test_the_same_again_changes_nothing_and_a_status_is_not_kept() -> None:
     document = ocm_document(numberOfClusters=1)
-    saved = save_placement({**document, "status": {"numberOfSelectedClusters": 7}}, by=None, now=NOW)
+    saved = save_placement(
+        {**document, "status": {"numberOfSelectedClusters": 7}}, by=None, now=NOW
+    )
 
     assert saved.object.document == document
-    assert save_placement(document, by=None, now=NOW).result is OperationResult.UNCHANGED
+    assert (
+        save_placement(document, by=None, now=NOW).result is OperationResult.UNCHANGED
+    )
 
 
 def test_without_resources_it_says_how_to_select_some() -> None:
     apply_resources([namespace("shop")], by=None, now=NOW)
 
     saved = save_placement(ocm_document(), by=None, now=NOW)
-    selected = save_placement(with_resources(ocm_document("other"), NAMESPACE), by=None, now=NOW)
+    selected = save_placement(
+        with_resources(ocm_document("other"), NAMESPACE), by=None, now=NOW
+    )
 
     (warning,) = [one for one in saved.warnings if one.code == "no-resources"]
     assert warning.path == 'metadata.annotations["fleetui.io/resource-selectors"]'
@@ -246,8 +281,16 @@ def test_without_resources_it_says_how_to_select_some() -> None:
         (ocm_document("x" * 64), "metadata.name", "too-long"),
         (ocm_document(version="v1beta2"), "apiVersion", "api-version-not-supported"),
         (ocm_document(predicates=[7]), "spec.predicates[0]", "wrong-type"),
-        (ocm_document(annotations={RESOURCES: "["}), f'metadata.annotations["{RESOURCES}"]', "bad-format"),
-        (ocm_document(annotations={RESOURCES: {}}), f'metadata.annotations["{RESOURCES}"]', "bad-format"),
+        (
+            ocm_document(annotations={RESOURCES: "["}),
+            f'metadata.annotations["{RESOURCES}"]',
+            "bad-format",
+        ),
+        (
+            ocm_document(annotations={RESOURCES: {}}),
+            f'metadata.annotations["{RESOURCES}"]',
+            "bad-format",
+        ),
         (
             with_resources(ocm_document(), {**NAMESPACE, "kind": ""}),
             f'metadata.annotations["{RESOURCES}"][0].kind',
@@ -268,7 +311,11 @@ def test_without_resources_it_says_how_to_select_some() -> None:
             f'metadata.annotations["{STRATEGY}"].rollingUpdate.maxSurge',
             "bad-format",
         ),
-        (ocm_document(annotations={STRATEGY: "[]"}), f'metadata.annotations["{STRATEGY}"]', "bad-format"),
+        (
+            ocm_document(annotations={STRATEGY: "[]"}),
+            f'metadata.annotations["{STRATEGY}"]',
+            "bad-format",
+        ),
         (
             ocm_document(annotations={"fleetui.io/spread-options": {"mode": "loose"}}),
             'metadata.annotations["fleetui.io/spread-options"].mode',
@@ -286,7 +333,9 @@ def test_without_resources_it_says_how_to_select_some() -> None:
         ),
     ],
 )
-def test_what_is_wrong_has_its_place_in_the_document(document: dict[str, Any], path: str, code: str) -> None:
+def test_what_is_wrong_has_its_place_in_the_document(
+    document: dict[str, Any], path: str, code: str
+) -> None:
     apply_resources([namespace("shop")], by=None, now=NOW)
 
     assert (path, code) in [(one.path, one.code) for one in faults_of(document)]
@@ -306,8 +355,12 @@ def test_one_name_in_two_namespaces_and_without_one() -> None:
     joined("b")
     apply_resources([namespace("shop")], by=None, now=NOW)
     written = [
-        with_resources(ocm_document("web", namespace="blue", numberOfClusters=1), NAMESPACE),
-        with_resources(ocm_document("web", namespace="green", numberOfClusters=2), NAMESPACE),
+        with_resources(
+            ocm_document("web", namespace="blue", numberOfClusters=1), NAMESPACE
+        ),
+        with_resources(
+            ocm_document("web", namespace="green", numberOfClusters=2), NAMESPACE
+        ),
         placement_document("web", spec()),
     ]
 
@@ -341,7 +394,11 @@ def store(document: dict[str, Any]) -> None:
 def inside(name: str, *, namespace: str) -> dict[str, Any]:
     selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
     document = placement_document(name, {"resourceSelectors": [selector]})
-    return {**document, "kind": "ResourcePlacement", "metadata": {"name": name, "namespace": namespace}}
+    return {
+        **document,
+        "kind": "ResourcePlacement",
+        "metadata": {"name": name, "namespace": namespace},
+    }
 
 
 def test_one_beside_a_placement_of_its_name_has_a_full_name_of_its_own() -> None:
@@ -361,7 +418,8 @@ def test_one_beside_a_placement_of_its_name_has_a_full_name_of_its_own() -> None
     hubs_own = "0123456789"
     assert len({inventory_name(hubs_own, one) for one in names}) == 5
     assert all(
-        re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", inventory_name(hubs_own, one)) for one in names
+        re.fullmatch(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?", inventory_name(hubs_own, one))
+        for one in names
     )
 
     store(ocm_document("web", namespace="blue", numberOfClusters=3))
@@ -378,7 +436,11 @@ def test_the_name_of_one_beside_another_placement_must_fit() -> None:
 
     (error,) = faults_of(ocm_document("a" * 60))
 
-    assert (error.path, error.code, error.allowed) == ("metadata.name", "too-long", "59 characters")
+    assert (error.path, error.code, error.allowed) == (
+        "metadata.name",
+        "too-long",
+        "59 characters",
+    )
 
 
 def test_no_placement_of_kubefleet_replaces_one() -> None:
@@ -389,9 +451,18 @@ def test_no_placement_of_kubefleet_replaces_one() -> None:
     (error_inside,) = faults_of(inside("web", namespace="blue"))
 
     assert (error.path, error_inside.path) == ("kind", "kind")
-    assert error.message == "shop is a Placement already and cannot become a ClusterResourcePlacement"
-    assert error_inside.message == "blue/web is a Placement already and cannot become a ResourcePlacement"
-    assert "delete the Placement and apply both: it is blue/web~ocm then" in error_inside.allowed
+    assert (
+        error.message
+        == "shop is a Placement already and cannot become a ClusterResourcePlacement"
+    )
+    assert (
+        error_inside.message
+        == "blue/web is a Placement already and cannot become a ResourcePlacement"
+    )
+    assert (
+        "delete the Placement and apply both: it is blue/web~ocm then"
+        in error_inside.allowed
+    )
 
 
 def test_a_staged_one_stays_staged() -> None:
@@ -399,7 +470,10 @@ def test_a_staged_one_stays_staged() -> None:
 
     (error,) = faults_of(ocm_document())
 
-    assert (error.path, error.code) == (f'metadata.annotations["{STRATEGY}"].type', "immutable")
+    assert (error.path, error.code) == (
+        f'metadata.annotations["{STRATEGY}"].type',
+        "immutable",
+    )
 
 
 def test_our_annotations_for_it_are_refused_where_the_spec_has_a_field() -> None:
@@ -424,16 +498,23 @@ def test_the_status_speaks_as_open_cluster_management_does() -> None:
         "NotAllDecisionsScheduled",
         "1 cluster decisions unscheduled",
     )
-    assert condition(pending, "PlacementMisconfigured")[:2] == ("False", "Succeedconfigured")
+    assert condition(pending, "PlacementMisconfigured")[:2] == (
+        "False",
+        "Succeedconfigured",
+    )
     assert manifest_of(pending)["status"]["numberOfSelectedClusters"] == 2
 
 
 def test_the_status_distinguishes_why_nothing_is_selected() -> None:
     empty = condition(save(ocm_document("one")), "PlacementSatisfied")
     joined("a", region="west")
-    unmatched = condition(save(ocm_document("two", predicates=[EAST])), "PlacementSatisfied")
+    unmatched = condition(
+        save(ocm_document("two", predicates=[EAST])), "PlacementSatisfied"
+    )
     satisfied = condition(save(ocm_document("three")), "PlacementSatisfied")
-    nothing = condition(save(ocm_document("four", numberOfClusters=0)), "PlacementSatisfied")
+    nothing = condition(
+        save(ocm_document("four", numberOfClusters=0)), "PlacementSatisfied"
+    )
 
     assert [one[:2] for one in (empty, unmatched, satisfied, nothing)] == [
         ("False", "AllManagedClusterSetsEmpty"),
@@ -446,10 +527,16 @@ def test_the_status_distinguishes_why_nothing_is_selected() -> None:
 def test_selectors_that_come_to_be_at_fault_are_a_misconfiguration() -> None:
     apply_resources([namespace("shop")], by=None, now=NOW)
     placement = save(with_resources(ocm_document(), NAMESPACE))
-    Placement.objects.update(selection_faults=[{"path": "", "code": "x", "message": "shop was deleted"}])
+    Placement.objects.update(
+        selection_faults=[{"path": "", "code": "x", "message": "shop was deleted"}]
+    )
     placement.refresh_from_db()
 
-    assert condition(placement, "PlacementMisconfigured") == ("True", "Misconfigured", "shop was deleted")
+    assert condition(placement, "PlacementMisconfigured") == (
+        "True",
+        "Misconfigured",
+        "shop was deleted",
+    )
 
 
 def test_its_decision_compares_under_all_four_semantics() -> None:
@@ -462,14 +549,21 @@ def test_its_decision_compares_under_all_four_semantics() -> None:
         "topologyKey": "region",
         "topologyWeights": [{"weight": 20, "operator": "In", "values": ["east"]}],
     }
-    save(ocm_document(version="v1alpha1", numberOfClusters=2, spreadConstraints=[even, prefer]))
-    decision = decision_of(Placement.objects.get().decisions.select_related("record").get())
+    save(
+        ocm_document(
+            version="v1alpha1", numberOfClusters=2, spreadConstraints=[even, prefer]
+        )
+    )
+    decision = decision_of(
+        Placement.objects.get().decisions.select_related("record").get()
+    )
 
     sides = side_by_side(decision, name="shop")
 
     assert set(sides.comparison.decisions) == set(Semantics)
     assert all(
-        set(one.picked_names) in ({"a", "c"}, {"b", "c"}) for one in sides.comparison.decisions.values()
+        set(one.picked_names) in ({"a", "c"}, {"b", "c"})
+        for one in sides.comparison.decisions.values()
     )
     (left_out,) = sides.warnings[Semantics.FLEET]
     assert (left_out.code, left_out.path) == ("left-out", "spec")
@@ -481,7 +575,9 @@ def test_it_is_applied_and_exported_as_it_was_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     all_joined("a", "b")
-    document = with_resources(ocm_document(numberOfClusters=1, spreadPolicy=SOFT), NAMESPACE)
+    document = with_resources(
+        ocm_document(numberOfClusters=1, spreadPolicy=SOFT), NAMESPACE
+    )
     file = tmp_path / "all.yaml"
     file.write_text("---\n".join(map(dump_yaml, [document, namespace("shop")])))
 
@@ -493,7 +589,10 @@ def test_it_is_applied_and_exported_as_it_was_written(
     call_command("export", "placements", "-o", "json")
     (with_status,) = json.loads(capsys.readouterr().out)["items"]
 
-    assert output.splitlines() == ["placement shop created", "resource /Namespace//shop created"]
+    assert output.splitlines() == [
+        "placement shop created",
+        "resource /Namespace//shop created",
+    ]
     assert exported.data == document
     assert with_status["status"]["numberOfSelectedClusters"] == 1
     assert Resource.objects.count() == 1
@@ -503,7 +602,9 @@ def test_a_fault_in_a_file_has_its_line_and_nothing_is_applied(tmp_path: Path) -
     text = dump_yaml(ocm_document(numberOfClusters="many"))
     file = tmp_path / "bad.yaml"
     file.write_text(f"{dump_yaml(namespace('shop'))}---\n{text}")
-    line = next(at for at, one in enumerate(file.read_text().splitlines(), 1) if "many" in one)
+    line = next(
+        at for at, one in enumerate(file.read_text().splitlines(), 1) if "many" in one
+    )
 
     pattern = rf"spec\.numberOfClusters \(line {line}\): Placement shop: "
     with pytest.raises(CommandError, match=pattern) as caught:
@@ -528,7 +629,10 @@ def test_a_placement_of_another_group_is_a_resource(
 
 
 def test_it_is_no_resource_to_be_placed() -> None:
-    with pytest.raises(InvalidManifest, match="Placement: a placement is not a resource that can be placed"):
+    with pytest.raises(
+        InvalidManifest,
+        match="Placement: a placement is not a resource that can be placed",
+    ):
         apply_resources([ocm_document()], by=None, now=NOW)
 
 

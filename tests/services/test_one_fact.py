@@ -11,7 +11,11 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, NotificationRule, Problem, ProblemKind
 from placements.services.dashboard.causes import attention
 from placements.services.dashboard.queries import counts
-from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    placements_matching,
+)
 from placements.services.notifications.evaluation import evaluate, matches
 from placements.services.placements import delete_placement
 from placements.services.problems.book import compare_all
@@ -42,7 +46,9 @@ def to_notify(kind: ProblemKind, *, now: datetime) -> int:
 
 def numbers_of_unfulfilled(reader: User, client: Client) -> dict[str, int]:
     """Return how many placements are not fulfilled, by who says so."""
-    listed = placements_matching(PlacementFilter(state=PlacementFilterState.UNFULFILLED))
+    listed = placements_matching(
+        PlacementFilter(state=PlacementFilterState.UNFULFILLED)
+    )
     causes = attention(reader, snoozes={}, now=NOW).items
     client.force_login(reader)
     metrics = client.get("/metrics").content.decode()
@@ -52,7 +58,9 @@ def numbers_of_unfulfilled(reader: User, client: Client) -> dict[str, int]:
         "notifications": to_notify(ProblemKind.PLACEMENT_NOT_FULFILLED, now=NOW),
         "counts": counts().unfulfilled,
         "overview": sum(one.key.startswith("placement/") for one in causes),
-        "metrics": metrics.count('fleetui_placements{hub="local",state="unfulfilled"} 1.0'),
+        "metrics": metrics.count(
+            'fleetui_placements{hub="local",state="unfulfilled"} 1.0'
+        ),
         "REST": len(client.get("/api/v1/placements?state=unfulfilled").json()["items"]),
     }
 
@@ -66,10 +74,14 @@ def test_a_placement_with_too_few_clusters_is_one_problem_for_every_reader(
     assert set(numbers_of_unfulfilled(reader, client).values()) == {1}
 
 
-def test_a_placement_that_is_being_deleted_wants_no_clusters(reader: User, client: Client) -> None:
+def test_a_placement_that_is_being_deleted_wants_no_clusters(
+    reader: User, client: Client
+) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(9))
-    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)  # removing takes a while
+    Binding.objects.update(
+        state=BindingState.BOUND, phase=Phase.AVAILABLE
+    )  # removing takes a while
     delete_placement("web", by=reader, now=NOW)
 
     assert set(numbers_of_unfulfilled(reader, client).values()) == {0}
@@ -77,7 +89,11 @@ def test_a_placement_that_is_being_deleted_wants_no_clusters(reader: User, clien
 
 
 def test_a_run_that_is_stopped_at_its_gate_waits_for_no_approval() -> None:
-    world = StagedWorld({"canary": ["c000"], "prod": ["c001"]}, stage("canary", before=True), stage("prod"))
+    world = StagedWorld(
+        {"canary": ["c000"], "prod": ["c001"]},
+        stage("canary", before=True),
+        stage("prod"),
+    )
     world.place("web", staged_spec())
     world.begin("one")
     ana = person("ana", "approver")

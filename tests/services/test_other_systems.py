@@ -18,8 +18,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")
 KINDS = {
     ("policy.karmada.io/v1alpha1", "ClusterPropagationPolicy"): "Karmada",
     ("cluster.karmada.io/v1alpha1", "Cluster"): "Karmada",
-    ("cluster.open-cluster-management.io/v1", "ManagedCluster"): "Open Cluster Management",
-    ("cluster.open-cluster-management.io/v1beta2", "ManagedClusterSet"): "Open Cluster Management",
+    (
+        "cluster.open-cluster-management.io/v1",
+        "ManagedCluster",
+    ): "Open Cluster Management",
+    (
+        "cluster.open-cluster-management.io/v1beta2",
+        "ManagedClusterSet",
+    ): "Open Cluster Management",
     ("apps.open-cluster-management.io/v1", "PlacementRule"): "Open Cluster Management",
     ("multicluster.x-k8s.io/v1alpha1", "ClusterProfile"): "SIG Multicluster",
     ("placement.kubefleet.dev/v1beta1", "ResourcePlacement"): "KubeFleet",
@@ -33,7 +39,12 @@ WITH_EFFECT = [
 
 
 def document_of(version: str, kind: str) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, "spec": {}}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {},
+    }
 
 
 @pytest.fixture
@@ -78,21 +89,29 @@ def test_rest_warns_and_refuses_with_strict() -> None:
     path = "/api/v1/resources/policy.karmada.io/ClusterPropagationPolicy/-/web"
     put = api.put(path, document, format="json")
 
-    assert (refused.status_code, refused.json()["faults"][0]["code"]) == (422, "no-effect")
+    assert (refused.status_code, refused.json()["faults"][0]["code"]) == (
+        422,
+        "no-effect",
+    )
     assert applied.json()["items"][0]["warnings"][0]["code"] == "no-effect"
     assert "of Karmada has no effect here" in put.headers["Warning"]
 
 
 def test_the_page_shows_the_warning_and_can_refuse(client: Client) -> None:
     client.force_login(person("olga", "operator"))
-    text = dump_yaml(document_of("cluster.open-cluster-management.io/v1", "ManagedCluster"))
+    text = dump_yaml(
+        document_of("cluster.open-cluster-management.io/v1", "ManagedCluster")
+    )
 
     refused = client.post("/resources/apply/", {"manifest": text, "strict": "on"})
     applied = client.post("/resources/apply/", {"manifest": text})
 
     assert refused.status_code == 422
     for page in (refused, applied):
-        assert "ManagedCluster of Open Cluster Management has no effect here" in page.content.decode()
+        assert (
+            "ManagedCluster of Open Cluster Management has no effect here"
+            in page.content.decode()
+        )
 
 
 @pytest.mark.parametrize(
@@ -105,11 +124,15 @@ def test_the_page_shows_the_warning_and_can_refuse(client: Client) -> None:
         ("example.com/v1beta1", "Ingress", ""),
     ],
 )
-def test_rest_names_the_version_that_replaced_a_removed_one(version: str, kind: str, current: str) -> None:
+def test_rest_names_the_version_that_replaced_a_removed_one(
+    version: str, kind: str, current: str
+) -> None:
     api = APIClient()
     api.force_authenticate(person("olga", "operator"))
     group = version.rpartition("/")[0]
-    assert api.post("/api/v1/apply", namespace("shop"), format="json").status_code == 200
+    assert (
+        api.post("/api/v1/apply", namespace("shop"), format="json").status_code == 200
+    )
     document = document_of(version, kind)
     document["metadata"]["namespace"] = "shop"
 

@@ -23,7 +23,11 @@ from placements.engine.problems import headline
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement
-from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    placements_matching,
+)
 from placements.services.health import healths_of
 from placements.services.problems.book import compare_all
 from tests.services.test_random_campaign import Campaign, _Clock, campaign, options
@@ -32,8 +36,17 @@ from tests.services.test_situations import text_of
 __all__ = ["campaign"]
 EVERY = 5
 CLOCKED = (
-    *("placements.web.", "placements.api.", "placements.services.filters", "placements.services.status"),
-    *("placements.services.dashboard.", "placements.services.rollouts.", "fleetui.metrics"),
+    *(
+        "placements.web.",
+        "placements.api.",
+        "placements.services.filters",
+        "placements.services.status",
+    ),
+    *(
+        "placements.services.dashboard.",
+        "placements.services.rollouts.",
+        "fleetui.metrics",
+    ),
 )
 STATES = (
     *("available", "pending", "inProgress", "notAvailable", "failed", "differs"),
@@ -75,21 +88,34 @@ class ComparedCampaign(Campaign):
         page = text_of(self.reader, "/placements/")
         found = held_versions()
         for row in Placement.objects.all():
-            health = self.reader.get(f"/api/v1/placements/{row.name}").json()["status"]["health"]
+            health = self.reader.get(f"/api/v1/placements/{row.name}").json()["status"][
+                "health"
+            ]
             if listed.get(row.name) != health:
                 yield f"{row}: the list has {listed.get(row.name)}, and REST {health}"
-            if sum(health["counts"][state] for state in STATES) != health["counts"]["scheduled"]:
+            if (
+                sum(health["counts"][state] for state in STATES)
+                != health["counts"]["scheduled"]
+            ):
                 yield f"{row}: the counts do not add up: {health['counts']}"
             summary = healths_of([row], now=self.world.now)[row.pk].summary
-            for place, text in (("list", page), ("page", text_of(self.reader, f"/placements/{row.name}/"))):
+            for place, text in (
+                ("list", page),
+                ("page", text_of(self.reader, f"/placements/{row.name}/")),
+            ):
                 if summary not in text:
                     yield f"{row}: the {place} does not say {summary}"
             selected = row.bindings.exclude(state=BindingState.UNSCHEDULED)
-            for one in selected.filter(phase=Phase.AVAILABLE, cluster_name__in=members_without_faults()):
+            for one in selected.filter(
+                phase=Phase.AVAILABLE, cluster_name__in=members_without_faults()
+            ):
                 if found.get((one.cluster_name, row.full_name)) != one.applied_version:
                     yield f"{row} is not on {one.cluster_name}, where it is available"
             count = selected.filter(phase=Phase.AVAILABLE).count()
-            if health["counts"]["available"] > count + selected.filter(phase=Phase.APPLIED).count():
+            if (
+                health["counts"]["available"]
+                > count + selected.filter(phase=Phase.APPLIED).count()
+            ):
                 yield f"{row}: {health['counts']} are available, and {count} bindings"
 
     def of_clusters(self) -> Iterator[str]:
@@ -102,7 +128,9 @@ class ComparedCampaign(Campaign):
             if name not in page:
                 yield f"{name} is not in the list of clusters"
             own = self.reader.get(f"/clusters/{name}/").content.decode()
-            for one in Binding.objects.filter(cluster_name=name).exclude(state=BindingState.UNSCHEDULED):
+            for one in Binding.objects.filter(cluster_name=name).exclude(
+                state=BindingState.UNSCHEDULED
+            ):
                 if f"/placements/{one.placement.full_name}/" not in own:
                     yield f"the page of {name} does not list {one.placement.full_name}"
 
@@ -117,19 +145,31 @@ class ComparedCampaign(Campaign):
         }
         for state in (PlacementFilterState.DEGRADED, PlacementFilterState.UNFULFILLED):
             rows = placements_matching(PlacementFilter(state=state))
-            counts = (gauges[state], len(self.items(f"placements?state={state}")), rows.count())
+            counts = (
+                gauges[state],
+                len(self.items(f"placements?state={state}")),
+                rows.count(),
+            )
             if len(set(counts)) > 1:
                 yield f"{state}: metrics, REST and rows count {counts}"
 
     def of_what_is_wrong(self) -> Iterator[str]:
         """The inbox has each degraded placement; overview, REST and navigation count as the lists do."""
         inbox = self.items("inbox")
-        named = {name.partition("/")[0] for item in inbox for name in (item["name"], *item["following"])}
-        degraded = placements_matching(PlacementFilter(state=PlacementFilterState.DEGRADED))
+        named = {
+            name.partition("/")[0]
+            for item in inbox
+            for name in (item["name"], *item["following"])
+        }
+        degraded = placements_matching(
+            PlacementFilter(state=PlacementFilterState.DEGRADED)
+        )
         if missing := set(degraded.values_list("full_name", flat=True)) - named:
             yield f"the inbox does not have {missing}"
         overview = self.reader.get("/api/v1/overview").json()
-        unfulfilled = placements_matching(PlacementFilter(state=PlacementFilterState.UNFULFILLED))
+        unfulfilled = placements_matching(
+            PlacementFilter(state=PlacementFilterState.UNFULFILLED)
+        )
         for name, rows in (
             ("clusters", MemberCluster.objects.all()),
             ("placements", Placement.objects.all()),
@@ -140,7 +180,11 @@ class ComparedCampaign(Campaign):
         page = text_of(self.reader, "/")
         for cause in overview["attention"]:
             # A group has its message below its name.
-            said = [cause["message"]] if cause["key"].startswith("clusters/") else headline(cause["message"])
+            said = (
+                [cause["message"]]
+                if cause["key"].startswith("clusters/")
+                else headline(cause["message"])
+            )
             if any(one not in page for one in said):
                 yield f"the overview does not say {cause['message']}"
 
@@ -159,12 +203,17 @@ def held_versions() -> dict[tuple[str, str], str]:
     rows = SimulatedPlacement.objects.exclude(placement_name="").filter(is_held=True)
     return {
         (cluster, placement): content["held"]["version"]
-        for cluster, placement, content in rows.values_list("cluster__name", "placement_name", "content")
+        for cluster, placement, content in rows.values_list(
+            "cluster__name", "placement_name", "content"
+        )
     }
 
 
 @pytest.fixture
-def compared(campaign: type[Campaign], monkeypatch: pytest.MonkeyPatch) -> type[ComparedCampaign]:  # noqa: ARG001
+def compared(
+    campaign: type[Campaign],  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> type[ComparedCampaign]:
     """Return the machine, with its clock in all pages and in REST."""
     assert get_resolver().url_patterns  # they import all modules of pages
     for name, module in list(sys.modules.items()):
@@ -173,14 +222,18 @@ def compared(campaign: type[Campaign], monkeypatch: pytest.MonkeyPatch) -> type[
     return ComparedCampaign
 
 
-def test_what_a_few_sequences_show_is_what_the_books_say(compared: type[ComparedCampaign]) -> None:
+def test_what_a_few_sequences_show_is_what_the_books_say(
+    compared: type[ComparedCampaign],
+) -> None:
     generate = [HypothesisPhase.generate]
     several = options(2, 10, derandomize=True, database=None, phases=generate)
     run_state_machine_as_test(compared, settings=several)
 
 
 @pytest.mark.nightly
-def test_what_many_sequences_show_is_what_the_books_say(compared: type[ComparedCampaign]) -> None:
+def test_what_many_sequences_show_is_what_the_books_say(
+    compared: type[ComparedCampaign],
+) -> None:
     given = os.environ.get("CAMPAIGN_SEED")
     seeds = [int(given)] if given else range(40)
     for chosen in seeds:

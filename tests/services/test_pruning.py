@@ -62,7 +62,11 @@ def world(db: None) -> World:  # noqa: ARG001
 def edited(world: World, times: int) -> None:
     """Change the number of clusters, and let each change end."""
     for number in range(times):
-        save_placement(placement_document("web", pick_n_spec(1 + number % 2)), by=None, now=world.now)
+        save_placement(
+            placement_document("web", pick_n_spec(1 + number % 2)),
+            by=None,
+            now=world.now,
+        )
         world.work()
         world.run(until=world.is_settled)
 
@@ -90,8 +94,14 @@ def test_what_is_old_goes_and_the_last_of_each_stays(world: World) -> None:
     assert ClusterUpdate.objects.exists()
     latest = Decision.objects.get(number=Placement.objects.get().decisions_made)
     assert set(Decision.objects.values_list("pk", flat=True)) == bound | {latest.pk}
-    assert DecisionRecord.objects.count() == Decision.objects.values("record").distinct().count()
-    assert FleetRecord.objects.count() == DecisionRecord.objects.values("fleet").distinct().count()
+    assert (
+        DecisionRecord.objects.count()
+        == Decision.objects.values("record").distinct().count()
+    )
+    assert (
+        FleetRecord.objects.count()
+        == DecisionRecord.objects.values("fleet").distinct().count()
+    )
 
 
 @pytest.mark.nightly
@@ -101,23 +111,32 @@ def test_what_a_deleted_placement_leaves_goes_completely(world: World) -> None:
 
     prune(now=world.now + KEPT + timedelta(hours=1))
 
-    left = [model.objects.count() for model in (Decision, DecisionRecord, FleetRecord, Rollout, Event)]
+    left = [
+        model.objects.count()
+        for model in (Decision, DecisionRecord, FleetRecord, Rollout, Event)
+    ]
     assert left == [0, 0, 0, 0, 0]
 
 
 @pytest.mark.nightly
-def test_a_placement_is_decided_after_the_record_of_its_fleet_was_pruned(world: World) -> None:
+def test_a_placement_is_decided_after_the_record_of_its_fleet_was_pruned(
+    world: World,
+) -> None:
     delete_placement("web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.exists())
     prune(now=world.now + KEPT + timedelta(hours=1))
 
     world.place("web", pick_n_spec(2))
 
-    assert Decision.objects.get().record.fleet_id in FleetRecord.objects.values_list("pk", flat=True)
+    assert Decision.objects.get().record.fleet_id in FleetRecord.objects.values_list(
+        "pk", flat=True
+    )
 
 
 @pytest.mark.nightly
-def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(world: World) -> None:
+def test_a_run_that_does_not_end_keeps_its_last_sample_and_updates(
+    world: World,
+) -> None:
     run = Rollout.objects.get()
     Rollout.objects.update(state=Rollout.State.RUNNING, ended_at=None)
     ClusterUpdate.objects.create(
@@ -149,8 +168,12 @@ def test_drains_and_evictions(world: World) -> None:
 
 
 @pytest.mark.nightly
-def test_snapshots_of_a_deleted_override_go_when_no_cluster_runs_them(world: World) -> None:
-    save_override(for_clusters("tint", rule(annotate(team="a"))), by=None, now=world.now)
+def test_snapshots_of_a_deleted_override_go_when_no_cluster_runs_them(
+    world: World,
+) -> None:
+    save_override(
+        for_clusters("tint", rule(annotate(team="a"))), by=None, now=world.now
+    )
     world.work()
     world.run(until=world.is_settled)
     delete_override(CLUSTER_OVERRIDE_KIND, "", "tint", by=None, now=world.now)
@@ -164,7 +187,9 @@ def test_snapshots_of_a_deleted_override_go_when_no_cluster_runs_them(world: Wor
 
 
 @pytest.mark.nightly
-def test_pruning_stops_after_its_time_and_stays_due(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pruning_stops_after_its_time_and_stays_due(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pruning, "_BATCH", 1)
     later = world.now + KEPT + timedelta(hours=1)
     before = Event.objects.count()
@@ -212,11 +237,15 @@ def test_old_messages_leave_the_queue_folder(tmp_path: Path, settings: Any) -> N
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_write_ahead_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_write_ahead_log_is_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if connection.vendor != "sqlite":
         pytest.skip("only SQLite has such a log")
     values = {**connection.settings_dict, "NAME": tmp_path / "console.sqlite3"}
-    file = ConnectionHandler({"default": {**values, "OPTIONS": {"init_command": "PRAGMA journal_mode=WAL;"}}})
+    file = ConnectionHandler(
+        {"default": {**values, "OPTIONS": {"init_command": "PRAGMA journal_mode=WAL;"}}}
+    )
     monkeypatch.setattr(pruning, "connection", file["default"])
     with file["default"].cursor() as cursor:
         cursor.execute("CREATE TABLE soak (number)")

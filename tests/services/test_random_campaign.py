@@ -17,7 +17,12 @@ import pytest
 from hypothesis import HealthCheck, seed, settings
 from hypothesis import Phase as HypothesisPhase
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 from rest_framework.test import APIClient
 
 from clusters.models import MemberCluster, Membership, SimulatedPlacement
@@ -29,15 +34,35 @@ from placements.engine.rollout.actions import Action, Remove
 from placements.engine.rollout.state import EMPTY, Phase
 from placements.engine.status import HealthLevel
 from placements.manifests.binding import BindingState
-from placements.models import ApprovalRequest, Binding, Leftover, Placement, Rollout, StagedRun
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    Leftover,
+    Placement,
+    Rollout,
+    StagedRun,
+)
 from placements.services.disruption.drains import advance_drains
 from placements.services.health import healths_of
 from placements.services.rollout_state import RolloutContext
 from placements.services.rollouts import controller, orphans
 from tests.database import forget_caches, rolled_back
-from tests.rows import NAMESPACE, NOW, deployment, member_document, person, placement_document, spec
+from tests.rows import (
+    NAMESPACE,
+    NOW,
+    deployment,
+    member_document,
+    person,
+    placement_document,
+    spec,
+)
 from tests.services.rollouts import overrides
-from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 from tests.services.rollouts.world import QUICK, World
 
 API = "/api/v1"
@@ -68,7 +93,9 @@ limits = st.sampled_from((0, 1, 2, "50%"))
 tiers = st.sampled_from(("", "first", "second"))
 
 
-def policy(name: str, number: int, tier: str, *, spread: bool = False) -> dict[str, Any]:
+def policy(
+    name: str, number: int, tier: str, *, spread: bool = False
+) -> dict[str, Any]:
     """Make a policy: of a type that stays the same, for all clusters or those with a label."""
     document: dict[str, Any] = {"placementType": "PickAll"}
     if name == "db":
@@ -77,7 +104,11 @@ def policy(name: str, number: int, tier: str, *, spread: bool = False) -> dict[s
         document["topologySpreadConstraints"] = [{"topologyKey": "stage", "maxSkew": 1}]
     if tier:
         terms = [{"labelSelector": {"matchLabels": {"stage": tier}}}]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}
+        required = {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "clusterSelectorTerms": terms
+            }
+        }
         document["affinity"] = {"clusterAffinity": required}
     return document
 
@@ -89,7 +120,11 @@ def own(name: str, document: dict[str, Any]) -> dict[str, Any]:
 
 def strategy(unavailable: int | str, surge: int | str) -> dict[str, Any]:
     """Make a strategy that is quick."""
-    limits = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": 3}
+    limits = {
+        "maxUnavailable": unavailable,
+        "maxSurge": surge,
+        "unavailablePeriodSeconds": 3,
+    }
     return {"type": "RollingUpdate", "rollingUpdate": limits}
 
 
@@ -115,13 +150,23 @@ class Campaign(RuleBasedStateMachine):
         self.api = APIClient()
         self.api.force_authenticate(person("campaign", "operator", "approver"))
         for number, name in enumerate(CLUSTERS):
-            self.call("put", f"clusters/{name}/labels", {"stage": "first" if number < 2 else "second"})
+            self.call(
+                "put",
+                f"clusters/{name}/labels",
+                {"stage": "first" if number < 2 else "second"},
+            )
         stages = (stage("first", after=True), stage("second", wait="5s", most=2))
         self.call("put", "staged-strategies/careful", strategy_document(*stages))
         for name in ROLLING:
-            document = placement_document(name, own(name, spec(policy(name, 2, ""), strategy=strategy(1, 1))))
+            document = placement_document(
+                name, own(name, spec(policy(name, 2, ""), strategy=strategy(1, 1)))
+            )
             self.call("put", f"placements/{name}", document)
-        self.call("put", f"placements/{STAGED}", placement_document(STAGED, own(STAGED, staged_spec())))
+        self.call(
+            "put",
+            f"placements/{STAGED}",
+            placement_document(STAGED, own(STAGED, staged_spec())),
+        )
         self.work()
 
     def call(self, method: str, path: str, body: object = None) -> int:
@@ -135,7 +180,9 @@ class Campaign(RuleBasedStateMachine):
         Campaign.now = self.world.now
         advance_drains(now=self.world.now)
         self.world.work()
-        orphans.remove_orphans(now=self.world.now, threads=0, clock=lambda: self.world.now)
+        orphans.remove_orphans(
+            now=self.world.now, threads=0, clock=lambda: self.world.now
+        )
         self.world.work()
 
     def wait(self, seconds: int) -> None:
@@ -146,7 +193,11 @@ class Campaign(RuleBasedStateMachine):
 
     def end_leaves(self) -> None:
         """Delete the clusters that leave, as the worker does that has told them, and do what is due then."""
-        forget(MemberCluster.objects.filter(membership=Membership.LEAVING), verb="left", **self.by_system())
+        forget(
+            MemberCluster.objects.filter(membership=Membership.LEAVING),
+            verb="left",
+            **self.by_system(),
+        )
         self.work()
 
     def by_system(self) -> dict[str, Any]:
@@ -160,15 +211,24 @@ class Campaign(RuleBasedStateMachine):
         spread=st.booleans(),
     )
     def save(
-        self, name: str, number: int, tier: str, limits: tuple[int | str, int | str], spread: bool
+        self,
+        name: str,
+        number: int,
+        tier: str,
+        limits: tuple[int | str, int | str],
+        spread: bool,
     ) -> None:
         wanted = policy(name, number, tier, spread=spread)
-        document = placement_document(name, own(name, spec(wanted, strategy=strategy(*limits))))
+        document = placement_document(
+            name, own(name, spec(wanted, strategy=strategy(*limits)))
+        )
         self.call("put", f"placements/{name}?confirm=unschedule-everything", document)
 
     @rule(tier=tiers)
     def save_staged(self, tier: str) -> None:
-        document = placement_document(STAGED, own(STAGED, staged_spec(policy(STAGED, 0, tier))))
+        document = placement_document(
+            STAGED, own(STAGED, staged_spec(policy(STAGED, 0, tier)))
+        )
         self.call("put", f"placements/{STAGED}?confirm=unschedule-everything", document)
 
     @rule(name=rolling)
@@ -177,14 +237,22 @@ class Campaign(RuleBasedStateMachine):
 
     @rule()
     def become_staged(self) -> None:
-        self.call("put", "placements/web", placement_document("web", staged_spec(policy("web", 0, ""))))
+        self.call(
+            "put",
+            "placements/web",
+            placement_document("web", staged_spec(policy("web", 0, ""))),
+        )
 
     @rule(times=st.integers(1, 2))
     def change_resources(self, times: int) -> None:
         for _ in range(times):
             self.world.tag += 1
             for space in self.world.namespaces:
-                self.call("post", "apply", deployment("web", f"web:{self.world.tag}", in_=space))
+                self.call(
+                    "post",
+                    "apply",
+                    deployment("web", f"web:{self.world.tag}", in_=space),
+                )
 
     @rule(cluster=clusters, cordon=st.booleans())
     def cordon(self, cluster: str, cordon: bool) -> None:
@@ -215,8 +283,12 @@ class Campaign(RuleBasedStateMachine):
     def rejoin(self, cluster: str) -> None:
         """Add a removed cluster again, empty."""
         if not MemberCluster.objects.filter(name=cluster).exists():
-            document = member_document(cluster, {"stage": "first" if cluster < "c002" else "second"})
-            upsert_clusters([ClusterSpec(document, "simulated", QUICK)], **self.by_system())
+            document = member_document(
+                cluster, {"stage": "first" if cluster < "c002" else "second"}
+            )
+            upsert_clusters(
+                [ClusterSpec(document, "simulated", QUICK)], **self.by_system()
+            )
 
     @rule(name=rolling, tier=tiers, leaves_out=st.booleans(), is_there=st.booleans())
     def override(self, name: str, tier: str, leaves_out: bool, is_there: bool) -> None:
@@ -224,7 +296,9 @@ class Campaign(RuleBasedStateMachine):
         labels = {"stage": tier} if tier else {}
         tinted = overrides.rule(overrides.annotate(tier=tier), **labels)
         wanted = overrides.leaving_out(**labels) if leaves_out else tinted
-        document = overrides.for_clusters(name, wanted, placement=name, of=overrides.WEB)
+        document = overrides.for_clusters(
+            name, wanted, placement=name, of=overrides.WEB
+        )
         if is_there:
             self.call("put", f"overrides/{name}", document)
         else:
@@ -240,13 +314,20 @@ class Campaign(RuleBasedStateMachine):
 
     @rule(name=placements, least=st.integers(0, 3))
     def budget(self, name: str, least: int) -> None:
-        document = {**BUDGET, "metadata": {"name": name}, "spec": {"minAvailable": least}}
+        document = {
+            **BUDGET,
+            "metadata": {"name": name},
+            "spec": {"minAvailable": least},
+        }
         self.call("put", f"placements/{name}/budget", document)
 
     @rule(cluster=clusters, fault=st.sampled_from(FAULTS))
     def inject(self, cluster: str, fault: Mapping[str, Any]) -> None:
         faults = [{**fault, "since": self.world.now.isoformat()}]
-        assert self.call("put", f"clusters/{cluster}/fault-injection", faults) in (200, 404)
+        assert self.call("put", f"clusters/{cluster}/fault-injection", faults) in (
+            200,
+            404,
+        )
 
     @rule(cluster=clusters)
     def lose_state(self, cluster: str) -> None:
@@ -257,7 +338,10 @@ class Campaign(RuleBasedStateMachine):
     def clear(self, cluster: str) -> None:
         self.call("put", f"clusters/{cluster}/fault-injection", [])
 
-    @rule(name=placements, action=st.sampled_from(("pause", "resume", "stop", "start", "unpin")))
+    @rule(
+        name=placements,
+        action=st.sampled_from(("pause", "resume", "stop", "start", "unpin")),
+    )
     def control(self, name: str, action: str) -> None:
         self.call("post", f"placements/{name}/{action}")
 
@@ -265,7 +349,11 @@ class Campaign(RuleBasedStateMachine):
     def roll_back(self, name: str, number: int) -> None:
         self.call("post", f"placements/{name}/rollback", {"resourceSnapshot": number})
 
-    @rule(name=placements, action=st.sampled_from(("retry", "abandon-cluster")), cluster=clusters)
+    @rule(
+        name=placements,
+        action=st.sampled_from(("retry", "abandon-cluster")),
+        cluster=clusters,
+    )
     def repair(self, name: str, action: str, cluster: str) -> None:
         self.call("post", f"placements/{name}/{action}", {"cluster": cluster})
 
@@ -275,7 +363,12 @@ class Campaign(RuleBasedStateMachine):
         document = run_document(f"run-{self.runs}", placementName=name)
         self.call("put", f"staged-runs/run-{self.runs}", document)
 
-    @rule(data=st.data(), action=st.sampled_from(("approve", "skip-wait", "Stop", "Run", "abandon", "retry")))
+    @rule(
+        data=st.data(),
+        action=st.sampled_from(
+            ("approve", "skip-wait", "Stop", "Run", "abandon", "retry")
+        ),
+    )
     def control_staged_run(self, data: st.DataObject, action: str) -> None:
         if not self.runs:
             return
@@ -285,7 +378,11 @@ class Campaign(RuleBasedStateMachine):
         elif action == "retry":
             self.call("post", f"{run}/retry", {"cluster": data.draw(clusters)})
         else:
-            body = {} if action == "abandon" else {"stage": data.draw(st.sampled_from(("first", "second")))}
+            body = (
+                {}
+                if action == "abandon"
+                else {"stage": data.draw(st.sampled_from(("first", "second")))}
+            )
             self.call("post", f"{run}/{action}", body)
 
     @rule(times=st.integers(1, 4), seconds=st.sampled_from((1, 5, 20)))
@@ -303,7 +400,11 @@ class Campaign(RuleBasedStateMachine):
         """Advance the clock in one step, as if no worker ran meanwhile."""
         self.wait(seconds)
 
-    @rule(path=st.sampled_from(("overview", "rollouts", "staged-runs", "events", "placements", "clusters")))
+    @rule(
+        path=st.sampled_from(
+            ("overview", "rollouts", "staged-runs", "events", "placements", "clusters")
+        )
+    )
     def read(self, path: str) -> None:
         assert self.call("get", path) == 200
 
@@ -313,7 +414,9 @@ class Campaign(RuleBasedStateMachine):
         self.call("get", f"clusters/{cluster}")
         self.call("get", f"clusters/{cluster}/restore")
         for run in Rollout.objects.order_by("-pk")[:1]:
-            assert self.call("get", f"rollouts/{run.placement_name}/{run.number}") == 200
+            assert (
+                self.call("get", f"rollouts/{run.placement_name}/{run.number}") == 200
+            )
 
     @invariant()
     def every_run_goes_on(self) -> None:
@@ -323,18 +426,31 @@ class Campaign(RuleBasedStateMachine):
         for run in runs:
             row = run.placement
             assert row is not None, run
-            is_waiting = isinstance(run, StagedRun) and row.paused_since is None and run.started_at is None
-            assert row.needs_sync or row.is_due or row.rollout_requeue_at or is_waiting or row.paused_since, (
-                run
+            is_waiting = (
+                isinstance(run, StagedRun)
+                and row.paused_since is None
+                and run.started_at is None
             )
+            assert (
+                row.needs_sync
+                or row.is_due
+                or row.rollout_requeue_at
+                or is_waiting
+                or row.paused_since
+            ), run
 
     @invariant()
     def a_call_is_due_or_all_is_as_recorded(self) -> None:
         for cluster, held in held_by_cluster().items():
-            for binding in Binding.objects.filter(cluster_name=cluster).select_related("placement"):
+            for binding in Binding.objects.filter(cluster_name=cluster).select_related(
+                "placement"
+            ):
                 if Phase(binding.phase) is Phase.REMOVED:
                     assert binding.placement.name not in held, binding
-                elif Phase(binding.phase) not in EMPTY and not binding.placement.needs_sync:
+                elif (
+                    Phase(binding.phase) not in EMPTY
+                    and not binding.placement.needs_sync
+                ):
                     waits = binding.phase in (Phase.FAILED, Phase.REMOVE_FAILED)
                     assert binding.next_call_at or waits, (binding, binding.phase)
 
@@ -348,7 +464,10 @@ class Campaign(RuleBasedStateMachine):
             if healths[row.pk].level is HealthLevel.HEALTHY:
                 bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
                 for one in bindings:
-                    assert (one.phase, one.cluster_name in reachable) == (Phase.AVAILABLE, True), (row, one)
+                    assert (one.phase, one.cluster_name in reachable) == (
+                        Phase.AVAILABLE,
+                        True,
+                    ), (row, one)
 
     def teardown(self) -> None:
         try:
@@ -366,7 +485,11 @@ class Campaign(RuleBasedStateMachine):
             self.call("delete", f"clusters/{name}/drain")
             self.call("put", f"clusters/{name}/fault-injection", [])
             self.call("post", f"clusters/{name}/uncordon")
-            self.call("put", f"clusters/{name}/labels", {"stage": "first" if name < "c002" else "second"})
+            self.call(
+                "put",
+                f"clusters/{name}/labels",
+                {"stage": "first" if name < "c002" else "second"},
+            )
         for run in StagedRun.objects.filter(ended_at=None):
             self.call("post", f"staged-runs/{run.name}/abandon")
         for row in Placement.objects.all():
@@ -379,16 +502,31 @@ class Campaign(RuleBasedStateMachine):
                 self.wait(1)
                 name = f"last-{row.name}"
                 assert (
-                    self.call("put", f"staged-runs/{name}", run_document(name, placementName=row.name)) == 201
+                    self.call(
+                        "put",
+                        f"staged-runs/{name}",
+                        run_document(name, placementName=row.name),
+                    )
+                    == 201
                 )
             else:
                 # With a limit, removals wait for replacements that an under-filled PickN never gets
                 # (`rules/lifecycle.md#removals`).
                 wanted = {**row.document["spec"], "strategy": strategy("100%", 1)}
-                self.call("put", f"placements/{row.name}", placement_document(row.name, wanted))
+                self.call(
+                    "put",
+                    f"placements/{row.name}",
+                    placement_document(row.name, wanted),
+                )
         for seconds in (*[5] * 40, *[60] * 40):
-            for request in ApprovalRequest.objects.filter(approved_at=None, run__ended_at=None):
-                self.call("post", f"staged-runs/{request.run.name}/approve", {"stage": request.stage})
+            for request in ApprovalRequest.objects.filter(
+                approved_at=None, run__ended_at=None
+            ):
+                self.call(
+                    "post",
+                    f"staged-runs/{request.run.name}/approve",
+                    {"stage": request.stage},
+                )
             self.wait(seconds)
             if not self.open_work():
                 break
@@ -401,10 +539,18 @@ class Campaign(RuleBasedStateMachine):
     def open_work(self) -> list[str]:
         """Return what is not as it should be yet."""
         problems = [f"active: {run}" for run in Rollout.objects.filter(ended_at=None)]
-        problems += [f"active: {run}" for run in StagedRun.objects.filter(ended_at=None)]
-        problems += [f"being deleted: {row}" for row in Placement.objects.exclude(deleting_since=None)]
+        problems += [
+            f"active: {run}" for run in StagedRun.objects.filter(ended_at=None)
+        ]
+        problems += [
+            f"being deleted: {row}"
+            for row in Placement.objects.exclude(deleting_since=None)
+        ]
         for binding in Binding.objects.select_related("placement"):
-            if binding.state == BindingState.UNSCHEDULED or binding.phase != Phase.AVAILABLE:
+            if (
+                binding.state == BindingState.UNSCHEDULED
+                or binding.phase != Phase.AVAILABLE
+            ):
                 problems.append(f"{binding.placement} on {binding}: {binding.phase}")
         return problems
 
@@ -413,17 +559,27 @@ class Campaign(RuleBasedStateMachine):
         problems = []
         for cluster, held in held_by_cluster().items():
             wanted = set(
-                Binding.objects.filter(cluster_name=cluster).values_list("placement__name", flat=True)
+                Binding.objects.filter(cluster_name=cluster).values_list(
+                    "placement__name", flat=True
+                )
             )
-            left = set(Leftover.objects.filter(cluster_name=cluster).values_list("placement_name", flat=True))
+            left = set(
+                Leftover.objects.filter(cluster_name=cluster).values_list(
+                    "placement_name", flat=True
+                )
+            )
             if held - left != wanted:
-                problems.append(f"{cluster}: {sorted(held)} instead of {sorted(wanted)}, left {sorted(left)}")
+                problems.append(
+                    f"{cluster}: {sorted(held)} instead of {sorted(wanted)}, left {sorted(left)}"
+                )
         return problems
 
 
 def held_by_cluster() -> dict[str, set[str]]:
     """Return the placements that each simulated cluster holds, whatever faults it has."""
-    rows = SimulatedPlacement.objects.values_list("cluster__name", "placement_name", "is_held")
+    rows = SimulatedPlacement.objects.values_list(
+        "cluster__name", "placement_name", "is_held"
+    )
     held: dict[str, set[str]] = {cluster: set() for cluster, _, _ in rows}
     for cluster, placement, is_held in rows:
         held[cluster] |= {placement} if is_held else set()
@@ -446,26 +602,42 @@ def start_within_limits(
 def check_limits(row: Placement, actions: Sequence[Action]) -> None:
     """`rules/lifecycle.md#starts`: what a rollout starts keeps both inequalities."""
     stale = ("staleHeartbeat", "noAgent")
-    members = MemberCluster.objects.exclude(verdict__in=stale).exclude(membership=Membership.LEAVING)
+    members = MemberCluster.objects.exclude(verdict__in=stale).exclude(
+        membership=Membership.LEAVING
+    )
     reachable = set(members.values_list("name", flat=True))
     bindings = {one.cluster_name: one for one in row.bindings.all()}
     chosen = row.document["spec"]["strategy"]["rollingUpdate"]
-    available = {name for name, one in bindings.items() if one.phase == Phase.AVAILABLE and name in reachable}
-    holding = {name for name, one in bindings.items() if Phase(one.phase) not in EMPTY and name in reachable}
+    available = {
+        name
+        for name, one in bindings.items()
+        if one.phase == Phase.AVAILABLE and name in reachable
+    }
+    holding = {
+        name
+        for name, one in bindings.items()
+        if Phase(one.phase) not in EMPTY and name in reachable
+    }
     selected = sum(one.state != BindingState.UNSCHEDULED for one in bindings.values())
     policy = row.document["spec"].get("policy") or {}
     required = policy.get("numberOfClusters", selected)
 
     remaining = set(available)
-    for action in actions:  # in the order of their starts: after each of them its own inequality holds
+    for action in (
+        actions
+    ):  # in the order of their starts: after each of them its own inequality holds
         number = required if isinstance(action, Remove) else selected
         if action.cluster in remaining:
             remaining.remove(action.cluster)
             least = max(0, number - _share(chosen["maxUnavailable"], number))
             assert len(remaining) >= least, (row, actions, available, number)
-    added = {action.cluster for action in actions if not isinstance(action, Remove)} - holding
+    added = {
+        action.cluster for action in actions if not isinstance(action, Remove)
+    } - holding
     if added:
-        assert len(holding | added) <= selected + _share(chosen["maxSurge"], selected), (
+        assert len(holding | added) <= selected + _share(
+            chosen["maxSurge"], selected
+        ), (
             row,
             actions,
             holding,
@@ -473,7 +645,9 @@ def check_limits(row: Placement, actions: Sequence[Action]) -> None:
 
 
 def _share(limit: int | str, number: int) -> int:
-    return limit if isinstance(limit, int) else ceil(int(limit.rstrip("%")) * number / 100)
+    return (
+        limit if isinstance(limit, int) else ceil(int(limit.rstrip("%")) * number / 100)
+    )
 
 
 class _Clock(datetime):
@@ -485,7 +659,11 @@ class _Clock(datetime):
 
 
 @pytest.fixture
-def campaign(db: None, collected_static: None, monkeypatch: pytest.MonkeyPatch) -> type[Campaign]:  # noqa: ARG001
+def campaign(
+    db: None,  # noqa: ARG001
+    collected_static: None,  # noqa: ARG001
+    monkeypatch: pytest.MonkeyPatch,
+) -> type[Campaign]:
     """Return the machine, with its clock in REST and its check of what rollouts start."""
     for module in (base, disruption):
         monkeypatch.setattr(module, "datetime", _Clock)
@@ -506,13 +684,17 @@ def options(examples: int, steps: int, **more: Any) -> settings:
 
 @pytest.mark.nightly
 def test_a_few_sequences(campaign: type[Campaign]) -> None:
-    run_state_machine_as_test(campaign, settings=options(2, 12, derandomize=True, database=None))
+    run_state_machine_as_test(
+        campaign, settings=options(2, 12, derandomize=True, database=None)
+    )
 
 
 @pytest.mark.nightly
 def test_many_sequences(campaign: type[Campaign]) -> None:
     given = os.environ.get("CAMPAIGN_SEED")
-    seeds = [int(given)] if given else [int.from_bytes(os.urandom(4)) for _ in range(40)]
+    seeds = (
+        [int(given)] if given else [int.from_bytes(os.urandom(4)) for _ in range(40)]
+    )
     for number, chosen in enumerate(seeds):
         sys.stdout.write(f"CAMPAIGN_SEED={chosen} ({number + 1} of {len(seeds)})\n")
         forms = [HypothesisPhase.generate, HypothesisPhase.shrink]

@@ -10,7 +10,12 @@ from clusters.operations.leave import leave
 from fleetui.apimachinery.errors import InvalidManifest
 from placements.engine.loss import level_rank
 from placements.explain.loss import loss_name, what_if_query
-from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.models import (
+    Placement,
+    PlacementResilience,
+    ResilienceLoss,
+    ResilienceReport,
+)
 from placements.services.loss import report
 from placements.services.loss.evaluation import chosen_clusters, losses
 from placements.services.loss.report import (
@@ -39,8 +44,16 @@ def completed(**chosen: Any) -> ResilienceReport:
 
 def content(row: ResilienceReport) -> tuple[Any, ...]:
     """Return everything that a report says."""
-    losses = {(one.level, one.value, one.variant): cells_of(one) for one in row.losses.all()}
-    columns = ("placement", "survives", "weakest_level", "weakest_value", "decisions_made")
+    losses = {
+        (one.level, one.value, one.variant): cells_of(one) for one in row.losses.all()
+    }
+    columns = (
+        "placement",
+        "survives",
+        "weakest_level",
+        "weakest_value",
+        "decisions_made",
+    )
     return losses, row.totals, sorted(PlacementResilience.objects.values_list(*columns))
 
 
@@ -69,7 +82,9 @@ def test_a_run_that_was_killed_resumes_with_the_same_result() -> None:
         row = start_report(by=None, now=NOW)
         assert 0 < row.done < row.losses_count
         assert row.evaluate_at
-        ResilienceReport.objects.filter(pk=row.pk).update(evaluate_at=NOW + timedelta(seconds=60))
+        ResilienceReport.objects.filter(pk=row.pk).update(
+            evaluate_at=NOW + timedelta(seconds=60)
+        )
         assert not is_due(now=NOW)
         assert not evaluate_due(now=NOW)
         later = NOW + timedelta(seconds=61)
@@ -121,7 +136,14 @@ def test_pairs_of_domains_are_losses_of_both() -> None:
     assert list(row.totals) == ["cluster", "region", "region+region"]
     losses = row.losses.filter(level="region+region", variant="leave")
     assert {one.value for one in losses} == {
-        *("east+north", "east+south", "east+west", "north+south", "north+west", "south+west")
+        *(
+            "east+north",
+            "east+south",
+            "east+west",
+            "north+south",
+            "north+west",
+            "south+west",
+        )
     }
     for pair in losses:
         singles = [
@@ -133,7 +155,10 @@ def test_pairs_of_domains_are_losses_of_both() -> None:
             assert cell.kept <= min(one.kept for one in alone)
             assert cell.is_bad >= any(one.is_empty for one in alone)
     assert loss_name("region+region", "east+west") == "region=east and region=west"
-    assert what_if_query("region+region", "east+west", "leave")["label"] == "region:east region:west"
+    assert (
+        what_if_query("region+region", "east+west", "leave")["label"]
+        == "region:east region:west"
+    )
     assert level_rank("region+region") > level_rank("env")
 
 

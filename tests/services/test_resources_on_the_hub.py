@@ -52,7 +52,10 @@ def names_in(snapshot: ResourceSnapshot) -> list[str]:
 
 
 def test_applying_twice_does_nothing_twice() -> None:
-    assert applied(namespace("shop"), config_map("web")) == [OperationResult.CREATED, OperationResult.CREATED]
+    assert applied(namespace("shop"), config_map("web")) == [
+        OperationResult.CREATED,
+        OperationResult.CREATED,
+    ]
     assert applied(namespace("shop"), config_map("web")) == [
         OperationResult.UNCHANGED,
         OperationResult.UNCHANGED,
@@ -65,7 +68,9 @@ def test_an_object_needs_its_namespace() -> None:
     with pytest.raises(InvalidManifest) as caught:
         apply_resource(config_map("web"), by=None, now=NOW)
 
-    assert [(one.path, one.code) for one in caught.value.errors] == [("metadata.namespace", "not-on-the-hub")]
+    assert [(one.path, one.code) for one in caught.value.errors] == [
+        ("metadata.namespace", "not-on-the-hub")
+    ]
     assert not Resource.objects.exists()
 
 
@@ -104,7 +109,10 @@ def test_a_new_object_in_a_selected_namespace_makes_a_new_snapshot() -> None:
     applied(config_map("web"))
     run_due()
 
-    assert (latest_snapshot().number, names_in(latest_snapshot())) == (1, ["shop", "web"])
+    assert (latest_snapshot().number, names_in(latest_snapshot())) == (
+        1,
+        ["shop", "web"],
+    )
 
 
 def test_several_objects_in_one_request_make_one_snapshot() -> None:
@@ -145,7 +153,11 @@ def test_a_staged_placement_has_no_snapshot_before_its_run() -> None:
 
 def test_a_snapshot_is_split_at_800_kib() -> None:
     large = "x" * 500_000
-    applied(namespace("shop"), config_map("a", data={"a": large}), config_map("b", data={"a": large}))
+    applied(
+        namespace("shop"),
+        config_map("a", data={"a": large}),
+        config_map("b", data={"a": large}),
+    )
 
     decided("web", spec())
 
@@ -158,7 +170,11 @@ def test_an_object_selected_twice_is_a_fault_of_parsing() -> None:
     selectors = spec()["resourceSelectors"] * 2
 
     with pytest.raises(InvalidManifest) as caught:
-        save_placement(placement_document("web", {"resourceSelectors": selectors}), by=None, now=NOW)
+        save_placement(
+            placement_document("web", {"resourceSelectors": selectors}),
+            by=None,
+            now=NOW,
+        )
 
     assert caught.value.errors[0].path == "spec.resourceSelectors[1]"
     assert not Placement.objects.exists()
@@ -173,14 +189,18 @@ def test_an_object_selected_twice_later_holds_the_placement_and_says_so() -> Non
     }
     applied(namespace("shop"))
     all_joined("a")
-    placement = decided("web", {"resourceSelectors": [*spec()["resourceSelectors"], by_label]})
+    placement = decided(
+        "web", {"resourceSelectors": [*spec()["resourceSelectors"], by_label]}
+    )
     assert placement.placed_count == 1
 
     applied(namespace("shop", a="b"))
     run_due()
 
     held = Placement.objects.get()
-    assert [error["path"] for error in held.selection_faults] == ["spec.resourceSelectors[1]"]
+    assert [error["path"] for error in held.selection_faults] == [
+        "spec.resourceSelectors[1]"
+    ]
     assert (held.placed_count, held.is_due) == (1, False)
     applied(namespace("shop"))
     run_due()
@@ -193,7 +213,9 @@ def test_a_reserved_namespace_named_is_an_error_and_matched_is_left_out() -> Non
 
     with pytest.raises(InvalidManifest, match="belongs to the hub"):
         saved("bad", {"resourceSelectors": [{**every, "name": "kube-public"}]})
-    done = save_placement(placement_document("web", {"resourceSelectors": [every]}), by=None, now=NOW)
+    done = save_placement(
+        placement_document("web", {"resourceSelectors": [every]}), by=None, now=NOW
+    )
     run_due()
 
     assert ["kube-public" in warning.message for warning in done.warnings] == [True]

@@ -36,7 +36,9 @@ TOLERATION = {"key": "gpu", "operator": "Exists"}
 
 def save(name: str, spec: dict[str, Any], **options: Any) -> OperationResult:
     """Save and return the result."""
-    return save_placement(placement_document(name, spec), by=None, now=NOW, **options).result
+    return save_placement(
+        placement_document(name, spec), by=None, now=NOW, **options
+    ).result
 
 
 def faults_of(name: str, spec: dict[str, Any]) -> list[FieldError]:
@@ -49,7 +51,10 @@ def faults_of(name: str, spec: dict[str, Any]) -> list[FieldError]:
 
 
 def test_the_manifest_is_kept_as_written_without_its_status() -> None:
-    document = {**placement_document("web", pick_n_spec(2)), "status": {"conditions": []}}
+    document = {
+        **placement_document("web", pick_n_spec(2)),
+        "status": {"conditions": []},
+    }
 
     save_placement(document, by=None, now=NOW)
 
@@ -102,8 +107,14 @@ def test_other_semantics_make_another_snapshot() -> None:
 
 def test_no_more_snapshots_are_kept_than_the_history_limit_says() -> None:
     for key in "abcde":
-        tolerations = [{"key": one, "operator": "Exists"} for one in "abcde"["abcde".index(key) :: -1]]
-        save("web", {**pick_n_spec(1, tolerations=tolerations), "revisionHistoryLimit": 2})
+        tolerations = [
+            {"key": one, "operator": "Exists"}
+            for one in "abcde"["abcde".index(key) :: -1]
+        ]
+        save(
+            "web",
+            {**pick_n_spec(1, tolerations=tolerations), "revisionHistoryLimit": 2},
+        )
 
     numbers = PolicySnapshot.objects.order_by("number").values_list("number", flat=True)
     assert list(numbers) == [3, 4]
@@ -114,7 +125,10 @@ def test_a_snapshot_in_use_is_never_pruned() -> None:
     decided("web", {**pick_n_spec(1), "revisionHistoryLimit": 1})
     for count in (1, 2, 3):
         tolerations = [{"key": f"k{one}", "operator": "Exists"} for one in range(count)]
-        save("web", {**pick_n_spec(1, tolerations=tolerations), "revisionHistoryLimit": 1})
+        save(
+            "web",
+            {**pick_n_spec(1, tolerations=tolerations), "revisionHistoryLimit": 1},
+        )
 
     numbers = PolicySnapshot.objects.order_by("number").values_list("number", flat=True)
     assert list(numbers) == [0, 3]
@@ -155,13 +169,17 @@ def test_tolerations_can_only_be_added() -> None:
 def test_a_staged_placement_cannot_go_back() -> None:
     saved("web", {**pick_n_spec(1), "strategy": {"type": "External"}})
 
-    error = faults_of("web", {**pick_n_spec(1), "strategy": {"type": "RollingUpdate"}})[0]
+    error = faults_of("web", {**pick_n_spec(1), "strategy": {"type": "RollingUpdate"}})[
+        0
+    ]
 
     assert (error.path, error.code) == ("spec.strategy.type", "immutable")
 
 
 def test_every_fault_is_reported_with_its_path() -> None:
-    paths = [error.path for error in faults_of("web", pick_n_spec(-1, clusterNames=["a"]))]
+    paths = [
+        error.path for error in faults_of("web", pick_n_spec(-1, clusterNames=["a"]))
+    ]
 
     assert paths == ["spec.policy.numberOfClusters", "spec.policy.clusterNames"]
 
@@ -190,10 +208,14 @@ def test_deleting_removes_the_row_and_keeps_the_decisions() -> None:
     assert not Binding.objects.exists()
 
 
-def test_a_placement_that_is_carried_out_stays_until_its_resources_are_removed() -> None:
+def test_a_placement_that_is_carried_out_stays_until_its_resources_are_removed() -> (
+    None
+):
     all_joined("a")
     decided("web", pick_n_spec(1))
-    Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE, applied_version="v")
+    Binding.objects.update(
+        state=BindingState.BOUND, phase=Phase.AVAILABLE, applied_version="v"
+    )
 
     assert not delete_placement("web", by=None, now=NOW)
 
@@ -210,7 +232,10 @@ def test_a_deleted_name_can_be_taken_again() -> None:
 
     decided("web", pick_n_spec(1))
 
-    assert list(Decision.objects.order_by("pk").values_list("number", flat=True)) == [1, 1]
+    assert list(Decision.objects.order_by("pk").values_list("number", flat=True)) == [
+        1,
+        1,
+    ]
 
 
 def test_deleting_an_unknown_placement_is_refused() -> None:
@@ -227,7 +252,11 @@ def test_a_decision_names_what_caused_it() -> None:
     run_due()
 
     latest = Decision.objects.latest("number")
-    assert (latest.triggered_by, latest.trigger, latest.joins) == ("ana", "one more", ["a"])
+    assert (latest.triggered_by, latest.trigger, latest.joins) == (
+        "ana",
+        "one more",
+        ["a"],
+    )
 
 
 def test_the_database_holds_what_must_hold() -> None:
@@ -238,16 +267,25 @@ def test_the_database_holds_what_must_hold() -> None:
         lambda: Placement.objects.update(placement_type="PickSome"),
         lambda: Placement.objects.update(observed_generation=99),
         lambda: PolicySnapshot.objects.create(
-            placement=placement, number=7, content_hash="", policy={}, semantics="fleet", created_at=NOW
+            placement=placement,
+            number=7,
+            content_hash="",
+            policy={},
+            semantics="fleet",
+            created_at=NOW,
         ),
-        lambda: PolicySnapshot.objects.filter(placement=placement).update(semantics="guesswork"),
+        lambda: PolicySnapshot.objects.filter(placement=placement).update(
+            semantics="guesswork"
+        ),
     ):
         with pytest.raises(IntegrityError), transaction.atomic():
             broken()
 
 
 def test_apply_strategy_warns_while_some_cluster_does_not_act_on_it() -> None:
-    document = placement_document("web", spec(strategy={"applyStrategy": {"type": "ServerSideApply"}}))
+    document = placement_document(
+        "web", spec(strategy={"applyStrategy": {"type": "ServerSideApply"}})
+    )
     path = "spec.strategy.applyStrategy"
 
     def warned() -> bool:

@@ -9,7 +9,14 @@ from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import finish_leaving, leave
 from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Decision, DecisionRecord, FleetRecord, Placement, ResourceSnapshot
+from placements.models import (
+    Binding,
+    Decision,
+    DecisionRecord,
+    FleetRecord,
+    Placement,
+    ResourceSnapshot,
+)
 from placements.services import scheduling
 from placements.services.decisions.records import decision_of, forget_cached_records
 from placements.services.fleet_events import enqueue_affected_placements
@@ -34,7 +41,9 @@ from tests.rows import (
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
-def test_a_saved_placement_is_due_and_wakes_a_worker(woken, django_capture_on_commit_callbacks) -> None:
+def test_a_saved_placement_is_due_and_wakes_a_worker(
+    woken, django_capture_on_commit_callbacks
+) -> None:
     with django_capture_on_commit_callbacks(execute=True):
         placement = saved("web", pick_n_spec(2))
 
@@ -51,9 +60,17 @@ def test_a_cycle_writes_decision_record_and_bindings() -> None:
 
     decision = Decision.objects.get()
     assert placed(placement) == ["b", "c"]
-    assert (decision.number, decision.is_fulfilled, decision.joins) == (1, True, ["c", "b"])
+    assert (decision.number, decision.is_fulfilled, decision.joins) == (
+        1,
+        True,
+        ["c", "b"],
+    )
     assert not placement.is_due
-    assert (placement.placed_count, placement.is_fulfilled, placement.reschedules_on_fleet_change) == (
+    assert (
+        placement.placed_count,
+        placement.is_fulfilled,
+        placement.reschedules_on_fleet_change,
+    ) == (
         2,
         True,
         False,
@@ -96,15 +113,21 @@ def test_nothing_is_written_when_a_cycle_repeats_the_last_one() -> None:
 
 def make_due_again(placement: Placement) -> None:
     """Make a cycle due as a spurious wake-up would."""
-    Placement.objects.filter(pk=placement.pk).update(generation=placement.generation + 1)
+    Placement.objects.filter(pk=placement.pk).update(
+        generation=placement.generation + 1
+    )
 
 
-def test_pick_all_takes_on_a_new_cluster_without_a_full_cycle(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pick_all_takes_on_a_new_cluster_without_a_full_cycle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     all_joined("a")
     placement = decided("web", spec())
     joined("b")
     joined("c")
-    monkeypatch.setattr(scheduling, "schedule", lambda _cycle: pytest.fail("a full cycle ran"))
+    monkeypatch.setattr(
+        scheduling, "schedule", lambda _cycle: pytest.fail("a full cycle ran")
+    )
 
     enqueue_affected_placements()
     run_due()
@@ -166,7 +189,9 @@ def test_only_those_who_read_a_label_are_due_when_it_changes() -> None:
         "affinity": {
             "clusterAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
-                    "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"tier": "edge"}}}]
+                    "clusterSelectorTerms": [
+                        {"labelSelector": {"matchLabels": {"tier": "edge"}}}
+                    ]
                 }
             }
         }
@@ -188,7 +213,11 @@ def test_a_change_that_no_filter_passes_runs_no_cycle() -> None:
     """A label that is read, a taint and a new cluster: none of the changed clusters can be selected."""
     all_joined("a", "b")
     edge = {"labelSelector": {"matchLabels": {"tier": "edge"}}}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [edge]}}
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [edge]
+        }
+    }
     policy = {"placementType": "PickAll", "affinity": {"clusterAffinity": required}}
     web = decided("web", spec(policy))
     enqueue_affected_placements()
@@ -200,7 +229,9 @@ def test_a_change_that_no_filter_passes_runs_no_cycle() -> None:
 
     make_due_again(web)
     change_labels(["a"], put={"tier": "cloud"}, by=None, now=NOW)
-    assert enqueue_affected_placements() == 1  # it is due, and the cycle may see another policy
+    assert (
+        enqueue_affected_placements() == 1
+    )  # it is due, and the cycle may see another policy
 
     run_due()
     change_labels(["a"], put={"tier": "edge"}, by=None, now=NOW)
@@ -212,9 +243,13 @@ def test_a_change_that_no_filter_passes_runs_no_cycle() -> None:
 def test_a_carried_out_binding_is_kept_until_its_resources_are_removed() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(2))
-    Binding.objects.filter(cluster_name="a").update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
+    Binding.objects.filter(cluster_name="a").update(
+        state=BindingState.BOUND, phase=Phase.AVAILABLE
+    )
 
-    save_placement(placement_document("web", pick_n_spec(0)), by=None, now=NOW, confirmed=True)
+    save_placement(
+        placement_document("web", pick_n_spec(0)), by=None, now=NOW, confirmed=True
+    )
     run_due()
 
     binding = Binding.objects.get()
@@ -232,7 +267,9 @@ def test_no_other_worker_claims_a_placement_until_the_lease_ends() -> None:
     assert scheduling.claim_due(now=NOW + timedelta(seconds=11)) == first
 
 
-def test_the_claim_is_renewed_between_slow_cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_claim_is_renewed_between_slow_cycles(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for number in range(4):
         saved(f"p{number}", pick_n_spec(1))
     passed, ran = [0.0], list[int]()
@@ -251,7 +288,9 @@ def test_the_claim_is_renewed_between_slow_cycles(monkeypatch: pytest.MonkeyPatc
     assert len(ran) == 4  # 32 s after the claim of 10 s
 
 
-def test_a_cycle_whose_lease_another_worker_took_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_whose_lease_another_worker_took_is_left_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     first, second = saved("a", pick_n_spec(1)), saved("b", pick_n_spec(1))
     passed, ran = [0.0], list[int]()
     monkeypatch.setattr(scheduling, "monotonic", lambda: passed[0])
@@ -265,7 +304,9 @@ def test_a_cycle_whose_lease_another_worker_took_is_left_to_it(monkeypatch: pyte
     scheduling.schedule_due(now=NOW)
 
     assert ran == [first.pk]
-    assert Placement.objects.get(pk=second.pk).lease_expires_at == NOW + timedelta(seconds=40)
+    assert Placement.objects.get(pk=second.pk).lease_expires_at == NOW + timedelta(
+        seconds=40
+    )
 
 
 def test_two_workers_on_one_placement_decide_it_once() -> None:
@@ -291,7 +332,9 @@ def test_a_change_of_the_fleet_during_a_cycle_makes_it_run_again(monkeypatch) ->
     assert placed(placement) == ["a"]
 
 
-def test_after_three_reruns_a_decision_is_written_if_its_picks_are_still_there(monkeypatch) -> None:
+def test_after_three_reruns_a_decision_is_written_if_its_picks_are_still_there(
+    monkeypatch,
+) -> None:
     all_joined("a", "b")
     placement = saved("web", pick_n_spec(1))
     restless = [lambda at=at: joined(f"{at}-new") for at in "0123"]

@@ -19,7 +19,13 @@ from tests.services.rollouts.overrides import for_resource, rule
 from tests.services.rollouts.world import World, handed_to
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
-PLANTED = ("planted-value", "cGxhbnRlZC12YWx1ZQ", "planted-patch", "planted-copy", "planted-wrapped")
+PLANTED = (
+    "planted-value",
+    "cGxhbnRlZC12YWx1ZQ",
+    "planted-patch",
+    "planted-copy",
+    "planted-wrapped",
+)
 COPY = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -32,7 +38,9 @@ def secret(name: str, **data: Any) -> dict[str, Any]:
 def planted() -> World:
     """Plant values wherever a manifest may have them, in two versions, and roll out to two clusters."""
     world = World(2)
-    first = secret("login", data={"first": "MQ=="}, stringData={"password": "planted-value"})
+    first = secret(
+        "login", data={"first": "MQ=="}, stringData={"password": "planted-value"}
+    )
     envelope = {
         "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
         "kind": "ResourceEnvelope",
@@ -61,13 +69,20 @@ def test_no_row_of_any_table_has_a_value_and_clusters_get_them() -> None:
     assert dump.count(SEALED) > 5
     assert handed_to("c000")["Secret"]["stringData"] == {"key": "planted-wrapped"}
     stored = Resource.objects.get(kind="Secret")
-    assert plain_manifest(stored.content)["metadata"]["annotations"][COPY].count("planted-copy") == 1
+    assert (
+        plain_manifest(stored.content)["metadata"]["annotations"][COPY].count(
+            "planted-copy"
+        )
+        == 1
+    )
 
 
 def test_a_lost_key_is_named_and_reads_nothing() -> None:
     old, new = new_encryption_key(), new_encryption_key()
     with override_settings(CREDENTIAL_KEYS=(old,)):
-        apply_resources([namespace("shop"), secret("login", data={"a": "Yw=="})], by=None, now=NOW)
+        apply_resources(
+            [namespace("shop"), secret("login", data={"a": "Yw=="})], by=None, now=NOW
+        )
     with override_settings(CREDENTIAL_KEYS=(new, old)):
         read = Resource.objects.get(kind="Secret")
         assert read.content["data"] == {"a": "(hidden)"}
@@ -91,7 +106,9 @@ def test_all_rows_follow_a_rotation() -> None:
         assert handed_to("c001")["Secret"]["stringData"] == {"key": "planted-wrapped"}
 
 
-def test_only_manifests_with_secret_values_are_sealed_and_a_forged_seal_is_content() -> None:
+def test_only_manifests_with_secret_values_are_sealed_and_a_forged_seal_is_content() -> (
+    None
+):
     plain = config_map("plain")
     assert sealed(plain) is plain
     forged = {**plain, SEALED: "gAAAAA-not-a-token"}

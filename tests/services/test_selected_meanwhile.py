@@ -13,7 +13,16 @@ from placements.services.resources.snapshots import PlacementChanged, refresh_re
 from placements.services.rollouts.operations import roll_back
 from placements.services.scheduling import schedule_placement
 from placements.services.snapshots import cycles_of
-from tests.rows import NOW, config_map, decided, joined, namespace, pick_n_spec, placement_document, run_due
+from tests.rows import (
+    NOW,
+    config_map,
+    decided,
+    joined,
+    namespace,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +48,9 @@ def latest() -> tuple[int, list[str]]:
 @pytest.mark.nightly
 def test_an_older_selection_does_not_follow_a_newer_one(slow: Placement) -> None:
     other = {"group": "", "version": "v1", "kind": "Namespace", "name": "bank"}
-    document = placement_document("web", {**pick_n_spec(1), "resourceSelectors": [other]})
+    document = placement_document(
+        "web", {**pick_n_spec(1), "resourceSelectors": [other]}
+    )
     save_placement(document, by=None, now=NOW)
     run_due()
 

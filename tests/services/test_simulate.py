@@ -18,13 +18,22 @@ PICKS = ["quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"]
 AGENT = {
     "type": "MemberAgent",
     "lastReceivedHeartbeat": "2026-01-01T12:00:00Z",
-    "conditions": [{"type": "Joined", "status": "True"}, {"type": "Healthy", "status": "True"}],
+    "conditions": [
+        {"type": "Joined", "status": "True"},
+        {"type": "Healthy", "status": "True"},
+    ],
 }
 
 
-def member(name: str, heartbeat: str | None = "2026-01-01T12:00:00Z", **labels: str) -> dict[str, Any]:
+def member(
+    name: str, heartbeat: str | None = "2026-01-01T12:00:00Z", **labels: str
+) -> dict[str, Any]:
     """Write a MemberCluster; without a heartbeat it has no status."""
-    status = {"status": {"agentStatus": [{**AGENT, "lastReceivedHeartbeat": heartbeat}]}} if heartbeat else {}
+    status = (
+        {"status": {"agentStatus": [{**AGENT, "lastReceivedHeartbeat": heartbeat}]}}
+        if heartbeat
+        else {}
+    )
     identity = {"kind": "ServiceAccount", "name": "agent", "namespace": "fleet-system"}
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1",
@@ -42,23 +51,32 @@ def placement(name: str = "web", **policy: Any) -> dict[str, Any]:
         "kind": "ClusterResourcePlacement",
         "metadata": {"name": name},
         "spec": {
-            "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+            ],
             **({"policy": policy} if policy else {}),
         },
     }
 
 
-def hub_binding(cluster: str, snapshot: str, state: str = "Bound", of: str = "web") -> dict[str, Any]:
+def hub_binding(
+    cluster: str, snapshot: str, state: str = "Bound", of: str = "web"
+) -> dict[str, Any]:
     """Write a ClusterResourceBinding."""
     return {
         "apiVersion": "placement.kubernetes-fleet.io/v1",
         "kind": "ClusterResourceBinding",
-        "metadata": {"name": f"{of}-{cluster}", "labels": {"kubernetes-fleet.io/parent-CRP": of}},
+        "metadata": {
+            "name": f"{of}-{cluster}",
+            "labels": {"kubernetes-fleet.io/parent-CRP": of},
+        },
         "spec": {
             "state": state,
             "targetCluster": cluster,
             "schedulingPolicySnapshotName": snapshot,
-            "clusterDecision": {"clusterScore": {"affinityScore": 20, "priorityScore": -1}},
+            "clusterDecision": {
+                "clusterScore": {"affinityScore": 20, "priorityScore": -1}
+            },
         },
     }
 
@@ -69,7 +87,9 @@ def _write(tmp_path: Path) -> Any:
 
     def write(name: str, *documents: Any) -> Path:
         path = tmp_path / name
-        path.write_text(yaml.safe_dump_all(documents, sort_keys=False), encoding="utf-8")
+        path.write_text(
+            yaml.safe_dump_all(documents, sort_keys=False), encoding="utf-8"
+        )
         return path
 
     return write
@@ -83,14 +103,30 @@ class TestOutputs:
 
         document = json.loads(run.output)
         assert run.status == 0
-        assert list(document)[:6] == ["apiVersion", "kind", "id", "semantics", "fulfilled", "picked"]
-        assert (document["apiVersion"], document["kind"]) == ("fleetui.io/v1", "Decision")
+        assert list(document)[:6] == [
+            "apiVersion",
+            "kind",
+            "id",
+            "semantics",
+            "fulfilled",
+            "picked",
+        ]
+        assert (document["apiVersion"], document["kind"]) == (
+            "fleetui.io/v1",
+            "Decision",
+        )
         assert document["picked"] == PICKS
-        assert document["scores"]["quietheron"] == {"topologySpreadScore": -2, "affinityScore": 20}
+        assert document["scores"]["quietheron"] == {
+            "topologySpreadScore": -2,
+            "affinityScore": 20,
+        }
         assert document["condition"]["status"] == "True"
         assert [one["winner"] for one in document["rounds"]] == PICKS
         assert len(document["outcomes"]) == 9
-        assert all(sum(reason["deciding"] for reason in one["reasons"]) == 1 for one in document["outcomes"])
+        assert all(
+            sum(reason["deciding"] for reason in one["reasons"]) == 1
+            for one in document["outcomes"]
+        )
 
     def test_a_round_shows_groups_skew_and_what_decided(self) -> None:
         second = json.loads(simulate_demo("-o", "json").output)["rounds"][1]
@@ -112,9 +148,19 @@ class TestOutputs:
     def test_candidates_come_with_step_only(self) -> None:
         rounds = json.loads(simulate_demo("-o", "json", "--step", 5).output)["rounds"]
 
-        assert ["candidates" in one for one in rounds] == [False, False, False, False, True]
+        assert ["candidates" in one for one in rounds] == [
+            False,
+            False,
+            False,
+            False,
+            True,
+        ]
         last = rounds[4]["candidates"][2]
-        assert (last["cluster"], last["rank"], last["topologySpreadScore"]) == ("jumpingcat", 3, -1001)
+        assert (last["cluster"], last["rank"], last["topologySpreadScore"]) == (
+            "jumpingcat",
+            3,
+            -1001,
+        )
         assert (last["decidedBy"], last["preferred"]) == ("topology", [20, 0])
         assert [one["score"] for one in last["constraints"]] == [-1, -1000]
 
@@ -129,10 +175,16 @@ class TestOutputs:
     def test_csv_has_one_row_per_cluster(self) -> None:
         rows = list(csv.DictReader(io.StringIO(simulate_demo("-o", "csv").output)))
 
-        assert [row["cluster"] for row in rows] == sorted(row["cluster"] for row in rows)
+        assert [row["cluster"] for row in rows] == sorted(
+            row["cluster"] for row in rows
+        )
         assert len(rows) == 9
         smartfish = next(row for row in rows if row["cluster"] == "smartfish")
-        assert (smartfish["outcome"], smartfish["round"], smartfish["affinityScore"]) == (
+        assert (
+            smartfish["outcome"],
+            smartfish["round"],
+            smartfish["affinityScore"],
+        ) == (
             "picked",
             "2",
             "-10",
@@ -142,7 +194,10 @@ class TestOutputs:
         output = simulate_demo().output
 
         assert "STEP 2 of 5: smartfish before oldbadger on name" in output
-        assert "region (max skew 1, hard): east: 0→1, north: 0, south: 0, west: 1; skew 1" in output
+        assert (
+            "region (max skew 1, hard): east: 0→1, north: 0, south: 0, west: 1; skew 1"
+            in output
+        )
         assert "     2  oldbadger       0   +1         1       -10  name" in output
 
     def test_the_table_of_one_step_lists_all_its_candidates(self) -> None:
@@ -155,7 +210,10 @@ class TestOutputs:
     def test_why_shows_what_would_help(self) -> None:
         output = simulate_demo("--why", "bravelion").output
 
-        assert "✓ numberOfClusters 7 (now 5)  [then selected: flyingpenguin, bravelion]" in output
+        assert (
+            "✓ numberOfClusters 7 (now 5)  [then selected: flyingpenguin, bravelion]"
+            in output
+        )
         assert "✗ region maxSkew 2 to 5 (now 1)" in output
 
     def test_the_same_input_prints_the_same_bytes(self) -> None:
@@ -178,7 +236,9 @@ class TestClusters:
     """What `--clusters` reads."""
 
     @pytest.mark.parametrize("documents", DOCUMENTS)
-    def test_takes_objects_lists_and_plain_cases(self, write: Any, documents: tuple[Any, ...]) -> None:
+    def test_takes_objects_lists_and_plain_cases(
+        self, write: Any, documents: tuple[Any, ...]
+    ) -> None:
         run = simulate(
             "--clusters",
             write("c.yaml", *documents),
@@ -192,9 +252,18 @@ class TestClusters:
 
     def test_takes_json(self, tmp_path: Path, write: Any) -> None:
         path = tmp_path / "c.json"
-        path.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [member("a")]}))
+        path.write_text(
+            json.dumps({"kind": "List", "apiVersion": "v1", "items": [member("a")]})
+        )
 
-        run = simulate("--clusters", path, "--placement", write("p.yaml", placement()), "-o", "json")
+        run = simulate(
+            "--clusters",
+            path,
+            "--placement",
+            write("p.yaml", placement()),
+            "-o",
+            "json",
+        )
 
         assert json.loads(run.output)["picked"] == ["a"]
 
@@ -217,7 +286,12 @@ class TestClusters:
         assert late["reasons"][0]["facts"]["kind"] == "staleHeartbeat"
 
     def test_now_sets_the_time(self, write: Any) -> None:
-        files = ("--clusters", write("c.yaml", member("a")), "--placement", write("p.yaml", placement()))
+        files = (
+            "--clusters",
+            write("c.yaml", member("a")),
+            "--placement",
+            write("p.yaml", placement()),
+        )
 
         fresh = simulate(*files, "--now", "2026-01-01T12:05:00Z", "-o", "json")
         stale = simulate(*files, "--now", "2026-01-01T12:05:01Z", "-o", "json")
@@ -225,7 +299,9 @@ class TestClusters:
         assert json.loads(fresh.output)["picked"] == ["a"]
         assert json.loads(stale.output)["picked"] == []
 
-    def test_a_cluster_without_status_counts_as_eligible_with_a_warning(self, write: Any) -> None:
+    def test_a_cluster_without_status_counts_as_eligible_with_a_warning(
+        self, write: Any
+    ) -> None:
         files = (
             "--clusters",
             write("c.yaml", member("a", None)),
@@ -233,16 +309,26 @@ class TestClusters:
             write("p.yaml", placement()),
         )
 
-        lenient, strict = simulate(*files, "-o", "json"), simulate(*files, "-o", "json", "--strict-health")
+        lenient, strict = (
+            simulate(*files, "-o", "json"),
+            simulate(*files, "-o", "json", "--strict-health"),
+        )
 
         assert json.loads(lenient.output)["picked"] == ["a"]
-        assert [one["code"] for one in json.loads(lenient.output)["warnings"]] == ["no-status"]
+        assert [one["code"] for one in json.loads(lenient.output)["warnings"]] == [
+            "no-status"
+        ]
         assert json.loads(strict.output)["picked"] == []
 
     def test_a_file_without_a_member_cluster_is_refused(self, write: Any) -> None:
         empty = {"apiVersion": "v1", "kind": "List", "items": []}
 
-        run = simulate("--clusters", write("c.yaml", empty), "--placement", write("p.yaml", placement()))
+        run = simulate(
+            "--clusters",
+            write("c.yaml", empty),
+            "--placement",
+            write("p.yaml", placement()),
+        )
 
         assert run.status == 2
         assert "No member cluster found" in run.errors
@@ -252,10 +338,16 @@ class TestBindings:
     """What `--bindings` reads."""
 
     def _run(
-        self, write: Any, *bindings: Any, number: int = 2, extra: tuple[object, ...] = ()
+        self,
+        write: Any,
+        *bindings: Any,
+        number: int = 2,
+        extra: tuple[object, ...] = (),
     ) -> dict[str, Any]:
         clusters = write("c.yaml", *({"name": name} for name in "abcd"))
-        policy_file = write("p.yaml", placement(placementType="PickN", numberOfClusters=number))
+        policy_file = write(
+            "p.yaml", placement(placementType="PickN", numberOfClusters=number)
+        )
         run = simulate(
             "--clusters",
             clusters,
@@ -272,15 +364,26 @@ class TestBindings:
         return document
 
     def test_plain_cases(self, write: Any) -> None:
-        document = self._run(write, [{"cluster": "a", "state": "Bound", "policy": "current"}])
+        document = self._run(
+            write, [{"cluster": "a", "state": "Bound", "policy": "current"}]
+        )
 
         assert (document["kept"], document["picked"]) == (["a"], ["d"])
 
     def test_the_newest_snapshot_is_current_by_its_number(self, write: Any) -> None:
-        document = self._run(write, hub_binding("a", "web-9"), hub_binding("b", "web-10"))
+        document = self._run(
+            write, hub_binding("a", "web-9"), hub_binding("b", "web-10")
+        )
 
-        assert (document["kept"], document["picked"], document["unscheduled"]) == (["b"], ["a"], [])
-        assert next(one for one in document["outcomes"] if one["cluster"] == "a")["stays"] is True
+        assert (document["kept"], document["picked"], document["unscheduled"]) == (
+            ["b"],
+            ["a"],
+            [],
+        )
+        assert (
+            next(one for one in document["outcomes"] if one["cluster"] == "a")["stays"]
+            is True
+        )
 
     def test_a_snapshot_can_be_named(self, write: Any) -> None:
         document = self._run(
@@ -293,8 +396,12 @@ class TestBindings:
 
         assert (document["kept"], document["unscheduled"]) == (["a"], ["b"])
 
-    def test_bindings_of_other_placements_are_left_out_with_a_warning(self, write: Any) -> None:
-        document = self._run(write, hub_binding("a", "web-0"), hub_binding("c", "x-7", of="x"))
+    def test_bindings_of_other_placements_are_left_out_with_a_warning(
+        self, write: Any
+    ) -> None:
+        document = self._run(
+            write, hub_binding("a", "web-0"), hub_binding("c", "x-7", of="x")
+        )
 
         assert document["kept"] == ["a"]
         assert [one["code"] for one in document["warnings"]] == ["other-bindings"]
@@ -310,7 +417,9 @@ class TestStatus:
     """The exit status, and what is said of bad input."""
 
     def test_not_fulfilled_is_1(self, write: Any) -> None:
-        policy_file = write("p.yaml", placement(placementType="PickN", numberOfClusters=10))
+        policy_file = write(
+            "p.yaml", placement(placementType="PickN", numberOfClusters=10)
+        )
 
         assert simulate("--clusters", NINE, "--placement", policy_file).status == 1
 
@@ -318,27 +427,48 @@ class TestStatus:
         sorter = {"propertySorter": {"name": "version", "sortOrder": "Descending"}}
         affinity = {
             "clusterAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": sorter}]
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": sorter}
+                ]
             }
         }
-        policy_file = write("p.yaml", placement(placementType="PickN", numberOfClusters=1, affinity=affinity))
+        policy_file = write(
+            "p.yaml",
+            placement(placementType="PickN", numberOfClusters=1, affinity=affinity),
+        )
         clusters = write("c.yaml", {"name": "a", "properties": {"version": "v1.30"}})
 
         failed = simulate(
-            "--clusters", clusters, "--placement", policy_file, "--semantics", "kubefleet", "-o", "json"
+            "--clusters",
+            clusters,
+            "--placement",
+            policy_file,
+            "--semantics",
+            "kubefleet",
+            "-o",
+            "json",
         )
-        warned = simulate("--clusters", clusters, "--placement", policy_file, "-o", "json")
+        warned = simulate(
+            "--clusters", clusters, "--placement", policy_file, "-o", "json"
+        )
 
         assert failed.status == 1
         assert json.loads(failed.output)["condition"] is None
         assert warned.status == 0
-        assert "malformed-property" in [one["code"] for one in json.loads(warned.output)["warnings"]]
+        assert "malformed-property" in [
+            one["code"] for one in json.loads(warned.output)["warnings"]
+        ]
 
-    def test_faults_of_all_files_are_reported_at_once_with_path_and_line(self, write: Any) -> None:
+    def test_faults_of_all_files_are_reported_at_once_with_path_and_line(
+        self, write: Any
+    ) -> None:
         bad = placement(placementType="PickN", numberOfCluster=3)
 
         run = simulate(
-            "--clusters", write("c.yaml", {"name": "a", "lables": {}}), "--placement", write("p.yaml", bad)
+            "--clusters",
+            write("c.yaml", {"name": "a", "lables": {}}),
+            "--placement",
+            write("p.yaml", bad),
         )
 
         assert (run.status, run.output) == (2, "")
@@ -360,8 +490,14 @@ class TestStatus:
         [
             ((), "--clusters and --placement needed, or --cases"),
             (("--clusters", "-", "--placement", "-"), "only one file can be -"),
-            (("--clusters", NINE, "--placement", WEB, "--step", 6), "--step: round 6 not found"),
-            (("--clusters", NINE, "--placement", WEB, "--step", 0), "--step: round 0 not found"),
+            (
+                ("--clusters", NINE, "--placement", WEB, "--step", 6),
+                "--step: round 6 not found",
+            ),
+            (
+                ("--clusters", NINE, "--placement", WEB, "--step", 0),
+                "--step: round 0 not found",
+            ),
             (
                 ("--clusters", NINE, "--placement", WEB, "--why", "missing"),
                 "--why: the fleet has no cluster 'missing'",
@@ -371,11 +507,16 @@ class TestStatus:
                 "other not found in this file (allowed: one of: web)",
             ),
             (("--clusters", WEB, "--placement", WEB), "No member cluster found"),
-            (("--clusters", NINE, "--placement", WEB, "--now", "noon"), "'noon' is not `file` or a time"),
+            (
+                ("--clusters", NINE, "--placement", WEB, "--now", "noon"),
+                "'noon' is not `file` or a time",
+            ),
             (("--cases", "nowhere.jsonl"), "nowhere.jsonl: cannot be read"),
         ],
     )
-    def test_bad_requests_are_2(self, arguments: tuple[object, ...], message: str) -> None:
+    def test_bad_requests_are_2(
+        self, arguments: tuple[object, ...], message: str
+    ) -> None:
         run = simulate(*arguments)
 
         assert run.status in (1, 2)
@@ -388,10 +529,15 @@ class TestStatus:
         named = simulate("--clusters", NINE, "--placement", both, "--name", "ledger")
 
         assert (unnamed.status, named.status) == (2, 0)
-        assert "2 placements found: select one with --name (allowed: web, ledger)" in unnamed.errors
+        assert (
+            "2 placements found: select one with --name (allowed: web, ledger)"
+            in unnamed.errors
+        )
 
     def test_two_clusters_of_one_name_are_refused(self, write: Any) -> None:
-        run = simulate("--clusters", write("c.yaml", member("a"), member("a")), "--placement", WEB)
+        run = simulate(
+            "--clusters", write("c.yaml", member("a"), member("a")), "--placement", WEB
+        )
 
         assert run.status == 2
         assert 'metadata.name (line 24): Duplicate value: "a"' in run.errors
@@ -417,7 +563,9 @@ class TestStatus:
             str(unmet),
         ]
 
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False
+        )
 
         assert run.returncode == 1
         assert "Traceback" not in run.stderr
@@ -438,7 +586,9 @@ class TestStandardInput:
     """`-` is standard input."""
 
     def test_clusters_from_standard_input(self) -> None:
-        run = simulate("--clusters", "-", "--placement", WEB, "-o", "json", stdin=NINE.read_bytes())
+        run = simulate(
+            "--clusters", "-", "--placement", WEB, "-o", "json", stdin=NINE.read_bytes()
+        )
 
         assert json.loads(run.output)["picked"] == PICKS
 
@@ -469,7 +619,12 @@ class TestSemantics:
 
         document = json.loads(run.output)
         assert run.status == 0
-        assert list(document["semantics"]) == ["fleet", "kubefleet", "ocm", "kubernetes"]
+        assert list(document["semantics"]) == [
+            "fleet",
+            "kubefleet",
+            "ocm",
+            "kubernetes",
+        ]
         assert document["semantics"]["fleet"]["picked"] == PICKS
         assert document["firstDifference"]["place"] == 1
         assert document["firstDifference"]["choices"] == {
@@ -478,7 +633,10 @@ class TestSemantics:
             "ocm": "bravelion",
             "kubernetes": "bravelion",
         }
-        assert "fleet and kubefleet select quietheron" in document["firstDifference"]["because"]
+        assert (
+            "fleet and kubefleet select quietheron"
+            in document["firstDifference"]["because"]
+        )
 
     def test_all_is_1_when_any_of_them_is_not_fulfilled(self, write: Any) -> None:
         clusters = write(
@@ -488,24 +646,52 @@ class TestSemantics:
         )
         spread = [{"topologyKey": "z", "maxSkew": 1}]
         policy_file = write(
-            "p.yaml", placement(placementType="PickN", numberOfClusters=4, topologySpreadConstraints=spread)
+            "p.yaml",
+            placement(
+                placementType="PickN",
+                numberOfClusters=4,
+                topologySpreadConstraints=spread,
+            ),
         )
 
-        run = simulate("--clusters", clusters, "--placement", policy_file, "--semantics", "all", "-o", "json")
+        run = simulate(
+            "--clusters",
+            clusters,
+            "--placement",
+            policy_file,
+            "--semantics",
+            "all",
+            "-o",
+            "json",
+        )
 
-        fulfilled = {name: one["fulfilled"] for name, one in json.loads(run.output)["semantics"].items()}
+        fulfilled = {
+            name: one["fulfilled"]
+            for name, one in json.loads(run.output)["semantics"].items()
+        }
         assert run.status == 1
-        assert fulfilled == {"fleet": True, "kubefleet": True, "ocm": True, "kubernetes": False}
+        assert fulfilled == {
+            "fleet": True,
+            "kubefleet": True,
+            "ocm": True,
+            "kubernetes": False,
+        }
 
     def test_all_agree_where_nothing_spreads(self, write: Any) -> None:
         policy_file = write("p.yaml", placement())
 
-        run = simulate("--clusters", NINE, "--placement", policy_file, "--semantics", "all")
+        run = simulate(
+            "--clusters", NINE, "--placement", policy_file, "--semantics", "all"
+        )
 
         assert "all place the same clusters in the same order" in run.output
 
     def test_all_as_csv_has_a_column_per_semantics(self) -> None:
-        rows = list(csv.DictReader(io.StringIO(simulate_demo("--semantics", "all", "-o", "csv").output)))
+        rows = list(
+            csv.DictReader(
+                io.StringIO(simulate_demo("--semantics", "all", "-o", "csv").output)
+            )
+        )
 
         bravelion = next(row for row in rows if row["cluster"] == "bravelion")
         assert bravelion == {
@@ -516,58 +702,103 @@ class TestSemantics:
             "kubernetes": "picked",
         }
 
-    def test_an_ocm_document_runs_as_it_stands_and_under_the_others(self, write: Any) -> None:
+    def test_an_ocm_document_runs_as_it_stands_and_under_the_others(
+        self, write: Any
+    ) -> None:
         spec = {
             "numberOfClusters": 4,
             "predicates": [
                 {
                     "requiredClusterSelector": {
-                        "claimSelector": {"matchExpressions": [{"key": "id", "operator": "Exists"}]}
+                        "claimSelector": {
+                            "matchExpressions": [{"key": "id", "operator": "Exists"}]
+                        }
                     }
                 }
             ],
             "spreadConstraints": [
-                {"type": "Even", "topologyKey": "env", "topologyKeyType": "Label", "maxSkew": 1},
+                {
+                    "type": "Even",
+                    "topologyKey": "env",
+                    "topologyKeyType": "Label",
+                    "maxSkew": 1,
+                },
                 {
                     "type": "Affinity",
                     "topologyKey": "region",
-                    "topologyWeights": [{"weight": 9, "operator": "In", "values": ["north"]}],
+                    "topologyWeights": [
+                        {"weight": 9, "operator": "In", "values": ["north"]}
+                    ],
                 },
             ],
         }
-        kind = {"apiVersion": "cluster.open-cluster-management.io/v1alpha1", "kind": "Placement"}
-        policy_file = write("p.yaml", {**kind, "metadata": {"name": "demo"}, "spec": spec})
+        kind = {
+            "apiVersion": "cluster.open-cluster-management.io/v1alpha1",
+            "kind": "Placement",
+        }
+        policy_file = write(
+            "p.yaml", {**kind, "metadata": {"name": "demo"}, "spec": spec}
+        )
         clusters = write(
             "c.yaml",
             *(
-                {"name": n, "labels": {"env": n[0], "region": r}, "properties": {"id": "1"}}
+                {
+                    "name": n,
+                    "labels": {"env": n[0], "region": r},
+                    "properties": {"id": "1"},
+                }
                 for n, r in (("a1", "x"), ("a2", "north"), ("b1", "x"))
             ),
         )
 
-        own = json.loads(simulate("--clusters", clusters, "--placement", policy_file, "-o", "json").output)
+        own = json.loads(
+            simulate(
+                "--clusters", clusters, "--placement", policy_file, "-o", "json"
+            ).output
+        )
         fleet = json.loads(
             simulate(
-                "--clusters", clusters, "--placement", policy_file, "--semantics", "fleet", "-o", "json"
+                "--clusters",
+                clusters,
+                "--placement",
+                policy_file,
+                "--semantics",
+                "fleet",
+                "-o",
+                "json",
             ).output
         )
 
         assert (own["semantics"], own["picked"]) == ("ocm", ["a2", "b1", "a1"])
-        assert own["scores"]["a2"] == {"topologySpreadScore": [0], "affinityScore": 100.0}
+        assert own["scores"]["a2"] == {
+            "topologySpreadScore": [0],
+            "affinityScore": 100.0,
+        }
         assert fleet["picked"][0] == "a2"
         assert "left-out" in [one["code"] for one in fleet["warnings"]]
 
-    def test_the_example_document_is_compared_with_what_the_others_leave_out(self) -> None:
+    def test_the_example_document_is_compared_with_what_the_others_leave_out(
+        self,
+    ) -> None:
         run = simulate(
-            "--clusters", NINE, "--placement", NINE.with_name("web-ocm.yaml"), "--semantics", "all"
+            "--clusters",
+            NINE,
+            "--placement",
+            NINE.with_name("web-ocm.yaml"),
+            "--semantics",
+            "all",
         )
 
         assert run.status == 0
-        assert run.output.count("have no equivalent of Steady and Balance; ignored") == 3
+        assert (
+            run.output.count("have no equivalent of Steady and Balance; ignored") == 3
+        )
         assert run.output.splitlines()[0] == "default/web under 4 semantics"
 
     @pytest.mark.parametrize("extra", [("--step", 1), ("--why", "bravelion")])
-    def test_all_does_not_go_with_one_decisions_questions(self, extra: tuple[object, ...]) -> None:
+    def test_all_does_not_go_with_one_decisions_questions(
+        self, extra: tuple[object, ...]
+    ) -> None:
         run = simulate_demo("--semantics", "all", *extra)
 
         assert (run.status, run.errors) == (2, f"{extra[0]} does not go with all")

@@ -35,7 +35,9 @@ HOSTILE = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("option", ["--clusters", "--placement", "--bindings"])
-def test_hostile_text_is_refused_quickly(tmp_path: Path, name: str, option: str) -> None:
+def test_hostile_text_is_refused_quickly(
+    tmp_path: Path, name: str, option: str
+) -> None:
     path = tmp_path / "hostile"
     path.write_bytes(HOSTILE[name])
     files: dict[str, object] = {"--clusters": NINE, "--placement": WEB, option: path}
@@ -45,7 +47,9 @@ def test_hostile_text_is_refused_quickly(tmp_path: Path, name: str, option: str)
 
     assert run.status == 2
     assert "hostile: " in run.errors
-    assert time.process_time() - began < 10, "hostile input must not cost much more than reading it"
+    assert time.process_time() - began < 10, (
+        "hostile input must not cost much more than reading it"
+    )
 
 
 SCALARS = st.one_of(
@@ -57,12 +61,22 @@ SCALARS = st.one_of(
     st.dates(),
 )
 WORDS = st.sampled_from(
-    sorted({*WEB.read_text("utf-8").split(), "clusters", "bindings", "items", "List", "taints"})
+    sorted(
+        {
+            *WEB.read_text("utf-8").split(),
+            "clusters",
+            "bindings",
+            "items",
+            "List",
+            "taints",
+        }
+    )
 )
 DATA = st.recursive(
     SCALARS | WORDS,
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(WORDS | st.text(max_size=5), inner, max_size=5)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(WORDS | st.text(max_size=5), inner, max_size=5)
     ),
     max_leaves=25,
 )
@@ -76,12 +90,16 @@ def _ends_well(run: Run) -> None:
 
 @examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=DATA, option=st.sampled_from(["--clusters", "--placement", "--bindings"]))
-def test_arbitrary_documents_never_crash_it(tmp_path: Path, data: Any, option: str) -> None:
+def test_arbitrary_documents_never_crash_it(
+    tmp_path: Path, data: Any, option: str
+) -> None:
     path = tmp_path / "fuzzed.yaml"
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
     files: dict[str, object] = {"--clusters": NINE, "--placement": WEB, option: path}
 
-    _ends_well(simulate(*(part for pair in files.items() for part in pair), "-o", "json"))
+    _ends_well(
+        simulate(*(part for pair in files.items() for part in pair), "-o", "json")
+    )
 
 
 @st.composite
@@ -90,9 +108,16 @@ def mutations(draw: st.DrawFn) -> tuple[str, Any]:
     option, path = draw(st.sampled_from([("--clusters", NINE), ("--placement", WEB)]))
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     holder, key = data, None
-    while isinstance(inner := holder if key is None else holder[key], (dict, list)) and inner:
+    while (
+        isinstance(inner := holder if key is None else holder[key], (dict, list))
+        and inner
+    ):
         holder = inner
-        key = draw(st.sampled_from(sorted(holder) if isinstance(holder, dict) else range(len(holder))))
+        key = draw(
+            st.sampled_from(
+                sorted(holder) if isinstance(holder, dict) else range(len(holder))
+            )
+        )
         if draw(st.booleans()):
             break
     holder[key] = draw(DATA)
@@ -102,22 +127,31 @@ def mutations(draw: st.DrawFn) -> tuple[str, Any]:
 @pytest.mark.nightly
 @examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated=mutations())
-def test_a_manifest_with_one_odd_value_never_crashes_it(tmp_path: Path, mutated: tuple[str, Any]) -> None:
+def test_a_manifest_with_one_odd_value_never_crashes_it(
+    tmp_path: Path, mutated: tuple[str, Any]
+) -> None:
     option, data = mutated
     path = tmp_path / "mutated.yaml"
     path.write_text(yaml.safe_dump(data), encoding="utf-8")
     files: dict[str, object] = {"--clusters": NINE, "--placement": WEB, option: path}
 
-    _ends_well(simulate(*(part for pair in files.items() for part in pair), "--why", "bravelion"))
+    _ends_well(
+        simulate(
+            *(part for pair in files.items() for part in pair), "--why", "bravelion"
+        )
+    )
 
 
 @given(
-    lines=st.lists(DATA.map(lambda data: json.dumps(data, default=str)) | st.text(max_size=20), max_size=3)
+    lines=st.lists(
+        DATA.map(lambda data: json.dumps(data, default=str)) | st.text(max_size=20),
+        max_size=3,
+    )
 )
 def test_arbitrary_case_lines_are_answered_one_by_one(lines: list[str]) -> None:
-    text = "\n".join(line.replace("\n", " ").replace("\r", " ") for line in lines).encode(
-        "utf-8", "surrogatepass"
-    )
+    text = "\n".join(
+        line.replace("\n", " ").replace("\r", " ") for line in lines
+    ).encode("utf-8", "surrogatepass")
 
     run = simulate("--cases", "-", stdin=text)
 

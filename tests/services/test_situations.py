@@ -12,7 +12,13 @@ from django.db.models import F
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, list_state, members_by
+from clusters.filters import (
+    ClusterFilter,
+    ClusterFilterState,
+    clusters_matching,
+    list_state,
+    members_by,
+)
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import leave
@@ -20,7 +26,11 @@ from placements.engine.rollout.state import Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Placement, Problem, Rollout, StagedRun
 from placements.services.dashboard.queries import counts
-from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    placements_matching,
+)
 from placements.services.placements import delete_placement, save_placement
 from placements.services.problems.book import compare_all
 from placements.services.rollouts.operations import pause
@@ -70,7 +80,11 @@ def settled(clusters: int = 3, **rolling: Any) -> World:
 
 def bindings(*names: str, **values: Any) -> None:
     """Change the bindings on these clusters, or on all."""
-    rows = Binding.objects.filter(cluster_name__in=names) if names else Binding.objects.all()
+    rows = (
+        Binding.objects.filter(cluster_name__in=names)
+        if names
+        else Binding.objects.all()
+    )
     rows.update(**values)
 
 
@@ -80,7 +94,11 @@ def conditions(*, started: bool = True) -> dict[str, list[str]]:
 
 
 def staged(**of_stage: Any) -> StagedWorld:
-    world = StagedWorld({"canary": ["c000"], "prod": ["c001"]}, stage("canary", **of_stage), stage("prod"))
+    world = StagedWorld(
+        {"canary": ["c000"], "prod": ["c001"]},
+        stage("canary", **of_stage),
+        stage("prod"),
+    )
     world.place("web", staged_spec())
     return world
 
@@ -112,7 +130,9 @@ def saved_and_not_decided() -> None:
 def unfulfilled_and_edited_since() -> None:
     World(2)
     decided("web", pick_n_spec(9))
-    save_placement(placement_document("web", pick_n_spec(1)), by=None, now=datetime.now(UTC))
+    save_placement(
+        placement_document("web", pick_n_spec(1)), by=None, now=datetime.now(UTC)
+    )
 
 
 @of("progress", "Scheduling")
@@ -194,7 +214,9 @@ def no_driver_anywhere() -> None:
 @of("failed", "Not fulfilled (0 of 2)", "placement-not-fulfilled")
 def nothing_selected() -> None:
     World(2)
-    MemberCluster.objects.update(verdict="staleHeartbeat", verdict_since=datetime.now(UTC))
+    MemberCluster.objects.update(
+        verdict="staleHeartbeat", verdict_since=datetime.now(UTC)
+    )
     decided("web", pick_n_spec(2))
     MemberCluster.objects.update(verdict="")
     Placement.objects.update(observed_generation=F("generation"))
@@ -216,9 +238,21 @@ def named_cluster_is_not_there() -> None:
 @of("attention", "No clusters selected", "placement-degraded")
 def no_cluster_matches() -> None:
     terms = [{"labelSelector": {"matchLabels": {"no": "cluster"}}}]
-    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": terms}}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": terms
+        }
+    }
     World(2)
-    decided("web", spec(policy={"placementType": "PickAll", "affinity": {"clusterAffinity": affinity}}))
+    decided(
+        "web",
+        spec(
+            policy={
+                "placementType": "PickAll",
+                "affinity": {"clusterAffinity": affinity},
+            }
+        ),
+    )
 
 
 @of("failed", "Invalid resource selector", "placement-degraded")
@@ -235,13 +269,23 @@ def selectors_match_nothing() -> None:
     world.pass_time(5)
 
 
-@of("attention", "Out of balance (region skew 2, max skew 1 (east 2, west 0))", "placement-degraded")
+@of(
+    "attention",
+    "Out of balance (region skew 2, max skew 1 (east 2, west 0))",
+    "placement-degraded",
+)
 def hard_limit_is_exceeded() -> None:
     world = World(3)
     for name, region in (("c000", "east"), ("c001", "west"), ("c002", "west")):
         change_labels([name], put={"region": region}, by=None, now=world.now)
-    limit = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    world.place("web", {**one_at_a_time(), **pick_n_spec(2, topologySpreadConstraints=[limit])})
+    limit = {
+        "topologyKey": "region",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    world.place(
+        "web", {**one_at_a_time(), **pick_n_spec(2, topologySpreadConstraints=[limit])}
+    )
     world.run(until=world.is_settled)
     placed = set(Binding.objects.values_list("cluster_name", flat=True))
     change_labels(sorted(placed), put={"region": "east"}, by=None, now=world.now)
@@ -272,13 +316,17 @@ def all_clusters_are_lost() -> None:
 def cluster_reports_itself_unhealthy() -> None:
     settled()
     now = datetime.now(UTC)
-    MemberCluster.objects.filter(name="c001").update(agent_healthy="False", healthy_since=now)
+    MemberCluster.objects.filter(name="c001").update(
+        agent_healthy="False", healthy_since=now
+    )
 
 
 @of("attention", "Degraded (2 of 3 available, 1 not ready)", "placement-degraded")
 def cluster_cannot_be_selected() -> None:
     settled()
-    MemberCluster.objects.filter(name="c001").update(verdict="unhealthy", verdict_since=datetime.now(UTC))
+    MemberCluster.objects.filter(name="c001").update(
+        verdict="unhealthy", verdict_since=datetime.now(UTC)
+    )
 
 
 @of("healthy", "Healthy")
@@ -310,7 +358,9 @@ def apply_fails_while_a_cluster_is_lost() -> None:
 @of("failed", "Failed (removal failed on 1 cluster)", "placement-degraded")
 def removal_fails() -> None:
     settled()
-    bindings("c001", phase=Phase.REMOVE_FAILED, state=BindingState.UNSCHEDULED, message="no")
+    bindings(
+        "c001", phase=Phase.REMOVE_FAILED, state=BindingState.UNSCHEDULED, message="no"
+    )
 
 
 @of("attention", "Differs (differs on 1 cluster)", "placement-degraded")
@@ -323,7 +373,9 @@ def report_differs() -> None:
 def never_available() -> None:
     long_ago = datetime.now(UTC) - timedelta(hours=1)
     settled()
-    bindings("c001", phase=Phase.APPLIED, conditions=conditions(), phase_changed_at=long_ago)
+    bindings(
+        "c001", phase=Phase.APPLIED, conditions=conditions(), phase_changed_at=long_ago
+    )
 
 
 @of(
@@ -351,7 +403,11 @@ def staged_without_a_run() -> None:
     staged()
 
 
-@of("attention", "Waiting for approval (before stage canary, 0 of 2 started)", "approval-pending")
+@of(
+    "attention",
+    "Waiting for approval (before stage canary, 0 of 2 started)",
+    "approval-pending",
+)
 def run_waits_for_approval() -> None:
     staged(before=True).begin("one")
 
@@ -387,7 +443,9 @@ LINE = re.compile(r"\s+")
 
 def text_of(client: Client, address: str) -> str:
     content = client.get(address).content.decode()
-    return LINE.sub(" ", html.unescape(re.sub(r"<[^>]*>", " ", content.partition("<main")[2])))
+    return LINE.sub(
+        " ", html.unescape(re.sub(r"<[^>]*>", " ", content.partition("<main")[2]))
+    )
 
 
 @pytest.fixture
@@ -429,7 +487,9 @@ def test_all_say_the_same_about_a_placement(reader: Client, name: str) -> None:
     assert listed(PlacementFilterState.UNFULFILLED) == [is_unfulfilled] * 2
 
     problems = Problem.objects.filter(ended_at=None)
-    kinds = set(problems.filter(placement="web").values_list("kind", flat=True)) - {"placement-outdated"}
+    kinds = set(problems.filter(placement="web").values_list("kind", flat=True)) - {
+        "placement-outdated"
+    }
     assert kinds == expected.kinds
     totals = counts()
     assert (totals.degraded, totals.unfulfilled) == (is_degraded, is_unfulfilled)
@@ -444,12 +504,20 @@ def test_all_say_the_same_about_a_placement(reader: Client, name: str) -> None:
 
     inbox = reader.get("/api/v1/inbox").json()["items"]
     roots = {
-        one["kind"] for one in inbox if "web" in (one["name"], *one["following"]) or one["kind"] in kinds
+        one["kind"]
+        for one in inbox
+        if "web" in (one["name"], *one["following"]) or one["kind"] in kinds
     }
-    explained = set(problems.filter(placement="web").exclude(causes=[]).values_list("kind", flat=True))
+    explained = set(
+        problems.filter(placement="web")
+        .exclude(causes=[])
+        .values_list("kind", flat=True)
+    )
     assert roots >= kinds - explained
     if explained:
-        assert any("web" in one["following"] for one in inbox), "it follows from another problem"
+        assert any("web" in one["following"] for one in inbox), (
+            "it follows from another problem"
+        )
     overview = reader.get("/api/v1/overview").json()
     attention = [
         one
@@ -505,7 +573,10 @@ def workloads() -> None:
 AT = datetime.now(UTC)
 CLUSTERS: dict[str, tuple[Situation, OfCluster]] = {
     "ready": (changed(), OfCluster("Ready", ClusterFilterState.READY)),
-    "lost": (lost, OfCluster("Heartbeat lost", ClusterFilterState.NOT_ELIGIBLE, "failed")),
+    "lost": (
+        lost,
+        OfCluster("Heartbeat lost", ClusterFilterState.NOT_ELIGIBLE, "failed"),
+    ),
     "does not answer": (
         changed(unanswered_since=AT),
         OfCluster("Heartbeat late", ClusterFilterState.HEARTBEAT_LATE, "attention"),
@@ -518,10 +589,16 @@ CLUSTERS: dict[str, tuple[Situation, OfCluster]] = {
         changed(verdict="unhealthy", verdict_since=AT),
         OfCluster("Unhealthy", ClusterFilterState.NOT_ELIGIBLE, "failed"),
     ),
-    "has no driver": (changed(driver=""), OfCluster("Not monitored", ClusterFilterState.NOT_MONITORED)),
+    "has no driver": (
+        changed(driver=""),
+        OfCluster("Not monitored", ClusterFilterState.NOT_MONITORED),
+    ),
     "cordoned": (cordoned, OfCluster("ordoned", ClusterFilterState.CORDONED)),
     "leaving": (leaving, OfCluster("Leaving", ClusterFilterState.LEAVING, "progress")),
-    "joining": (changed(membership="joining"), OfCluster("Joining", ClusterFilterState.JOINING)),
+    "joining": (
+        changed(membership="joining"),
+        OfCluster("Joining", ClusterFilterState.JOINING),
+    ),
     "workloads fail": (
         workloads,
         OfCluster("Workloads failing", ClusterFilterState.WORKLOADS_FAILING, "failed"),
@@ -540,18 +617,28 @@ def test_all_say_the_same_about_a_cluster(reader: Client, name: str) -> None:
     rest = reader.get(f"/api/v1/clusters?state={expected.state}").json()["items"]
     assert "c001" in [one["name"] for one in rest]
     others = {state for state in ClusterFilterState if state != expected.state}
-    is_ready = clusters_matching(ClusterFilter(state=ClusterFilterState.READY)).filter(name="c001").exists()
+    is_ready = (
+        clusters_matching(ClusterFilter(state=ClusterFilterState.READY))
+        .filter(name="c001")
+        .exists()
+    )
     assert is_ready == (expected.state is ClusterFilterState.READY)
     assert others
     of_list = MemberCluster.objects.annotate(how=list_state()).get(name="c001").how
-    of_map = {name: state for members in members_by("region")[0].values() for name, state in members}
+    of_map = {
+        name: state
+        for members in members_by("region")[0].values()
+        for name, state in members
+    }
     assert of_map["c001"] == of_list
     assert of_list.replace(" ", "-") == expected.state
 
     for address in ("/clusters/c001/", f"/clusters/?state={expected.state}"):
         assert expected.word in text_of(reader, address), address
     problems = Problem.objects.filter(ended_at=None, noun="cluster", name="c001")
-    assert [one.level for one in problems] == ([expected.level] if expected.level else [])
+    assert [one.level for one in problems] == (
+        [expected.level] if expected.level else []
+    )
     attention = reader.get("/api/v1/overview").json()["attention"]
     levels = [one["level"] for one in attention if one["name"] == "c001"]
     assert levels == ([expected.level] if expected.level else [])

@@ -40,13 +40,26 @@ from tests.services.rollouts.world import QUICK, World
 CHANGES = 100
 """In an hour."""
 FEW = {"revisionHistoryLimit": 1}
-KEPT = ("EVENTS", "DECISIONS", "ROLLOUTS", "EVICTIONS", "ANALYSES", "DRAFTS", "NOTIFICATIONS")
+KEPT = (
+    "EVENTS",
+    "DECISIONS",
+    "ROLLOUTS",
+    "EVICTIONS",
+    "ANALYSES",
+    "DRAFTS",
+    "NOTIFICATIONS",
+)
 
 
 def change(world: World, hour: int) -> None:
     """Make the changes of an hour, each about something else, under names that are new or come back."""
     system: dict[str, Any] = {"by": None, "now": world.now}
-    world.apply(*(config_map(f"settings-{number}", data={"hour": str(hour)}) for number in range(80)))
+    world.apply(
+        *(
+            config_map(f"settings-{number}", data={"hour": str(hour)})
+            for number in range(80)
+        )
+    )
     world.change()
     save_placement(placement_document("web", pick_n_spec(1 + hour % 2) | FEW), **system)
     save_placement(placement_document(f"new-{hour}", pick_n_spec(1)), **system)
@@ -63,11 +76,18 @@ def change(world: World, hour: int) -> None:
     joining = [ClusterSpec(member_document(f"new-{hour}"), "simulated", QUICK)]
     upsert_clusters(joining, **system)
     bulk_changes.change_clusters(
-        bulk_changes.BULK_ACTIONS["labels"], {"put": {"bulk": str(hour)}, "remove": []}, ["c000"], **system
+        bulk_changes.BULK_ACTIONS["labels"],
+        {"put": {"bulk": str(hour)}, "remove": []},
+        ["c000"],
+        **system,
     )
     resilience.start_report(**system)
     world.work()
-    evict("web", Binding.objects.filter(placement__name="web").latest("pk").cluster_name, **system)
+    evict(
+        "web",
+        Binding.objects.filter(placement__name="web").latest("pk").cluster_name,
+        **system,
+    )
     drain(["c000"], **system)
     advance_drains(now=world.now)
     world.work()
@@ -80,7 +100,9 @@ def change(world: World, hour: int) -> None:
 def soak(hours: int) -> list[Counter[str]]:
     """Advance the clock by hours; return the rows of each table and the bytes of the database after each."""
     world = StagedWorld({"first": ["c000", "c001"]}, stage("first"))
-    save_placement(placement_document("staged", staged_spec() | FEW), by=None, now=world.now)
+    save_placement(
+        placement_document("staged", staged_spec() | FEW), by=None, now=world.now
+    )
     world.place("web", pick_n_spec(1) | FEW)
     sizes = []
     for hour in range(hours):
@@ -95,15 +117,21 @@ def soak(hours: int) -> list[Counter[str]]:
         sizes.append(sizes_now())
         if not (hour + 1) % max(1, hours // 20):
             rows, size = sizes[-1].total() - sizes[-1]["bytes"], sizes[-1]["bytes"]
-            sys.stdout.write(f"{(hour + 1) * CHANGES:,} changes: {rows:,} rows, {size / 1024:,.0f} KiB\n")
+            sys.stdout.write(
+                f"{(hour + 1) * CHANGES:,} changes: {rows:,} rows, {size / 1024:,.0f} KiB\n"
+            )
     return sizes
 
 
 def sizes_now() -> Counter[str]:
     """Count the rows of the tables of this project, and the bytes of the pages in use."""
-    configs = [apps.get_app_config(app) for app in ("fleetui", "clusters", "placements")]
+    configs = [
+        apps.get_app_config(app) for app in ("fleetui", "clusters", "placements")
+    ]
     models = [model for config in configs for model in config.get_models()]
-    sizes = Counter({model.__name__: model._default_manager.count() for model in models})
+    sizes = Counter(
+        {model.__name__: model._default_manager.count() for model in models}
+    )
     if connection.vendor == "sqlite":
         with connection.cursor() as cursor:
             pages, free, size = (

@@ -9,7 +9,11 @@ from placements.models import Placement, StalenessCheck, StalePick
 from placements.services.disruption.restore import fresh_schedule
 from placements.services.fleet.queries import Skew, skews_of, stale_on, stale_picks_of
 from placements.services.placements import delete_placement
-from placements.services.verification import STALENESS_EVERY, freshness_due, refresh_staleness
+from placements.services.verification import (
+    STALENESS_EVERY,
+    freshness_due,
+    refresh_staleness,
+)
 from tests.builders import labelled, spread
 from tests.rows import NOW, decided, joined, load_nine, pick_n_spec, spec
 
@@ -17,7 +21,9 @@ pytestmark = pytest.mark.django_db
 
 EDGE = {
     "clusterAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [labelled(tier="edge")]}
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [labelled(tier="edge")]
+        }
     }
 }
 
@@ -41,7 +47,10 @@ def test_the_demo_of_nine_has_one_stale_pick() -> None:
 
     assert stale() == {"cache": ["flyingpenguin"]}
     assert stale_on(["flyingpenguin", "palemoth"]) == {"flyingpenguin": 1}
-    assert skews("web") == [Skew("region", 1, 1, is_hard=True), Skew("env", 1, 2, is_hard=False)]
+    assert skews("web") == [
+        Skew("region", 1, 1, is_hard=True),
+        Skew("env", 1, 2, is_hard=False),
+    ]
     assert StalenessCheck.objects.get(placement__name="web").headroom == 0
     assert skews("batch") == []
 
@@ -63,7 +72,9 @@ def test_a_pick_that_lost_its_label_is_stale_until_the_label_is_back() -> None:
 
 
 @pytest.mark.nightly
-def test_a_fleet_that_changes_is_looked_at_now_and_then_a_new_decision_at_once() -> None:
+def test_a_fleet_that_changes_is_looked_at_now_and_then_a_new_decision_at_once() -> (
+    None
+):
     joined("a", region="east")
     decided("web", spec())
     assert refresh_staleness(now=NOW) == 1
@@ -89,11 +100,16 @@ def test_a_cluster_that_rescheduling_would_keep_is_not_outdated() -> None:
 
 
 @pytest.mark.nightly
-def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave() -> None:
+def test_outdated_are_the_clusters_that_the_preview_of_rescheduling_would_leave() -> (
+    None
+):
     load_nine()
     refresh_staleness(now=NOW)
 
-    left = {one.name: fresh_schedule(one).leaves for one in Placement.objects.order_by("name")}
+    left = {
+        one.name: fresh_schedule(one).leaves
+        for one in Placement.objects.order_by("name")
+    }
     assert stale() == {name: list(names) for name, names in left.items() if names}
 
 
@@ -104,9 +120,14 @@ def test_measures_the_skew_of_what_is_placed() -> None:
     decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region", 3)]))
     refresh_staleness(now=NOW)
 
-    assert (skews("web"), StalenessCheck.objects.get().headroom) == ([Skew("region", 0, 3, is_hard=True)], 3)
+    assert (skews("web"), StalenessCheck.objects.get().headroom) == (
+        [Skew("region", 0, 3, is_hard=True)],
+        3,
+    )
     decided("web", pick_n_spec(3, topologySpreadConstraints=[spread("region", 3)]))
-    assert skews("web") == []  # until the next check; the skew of another decision would contradict its chart
+    assert (
+        skews("web") == []
+    )  # until the next check; the skew of another decision would contradict its chart
 
 
 def test_what_is_gone_or_not_decided_is_not_looked_at() -> None:

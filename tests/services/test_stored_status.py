@@ -35,7 +35,13 @@ from placements.services.filters import (
 )
 from placements.services.health import health_of
 from placements.services.problems import book
-from placements.services.problems.book import bring_up_to_date, compare, compare_due, open_problems, outdate
+from placements.services.problems.book import (
+    bring_up_to_date,
+    compare,
+    compare_due,
+    open_problems,
+    outdate,
+)
 from placements.tasks import notify
 from tests.rows import pick_n_spec
 from tests.services.rollouts.world import World, one_at_a_time
@@ -55,7 +61,14 @@ MEMBERS: tuple[dict[str, Any], ...] = (
 )
 """What is wrong with some member clusters; all others are ready."""
 RUNNING = ("progressing", "waiting", "stopped", "stuck")
-GATES = ("approval-before", "approval-after", "time", "resume", "clusters", "unreachable")
+GATES = (
+    "approval-before",
+    "approval-after",
+    "time",
+    "resume",
+    "clusters",
+    "unreachable",
+)
 
 
 class States:
@@ -76,14 +89,21 @@ class States:
         return self.random.random() < probability
 
     def shake_members(self) -> None:
-        fine = {"verdict": "", "membership": "joined", "leaving_since": None, "driver": "simulated"}
+        fine = {
+            "verdict": "",
+            "membership": "joined",
+            "leaving_since": None,
+            "driver": "simulated",
+        }
         healthy = {
             "unanswered_since": None,
             "agent_healthy": "True",
             "observed_until": NOW + timedelta(days=1),
         }
         MemberCluster.objects.update(**fine, **healthy)
-        for name, values in zip(self.random.sample(self.names, len(MEMBERS)), MEMBERS, strict=True):
+        for name, values in zip(
+            self.random.sample(self.names, len(MEMBERS)), MEMBERS, strict=True
+        ):
             if self.happens(0.6):
                 MemberCluster.objects.filter(name=name).update(**values)
 
@@ -92,7 +112,9 @@ class States:
         choice = self.random.choice
         placement_type = choice(["PickN", "PickN", "PickAll", "PickFixed"])
         wanted = selected + choice([0, 0, 0, 1, 2])
-        is_fulfilled = wanted <= selected if placement_type != "PickAll" else self.happens(0.75)
+        is_fulfilled = (
+            wanted <= selected if placement_type != "PickAll" else self.happens(0.75)
+        )
         is_due = self.happens(0.15)
         return {
             "placement_type": placement_type,
@@ -103,7 +125,9 @@ class States:
             "rollout_generation": 3,
             "rollout_observed": choice([3, 3, 3, 2]),
             "is_fulfilled": is_fulfilled,
-            "scheduled": choice(["Unknown", str(is_fulfilled)]) if is_due else str(is_fulfilled),
+            "scheduled": choice(["Unknown", str(is_fulfilled)])
+            if is_due
+            else str(is_fulfilled),
             "placed_count": selected,
             "decisions_made": 1,
             "selected_count": choice([3, 3, 3, 3, None, 0]),
@@ -116,7 +140,9 @@ class States:
         }
 
     def add(self, name: str) -> None:
-        selected = self.random.sample(self.names, self.random.choice([0, 1, 1, 2, 2, 3, 4]))
+        selected = self.random.sample(
+            self.names, self.random.choice([0, 1, 1, 2, 2, 3, 4])
+        )
         document = {**self.base.document, "metadata": {"name": name}}
         row = Placement(
             name=name,
@@ -166,8 +192,13 @@ class States:
             )
         phase = Phase.NOT_STARTED if state is BindingState.SCHEDULED else choice(phases)
         conditions = {}
-        if phase in (Phase.AVAILABLE, Phase.APPLIED, Phase.APPLYING) and self.happens(0.8):
-            conditions["RolloutStarted"] = [choice(["True", "True", "False"]), NOW.isoformat()]
+        if phase in (Phase.AVAILABLE, Phase.APPLIED, Phase.APPLYING) and self.happens(
+            0.8
+        ):
+            conditions["RolloutStarted"] = [
+                choice(["True", "True", "False"]),
+                NOW.isoformat(),
+            ]
         if phase in (Phase.AVAILABLE, Phase.APPLIED) and self.happens(0.6):
             conditions["Available"] = [choice(["True", "False"]), NOW.isoformat()]
         return {
@@ -189,7 +220,10 @@ class States:
                 trigger="x",
                 started_at=NOW,
                 started_by="y",
-                sync_result={**self.result, "verdict": self.random.choice(list(RunPhase))},
+                sync_result={
+                    **self.result,
+                    "verdict": self.random.choice(list(RunPhase)),
+                },
             )
         if row.strategy_type == "External" and self.happens(0.6):
             waits = [{"reason": self.random.choice(GATES), "stage": "one", "names": []}]
@@ -225,27 +259,43 @@ class States:
             for binding in row.bindings.all():
                 if self.happens(0.2):
                     is_selected = binding.state != BindingState.UNSCHEDULED
-                    Binding.objects.filter(pk=binding.pk).update(**self.binding(is_selected=is_selected))
-        Rollout.objects.filter(pk__in=self.some(Rollout)).update(state="finished", ended_at=NOW)
+                    Binding.objects.filter(pk=binding.pk).update(
+                        **self.binding(is_selected=is_selected)
+                    )
+        Rollout.objects.filter(pk__in=self.some(Rollout)).update(
+            state="finished", ended_at=NOW
+        )
         StagedRun.objects.filter(pk__in=self.some(StagedRun)).update(status="stuck")
 
     def some(self, model: Any) -> list[int]:
-        return [pk for pk in model.objects.values_list("pk", flat=True) if self.happens(0.3)]
+        return [
+            pk for pk in model.objects.values_list("pk", flat=True) if self.happens(0.3)
+        ]
 
 
 def wrongly_stored(now: datetime) -> dict[str, Any]:
     """Return the placements whose stored status is not that of their rows; compare filters and counts."""
     rows = list(Placement.objects.all())
-    fresh = {row.pk: health_of(Placement.objects.get(pk=row.pk), now=now) for row in rows}
+    fresh = {
+        row.pk: health_of(Placement.objects.get(pk=row.pk), now=now) for row in rows
+    }
     for state, expected in (
-        (PlacementFilterState.HEALTHY, {pk for pk, one in fresh.items() if one.level == "healthy"}),
-        (PlacementFilterState.DEGRADED, {pk for pk, one in fresh.items() if one.is_degraded}),
+        (
+            PlacementFilterState.HEALTHY,
+            {pk for pk, one in fresh.items() if one.level == "healthy"},
+        ),
+        (
+            PlacementFilterState.DEGRADED,
+            {pk for pk, one in fresh.items() if one.is_degraded},
+        ),
     ):
         listed = placements_matching(PlacementFilter(state=state))
         assert set(listed.values_list("pk", flat=True)) == expected, state
         assert counts_in_all().by_state[state] == len(expected), state
     totals = ProblemBook.objects.get().totals
-    assert totals == count_in_all() | {name: totals[name] for name in ("inbox", "namespaces")}
+    assert totals == count_in_all() | {
+        name: totals[name] for name in ("inbox", "namespaces")
+    }
     return {
         row.name: (row.health, fresh[row.pk])
         for row in rows
@@ -299,7 +349,9 @@ def level() -> str:
     return Placement.objects.get().health_level
 
 
-def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_sweep() -> None:
+def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_sweep() -> (
+    None
+):
     settled_world()
     assert level() == "healthy"
 
@@ -309,7 +361,9 @@ def test_a_reader_sees_what_a_user_did_at_once_and_what_a_worker_did_after_the_s
     assert (level(), open_problems(now=NOW + SECOND)) == ("healthy", [])
     compare_due(now=NOW + SECOND)
     assert level() == "failed"
-    assert [one.kind for one in open_problems(now=NOW + SECOND)] == ["placement-degraded"]
+    assert [one.kind for one in open_problems(now=NOW + SECOND)] == [
+        "placement-degraded"
+    ]
 
     Binding.objects.update(phase=Phase.AVAILABLE)
     outdate(LOCAL_HUB)
@@ -327,7 +381,9 @@ def test_without_sweep_a_reader_compares_what_is_old() -> None:
     assert level() == "failed"
 
 
-def test_what_is_marked_during_a_comparison_is_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_marked_during_a_comparison_is_compared_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settled_world()
 
     def fail_and_mark(*_arguments: Any, **_options: Any) -> list[Any]:
@@ -374,26 +430,42 @@ def test_a_placement_without_a_status_is_compared_before_it_is_read() -> None:
 DOORS: dict[str, Callable[[Client], bool]] = {
     "overview": lambda client: "Failed (" in client.get("/").content.decode(),
     "list": lambda client: "Failed (" in client.get("/placements/").content.decode(),
-    "filter": lambda client: "Failed (" in client.get("/placements/?state=degraded").content.decode(),
-    "REST": lambda client: client.get("/api/v1/placements").json()["items"][0]["health"]["level"] == "failed",
-    "REST, filter": lambda client: bool(client.get("/api/v1/placements?state=degraded").json()["items"]),
-    "REST, overview": lambda client: bool(client.get("/api/v1/overview").json()["attention"]),
+    "filter": lambda client: (
+        "Failed (" in client.get("/placements/?state=degraded").content.decode()
+    ),
+    "REST": lambda client: (
+        client.get("/api/v1/placements").json()["items"][0]["health"]["level"]
+        == "failed"
+    ),
+    "REST, filter": lambda client: bool(
+        client.get("/api/v1/placements?state=degraded").json()["items"]
+    ),
+    "REST, overview": lambda client: bool(
+        client.get("/api/v1/overview").json()["attention"]
+    ),
     "inbox": lambda client: bool(client.get("/api/v1/inbox").json()["items"]),
     "search": lambda client: "Failed (" in client.get("/search/?q=e").content.decode(),
     "map": lambda client: (
         "Failed ("
-        in client.get("/topology/panel/?cluster=c001", headers={"HX-Request": "true"}).content.decode()
+        in client.get(
+            "/topology/panel/?cluster=c001", headers={"HX-Request": "true"}
+        ).content.decode()
     ),
-    "cluster": lambda client: "Failed (" in client.get("/clusters/c001/").content.decode(),
+    "cluster": lambda client: (
+        "Failed (" in client.get("/clusters/c001/").content.decode()
+    ),
     "metrics": lambda client: (
-        'fleetui_placements{hub="local",state="degraded"} 1.0' in client.get("/metrics").content.decode()
+        'fleetui_placements{hub="local",state="degraded"} 1.0'
+        in client.get("/metrics").content.decode()
     ),
 }
 
 
 @pytest.mark.usefixtures("collected_static")
 @pytest.mark.parametrize("door", DOORS)
-def test_each_door_shows_the_effect_of_an_own_request(client: Client, door: str) -> None:
+def test_each_door_shows_the_effect_of_an_own_request(
+    client: Client, door: str
+) -> None:
     client.force_login(User.objects.create_superuser("root"))
     settled_world()
     compare(now=datetime.now(UTC))

@@ -25,9 +25,13 @@ SEND_NOW = task_queue.send_now
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Send hints into a folder of this test."""
-    with Connection("atomicfs://", transport_options={"folder": tmp_path}) as connection:
+    with Connection(
+        "atomicfs://", transport_options={"folder": tmp_path}
+    ) as connection:
         producer = app.amqp.Producer(connection)
-        monkeypatch.setattr(app, "producer_or_acquire", lambda _=None: nullcontext(producer))
+        monkeypatch.setattr(
+            app, "producer_or_acquire", lambda _=None: nullcontext(producer)
+        )
         yield tmp_path
 
 
@@ -39,7 +43,9 @@ def test_a_queue_takes_twenty_hints_and_no_more(folder: Path) -> None:
 
 
 def test_a_full_queue_leaves_room_in_the_others(folder: Path) -> None:
-    for task in ["placements.tasks.schedule_due"] * 30 + ["placements.tasks.evaluate_resilience"]:
+    for task in ["placements.tasks.schedule_due"] * 30 + [
+        "placements.tasks.evaluate_resilience"
+    ]:
         SEND_NOW(task, {})
 
     assert len(list(folder.glob("*.analyses.msg"))) == 1
@@ -47,7 +53,9 @@ def test_a_full_queue_leaves_room_in_the_others(folder: Path) -> None:
 
 def test_beat_leaves_ticks_out_while_no_worker_reads_them(folder: Path) -> None:
     scheduler = task_queue.BoundedScheduler(app=app, lazy=True)
-    entry = scheduler.Entry(name="sweep", task="placements.tasks.sweep", schedule=schedule(1.0), app=app)
+    entry = scheduler.Entry(
+        name="sweep", task="placements.tasks.sweep", schedule=schedule(1.0), app=app
+    )
     with app.producer_or_acquire() as producer:
         for _ in range(50):
             scheduler.apply_async(entry, producer=producer, advance=False)
@@ -55,7 +63,9 @@ def test_beat_leaves_ticks_out_while_no_worker_reads_them(folder: Path) -> None:
     assert len(list(folder.glob("*.periodic.msg"))) == task_queue.MOST_WAITING
 
 
-def test_hints_and_ticks_are_valid_for_a_worker_whose_clock_is_ahead(folder: Path) -> None:
+def test_hints_and_ticks_are_valid_for_a_worker_whose_clock_is_ahead(
+    folder: Path,
+) -> None:
     SEND_NOW("placements.tasks.schedule_due", {})
 
     ahead = datetime.now(UTC) + timedelta(seconds=60)
@@ -67,7 +77,8 @@ def test_hints_and_ticks_are_valid_for_a_worker_whose_clock_is_ahead(folder: Pat
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "name", ["schedule_due", "sync_due_rollouts", "run_cluster_calls", "evaluate_resilience"]
+    "name",
+    ["schedule_due", "sync_due_rollouts", "run_cluster_calls", "evaluate_resilience"],
 )
 def test_a_task_ends_though_more_is_due_and_enqueues_another(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -91,9 +102,13 @@ def test_a_task_ends_though_more_is_due_and_enqueues_another(
 
 
 @pytest.mark.django_db
-def test_the_sweep_hints_at_what_is_due_and_at_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sweep_hints_at_what_is_due_and_at_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sent: list[str] = []
-    monkeypatch.setattr(tasks, "send_now", lambda task, _: sent.append(task.rpartition(".")[2]))
+    monkeypatch.setattr(
+        tasks, "send_now", lambda task, _: sent.append(task.rpartition(".")[2])
+    )
     tasks.sweep()
     at_rest = list(sent)
     joined("a")

@@ -35,7 +35,12 @@ from tests.rows import (
     run_due,
 )
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")]
 POC = Path(__file__).parents[2] / "../shared/faults/security/poc-team-inject.yaml"
@@ -70,8 +75,13 @@ def envelope(*wrapped: Document, in_: str = "", name: str = "wrap") -> Document:
     return {"apiVersion": version, "kind": kind, "metadata": metadata, "data": data}
 
 
-def placement(name: str, *selectors: Document, policy: Document | None = None) -> Document:
-    spec = {"resourceSelectors": list(selectors), **({"policy": policy} if policy else {})}
+def placement(
+    name: str, *selectors: Document, policy: Document | None = None
+) -> Document:
+    spec = {
+        "resourceSelectors": list(selectors),
+        **({"policy": policy} if policy else {}),
+    }
     return placement_document(name, spec)
 
 
@@ -84,7 +94,9 @@ def select(kind: str, name: str = "", *, group: str = "", **labels: str) -> Docu
 
 def requiring(*terms: Document, kind: str = "PickAll", **more: Any) -> Document:
     required = {"clusterSelectorTerms": [{"labelSelector": one} for one in terms]}
-    affinity = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    affinity = {
+        "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
     return {"placementType": kind, "affinity": affinity, **more}
 
 
@@ -96,14 +108,19 @@ def ben() -> User:
     ben = person("ben")
     group = Group.objects.create(name="blue")
     ben.groups.add(group)
-    TeamGrant.objects.create(group=group, role="operator", key="team", value="blue", namespaces="blue-*")
+    TeamGrant.objects.create(
+        group=group, role="operator", key="team", value="blue", namespaces="blue-*"
+    )
     other = Group.objects.create(name="red")
     TeamGrant.objects.create(group=other, role="operator", key="squad", value="red")
     apply_resources(
         [
             of("blue", namespace("ours")),
             of("red", namespace("shop")),
-            {**namespace("blue-shared"), "metadata": {"name": "blue-shared", "labels": {"squad": "red"}}},
+            {
+                **namespace("blue-shared"),
+                "metadata": {"name": "blue-shared", "labels": {"squad": "red"}},
+            },
             namespace("blue-plain"),
             namespace("common"),
             of("blue", outside("PriorityClass", "ours")),
@@ -132,7 +149,9 @@ def check_refused(change: Change, *reasons: str) -> None:
 
 
 def apply(ben: User, *documents: Document) -> object:
-    return apply_resources([of("blue", one) for one in documents], by=fresh(ben), now=NOW)
+    return apply_resources(
+        [of("blue", one) for one in documents], by=fresh(ben), now=NOW
+    )
 
 
 def place(ben: User, *selectors: Document, policy: Document | None = None) -> object:
@@ -149,7 +168,9 @@ def place(ben: User, *selectors: Document, policy: Document | None = None) -> ob
         (2, ["The grant of team=blue does not include the namespace shop."]),
     ],
 )
-def test_the_attacks_of_the_audit_are_refused(ben: User, number: int, reasons: list[str]) -> None:
+def test_the_attacks_of_the_audit_are_refused(
+    ben: User, number: int, reasons: list[str]
+) -> None:
     document = load_documents(POC.read_text())[number]
 
     check_refused(lambda: apply_documents([document], by=ben, now=NOW), *reasons)
@@ -163,7 +184,10 @@ def test_the_attacks_of_the_audit_are_refused(ben: User, number: int, reasons: l
         (config_map("a", in_="blue-shared"), "the namespace blue-shared"),
         (config_map("a", in_="kube-system"), "the namespace kube-system"),
         (namespace("green"), "the namespace green"),
-        (role_binding("a", in_="ours"), "the kind rbac.authorization.k8s.io/RoleBinding"),
+        (
+            role_binding("a", in_="ours"),
+            "the kind rbac.authorization.k8s.io/RoleBinding",
+        ),
         (outside("PriorityClass", "a"), "the kind scheduling.k8s.io/PriorityClass"),
         (outside("Widget", "a", version="x.example/v1"), "the kind x.example/Widget"),
         (
@@ -176,10 +200,14 @@ def test_the_attacks_of_the_audit_are_refused(ben: User, number: int, reasons: l
         ),
     ],
 )
-def test_what_is_outside_of_the_grant_is_not_applied(ben: User, document: Document, reason: str) -> None:
+def test_what_is_outside_of_the_grant_is_not_applied(
+    ben: User, document: Document, reason: str
+) -> None:
     before = Resource.objects.count()
 
-    check_refused(lambda: apply(ben, document), "The grant of team=blue does not include", reason)
+    check_refused(
+        lambda: apply(ben, document), "The grant of team=blue does not include", reason
+    )
 
     assert Resource.objects.count() == before
 
@@ -192,7 +220,9 @@ def test_what_is_inside_of_the_grant_is_applied(ben: User) -> None:
         config_map("a", in_="blue-new"),
         envelope(config_map("b", in_="ours"), in_="ours"),
     )
-    grant(kinds="scheduling.k8s.io/PriorityClass rbac.authorization.k8s.io/* placement.kubernetes-fleet.io/*")
+    grant(
+        kinds="scheduling.k8s.io/PriorityClass rbac.authorization.k8s.io/* placement.kubernetes-fleet.io/*"
+    )
     apply(
         ben,
         outside("PriorityClass", "a"),
@@ -209,7 +239,9 @@ def test_a_granted_envelope_wraps_no_namespace_of_another_team(ben: User) -> Non
     check_refused(lambda: apply(ben, envelope(namespace("shop"))), "the namespace shop")
 
 
-def test_a_namespaced_object_cannot_change_the_scope_of_a_kind_of_others(ben: User) -> None:
+def test_a_namespaced_object_cannot_change_the_scope_of_a_kind_of_others(
+    ben: User,
+) -> None:
     apply_resources([outside("Widget", "a", version="x.example/v1")], by=None, now=NOW)
     widget = {
         **outside("Widget", "b", version="x.example/v1"),
@@ -221,11 +253,19 @@ def test_a_namespaced_object_cannot_change_the_scope_of_a_kind_of_others(ben: Us
 
 def test_what_others_left_in_the_namespace_is_not_changed(ben: User) -> None:
     binding = role_binding("theirs", in_="ours", verbs="view")
-    apply_resources([of("blue", binding), of("blue", config_map("a", in_="shop"))], by=None, now=NOW)
+    apply_resources(
+        [of("blue", binding), of("blue", config_map("a", in_="shop"))], by=None, now=NOW
+    )
 
     check_refused(lambda: apply(ben, role_binding("theirs", in_="ours")), "RoleBinding")
-    check_refused(lambda: delete_resource(("", "ConfigMap", "shop", "a"), by=ben, now=NOW), "namespace shop")
-    check_refused(lambda: delete_resource(("", "Namespace", "", "ours"), by=ben, now=NOW), "RoleBinding")
+    check_refused(
+        lambda: delete_resource(("", "ConfigMap", "shop", "a"), by=ben, now=NOW),
+        "namespace shop",
+    )
+    check_refused(
+        lambda: delete_resource(("", "Namespace", "", "ours"), by=ben, now=NOW),
+        "RoleBinding",
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,8 +275,14 @@ def test_what_others_left_in_the_namespace_is_not_changed(ben: User) -> None:
         (select("Namespace", "missing"), "the namespace missing"),
         (select("Namespace", "blue-shared"), "the namespace blue-shared"),
         (select("Namespace"), "objects of kind Namespace without the label team=blue"),
-        (select("Namespace", app="x"), "objects of kind Namespace without the label team=blue"),
-        (select("Namespace", team="red"), "objects of kind Namespace without the label team=blue"),
+        (
+            select("Namespace", app="x"),
+            "objects of kind Namespace without the label team=blue",
+        ),
+        (
+            select("Namespace", team="red"),
+            "objects of kind Namespace without the label team=blue",
+        ),
         (
             select("PriorityClass", team="blue", group="scheduling.k8s.io"),
             "the kind scheduling.k8s.io/PriorityClass",
@@ -247,7 +293,9 @@ def test_what_others_left_in_the_namespace_is_not_changed(ben: User) -> None:
         ),
     ],
 )
-def test_a_placement_selects_only_what_is_of_the_team(ben: User, selector: Document, reason: str) -> None:
+def test_a_placement_selects_only_what_is_of_the_team(
+    ben: User, selector: Document, reason: str
+) -> None:
     check_refused(lambda: place(ben, selector), reason)
 
     assert not Placement.objects.exists()
@@ -255,7 +303,10 @@ def test_a_placement_selects_only_what_is_of_the_team(ben: User, selector: Docum
 
 def test_a_placement_selects_what_is_of_the_team(ben: User) -> None:
     wanted = {"key": "team", "operator": "In", "values": ["blue"]}
-    by_expression = {**select("Namespace"), "labelSelector": {"matchExpressions": [wanted]}}
+    by_expression = {
+        **select("Namespace"),
+        "labelSelector": {"matchExpressions": [wanted]},
+    }
     place(ben, select("Namespace", "ours"))
     place(ben, select("Namespace", "blue-later"))
     place(ben, select("Namespace", team="blue"))
@@ -263,7 +314,9 @@ def test_a_placement_selects_what_is_of_the_team(ben: User) -> None:
     grant(kinds="scheduling.k8s.io/PriorityClass")
     place(ben, select("PriorityClass", "ours", group="scheduling.k8s.io"))
     check_refused(
-        lambda: place(ben, select("PriorityClass", "theirs", group="scheduling.k8s.io")),
+        lambda: place(
+            ben, select("PriorityClass", "theirs", group="scheduling.k8s.io")
+        ),
         "PriorityClass theirs without the label team=blue",
     )
 
@@ -271,25 +324,51 @@ def test_a_placement_selects_what_is_of_the_team(ben: User) -> None:
 @pytest.mark.parametrize(
     ("clusters", "policy", "reason"),
     [
-        ("west", {"placementType": "PickFixed", "clusterNames": ["west", "east"]}, "the cluster east"),
-        ("zone=blue", {"placementType": "PickFixed", "clusterNames": ["east"]}, "the cluster east"),
-        ("w*", {"placementType": "PickFixed", "clusterNames": []}, "all clusters that were selected before"),
+        (
+            "west",
+            {"placementType": "PickFixed", "clusterNames": ["west", "east"]},
+            "the cluster east",
+        ),
+        (
+            "zone=blue",
+            {"placementType": "PickFixed", "clusterNames": ["east"]},
+            "the cluster east",
+        ),
+        (
+            "w*",
+            {"placementType": "PickFixed", "clusterNames": []},
+            "all clusters that were selected before",
+        ),
         ("zone=blue", {"placementType": "PickAll"}, "included: zone=blue"),
         ("zone=blue", requiring({"matchLabels": {"zone": "red"}}), "in each term"),
         (
             "zone=blue",
-            requiring({"matchLabels": {"zone": "blue"}}, {"matchLabels": {"tier": "a"}}),
+            requiring(
+                {"matchLabels": {"zone": "blue"}}, {"matchLabels": {"tier": "a"}}
+            ),
             "in each term",
         ),
         ("west", {"placementType": "PickN", "numberOfClusters": 1}, "PickFixed"),
         (
             "zone=blue",
-            requiring({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["blue", "red"]}]}),
+            requiring(
+                {
+                    "matchExpressions": [
+                        {"key": "zone", "operator": "In", "values": ["blue", "red"]}
+                    ]
+                }
+            ),
             "in each term",
         ),
         (
             "zone=blue",
-            requiring({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["red"]}]}),
+            requiring(
+                {
+                    "matchExpressions": [
+                        {"key": "zone", "operator": "NotIn", "values": ["red"]}
+                    ]
+                }
+            ),
             "in each term",
         ),
     ],
@@ -299,7 +378,9 @@ def test_a_placement_selects_only_clusters_of_the_grant(
 ) -> None:
     grant(clusters=clusters)
 
-    check_refused(lambda: place(ben, select("Namespace", "ours"), policy=policy), reason)
+    check_refused(
+        lambda: place(ben, select("Namespace", "ours"), policy=policy), reason
+    )
 
 
 @pytest.mark.parametrize(
@@ -309,26 +390,51 @@ def test_a_placement_selects_only_clusters_of_the_grant(
         ("w* zone=blue", {"placementType": "PickFixed", "clusterNames": ["west"]}),
         ("zone=blue", {"placementType": "PickFixed", "clusterNames": ["west"]}),
         ("zone=blue", requiring({"matchLabels": {"zone": "blue", "tier": "a"}})),
-        ("zone=blue", requiring({"matchLabels": {"zone": "blue"}}, kind="PickN", numberOfClusters=1)),
+        (
+            "zone=blue",
+            requiring(
+                {"matchLabels": {"zone": "blue"}}, kind="PickN", numberOfClusters=1
+            ),
+        ),
         (
             "zone=blue zone=red",
-            requiring({"matchExpressions": [{"key": "zone", "operator": "In", "values": ["blue", "red"]}]}),
+            requiring(
+                {
+                    "matchExpressions": [
+                        {"key": "zone", "operator": "In", "values": ["blue", "red"]}
+                    ]
+                }
+            ),
         ),
     ],
 )
-def test_a_placement_selects_clusters_of_the_grant(ben: User, clusters: str, policy: Document) -> None:
+def test_a_placement_selects_clusters_of_the_grant(
+    ben: User, clusters: str, policy: Document
+) -> None:
     grant(clusters=clusters)
 
     place(ben, select("Namespace", "ours"), policy=policy)
 
 
-def test_a_placement_outside_of_the_grant_is_only_stopped_deleted_or_brought_back(ben: User) -> None:
-    document = of("blue", placement("mine", select("Namespace", "shop"), policy={"placementType": "PickAll"}))
+def test_a_placement_outside_of_the_grant_is_only_stopped_deleted_or_brought_back(
+    ben: User,
+) -> None:
+    document = of(
+        "blue",
+        placement(
+            "mine", select("Namespace", "shop"), policy={"placementType": "PickAll"}
+        ),
+    )
     save_placement(document, by=None, now=NOW)
     run_due()
 
-    check_refused(lambda: save_placement(document, by=ben, now=NOW), "the namespace shop")
-    check_refused(lambda: dry_run_on_clusters(placement="mine", by=ben, now=NOW), "the namespace shop")
+    check_refused(
+        lambda: save_placement(document, by=ben, now=NOW), "the namespace shop"
+    )
+    check_refused(
+        lambda: dry_run_on_clusters(placement="mine", by=ben, now=NOW),
+        "the namespace shop",
+    )
     pause("mine", by=ben, now=NOW)
     check_refused(lambda: resume("mine", by=ben, now=NOW), "the namespace shop")
     place(ben, select("Namespace", "ours"), policy={"placementType": "PickAll"})
@@ -346,7 +452,9 @@ def test_a_rollback_restores_nothing_outside_of_the_grant(ben: User) -> None:
     run_due()
     roll_back("mine", 0, by=ben, now=NOW)
     unpin("mine", by=ben, now=NOW)
-    delete_resource(("rbac.authorization.k8s.io", "RoleBinding", "ours", "a"), by=None, now=NOW)
+    delete_resource(
+        ("rbac.authorization.k8s.io", "RoleBinding", "ours", "a"), by=None, now=NOW
+    )
     run_due()
 
     check_refused(lambda: roll_back("mine", 0, by=ben, now=NOW), "RoleBinding")
@@ -355,7 +463,11 @@ def test_a_rollback_restores_nothing_outside_of_the_grant(ben: User) -> None:
 def test_a_staged_run_restores_nothing_outside_of_the_grant(ben: User) -> None:
     apply_resources([role_binding("a", in_="ours")], by=None, now=NOW)
     selectors = {"resourceSelectors": [select("Namespace", "ours")]}
-    save_placement(of("blue", placement_document("mine", {**staged_spec(), **selectors})), by=ben, now=NOW)
+    save_placement(
+        of("blue", placement_document("mine", {**staged_spec(), **selectors})),
+        by=ben,
+        now=NOW,
+    )
     save_strategy(of("blue", strategy_document(stage("all"))), by=ben, now=NOW)
     run_due()
     save_run(run_document("first", placementName="mine"), by=ben, now=NOW)
@@ -367,24 +479,41 @@ def test_a_staged_run_restores_nothing_outside_of_the_grant(ben: User) -> None:
 
 
 def patch(path: str, value: Any, **target: str) -> Document:
-    wanted = {"group": "", "version": "v1", "kind": "Namespace", "name": "ours", **target}
+    wanted = {
+        "group": "",
+        "version": "v1",
+        "kind": "Namespace",
+        "name": "ours",
+        **target,
+    }
     replaced = {"op": "add", "path": path, "value": value}
     return of(
         "blue",
-        for_clusters("mine", {**rule(annotate(tier="1")), "jsonPatchOverrides": [replaced]}, of=wanted),
+        for_clusters(
+            "mine",
+            {**rule(annotate(tier="1")), "jsonPatchOverrides": [replaced]},
+            of=wanted,
+        ),
     )
 
 
-@pytest.mark.parametrize("path", ["/subjects", "/roleRef/name", "/rules", "/data/object-0/kind"])
+@pytest.mark.parametrize(
+    "path", ["/subjects", "/roleRef/name", "/rules", "/data/object-0/kind"]
+)
 def test_an_override_of_a_namespace_writes_no_rights(ben: User, path: str) -> None:
-    check_refused(lambda: save_override(patch(path, "x"), by=ben, now=NOW), "every kind (*)")
+    check_refused(
+        lambda: save_override(patch(path, "x"), by=ben, now=NOW), "every kind (*)"
+    )
 
 
 def test_an_override_patches_only_what_is_of_the_team(ben: User) -> None:
     save_override(patch("/metadata/labels/a", "b"), by=ben, now=NOW)
     apply_resources([role_binding("theirs", in_="ours")], by=None, now=NOW)
 
-    check_refused(lambda: save_override(patch("/metadata/labels/a", "c"), by=ben, now=NOW), "RoleBinding")
+    check_refused(
+        lambda: save_override(patch("/metadata/labels/a", "c"), by=ben, now=NOW),
+        "RoleBinding",
+    )
     target = {"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": "ours"}
     check_refused(
         lambda: save_override(patch("/value", 1, **target), by=ben, now=NOW),
@@ -399,10 +528,13 @@ def test_one_grant_has_to_include_all_of_a_change(ben: User) -> None:
         ("operator", {"namespaces": "a"}),
         ("approver", {"namespaces": "shop", "kinds": "*"}),
     ):
-        TeamGrant.objects.create(group=group, role=role, key="team", value="blue", **columns)
+        TeamGrant.objects.create(
+            group=group, role=role, key="team", value="blue", **columns
+        )
 
     check_refused(
-        lambda: apply(ben, outside("PriorityClass", "a")), "the kind scheduling.k8s.io/PriorityClass"
+        lambda: apply(ben, outside("PriorityClass", "a")),
+        "the kind scheduling.k8s.io/PriorityClass",
     )
 
 
@@ -421,8 +553,15 @@ def test_one_grant_has_to_include_all_of_a_change(ben: User) -> None:
         ({"clusters": " ".join(f"c{number}" for number in range(101))}, "clusters"),
     ],
 )
-def test_patterns_that_match_nothing_are_refused(columns: dict[str, str], field: str) -> None:
-    row = TeamGrant(group=Group.objects.create(name="blue"), role="operator", key="team", value="blue")
+def test_patterns_that_match_nothing_are_refused(
+    columns: dict[str, str], field: str
+) -> None:
+    row = TeamGrant(
+        group=Group.objects.create(name="blue"),
+        role="operator",
+        key="team",
+        value="blue",
+    )
     for name, text in columns.items():
         setattr(row, name, text)
 
@@ -451,7 +590,10 @@ def test_a_number_of_clusters_is_no_way_around(ben: User) -> None:
         "mine", {**pick_n_spec(2), "resourceSelectors": [select("Namespace", "ours")]}
     )
 
-    check_refused(lambda: save_placement(of("blue", document), by=ben, now=NOW), "included: zone=blue")
+    check_refused(
+        lambda: save_placement(of("blue", document), by=ben, now=NOW),
+        "included: zone=blue",
+    )
 
 
 def test_a_review_says_what_the_grant_does_not_include(ben: User) -> None:
@@ -470,7 +612,11 @@ def test_a_review_says_what_the_grant_does_not_include(ben: User) -> None:
 
     reason = "The grant of team=blue does not include the namespace shop."
     assert reason in page
-    warnings = [one["message"] for one in preview.json()["warnings"] if one["code"] == "forbidden"]
+    warnings = [
+        one["message"]
+        for one in preview.json()["warnings"]
+        if one["code"] == "forbidden"
+    ]
     assert len(warnings) == 1
     assert reason in warnings[0]
 
@@ -481,4 +627,7 @@ def test_the_page_of_a_user_shows_the_grants(ben: User, client: Client) -> None:
 
     page = client.get(f"/users/{ben.pk}/").content.decode()
 
-    assert all(text in page for text in ("team=blue", "With the label, blue-*", "apps/*", "zone=blue"))
+    assert all(
+        text in page
+        for text in ("team=blue", "With the label, blue-*", "apps/*", "zone=blue")
+    )

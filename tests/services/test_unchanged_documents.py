@@ -12,8 +12,17 @@ from django.test.utils import CaptureQueriesContext
 from clusters.importing import read_members
 from clusters.models import MemberCluster
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.yaml import LARGEST_UPLOAD, dump_yaml, items_of, load_documents
-from placements.services.simulate.inputs import read_bindings, read_fleet, read_placement
+from fleetui.apimachinery.yaml import (
+    LARGEST_UPLOAD,
+    dump_yaml,
+    items_of,
+    load_documents,
+)
+from placements.services.simulate.inputs import (
+    read_bindings,
+    read_fleet,
+    read_placement,
+)
 from tests.rows import config_map, member_document, namespace
 from tests.services.test_apply_and_export import exported, run
 
@@ -25,7 +34,10 @@ def reported(name: str, *, minute: int = 0) -> dict[str, Any]:
     """Return a cluster as a hub exports it."""
     agent = {
         "type": "MemberAgent",
-        "conditions": [{"type": "Joined", "status": "True"}, {"type": "Healthy", "status": "True"}],
+        "conditions": [
+            {"type": "Joined", "status": "True"},
+            {"type": "Healthy", "status": "True"},
+        ],
         "lastReceivedHeartbeat": HEARTBEAT.format(minute=minute),
     }
     return {**member_document(name), "status": {"agentStatus": [agent]}}
@@ -67,37 +79,66 @@ def test_importing_unchanged_clusters_opens_no_transaction(tmp_path: Path) -> No
     with CaptureQueriesContext(connection) as queries:
         run("import_clusters", path)
 
-    assert [one["sql"] for one in queries.captured_queries if not one["sql"].startswith("SELECT")] == []
+    assert [
+        one["sql"]
+        for one in queries.captured_queries
+        if not one["sql"].startswith("SELECT")
+    ] == []
 
 
-def test_one_changed_cluster_of_many_is_judged_as_of_the_whole_file(tmp_path: Path) -> None:
+def test_one_changed_cluster_of_many_is_judged_as_of_the_whole_file(
+    tmp_path: Path,
+) -> None:
     clusters = [reported("late", minute=0), reported("fresh", minute=30)]
     run("apply", "-f", file_of(tmp_path, *clusters))
     clusters[0]["metadata"]["labels"] = {"env": "prod"}
 
     run("apply", "-f", file_of(tmp_path, *clusters))
 
-    rows = {row.name: (row.revision, row.verdict) for row in MemberCluster.objects.all()}
+    rows = {
+        row.name: (row.revision, row.verdict) for row in MemberCluster.objects.all()
+    }
     assert rows == {"late": (2, "staleHeartbeat"), "fresh": (1, "")}
 
 
-def test_an_export_of_imported_clusters_is_unchanged_also_one_by_one(tmp_path: Path) -> None:
-    run("import_clusters", file_of(tmp_path, reported("late", minute=0), reported("fresh", minute=30)))
+def test_an_export_of_imported_clusters_is_unchanged_also_one_by_one(
+    tmp_path: Path,
+) -> None:
+    run(
+        "import_clusters",
+        file_of(tmp_path, reported("late", minute=0), reported("fresh", minute=30)),
+    )
 
     for names in ((), ("late",), ("fresh",)):
         (tmp_path / "export").write_text(run("export", "clusters", *names)[0])
         assert results_of("apply", "-f", str(tmp_path / "export")) == {"unchanged"}
-    late = next(one for one in exported("clusters") if one["metadata"]["name"] == "late")
-    assert late["status"]["agentStatus"][0]["lastReceivedHeartbeat"] == HEARTBEAT.format(minute=0)
+    late = next(
+        one for one in exported("clusters") if one["metadata"]["name"] == "late"
+    )
+    assert late["status"]["agentStatus"][0][
+        "lastReceivedHeartbeat"
+    ] == HEARTBEAT.format(minute=0)
 
 
 @pytest.mark.parametrize(
     "text",
     [
         "apiVersion: v1\nitems:\n- apiVersion: v1\n  kind: Namespace\n  metadata:\n    name: a\n",
-        dump_yaml({"apiVersion": "v1", "items": [], "kind": "List", "metadata": {"continue": "abc"}}),
         dump_yaml(
-            {"apiVersion": "v1", "items": [], "kind": "NamespaceList", "metadata": {"remainingItemCount": 7}}
+            {
+                "apiVersion": "v1",
+                "items": [],
+                "kind": "List",
+                "metadata": {"continue": "abc"},
+            }
+        ),
+        dump_yaml(
+            {
+                "apiVersion": "v1",
+                "items": [],
+                "kind": "NamespaceList",
+                "metadata": {"remainingItemCount": 7},
+            }
         ),
     ],
 )
@@ -113,7 +154,9 @@ def test_a_truncated_list_is_reported(text: str, tmp_path: Path) -> None:
     assert refused.value.returncode == 2
 
 
-@pytest.mark.parametrize("text", ['{"kind": "List", "items": [{"kind": "A"', "kind: List\nitems: [{a: 1},"])
+@pytest.mark.parametrize(
+    "text", ['{"kind": "List", "items": [{"kind": "A"', "kind: List\nitems: [{a: 1},"]
+)
 def test_a_text_that_ends_too_early_is_reported(text: str) -> None:
     with pytest.raises(InvalidManifest, match="may be truncated"):
         load_documents(text)
@@ -128,7 +171,12 @@ def test_an_object_with_items_is_no_truncated_list() -> None:
 def test_every_entry_point_has_the_same_limit() -> None:
     large = b"#" * (LARGEST_UPLOAD + 1)
 
-    readers = (load_documents, lambda text: read_members(text, name="x.yaml"), read_fleet, read_placement)
+    readers = (
+        load_documents,
+        lambda text: read_members(text, name="x.yaml"),
+        read_fleet,
+        read_placement,
+    )
     for read in (*readers, lambda text: read_bindings(text, placement=None)):
         with pytest.raises(InvalidManifest, match="must be at most 64 MiB"):
             read(large)

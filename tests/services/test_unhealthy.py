@@ -28,7 +28,11 @@ from clusters.operations.fault_injection import not_ready_at
 from clusters.operations.heartbeat import observe
 from fleetui.hub_scope import LOCAL_HUB
 from placements.services.dashboard.causes import attention
-from placements.services.filters import PlacementFilter, PlacementFilterState, placements_matching
+from placements.services.filters import (
+    PlacementFilter,
+    PlacementFilterState,
+    placements_matching,
+)
 from placements.services.hub_version import stored_version
 from placements.services.metrics import metrics_registry
 from placements.services.problems import root_causes
@@ -68,13 +72,19 @@ def since() -> datetime:
     return since
 
 
-def test_the_driver_reports_it_and_the_cluster_stays_eligible_for_five_minutes() -> None:
+def test_the_driver_reports_it_and_the_cluster_stays_eligible_for_five_minutes() -> (
+    None
+):
     now = datetime.now(UTC)
     simulated("sick", now=now, fault="unhealthy")
     observe(now=now)
 
     row = MemberCluster.objects.get()
-    assert (row.is_eligible, row.is_unhealthy, unhealthy_since(row, now=now)) == (True, True, now)
+    assert (row.is_eligible, row.is_unhealthy, unhealthy_since(row, now=now)) == (
+        True,
+        True,
+        now,
+    )
     assert cluster_badge(row, is_cordoned=False) == UNHEALTHY
     assert not_ready_at(row, now=now) == now + 5 * MINUTE
 
@@ -82,7 +92,9 @@ def test_the_driver_reports_it_and_the_cluster_stays_eligible_for_five_minutes()
 @pytest.mark.usefixtures("since")
 def test_lists_filters_and_counts_have_the_same_answer() -> None:
     def names(state: ClusterFilterState) -> set[str]:
-        return set(clusters_matching(ClusterFilter(state=state)).values_list("name", flat=True))
+        return set(
+            clusters_matching(ClusterFilter(state=state)).values_list("name", flat=True)
+        )
 
     for state, expected in {
         ClusterFilterState.UNHEALTHY: {"c001"},
@@ -93,8 +105,14 @@ def test_lists_filters_and_counts_have_the_same_answer() -> None:
         assert names(state) == expected
         assert counts_by_state()[state] == len(expected)
     compare_all(now=datetime.now(UTC))
-    for placement_state, number in ((PlacementFilterState.HEALTHY, 0), (PlacementFilterState.DEGRADED, 1)):
-        assert placements_matching(PlacementFilter(state=placement_state)).count() == number
+    for placement_state, number in (
+        (PlacementFilterState.HEALTHY, 0),
+        (PlacementFilterState.DEGRADED, 1),
+    ):
+        assert (
+            placements_matching(PlacementFilter(state=placement_state)).count()
+            == number
+        )
 
 
 CASES: dict[str, tuple[dict[str, Any], ClusterListState]] = {
@@ -105,23 +123,35 @@ CASES: dict[str, tuple[dict[str, Any], ClusterListState]] = {
     "does not answer": ({"unanswered_since": MINUTE}, ClusterListState.HEARTBEAT_LATE),
     "not observed": ({"observed_until": MINUTE}, ClusterListState.NOT_OBSERVED),
     "never observed": ({"observed_until": None}, ClusterListState.UNHEALTHY),
-    "for long": ({"verdict": "unhealthy", "verdict_reason": "x"}, ClusterListState.NOT_ELIGIBLE),
+    "for long": (
+        {"verdict": "unhealthy", "verdict_reason": "x"},
+        ClusterListState.NOT_ELIGIBLE,
+    ),
 }
 
 
 @pytest.mark.parametrize(("changes", "state"), CASES.values(), ids=CASES)
 @pytest.mark.parametrize("is_cordoned", [False, True])
 @pytest.mark.usefixtures("since")
-def test_python_and_sql_agree(changes: dict[str, Any], state: ClusterListState, is_cordoned: bool) -> None:
+def test_python_and_sql_agree(
+    changes: dict[str, Any], state: ClusterListState, is_cordoned: bool
+) -> None:
     now = datetime.now(UTC)
-    values = {key: now - one if isinstance(one, timedelta) else one for key, one in changes.items()}
+    values = {
+        key: now - one if isinstance(one, timedelta) else one
+        for key, one in changes.items()
+    }
     if is_cordoned:
         cordon(["c001"], by=None, now=now)
     MemberCluster.objects.filter(name="c001").update(**values)
     is_unhealthy = state is ClusterListState.UNHEALTHY
 
     row = MemberCluster.objects.annotate(how=list_state()).get(name="c001")
-    expected = ClusterListState.CORDONED if is_cordoned and state is ClusterListState.READY else state
+    expected = (
+        ClusterListState.CORDONED
+        if is_cordoned and state is ClusterListState.READY
+        else state
+    )
     assert row.how == expected
     assert (unhealthy_since(row, now=now) is not None) == is_unhealthy
     assert (counts_by_state()[ClusterFilterState.UNHEALTHY] == 1) == is_unhealthy
@@ -135,7 +165,9 @@ def test_python_and_sql_agree(changes: dict[str, Any], state: ClusterListState, 
 def test_a_placement_on_it_is_degraded() -> None:
     world = SimpleNamespace(now=datetime.now(UTC))
 
-    assert health(cast(World, world)).summary == "Degraded (2 of 3 available, 1 not ready)"
+    assert (
+        health(cast(World, world)).summary == "Degraded (2 of 3 available, 1 not ready)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -159,7 +191,9 @@ def test_a_placement_on_it_is_degraded() -> None:
 def test_every_page_says_it(client: Client, root: User, path: str) -> None:
     client.force_login(root)
 
-    page = client.get(path, headers={"hx-request": "true"} if path == PANEL else {}).content.decode()
+    page = client.get(
+        path, headers={"hx-request": "true"} if path == PANEL else {}
+    ).content.decode()
 
     assert re.search("unhealthy", page, re.IGNORECASE) or "/placements/" in path
     if path.startswith("/placements"):
@@ -169,7 +203,9 @@ def test_every_page_says_it(client: Client, root: User, path: str) -> None:
         assert not re.search(r'class="mark healthy">.{0,200}?Ready<', page)
 
 
-def test_the_page_says_from_when_on_it_is_not_selected(client: Client, root: User, since: datetime) -> None:
+def test_the_page_says_from_when_on_it_is_not_selected(
+    client: Client, root: User, since: datetime
+) -> None:
     client.force_login(root)
     page = client.get("/clusters/c001/").content.decode()
     text = re.sub(r"<[^>]+>", "", page)
@@ -190,13 +226,19 @@ def test_the_overview_lists_it_with_its_consequence(client: Client, root: User) 
     assert "c001: reports itself unhealthy No memory left." in text
 
 
-def test_the_attention_list_counts_several(since: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_attention_list_counts_several(
+    since: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(root_causes, "GROUPED_FROM", 1)
 
     found = attention(None, snoozes={}, now=datetime.now(UTC))
 
     [one] = [each for each in found.items if each.key.startswith("clusters/")]
-    assert (one.level, one.name, one.since) == ("attention", "1 cluster unhealthy", since)
+    assert (one.level, one.name, one.since) == (
+        "attention",
+        "1 cluster unhealthy",
+        since,
+    )
     assert one.message == "By own report; not selected after 5m of it: c001."
     assert one.path == "/clusters/?state=unhealthy"
     assert [each.words for each in one.effects] == ["web"]
@@ -214,8 +256,13 @@ def test_rest_says_it(root: User, since: datetime) -> None:
     assert said == {"c000": None, "c001": said["c001"], "c002": None}
     assert datetime.fromisoformat(said["c001"]) == since
     assert [one["name"] for one in get("clusters?state=unhealthy")["items"]] == ["c001"]
-    assert [one["name"] for one in get("clusters?state=ready")["items"]] == ["c000", "c002"]
-    one = rest.post("/api/v1/clusters/c001/heartbeat", {"healthy": False}, format="json").json()
+    assert [one["name"] for one in get("clusters?state=ready")["items"]] == [
+        "c000",
+        "c002",
+    ]
+    one = rest.post(
+        "/api/v1/clusters/c001/heartbeat", {"healthy": False}, format="json"
+    ).json()
     assert (one["eligible"], one["unhealthySince"]) == (True, said["c001"])
     assert datetime.fromisoformat(one["notReadyAt"]) == since + 5 * MINUTE
     overview = get("overview")
@@ -230,7 +277,10 @@ def test_metrics_and_notifications_say_it(since: datetime) -> None:
     assert samples["fleetui_clusters_unhealthy"].value == 1
     [problem] = found("cluster-not-ready", now=now)
     assert (problem.name, problem.since) == ("c001", since)
-    assert problem.message == "Reports itself unhealthy: no memory left. Not selected after 5m of it."
+    assert (
+        problem.message
+        == "Reports itself unhealthy: no memory left. Not selected after 5m of it."
+    )
 
 
 def test_open_pages_notice_it() -> None:
@@ -238,7 +288,9 @@ def test_open_pages_notice_it() -> None:
     observed_at(datetime.now(UTC))
     before = stored_version(LOCAL_HUB)
 
-    MemberCluster.objects.filter(name="c001").update(agent_healthy="False", healthy_since=datetime.now(UTC))
+    MemberCluster.objects.filter(name="c001").update(
+        agent_healthy="False", healthy_since=datetime.now(UTC)
+    )
     compare(now=datetime.now(UTC))
 
     assert stored_version(LOCAL_HUB) != before

@@ -21,15 +21,23 @@ OFFLINE = {
 
 
 def test_every_command_of_the_hub_can_say_that() -> None:
-    ours = {name: app for name, app in get_commands().items() if app in ("clusters", "fleetui", "placements")}
+    ours = {
+        name: app
+        for name, app in get_commands().items()
+        if app in ("clusters", "fleetui", "placements")
+    }
     loaded = {name: load_command_class(app, name) for name, app in ours.items()}
 
-    assert {name for name, one in loaded.items() if not isinstance(one, HubCommand)} == OFFLINE
+    assert {
+        name for name, one in loaded.items() if not isinstance(one, HubCommand)
+    } == OFFLINE
 
 
 @pytest.mark.nightly
 def test_without_a_database_a_command_says_how_to_make_one(tmp_path: Path) -> None:
-    variables = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+    variables = {
+        key: value for key, value in os.environ.items() if key != "DATABASE_URL"
+    }
 
     run = subprocess.run(
         [sys.executable, "manage.py", "export", "clusters"],

@@ -10,7 +10,11 @@ import pytest
 from clusters.operations.edit import cordon
 from fleetui.models import Event
 from placements.models import Binding, Placement, PolicySnapshot
-from placements.services.placements import UnscheduledPlacement, UnschedulesEverything, save_placement
+from placements.services.placements import (
+    UnscheduledPlacement,
+    UnschedulesEverything,
+    save_placement,
+)
 from placements.services.rescheduling import reschedule
 from tests.rows import NOW, all_joined, decided, pick_n_spec, placement_document, spec
 
@@ -19,7 +23,9 @@ NOWHERE = {
     "affinity": {
         "clusterAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
-                "clusterSelectorTerms": [{"labelSelector": {"matchLabels": {"region": "moon"}}}]
+                "clusterSelectorTerms": [
+                    {"labelSelector": {"matchLabels": {"region": "moon"}}}
+                ]
             }
         }
     }
@@ -49,19 +55,31 @@ def test_it_requires_confirmation_and_changes_nothing(
 ) -> None:
     all_joined("a", "b")
     decided("web", before)
-    counts = (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count())
+    counts = (
+        Placement.objects.get().revision,
+        PolicySnapshot.objects.count(),
+        Event.objects.count(),
+    )
 
     with pytest.raises(UnschedulesEverything) as refused:
         change(after)
 
     assert refused.value.emptied == (UnscheduledPlacement("web", clusters),)
-    assert (Placement.objects.get().revision, PolicySnapshot.objects.count(), Event.objects.count()) == counts
+    assert (
+        Placement.objects.get().revision,
+        PolicySnapshot.objects.count(),
+        Event.objects.count(),
+    ) == counts
     assert Placement.objects.get().document["spec"] == before
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(("before", "after", "clusters"), EMPTYING)
-def test_confirmed_it_is_done(before: Any, after: Any, clusters: tuple[str, ...]) -> None:  # noqa: ARG001
+def test_confirmed_it_is_done(
+    before: Any,
+    after: Any,
+    clusters: tuple[str, ...],  # noqa: ARG001
+) -> None:
     all_joined("a", "b")
     decided("web", before)
 
@@ -96,7 +114,10 @@ def test_what_is_nowhere_can_be_changed_freely() -> None:
 
 
 def test_the_words_name_the_clusters_and_count_the_rest() -> None:
-    one, many = UnscheduledPlacement("web", ("a",)), UnscheduledPlacement("db", tuple("abcdefg"))
+    one, many = (
+        UnscheduledPlacement("web", ("a",)),
+        UnscheduledPlacement("db", tuple("abcdefg")),
+    )
 
     assert str(UnschedulesEverything([one, many])) == (
         "This would unschedule everything: web would leave its only cluster: a;"

@@ -33,7 +33,9 @@ def test_every_decision_of_the_demo_replays_and_waits_for_the_next_day() -> None
     verified = verify_due(now=LATER)
 
     assert verified == DecisionRecord.objects.count() > 5
-    assert set(DecisionRecord.objects.values_list("fault", "verified_at")) == {("", LATER)}
+    assert set(DecisionRecord.objects.values_list("fault", "verified_at")) == {
+        ("", LATER)
+    }
     assert not verification_due(now=LATER)
     assert not Event.objects.filter(kind="Decision").exists()
 
@@ -41,9 +43,13 @@ def test_every_decision_of_the_demo_replays_and_waits_for_the_next_day() -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize("semantics", ["fleet", "kubefleet", "ocm", "kubernetes"])
 def test_a_decision_replays_under_each_semantics(semantics: str) -> None:
-    for name, region in zip("abcdef", ("east", "east", "west", "west", "west", "north"), strict=True):
+    for name, region in zip(
+        "abcdef", ("east", "east", "west", "west", "west", "north"), strict=True
+    ):
         joined(name, region=region)
-    decided("web", pick_n_spec(4, topologySpreadConstraints=[SPREAD]), semantics=semantics)
+    decided(
+        "web", pick_n_spec(4, topologySpreadConstraints=[SPREAD]), semantics=semantics
+    )
 
     assert verify_due(now=LATER) == 1
     assert DecisionRecord.objects.get().fault == ""
@@ -95,7 +101,9 @@ def tampered() -> DecisionRecord:
     return tamper()
 
 
-def test_one_that_comes_out_otherwise_is_reported_once_with_its_step(tampered: DecisionRecord) -> None:
+def test_one_that_comes_out_otherwise_is_reported_once_with_its_step(
+    tampered: DecisionRecord,
+) -> None:
     verify_due(now=NOW)
     verify_due(now=LATER)
 
@@ -125,7 +133,11 @@ def test_one_that_replays_again_says_so() -> None:
     verify_due(now=LATER)
 
     assert DecisionRecord.objects.get().fault == ""
-    assert list(Event.objects.filter(kind="Decision").order_by("pk").values_list("verb", flat=True)) == [
+    assert list(
+        Event.objects.filter(kind="Decision")
+        .order_by("pk")
+        .values_list("verb", flat=True)
+    ) == [
         "does not replay",
         "replays again",
     ]
@@ -133,7 +145,9 @@ def test_one_that_replays_again_says_so() -> None:
 
 @pytest.mark.servers
 def test_the_command_names_it_and_fails(tampered: DecisionRecord) -> None:
-    with pytest.raises(CommandError, match="1 decisions of engine 2 give a different result"):
+    with pytest.raises(
+        CommandError, match="1 decisions of engine 2 give a different result"
+    ):
         call_command("verify_decisions", stdout=(output := StringIO()))
 
     assert output.getvalue().splitlines() == [

@@ -16,7 +16,17 @@ from placements.services.loss.queries import worst_domain
 from placements.services.loss.report import start_report
 from placements.services.placements import save_placement
 from tests.builders import fleet, grouped, spread
-from tests.rows import NOW, all_joined, decided, joined, load_nine, pick_n_spec, placed, run_due, spec
+from tests.rows import (
+    NOW,
+    all_joined,
+    decided,
+    joined,
+    load_nine,
+    pick_n_spec,
+    placed,
+    run_due,
+    spec,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -47,10 +57,22 @@ def east() -> tuple[str, ...]:
 def test_w6_region_east_goes_down_on_the_demo_of_nine(east: tuple[str, ...]) -> None:
     impacts = fates(east)
 
-    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (("moves", 5), ("moves", 5))
-    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (("stuck", 2), ("stuck", 2))
-    assert (impacts["batch", "leave"], impacts["batch", "cordon"]) == (("shrinks", 6), ("shrinks", 6))
-    assert (impacts["config", "leave"], impacts["config", "cordon"]) == (("stuck", 2), ("cannot", 3))
+    assert (impacts["web", "leave"], impacts["web", "cordon"]) == (
+        ("moves", 5),
+        ("moves", 5),
+    )
+    assert (impacts["ledger", "leave"], impacts["ledger", "cordon"]) == (
+        ("stuck", 2),
+        ("stuck", 2),
+    )
+    assert (impacts["batch", "leave"], impacts["batch", "cordon"]) == (
+        ("shrinks", 6),
+        ("shrinks", 6),
+    )
+    assert (impacts["config", "leave"], impacts["config", "cordon"]) == (
+        ("stuck", 2),
+        ("cannot", 3),
+    )
     assert {fate for (_, variant), fate in impacts.items() if variant == "down"} == {
         ("down", 2),
         ("down", 4),
@@ -59,11 +81,16 @@ def test_w6_region_east_goes_down_on_the_demo_of_nine(east: tuple[str, ...]) -> 
 
 
 @pytest.mark.nightly
-def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five(east: tuple[str, ...]) -> None:
+def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five(
+    east: tuple[str, ...],
+) -> None:
     for placement in Placement.objects.all():
         document = placement.document
         annotations = document["metadata"].get("annotations") or {}
-        document["metadata"]["annotations"] = {**annotations, SEMANTICS_ANNOTATION: "kubefleet"}
+        document["metadata"]["annotations"] = {
+            **annotations,
+            SEMANTICS_ANNOTATION: "kubefleet",
+        }
         save_placement(document, by=None, now=NOW, is_demo=True)
     run_due()
 
@@ -89,7 +116,9 @@ def test_w6_under_kubefleet_a_cordoned_east_leaves_web_stuck_at_four_of_five(eas
     )
 
 
-def test_names_the_empty_domains_that_hold_a_placement_back(east: tuple[str, ...]) -> None:
+def test_names_the_empty_domains_that_hold_a_placement_back(
+    east: tuple[str, ...],
+) -> None:
     assert outcome(east, "ledger", "leave").message == (
         "No replacement: region=south stays at 0 (no candidates)."
     )
@@ -99,11 +128,19 @@ def test_names_the_empty_domains_that_hold_a_placement_back(east: tuple[str, ...
 
 
 def test_changes_nothing(east: tuple[str, ...]) -> None:
-    before = (list(Placement.objects.values()), list(Binding.objects.values()), Decision.objects.count())
+    before = (
+        list(Placement.objects.values()),
+        list(Binding.objects.values()),
+        Decision.objects.count(),
+    )
 
     losses(east)
 
-    after = (list(Placement.objects.values()), list(Binding.objects.values()), Decision.objects.count())
+    after = (
+        list(Placement.objects.values()),
+        list(Binding.objects.values()),
+        Decision.objects.count(),
+    )
     assert after == before
 
 
@@ -113,7 +150,11 @@ def test_foretells_what_leaving_then_does() -> None:
         joined(name, region=region)
     decided("web", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
     decided("all", spec())
-    there = set(Binding.objects.filter(placement__name="web").values_list("cluster_name", flat=True))
+    there = set(
+        Binding.objects.filter(placement__name="web").values_list(
+            "cluster_name", flat=True
+        )
+    )
     row = outcome(there, "web", "leave")
     assert outcome(there, "all", "leave").placed_after == 2
 
@@ -126,7 +167,10 @@ def test_foretells_what_leaving_then_does() -> None:
 
 def test_a_placement_that_tolerates_the_cordon_stays_where_it_is() -> None:
     all_joined("a", "b")
-    decided("daemon", spec({"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}))
+    decided(
+        "daemon",
+        spec({"placementType": "PickAll", "tolerations": [{"operator": "Exists"}]}),
+    )
 
     assert fates(["a"]) == {
         ("daemon", "down"): ("down", 1),
@@ -142,15 +186,22 @@ def test_objects_are_out_of_service_where_no_cluster_is_left() -> None:
 
     rows = [outcome(["a"], "web", variant) for variant in LossVariant]
 
-    assert [(row.is_empty, row.objects_out_of_service) for row in rows] == [(True, 3)] * 3
-    assert rows[0].message == "1 cluster does not work; nothing moves yet. 3 objects out of service."
+    assert [(row.is_empty, row.objects_out_of_service) for row in rows] == [
+        (True, 3)
+    ] * 3
+    assert (
+        rows[0].message
+        == "1 cluster does not work; nothing moves yet. 3 objects out of service."
+    )
 
 
 def test_who_is_not_concerned_is_not_listed() -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
     decided("odd", spec())
-    Placement.objects.filter(name="odd").update(selection_faults=[{"path": "", "code": "", "message": ""}])
+    Placement.objects.filter(name="odd").update(
+        selection_faults=[{"path": "", "code": "", "message": ""}]
+    )
 
     assert fates(["a"]) == {}
 
@@ -163,7 +214,9 @@ def test_who_is_not_concerned_is_not_listed() -> None:
         ([], [], "clusters", "required"),
     ],
 )
-def test_refuses_a_choice_without_clusters(names: list[str], labels: list[str], path: str, code: str) -> None:
+def test_refuses_a_choice_without_clusters(
+    names: list[str], labels: list[str], path: str, code: str
+) -> None:
     joined("a", region="east")
 
     with pytest.raises(InvalidManifest) as refusal:
@@ -184,7 +237,9 @@ def test_a_domain_is_emptied_when_all_of_its_clusters_are_gone() -> None:
     before = fleet(*grouped("region", east="e1 e2", west="w1"))
     after = before.with_clusters([], gone=["e1", "w1"])
 
-    assert emptied_domains(after, before, ["region", "region", "env"]) == ["region=west"]
+    assert emptied_domains(after, before, ["region", "region", "env"]) == [
+        "region=west"
+    ]
 
 
 def test_a_loss_that_leaves_a_hard_limit_exceeded_says_so() -> None:

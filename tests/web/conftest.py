@@ -12,7 +12,16 @@ from django.test import Client
 from placements.models import Placement
 from placements.services.resources.operations import apply_resources
 from tests.database import load_once
-from tests.rows import NOW, config_map, decided, joined, load_nine, namespace, person, pick_n_spec
+from tests.rows import (
+    NOW,
+    config_map,
+    decided,
+    joined,
+    load_nine,
+    namespace,
+    person,
+    pick_n_spec,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,8 @@ def reviewed(client: Client) -> str:
 
 def confirmed(client: Client, page: str, **more: str) -> Any:
     """Press the button of a review."""
-    given = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2]))
+    given = dict(
+        re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2])
+    )
     given.pop("confirm", None)
     return client.post(f"{draft_address()}review/", {**given, **more})

@@ -17,13 +17,21 @@ from placements.services.rollouts.worker import run_cluster_calls
 from placements.services.scheduling import schedule_due
 from tests.hubs.hub_documents import override, override_snapshot, placement
 from tests.hubs.projecting import ProjectedHub
-from tests.hubs.test_projection_placements import bound, put_web, resource_snapshot, scheduled
+from tests.hubs.test_projection_placements import (
+    bound,
+    put_web,
+    resource_snapshot,
+    scheduled,
+)
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.overrides import for_clusters, for_resource, rule
 
 COPY = "kubectl.kubernetes.io/last-applied-configuration"
 LOGIN = {"group": "", "version": "v1", "kind": "Secret", "name": "login"}
-_ENVELOPE = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ResourceEnvelope"}
+_ENVELOPE = {
+    "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+    "kind": "ResourceEnvelope",
+}
 
 
 def _encoded(text: str) -> str:
@@ -33,13 +41,24 @@ def _encoded(text: str) -> str:
 def secret(mark: str, name: str = "login") -> dict[str, Any]:
     """Write a Secret that has values everywhere; all of them begin with `planted-`, also in base64."""
     copy = f'{{"data": {{"password": "planted-{mark}-in-copy"}}}}'
-    annotations = {COPY: copy, "example.com/note": f"it is planted-{mark}-in-strings today"}
+    annotations = {
+        COPY: copy,
+        "example.com/note": f"it is planted-{mark}-in-strings today",
+    }
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "namespace": "shop", "annotations": annotations, "labels": {"of": mark}},
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "annotations": annotations,
+            "labels": {"of": mark},
+        },
         "type": "Opaque",
-        "data": {"password": _encoded(f"planted-{mark}-in-data"), "other": _encoded(f"planted-{mark}-other")},
+        "data": {
+            "password": _encoded(f"planted-{mark}-in-data"),
+            "other": _encoded(f"planted-{mark}-other"),
+        },
         "stringData": {"token": f"planted-{mark}-in-strings"},
         "Data": {"password": f"planted-{mark}-unknown"},
         "stringdata": [f"planted-{mark}-misspelt"],
@@ -49,7 +68,11 @@ def secret(mark: str, name: str = "login") -> dict[str, Any]:
 
 def envelope(mark: str) -> dict[str, Any]:
     metadata = {"name": "bundle", "namespace": "shop"}
-    return {**_ENVELOPE, "metadata": metadata, "data": {"secret.yaml": secret(mark, "wrapped")}}
+    return {
+        **_ENVELOPE,
+        "metadata": metadata,
+        "data": {"secret.yaml": secret(mark, "wrapped")},
+    }
 
 
 def cluster_envelope(mark: str, **data: Any) -> dict[str, Any]:
@@ -61,7 +84,12 @@ def cluster_envelope(mark: str, **data: Any) -> dict[str, Any]:
     }
     metadata = {"name": "cluster-bundle"}
     data |= {"role.yaml": role, "secret.yaml": secret(mark, "wrapped")}
-    return {**_ENVELOPE, "kind": "ClusterResourceEnvelope", "metadata": metadata, "data": data}
+    return {
+        **_ENVELOPE,
+        "kind": "ClusterResourceEnvelope",
+        "metadata": metadata,
+        "data": data,
+    }
 
 
 def plant_cluster_envelope(now: datetime) -> None:
@@ -78,7 +106,11 @@ def plant_cluster_envelope(now: datetime) -> None:
         "name": "cluster-bundle",
     }
     save_placement(
-        placement_document("bundle", {**pick_n_spec(1), "resourceSelectors": [selector]}), by=None, now=now
+        placement_document(
+            "bundle", {**pick_n_spec(1), "resourceSelectors": [selector]}
+        ),
+        by=None,
+        now=now,
     )
 
 
@@ -86,7 +118,9 @@ def plant_live_hub(name: str = "rome") -> ProjectedHub:
     """Mirror a hub whose objects have values wherever its controllers and `kubectl apply` write them."""
     live = ProjectedHub(name)
     put_web(live)
-    copies = secret("mirrored")["metadata"]["annotations"] | {COPY: str(secret("mirrored-copy"))}
+    copies = secret("mirrored")["metadata"]["annotations"] | {
+        COPY: str(secret("mirrored-copy"))
+    }
     copies.pop("example.com/note")
     patch = {"op": "add", "path": "/Data/a", "value": "planted-mirrored-patch"}
     difference = {
@@ -97,10 +131,18 @@ def plant_live_hub(name: str = "rome") -> ProjectedHub:
         "targetClusterObservedGeneration": 1,
         "observationTime": "2026-11-01T09:30:00Z",
         "observedDrifts": [
-            {"path": "/data/a", "valueInHub": "planted-hub", "valueInMember": "planted-member"}
+            {
+                "path": "/data/a",
+                "valueInHub": "planted-hub",
+                "valueInMember": "planted-member",
+            }
         ],
         "observedDiffs": [
-            {"path": "/data/a", "valueInHub": "planted-hub", "valueInMember": "planted-member"}
+            {
+                "path": "/data/a",
+                "valueInHub": "planted-hub",
+                "valueInMember": "planted-member",
+            }
         ],
     }
     differences = {"driftedPlacements": [difference], "diffedPlacements": [difference]}
@@ -124,7 +166,10 @@ def plant_live_hub(name: str = "rome") -> ProjectedHub:
 
     placed = placement("web")
     placed["metadata"]["annotations"] = copies
-    placed["status"] = {**scheduled(), "placementStatuses": [{"clusterName": "paris", **differences}]}
+    placed["status"] = {
+        **scheduled(),
+        "placementStatuses": [{"clusterName": "paris", **differences}],
+    }
     bound_there = bound("web", "paris")
     bound_there["status"] = {**bound_there["status"], **differences}
     bundles = [secret("mirrored"), envelope("mirrored"), cluster_envelope("mirrored")]
@@ -142,7 +187,11 @@ def plant_live_hub(name: str = "rome") -> ProjectedHub:
 def found_in(content: str | bytes) -> set[str]:
     """Return what of the planted values is in a text, also in base64 as a part of other base64."""
     text = content.decode(errors="replace") if isinstance(content, bytes) else content
-    return {mark for mark in ("planted-", "cGxhbnRlZC", "BsYW50ZWQt", "wbGFudGVkL") if mark in text}
+    return {
+        mark
+        for mark in ("planted-", "cGxhbnRlZC", "BsYW50ZWQt", "wbGFudGVkL")
+        if mark in text
+    }
 
 
 def plant(*, owner: User, now: datetime, of_shop: str = "all-of-shop") -> list[str]:
@@ -153,22 +202,41 @@ def plant(*, owner: User, now: datetime, of_shop: str = "all-of-shop") -> list[s
     """
     apply_resources([secret("first"), envelope("wrapped")], by=None, now=now)
     patches: list[dict[str, Any]] = [
-        {"op": "add", "path": "/data/added", "value": _encoded("planted-patch-in-data")},
+        {
+            "op": "add",
+            "path": "/data/added",
+            "value": _encoded("planted-patch-in-data"),
+        },
         {"op": "add", "path": "/stringData/added", "value": "planted-patch-in-strings"},
         {"op": "add", "path": "/Data/added", "value": "planted-patch-unknown"},
         {"op": "add", "path": "/spec", "value": {"a": {"b": "planted-patch-deep"}}},
     ]
-    failing = {"op": "add", "path": "/data/missing/deeper", "value": "planted-patch-that-fails"}
+    failing = {
+        "op": "add",
+        "path": "/data/missing/deeper",
+        "value": "planted-patch-that-fails",
+    }
     save_override(for_resource("login", rule(*patches), of=LOGIN), by=None, now=now)
-    of_namespace = {"op": "add", "path": "/stringData", "value": {"all": "planted-patch-of-namespace"}}
-    save_override(for_clusters(of_shop, rule(of_namespace, failing, region="west")), by=None, now=now)
+    of_namespace = {
+        "op": "add",
+        "path": "/stringData",
+        "value": {"all": "planted-patch-of-namespace"},
+    }
+    save_override(
+        for_clusters(of_shop, rule(of_namespace, failing, region="west")),
+        by=None,
+        now=now,
+    )
     plant_cluster_envelope(now)
     _work(now)
     apply_resources([secret("second"), envelope("again")], by=None, now=now)
     _work(now)
 
     web = Placement.objects.get(full_name="web")
-    drafts = [start_draft(one, placement=None, by=owner, now=now) for one in drafted(web.document)]
+    drafts = [
+        start_draft(one, placement=None, by=owner, now=now)
+        for one in drafted(web.document)
+    ]
     return [f"/drafts/{draft.pk}/" for draft in drafts]
 
 

@@ -22,7 +22,9 @@ class Outline(HTMLParser):
         self.fields: list[tuple[str, dict[str, str | None]]] = []
         self.feed(text)
 
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(
+        self, tag: str, attributes: list[tuple[str, str | None]]
+    ) -> None:
         """Note a tag and its attributes."""
         given = dict(attributes)
         if len(given) < len(attributes):
@@ -30,9 +32,17 @@ class Outline(HTMLParser):
         if re.fullmatch("h[1-6]", tag):
             self.headings.append(int(tag[1]))
         has_style = "style" in given and not _NUMBERS.fullmatch(given["style"] or "")
-        if tag == "style" or has_style or any(name.startswith(("on", "hx-on")) for name in given):
+        if (
+            tag == "style"
+            or has_style
+            or any(name.startswith(("on", "hx-on")) for name in given)
+        ):
             self.errors.append(f"<{tag}> has a style or a handler of its own")
-        if tag == "script" and not given.get("src") and given.get("type") != "application/json":
+        if (
+            tag == "script"
+            and not given.get("src")
+            and given.get("type") != "application/json"
+        ):
             self.errors.append("an inline script")
         if tag == "label" and given.get("for"):
             self.labelled.add(str(given["for"]))
@@ -53,16 +63,29 @@ class Outline(HTMLParser):
     @property
     def problems(self) -> list[str]:
         """Return everything that is wrong with the page."""
-        twice = [f"id {one} is used twice" for one in set(self.ids) if self.ids.count(one) > 1]
+        twice = [
+            f"id {one} is used twice"
+            for one in set(self.ids)
+            if self.ids.count(one) > 1
+        ]
         nameless = [
             f"{tag} {given}"
             for tag, given in self.fields
             if given.get("id") not in self.labelled and not given.get("aria-label")
         ]
-        return [*self.errors, *(f"<{tag}> is never closed" for tag in self.open), *twice, *nameless]
+        return [
+            *self.errors,
+            *(f"<{tag}> is never closed" for tag in self.open),
+            *twice,
+            *nameless,
+        ]
 
     @property
     def is_ordered(self) -> bool:
         """Return whether there is one h1, first, and no level is left out on the way down."""
         steps = zip(self.headings, self.headings[1:], strict=False)
-        return self.headings.count(1) == 1 and self.headings[0] == 1 and all(b - a <= 1 for a, b in steps)
+        return (
+            self.headings.count(1) == 1
+            and self.headings[0] == 1
+            and all(b - a <= 1 for a, b in steps)
+        )

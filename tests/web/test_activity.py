@@ -32,7 +32,11 @@ def secret(password: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "api-key", "namespace": "shop", "annotations": {COPY: f"{{{password}}}"}},
+        "metadata": {
+            "name": "api-key",
+            "namespace": "shop",
+            "annotations": {COPY: f"{{{password}}}"},
+        },
         "data": {"password": password, "user": "YW5h"},
         "stringData": {"plain": password},
     }
@@ -46,7 +50,9 @@ def changed() -> Event:
     return Event.objects.latest("pk")
 
 
-def test_an_event_shows_every_line_of_before_and_after(viewer: Client, text_of: Fetch) -> None:
+def test_an_event_shows_every_line_of_before_and_after(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("a", region="west", tier="one")
     change_labels(["a"], put={"region": "north"}, by=None, now=NOW)
 
@@ -79,20 +85,27 @@ def test_events_never_hold_what_a_secret_holds(changed: Event) -> None:
 
     assert changed.after
     assert changed.before
-    assert changed.after["data"] == {"password": "(hidden, changed)", "user": "(hidden)"}
+    assert changed.after["data"] == {
+        "password": "(hidden, changed)",
+        "user": "(hidden)",
+    }
     assert changed.before["data"] == {"password": "(hidden)", "user": "(hidden)"}
     assert PASSWORD not in held
     assert LATER not in held
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/resources/_/Secret/shop/api-key/"])
+@pytest.mark.parametrize(
+    "address", ["/activity/", "/activity/{event}/", "/resources/_/Secret/shop/api-key/"]
+)
 def test_no_page_shows_what_a_secret_holds(
     viewer: Client, text_of: Fetch, changed: Event, address: str
 ) -> None:
     page = MARKS.sub("", text_of(viewer, address.format(event=changed.pk)))
 
-    assert "(hidden, changed)" in page or ("(hidden)" in page and "/resources/" in address)
+    assert "(hidden, changed)" in page or (
+        "(hidden)" in page and "/resources/" in address
+    )
     assert PASSWORD not in page
     assert LATER not in page
 
@@ -107,7 +120,9 @@ def reader_of_secrets() -> Client:
     return client
 
 
-def test_the_object_itself_stays_complete_over_rest(reader_of_secrets: Client, changed: Event) -> None:
+def test_the_object_itself_stays_complete_over_rest(
+    reader_of_secrets: Client, changed: Event
+) -> None:
     answer = reader_of_secrets.get("/api/v1/resources/core/Secret/shop/api-key")
 
     assert changed.kind == "resource"
@@ -115,9 +130,13 @@ def test_the_object_itself_stays_complete_over_rest(reader_of_secrets: Client, c
 
 
 @pytest.mark.nightly
-def test_finds_a_person_by_a_part_of_the_name_in_any_case(viewer: Client, text_of: Fetch) -> None:
+def test_finds_a_person_by_a_part_of_the_name_in_any_case(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("a")
-    change_labels(["a"], put={"region": "north"}, by=person("Anna.Lind", "operator"), now=NOW)
+    change_labels(
+        ["a"], put={"region": "north"}, by=person("Anna.Lind", "operator"), now=NOW
+    )
 
     for part in ("anna", "LIND", "a.l"):
         page = text_of(viewer, f"/activity/?by={part}")
@@ -148,7 +167,9 @@ def overridden() -> Event:
 def test_events_never_hold_what_an_override_puts_into_a_secret() -> None:
     delete_override("ResourceOverride", "shop", "api-key", by=None, now=NOW)
 
-    held = str(list(Event.objects.filter(kind="override").values_list("before", "after")))
+    held = str(
+        list(Event.objects.filter(kind="override").values_list("before", "after"))
+    )
 
     assert held.count("'(hidden)'") == 3
     assert held.count("'(hidden, changed)'") == 1
@@ -157,7 +178,9 @@ def test_events_never_hold_what_an_override_puts_into_a_secret() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("address", ["/activity/", "/activity/{event}/", "/api/v1/events/{event}"])
+@pytest.mark.parametrize(
+    "address", ["/activity/", "/activity/{event}/", "/api/v1/events/{event}"]
+)
 def test_no_page_shows_what_an_override_puts_into_a_secret(
     viewer: Client, text_of: Fetch, overridden: Event, address: str
 ) -> None:
@@ -169,7 +192,9 @@ def test_no_page_shows_what_an_override_puts_into_a_secret(
 
 
 @pytest.mark.usefixtures("overridden")
-def test_the_override_itself_stays_complete_over_rest(reader_of_secrets: Client) -> None:
+def test_the_override_itself_stays_complete_over_rest(
+    reader_of_secrets: Client,
+) -> None:
     answer = reader_of_secrets.get("/api/v1/overrides/ResourceOverride/shop/api-key")
 
     assert stored_document(answer.json()) == overriding(LATER)
@@ -187,15 +212,29 @@ def test_kinds_and_filters_are_words(viewer: Client) -> None:
     ]
 
 
-def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, text_of: Fetch) -> None:
+def test_activity_is_ordered_by_time_whatever_was_written_first(
+    viewer: Client, text_of: Fetch
+) -> None:
     """A long operation records its events with the time at which it started, after those of shorter ones."""
-    record(AuditEvent("changed", "cluster", "later"), by=None, now=NOW + timedelta(seconds=9))
+    record(
+        AuditEvent("changed", "cluster", "later"),
+        by=None,
+        now=NOW + timedelta(seconds=9),
+    )
     record(AuditEvent("changed", "cluster", "earlier"), by=None, now=NOW)
     page = text_of(viewer, f"/activity/{Event.objects.get(name='later').pk}/")
-    assert '<a href="/clusters/later/">later</a>' in page  # without details, it leads to its object
+    assert (
+        '<a href="/clusters/later/">later</a>' in page
+    )  # without details, it leads to its object
 
     record(
-        AuditEvent("not decided", "placement", "web", after={"reason": "API lost"}, is_warning=True),
+        AuditEvent(
+            "not decided",
+            "placement",
+            "web",
+            after={"reason": "API lost"},
+            is_warning=True,
+        ),
         by=None,
         now=NOW,
     )
@@ -205,7 +244,10 @@ def test_activity_is_ordered_by_time_whatever_was_written_first(viewer: Client, 
     lost = viewer.get("/api/v1/events?type=Warning&reason=PlacementNotDecided").json()
 
     assert [(one["name"], one["type"]) for one in lost["items"]] == [("web", "Warning")]
-    assert [one["name"] for one in viewer.get("/api/v1/events?cluster=later").json()["items"]] == ["later"]
+    assert [
+        one["name"]
+        for one in viewer.get("/api/v1/events?cluster=later").json()["items"]
+    ] == ["later"]
     assert ">web<" in text_of(viewer, "/activity/?q=type%3DWarning")
     assert ">later<" not in text_of(viewer, "/activity/?q=type%3DWarning")
     assert page.index(">later<") < page.index(">earlier<")

@@ -33,17 +33,24 @@ def test_every_asset_can_be_fetched_for_good(viewer: Client) -> None:
     assert all(answer.getvalue() for answer in answers)
 
 
-def test_it_and_the_schema_are_for_users_with_a_role(client: Client, stranger: Client) -> None:
+def test_it_and_the_schema_are_for_users_with_a_role(
+    client: Client, stranger: Client
+) -> None:
     page, schema = "/api/docs", "/api/schema"
 
     assert client.get(page)["Location"] == "/login/?next=/api/docs"
-    assert [stranger.get(page).status_code, stranger.get(schema).status_code] == [403, 403]
+    assert [stranger.get(page).status_code, stranger.get(schema).status_code] == [
+        403,
+        403,
+    ]
     for query in ("", "?format=json", "?version=2", "?lang=de"):
         answer = client.get(schema + query)
         assert (answer.status_code, "paths" in answer.content.decode()) == (401, False)
 
 
-def test_a_process_builds_the_schema_once(viewer: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_builds_the_schema_once(
+    viewer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     built, build = [], SchemaGenerator.get_schema
 
     def count(*args: Any, **options: Any) -> Any:
@@ -54,15 +61,26 @@ def test_a_process_builds_the_schema_once(viewer: Client, monkeypatch: pytest.Mo
     documentation._document.cache_clear()
     documentation._written.cache_clear()
 
-    answers = [viewer.get(f"/api/schema{query}") for query in ("?format=json", "?format=json&version=9")]
+    answers = [
+        viewer.get(f"/api/schema{query}")
+        for query in ("?format=json", "?format=json&version=9")
+    ]
     answers += [
-        viewer.get("/api/schema", headers={"Accept": f"application/{one}"}) for one in ("json", "yaml")
+        viewer.get("/api/schema", headers={"Accept": f"application/{one}"})
+        for one in ("json", "yaml")
     ]
 
     assert [one.status_code for one in answers] == [200] * 4
     assert len(built) == 1
-    as_json, as_yaml = answers[2].json(), load_documents(answers[3].content.decode())[0].data
-    assert as_json["paths"].keys() == as_yaml["paths"].keys() == generated_schema()["paths"].keys()
+    as_json, as_yaml = (
+        answers[2].json(),
+        load_documents(answers[3].content.decode())[0].data,
+    )
+    assert (
+        as_json["paths"].keys()
+        == as_yaml["paths"].keys()
+        == generated_schema()["paths"].keys()
+    )
 
 
 @pytest.mark.nightly

@@ -45,7 +45,10 @@ def test_every_page_has_one_that_answers(
 ) -> None:
     for address in (one for one in (*READ, *WRITE) if not one.startswith(WITHOUT)):
         with subtests.test(address):
-            page, twin = _twin(operator, address_of(address, decision_id).replace("?cluster=missing", ""))
+            page, twin = _twin(
+                operator,
+                address_of(address, decision_id).replace("?cluster=missing", ""),
+            )
 
             assert twin is not None
             assert "curl -H &quot;Authorization: Token $FLEETUI_TOKEN&quot; " in page
@@ -61,7 +64,9 @@ def test_the_overview_counts_alike(viewer: Client) -> None:
     assert f"Placements</a> <strong>{twin['placements']}</strong>" in page
     assert f"{twin['notFulfilled']} not fulfilled" in page
     assert (twin["clusters"], twin["placements"], twin["notFulfilled"]) == (3, 2, 1)
-    assert [one["name"] for one in twin["attention"]] == re.findall(r'id="open-placement/(\w+)"', page)
+    assert [one["name"] for one in twin["attention"]] == re.findall(
+        r'id="open-placement/(\w+)"', page
+    )
     assert all(one["message"] in html.unescape(page) for one in twin["attention"])
 
 
@@ -96,12 +101,16 @@ def test_the_next_page_of_a_list_has_the_next_page_as_its_twin(viewer: Client) -
 
     page, twin = _twin(viewer, f"/clusters/{html.unescape(following)}")
 
-    assert [one["name"] for one in twin["items"]] == re.findall(r'<th scope="row"><a [^>]*>([\w-]+)', page)
+    assert [one["name"] for one in twin["items"]] == re.findall(
+        r'<th scope="row"><a [^>]*>([\w-]+)', page
+    )
     assert len(twin["items"]) == 13
 
 
 @pytest.mark.nightly
-def test_the_history_and_a_comparison_say_the_same(viewer: Client, decision_id: str) -> None:
+def test_the_history_and_a_comparison_say_the_same(
+    viewer: Client, decision_id: str
+) -> None:
     _, twin = _twin(viewer, "/placements/web/history/")
     _, same = _twin(viewer, f"/placements/web/compare/p0..{decision_id}/")
 
@@ -137,6 +146,8 @@ def test_the_search_finds_the_same(viewer: Client) -> None:
 
 
 @pytest.mark.nightly
-def test_a_run_and_a_decision_are_the_objects_themselves(viewer: Client, decision_id: str) -> None:
+def test_a_run_and_a_decision_are_the_objects_themselves(
+    viewer: Client, decision_id: str
+) -> None:
     assert _twin(viewer, "/rollouts/web/1/")[1]["number"] == 1
     assert _twin(viewer, f"/decisions/{decision_id}/")[1]["id"] == decision_id

@@ -12,7 +12,13 @@ from django.test import Client
 from rest_framework.test import APIClient
 
 from placements.models import Placement
-from tests.rows import assertion_entry, checks_file, joined, pick_n_spec, placement_document
+from tests.rows import (
+    assertion_entry,
+    checks_file,
+    joined,
+    pick_n_spec,
+    placement_document,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -22,15 +28,25 @@ def test_an_entry_that_refuses_does_so_on_the_page_over_rest_and_in_the_command(
 ) -> None:
     joined("a", env="canary")
     rule = {"never": {"env": "canary"}}
-    gold = assertion_entry("gold", rule, selector={"matchLabels": {"tier": "gold"}}, onBreak="refuse")
+    gold = assertion_entry(
+        "gold", rule, selector={"matchLabels": {"tier": "gold"}}, onBreak="refuse"
+    )
     document = placement_document("web", pick_n_spec(1))
     document["metadata"]["labels"] = {"tier": "gold"}
     path = tmp_path / "web.json"
     path.write_text(json.dumps(document))
-    sent = {"manifest": path.read_text(), "mode": "yaml", "revision": "0", "do": "save", "confirm": "yes"}
+    sent = {
+        "manifest": path.read_text(),
+        "mode": "yaml",
+        "revision": "0",
+        "do": "save",
+        "confirm": "yes",
+    }
     rest = APIClient()
     rest.force_authenticate(User.objects.get(pk=operator.session["_auth_user_id"]))
-    written = rest.put("/api/v1/checks-file", {"text": checks_file(gold)}, format="json")
+    written = rest.put(
+        "/api/v1/checks-file", {"text": checks_file(gold)}, format="json"
+    )
 
     operator.post("/placements/new/", sent)
     review = operator.get("/drafts/1/review/").content.decode()
@@ -42,7 +58,11 @@ def test_an_entry_that_refuses_does_so_on_the_page_over_rest_and_in_the_command(
 
     words = "Assertion of gold in .fleetui.yaml broken"
     assert (written.status_code, written["ETag"]) == (200, '"1"')
-    assert (page.status_code, over_rest.status_code, refused.value.returncode) == (422, 422, 2)
+    assert (page.status_code, over_rest.status_code, refused.value.returncode) == (
+        422,
+        422,
+        2,
+    )
     assert words in page.content.decode()
     assert words in over_rest.content.decode()
     assert words in str(refused.value)

@@ -23,7 +23,13 @@ from fleetui.apimachinery.yaml import Document, load_documents
 from placements.engine.checks.findings import Fix
 from placements.models import FindingsCheck, Placement
 from placements.services.apply import apply_documents
-from placements.services.checks import EVERY, MUTE_ANNOTATION, check_due, current_report, is_due
+from placements.services.checks import (
+    EVERY,
+    MUTE_ANNOTATION,
+    check_due,
+    current_report,
+    is_due,
+)
 from placements.services.placements import save_placement
 from tests.rows import (
     NOW,
@@ -47,19 +53,29 @@ def _save(name: str, **fields: Any) -> None:
 
 
 def _unknown_key(name: str = "web") -> None:
-    constraint = {"topologyKey": "regoin", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+    constraint = {
+        "topologyKey": "regoin",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "ScheduleAnyway",
+    }
     _save(name, topologySpreadConstraints=[constraint])
 
 
-def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Client, text_of: Fetch) -> None:
+def test_an_override_rule_without_a_cluster_is_warned_of_and_found(
+    operator: Client, text_of: Fetch
+) -> None:
     """At every entry point: apply again, apply, REST; and then the checks on their page and as a command."""
-    document = for_resource("host", rule(annotate(a="b"), location="here"), rule(annotate(c="d")))
+    document = for_resource(
+        "host", rule(annotate(a="b"), location="here"), rule(annotate(c="d"))
+    )
     joined("a", region="west")
     path = "spec.policy.overrideRules[0].clusterSelector"
 
     api = APIClient()
     api.credentials(HTTP_AUTHORIZATION=f"Token {api_token(person('olga', 'operator'))}")
-    put = api.put("/api/v1/overrides/ResourceOverride/shop/host", document, format="json")
+    put = api.put(
+        "/api/v1/overrides/ResourceOverride/shop/host", document, format="json"
+    )
     again = apply_documents([Document(document, 1)], by=None, now=NOW)
     changed = deepcopy(document)
     changed["metadata"]["labels"] = {"team": "x"}
@@ -68,9 +84,14 @@ def test_an_override_rule_without_a_cluster_is_warned_of_and_found(operator: Cli
     assert put.status_code == 201, put.json()
     assert f"{path}: no cluster matches" in put.headers["Warning"]
     for [result] in (again, applied):
-        assert [(one.code, one.path) for one in result.warnings] == [("matches-nothing", path)]
+        assert [(one.code, one.path) for one in result.warnings] == [
+            ("matches-nothing", path)
+        ]
     [found] = current_report().findings_of("", "O01")
-    assert found[1].message == "ResourceOverride shop/host: no cluster matches: the rule has no effect."
+    assert (
+        found[1].message
+        == "ResourceOverride shop/host: no cluster matches: the rule has no effect."
+    )
     assert "Override rule without a cluster" in text_of(operator, "/checks/")
     output = StringIO()
     call_command("checks", stdout=output)
@@ -110,23 +131,36 @@ def test_the_page_shows_a_fault_and_opens_its_fix_as_a_draft(
 ) -> None:
     _unknown_key()
 
-    page, filtered = text_of(operator, "/checks/?rule=S01"), text_of(viewer, "/checks/?q=Regoin+rule=S01")
+    page, filtered = (
+        text_of(operator, "/checks/?rule=S01"),
+        text_of(viewer, "/checks/?q=Regoin+rule=S01"),
+    )
 
-    assert "No cluster has the label regoin: the constraint has no effect. Did you mean region?" in page
+    assert (
+        "No cluster has the label regoin: the constraint has no effect. Did you mean region?"
+        in page
+    )
     assert "Unknown topology key" in page
     [manifest] = re.findall(r'name="manifest" value="([^"]*)"', page)
     document = load_documents(html.unescape(manifest))[0].data
-    assert document["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"] == "region"
+    assert (
+        document["spec"]["policy"]["topologySpreadConstraints"][0]["topologyKey"]
+        == "region"
+    )
     assert 'name="manifest"' not in filtered
     assert "No cluster has the label regoin" in filtered
-    assert "No findings match." in text_of(viewer, "/checks/?q=rule=S01+placement=other")
+    assert "No findings match." in text_of(
+        viewer, "/checks/?q=rule=S01+placement=other"
+    )
     before = Placement.objects.get(name="web").revision
     sent = {"manifest": html.unescape(manifest), "revision": str(before), "do": "draft"}
     assert operator.post("/placements/web/edit/", sent).status_code == 302
     assert Placement.objects.get(name="web").revision == before
 
 
-def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of: Fetch) -> None:
+def test_the_fix_of_a_label_is_a_preview_of_its_change(
+    operator: Client, text_of: Fetch
+) -> None:
     for number in range(6):
         joined(f"c{number}", env="prod")
     joined("odd", env="Prod")
@@ -141,7 +175,9 @@ def test_the_fix_of_a_label_is_a_preview_of_its_change(operator: Client, text_of
 
 
 @pytest.mark.nightly
-def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client) -> None:
+def test_what_labels_cause_is_below_the_finding_about_the_labels(
+    viewer: Client,
+) -> None:
     for number in range(30):
         joined(f"c{number:02}", region=("east", "west")[number % 2])
     joined("bare")
@@ -149,15 +185,28 @@ def test_what_labels_cause_is_below_the_finding_about_the_labels(viewer: Client)
 
     def found(query: str) -> list[tuple[str, str, list[str]]]:
         items = viewer.get(f"/api/v1/checks?{query}").json()["items"]
-        return [(one["placement"], one["rule"], [each["message"] for each in one["caused"]]) for one in items]
+        return [
+            (one["placement"], one["rule"], [each["message"] for each in one["caused"]])
+            for one in items
+        ]
 
     [(placement, rule, [below])] = found("rule=S06")
-    assert (placement, rule, below.startswith("web: 1 candidate without region")) == ("", "H04", True)
+    assert (placement, rule, below.startswith("web: 1 candidate without region")) == (
+        "",
+        "H04",
+        True,
+    )
     [(placement, rule, [below])] = found("rule=S06&placement=web")
-    assert (placement, rule, below.startswith("1 candidate without region")) == ("web", "H04", True)
+    assert (placement, rule, below.startswith("1 candidate without region")) == (
+        "web",
+        "H04",
+        True,
+    )
 
 
-def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Client, text_of: Fetch) -> None:
+def test_the_list_and_the_page_count_the_findings_of_the_latest_check(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("a", region="east")
     _unknown_key()
     run_due()
@@ -167,7 +216,9 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
     check = FindingsCheck.objects.get()
     assert (check.errors, check.worst[0]["rule"]) == (2, "S01")
     assert re.search(
-        r'href="/checks/\?placement=web">.*?2 findings', text_of(viewer, "/placements/"), re.DOTALL
+        r'href="/checks/\?placement=web">.*?2 findings',
+        text_of(viewer, "/placements/"),
+        re.DOTALL,
     )
     page = text_of(viewer, "/placements/web/")
     assert "No cluster has the label regoin: the constraint has no effect." in page
@@ -176,7 +227,11 @@ def test_the_list_and_the_page_count_the_findings_of_the_latest_check(viewer: Cl
     assert "Outdated" not in page.partition('id="findings"')[2]
 
     joined("b", region="west")
-    outdated = text_of(viewer, "/placements/web/").partition('id="findings"')[2].partition("</section>")[0]
+    outdated = (
+        text_of(viewer, "/placements/web/")
+        .partition('id="findings"')[2]
+        .partition("</section>")[0]
+    )
     assert "Outdated" in outdated
     assert "The fleet changed since then." in outdated
     assert not is_due(now=NOW), "a change of the fleet is checked after a while"
@@ -195,11 +250,20 @@ def test_rest_filters_and_refuses_what_does_not_exist(viewer: Client) -> None:
     findings = viewer.get("/api/v1/checks?placement=web&rule=S01").json()
 
     [item] = findings["items"]
-    assert (item["rule"], item["severity"], item["placement"]) == ("S01", "error", "web")
+    assert (item["rule"], item["severity"], item["placement"]) == (
+        "S01",
+        "error",
+        "web",
+    )
     assert item["fix"]["edits"] == [
-        {"path": "spec.policy.topologySpreadConstraints[0].topologyKey", "value": "region"}
+        {
+            "path": "spec.policy.topologySpreadConstraints[0].topologyKey",
+            "value": "region",
+        }
     ]
-    assert viewer.get("/api/v1/checks?placement=web&rule=unknown-key").json()["items"] == [item]
+    assert viewer.get("/api/v1/checks?placement=web&rule=unknown-key").json()[
+        "items"
+    ] == [item]
     assert viewer.get("/api/v1/checks?rule=S99").status_code == 400
     assert viewer.get("/api/v1/checks?placement=none").status_code == 404
 
@@ -215,11 +279,15 @@ def test_muted_rules_are_counted(viewer: Client, settings: Any) -> None:
     settings.CHECKS_MUTED = ["N02", "N04", "A04", "S07"]
 
     assert (by_annotation["items"], by_annotation["muted"] >= 1) == ([], True)
-    assert not {"N02", "N04", "A04", "S07"} & {one.rule for _, one in current_report().findings}
+    assert not {"N02", "N04", "A04", "S07"} & {
+        one.rule for _, one in current_report().findings
+    }
 
 
 @pytest.mark.usefixtures("web")
-def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Path) -> None:
+def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(
+    tmp_path: Path,
+) -> None:
     _unknown_key()
     assert "Did you mean region?" in _run()
     with pytest.raises(CommandError) as failed:
@@ -233,7 +301,10 @@ def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Pa
                 "alone",
                 {
                     **pick_n_spec(2),
-                    "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+                    "strategy": {
+                        "type": "RollingUpdate",
+                        "rollingUpdate": {"maxUnavailable": "100%"},
+                    },
                 },
             )
         )
@@ -241,7 +312,9 @@ def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Pa
     sarif = json.loads(_run("-f", str(path), "-o", "sarif"))
     [result] = sarif["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("R02", "note")
-    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].endswith("placement.json")
+    assert result["locations"][0]["physicalLocation"]["artifactLocation"][
+        "uri"
+    ].endswith("placement.json")
     assert validation_errors(sarif) == []
     assert _run("-f", str(path), "--fail-on", "warning")
 
@@ -252,29 +325,41 @@ def test_the_command_reads_the_hub_or_files_and_fails_on_a_severity(tmp_path: Pa
     [result] = json.loads(_run("-f", str(path), "-o", "sarif"))["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"].endswith("placement.json")
-    assert '"env": "Prod"' in path.read_text().splitlines()[place["region"]["startLine"] - 1]
+    assert (
+        '"env": "Prod"'
+        in path.read_text().splitlines()[place["region"]["startLine"] - 1]
+    )
     with pytest.raises(CommandError) as missing:
         _run("-f", "nowhere.yaml")
     assert missing.value.returncode == 2
 
 
 def test_overrides_in_files_are_checked_like_those_on_the_hub(tmp_path: Path) -> None:
-    document = for_resource("host", rule(annotate(a="b"), location="here"), rule(annotate(c="d")))
+    document = for_resource(
+        "host", rule(annotate(a="b"), location="here"), rule(annotate(c="d"))
+    )
     west = member_document("a", {"region": "west"})
     path = tmp_path / "override.json"
 
     def write(*documents: dict[str, Any]) -> None:
-        path.write_text(json.dumps({"kind": "List", "items": list(documents)}, indent=1))
+        path.write_text(
+            json.dumps({"kind": "List", "items": list(documents)}, indent=1)
+        )
 
     write(west, document)
     joined("a", region="west")
     apply_documents([Document(document, 1)], by=None, now=NOW)
     assert _run("-f", str(path)) == _run()
-    assert "O01  fleet: ResourceOverride shop/host: no cluster matches" in _run("-f", str(path))
+    assert "O01  fleet: ResourceOverride shop/host: no cluster matches" in _run(
+        "-f", str(path)
+    )
     [result] = json.loads(_run("-f", str(path), "-o", "sarif"))["runs"][0]["results"]
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"].endswith("override.json")
-    assert '"name": "host"' in path.read_text().splitlines()[place["region"]["startLine"] - 1]
+    assert (
+        '"name": "host"'
+        in path.read_text().splitlines()[place["region"]["startLine"] - 1]
+    )
     with pytest.raises(CommandError):
         _run("-f", str(path), "--fail-on", "warning")
 
@@ -285,7 +370,9 @@ def test_overrides_in_files_are_checked_like_those_on_the_hub(tmp_path: Path) ->
     assert _run("-f", str(path)) == "No findings.\n"
     document["spec"]["policy"]["overrideRules"][0].pop("clusterSelector")
     write(document)
-    assert "a rule without a clusterSelector selects no cluster" in _run("-f", str(path))
+    assert "a rule without a clusterSelector selects no cluster" in _run(
+        "-f", str(path)
+    )
 
 
 def _run(*arguments: str) -> str:
@@ -296,7 +383,9 @@ def _run(*arguments: str) -> str:
 
 @pytest.mark.usefixtures("web")
 def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
-    asserted = json.dumps([{"never": {"env": "canary"}}, {"survives": "zone"}, {"minFree": 1}])
+    asserted = json.dumps(
+        [{"never": {"env": "canary"}}, {"survives": "zone"}, {"minFree": 1}]
+    )
     document = {
         **placement_document("web", pick_n_spec(3), assertions=asserted),
         "apiVersion": "placement.kubernetes-fleet.io/v1",
@@ -307,7 +396,13 @@ def test_the_editor_shows_what_is_found_while_typing(operator: Client) -> None:
         headers={"HX-Request": "true"},
     ).content.decode()
 
-    assert "No spare cluster: after the loss of any candidate, fewer than numberOfClusters remain." in preview
+    assert (
+        "No spare cluster: after the loss of any candidate, fewer than numberOfClusters remain."
+        in preview
+    )
     assert "1 of 3 assertions hold." in preview
-    assert "cannot be checked: survives: zone (no resilience report of zone yet)" in preview
+    assert (
+        "cannot be checked: survives: zone (no resilience report of zone yet)"
+        in preview
+    )
     assert "Assertion broken: minFree: 1" in html.unescape(preview)

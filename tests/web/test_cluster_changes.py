@@ -51,17 +51,29 @@ def test_cordons_and_uncordons(operator: Client) -> None:
     operator.post("/clusters/nimblefox/uncordon/")
 
     assert "/clusters/nimblefox/uncordon/" in cordoned
-    assert 'name="next" value="/clusters/"><button class="button plain">Undo' in cordoned
+    assert (
+        'name="next" value="/clusters/"><button class="button plain">Undo' in cordoned
+    )
     assert not _cluster().taints.exists()
 
 
 def test_says_that_nothing_would_change(operator: Client) -> None:
-    assert "No placement changes its clusters" in operator.get("/clusters/bravelion/cordon/").content.decode()
+    assert (
+        "No placement changes its clusters"
+        in operator.get("/clusters/bravelion/cordon/").content.decode()
+    )
 
 
 @pytest.mark.nightly
-def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(operator: Client) -> None:
-    given = {"labels": "region=east\nteam=a", "taints": "gpu", "revision": "1", "do": "check"}
+def test_checking_an_edit_says_what_it_would_do_and_saves_nothing(
+    operator: Client,
+) -> None:
+    given = {
+        "labels": "region=east\nteam=a",
+        "taints": "gpu",
+        "revision": "1",
+        "do": "check",
+    }
 
     answer = operator.post(EDIT, given)
 
@@ -97,8 +109,12 @@ def test_saves_labels_and_taints_as_one_change(operator: Client) -> None:
         ("taints", "gpu\ngpu", "spec.taints[1]"),
     ],
 )
-def test_faults_stand_beside_their_field(operator: Client, field: str, text: str, words: str) -> None:
-    answer = operator.post(EDIT, {"labels": "", "taints": "", "revision": "1", "do": "save", field: text})
+def test_faults_stand_beside_their_field(
+    operator: Client, field: str, text: str, words: str
+) -> None:
+    answer = operator.post(
+        EDIT, {"labels": "", "taints": "", "revision": "1", "do": "save", field: text}
+    )
     page = answer.content.decode()
     beside = page.partition(f'id="{field}-errors"')[2].partition("</ul>")[0]
 
@@ -109,21 +125,32 @@ def test_faults_stand_beside_their_field(operator: Client, field: str, text: str
 
 
 def test_comes_up_as_its_address_suggests_and_saves_nothing(operator: Client) -> None:
-    page = operator.get(EDIT, {"label": "env=canary", "without": "region"}).content.decode()
+    page = operator.get(
+        EDIT, {"label": "env=canary", "without": "region"}
+    ).content.decode()
 
-    assert re.search(r'name="label_key" value="env".*name="label_value" value="canary"', page)
-    assert "<strong>env=canary</strong>, <strong>remove region</strong>. Not saved." in page
+    assert re.search(
+        r'name="label_key" value="env".*name="label_value" value="canary"', page
+    )
+    assert (
+        "<strong>env=canary</strong>, <strong>remove region</strong>. Not saved."
+        in page
+    )
     assert "Impact on placements" in page
     assert _labels() == {"region": "west"}
 
 
-def test_a_suggested_label_stands_in_the_place_of_the_one_of_its_key(operator: Client) -> None:
+def test_a_suggested_label_stands_in_the_place_of_the_one_of_its_key(
+    operator: Client,
+) -> None:
     page = operator.get(EDIT, {"label": " region =\neast<b>"}).content.decode()
 
     assert 'name="label_value" value=" east&lt;b&gt;"' in page
 
 
-def test_a_suggestion_that_is_no_label_is_refused_in_the_words_of_the_form(operator: Client) -> None:
+def test_a_suggestion_that_is_no_label_is_refused_in_the_words_of_the_form(
+    operator: Client,
+) -> None:
     answer = operator.get(EDIT, {"label": "region=no east"})
 
     assert answer.status_code == 422
@@ -132,11 +159,16 @@ def test_a_suggestion_that_is_no_label_is_refused_in_the_words_of_the_form(opera
 
 
 def test_shows_every_fault_of_both_fields_with_its_line(operator: Client) -> None:
-    given = {"labels": "region\n\na=b c\nno key=x\na=d", "taints": "gpu\nold:Never", "revision": "1"}
+    given = {
+        "labels": "region\n\na=b c\nno key=x\na=d",
+        "taints": "gpu\nold:Never",
+        "revision": "1",
+    }
     page = operator.post(EDIT, {**given, "do": "check"}).content.decode()
     labels, taints = (
         re.findall(
-            r"<strong>line (\d+)</strong>", page.partition(f'id="{field}-errors">')[2].partition("</ul>")[0]
+            r"<strong>line (\d+)</strong>",
+            page.partition(f'id="{field}-errors">')[2].partition("</ul>")[0],
         )
         for field in ("labels", "taints")
     )
@@ -147,7 +179,9 @@ def test_shows_every_fault_of_both_fields_with_its_line(operator: Client) -> Non
 
 
 def test_refuses_a_stale_edit_and_says_who_saved(operator: Client) -> None:
-    change_labels(["nimblefox"], put={"team": "b"}, by=person("li", "operator"), now=NOW)
+    change_labels(
+        ["nimblefox"], put={"team": "b"}, by=person("li", "operator"), now=NOW
+    )
 
     given = {"labels": "team=mine", "taints": "", "revision": "1", "do": "save"}
     refused = operator.post(EDIT, given)
@@ -163,7 +197,10 @@ def test_refuses_a_stale_edit_and_says_who_saved(operator: Client) -> None:
 
 
 def test_previews_an_import_and_imports_it(operator: Client) -> None:
-    documents = [member_document("palemoth", {"region": "south"}), member_document("nimblefox")]
+    documents = [
+        member_document("palemoth", {"region": "south"}),
+        member_document("nimblefox"),
+    ]
     text = "---\n".join(map(dump_yaml, documents))
 
     preview = operator.post("/clusters/import/", {"text": text, "do": "check"})
@@ -177,7 +214,9 @@ def test_previews_an_import_and_imports_it(operator: Client) -> None:
 
 
 def test_imports_a_file(operator: Client) -> None:
-    file = SimpleUploadedFile("fleet.yaml", dump_yaml(member_document("palemoth")).encode())
+    file = SimpleUploadedFile(
+        "fleet.yaml", dump_yaml(member_document("palemoth")).encode()
+    )
 
     operator.post("/clusters/import/", {"file": file, "do": "import"})
 
@@ -192,7 +231,9 @@ def test_imports_a_file(operator: Client) -> None:
         ({"file": SimpleUploadedFile("fleet.yaml", b"\xff\xfe")}, "invalid encoding"),
     ],
 )
-def test_refuses_an_import_with_its_faults(operator: Client, given: dict[str, object], words: str) -> None:
+def test_refuses_an_import_with_its_faults(
+    operator: Client, given: dict[str, object], words: str
+) -> None:
     answer = operator.post("/clusters/import/", {**given, "do": "import"})
 
     assert answer.status_code == 422
@@ -208,9 +249,12 @@ def test_a_cluster_that_is_gone_cannot_be_changed(operator: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", ["-1", "1", "web:overview", "x.y", "//example.com/", "https://example.com/", ""]
+    "wanted",
+    ["-1", "1", "web:overview", "x.y", "//example.com/", "https://example.com/", ""],
 )
-@pytest.mark.parametrize("address", ["/clusters/a/leave/", "/clusters/a/cordon/", "/theme/"])
+@pytest.mark.parametrize(
+    "address", ["/clusters/a/leave/", "/clusters/a/cordon/", "/theme/"]
+)
 def test_what_is_no_path_of_this_host_is_no_place_to_go_to(
     operator: Client, wanted: str, address: str
 ) -> None:

@@ -29,19 +29,39 @@ FAULT = {
 def drift(**more: Any) -> dict[str, Any]:
     """Make a row of differences as a binding has it."""
     times = {"observed": NOW.isoformat(), "since": NOW.isoformat()}
-    identity = {"group": "", "version": "v1", "kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    identity = {
+        "group": "",
+        "version": "v1",
+        "kind": "ConfigMap",
+        "namespace": "shop",
+        "name": "settings",
+    }
     difference = {"generation": 3, "fields": [["/data/color", '"green"', ""]]}
-    return {**identity, **times, **difference, "isDegraded": False, "isTruncated": False, **more}
+    return {
+        **identity,
+        **times,
+        **difference,
+        "isDegraded": False,
+        "isTruncated": False,
+        **more,
+    }
 
 
 def store(**columns: Any) -> None:
     """Write what a call to the cluster would have found."""
     snapshot = Placement.objects.get(name="web").resource_snapshots.latest("number")
-    columns = {"resource_snapshot": snapshot, "state": "Bound", "phase": Phase.AVAILABLE, **columns}
+    columns = {
+        "resource_snapshot": snapshot,
+        "state": "Bound",
+        "phase": Phase.AVAILABLE,
+        **columns,
+    }
     Binding.objects.filter(cluster_name="nimblefox").update(**columns)
 
 
-def test_failed_object_shows_the_message_and_a_hint(viewer: Client, text_of: Fetch) -> None:
+def test_failed_object_shows_the_message_and_a_hint(
+    viewer: Client, text_of: Fetch
+) -> None:
     store(phase=Phase.FAILED, failure="refused", failed_objects=[FAULT])
     page = text_of(viewer, PAGE)
     assert "NotTakenOver" in page
@@ -49,23 +69,41 @@ def test_failed_object_shows_the_message_and_a_hint(viewer: Client, text_of: Fet
     assert "whenToTakeOver is Never" in page
 
 
-def test_warnings_of_the_api_server_are_shown_by_object(viewer: Client, text_of: Fetch) -> None:
+def test_warnings_of_the_api_server_are_shown_by_object(
+    viewer: Client, text_of: Fetch
+) -> None:
     heading = "Warnings of the API server"
     store()
     assert heading not in text_of(viewer, PAGE)
 
-    settings = {"group": "", "kind": "ConfigMap", "namespace": "shop", "name": "settings"}
+    settings = {
+        "group": "",
+        "kind": "ConfigMap",
+        "namespace": "shop",
+        "name": "settings",
+    }
     space = {"group": "", "kind": "Namespace", "namespace": "", "name": "shop"}
-    store(warnings=[{**settings, "messages": ["old", "older"]}, {**space, "messages": ["<b>unlabelled</b>"]}])
+    store(
+        warnings=[
+            {**settings, "messages": ["old", "older"]},
+            {**space, "messages": ["<b>unlabelled</b>"]},
+        ]
+    )
     page = text_of(viewer, PAGE)
     assert heading in page
     assert "ConfigMap shop/settings: old; older" in page
     assert "Namespace shop: &lt;b&gt;unlabelled&lt;/b&gt;" in page
 
 
-def test_missing_permission_says_where_it_is_found(viewer: Client, text_of: Fetch) -> None:
+def test_missing_permission_says_where_it_is_found(
+    viewer: Client, text_of: Fetch
+) -> None:
     message = 'namespaces "shop" is forbidden: User "fleetui" cannot get resource "namespaces"'
-    store(phase=Phase.FAILED, failure="refused", failed_objects=[{**FAULT, "code": "", "message": message}])
+    store(
+        phase=Phase.FAILED,
+        failure="refused",
+        failed_objects=[{**FAULT, "code": "", "message": message}],
+    )
     assert "Add the permission to the account. Test connection" in text_of(viewer, PAGE)
 
 
@@ -82,16 +120,32 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
 
     row = MemberCluster.objects.get(name="nimblefox")
     ClusterCredential.objects.create(
-        cluster=row, ciphertext="x", kind="token", subject="fleetui", set_at=NOW, unauthorized_since=NOW
+        cluster=row,
+        ciphertext="x",
+        kind="token",
+        subject="fleetui",
+        set_at=NOW,
+        unauthorized_since=NOW,
     )
-    MemberCluster.objects.update(driver="kubernetes", unanswered_since=NOW, unanswered_code="credentials")
+    MemberCluster.objects.update(
+        driver="kubernetes", unanswered_since=NOW, unanswered_code="credentials"
+    )
     page = text_of(viewer, PAGE)
     assert "Unreachable" in page
     assert "Credentials rejected since" in page
-    assert "Unreachable" in text_of(viewer, "/clusters/nimblefox/").partition("Placements on this cluster")[2]
+    assert (
+        "Unreachable"
+        in text_of(viewer, "/clusters/nimblefox/").partition(
+            "Placements on this cluster"
+        )[2]
+    )
     assert "Unreachable: credentials rejected." in text_of(viewer, "/")
-    MemberCluster.objects.update(verdict="staleHeartbeat", verdict_reason="no recent heartbeat signals")
-    assert "Not ready: no recent heartbeat signals. Credentials rejected." in text_of(viewer, "/")
+    MemberCluster.objects.update(
+        verdict="staleHeartbeat", verdict_reason="no recent heartbeat signals"
+    )
+    assert "Not ready: no recent heartbeat signals. Credentials rejected." in text_of(
+        viewer, "/"
+    )
     MemberCluster.objects.update(verdict="", verdict_reason="")
     MemberCluster.objects.update(unanswered_code="refused")
     ClusterCredential.objects.update(unauthorized_since=None)
@@ -114,7 +168,9 @@ def test_missing_answer_is_named_in_words(viewer: Client, text_of: Fetch) -> Non
 
 
 def test_drift_page_filters(viewer: Client, text_of: Fetch) -> None:
-    store(drifted_objects=[drift()], diffed_objects=[drift(name="other", generation=None)])
+    store(
+        drifted_objects=[drift()], diffed_objects=[drift(name="other", generation=None)]
+    )
     address = "/placements/web/drift/"
     everything = text_of(viewer, address)
     assert "shop/settings" in everything
@@ -153,11 +209,19 @@ def test_live_states_show_uid_since_and_reason(viewer: Client, text_of: Fetch) -
         "2 finalizers",
         NOW.isoformat(),
     ]
-    ObservedObjects.objects.create(binding=Binding.objects.get(cluster_name="nimblefox"), rows=[row])
+    ObservedObjects.objects.create(
+        binding=Binding.objects.get(cluster_name="nimblefox"), rows=[row]
+    )
 
     page = text_of(viewer, PAGE)
 
-    for words in ("uid-1", "Not available", "it is being deleted", "2 finalizers", "Read on the cluster"):
+    for words in (
+        "uid-1",
+        "Not available",
+        "it is being deleted",
+        "2 finalizers",
+        "Read on the cluster",
+    ):
         assert words in page
     assert "Read now" not in page
 
@@ -167,4 +231,7 @@ def test_a_cluster_without_an_api_server_is_not_read(operator: Client) -> None:
 
     answer = operator.post(f"{PAGE}read/", follow=True)
 
-    assert "Objects not read: nimblefox has nothing of web that could be read." in answer.content.decode()
+    assert (
+        "Objects not read: nimblefox has nothing of web that could be read."
+        in answer.content.decode()
+    )

@@ -50,7 +50,9 @@ def _names(page: str) -> list[str]:
     ],
 )
 @pytest.mark.usefixtures("web")
-def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
+def test_lists_what_matches(
+    viewer: Client, text_of: Fetch, query: str, names: list[str]
+) -> None:
     cordon(["jumpingcat"], by=None, now=NOW)
     leave(["nimblefox"], by=None, now=NOW)
 
@@ -58,7 +60,9 @@ def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: l
 
 
 @pytest.mark.nightly
-def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fetch) -> None:
+def test_late_and_unmonitored_clusters_are_not_ready(
+    viewer: Client, text_of: Fetch
+) -> None:
     now = datetime.now(UTC)
     for name in ("answers", "late"):
         simulated(name, now=now, region="west")
@@ -69,7 +73,11 @@ def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fe
     page = text_of(viewer, "/clusters/")
     facets = dict(re.findall(r'>([A-Z][^<]*) <span class="count">(\d+)</span>', page))
     assert _names(text_of(viewer, "/clusters/?state=ready")) == ["answers"]
-    assert (facets["Ready"], facets["Heartbeat late"], facets["Not monitored"]) == ("1", "1", "1")
+    assert (facets["Ready"], facets["Heartbeat late"], facets["Not monitored"]) == (
+        "1",
+        "1",
+        "1",
+    )
     assert "3 clusters" in page
     overview = text_of(viewer, "/")
     assert "late: unreachable" in overview
@@ -79,7 +87,9 @@ def test_late_and_unmonitored_clusters_are_not_ready(viewer: Client, text_of: Fe
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_says_state_labels_taints_and_placements_of_each(viewer: Client, text_of: Fetch) -> None:
+def test_says_state_labels_taints_and_placements_of_each(
+    viewer: Client, text_of: Fetch
+) -> None:
     cordon(["nimblefox"], by=None, now=NOW)
 
     row = text_of(viewer, "/clusters/?q=nimblefox").partition("<tbody>")[2]
@@ -99,9 +109,19 @@ def test_counts_of_the_filters_are_of_the_clusters_that_match_the_others(
     cordon(["jumpingcat"], by=None, now=NOW)
 
     def counts(address: str) -> dict[str, str]:
-        return dict(re.findall(r'>([A-Za-z ]+) <span class="count">(\d+)</span>', text_of(viewer, address)))
+        return dict(
+            re.findall(
+                r'>([A-Za-z ]+) <span class="count">(\d+)</span>',
+                text_of(viewer, address),
+            )
+        )
 
-    assert counts("/clusters/?by=region") == {"Cordoned": "1", "Not monitored": "3", "east": "1", "west": "2"}
+    assert counts("/clusters/?by=region") == {
+        "Cordoned": "1",
+        "Not monitored": "3",
+        "east": "1",
+        "west": "2",
+    }
     of_west = counts("/clusters/?label=region:west")
     assert of_west == {"Cordoned": "1", "Not monitored": "2", "east": "1", "west": "2"}
     both = counts("/clusters/?label=region:west&state=cordoned")
@@ -112,7 +132,9 @@ def test_counts_of_the_filters_are_of_the_clusters_that_match_the_others(
 
 
 @pytest.mark.usefixtures("web")
-def test_offers_the_known_keys_and_the_groups_of_one(viewer: Client, text_of: Fetch) -> None:
+def test_offers_the_known_keys_and_the_groups_of_one(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/clusters/?by=region")
 
     assert '<option value="region=">3 clusters</option>' in page
@@ -121,13 +143,21 @@ def test_offers_the_known_keys_and_the_groups_of_one(viewer: Client, text_of: Fe
 
 @pytest.mark.nightly
 def test_goes_on_where_a_page_ended(viewer: Client, text_of: Fetch) -> None:
-    upsert_clusters([ClusterSpec(member_document(f"c{number:03}")) for number in range(60)], by=None, now=NOW)
+    upsert_clusters(
+        [ClusterSpec(member_document(f"c{number:03}")) for number in range(60)],
+        by=None,
+        now=NOW,
+    )
 
     first = text_of(viewer, "/clusters/?q=c")
     [following] = re.findall(r'href="\?([^"]*)" rel="next"', first)
     second = text_of(viewer, f"/clusters/?{following.replace('&amp;', '&')}")
 
-    assert [_names(first)[0], _names(first)[-1], len(_names(first))] == ["c000", "c049", 50]
+    assert [_names(first)[0], _names(first)[-1], len(_names(first))] == [
+        "c000",
+        "c049",
+        50,
+    ]
     assert _names(second) == [f"c{number:03}" for number in range(50, 60)]
     assert "q=c" in following
     assert 'rel="next"' not in second
@@ -140,7 +170,8 @@ def test_goes_on_where_a_page_ended(viewer: Client, text_of: Fetch) -> None:
 def test_gives_htmx_the_list_alone(viewer: Client) -> None:
     answer = viewer.get("/clusters/?q=fox", headers={"HX-Request": "true"})
     back = viewer.get(
-        "/clusters/?q=fox", headers={"HX-Request": "true", "HX-History-Restore-Request": "true"}
+        "/clusters/?q=fox",
+        headers={"HX-Request": "true", "HX-History-Restore-Request": "true"},
     )
 
     assert answer.content.decode().startswith('<div id="list">')
@@ -157,10 +188,14 @@ def test_runs_twelve_queries_at_most_however_large_the_fleet(
         for number in range(5000)
     ]
     upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
-    viewer.get("/help/keyboard/")  # the first request of a minute writes its time into the session
+    viewer.get(
+        "/help/keyboard/"
+    )  # the first request of a minute writes its time into the session
 
     with django_assert_max_num_queries(12):
-        page = viewer.get("/clusters/?label=region:r3&by=region&state=eligible&sort=-joined_at&q=c")
+        page = viewer.get(
+            "/clusters/?label=region:r3&by=region&state=eligible&sort=-joined_at&q=c"
+        )
 
     assert page.status_code == 200
     assert len(page.content) < 60_000
@@ -181,12 +216,16 @@ def test_says_what_is_placed_there_and_which_decision_put_it_there(
 
 
 @pytest.mark.usefixtures("web")
-def test_a_page_that_follows_a_change_is_sent_again_only_when_something_changed(viewer: Client) -> None:
+def test_a_page_that_follows_a_change_is_sent_again_only_when_something_changed(
+    viewer: Client,
+) -> None:
     Placement.objects.update(generation=F("generation") + 1)
     page = viewer.get("/clusters/bravelion/").content.decode()
     polled = re.findall(r'id="live" hx-get="([^"]+)"', page)[0]
 
-    meanwhile = viewer.get(f"/clusters/bravelion/{polled}", headers={"HX-Request": "true"})
+    meanwhile = viewer.get(
+        f"/clusters/bravelion/{polled}", headers={"HX-Request": "true"}
+    )
     with noticed_changes():
         run_due()
     later = viewer.get(f"/clusters/bravelion/{polled}", headers={"HX-Request": "true"})
@@ -199,23 +238,32 @@ def test_says_why_a_cluster_may_not_be_picked(viewer: Client, text_of: Fetch) ->
     simulated("silent", fault="silent")
     joined("quiet")
 
-    page, other = text_of(viewer, "/clusters/silent/"), text_of(viewer, "/clusters/quiet/")
+    page, other = (
+        text_of(viewer, "/clusters/silent/"),
+        text_of(viewer, "/clusters/quiet/"),
+    )
 
     assert "Waiting for the first heartbeat" in page
     assert re.search(r'hx-get="\?v=[^"]+" hx-trigger="tick from:body"', page)
     assert "tick from:body" not in other
     message = "failing checks: etcd"
-    MemberCluster.objects.filter(name="silent").update(has_reported=True, health_message=message)
+    MemberCluster.objects.filter(name="silent").update(
+        has_reported=True, health_message=message
+    )
     calm = text_of(viewer, "/clusters/silent/")
     assert "Health: failing checks: etcd" in calm
-    assert 'hx-swap="outerHTML" data-active="false"' in calm, "a failure shows on an open page"
+    assert 'hx-swap="outerHTML" data-active="false"' in calm, (
+        "a failure shows on an open page"
+    )
     assert "Never reported" not in page
     assert "Not expected" in other
     assert "No placements on" in other
 
 
 @pytest.mark.usefixtures("web")
-def test_shows_a_viewer_the_actions_with_the_reason_why_not(viewer: Client, text_of: Fetch) -> None:
+def test_shows_a_viewer_the_actions_with_the_reason_why_not(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/clusters/nimblefox/")
 
     assert page.count('aria-disabled="true"') == 3
@@ -249,25 +297,36 @@ def test_every_column_orders_the_list_and_says_so(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("order", ["placements", "-state", "heartbeat", "-label:region"])
+@pytest.mark.parametrize(
+    "order", ["placements", "-state", "heartbeat", "-label:region"]
+)
 def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) -> None:
-    documents = [member_document(f"c{number:03}", {"region": f"r{number % 3}"}) for number in range(60)]
+    documents = [
+        member_document(f"c{number:03}", {"region": f"r{number % 3}"})
+        for number in range(60)
+    ]
     upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
 
     first = text_of(viewer, f"/clusters/?columns=region&sort={order}")
     [following] = re.findall(r'href="\?([^"]*)" rel="next"', first)
     second = text_of(viewer, f"/clusters/?{following.replace('&amp;', '&')}")
 
-    assert sorted({*_names(first), *_names(second)}) == [f"c{number:03}" for number in range(60)]
+    assert sorted({*_names(first), *_names(second)}) == [
+        f"c{number:03}" for number in range(60)
+    ]
     assert len(_names(second)) == 10
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 def test_a_label_has_a_column_of_its_own(viewer: Client, text_of: Fetch) -> None:
-    row = text_of(viewer, "/clusters/?columns=region,tier&q=nimblefox").partition("<tbody>")[2]
+    row = text_of(viewer, "/clusters/?columns=region,tier&q=nimblefox").partition(
+        "<tbody>"
+    )[2]
 
-    assert '<td class="inline">west</td><td class="inline">–</td>' in row.replace("\n", "").replace("  ", "")  # noqa: RUF001 -- a dash
+    assert '<td class="inline">west</td><td class="inline">–</td>' in row.replace(  # noqa: RUF001
+        "\n", ""
+    ).replace("  ", "")
     assert "region=west" not in row
 
 
@@ -281,17 +340,25 @@ def test_the_filtered_list_is_handed_out_as_a_file(viewer: Client) -> None:
     lines = table.content.decode().splitlines()
     assert table["Content-Disposition"] == 'attachment; filename="clusters.csv"'
     assert lines[0] == "name,state,reason,labels,taints,heartbeat,placements,stalePicks"
-    assert lines[2] == "nimblefox,cordoned,,region=west,cordon-key=cordon-value:NoSchedule,,1,0"
+    assert (
+        lines[2]
+        == "nimblefox,cordoned,,region=west,cordon-key=cordon-value:NoSchedule,,1,0"
+    )
     assert [(one["name"], one["state"], one["placements"]) for one in items] == [
         ("jumpingcat", "not monitored", 1),
         ("nimblefox", "cordoned", 1),
     ]
 
 
-def test_simulated_clusters_are_marked_among_others_and_named_once_where_all_are(viewer: Client) -> None:
+def test_simulated_clusters_are_marked_among_others_and_named_once_where_all_are(
+    viewer: Client,
+) -> None:
     simulated("toy")
 
-    assert "All clusters of this fleet are simulated." in viewer.get("/clusters/").content.decode()
+    assert (
+        "All clusters of this fleet are simulated."
+        in viewer.get("/clusters/").content.decode()
+    )
 
     joined("far")
     compare_all(now=datetime.now(UTC))

@@ -22,7 +22,16 @@ from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.local_members import TOKEN, kubeconfig
 from tests.clusters.kubernetes.servers import LocalServer, Member
 from tests.clusters.kubernetes.test_connection import account_token
-from tests.rows import NOW, decided, deployment, joined, namespace, person, simulated, spec
+from tests.rows import (
+    NOW,
+    decided,
+    deployment,
+    joined,
+    namespace,
+    person,
+    simulated,
+    spec,
+)
 from tests.web.reading import Outline
 
 NEW = "/clusters/new/"
@@ -39,7 +48,12 @@ def administrator() -> Client:
 
 
 def entered(server: LocalServer, **more: str) -> dict[str, str]:
-    form = {"kind": "kubernetes", "source": "kubeconfig", "kubeconfig": kubeconfig(server), "do": "check"}
+    form = {
+        "kind": "kubernetes",
+        "source": "kubeconfig",
+        "kubeconfig": kubeconfig(server),
+        "do": "check",
+    }
     return {"name": "member", **form, **more}
 
 
@@ -85,13 +99,20 @@ def test_a_missing_optional_permission_fails_no_check(
 
     assert "Check passed" in text
     assert "although the check failed" not in text
-    assert "Not required: without it the available capacity of the cluster is unknown." in text
+    assert (
+        "Not required: without it the available capacity of the cluster is unknown."
+        in text
+    )
 
 
-def test_steps_after_a_failed_one_are_not_run(administrator: Client, server: LocalServer) -> None:
+def test_steps_after_a_failed_one_are_not_run(
+    administrator: Client, server: LocalServer
+) -> None:
     wrong = kubeconfig(server, "another-token")
 
-    text = words(administrator.post(NEW, entered(server, kubeconfig=wrong), headers=HTMX).content)
+    text = words(
+        administrator.post(NEW, entered(server, kubeconfig=wrong), headers=HTMX).content
+    )
 
     assert "Authentication Failed Credentials rejected (401)." in text
     assert "Permissions Not run" in text
@@ -103,7 +124,11 @@ def test_a_cluster_joins(administrator: Client, server: LocalServer) -> None:
 
     row = MemberCluster.objects.select_related("credential").get()
     assert answer.headers["HX-Redirect"] == PAGE
-    assert (row.name, row.driver, row.connection["server"]) == ("member", KUBERNETES, server.url)
+    assert (row.name, row.driver, row.connection["server"]) == (
+        "member",
+        KUBERNETES,
+        server.url,
+    )
     assert decrypt(row.uid, row.credential.ciphertext).values == {"token": TOKEN}
     assert "Member cluster member added." in words(administrator.get(PAGE).content)
 
@@ -118,19 +143,37 @@ def test_a_failed_check_needs_confirmation(
     assert "Not saved: the check failed." in words(refused.content)
     assert not MemberCluster.objects.exists()
 
-    confirmed = administrator.post(NEW, entered(server, do="save", confirm="failed-check"))
+    confirmed = administrator.post(
+        NEW, entered(server, do="save", confirm="failed-check")
+    )
     assert confirmed.headers["Location"] == PAGE
     assert MemberCluster.objects.get().connection["server"] == server.url
 
 
 @pytest.mark.nightly
-def test_errors_are_at_their_fields(administrator: Client, subtests: pytest.Subtests) -> None:
+def test_errors_are_at_their_fields(
+    administrator: Client, subtests: pytest.Subtests
+) -> None:
     joined("member")
     given: dict[str, dict[str, str]] = {
-        "name": {"source": "fields", "name": "Not a name", "server": "https://10.0.0.1", "token": "x"},
+        "name": {
+            "source": "fields",
+            "name": "Not a name",
+            "server": "https://10.0.0.1",
+            "token": "x",
+        },
         "kubeconfig": {"source": "kubeconfig", "name": "other"},
-        "server": {"source": "fields", "name": "other", "server": "http://member.test", "token": "x"},
-        "certificate": {"source": "fields", "server": "https://10.0.0.1", "certificate": "x"},
+        "server": {
+            "source": "fields",
+            "name": "other",
+            "server": "http://member.test",
+            "token": "x",
+        },
+        "certificate": {
+            "source": "fields",
+            "server": "https://10.0.0.1",
+            "certificate": "x",
+        },
         "token": {"source": "fields", "server": "https://10.0.0.1"},
     }
     for field, more in given.items():
@@ -139,7 +182,11 @@ def test_errors_are_at_their_fields(administrator: Client, subtests: pytest.Subt
             page = administrator.post(NEW, form)
             part = administrator.post(NEW, form, headers=HTMX).content.decode()
 
-            at = page.content.decode().partition(f'<div id="errors-{field}">')[2].partition("</div>")[0]
+            at = (
+                page.content.decode()
+                .partition(f'<div id="errors-{field}">')[2]
+                .partition("</div>")[0]
+            )
             assert (page.status_code, 'class="errors"' in at) == (422, True)
             assert (
                 f'<div id="errors-{field}" hx-swap-oob="true">\n  <div role="alert"><ul class="errors"'
@@ -157,8 +204,12 @@ def test_an_error_in_a_kubeconfig_has_its_path_and_what_is_allowed(
     program = administrator.post(NEW, entered(server, kubeconfig=json.dumps(document)))
     context = administrator.post(NEW, entered(server, context="other"))
 
-    assert "kubeconfig.users[0].user.exec Not supported: would run a program" in words(program.content)
-    assert 'context Not found: context "other" (allowed: main)' in words(context.content)
+    assert "kubeconfig.users[0].user.exec Not supported: would run a program" in words(
+        program.content
+    )
+    assert 'context Not found: context "other" (allowed: main)' in words(
+        context.content
+    )
 
 
 def test_what_a_kubeconfig_lacks_is_shown_at_the_kubeconfig(
@@ -167,13 +218,17 @@ def test_what_a_kubeconfig_lacks_is_shown_at_the_kubeconfig(
     document = json.loads(kubeconfig(server))
     del document["users"][0]["user"]["token"]
 
-    answer = administrator.post(NEW, entered(server, kubeconfig=json.dumps(document))).content.decode()
+    answer = administrator.post(
+        NEW, entered(server, kubeconfig=json.dumps(document))
+    ).content.decode()
 
     at = answer.partition('<div id="errors-kubeconfig">')[2].partition("</div>")[0]
     assert "Required value: the credentials" in at
 
 
-def test_a_name_that_is_there_already_is_refused(administrator: Client, server: LocalServer) -> None:
+def test_a_name_that_is_there_already_is_refused(
+    administrator: Client, server: LocalServer
+) -> None:
     joined("member")
 
     answer = administrator.post(NEW, entered(server, do="save"))
@@ -188,7 +243,10 @@ def test_operators_add_clusters_without_a_connection(operator: Client) -> None:
     again = operator.post(NEW, {"name": "far", "kind": "agent"})
 
     drivers = dict(MemberCluster.objects.values_list("name", "driver"))
-    assert (added.headers["Location"], reported.headers["Location"]) == ("/clusters/toy/", "/clusters/far/")
+    assert (added.headers["Location"], reported.headers["Location"]) == (
+        "/clusters/toy/",
+        "/clusters/far/",
+    )
     assert drivers == {"toy": "simulated", "far": ""}
     assert again.status_code == 422
     assert "cluster far is in the fleet already" in words(again.content)
@@ -196,10 +254,14 @@ def test_operators_add_clusters_without_a_connection(operator: Client) -> None:
 
 
 @pytest.mark.nightly
-def test_the_page_of_a_connection(administrator: Client, server: LocalServer, viewer: Client) -> None:
+def test_the_page_of_a_connection(
+    administrator: Client, server: LocalServer, viewer: Client
+) -> None:
     row = join(administrator, server)
 
-    visible, hidden = (words(browser.get(PAGE).content) for browser in (administrator, viewer))
+    visible, hidden = (
+        words(browser.get(PAGE).content) for browser in (administrator, viewer)
+    )
 
     for text in (server.url, row.credential.fingerprint, "SHA-256", "CN="):
         assert text in visible
@@ -209,15 +271,22 @@ def test_the_page_of_a_connection(administrator: Client, server: LocalServer, vi
 
 
 @pytest.mark.nightly
-def test_viewers_see_no_address(administrator: Client, viewer: Client, server: LocalServer) -> None:
+def test_viewers_see_no_address(
+    administrator: Client, viewer: Client, server: LocalServer
+) -> None:
     join(administrator, server)
     version = {"k8s.io/k8s-version": "v1.33.1"}
     MemberCluster.objects.update(
         properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1", **version}
     )
 
-    assert server.url in administrator.get("/clusters/member/properties/").content.decode()
-    assert "<dt>Kubernetes</dt><dd>v1.33.1</dd>" in viewer.get("/clusters/member/").content.decode()
+    assert (
+        server.url in administrator.get("/clusters/member/properties/").content.decode()
+    )
+    assert (
+        "<dt>Kubernetes</dt><dd>v1.33.1</dd>"
+        in viewer.get("/clusters/member/").content.decode()
+    )
     properties = viewer.get("/clusters/member/properties/").content.decode()
     assert (server.url in properties, "a.b/c" in properties) == (False, True)
 
@@ -240,7 +309,9 @@ def test_a_connection_is_tested(
 
 
 @pytest.mark.nightly
-def test_credentials_are_rotated(administrator: Client, server: LocalServer, member: Member) -> None:
+def test_credentials_are_rotated(
+    administrator: Client, server: LocalServer, member: Member
+) -> None:
     before = join(administrator, server)
     member.tokens = {"marker-second"}
     form = administrator.get(f"{PAGE}edit/?source=fields").content.decode()
@@ -250,23 +321,34 @@ def test_credentials_are_rotated(administrator: Client, server: LocalServer, mem
 
     same = {"revision": str(before.revision)}
     assert administrator.post(f"{PAGE}edit/", fields(server, **same)).status_code == 422
-    saved = administrator.post(f"{PAGE}edit/", fields(server, token="marker-second", **same))
+    saved = administrator.post(
+        f"{PAGE}edit/", fields(server, token="marker-second", **same)
+    )
 
     after = ClusterCredential.objects.get()
     assert saved.headers["Location"] == PAGE
     assert after.fingerprint != before.credential.fingerprint
-    stale = administrator.post(f"{PAGE}edit/", fields(server, token="marker-second", revision="77"))
+    stale = administrator.post(
+        f"{PAGE}edit/", fields(server, token="marker-second", revision="77")
+    )
     assert stale.status_code == 422
     assert "this edit started from 77" in words(stale.content)
 
 
 @pytest.mark.nightly
-def test_empty_secrets_keep_the_stored_ones(administrator: Client, server: LocalServer) -> None:
+def test_empty_secrets_keep_the_stored_ones(
+    administrator: Client, server: LocalServer
+) -> None:
     row = join(administrator, server)
 
-    kept = administrator.post(f"{PAGE}edit/", fields(server, token="", revision=str(row.revision)))
+    kept = administrator.post(
+        f"{PAGE}edit/", fields(server, token="", revision=str(row.revision))
+    )
     moved = administrator.post(
-        f"{PAGE}edit/", fields(server, token="", server="https://localhost:1", revision=str(row.revision))
+        f"{PAGE}edit/",
+        fields(
+            server, token="", server="https://localhost:1", revision=str(row.revision)
+        ),
     )
 
     assert kept.status_code == 302
@@ -274,10 +356,14 @@ def test_empty_secrets_keep_the_stored_ones(administrator: Client, server: Local
     assert ClusterCredential.objects.get().revision == row.credential.revision
 
 
-def test_a_token_is_renewed(administrator: Client, server: LocalServer, member: Member) -> None:
+def test_a_token_is_renewed(
+    administrator: Client, server: LocalServer, member: Member
+) -> None:
     old, new = account_token(), account_token(lifetime=timedelta(days=31))
     member.tokens.add(old)
-    administrator.post(NEW, entered(server, kubeconfig=kubeconfig(server, old), do="save"))
+    administrator.post(
+        NEW, entered(server, kubeconfig=kubeconfig(server, old), do="save")
+    )
     assert "Renew now" in words(administrator.get(PAGE).content)
 
     member.denied = {"create serviceaccounts/token"}
@@ -285,7 +371,9 @@ def test_a_token_is_renewed(administrator: Client, server: LocalServer, member: 
     member.denied, member.issued = set(), [new]
     renewed = administrator.post(f"{PAGE}renew/", follow=True)
 
-    assert "Credentials not renewed: the API server answers 403" in words(failed.content)
+    assert "Credentials not renewed: the API server answers 403" in words(
+        failed.content
+    )
     assert "Credentials of member renewed." in words(renewed.content)
     row = MemberCluster.objects.select_related("credential").get()
     assert decrypt(row.uid, row.credential.ciphertext).values == {"token": new}
@@ -295,7 +383,9 @@ def test_a_connection_is_removed(administrator: Client, server: LocalServer) -> 
     row = join(administrator, server)
 
     stale = administrator.post(f"{PAGE}remove/", {"revision": "99"})
-    removed = administrator.post(f"{PAGE}remove/", {"revision": str(row.revision)}, follow=True)
+    removed = administrator.post(
+        f"{PAGE}remove/", {"revision": str(row.revision)}, follow=True
+    )
 
     assert stale.status_code == 409
     assert "Connection of member removed." in words(removed.content)
@@ -328,32 +418,46 @@ def test_why_a_cluster_does_not_answer(
         assert expected in words(viewer.get(address).content)
 
 
-def test_rejected_credentials_come_first(administrator: Client, viewer: Client, server: LocalServer) -> None:
+def test_rejected_credentials_come_first(
+    administrator: Client, viewer: Client, server: LocalServer
+) -> None:
     join(administrator, server)
     since = datetime(2026, 1, 2, 9, 12, tzinfo=UTC)
     MemberCluster.objects.update(unanswered_since=since, unanswered_code="timeout")
-    ClusterCredential.objects.update(unauthorized_since=since, unauthorized_count=2, blocked_until=since)
+    ClusterCredential.objects.update(
+        unauthorized_since=since, unauthorized_count=2, blocked_until=since
+    )
 
     for address in ("/clusters/", "/clusters/member/", PAGE):
-        assert "Credentials rejected since 2026-01-02 09:12 UTC" in words(viewer.get(address).content)
+        assert "Credentials rejected since 2026-01-02 09:12 UTC" in words(
+            viewer.get(address).content
+        )
 
 
 @pytest.mark.nightly
-def test_expiry_is_announced(administrator: Client, viewer: Client, server: LocalServer) -> None:
+def test_expiry_is_announced(
+    administrator: Client, viewer: Client, server: LocalServer
+) -> None:
     join(administrator, server)
     now = datetime.now(UTC)
     ClusterCredential.objects.update(expires_at=now + timedelta(days=15))
     assert "expires on" not in words(viewer.get(PAGE).content)
 
     ClusterCredential.objects.update(expires_at=now + timedelta(days=13))
-    assert f"expires on {now + timedelta(days=13):%Y-%m-%d}" in words(viewer.get(PAGE).content)
+    assert f"expires on {now + timedelta(days=13):%Y-%m-%d}" in words(
+        viewer.get(PAGE).content
+    )
 
 
 def test_insecure_tls_is_shown_on_every_tab_and_in_the_list(
     administrator: Client, viewer: Client, server: LocalServer
 ) -> None:
     with override_settings(ALLOW_INSECURE_TLS=True):
-        form = {"name": "member", "kind": "kubernetes", **fields(server, ca="", insecureTLS="on")}
+        form = {
+            "name": "member",
+            "kind": "kubernetes",
+            **fields(server, ca="", insecureTLS="on"),
+        }
         added = administrator.post(NEW, form, follow=True)
     warning = (
         "TLS verification is off. Anyone on the network path can read the credentials and change what is "
@@ -364,19 +468,26 @@ def test_insecure_tls_is_shown_on_every_tab_and_in_the_list(
     for address in ("/clusters/member/", PAGE):
         assert warning in words(viewer.get(address).content)
     assert "Insecure TLS" in words(viewer.get("/clusters/").content)
-    assert 'name="insecureTLS"' not in administrator.get(f"{PAGE}edit/").content.decode()
+    assert (
+        'name="insecureTLS"' not in administrator.get(f"{PAGE}edit/").content.decode()
+    )
 
 
 def test_prepare_shows_and_downloads_the_manifest(administrator: Client) -> None:
     page = administrator.get("/clusters/new/prepare/")
     chosen = "?chosen=yes&definitions=on&groups=example.com"
-    part = administrator.get(f"/clusters/new/prepare/{chosen}", headers=HTMX).content.decode()
+    part = administrator.get(
+        f"/clusters/new/prepare/{chosen}", headers=HTMX
+    ).content.decode()
     file = administrator.get(f"/clusters/new/prepare/{chosen}&download=yaml")
     wrong = administrator.get("/clusters/new/prepare/?groups=No_Group")
 
     assert "kubectl apply -f fleetui-prepare.yaml" in words(page.content)
     assert "customresourcedefinitions" in part
-    assert file.headers["Content-Disposition"] == 'attachment; filename="fleetui-prepare.yaml"'
+    assert (
+        file.headers["Content-Disposition"]
+        == 'attachment; filename="fleetui-prepare.yaml"'
+    )
     documents = [one.data for one in load_documents(file.content.decode())]
     kinds = [(one["kind"], one["metadata"]["name"]) for one in documents]
     assert kinds[:2] == [("Namespace", "fleetui-system"), ("ServiceAccount", "fleetui")]
@@ -392,9 +503,14 @@ def test_the_admin_shows_the_credentials_to_cluster_administrators_only(
     MemberCluster.objects.update(properties={"k8s.io/cluster-entrypoint": server.url})
     address = f"/admin/clusters/membercluster/{row.pk}/change/"
 
-    visible, hidden = (words(browser.get(address).content) for browser in (administrator, operator))
+    visible, hidden = (
+        words(browser.get(address).content) for browser in (administrator, operator)
+    )
 
-    assert f"expiresAt – fingerprint {row.credential.fingerprint} kind token subject" in visible  # noqa: RUF001
+    assert (
+        f"expiresAt – fingerprint {row.credential.fingerprint} kind token subject"  # noqa: RUF001
+        in visible
+    )
     assert row.credential.fingerprint not in hidden
     assert server.url not in hidden
     assert row.credential.ciphertext not in visible
@@ -403,8 +519,12 @@ def test_the_admin_shows_the_credentials_to_cluster_administrators_only(
 def test_a_simulated_cluster_has_no_connection(administrator: Client) -> None:
     simulated("toy")
 
-    assert "has no connection" in words(administrator.get("/clusters/toy/connection/").content)
-    assert "toy has no connection." in words(administrator.get("/clusters/toy/connection/remove/").content)
+    assert "has no connection" in words(
+        administrator.get("/clusters/toy/connection/").content
+    )
+    assert "toy has no connection." in words(
+        administrator.get("/clusters/toy/connection/remove/").content
+    )
     assert administrator.post("/clusters/toy/connection/remove/").status_code == 404
     assert administrator.post("/clusters/toy/connection/check/").status_code == 404
 
@@ -420,17 +540,30 @@ def test_no_secret_comes_back(
     for headers in ({}, HTMX):
         answers += [
             administrator.post(NEW, entered(server), headers=headers),
-            administrator.post(NEW, entered(server, name="No Name", do="save"), headers=headers),
-            administrator.post(NEW, entered(server, kubeconfig="{marker-broken"), headers=headers),
-            administrator.post(NEW, {"kind": "kubernetes", **fields(server, token="marker-second x")}),
+            administrator.post(
+                NEW, entered(server, name="No Name", do="save"), headers=headers
+            ),
+            administrator.post(
+                NEW, entered(server, kubeconfig="{marker-broken"), headers=headers
+            ),
+            administrator.post(
+                NEW, {"kind": "kubernetes", **fields(server, token="marker-second x")}
+            ),
         ]
     row = join(administrator, server)
-    both = {"certificate": pair.certificate, "key": pair.key, "revision": str(row.revision)}
+    both = {
+        "certificate": pair.certificate,
+        "key": pair.key,
+        "revision": str(row.revision),
+    }
     answers += [
         administrator.post(f"{PAGE}edit/", fields(server, **both)),
         administrator.post(f"{PAGE}edit/", fields(server, token="", **both)),
         administrator.post(f"{PAGE}check/"),
-        *(administrator.get(one) for one in (PAGE, f"{PAGE}edit/", "/clusters/member/", "/activity/")),
+        *(
+            administrator.get(one)
+            for one in (PAGE, f"{PAGE}edit/", "/clusters/member/", "/activity/")
+        ),
         administrator.get(f"/admin/clusters/membercluster/{row.pk}/change/"),
     ]
     texts = [
@@ -443,7 +576,9 @@ def test_no_secret_comes_back(
 
 
 @pytest.mark.nightly
-def test_a_cluster_joins_with_labels_and_taints(administrator: Client, server: LocalServer) -> None:
+def test_a_cluster_joins_with_labels_and_taints(
+    administrator: Client, server: LocalServer
+) -> None:
     typed = {"labels": "region=east", "taints": "gpu"}
 
     administrator.post(NEW, entered(server, do="save", **typed))
@@ -453,11 +588,19 @@ def test_a_cluster_joins_with_labels_and_taints(administrator: Client, server: L
     assert document["spec"]["taints"] == [{"key": "gpu", "effect": "NoSchedule"}]
 
 
-def test_a_malformed_label_is_an_error_at_its_field(administrator: Client, server: LocalServer) -> None:
-    answer = administrator.post(NEW, entered(server, do="save", labels="region"), headers=HTMX)
+def test_a_malformed_label_is_an_error_at_its_field(
+    administrator: Client, server: LocalServer
+) -> None:
+    answer = administrator.post(
+        NEW, entered(server, do="save", labels="region"), headers=HTMX
+    )
 
     assert answer.status_code == 422
-    errors = answer.content.decode().partition('id="errors-labels"')[2].partition("</div>")[0]
+    errors = (
+        answer.content.decode()
+        .partition('id="errors-labels"')[2]
+        .partition("</div>")[0]
+    )
     assert "key=value" in errors
     assert not MemberCluster.objects.exists()
 
@@ -473,11 +616,22 @@ def test_the_check_of_a_new_cluster_reports_usual_kinds_and_requires_those_of_pl
 
     apply_resources([namespace("shop"), deployment("web", "shop:1")], by=None, now=NOW)
     region = {"labelSelector": {"matchLabels": {"region": "east"}}}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [region]}}
-    decided("web", spec({"placementType": "PickAll", "affinity": {"clusterAffinity": required}}))
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [region]
+        }
+    }
+    decided(
+        "web",
+        spec({"placementType": "PickAll", "affinity": {"clusterAffinity": required}}),
+    )
     member.denied = {"patch deployments"}
     elsewhere = words(administrator.post(NEW, entered(server), headers=HTMX).content)
-    selected = words(administrator.post(NEW, entered(server, labels="region=east"), headers=HTMX).content)
+    selected = words(
+        administrator.post(
+            NEW, entered(server, labels="region=east"), headers=HTMX
+        ).content
+    )
 
     assert "Check passed" in elsewhere
     assert "Check failed" in selected
@@ -488,11 +642,16 @@ def test_the_address_is_in_rest_for_administrators_only_and_in_no_export(
     administrator: Client, server: LocalServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     join(administrator, server)
-    MemberCluster.objects.update(properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1"})
+    MemberCluster.objects.update(
+        properties={"k8s.io/cluster-entrypoint": server.url, "a.b/c": "1"}
+    )
     viewer = Client()
     viewer.force_login(person("vera", "viewer"))
 
-    responses = [one.get("/api/v1/clusters/member").content.decode() for one in (administrator, viewer)]
+    responses = [
+        one.get("/api/v1/clusters/member").content.decode()
+        for one in (administrator, viewer)
+    ]
     call_command("export", "clusters")
 
     assert [server.url in one for one in responses] == [True, False]

@@ -27,7 +27,17 @@ from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
-from tests.rows import NOW, decided, joined, load_nine, person, pick_n_spec, saved, simulated, spec
+from tests.rows import (
+    NOW,
+    decided,
+    joined,
+    load_nine,
+    person,
+    pick_n_spec,
+    saved,
+    simulated,
+    spec,
+)
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World
@@ -40,9 +50,18 @@ Fetch = Callable[[Client, str], str]
 
 def _needs(page: str) -> list[tuple[str, str]]:
     """Return the title of each item of the attention list, and the words below it."""
-    section = page.partition('id="attention"')[2].partition("</section>")[0].partition('id="snoozed"')[0]
-    rows = re.findall(r'<a id="open-[^>]*>(.*?)</a>(.*?)<div class="when">', section, re.DOTALL)
-    return [(title, " ".join(re.sub(r"<[^>]*>", " ", below).split())) for title, below in rows]
+    section = (
+        page.partition('id="attention"')[2]
+        .partition("</section>")[0]
+        .partition('id="snoozed"')[0]
+    )
+    rows = re.findall(
+        r'<a id="open-[^>]*>(.*?)</a>(.*?)<div class="when">', section, re.DOTALL
+    )
+    return [
+        (title, " ".join(re.sub(r"<[^>]*>", " ", below).split()))
+        for title, below in rows
+    ]
 
 
 def _names(page: str) -> list[str]:
@@ -59,7 +78,9 @@ def test_an_empty_hub_says_how_to_begin(operator: Client, text_of: Fetch) -> Non
     assert Outline(page).is_ordered
 
 
-def test_an_empty_hub_shows_a_viewer_which_role_is_needed(viewer: Client, text_of: Fetch) -> None:
+def test_an_empty_hub_shows_a_viewer_which_role_is_needed(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/")
 
     assert 'name="size"' not in page
@@ -68,7 +89,9 @@ def test_an_empty_hub_shows_a_viewer_which_role_is_needed(viewer: Client, text_o
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch) -> None:
+def test_nothing_needs_anybody_while_all_is_well(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/")
 
     assert ">Overview</h1>" in page
@@ -77,7 +100,9 @@ def test_nothing_needs_anybody_while_all_is_well(viewer: Client, text_of: Fetch)
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of: Fetch) -> None:
+def test_placements_in_a_rollout_are_not_called_healthy(
+    viewer: Client, text_of: Fetch
+) -> None:
     MemberCluster.objects.update(driver=SIMULATED)
     sync_due_rollouts(now=NOW)
     page = text_of(viewer, "/")
@@ -87,9 +112,14 @@ def test_placements_in_a_rollout_are_not_called_healthy(viewer: Client, text_of:
 
 
 @pytest.mark.usefixtures("web")
-def test_names_what_needs_attention_with_the_reason(viewer: Client, text_of: Fetch) -> None:
+def test_names_what_needs_attention_with_the_reason(
+    viewer: Client, text_of: Fetch
+) -> None:
     decided("many", pick_n_spec(7))
-    decided("named", spec(policy={"placementType": "PickFixed", "clusterNames": ["nowhere"]}))
+    decided(
+        "named",
+        spec(policy={"placementType": "PickFixed", "clusterNames": ["nowhere"]}),
+    )
     saved("odd", spec())
     error = {"path": "spec", "code": "duplicate", "message": "selects it again"}
     Placement.objects.filter(name="odd").update(selection_faults=[error])
@@ -137,7 +167,9 @@ def _snoozed(client: Client, name: str, length: str) -> tuple[int, list[str]]:
     page = client.get("/").content.decode()
     fields = rf'name="key" value="([^"]*/{name})">(?:<input type="hidden" name="mark" value="(\w*)")?'
     [key_and_mark] = re.findall(fields, page)
-    answer = client.post("/snooze/", {"key": key_and_mark[0], "mark": key_and_mark[1], "for": length})
+    answer = client.post(
+        "/snooze/", {"key": key_and_mark[0], "mark": key_and_mark[1], "for": length}
+    )
     return answer.status_code, _names(client.get("/").content.decode())
 
 
@@ -199,7 +231,9 @@ def test_lists_the_worst_placements_first_and_what_was_decided(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("size", ["4", "9"])
-def test_loads_a_demo_and_removes_it(operator: Client, text_of: Fetch, size: str) -> None:
+def test_loads_a_demo_and_removes_it(
+    operator: Client, text_of: Fetch, size: str
+) -> None:
     loaded = operator.post("/demo/load/", {"size": size})
     clusters = MemberCluster.objects.count()
     confirmation = text_of(operator, "/demo/remove/")
@@ -225,7 +259,9 @@ def test_there_is_no_demo_of_another_size(operator: Client, size: str) -> None:
 
 @pytest.mark.usefixtures("web")
 def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) -> None:
-    change_labels(["nimblefox"], put={"region": "north"}, by=person("li", "operator"), now=NOW)
+    change_labels(
+        ["nimblefox"], put={"region": "north"}, by=person("li", "operator"), now=NOW
+    )
 
     page = text_of(viewer, "/activity/?by=li")
 
@@ -249,7 +285,9 @@ def test_shows_who_did_what_with_a_short_diff(viewer: Client, text_of: Fetch) ->
         ("?kind=cluster&reason=joined", 3),
     ],
 )
-def test_filters_what_happened(viewer: Client, text_of: Fetch, query: str, count: int) -> None:
+def test_filters_what_happened(
+    viewer: Client, text_of: Fetch, query: str, count: int
+) -> None:
     assert text_of(viewer, f"/activity/{query}").count("<time ") == count
 
 
@@ -283,15 +321,22 @@ def test_opens_what_is_found_alone(viewer: Client, text: str, address: str) -> N
     assert viewer.get("/search/", {"q": text})["Location"] == address
 
 
-def test_explains_a_cluster_and_a_placement_named_together(viewer: Client, decision_id: str) -> None:
+def test_explains_a_cluster_and_a_placement_named_together(
+    viewer: Client, decision_id: str
+) -> None:
     for text in ("bravelion web", "web bravelion"):
         answer = viewer.get("/search/", {"q": text})
 
         assert answer["Location"] == f"/decisions/{decision_id}/?cluster=bravelion#why"
 
 
-def test_finds_a_decision_by_the_beginning_of_its_id(viewer: Client, decision_id: str) -> None:
-    assert viewer.get("/search/", {"q": decision_id[:12]})["Location"] == f"/decisions/{decision_id}/"
+def test_finds_a_decision_by_the_beginning_of_its_id(
+    viewer: Client, decision_id: str
+) -> None:
+    assert (
+        viewer.get("/search/", {"q": decision_id[:12]})["Location"]
+        == f"/decisions/{decision_id}/"
+    )
 
 
 @pytest.mark.usefixtures("web")
@@ -318,8 +363,14 @@ def test_finds_runs_by_number_and_resources_by_name(viewer: Client) -> None:
     for text in ("web 1", "web/1", "run 1", "1"):
         assert viewer.get("/search/", {"q": text})["Location"] == "/rollouts/web/1/"
     for text in ("settings", "ConfigMap settings", "configmap/settings"):
-        assert viewer.get("/search/", {"q": text})["Location"] == "/resources/_/ConfigMap/shop/settings/"
-    assert "No results." in viewer.get("/search/", {"q": "secret settings"}).content.decode()
+        assert (
+            viewer.get("/search/", {"q": text})["Location"]
+            == "/resources/_/ConfigMap/shop/settings/"
+        )
+    assert (
+        "No results."
+        in viewer.get("/search/", {"q": "secret settings"}).content.decode()
+    )
 
 
 # --- At a glance ----------------------------------------------------------------------------------
@@ -345,12 +396,21 @@ def test_the_demo_of_nine_shows_the_stale_pick_the_headroom_and_the_fleet(
 
 
 @pytest.mark.usefixtures("web")
-def test_what_cordoned_clusters_make_outdated_is_one_cause(viewer: Client, text_of: Fetch) -> None:
+def test_what_cordoned_clusters_make_outdated_is_one_cause(
+    viewer: Client, text_of: Fetch
+) -> None:
     decided("api", pick_n_spec(3))
-    for one, names in {"api": ["nimblefox"], "web": ["bravelion", "jumpingcat"]}.items():
+    for one, names in {
+        "api": ["nimblefox"],
+        "web": ["bravelion", "jumpingcat"],
+    }.items():
         placement = Placement.objects.get(name=one)
         check = StalenessCheck.objects.create(
-            placement=placement, fleet_version=1, readings=1, decisions_made=1, checked_at=NOW
+            placement=placement,
+            fleet_version=1,
+            readings=1,
+            decisions_made=1,
+            checked_at=NOW,
         )
         for name in names:
             StalePick.objects.create(staleness_check=check, cluster_name=name)
@@ -361,7 +421,12 @@ def test_what_cordoned_clusters_make_outdated_is_one_cause(viewer: Client, text_
     words = "Not selected again by 2 placements if rescheduled. 2 placements outdated (api and web)"
     assert ("Cordoned clusters", words) in _needs(page)
     others = [one for one in _needs(page) if one[0].startswith(("api", "web"))]
-    assert others == [("web: jumpingcat would not be selected if rescheduled", "Checked at 12:00:00 UTC.")]
+    assert others == [
+        (
+            "web: jumpingcat would not be selected if rescheduled",
+            "Checked at 12:00:00 UTC.",
+        )
+    ]
     assert 'class="mark attention"' not in page, "advice is neutral"
 
 
@@ -388,7 +453,9 @@ def _polled(page: str) -> dict[str, str]:
         lambda: operations.pause("web", by=None, now=NOW),
         lambda: refresh_staleness(now=NOW),
         lambda: Placement.objects.update(generation=F("generation") + 1),
-        lambda: MemberCluster.objects.filter(name="bravelion").update(unanswered_since=NOW),
+        lambda: MemberCluster.objects.filter(name="bravelion").update(
+            unanswered_since=NOW
+        ),
     ],
 )
 @pytest.mark.usefixtures("web")
@@ -403,7 +470,9 @@ def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> Non
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_the_chart_of_the_fleet_is_sent_again_only_when_the_fleet_has_changed(viewer: Client) -> None:
+def test_the_chart_of_the_fleet_is_sent_again_only_when_the_fleet_has_changed(
+    viewer: Client,
+) -> None:
     first = _polled(viewer.get("/").content.decode())
     with noticed_changes():
         saved("late", pick_n_spec(1))
@@ -422,18 +491,26 @@ def test_the_chart_of_the_fleet_is_sent_again_only_when_the_fleet_has_changed(vi
 
 
 def _map_in(fragment: str) -> bool:
-    return re.search(r'<section\s+id="fleet"[^>]*hx-swap-oob="true">', fragment) is not None
+    return (
+        re.search(r'<section\s+id="fleet"[^>]*hx-swap-oob="true">', fragment)
+        is not None
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(operator: Client) -> None:
+def test_a_page_that_shows_a_fleet_that_is_gone_is_loaded_again(
+    operator: Client,
+) -> None:
     first = _polled(operator.get("/").content.decode())
     Placement.objects.all().delete()
     MemberCluster.objects.all().delete()
     Resource.objects.all().delete()
 
-    assert operator.get("/", first | {"v": "0"}, headers=HTMX).headers["HX-Refresh"] == "true"
+    assert (
+        operator.get("/", first | {"v": "0"}, headers=HTMX).headers["HX-Refresh"]
+        == "true"
+    )
 
 
 @pytest.mark.nightly
@@ -447,7 +524,10 @@ def test_heading_and_rail_count_the_same_runs(viewer: Client, text_of: Fetch) ->
 
     page = text_of(viewer, "/")
 
-    assert _figure(page, "rollouts in progress") == ("2", "1 progressing 1 waiting for approval")
+    assert _figure(page, "rollouts in progress") == (
+        "2",
+        "1 progressing 1 waiting for approval",
+    )
     assert '<span class="count" id="count-rollouts">2<span' in page
 
 
@@ -469,12 +549,20 @@ def _queries_with(viewer: Client, number: int) -> int:
         placement = decided(f"p{one}", pick_n_spec(90))
         leave([f"goes-{one}"], by=None, now=NOW)
         sync_due_rollouts(now=NOW)
-        Binding.objects.filter(placement=placement).update(phase=Phase.FAILED, state=BindingState.BOUND)
+        Binding.objects.filter(placement=placement).update(
+            phase=Phase.FAILED, state=BindingState.BOUND
+        )
         error = {"path": "spec", "code": "duplicate", "message": "selects it again"}
         invalid = saved(f"invalid{one}", spec())
-        Placement.objects.filter(pk=invalid.pk).update(selection_faults=[error], paused_since=NOW)
+        Placement.objects.filter(pk=invalid.pk).update(
+            selection_faults=[error], paused_since=NOW
+        )
         fresh = StalenessCheck.objects.create(
-            placement=placement, fleet_version=1, readings=1, decisions_made=1, checked_at=NOW
+            placement=placement,
+            fleet_version=1,
+            readings=1,
+            decisions_made=1,
+            checked_at=NOW,
         )
         StalePick.objects.create(staleness_check=fresh, cluster_name=f"stays-{one}")
     viewer.get("/")
@@ -485,10 +573,16 @@ def _queries_with(viewer: Client, number: int) -> int:
 
 def _figure(page: str, words: str) -> tuple[str, str]:
     """Return the number of the figure with these words, and its parts."""
-    figures = page.partition('id="live"')[2].partition("</section>")[0].split('<div class="figure')[1:]
+    figures = (
+        page.partition('id="live"')[2]
+        .partition("</section>")[0]
+        .split('<div class="figure')[1:]
+    )
     [figure] = [one for one in figures if f"<p>{words}</p>" in one]
     number = re.findall(r"<strong>([^<]*)</strong>", figure)[0]
-    return number, " ".join(re.sub(r"<[^>]*>", " ", figure.partition('class="parts">')[2]).split())
+    return number, " ".join(
+        re.sub(r"<[^>]*>", " ", figure.partition('class="parts">')[2]).split()
+    )
 
 
 def test_the_parts_of_a_figure_do_not_overlap(viewer: Client, text_of: Fetch) -> None:

@@ -36,7 +36,10 @@ def _listed(page: str) -> list[str]:
 
 
 def _links(page: str, words: str) -> list[str]:
-    return [html.unescape(one) for one in re.findall(rf'<a href="([^"]*)">{words}</a>', page)]
+    return [
+        html.unescape(one)
+        for one in re.findall(rf'<a href="([^"]*)">{words}</a>', page)
+    ]
 
 
 def _number(count: int) -> dict[str, object]:
@@ -45,7 +48,14 @@ def _number(count: int) -> dict[str, object]:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "query", ["view=clusters", "outcome=picked", "q=fox", "group=region:west&outcome=outranked", "q=none"]
+    "query",
+    [
+        "view=clusters",
+        "outcome=picked",
+        "q=fox",
+        "group=region:west&outcome=outranked",
+        "q=none",
+    ],
 )
 def test_downloads_exactly_the_rows_that_are_shown(
     viewer: Client, text_of: Fetch, decision_id: str, query: str
@@ -59,7 +69,10 @@ def test_downloads_exactly_the_rows_that_are_shown(
 
     assert sorted(_names(answer.content.decode())) == sorted(_listed(page))
     assert sorted(one["cluster"] for one in items) == sorted(_listed(page))
-    assert answer["Content-Disposition"] == f'attachment; filename="{decision_id[:10]}.csv"'
+    assert (
+        answer["Content-Disposition"]
+        == f'attachment; filename="{decision_id[:10]}.csv"'
+    )
 
 
 @pytest.mark.nightly
@@ -74,8 +87,12 @@ def test_downloads_more_rows_than_a_page_shows(viewer: Client) -> None:
     assert sorted(_names(text)) == [f"c{number:02}" for number in range(1, 60, 2)]
 
 
-def test_a_domain_leads_to_its_clusters(viewer: Client, text_of: Fetch, web: Placement) -> None:
-    save_placement(placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW)
+def test_a_domain_leads_to_its_clusters(
+    viewer: Client, text_of: Fetch, web: Placement
+) -> None:
+    save_placement(
+        placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW
+    )
     schedule_due(now=NOW)
     address = f"/decisions/{web.decisions.latest('number').record.decision_id}/"
 
@@ -85,7 +102,9 @@ def test_a_domain_leads_to_its_clusters(viewer: Client, text_of: Fetch, web: Pla
     assert addresses == {"?step=1&q=x&view=clusters&group=region%3Awest#view"}
     listed = text_of(viewer, f"{address}?step=1&view=clusters&group=region%3Awest")
     assert sorted(_listed(listed)) == ["jumpingcat", "nimblefox"]
-    assert "<option selected>env:prod</option>" in text_of(viewer, f"{address}?group=env:prod")
+    assert "<option selected>env:prod</option>" in text_of(
+        viewer, f"{address}?group=env:prod"
+    )
 
 
 @pytest.mark.nightly
@@ -105,10 +124,14 @@ def test_its_snapshot_leads_to_its_line_in_the_history(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_an_old_snapshot_is_found_on_a_later_page(viewer: Client, text_of: Fetch) -> None:
+def test_an_old_snapshot_is_found_on_a_later_page(
+    viewer: Client, text_of: Fetch
+) -> None:
     for number in range(60):
         later = NOW + timedelta(minutes=number)
-        save_placement(placement_document("web", pick_n_spec(1 + number % 2)), by=None, now=later)
+        save_placement(
+            placement_document("web", pick_n_spec(1 + number % 2)), by=None, now=later
+        )
         schedule_due(now=later)
 
     page = text_of(viewer, "/placements/web/history/?at=p0")
@@ -117,35 +140,62 @@ def test_an_old_snapshot_is_found_on_a_later_page(viewer: Client, text_of: Fetch
     assert '<tr class="highlighted"' not in text_of(viewer, "/placements/web/history/")
 
 
-def test_names_the_staged_run_that_carried_it_out(viewer: Client, text_of: Fetch) -> None:
+def test_names_the_staged_run_that_carried_it_out(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("bravelion", region="east")
-    save_strategy(strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW)
+    save_strategy(
+        strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW
+    )
     shelf = decided("shelf", staged_spec())
     address = f"/decisions/{shelf.decisions.get().record.decision_id}/"
 
     before = text_of(viewer, address)
-    start_run("one", placement="shelf", strategy="careful", by=None, now=NOW + timedelta(minutes=1))
-    start_run("two", placement="shelf", strategy="careful", by=None, now=NOW + timedelta(minutes=2))
+    start_run(
+        "one",
+        placement="shelf",
+        strategy="careful",
+        by=None,
+        now=NOW + timedelta(minutes=1),
+    )
+    start_run(
+        "two",
+        placement="shelf",
+        strategy="careful",
+        by=None,
+        now=NOW + timedelta(minutes=2),
+    )
 
     assert "staged update run" not in before
-    assert _links(text_of(viewer, address), "staged update run one") == ["/rollouts/staged/runs/one/"]
+    assert _links(text_of(viewer, address), "staged update run one") == [
+        "/rollouts/staged/runs/one/"
+    ]
 
 
 @pytest.mark.nightly
-def test_a_staged_run_that_waited_for_the_decision_carried_it_out(viewer: Client, text_of: Fetch) -> None:
+def test_a_staged_run_that_waited_for_the_decision_carried_it_out(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("bravelion", region="east")
-    save_strategy(strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW)
+    save_strategy(
+        strategy_document({"name": "all", "labelSelector": {}}), by=None, now=NOW
+    )
     joined("zebra", region="east")
     apply_resources([namespace("shop")], by=None, now=NOW)
-    save_placement(placement_document("shelf", staged_spec(_number(1))), by=None, now=NOW)
+    save_placement(
+        placement_document("shelf", staged_spec(_number(1))), by=None, now=NOW
+    )
     start_run("early", placement="shelf", strategy="careful", by=None, now=NOW)
     schedule_due(now=NOW + timedelta(minutes=1))
     sync_due_rollouts(now=NOW + timedelta(minutes=2))
-    save_placement(placement_document("shelf", staged_spec(_number(2))), by=None, now=NOW)
+    save_placement(
+        placement_document("shelf", staged_spec(_number(2))), by=None, now=NOW
+    )
     schedule_due(now=NOW + timedelta(minutes=3))
 
     first, second = (
-        text_of(viewer, f"/decisions/{one.record.decision_id}/") for one in Decision.objects.order_by("pk")
+        text_of(viewer, f"/decisions/{one.record.decision_id}/")
+        for one in Decision.objects.order_by("pk")
     )
 
     assert _links(first, "staged update run early")

@@ -15,9 +15,15 @@ MOST_MODULES, MOST_FUNCTIONS = 42, 305
 
 
 @pytest.mark.nightly
-def test_the_page_of_a_decision_enters_few_modules_and_functions(operator: Client) -> None:
+def test_the_page_of_a_decision_enters_few_modules_and_functions(
+    operator: Client,
+) -> None:
     load_demo(9, by=None, now=timezone.now())
-    latest = Decision.objects.filter(picked_count__gt=0).select_related("record").latest("pk")
+    latest = (
+        Decision.objects.filter(picked_count__gt=0)
+        .select_related("record")
+        .latest("pk")
+    )
     address = f"/decisions/{latest.record.decision_id}/"
     operator.get(address)  # compiles templates
     forget_cached_records()

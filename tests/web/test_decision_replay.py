@@ -29,22 +29,36 @@ def constraint(key: str, max_skew: int = 1) -> dict[str, object]:
 
 def required(**labels: str) -> dict[str, object]:
     terms = {"clusterSelectorTerms": [{"labelSelector": {"matchLabels": labels}}]}
-    return {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return {
+        "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    }
 
 
 def address(placement: Placement | str, query: str = "") -> str:
     name = placement if isinstance(placement, str) else placement.name
-    latest = Decision.objects.select_related("record").filter(placement_name=name).latest("number")
+    latest = (
+        Decision.objects.select_related("record")
+        .filter(placement_name=name)
+        .latest("number")
+    )
     return f"/decisions/{latest.record.decision_id}/{query}"
 
 
 @pytest.fixture
 def pinned() -> Placement:
     """Make the first worked example: south can never be picked and holds the minimum at 0."""
-    for name, region in (("e1", "east"), ("e2", "east"), ("w1", "west"), ("w2", "west")):
+    for name, region in (
+        ("e1", "east"),
+        ("e2", "east"),
+        ("w1", "west"),
+        ("w2", "west"),
+    ):
         joined(name, region=region, env="prod")
     joined("s1", region="south", env="canary")
-    policy = {"affinity": required(env="prod"), "topologySpreadConstraints": [constraint("region")]}
+    policy = {
+        "affinity": required(env="prod"),
+        "topologySpreadConstraints": [constraint("region")],
+    }
     return decided("shop", pick_n_spec(4, **policy))
 
 
@@ -59,7 +73,12 @@ def dead_end() -> Placement:
         ("c4", "r0", "e1"),
     ):
         joined(name, region=rack, env=power)
-    return decided("lab", pick_n_spec(4, topologySpreadConstraints=[constraint("region"), constraint("env")]))
+    return decided(
+        "lab",
+        pick_n_spec(
+            4, topologySpreadConstraints=[constraint("region"), constraint("env")]
+        ),
+    )
 
 
 def plain(page: str) -> str:
@@ -67,7 +86,9 @@ def plain(page: str) -> str:
 
 
 @pytest.mark.usefixtures("nine")
-def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, text_of: Fetch) -> None:
+def test_each_step_has_an_address_and_links_to_its_neighbours(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, address("web", "?step=2"))
     words = plain(page)
 
@@ -77,12 +98,20 @@ def test_each_step_has_an_address_and_links_to_its_neighbours(viewer: Client, te
     assert page.count('data-key="["') == page.count('data-key="]"') == 1
     assert "Step 2: why smartfish and not oldbadger" in words
     assert "Placing in env=canary evens out env: skew 1 → 0 (+1)." in words
-    assert "smartfish and oldbadger tie on every score; the name decides: s comes after o." in words
-    assert "4 clusters have higher affinity, but topology spread takes precedence." in words
+    assert (
+        "smartfish and oldbadger tie on every score; the name decides: s comes after o."
+        in words
+    )
+    assert (
+        "4 clusters have higher affinity, but topology spread takes precedence."
+        in words
+    )
 
 
 @pytest.mark.usefixtures("nine")
-def test_the_first_viewport_answers_who_was_selected_where_and_why(viewer: Client, text_of: Fetch) -> None:
+def test_the_first_viewport_answers_who_was_selected_where_and_why(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, address("web"))
     words = plain(page)
 
@@ -90,19 +119,24 @@ def test_the_first_viewport_answers_who_was_selected_where_and_why(viewer: Clien
     assert "region skew 1 of 1 (hard) env skew 1 of 2 (soft)" in verdict
     assert "Rescheduled: 5 were placed before, 3 stay, 2 new, 2 deselected." in words
     picks = re.findall(
-        r'class="chip[^"]*"[^>]*>\s*<span class="step-number">(\d)</span> <strong>(\w+)<', page
+        r'class="chip[^"]*"[^>]*>\s*<span class="step-number">(\d)</span> <strong>(\w+)<',
+        page,
     )
     order = ["quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"]
     assert picks == [(str(number), name) for number, name in enumerate(order, start=1)]
     assert "region max skew 1, hard · emptiest 1 + 1 = at most 2" in words
-    assert "Higher wins: spread, then affinity, then placed before, then the name" in words
+    assert (
+        "Higher wins: spread, then affinity, then placed before, then the name" in words
+    )
     assert "prod would be 4 against 1: 3 > 2 (soft) costs 1000" in html.unescape(words)
     assert "Step 5: why oldbadger and not flyingpenguin" in words
     assert "Step 1: why quietheron and not nimblefox" in words
 
 
 @pytest.mark.usefixtures("nine")
-def test_the_first_and_the_last_step_lead_nowhere_further(viewer: Client, text_of: Fetch) -> None:
+def test_the_first_and_the_last_step_lead_nowhere_further(
+    viewer: Client, text_of: Fetch
+) -> None:
     first, last = (text_of(viewer, address("web", query)) for query in ("?step=1", ""))
 
     assert 'data-key="["' not in first
@@ -119,16 +153,26 @@ def test_a_step_that_there_was_not_is_not_found(viewer: Client, step: str) -> No
 
 
 @pytest.mark.usefixtures("nine")
-def test_the_candidates_stand_with_their_scores_and_what_decided(viewer: Client, text_of: Fetch) -> None:
+def test_the_candidates_stand_with_their_scores_and_what_decided(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, address("web", "?step=2&cluster=bravelion"))
     table = page[page.index('<table class="ranking"') :].partition("</table>")[0]
     rows = [plain(row) for row in table.split("<tr")[1:]]
 
     assert "Candidate region env = spread affinity Why" in rows[0]
     assert any("1 smartfish east, canary 0 +1 +1 −10 Selected" in row for row in rows)
-    assert any("4 bravelion east, prod 0 −1 −1 +20 Spread −1 against +1" in row for row in rows)
-    assert any("jumpingcat" in row and "west would be 2 against 0: skew 2" in row for row in rows)
-    assert re.search(r'class="score deciding" data-column="= spread"><span class="value loss">−1<', table)
+    assert any(
+        "4 bravelion east, prod 0 −1 −1 +20 Spread −1 against +1" in row for row in rows
+    )
+    assert any(
+        "jumpingcat" in row and "west would be 2 against 0: skew 2" in row
+        for row in rows
+    )
+    assert re.search(
+        r'class="score deciding" data-column="= spread"><span class="value loss">−1<',
+        table,
+    )
     assert '<th scope="row" class="by-name">' in table
 
 
@@ -136,8 +180,12 @@ def test_the_candidates_stand_with_their_scores_and_what_decided(viewer: Client,
 def test_a_cluster_is_explained_through_all_steps_without_an_empty_form(
     viewer: Client, text_of: Fetch
 ) -> None:
-    closed, opened = (text_of(viewer, address("web", query)) for query in ("", "?cluster=bravelion"))
-    course = plain(opened.partition('class="cluster-steps"')[2].partition("</table>")[0])
+    closed, opened = (
+        text_of(viewer, address("web", query)) for query in ("", "?cluster=bravelion")
+    )
+    course = plain(
+        opened.partition('class="cluster-steps"')[2].partition("</table>")[0]
+    )
 
     assert 'id="why"' not in closed
     assert "1 −2 +20 rank 4" in course
@@ -147,7 +195,9 @@ def test_a_cluster_is_explained_through_all_steps_without_an_empty_form(
 
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("name", ["groups", "step-1", "start"])
-def test_the_figure_of_the_domains_is_fetched_by_itself(viewer: Client, name: str) -> None:
+def test_the_figure_of_the_domains_is_fetched_by_itself(
+    viewer: Client, name: str
+) -> None:
     answer = viewer.get(address("web", f"?figure={name}"))
 
     assert answer["Content-Type"] == "application/json"
@@ -174,51 +224,80 @@ def test_panels_of_a_fulfilled_decision_load_by_themselves_and_have_links(
 ) -> None:
     page = text_of(viewer, address("web"))
     issues, view = (
-        viewer.get(address("web", f"?panel={one}"), headers={"HX-Request": "true"}).content.decode()
+        viewer.get(
+            address("web", f"?panel={one}"), headers={"HX-Request": "true"}
+        ).content.decode()
         for one in ("issues", "view")
     )
 
-    assert re.search(r'id="issues"[^>]* hx-get="\?panel=issues" hx-trigger="load"', page)
-    assert re.search(r'id="view"[^>]* hx-get="\?panel=view" hx-trigger="revealed"', page)
+    assert re.search(
+        r'id="issues"[^>]* hx-get="\?panel=issues" hx-trigger="load"', page
+    )
+    assert re.search(
+        r'id="view"[^>]* hx-get="\?panel=view" hx-trigger="revealed"', page
+    )
     assert 'href="?panel=issues"' in page
     assert 'href="?view=clusters#view"' in page
     assert issues.lstrip().startswith('<div id="issues">')
     assert view.lstrip().startswith('<section id="view"')
-    assert view.count("<tr>") == 20  # the clusters through all steps, and with their reasons
+    assert (
+        view.count("<tr>") == 20
+    )  # the clusters through all steps, and with their reasons
     assert 'hx-push-url="?view=affinity"' in view
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_why_not_shows_the_course_and_offers_drafts(operator: Client, viewer: Client, text_of: Fetch) -> None:
+def test_why_not_shows_the_course_and_offers_drafts(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
     words = plain(text_of(operator, address("web", "?cluster=bravelion")))
 
-    assert "Candidate in steps 1, 2 and 5, ruled out by a hard limit in steps 3 and 4." in words
+    assert (
+        "Candidate in steps 1, 2 and 5, ruled out by a hard limit in steps 3 and 4."
+        in words
+    )
     assert "env=prod would be 4 vs. minimum 1; exceeds the soft limit 2" in words
     assert re.search(
-        r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft", words
+        r"numberOfClusters 7 \(now 5\) . then selected: flyingpenguin, bravelion Open as draft",
+        words,
     )
-    advice = words.partition("Changes that would select it")[2].partition("Changes that would not")[0]
+    advice = words.partition("Changes that would select it")[2].partition(
+        "Changes that would not"
+    )[0]
     assert advice.partition("more change")[0].count("then selected") == 5
     assert "no spread constraint on env" in advice
-    assert "Open as draft" not in plain(text_of(viewer, address("web", "?cluster=bravelion")))
+    assert "Open as draft" not in plain(
+        text_of(viewer, address("web", "?cluster=bravelion"))
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text_of: Fetch) -> None:
+def test_a_draft_opens_in_the_editor_and_nothing_is_saved(
+    operator: Client, text_of: Fetch
+) -> None:
     page = text_of(operator, address("web", "?cluster=bravelion"))
-    manifests = [html.unescape(one) for one in re.findall(r'name="manifest" value="([^"]+)"', page)]
+    manifests = [
+        html.unescape(one)
+        for one in re.findall(r'name="manifest" value="([^"]+)"', page)
+    ]
     manifests = [one for one in manifests if "numberOfClusters: 7" in one]
     before = Placement.objects.get(name="web")
 
     answer = operator.post(
-        "/placements/web/edit/", {"manifest": manifests[0], "do": "draft", "revision": str(before.revision)}
+        "/placements/web/edit/",
+        {"manifest": manifests[0], "do": "draft", "revision": str(before.revision)},
     )
 
     draft = Draft.objects.get(placement=before)
     assert "numberOfClusters: 7" in manifests[0]
-    assert load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"]["numberOfClusters"] == 7
+    assert (
+        load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"][
+            "numberOfClusters"
+        ]
+        == 7
+    )
     assert (answer.status_code, answer["Location"]) == (302, f"/drafts/{draft.pk}/")
     assert Placement.objects.get(name="web").revision == before.revision
     assert Placement.objects.get(name="web").document == before.document
@@ -226,22 +305,38 @@ def test_a_draft_opens_in_the_editor_and_nothing_is_saved(operator: Client, text
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(operator: Client, text_of: Fetch) -> None:
+def test_a_draft_that_was_begun_before_stays_and_the_page_says_so(
+    operator: Client, text_of: Fetch
+) -> None:
     page = text_of(operator, address("web", "?cluster=bravelion"))
-    first, second = [html.unescape(one) for one in re.findall(r'name="manifest" value="([^"]+)"', page)][:2]
+    first, second = [
+        html.unescape(one)
+        for one in re.findall(r'name="manifest" value="([^"]+)"', page)
+    ][:2]
     operator.post("/placements/web/edit/", {"manifest": first, "do": "draft"})
 
-    answer = operator.post("/placements/web/edit/", {"manifest": second, "do": "draft"}, follow=True)
+    answer = operator.post(
+        "/placements/web/edit/", {"manifest": second, "do": "draft"}, follow=True
+    )
 
-    policies = [load_documents(one)[0].data["spec"]["policy"] for one in (first, second)]
+    policies = [
+        load_documents(one)[0].data["spec"]["policy"] for one in (first, second)
+    ]
     assert policies[0] != policies[1]
-    assert load_documents(plain_manifest(Draft.objects.get().text))[0].data["spec"]["policy"] == policies[0]
+    assert (
+        load_documents(plain_manifest(Draft.objects.get().text))[0].data["spec"][
+            "policy"
+        ]
+        == policies[0]
+    )
     assert "What you wanted to open is not in it" in answer.content.decode()
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_no_draft_is_offered_once_the_policy_is_another(operator: Client, text_of: Fetch) -> None:
+def test_no_draft_is_offered_once_the_policy_is_another(
+    operator: Client, text_of: Fetch
+) -> None:
     old = address("web", "?cluster=bravelion")
     document = Placement.objects.get(name="web").document
     changed = json.loads(json.dumps(document))
@@ -253,7 +348,9 @@ def test_no_draft_is_offered_once_the_policy_is_another(operator: Client, text_o
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_a_cluster_in_a_decision_has_an_address_of_its_own(viewer: Client, text_of: Fetch) -> None:
+def test_a_cluster_in_a_decision_has_an_address_of_its_own(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, address("web", "clusters/bravelion/"))
 
     assert "Why bravelion was not selected" in page
@@ -274,7 +371,9 @@ def test_part_of_a_name_finds_clusters(viewer: Client, text_of: Fetch) -> None:
     ("view", "chart"),
     [("funnel", "funnel"), ("affinity", "affinity")],
 )
-def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, view: str, chart: str) -> None:
+def test_a_view_draws_its_chart_and_no_other(
+    viewer: Client, text_of: Fetch, view: str, chart: str
+) -> None:
     page = text_of(viewer, address("web", f"?view={view}"))
 
     assert re.findall(r'data-figure="plot-(\w+)"', page) == [chart]
@@ -283,18 +382,24 @@ def test_a_view_draws_its_chart_and_no_other(viewer: Client, text_of: Fetch, vie
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_each_stage_of_the_funnel_leads_to_its_clusters(viewer: Client, text_of: Fetch) -> None:
+def test_each_stage_of_the_funnel_leads_to_its_clusters(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, address("ledger", "?view=funnel"))
     link = re.search(r'href="(\?[^"]+)">5 removed: required affinity', page)
 
     assert link
-    listed = text_of(viewer, address("ledger", link[1].split("#")[0].replace("&amp;", "&")))
+    listed = text_of(
+        viewer, address("ledger", link[1].split("#")[0].replace("&amp;", "&"))
+    )
     assert "1\N{EN DASH}5 of 5" in listed
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_the_clusters_are_filtered_by_group_and_name(viewer: Client, text_of: Fetch) -> None:
+def test_the_clusters_are_filtered_by_group_and_name(
+    viewer: Client, text_of: Fetch
+) -> None:
     east = text_of(viewer, address("web", "?group=region:east"))
     none = text_of(viewer, address("web", "?group=region:moon&q=x"))
 
@@ -315,7 +420,9 @@ def test_one_ranking_has_a_cut_and_no_steps(viewer: Client, text_of: Fetch) -> N
 
 
 @pytest.mark.nightly
-def test_a_pinned_group_is_called_by_name(viewer: Client, text_of: Fetch, pinned: Placement) -> None:
+def test_a_pinned_group_is_called_by_name(
+    viewer: Client, text_of: Fetch, pinned: Placement
+) -> None:
     words = plain(text_of(viewer, address(pinned, "")))
 
     assert "2 of 4 clusters selected" in words
@@ -339,7 +446,9 @@ def test_a_dead_end_is_distinguished_from_the_impossible(
 
     assert "3 of 4 clusters selected" in words
     assert "4 of 4 are possible without any change." in words
-    assert "Greedy compared with exact" in plain(text_of(viewer, address(dead_end, "?view=compare")))
+    assert "Greedy compared with exact" in plain(
+        text_of(viewer, address(dead_end, "?view=compare"))
+    )
     assert "Show the set Plan the moves" in words
     assert "What would help" not in words
 
@@ -360,15 +469,21 @@ def test_a_large_problem_is_searched_when_its_section_is_opened(
 
 
 @pytest.mark.nightly
-def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, text_of: Fetch) -> None:
+def test_eight_of_eight_are_possible_on_the_page_and_over_rest(
+    viewer: Client, text_of: Fetch
+) -> None:
     decision = exact_example(8)
     for one in decision.cycle.fleet:
         joined(one.name, **one.labels)
     policy = decision.cycle.policy.to_plain()
     page = address(decided("dead", {**pick_n_spec(8), "policy": policy}))
     words = plain(text_of(viewer, f"{page}?view=compare"))
-    exact_over_rest = viewer.post(f"/api/v1{page}exact", {}, content_type="application/json").json()
-    clusters = [{"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet]
+    exact_over_rest = viewer.post(
+        f"/api/v1{page}exact", {}, content_type="application/json"
+    ).json()
+    clusters = [
+        {"name": one.name, "labels": dict(one.labels)} for one in decision.cycle.fleet
+    ]
     placement = placement_document("dead", {**pick_n_spec(8), "policy": policy})
     simulated = viewer.post(
         "/api/v1/simulate",
@@ -378,23 +493,47 @@ def test_eight_of_eight_are_possible_on_the_page_and_over_rest(viewer: Client, t
 
     assert "5 of 8 clusters selected" in words
     assert "8 of 8 are possible without any change." in words
-    assert "Show the set (8 clusters) In an order in which every selection keeps the hard limits" in words
+    assert (
+        "Show the set (8 clusters) In an order in which every selection keeps the hard limits"
+        in words
+    )
     assert "What would help" not in words
     for one in (exact_over_rest, simulated["exact"]):
-        assert (one["verdict"], one["most"], one["order"]) == ("optimal", [8, 8], "possible")
+        assert (one["verdict"], one["most"], one["order"]) == (
+            "optimal",
+            [8, 8],
+            "possible",
+        )
         assert sorted(one["sequence"]) == one["picks"]
         assert one["corrections"] == []
 
 
-def test_a_better_set_is_searched_although_all_are_selected(viewer: Client, text_of: Fetch) -> None:
-    for name, labels in {"c0": "r0 e0", "c1": "r2 e0", "c2": "r2 e1", "c3": "r0 e1", "c4": "r0 e1"}.items():
+def test_a_better_set_is_searched_although_all_are_selected(
+    viewer: Client, text_of: Fetch
+) -> None:
+    for name, labels in {
+        "c0": "r0 e0",
+        "c1": "r2 e0",
+        "c2": "r2 e1",
+        "c3": "r0 e1",
+        "c4": "r0 e1",
+    }.items():
         joined(name, region=labels.split()[0], env=labels.split()[1])
-    soft = [{**constraint(key), "whenUnsatisfiable": "ScheduleAnyway"} for key in ("region", "env")]
+    soft = [
+        {**constraint(key), "whenUnsatisfiable": "ScheduleAnyway"}
+        for key in ("region", "env")
+    ]
     page = address(decided("lab", pick_n_spec(4, topologySpreadConstraints=soft)))
-    closed, opened = (text_of(viewer, f"{page}?view=compare"), plain(text_of(viewer, f"{page}?panel=exact")))
+    closed, opened = (
+        text_of(viewer, f"{page}?view=compare"),
+        plain(text_of(viewer, f"{page}?panel=exact")),
+    )
 
     assert "Search for a better set" in plain(closed)
-    assert "A better set exists: excess of soft limits 0 instead of 1, skew 0 instead of 2." in opened
+    assert (
+        "A better set exists: excess of soft limits 0 instead of 1, skew 0 instead of 2."
+        in opened
+    )
     assert "Plan the moves" in opened
 
 
@@ -404,12 +543,16 @@ def test_rules_without_exact_search_say_so(viewer: Client, text_of: Fetch) -> No
     placement = decided("lab", pick_n_spec(2), semantics="kubernetes")
     words = plain(text_of(viewer, address(placement)))
 
-    assert "Not determined: exact search does not support these scheduling rules." in words
+    assert (
+        "Not determined: exact search does not support these scheduling rules." in words
+    )
     assert "Maximum with the current fleet: 1." in words
 
 
 @pytest.mark.nightly
-def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fetch) -> None:
+def test_what_no_order_reaches_is_called_impossible(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("aa", region="east", env="x")
     joined("bb", region="east", env="x")
     joined("cc", region="west", env="x")
@@ -423,14 +566,21 @@ def test_what_no_order_reaches_is_called_impossible(viewer: Client, text_of: Fet
     assert "Dead end" not in words
 
 
-def test_the_advantage_of_a_missing_label_is_reported(viewer: Client, text_of: Fetch) -> None:
+def test_the_advantage_of_a_missing_label_is_reported(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("aa", region="east")
     joined("bb", region="west")
     joined("zz")
-    placement = decided("shop", pick_n_spec(1, topologySpreadConstraints=[constraint("region")]))
+    placement = decided(
+        "shop", pick_n_spec(1, topologySpreadConstraints=[constraint("region")])
+    )
     words = plain(text_of(viewer, address(placement, "?panel=issues&step=1")))
 
-    assert "Selected without the label region, so the constraint was not enforced: zz" in words
+    assert (
+        "Selected without the label region, so the constraint was not enforced: zz"
+        in words
+    )
     assert "zz has no label region, so no limit applies to it: it scores 0" in words
 
 
@@ -443,4 +593,6 @@ def test_a_stale_pick_is_called_by_name(viewer: Client, text_of: Fetch) -> None:
     placement = decided("shop", pick_n_spec(2, affinity=required(tier="edge")))
     words = plain(text_of(viewer, address(placement, "?panel=issues")))
 
-    assert "Outdated at this decision, would not be selected if rescheduled: aa." in words
+    assert (
+        "Outdated at this decision, would not be selected if rescheduled: aa." in words
+    )

@@ -35,7 +35,8 @@ def large() -> Value:
     preferred = [prefer(20, labelled(env="prod")), prefer(-10, labelled(env="lab"))]
     limits = [spread("zone", 2), spread("env", 40, hard=False)]
     return decide(
-        fleet(*clusters), pick_n(600, required=[labelled(tier="edge")], spread=limits, prefer=preferred)
+        fleet(*clusters),
+        pick_n(600, required=[labelled(tier="edge")], spread=limits, prefer=preferred),
     )
 
 

@@ -20,7 +20,9 @@ Fetch = Callable[[Client, str], str]
 
 
 @pytest.mark.nightly
-def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+def test_says_how_it_came_out_and_from_which_inputs(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/")
 
     assert "2 of 2 clusters selected" in page.replace("\n", "")
@@ -30,14 +32,18 @@ def test_says_how_it_came_out_and_from_which_inputs(viewer: Client, text_of: Fet
 
 
 @pytest.mark.nightly
-def test_says_why_a_cluster_was_picked(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+def test_says_why_a_cluster_was_picked(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=nimblefox")
 
     assert "Why nimblefox was selected" in page
     assert "Changes that would select it" not in page
 
 
-def test_says_why_not_and_what_would_help(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+def test_says_why_not_and_what_would_help(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
 
     assert "Why bravelion was not selected" in page
@@ -47,7 +53,9 @@ def test_says_why_not_and_what_would_help(viewer: Client, text_of: Fetch, decisi
 
 
 @pytest.mark.usefixtures("web")
-def test_advice_on_a_label_leads_to_the_form_with_it_filled_in(operator: Client, text_of: Fetch) -> None:
+def test_advice_on_a_label_leads_to_the_form_with_it_filled_in(
+    operator: Client, text_of: Fetch
+) -> None:
     policy = pick_n(3, required=[labelled(region="east")]).to_plain()
     eastern = decided("eastern", spec(policy)).decisions.get().record.decision_id
     page = text_of(operator, f"/decisions/{eastern}/?cluster=jumpingcat")
@@ -65,33 +73,51 @@ def test_says_what_a_cluster_is_today_before_what_it_was_at_the_decision(
     viewer: Client, text_of: Fetch, decision_id: str
 ) -> None:
     MemberCluster.objects.filter(name="bravelion").update(
-        verdict="staleHeartbeat", verdict_since=datetime.now(UTC) - timedelta(minutes=17, seconds=5)
+        verdict="staleHeartbeat",
+        verdict_since=datetime.now(UTC) - timedelta(minutes=17, seconds=5),
     )
     joined("zz-late", region="east")
-    MemberCluster.objects.filter(name="zz-late").update(joined_at=datetime.now(UTC) - timedelta(minutes=5))
+    MemberCluster.objects.filter(name="zz-late").update(
+        joined_at=datetime.now(UTC) - timedelta(minutes=5)
+    )
     Decision.objects.update(created_at=datetime.now(UTC) - timedelta(minutes=30))
 
     page = text_of(viewer, f"/decisions/{decision_id}/?cluster=bravelion")
     late = text_of(viewer, f"/decisions/{decision_id}/?cluster=zz-late")
-    advice = viewer.get(f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice").json()
+    advice = viewer.get(
+        f"/api/v1/decisions/{decision_id}/clusters/bravelion/advice"
+    ).json()
 
     today, then = page.index("Today: not ready for 17"), page.index("At decision 1, ")
     assert today < then < page.index("lost to jumpingcat")
-    assert "Today: ready; joined 5m ago, after this decision: it was not evaluated." in late
+    assert (
+        "Today: ready; joined 5m ago, after this decision: it was not evaluated."
+        in late
+    )
     assert advice["today"].startswith("Today: not ready for 17")
 
 
-def test_says_that_a_cluster_is_not_in_its_fleet(operator: Client, text_of: Fetch, decision_id: str) -> None:
+def test_says_that_a_cluster_is_not_in_its_fleet(
+    operator: Client, text_of: Fetch, decision_id: str
+) -> None:
     page = text_of(operator, f"/decisions/{decision_id}/?cluster=<i>")
 
     assert "fleet is named &lt;i&gt;." in page
-    assert 'href="/placements/web/reschedule/">Preview rescheduling' in page  # it may have joined later
+    assert (
+        'href="/placements/web/reschedule/">Preview rescheduling' in page
+    )  # it may have joined later
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("length", [4, 8, 31])
-def test_takes_the_beginning_of_an_id(viewer: Client, decision_id: str, length: int) -> None:
-    for short in (decision_id[: length + 2], decision_id[2 : length + 2], decision_id[: length + 2].upper()):
+def test_takes_the_beginning_of_an_id(
+    viewer: Client, decision_id: str, length: int
+) -> None:
+    for short in (
+        decision_id[: length + 2],
+        decision_id[2 : length + 2],
+        decision_id[: length + 2].upper(),
+    ):
         answer = viewer.get(f"/decisions/{short}/?cluster=bravelion")
 
         assert (answer.status_code, answer["Location"]) == (
@@ -106,10 +132,14 @@ def test_finds_nothing_by_less_than_four_digits(text: str) -> None:
 
 
 @pytest.mark.usefixtures("web")
-def test_offers_the_choice_where_several_begin_alike(viewer: Client, text_of: Fetch) -> None:
+def test_offers_the_choice_where_several_begin_alike(
+    viewer: Client, text_of: Fetch
+) -> None:
     decided("api", pick_n_spec(1))
     for number, record in enumerate(DecisionRecord.objects.order_by("pk")):
-        DecisionRecord.objects.filter(pk=record.pk).update(decision_id=f"d-abcd{number:028}")
+        DecisionRecord.objects.filter(pk=record.pk).update(
+            decision_id=f"d-abcd{number:028}"
+        )
 
     page = text_of(viewer, "/decisions/abcd/")
 
@@ -117,7 +147,9 @@ def test_offers_the_choice_where_several_begin_alike(viewer: Client, text_of: Fe
     assert page.count("/decisions/d-abcd") == 2
 
 
-def test_outlives_its_placement(viewer: Client, text_of: Fetch, decision_id: str) -> None:
+def test_outlives_its_placement(
+    viewer: Client, text_of: Fetch, decision_id: str
+) -> None:
     delete_placement("web", by=None, now=NOW)
 
     page = text_of(viewer, f"/decisions/{decision_id}/")

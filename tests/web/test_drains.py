@@ -22,7 +22,9 @@ PAGE = "/clusters/nimblefox/drain/"
 
 def _fates(page: str) -> dict[str, str]:
     body = page.partition('id="impact"')[2].partition("</section>")[0]
-    rows = re.findall(r'/placements/([\w-]+)/">.*?class="mark.*?</svg>(.*?)</span>', body, re.DOTALL)
+    rows = re.findall(
+        r'/placements/([\w-]+)/">.*?class="mark.*?</svg>(.*?)</span>', body, re.DOTALL
+    )
     return dict(rows)
 
 
@@ -48,7 +50,10 @@ def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
         "batch": "Scaled down",
         "web": "Rescheduled",
     }
-    assert re.search(r'joins">jumpingcat</span>\s*<span class="quiet small">topology\s+−2, affinity 20', page)
+    assert re.search(
+        r'joins">jumpingcat</span>\s*<span class="quiet small">topology\s+−2, affinity 20',
+        page,
+    )
     assert "region=north and region=south stay at 0 (no candidates)" in page
     assert "permission to drain clusters." in page
     assert 'name="do"' not in page
@@ -58,10 +63,15 @@ def test_w5_says_what_becomes_of_each_placement_before_anything_happens(
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("typed", ["", "nimble"])
 def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> None:
-    answer = operator.post(PAGE, {"do": "start", "how": "drain", "at_once": "2", "name": typed})
+    answer = operator.post(
+        PAGE, {"do": "start", "how": "drain", "at_once": "2", "name": typed}
+    )
 
     assert answer.status_code == 422
-    assert "some placements lose a cluster without a replacement" in answer.content.decode()
+    assert (
+        "some placements lose a cluster without a replacement"
+        in answer.content.decode()
+    )
     assert 'name="at_once" min="1" max="100" value="2"' in answer.content.decode()
     assert not Drain.objects.exists()
     assert not ClusterTaint.objects.exists()
@@ -69,20 +79,34 @@ def test_what_gets_worse_wants_the_name_typed(operator: Client, typed: str) -> N
 
 @pytest.mark.usefixtures("nine")
 def test_begins_at_the_requested_pace(operator: Client) -> None:
-    given = {"do": "start", "how": "drain", "at_once": "2", "minutes": "30", "first": "web, batch"}
+    given = {
+        "do": "start",
+        "how": "drain",
+        "at_once": "2",
+        "minutes": "30",
+        "first": "web, batch",
+    }
 
     answer = operator.post(PAGE, {**given, "name": "nimblefox"})
     row = Drain.objects.get()
 
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
-    assert 'class="note success"' not in operator.get(PAGE).content.decode(), "the page shows the progress"
+    assert 'class="note success"' not in operator.get(PAGE).content.decode(), (
+        "the page shows the progress"
+    )
     assert (row.at_once, row.first, row.started_by) == (2, ["web", "batch"], "ana")
     assert row.deadline is not None
-    assert timedelta(minutes=29) < row.deadline - datetime.now(UTC) <= timedelta(minutes=30)
+    assert (
+        timedelta(minutes=29)
+        < row.deadline - datetime.now(UTC)
+        <= timedelta(minutes=30)
+    )
 
 
 @pytest.mark.nightly
-def test_no_name_is_required_where_nothing_gets_worse(operator: Client, text_of: Fetch) -> None:
+def test_no_name_is_required_where_nothing_gets_worse(
+    operator: Client, text_of: Fetch
+) -> None:
     all_joined("a", "b")
     decided("web", pick_n_spec(1))
     [here] = Binding.objects.values_list("cluster_name", flat=True)
@@ -106,7 +130,9 @@ def test_may_only_cordon(operator: Client) -> None:
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
 @pytest.mark.parametrize("action", [{}, {"do": "uncordon"}])
-def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, str]) -> None:
+def test_an_unknown_action_starts_nothing(
+    operator: Client, action: dict[str, str]
+) -> None:
     answer = operator.post(PAGE, {**action, "how": "drain", "name": "nimblefox"})
 
     assert (answer.status_code, Drain.objects.exists()) == (422, False)
@@ -127,7 +153,9 @@ def test_an_unknown_action_starts_nothing(operator: Client, action: dict[str, st
 def test_an_odd_pace_is_refused_with_its_fault(
     operator: Client, field: str, value: str, message: str
 ) -> None:
-    answer = operator.post(PAGE, {"do": "start", "how": "drain", "name": "nimblefox", field: value})
+    answer = operator.post(
+        PAGE, {"do": "start", "how": "drain", "name": "nimblefox", field: value}
+    )
 
     assert answer.status_code == 422
     assert message in answer.content.decode()
@@ -136,7 +164,9 @@ def test_an_odd_pace_is_refused_with_its_fault(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("nine")
-def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch) -> None:
+def test_follows_the_drain_and_shows_only_news(
+    operator: Client, text_of: Fetch
+) -> None:
     drain(["nimblefox"], by=None, now=NOW, pace=Pace(at_once=1))
     advance_drains(now=NOW)
     htmx = {"HX-Request": "true"}
@@ -158,7 +188,11 @@ def test_follows_the_drain_and_shows_only_news(operator: Client, text_of: Fetch)
 def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> None:
     drain(["nimblefox"], by=None, now=NOW)
     advance_drains(now=NOW)
-    web = Binding.objects.filter(placement__name="web").exclude(cluster_name="nimblefox").first()
+    web = (
+        Binding.objects.filter(placement__name="web")
+        .exclude(cluster_name="nimblefox")
+        .first()
+    )
     assert web is not None
     Binding.objects.exclude(pk=web.pk).update(picked_at=NOW - timedelta(hours=1))
     Binding.objects.filter(pk=web.pk).update(picked_at=NOW)
@@ -168,9 +202,16 @@ def test_says_where_each_placement_went(operator: Client, text_of: Fetch) -> Non
     [row] = [one for one in rows if "/placements/web/" in one]
 
     assert f'href="/clusters/{web.cluster_name}/"' in row
-    others = {name: one for one in rows for name in re.findall("/placements/([a-z]+)/", one) if name != "web"}
+    others = {
+        name: one
+        for one in rows
+        for name in re.findall("/placements/([a-z]+)/", one)
+        if name != "web"
+    }
     assert [name for name, one in others.items() if "→" not in one] == ["config"]
-    assert [name for name, one in others.items() if "Pending replacement" not in one] == ["config"]
+    assert [
+        name for name, one in others.items() if "Pending replacement" not in one
+    ] == ["config"]
 
 
 @pytest.mark.nightly
@@ -186,13 +227,17 @@ def test_is_cancelled_once(operator: Client) -> None:
     assert Drain.objects.get().state == "cancelled"
 
 
-def test_offers_to_bring_back_what_only_a_fresh_schedule_would(operator: Client, text_of: Fetch) -> None:
+def test_offers_to_bring_back_what_only_a_fresh_schedule_would(
+    operator: Client, text_of: Fetch
+) -> None:
     joined("a")
     decided("web", pick_n_spec(1))
     joined("b")
     Binding.objects.update(cluster_name="a")
     [row] = drain(["a"], by=None, now=NOW)
-    DrainStep.objects.create(drain=row, placement_name="web", state=DrainStep.State.GONE, changed_at=NOW)
+    DrainStep.objects.create(
+        drain=row, placement_name="web", state=DrainStep.State.GONE, changed_at=NOW
+    )
     Drain.objects.update(state=Drain.State.DONE, ended_at=NOW)
     Binding.objects.update(cluster_name="b")
     cordoned = text_of(operator, "/clusters/a/drain/")
@@ -208,7 +253,10 @@ def test_offers_to_bring_back_what_only_a_fresh_schedule_would(operator: Client,
 def given_in(page: str) -> dict[str, str]:
     """Read the hidden fields of the form that confirms a fresh schedule."""
     return dict(
-        re.findall(r'name="(revision|decision|after)" value="([^"]*)"', page.partition('class="bar"')[2])
+        re.findall(
+            r'name="(revision|decision|after)" value="([^"]*)"',
+            page.partition('class="bar"')[2],
+        )
     )
 
 
@@ -232,11 +280,16 @@ def test_brings_a_placement_back_by_a_fresh_schedule_after_a_look_at_it(
     assert PolicySnapshot.objects.filter(placement__name="web").count() == before + 1
     assert refused.status_code == 409
     assert "config names its clusters" in refused.content.decode()
-    assert operator.post(PAGE, {"do": "bring-back", "placement": "missing"}).status_code == 404
+    assert (
+        operator.post(PAGE, {"do": "bring-back", "placement": "missing"}).status_code
+        == 404
+    )
 
 
 @pytest.mark.nightly
-def test_bringing_back_shows_what_would_change_before_it_is_done(operator: Client, text_of: Fetch) -> None:
+def test_bringing_back_shows_what_would_change_before_it_is_done(
+    operator: Client, text_of: Fetch
+) -> None:
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
 
@@ -245,12 +298,18 @@ def test_bringing_back_shows_what_would_change_before_it_is_done(operator: Clien
 
     assert 'href="/placements/spread/reschedule/?back=c000">Restore spread</a>' in page
     assert "c000 would be selected." in preview
-    assert re.findall(r"<dt>(\d \w+)</dt>", preview) == ["1 selected", "1 deselected", "1 kept"]
+    assert re.findall(r"<dt>(\d \w+)</dt>", preview) == [
+        "1 selected",
+        "1 deselected",
+        "1 kept",
+    ]
     assert 'href="/clusters/c000/drain/">Cancel</a>' in preview
 
 
 @pytest.mark.nightly
-def test_says_when_a_fresh_schedule_would_not_bring_it_back(operator: Client, text_of: Fetch) -> None:
+def test_says_when_a_fresh_schedule_would_not_bring_it_back(
+    operator: Client, text_of: Fetch
+) -> None:
     drained()
 
     preview = text_of(operator, "/placements/spread/reschedule/?back=c000")
@@ -259,19 +318,32 @@ def test_says_when_a_fresh_schedule_would_not_bring_it_back(operator: Client, te
 
 
 @pytest.mark.usefixtures("web")
-def test_a_cluster_to_come_back_to_that_is_not_there_is_left_out(operator: Client, text_of: Fetch) -> None:
-    assert "To restore web to" not in text_of(operator, "/placements/web/reschedule/?back=<b>")
+def test_a_cluster_to_come_back_to_that_is_not_there_is_left_out(
+    operator: Client, text_of: Fetch
+) -> None:
+    assert "To restore web to" not in text_of(
+        operator, "/placements/web/reschedule/?back=<b>"
+    )
 
 
 def test_a_cluster_that_is_not_there_has_no_drain(operator: Client) -> None:
     assert operator.get("/clusters/missing/drain/").status_code == 404
 
 
-def test_since_names_its_moment_so_that_the_page_counts_on(operator: Client, text_of: Fetch) -> None:
+def test_since_names_its_moment_so_that_the_page_counts_on(
+    operator: Client, text_of: Fetch
+) -> None:
     joined("nimblefox")
     [row] = drain(["nimblefox"], by=None, now=NOW)
-    DrainStep.objects.create(drain=row, placement_name="web", state=DrainStep.State.WAITING, changed_at=NOW)
+    DrainStep.objects.create(
+        drain=row, placement_name="web", state=DrainStep.State.WAITING, changed_at=NOW
+    )
 
     page = text_of(operator, PAGE)
 
-    assert re.findall(r'data-age="([^"]+)">\d+[smhd]</time>', page).count(str(int(NOW.timestamp()))) == 2
+    assert (
+        re.findall(r'data-age="([^"]+)">\d+[smhd]</time>', page).count(
+            str(int(NOW.timestamp()))
+        )
+        == 2
+    )

@@ -7,7 +7,12 @@ from django.test import Client
 from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.explain.cluster_objects import Difference, DifferenceType
-from placements.explain.dry_runs import DryRunAnswer, DryRunOutcome, DryRunResult, RefusedObject
+from placements.explain.dry_runs import (
+    DryRunAnswer,
+    DryRunOutcome,
+    DryRunResult,
+    RefusedObject,
+)
 from placements.models import Draft, Placement
 from placements.services.dry_runs import _place
 from placements.services.editor.operations import start_draft
@@ -49,19 +54,39 @@ def test_simulated_clusters_are_counted_and_not_called(operator: Client) -> None
     assert "2 clusters simulated: not checked." in page
 
 
-def test_refusals_and_changes_are_shown_by_cluster(operator: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_and_changes_are_shown_by_cluster(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused = RefusedObject(
-        "", "ConfigMap", "shop", "settings", "ManifestApplyFailed", "exceeded quota: small"
+        "",
+        "ConfigMap",
+        "shop",
+        "settings",
+        "ManifestApplyFailed",
+        "exceeded quota: small",
     )
-    row = {"group": "apps", "version": "v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
-    times = {"observed": NOW.isoformat(), "since": NOW.isoformat(), "isDegraded": False, "isTruncated": False}
+    row = {
+        "group": "apps",
+        "version": "v1",
+        "kind": "Deployment",
+        "namespace": "shop",
+        "name": "web",
+    }
+    times = {
+        "observed": NOW.isoformat(),
+        "since": NOW.isoformat(),
+        "isDegraded": False,
+        "isTruncated": False,
+    }
     changed = row | times | {"generation": 2, "fields": [["/spec/replicas", "1", "3"]]}
     change = Difference.of("bravelion", DifferenceType.DIFF, changed)
     answers = (
         DryRunAnswer("web", "nimblefox", DryRunOutcome.REFUSED, refusals=(refused,)),
         DryRunAnswer("web", "bravelion", DryRunOutcome.CHANGED, changes=(change,)),
     )
-    monkeypatch.setattr(dry_runs, "dry_run_on_clusters", lambda **_: DryRunResult(answers))
+    monkeypatch.setattr(
+        dry_runs, "dry_run_on_clusters", lambda **_: DryRunResult(answers)
+    )
 
     page = operator.post(ADDRESS, {"manifest": EDIT}).content.decode()
 
@@ -79,7 +104,9 @@ def test_warnings_of_the_api_servers_are_counted_and_shown_by_cluster(
         DryRunAnswer("web", "nimblefox", DryRunOutcome.UNCHANGED, warnings=warned),
         DryRunAnswer("web", "bravelion", DryRunOutcome.UNCHANGED),
     )
-    monkeypatch.setattr(dry_runs, "dry_run_on_clusters", lambda **_: DryRunResult(answers))
+    monkeypatch.setattr(
+        dry_runs, "dry_run_on_clusters", lambda **_: DryRunResult(answers)
+    )
 
     page = operator.post(ADDRESS, {"manifest": EDIT}).content.decode()
 
@@ -88,8 +115,12 @@ def test_warnings_of_the_api_servers_are_counted_and_shown_by_cluster(
     assert "<p>Warning: Namespace shop: no label</p>" in page
 
 
-@pytest.mark.parametrize("manifest", ["a: [", dump_yaml(config_map("lost", in_="nowhere"))])
-def test_documents_that_cannot_be_saved_are_refused(operator: Client, manifest: str) -> None:
+@pytest.mark.parametrize(
+    "manifest", ["a: [", dump_yaml(config_map("lost", in_="nowhere"))]
+)
+def test_documents_that_cannot_be_saved_are_refused(
+    operator: Client, manifest: str
+) -> None:
     answer = operator.post(ADDRESS, {"manifest": manifest}, headers=HTMX)
 
     assert answer.status_code == 422

@@ -11,7 +11,15 @@ from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from placements.models import Draft, Placement
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
-from tests.rows import NOW, decided, joined, namespace, person, pick_n_spec, placement_document
+from tests.rows import (
+    NOW,
+    decided,
+    joined,
+    namespace,
+    person,
+    pick_n_spec,
+    placement_document,
+)
 from tests.web.reading import Outline
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -26,12 +34,16 @@ def _fields(page: str) -> dict[str, str]:
     """Read what a browser would send back of the form, without its buttons."""
     form = page.partition('id="editing"')[2].partition("</form>")[0]
     values = dict(re.findall(r'<input [^>]*name="([^"]*)"[^>]*value="([^"]*)"', form))
-    for name, inner in re.findall(r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL):
+    for name, inner in re.findall(
+        r'<select [^>]*name="([^"]*)"[^>]*>(.*?)</select>', form, re.DOTALL
+    ):
         values[name] = re.findall(r'<option value="([^"]*)" selected', inner)[0]
     return values
 
 
-def _post(client: Client, address: str, more: dict[str, Any], *, htmx: bool = True) -> Any:
+def _post(
+    client: Client, address: str, more: dict[str, Any], *, htmx: bool = True
+) -> Any:
     page = client.get(address).content.decode()
     return client.post(address, {**_fields(page), **more}, headers=HTMX if htmx else {})
 
@@ -47,19 +59,31 @@ def _data() -> dict[str, Any]:
 
 @pytest.mark.nightly
 def test_looking_writes_nothing(operator: Client) -> None:
-    for address in (NEW, EDIT, f"{NEW}?from=web", f"{NEW}?template=ha-pair", f"{EDIT}?as=yaml"):
+    for address in (
+        NEW,
+        EDIT,
+        f"{NEW}?from=web",
+        f"{NEW}?template=ha-pair",
+        f"{EDIT}?as=yaml",
+    ):
         assert operator.get(address).status_code == 200
 
     assert not Draft.objects.exists()
 
 
-def test_the_first_change_begins_a_draft_and_moves_to_its_address(operator: Client) -> None:
+def test_the_first_change_begins_a_draft_and_moves_to_its_address(
+    operator: Client,
+) -> None:
     answer = _post(operator, EDIT, {NUMBER: "3"})
     draft = Draft.objects.get()
 
     assert answer.status_code == 200
     assert answer["HX-Push-Url"] == f"/drafts/{draft.pk}/"
-    assert (draft.owner.username, draft.revision, draft.base) == ("ana", 1, Placement.objects.get().document)
+    assert (draft.owner.username, draft.revision, draft.base) == (
+        "ana",
+        1,
+        Placement.objects.get().document,
+    )
     assert _data()["spec"]["policy"]["numberOfClusters"] == 3
     assert Placement.objects.get().number_of_clusters == 2
 
@@ -83,14 +107,22 @@ def test_a_change_answers_with_hints_and_preview_but_no_field(operator: Client) 
     assert "3 of 3 clusters selected" in text
     assert 'class="label joins" href="/clusters/bravelion/"' in text
     assert "50% (2 of 3 clusters)" in text
-    assert re.search(r'id="notes-spec-policy-numberOfClusters" hx-swap-oob="true"', text)
+    assert re.search(
+        r'id="notes-spec-policy-numberOfClusters" hx-swap-oob="true"', text
+    )
 
 
 @pytest.mark.nightly
-def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Client) -> None:
+def test_the_number_alone_is_incremental_and_anything_else_is_not(
+    operator: Client,
+) -> None:
     first = _post(operator, EDIT, {NUMBER: "3"}).content.decode()
     address = f"/drafts/{Draft.objects.get().pk}/"
-    operator.post(address, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    operator.post(
+        address,
+        {"mode": "form", "add": "spec.policy.topologySpreadConstraints"},
+        headers=HTMX,
+    )
     more = {"spec.policy.topologySpreadConstraints[0].topologyKey": "region"}
     second = _post(operator, address, more).content.decode()
 
@@ -100,7 +132,9 @@ def test_the_number_alone_is_incremental_and_anything_else_is_not(operator: Clie
     assert re.search(r"region</strong> max 1, hard: .*?skew 1", second, re.DOTALL)
 
 
-def test_new_placements_that_were_started_are_listed_by_name_with_their_changes(operator: Client) -> None:
+def test_new_placements_that_were_started_are_listed_by_name_with_their_changes(
+    operator: Client,
+) -> None:
     _post(operator, NEW, {"metadata.name": "shop", NUMBER: "2"})
     operator.post(NEW, {"mode": "yaml", "manifest": "a: ["})
 
@@ -112,10 +146,18 @@ def test_new_placements_that_were_started_are_listed_by_name_with_their_changes(
 
 def test_a_reader_gets_what_is_valid_at_a_cursor(viewer: Client) -> None:
     text = "spec:\n  policy:\n    topologySpreadConstraints:\n    - topologyKey: "
-    answer = viewer.post("/drafts/completions/", {"manifest": text, "row": "3", "column": "20"})
+    answer = viewer.post(
+        "/drafts/completions/", {"manifest": text, "row": "3", "column": "20"}
+    )
 
-    assert answer.json()["items"][0] == {"value": "region", "meta": "3 clusters", "documentation": ""}
-    beyond = viewer.post("/drafts/completions/", {"manifest": text, "row": "999999999", "column": "x"})
+    assert answer.json()["items"][0] == {
+        "value": "region",
+        "meta": "3 clusters",
+        "documentation": "",
+    }
+    beyond = viewer.post(
+        "/drafts/completions/", {"manifest": text, "row": "999999999", "column": "x"}
+    )
     assert beyond.status_code == 200
 
 
@@ -132,16 +174,22 @@ def test_works_without_a_script(operator: Client) -> None:
     assert 'id="manifest"' in operator.get(yaml["Location"]).content.decode()
 
 
-def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: Client) -> None:
+def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(
+    operator: Client,
+) -> None:
     text = dump_yaml(placement_document("web", pick_n_spec(2))).replace(
         "policy:", "policy:  # why\n    foo: 1"
     )
-    answer = operator.post(EDIT, {"mode": "yaml", "manifest": text.replace("\n", "\r\n")}, headers=HTMX)
+    answer = operator.post(
+        EDIT, {"mode": "yaml", "manifest": text.replace("\n", "\r\n")}, headers=HTMX
+    )
     page = answer.content.decode()
     line = text.splitlines().index("    foo: 1") + 1
 
     assert _text() == text
-    assert re.search(rf"line {line}</a> <code>spec.policy.foo</code> Unknown field", page)
+    assert re.search(
+        rf"line {line}</a> <code>spec.policy.foo</code> Unknown field", page
+    )
     assert f"<b>✗ {line}</b>" in page
     assert "2 of 2 clusters selected" in page
 
@@ -149,14 +197,19 @@ def test_the_yaml_keeps_what_is_typed_and_says_faults_at_their_lines(operator: C
 @pytest.mark.nightly
 def test_a_form_edit_keeps_comments_and_what_no_field_shows(operator: Client) -> None:
     document = placement_document("web", pick_n_spec(2), note="kept")
-    text = "# mine\n" + dump_yaml(document).replace("numberOfClusters: 2", "numberOfClusters: 2  # enough")
+    text = "# mine\n" + dump_yaml(document).replace(
+        "numberOfClusters: 2", "numberOfClusters: 2  # enough"
+    )
     operator.post(EDIT, {"mode": "yaml", "manifest": text}, headers=HTMX)
     address = f"/drafts/{Draft.objects.get().pk}/"
 
     page = operator.get(address).content.decode()
     _post(operator, address, {NUMBER: "3"})
 
-    assert "metadata.annotations[&quot;fleetui.io/note&quot;]" in page.partition("Also in the YAML")[2]
+    assert (
+        "metadata.annotations[&quot;fleetui.io/note&quot;]"
+        in page.partition("Also in the YAML")[2]
+    )
     assert _text() == text.replace("numberOfClusters: 2", "numberOfClusters: 3")
 
 
@@ -189,7 +242,9 @@ def test_rows_come_and_go_with_buttons(operator: Client) -> None:
 
     assert row["preferredDuringSchedulingIgnoredDuringExecution"][0]["weight"] == 10
     assert (added["HX-Retarget"], added["HX-Reswap"]) == ("#editor", "outerHTML")
-    assert re.search(r'name="[^"]*\[0\]\.weight"[^>]* autofocus', added.content.decode())
+    assert re.search(
+        r'name="[^"]*\[0\]\.weight"[^>]* autofocus', added.content.decode()
+    )
     assert "Ignored in preview" in added.content.decode()
     assert "affinity" not in _data()["spec"]["policy"]
     assert removed.status_code == 200
@@ -197,7 +252,11 @@ def test_rows_come_and_go_with_buttons(operator: Client) -> None:
 
 @pytest.mark.nightly
 def test_a_half_typed_row_is_left_out_and_marked(operator: Client) -> None:
-    operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    operator.post(
+        EDIT,
+        {"mode": "form", "add": "spec.policy.topologySpreadConstraints"},
+        headers=HTMX,
+    )
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
     preview = page.partition('id="preview"')[2]
 
@@ -211,16 +270,25 @@ def test_labels_are_offered_with_counts(operator: Client) -> None:
     decided("spread", spec)
     page = operator.get("/placements/spread/edit/").content.decode()
 
-    offered = page.partition('<datalist id="label-keys">')[2].partition("</datalist>")[0]
+    offered = page.partition('<datalist id="label-keys">')[2].partition("</datalist>")[
+        0
+    ]
     assert '<option value="region">3 clusters</option>' in offered
 
 
-def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(operator: Client) -> None:
+def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(
+    operator: Client,
+) -> None:
     changed = _post(operator, NEW, {"spec.policy.placementType": "PickAll"})
     address = f"/drafts/{Draft.objects.get().pk}/"
     page = changed.content.decode()
     tidied = _post(
-        operator, address, {"tidy": "all", "tidy-place": [NUMBER, "spec.policy.topologySpreadConstraints"]}
+        operator,
+        address,
+        {
+            "tidy": "all",
+            "tidy-place": [NUMBER, "spec.policy.topologySpreadConstraints"],
+        },
     )
 
     assert changed["HX-Retarget"] == "#editor"
@@ -232,16 +300,22 @@ def test_another_type_brings_other_fields_and_offers_to_take_out_the_rest(operat
 @pytest.mark.nightly
 def test_a_form_made_for_other_rows_changes_nothing(operator: Client) -> None:
     old = _fields(operator.get(EDIT).content.decode())
-    operator.post(EDIT, {"mode": "form", "add": "spec.policy.tolerations"}, headers=HTMX)
+    operator.post(
+        EDIT, {"mode": "form", "add": "spec.policy.tolerations"}, headers=HTMX
+    )
     before = _text()
 
-    answer = operator.post(f"/drafts/{Draft.objects.get().pk}/", {**old, NUMBER: "3"}, headers=HTMX)
+    answer = operator.post(
+        f"/drafts/{Draft.objects.get().pk}/", {**old, NUMBER: "3"}, headers=HTMX
+    )
 
     assert "changed in another window" in answer.content.decode()
     assert _text() == before
 
 
-def test_a_second_window_does_not_overwrite_the_draft_of_the_first(operator: Client) -> None:
+def test_a_second_window_does_not_overwrite_the_draft_of_the_first(
+    operator: Client,
+) -> None:
     second = _fields(operator.get(EDIT).content.decode())
     _post(operator, EDIT, {NUMBER: "3"})
 
@@ -263,7 +337,9 @@ def test_typing_goes_on_in_the_draft_that_the_page_has_begun(operator: Client) -
     assert _data()["spec"]["policy"]["numberOfClusters"] == 1
 
 
-def test_a_page_from_before_another_save_keeps_what_it_started_from(operator: Client) -> None:
+def test_a_page_from_before_another_save_keeps_what_it_started_from(
+    operator: Client,
+) -> None:
     page = _fields(operator.get(EDIT).content.decode())
     changed = placement_document("web", pick_n_spec(3), note="theirs")
     save_placement(changed, by=person("li", "operator"), now=NOW)
@@ -292,13 +368,20 @@ def test_an_edit_page_says_that_there_is_a_draft(operator: Client) -> None:
 
 @pytest.mark.nightly
 def test_what_may_not_be_changed_is_reported_while_typing(operator: Client) -> None:
-    page = _post(operator, EDIT, {"spec.policy.placementType": "PickAll"}).content.decode()
+    page = _post(
+        operator, EDIT, {"spec.policy.placementType": "PickAll"}
+    ).content.decode()
 
-    assert "cannot change from PickN to PickAll" in page or "not allowed for placementType" in page
+    assert (
+        "cannot change from PickN to PickAll" in page
+        or "not allowed for placementType" in page
+    )
 
 
 @pytest.mark.nightly
-def test_a_name_that_is_taken_is_reported_while_typing_and_in_the_review(operator: Client) -> None:
+def test_a_name_that_is_taken_is_reported_while_typing_and_in_the_review(
+    operator: Client,
+) -> None:
     answer = _post(operator, NEW, {"metadata.name": "web"})
     review = f"/drafts/{Draft.objects.get().pk}/review/"
     message = "a placement web exists already"
@@ -323,16 +406,23 @@ def test_a_copy_has_another_name(operator: Client) -> None:
 
 
 @pytest.mark.nightly
-def test_a_placement_page_says_that_there_is_a_draft(operator: Client, viewer: Client) -> None:
+def test_a_placement_page_says_that_there_is_a_draft(
+    operator: Client, viewer: Client
+) -> None:
     _post(operator, EDIT, {NUMBER: "3"})
     number = Draft.objects.get().pk
 
-    assert f'href="/drafts/{number}/">Continue' in operator.get("/placements/web/").content.decode()
+    assert (
+        f'href="/drafts/{number}/">Continue'
+        in operator.get("/placements/web/").content.decode()
+    )
     assert "You have a draft" not in viewer.get("/placements/web/").content.decode()
 
 
 @pytest.mark.nightly
-def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Client) -> None:
+def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(
+    operator: Client,
+) -> None:
     joined("zebra")
     document = placement_document(
         "web", pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}])
@@ -342,15 +432,26 @@ def test_a_key_that_some_clusters_lack_is_a_warning_beside_its_row(operator: Cli
     page = operator.get(f"/drafts/{Draft.objects.get().pk}/").content.decode()
 
     effect = "not limited by the constraint, and often selected first"
-    assert f'<span class="warning">▲ 1 candidate without region (zebra): {effect}.</span>' in page
+    assert (
+        f'<span class="warning">▲ 1 candidate without region (zebra): {effect}.</span>'
+        in page
+    )
     assert "1 warning" in page
 
 
 @pytest.mark.nightly
 def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
-    operator.post(EDIT, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    operator.post(
+        EDIT,
+        {"mode": "form", "add": "spec.policy.topologySpreadConstraints"},
+        headers=HTMX,
+    )
     address = f"/drafts/{Draft.objects.get().pk}/"
-    operator.post(address, {"mode": "form", "add": "spec.policy.topologySpreadConstraints"}, headers=HTMX)
+    operator.post(
+        address,
+        {"mode": "form", "add": "spec.policy.topologySpreadConstraints"},
+        headers=HTMX,
+    )
     second = {"spec.policy.topologySpreadConstraints[1].topologyKey": "moon"}
 
     page = _post(operator, address, second).content.decode()
@@ -360,28 +461,43 @@ def test_half_of_the_fields_may_be_at_fault_at_once(operator: Client) -> None:
 
 
 def test_names_of_what_is_on_the_hub_are_offered(operator: Client) -> None:
-    apply_resources([namespace("shop"), namespace("bank"), namespace("kube-system")], by=None, now=NOW)
+    apply_resources(
+        [namespace("shop"), namespace("bank"), namespace("kube-system")],
+        by=None,
+        now=NOW,
+    )
     page = operator.get(f"{NEW}?from=web").content.decode()
 
     assert _offered(page) == {"bank", "shop"}
 
-    answer = _post(operator, f"{NEW}?from=web", {f"{SELECTOR}.kind": "ClusterRole"}).content.decode()
+    answer = _post(
+        operator, f"{NEW}?from=web", {f"{SELECTOR}.kind": "ClusterRole"}
+    ).content.decode()
 
     assert _offered(answer) == set()
 
 
 @pytest.mark.nightly
-def test_of_many_names_those_that_hold_what_is_typed_come_first(operator: Client) -> None:
-    apply_resources([namespace(f"team-{number:03}") for number in range(80)], by=None, now=NOW)
+def test_of_many_names_those_that_hold_what_is_typed_come_first(
+    operator: Client,
+) -> None:
+    apply_resources(
+        [namespace(f"team-{number:03}") for number in range(80)], by=None, now=NOW
+    )
 
-    answer = _post(operator, f"{NEW}?from=web", {f"{SELECTOR}.name": "m-079"}).content.decode()
+    answer = _post(
+        operator, f"{NEW}?from=web", {f"{SELECTOR}.name": "m-079"}
+    ).content.decode()
 
     assert len(_offered(answer)) == 50
     assert "team-079" in _offered(answer)
 
 
 def _offered(page: str) -> set[str]:
-    [items] = re.findall(r'<datalist id="values-spec-resourceSelectors-0-name"[^>]*>(.*?)</datalist>', page)
+    [items] = re.findall(
+        r'<datalist id="values-spec-resourceSelectors-0-name"[^>]*>(.*?)</datalist>',
+        page,
+    )
     return set(re.findall(r'value="([^"]*)"', items))
 
 
@@ -403,7 +519,9 @@ def test_no_field_is_called_like_its_section(operator: Client) -> None:
 @pytest.mark.nightly
 def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> None:
     rolling = "spec.strategy.rollingUpdate"
-    both = _post(operator, NEW, {f"{rolling}.maxUnavailable": "0", f"{rolling}.maxSurge": "0"})
+    both = _post(
+        operator, NEW, {f"{rolling}.maxUnavailable": "0", f"{rolling}.maxSurge": "0"}
+    )
     page = both.content.decode()
     assert "maxUnavailable and maxSurge must not both be 0" in page
     assert page.count('<a href="#errors">Show errors</a>') == 1
@@ -414,13 +532,17 @@ def test_a_fault_without_a_field_is_led_to_from_the_bar(operator: Client) -> Non
     assert "#errors" not in answer
 
 
-def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(operator: Client) -> None:
+def test_a_new_placement_requires_a_resource_and_offers_those_of_the_hub(
+    operator: Client,
+) -> None:
     apply_resources([namespace("shop"), namespace("kube-system")], by=None, now=NOW)
     page = operator.get(NEW).content.decode()
 
     assert _fields(page)[f"{SELECTOR}.kind"] == ""
     assert "Required value" in page
-    picker = page.partition('<datalist id="resources-of-hub">')[2].partition("</datalist>")[0]
+    picker = page.partition('<datalist id="resources-of-hub">')[2].partition(
+        "</datalist>"
+    )[0]
     assert re.findall('value="([^"]*)"', picker) == ["v1 Namespace shop"]
 
     _post(operator, NEW, {"pick": "resource", "picked": "v1 Namespace shop"})
@@ -440,4 +562,7 @@ def test_picking_a_second_resource_adds_a_selector_and_picking_none_changes_noth
     _post(operator, address, {"pick": "resource", "picked": ""})
     _post(operator, address, {"pick": "resource", "picked": "v1 Namespace bank"})
 
-    assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == ["shop", "bank"]
+    assert [one["name"] for one in _data()["spec"]["resourceSelectors"]] == [
+        "shop",
+        "bank",
+    ]

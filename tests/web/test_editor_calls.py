@@ -22,8 +22,12 @@ MOST_MODULES, MOST_FUNCTIONS = 51, 330
 def draft(operator: Client, web: Placement) -> Draft:
     """Start a draft of another policy, so that the bindings of the old one become obsolete."""
     ana = User.objects.get(pk=operator.session["_auth_user_id"])
-    spec = pick_n_spec(3, topologySpreadConstraints=[{"topologyKey": "region", "maxSkew": 2}])
-    return start_draft(dump_yaml(placement_document("web", spec)), placement=web, by=ana, now=NOW)
+    spec = pick_n_spec(
+        3, topologySpreadConstraints=[{"topologyKey": "region", "maxSkew": 2}]
+    )
+    return start_draft(
+        dump_yaml(placement_document("web", spec)), placement=web, by=ana, now=NOW
+    )
 
 
 @pytest.fixture
@@ -39,7 +43,9 @@ def _parsed_drafts(profile: EnteredCode) -> int:
     return profile.count("PlacementDraft._manifest_and_errors")
 
 
-def test_a_review_parses_and_schedules_the_draft_once(review: tuple[EnteredCode, str]) -> None:
+def test_a_review_parses_and_schedules_the_draft_once(
+    review: tuple[EnteredCode, str],
+) -> None:
     profile, page = review
 
     assert 'name="digest"' in page
@@ -50,7 +56,9 @@ def test_a_review_parses_and_schedules_the_draft_once(review: tuple[EnteredCode,
     assert profile.count("PlacementForm.of") == 0
 
 
-def test_a_review_enters_few_modules_and_functions(review: tuple[EnteredCode, str]) -> None:
+def test_a_review_enters_few_modules_and_functions(
+    review: tuple[EnteredCode, str],
+) -> None:
     profile, _ = review
 
     assert len(profile.modules) <= MOST_MODULES
@@ -62,7 +70,9 @@ def test_a_confirmation_parses_and_schedules_the_draft_once(
     operator: Client, draft: Draft, web: Placement, review: tuple[EnteredCode, str]
 ) -> None:
     given: dict[str, Any] = dict(
-        re.findall(r'name="([^"]*)" value="([^"]*)"', review[1].partition('class="bar"')[2])
+        re.findall(
+            r'name="([^"]*)" value="([^"]*)"', review[1].partition('class="bar"')[2]
+        )
     )
 
     with record_entered_code() as profile:

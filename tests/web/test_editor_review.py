@@ -40,16 +40,25 @@ def _confirm(operator: Client, draft: Draft, page: str) -> Any:
 
 
 @pytest.mark.nightly
-def test_shows_who_moves_the_policy_in_words_and_the_manifest(operator: Client, draft: Draft) -> None:
+def test_shows_who_moves_the_policy_in_words_and_the_manifest(
+    operator: Client, draft: Draft
+) -> None:
     page = _review(operator, draft)
 
-    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 selected", "0 deselected", "2 kept"]
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == [
+        "1 selected",
+        "0 deselected",
+        "2 kept",
+    ]
     assert "<del>Select 2 clusters.</del>" in page
     assert "<ins>Select 3 clusters.</ins>" in page
     assert '<span class="removed">-    numberOfClusters: 2</span>' in page
     assert '<span class="added">+    numberOfClusters: 3</span>' in page
     assert "Incremental" in page
-    assert "Rolls out in" in operator.get(f"/drafts/{draft.pk}/review/?panel=rollout").content.decode()
+    assert (
+        "Rolls out in"
+        in operator.get(f"/drafts/{draft.pk}/review/?panel=rollout").content.decode()
+    )
     assert Placement.objects.get().revision == 1
 
 
@@ -57,7 +66,10 @@ def test_fetches_the_rollout_plan_by_itself(operator: Client, draft: Draft) -> N
     address = f"/drafts/{draft.pk}/review/?panel=rollout"
 
     page = _review(operator, draft)
-    assert re.search(r"<dt>(\d) resources? selected</dt><dd><span class=\"label\">(\w+) (\w+)</span>", page)
+    assert re.search(
+        r"<dt>(\d) resources? selected</dt><dd><span class=\"label\">(\w+) (\w+)</span>",
+        page,
+    )
     assert (
         f'href="/drafts/{draft.pk}/?as=yaml">Cancel<'
         in operator.get(f"/drafts/{draft.pk}/review/?as=yaml").content.decode()
@@ -69,7 +81,9 @@ def test_fetches_the_rollout_plan_by_itself(operator: Client, draft: Draft) -> N
     assert "Rolls out in" in panel
 
 
-def test_says_that_another_policy_reschedules_from_scratch(operator: Client, web: Placement) -> None:
+def test_says_that_another_policy_reschedules_from_scratch(
+    operator: Client, web: Placement
+) -> None:
     spec = pick_n_spec(2, topologySpreadConstraints=[CONSTRAINT])
 
     page = _review(operator, _begun(operator, web, placement_document("web", spec)))
@@ -78,7 +92,9 @@ def test_says_that_another_policy_reschedules_from_scratch(operator: Client, web
     assert 'class="label leaves" href="/clusters/jumpingcat/"' in page
 
 
-def test_confirming_saves_and_goes_to_the_placement(operator: Client, draft: Draft, web: Placement) -> None:
+def test_confirming_saves_and_goes_to_the_placement(
+    operator: Client, draft: Draft, web: Placement
+) -> None:
     answer = _confirm(operator, draft, _review(operator, draft))
 
     assert (answer.status_code, answer["Location"]) == (302, "/placements/web/")
@@ -96,17 +112,22 @@ def test_says_what_changed_when_the_fleet_did(operator: Client, draft: Draft) ->
 
     assert answer.status_code == 409
     assert "The fleet changed since your preview" in again
-    assert '<span class="label joins">zebra</span><span class="label leaves">bravelion</span>' in re.sub(
-        r"\s+(?=<span)", "", again
+    assert (
+        '<span class="label joins">zebra</span><span class="label leaves">bravelion</span>'
+        in re.sub(r"\s+(?=<span)", "", again)
     )
     assert Placement.objects.get().revision == 1
     assert _confirm(operator, draft, again).status_code == 302
 
 
-def test_a_draft_at_fault_has_no_button_to_save(operator: Client, web: Placement) -> None:
+def test_a_draft_at_fault_has_no_button_to_save(
+    operator: Client, web: Placement
+) -> None:
     draft = _begun(operator, web, placement_document("web", pick_n_spec(-1)))
     page = _review(operator, draft)
-    answer = operator.post(f"/drafts/{draft.pk}/review/", {"digest": "x", "decision": "y"})
+    answer = operator.post(
+        f"/drafts/{draft.pk}/review/", {"digest": "x", "decision": "y"}
+    )
 
     assert '<h2 id="errors">Errors</h2>' in page
     assert 'name="digest"' not in page
@@ -120,19 +141,28 @@ def test_a_spread_over_an_unknown_label_is_saved_only_with_a_confirmation(
     spec = pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "regoin"}])
     draft = _begun(operator, web, placement_document("web", spec))
     page = _review(operator, draft)
-    sent = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2]))
+    sent = dict(
+        re.findall(r'name="([^"]*)" value="([^"]*)"', page.partition('class="bar"')[2])
+    )
     assert sent.pop("accept") == "yes"
 
     refused = operator.post(f"/drafts/{draft.pk}/review/", sent)
     assert (refused.status_code, Placement.objects.get().revision) == (422, 1)
-    assert operator.post(f"/drafts/{draft.pk}/review/", {**sent, "accept": "yes"}).status_code == 302
+    assert (
+        operator.post(
+            f"/drafts/{draft.pk}/review/", {**sent, "accept": "yes"}
+        ).status_code
+        == 302
+    )
 
     warning = "No cluster has the label regoin: the constraint has no effect. Did you mean region?"
     draft = _begun(operator, web, placement_document("web", spec))
     assert warning in operator.get(f"/drafts/{draft.pk}/?as=yaml").content.decode()
 
 
-def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(operator: Client, draft: Draft) -> None:
+def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(
+    operator: Client, draft: Draft
+) -> None:
     page = _review(operator, draft)
     theirs = placement_document("web", pick_n_spec(2), note="theirs")
     save_placement(theirs, by=person("li", "operator"), now=NOW)
@@ -145,14 +175,24 @@ def test_shows_what_was_saved_meanwhile_and_rebases_the_draft(operator: Client, 
     assert "web was changed while you edited it" in refused.content.decode()
     assert 'name="digest"' not in refused.content.decode()
     assert rebased["Location"] == f"/drafts/{draft.pk}/"
-    assert "annotations" not in load_documents(plain_manifest(draft.text))[0].data["metadata"]
+    assert (
+        "annotations"
+        not in load_documents(plain_manifest(draft.text))[0].data["metadata"]
+    )
     assert _confirm(operator, draft, _review(operator, draft)).status_code == 302
 
 
 def test_theirs_replaces_the_text_of_the_draft(operator: Client, draft: Draft) -> None:
-    save_placement(placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW)
+    save_placement(
+        placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW
+    )
 
     operator.post(f"/drafts/{draft.pk}/rebase/", {"keep": "theirs"})
     draft.refresh_from_db()
 
-    assert load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"]["numberOfClusters"] == 1
+    assert (
+        load_documents(plain_manifest(draft.text))[0].data["spec"]["policy"][
+            "numberOfClusters"
+        ]
+        == 1
+    )

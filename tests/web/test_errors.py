@@ -44,7 +44,10 @@ def test_a_fault_of_ours_gives_an_id_that_the_log_has_too(
     assert request_id
     assert answer["X-Request-ID"] == request_id[1]
     assert RequestIdFilter().filter(record)
-    assert record.__dict__["request_id"] == f" [request {request_id[1]}, user vera, address 127.0.0.1]"
+    assert (
+        record.__dict__["request_id"]
+        == f" [request {request_id[1]}, user vera, address 127.0.0.1]"
+    )
     assert Outline(page).problems == []
     assert "script-src 'self'" in answer["Content-Security-Policy"]
 
@@ -52,7 +55,10 @@ def test_a_fault_of_ours_gives_an_id_that_the_log_has_too(
 def test_over_rest_it_is_a_problem_document(broken: Client) -> None:
     answer = broken.get("/api/v1/overview")
 
-    assert (answer.status_code, answer["Content-Type"]) == (500, "application/problem+json")
+    assert (answer.status_code, answer["Content-Type"]) == (
+        500,
+        "application/problem+json",
+    )
     assert answer["X-Request-ID"] in answer.json()["detail"]
 
 
@@ -87,7 +93,8 @@ def test_what_is_not_there_is_explained_in_plain_words(viewer: Client) -> None:
 
 @pytest.mark.servers
 @pytest.mark.parametrize(
-    "address", ["/search/?q=%00", "/resources/?namespace=a%00", "/placements/?cluster=%00"]
+    "address",
+    ["/search/?q=%00", "/resources/?namespace=a%00", "/placements/?cluster=%00"],
 )
 def test_an_address_with_a_null_is_a_bad_request(viewer: Client, address: str) -> None:
     assert viewer.get(address).status_code == 400

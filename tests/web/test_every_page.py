@@ -173,7 +173,11 @@ POST_ONLY = [
     "/resources/apply/dry-run/",
 ]
 APPROVE = ["/rollouts/staged/runs/one/approve/all/"]
-POST_OWN = ["/drafts/{draft}/discard/", "/drafts/{draft}/rebase/", "/drafts/{draft}/dry-run/"]
+POST_OWN = [
+    "/drafts/{draft}/discard/",
+    "/drafts/{draft}/rebase/",
+    "/drafts/{draft}/dry-run/",
+]
 BOTH = ["/drafts/{draft}/"]
 SENT = {
     "Cache-Control": "no-store",
@@ -182,12 +186,20 @@ SENT = {
     "Access-Control-Allow-Origin": None,
 }
 """Headers of every page."""
-PREFERENCES = ["/theme/", "/rows/", "/keys/"]  # kept in the browser, so open to everyone
+PREFERENCES = [
+    "/theme/",
+    "/rows/",
+    "/keys/",
+]  # kept in the browser, so open to everyone
 
 
 def begin_everything(web: Placement) -> str:
     """Roll it out as well, beside a staged run that waits; return the id of its decision."""
-    stage = {"name": "all", "labelSelector": {}, "beforeStageTasks": [{"type": "Approval"}]}
+    stage = {
+        "name": "all",
+        "labelSelector": {},
+        "beforeStageTasks": [{"type": "Approval"}],
+    }
     save_strategy(strategy_document(stage), by=None, now=NOW)
     decided("shelf", staged_spec())
     start_run("one", placement="shelf", strategy="careful", by=None, now=NOW)
@@ -261,10 +273,20 @@ def approver() -> Client:
 @pytest.mark.usefixtures("decision_id")
 @pytest.mark.parametrize("address", APPROVE)
 def test_only_an_approver_opens_what_approves(
-    approver: Client, operator: Client, viewer: Client, stranger: Client, client: Client, address: str
+    approver: Client,
+    operator: Client,
+    viewer: Client,
+    stranger: Client,
+    client: Client,
+    address: str,
 ) -> None:
     outline = Outline(approver.get(address).content.decode())
-    refused = [operator.get(address), viewer.post(address), operator.post(address), stranger.post(address)]
+    refused = [
+        operator.get(address),
+        viewer.post(address),
+        operator.post(address),
+        stranger.post(address),
+    ]
 
     assert (outline.problems, outline.is_ordered) == ([], True)
     assert [one.status_code for one in refused] == [403] * 4
@@ -276,7 +298,11 @@ def test_only_an_approver_opens_what_approves(
 def administrator(web: Placement) -> Client:  # noqa: ARG001 -- its clusters
     """Return the browser of a cluster administrator; jumpingcat has a connection, and rome is a live hub."""
     live_hub("rome")
-    spec = ClusterSpec(new_member("jumpingcat"), driver=KUBERNETES, connection={"server": "https://10.0.0.1"})
+    spec = ClusterSpec(
+        new_member("jumpingcat"),
+        driver=KUBERNETES,
+        connection={"server": "https://10.0.0.1"},
+    )
     upsert_clusters([spec], by=None, now=NOW)
     browser = Client()
     browser.force_login(person("carl", "cluster-administrator"))
@@ -298,10 +324,15 @@ def test_only_a_cluster_administrator_opens_what_is_about_connections(
     ]
     for address, method in addresses:
         with subtests.test(address, method=method):
-            refused = [getattr(one, method)(address) for one in (operator, viewer, stranger)]
+            refused = [
+                getattr(one, method)(address) for one in (operator, viewer, stranger)
+            ]
 
             assert [one.status_code for one in refused] == [403] * 3
-            assert "Required role: <strong>cluster-administrator</strong>" in refused[0].content.decode()
+            assert (
+                "Required role: <strong>cluster-administrator</strong>"
+                in refused[0].content.decode()
+            )
             assert getattr(client, method)(address)["Location"].startswith("/login/")
     for address in [*ADMINISTER, *ADD]:
         with subtests.test(address):
@@ -318,12 +349,19 @@ def test_operators_and_cluster_administrators_add_clusters(
     for browser, method in product((viewer, approver), ("get", "post")):
         refused = getattr(browser, method)(address)
         assert refused.status_code == 403
-        assert "<strong>operator or cluster-administrator</strong>" in refused.content.decode()
-    assert operator.post(address, {"kind": "kubernetes", "name": "x"}).status_code == 403
+        assert (
+            "<strong>operator or cluster-administrator</strong>"
+            in refused.content.decode()
+        )
+    assert (
+        operator.post(address, {"kind": "kubernetes", "name": "x"}).status_code == 403
+    )
 
 
 @pytest.mark.usefixtures("decision_id")
-def test_an_approver_may_write_nothing_else(approver: Client, subtests: pytest.Subtests) -> None:
+def test_an_approver_may_write_nothing_else(
+    approver: Client, subtests: pytest.Subtests
+) -> None:
     for address, method in product(WRITE, ["get", "post"]):
         with subtests.test(address, method=method):
             answer = getattr(approver, method)(address)
@@ -339,7 +377,10 @@ def test_every_page_is_only_for_people_who_are_logged_in(
         with subtests.test(address):
             answer = client.get(address_of(address, decision_id))
 
-            assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login/")
+            assert (answer.status_code, answer["Location"].partition("?")[0]) == (
+                302,
+                "/login/",
+            )
 
 
 def test_every_page_says_what_is_needed_without_a_role(
@@ -362,7 +403,9 @@ def test_a_draft_is_only_for_people_with_a_role(
             assert stranger.post(address.format(draft=draft)).status_code == 403
 
 
-def test_a_viewer_changes_no_draft(viewer: Client, draft: int, subtests: pytest.Subtests) -> None:
+def test_a_viewer_changes_no_draft(
+    viewer: Client, draft: int, subtests: pytest.Subtests
+) -> None:
     for address in [*OWN, *POST_OWN, *BOTH]:
         with subtests.test(address):
             answer = viewer.post(address.format(draft=draft))
@@ -371,7 +414,9 @@ def test_a_viewer_changes_no_draft(viewer: Client, draft: int, subtests: pytest.
             assert "Required role: <strong>operator</strong>" in answer.content.decode()
 
 
-def test_another_operator_changes_no_draft(draft: int, subtests: pytest.Subtests) -> None:
+def test_another_operator_changes_no_draft(
+    draft: int, subtests: pytest.Subtests
+) -> None:
     other = Client()
     other.force_login(person("li", "operator"))
 
@@ -380,7 +425,9 @@ def test_another_operator_changes_no_draft(draft: int, subtests: pytest.Subtests
             assert other.post(address.format(draft=draft)).status_code == 404
 
 
-def test_a_viewer_reads_a_draft_and_is_offered_no_way_to_write(viewer: Client, draft: int) -> None:
+def test_a_viewer_reads_a_draft_and_is_offered_no_way_to_write(
+    viewer: Client, draft: int
+) -> None:
     text = viewer.get(f"/drafts/{draft}/").content.decode()
 
     assert Outline(text).problems == []
@@ -414,7 +461,9 @@ def test_a_viewer_may_run_what_if(viewer: Client, subtests: pytest.Subtests) -> 
 
 
 @pytest.mark.usefixtures("web")
-def test_refuses_a_viewer_who_would_write(viewer: Client, subtests: pytest.Subtests) -> None:
+def test_refuses_a_viewer_who_would_write(
+    viewer: Client, subtests: pytest.Subtests
+) -> None:
     refused = [*product(WRITE, ["get", "post"]), *product(READ_AND_WRITE, ["post"])]
     for address, method in refused:
         with subtests.test(address, method=method):
@@ -445,14 +494,18 @@ def test_refuses_a_viewer_who_would_load_a_demo(viewer: Client) -> None:
     assert viewer.post("/demo/load/", {"size": "4"}).status_code == 403
 
 
-def test_a_page_to_read_takes_no_post(operator: Client, decision_id: str, subtests: pytest.Subtests) -> None:
+def test_a_page_to_read_takes_no_post(
+    operator: Client, decision_id: str, subtests: pytest.Subtests
+) -> None:
     for address in READ:
         with subtests.test(address):
             assert operator.post(address_of(address, decision_id)).status_code == 405
 
 
 def test_reading_pages_changes_nothing(operator: Client, decision_id: str) -> None:
-    addresses = [address_of(one, decision_id) for one in [*READ, *READ_AND_WRITE, *ASK, *WRITE]]
+    addresses = [
+        address_of(one, decision_id) for one in [*READ, *READ_AND_WRITE, *ASK, *WRITE]
+    ]
     before = stored()
 
     for address in addresses:
@@ -473,12 +526,24 @@ def test_what_only_changes_something_takes_no_get(
 
 def test_no_address_is_missing_in_these_tests() -> None:
     listed = (
-        *(*READ, *READ_AND_WRITE, *ASK, *WRITE, *OWN, *POST_ONLY, *POST_OWN, *BOTH, *APPROVE),
+        *(
+            *READ,
+            *READ_AND_WRITE,
+            *ASK,
+            *WRITE,
+            *OWN,
+            *POST_ONLY,
+            *POST_OWN,
+            *BOTH,
+            *APPROVE,
+        ),
         *(*ADMINISTER, *ADMINISTER_POST, *ADD),
         *PREFERENCES,
     )
     numbers = dict.fromkeys(("draft", "event", "eviction"), 1)
-    tested = {address.partition("?")[0].format(id="d-0", **numbers) for address in listed}
+    tested = {
+        address.partition("?")[0].format(id="d-0", **numbers) for address in listed
+    }
     matched = {get_resolver().resolve(address).url_name for address in tested}
 
     # Downloads and redirects; what only the pages of live hubs have.
@@ -491,8 +556,16 @@ def test_no_address_is_missing_in_these_tests() -> None:
         *USER_PAGES,
     }
     # Tokens are those of the user, and the access log has a permission: `tests/access`.
-    elsewhere |= {"tokens", "token-revoke", "tokens-revoke", "access-log", "access-log-export"}
-    elsewhere |= {"draft-completions"}  # any reader may ask: `tests/services/test_completion.py`
+    elsewhere |= {
+        "tokens",
+        "token-revoke",
+        "tokens-revoke",
+        "access-log",
+        "access-log-export",
+    }
+    elsewhere |= {
+        "draft-completions"
+    }  # any reader may ask: `tests/services/test_completion.py`
     elsewhere |= {"map-panel"}  # a fragment of the overview: `test_fleet_map.py`
     elsewhere |= {"snooze"}  # kept in the session of any reader: `test_dashboard.py`
     elsewhere |= {"hub-line", "hub-write", "draft-hub-write", "decision-hub", "metrics"}

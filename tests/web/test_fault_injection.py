@@ -33,17 +33,26 @@ def _faults() -> list[dict[str, Any]]:
 
 def test_every_kind_of_fault_has_words() -> None:
     assert list(FAULT_KINDS) == list(FaultKind)
-    assert fault_words({"kind": "refuse", "image": "2.1"}) == "rejects what is applied (only image 2.1)"
+    assert (
+        fault_words({"kind": "refuse", "image": "2.1"})
+        == "rejects what is applied (only image 2.1)"
+    )
 
 
-def test_a_fault_is_added_for_a_while_and_shown_to_everyone(operator: Client, viewer: Client) -> None:
+def test_a_fault_is_added_for_a_while_and_shown_to_everyone(
+    operator: Client, viewer: Client
+) -> None:
     answer = operator.post(PAGE, {"kind": "unreachable", "minutes": "5"})
     [fault] = _faults()
     page = viewer.get(CLUSTER).content.decode()
 
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
     assert fault["kind"] == "unreachable"
-    assert timedelta(0) < datetime.fromisoformat(fault["until"]) - datetime.now(UTC) <= timedelta(minutes=5)
+    assert (
+        timedelta(0)
+        < datetime.fromisoformat(fault["until"]) - datetime.now(UTC)
+        <= timedelta(minutes=5)
+    )
     assert "Unreachable: no connection and no heartbeat, until " in page
     assert PAGE not in page
     assert Event.objects.order_by("-id")[0].facts["by"] == "ana"
@@ -64,7 +73,9 @@ def test_faults_end_one_by_one_or_all(operator: Client) -> None:
 
 
 def test_what_has_ended_by_itself_is_not_shown_and_goes(operator: Client) -> None:
-    set_faults("bravelion", [{"kind": "silent", "until": NOW.isoformat()}], by=None, now=NOW)
+    set_faults(
+        "bravelion", [{"kind": "silent", "until": NOW.isoformat()}], by=None, now=NOW
+    )
 
     page = operator.get(PAGE).content.decode()
     operator.post(PAGE, {"kind": "refuse", "minutes": ""})
@@ -80,7 +91,9 @@ def test_what_has_ended_by_itself_is_not_shown_and_goes(operator: Client) -> Non
         ({"kind": "silent", "minutes": "7"}, "Unsupported value"),
     ],
 )
-def test_what_is_not_offered_is_refused(operator: Client, given: dict[str, str], message: str) -> None:
+def test_what_is_not_offered_is_refused(
+    operator: Client, given: dict[str, str], message: str
+) -> None:
     answer = operator.post(PAGE, given)
 
     assert (answer.status_code, _faults()) == (422, [])
@@ -124,7 +137,10 @@ def test_an_unreachable_cluster_is_late_at_once_and_counts_down_to_not_ready(
     words = rf'Not ready in <time datetime="{until}" [^>]*>4m\d\ds</time>, unless a heartbeat arrives'
     for page in (before, after):
         assert re.search(words, page)
-    pages = [text_of(viewer, one) for one in ("/clusters/?state=heartbeat-late", "/topology/", "/")]
+    pages = [
+        text_of(viewer, one)
+        for one in ("/clusters/?state=heartbeat-late", "/topology/", "/")
+    ]
     for page in (after, *pages):
         assert "heartbeat late" in page.lower()
     assert "1 unreachable" in pages[-1].partition('id="attention"')[0], "the figure"
@@ -146,4 +162,6 @@ def test_an_unhealthy_cluster_counts_down_too() -> None:
     assert not_ready_at(row, now=now) == now + timedelta(minutes=5)
     observe(now=now + timedelta(seconds=1))
     row.refresh_from_db()
-    assert not_ready_at(row, now=now + timedelta(seconds=30)) == now + timedelta(seconds=301)
+    assert not_ready_at(row, now=now + timedelta(seconds=30)) == now + timedelta(
+        seconds=301
+    )

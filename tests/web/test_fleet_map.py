@@ -20,9 +20,15 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("nine")]
 
 def _columns(page: str) -> list[str]:
     """Return the words of each domain in their order: what is wrong there, its clusters, its name."""
-    section = page.partition('id="fleet"')[2].partition("</section>")[0].partition('<a class="map-more')[0]
+    section = (
+        page.partition('id="fleet"')[2]
+        .partition("</section>")[0]
+        .partition('<a class="map-more')[0]
+    )
     _, *columns = re.split(r'<div class="map-column(?: hot)?"[^>]*>', section)
-    words = (re.sub(r"<ul.*?</ul>|<[^>]+>", " ", one, flags=re.DOTALL) for one in columns)
+    words = (
+        re.sub(r"<ul.*?</ul>|<[^>]+>", " ", one, flags=re.DOTALL) for one in columns
+    )
     return [" ".join(one.split()) for one in words]
 
 
@@ -48,15 +54,24 @@ def test_a_small_fleet_has_each_cluster_and_a_large_one_counts_them(
     assert _cells(small)["nimblefox"].startswith("Ready (")
     assert "/topology/panel/?cluster=bravelion" in small
     assert _columns(small) == ["3 east", "3 west", "2 north", "1 not ready 2 south"]
-    assert _columns(large) == ["3 east", "3 west", "2 north", "1 \u00d7 not ready 2 south"]
+    assert _columns(large) == [
+        "3 east",
+        "3 west",
+        "2 north",
+        "1 \u00d7 not ready 2 south",
+    ]
     assert _cells(large) == {}
 
 
-def test_of_many_domains_those_with_a_problem_are_drawn(viewer: Client, text_of: Fetch) -> None:
+def test_of_many_domains_those_with_a_problem_are_drawn(
+    viewer: Client, text_of: Fetch
+) -> None:
     for number in range(20):
         simulated(f"more-{number}", region=f"r{number:02}")
     MemberCluster.objects.update(verdict="")
-    MemberCluster.objects.filter(name="more-19").update(verdict="stale-heartbeat", verdict_since=NOW)
+    MemberCluster.objects.filter(name="more-19").update(
+        verdict="stale-heartbeat", verdict_since=NOW
+    )
 
     columns = _columns(text_of(viewer, "/?by=region"))
 
@@ -66,22 +81,35 @@ def test_of_many_domains_those_with_a_problem_are_drawn(viewer: Client, text_of:
     assert "9 more domains, 9 clusters" in text_of(viewer, "/?by=region")
 
 
-def test_a_measure_is_shown_of_clusters_and_of_domains(viewer: Client, text_of: Fetch) -> None:
-    MemberCluster.objects.filter(name="bravelion").update(properties={"cpu": "500m", "zone": "x"})
+def test_a_measure_is_shown_of_clusters_and_of_domains(
+    viewer: Client, text_of: Fetch
+) -> None:
+    MemberCluster.objects.filter(name="bravelion").update(
+        properties={"cpu": "500m", "zone": "x"}
+    )
 
     page = text_of(viewer, "/?by=region&measure=cpu")
     placed = text_of(viewer, "/?by=region&measure=placements")
 
-    assert [name for name, words in _cells(page).items() if "(0.5)" in words] == ["bravelion"]
+    assert [name for name, words in _cells(page).items() if "(0.5)" in words] == [
+        "bravelion"
+    ]
     measures = page.partition('id="map-measure"')[2].partition("</details>")[0]
-    assert re.findall(r"<a [^>]*>([^<]*)", measures)[:3] == ["health", "placements", "cpu"]
+    assert re.findall(r"<a [^>]*>([^<]*)", measures)[:3] == [
+        "health",
+        "placements",
+        "cpu",
+    ]
     assert "zone" not in measures
     assert re.search(r"\d to \d", _columns(placed)[0])
 
 
 @pytest.mark.nightly
 def test_a_measure_that_does_not_exist_is_named(viewer: Client, text_of: Fetch) -> None:
-    assert "weight" in text_of(viewer, "/?measure=weight").partition('role="alert"')[2][:300]
+    assert (
+        "weight"
+        in text_of(viewer, "/?measure=weight").partition('role="alert"')[2][:300]
+    )
 
 
 def test_the_panel_shows_a_cluster_or_a_domain_and_leads_to_its_page_without_a_script(
@@ -89,9 +117,15 @@ def test_the_panel_shows_a_cluster_or_a_domain_and_leads_to_its_page_without_a_s
 ) -> None:
     cordon(["bravelion"], by=None, now=NOW)
 
-    panel = operator.get("/topology/panel/?cluster=bravelion", headers=HTMX).content.decode()
-    panel_of_viewer = viewer.get("/topology/panel/?cluster=bravelion", headers=HTMX).content.decode()
-    domain = viewer.get("/topology/panel/?label=region:east", headers=HTMX).content.decode()
+    panel = operator.get(
+        "/topology/panel/?cluster=bravelion", headers=HTMX
+    ).content.decode()
+    panel_of_viewer = viewer.get(
+        "/topology/panel/?cluster=bravelion", headers=HTMX
+    ).content.decode()
+    domain = viewer.get(
+        "/topology/panel/?label=region:east", headers=HTMX
+    ).content.decode()
 
     assert "cordoned" in panel
     assert 'href="/clusters/bravelion/uncordon/"' in panel
@@ -100,7 +134,10 @@ def test_the_panel_shows_a_cluster_or_a_domain_and_leads_to_its_page_without_a_s
     assert 'href="/clusters/bravelion/inject-fault/"' not in panel_of_viewer
     assert "3 clusters" in domain
     assert "/what-if/?label=region%3Aeast" in domain
-    assert viewer.get("/topology/panel/?cluster=bravelion").headers["Location"] == "/clusters/bravelion/"
+    assert (
+        viewer.get("/topology/panel/?cluster=bravelion").headers["Location"]
+        == "/clusters/bravelion/"
+    )
     plain = viewer.get("/topology/panel/?label=region:east")
     assert plain.headers["Location"] == "/clusters/?label=region%3Aeast"
     assert viewer.get("/topology/panel/?cluster=none", headers=HTMX).status_code == 404

@@ -19,22 +19,32 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Decision, Draft, Placement, Resource
 from placements.services.disruption.evictions import evict
 from placements.services.history.compare import compare
-from placements.services.history.queries import history_of, policy_restores, revisions_of, spec_restores
+from placements.services.history.queries import (
+    history_of,
+    policy_restores,
+    revisions_of,
+    spec_restores,
+)
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from tests.builders import spread
 from tests.database import load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
-from tests.rows import NOW, config_map, decided, pick_n_spec, placement_document, run_due
+from tests.rows import (
+    NOW,
+    config_map,
+    decided,
+    pick_n_spec,
+    placement_document,
+    run_due,
+)
 from tests.services.test_unscheduling_everything import NOWHERE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("past")]
 
 Fetch = Callable[[Client, str], str]
 REGION = spread("region")
-FORM = (
-    'name="manifest" value="([^"]*)"><button[^>]*>(?:Roll back<span class="hidden">|Policy) to #{} clusters<'
-)
+FORM = 'name="manifest" value="([^"]*)"><button[^>]*>(?:Roll back<span class="hidden">|Policy) to #{} clusters<'
 LATER, LAST = NOW + timedelta(minutes=5), NOW + timedelta(minutes=9)
 
 
@@ -49,31 +59,47 @@ def past(web: Placement) -> Placement:
 
     def load() -> None:
         _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LATER)
-        apply_resources([config_map("settings", data={"colour": "blue"})], by=None, now=LATER)
+        apply_resources(
+            [config_map("settings", data={"colour": "blue"})], by=None, now=LATER
+        )
         run_due(after=LATER - NOW)
-        _save(pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=2)]), at=LAST)
+        _save(
+            pick_n_spec(3, topologySpreadConstraints=[spread("region", max_skew=2)]),
+            at=LAST,
+        )
 
     load_once("past", load)
     return Placement.objects.get(pk=web.pk)
 
 
 def _ids(placement: Placement) -> list[str]:
-    rows = Decision.objects.filter(placement=placement).select_related("record").order_by("number")
+    rows = (
+        Decision.objects.filter(placement=placement)
+        .select_related("record")
+        .order_by("number")
+    )
     return [row.record.decision_id for row in rows]
 
 
 def _rows(page: str) -> list[list[str]]:
     """Return revision, change, resources and decision of each row of the list."""
     rows = re.findall(
-        r"<tr[^>]*>(.*?)</tr>", page.partition("<tbody>")[2].partition("</tbody>")[0], re.DOTALL
+        r"<tr[^>]*>(.*?)</tr>",
+        page.partition("<tbody>")[2].partition("</tbody>")[0],
+        re.DOTALL,
     )
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
-    texts = [[html.unescape(" ".join(re.sub(r"<[^>]*>", " ", one).split())) for one in row] for row in cells]
+    texts = [
+        [html.unescape(" ".join(re.sub(r"<[^>]*>", " ", one).split())) for one in row]
+        for row in cells
+    ]
     return [[row[2], row[5], row[6], " ".join(row[7].split()[:2])] for row in texts]
 
 
 @pytest.mark.nightly
-def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: Fetch) -> None:
+def test_lists_one_row_for_each_revision_newest_first(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/placements/web/history/")
 
     assert _rows(page) == [
@@ -94,10 +120,14 @@ def test_lists_one_row_for_each_revision_newest_first(viewer: Client, text_of: F
     ]
     strip = page.partition('aria-label="Status of web"')[2].partition("</ul>")[0]
     assert "<strong>3 of 3</strong>" in strip
-    assert "All decisions</h2>" in text_of(viewer, "/placements/web/decision/?unchanged=1")
+    assert "All decisions</h2>" in text_of(
+        viewer, "/placements/web/decision/?unchanged=1"
+    )
 
 
-def test_a_single_revision_has_nothing_to_compare(viewer: Client, text_of: Fetch) -> None:
+def test_a_single_revision_has_nothing_to_compare(
+    viewer: Client, text_of: Fetch
+) -> None:
     decided("api", pick_n_spec(1))
 
     page = text_of(viewer, "/placements/api/history/")
@@ -106,13 +136,17 @@ def test_a_single_revision_has_nothing_to_compare(viewer: Client, text_of: Fetch
     assert 'type="radio"' not in page
     assert "Compare selected revisions" in text_of(viewer, "/placements/web/history/")
     for tab in ("", "history/"):  # the same header on all tabs
-        head = text_of(viewer, f"/placements/api/{tab}").partition('<ul class="tabs">')[0]
+        head = text_of(viewer, f"/placements/api/{tab}").partition('<ul class="tabs">')[
+            0
+        ]
         assert 'role="status"' in head
         assert ">Reschedule<" in head
 
 
 @pytest.mark.nightly
-def test_an_eviction_without_replacement_is_shown_with_its_cause(viewer: Client, text_of: Fetch) -> None:
+def test_an_eviction_without_replacement_is_shown_with_its_cause(
+    viewer: Client, text_of: Fetch
+) -> None:
     run_due(after=LAST - NOW)
     Binding.objects.update(state=BindingState.BOUND, phase=Phase.AVAILABLE)
     cordon(["nimblefox"], by=None, now=LAST)
@@ -127,10 +161,15 @@ def test_an_eviction_without_replacement_is_shown_with_its_cause(viewer: Client,
     assert "system: evicted from nimblefox" in newest
 
 
-def test_another_strategy_and_another_number_are_one_revision(past: Placement, viewer: Client) -> None:
+def test_another_strategy_and_another_number_are_one_revision(
+    past: Placement, viewer: Client
+) -> None:
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
     policy = {**past.document["spec"]["policy"], "numberOfClusters": 2}
-    _save({**past.document["spec"], "policy": policy, "strategy": strategy}, at=LAST + timedelta(minutes=1))
+    _save(
+        {**past.document["spec"], "policy": policy, "strategy": strategy},
+        at=LAST + timedelta(minutes=1),
+    )
     web = Placement.objects.get(pk=past.pk)
     first, second, *_ = revisions_of(web)
 
@@ -185,12 +224,21 @@ def test_compares_policies_with_what_was_decided_under_them(past: Placement) -> 
         ("+", "Select 3 clusters; at most 2 apart across region (hard)."),
     ]
     assert diff
-    assert (diff.joins, diff.leaves, diff.stays) == (("bravelion",), (), ("jumpingcat", "nimblefox"))
-    assert [(group.group, group.before, group.after, group.clusters) for group in diff.groups[0].groups] == [
+    assert (diff.joins, diff.leaves, diff.stays) == (
+        ("bravelion",),
+        (),
+        ("jumpingcat", "nimblefox"),
+    )
+    assert [
+        (group.group, group.before, group.after, group.clusters)
+        for group in diff.groups[0].groups
+    ] == [
         ("east", 0, 1, 1),
         ("west", 2, 2, 2),
     ]
-    assert "+    numberOfClusters: 3" in [f"{one.sign}{one.text}" for one in comparison.manifest or ()]
+    assert "+    numberOfClusters: 3" in [
+        f"{one.sign}{one.text}" for one in comparison.manifest or ()
+    ]
 
 
 def test_compares_decisions_by_the_beginning_of_their_ids(past: Placement) -> None:
@@ -198,9 +246,15 @@ def test_compares_decisions_by_the_beginning_of_their_ids(past: Placement) -> No
 
     comparison = compare(past, first[2:12], second[:12])
 
-    assert (comparison.before.title, comparison.after.title) == ("decision 1", "decision 2")
+    assert (comparison.before.title, comparison.after.title) == (
+        "decision 1",
+        "decision 2",
+    )
     assert comparison.decision
-    assert (comparison.decision.joins, comparison.decision.leaves) == (("bravelion",), ("jumpingcat",))
+    assert (comparison.decision.joins, comparison.decision.leaves) == (
+        ("bravelion",),
+        ("jumpingcat",),
+    )
 
 
 @pytest.mark.nightly
@@ -221,15 +275,23 @@ def test_a_decision_does_not_differ_from_itself(past: Placement) -> None:
     assert comparison.manifest == []
     assert [one.sign for one in comparison.sentence or ()] == [""]
     assert comparison.decision
-    assert (comparison.decision.joins, comparison.decision.leaves, comparison.decision.shifts) == ((), (), ())
+    assert (
+        comparison.decision.joins,
+        comparison.decision.leaves,
+        comparison.decision.shifts,
+    ) == ((), (), ())
 
 
 def test_compares_resources_object_by_object(past: Placement) -> None:
     changes = compare(past, "s0", "s1").resources
 
     assert changes is not None
-    assert [(one.did, one.name) for one in changes] == [("changed", "ConfigMap shop/settings")]
-    assert "+  colour: blue" in [f"{one.sign}{one.text}" for one in changes[0].lines or ()]
+    assert [(one.did, one.name) for one in changes] == [
+        ("changed", "ConfigMap shop/settings")
+    ]
+    assert "+  colour: blue" in [
+        f"{one.sign}{one.text}" for one in changes[0].lines or ()
+    ]
     assert compare(past, "s0", "s1").same_resources == 1
 
 
@@ -243,7 +305,9 @@ def test_shows_the_comparison(viewer: Client, text_of: Fetch, pair: str) -> None
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("pair", ["p0..p9", "s0..s7", "d-00000000..p0", "x..y", "p0..p1..p2"])
+@pytest.mark.parametrize(
+    "pair", ["p0..p9", "s0..s7", "d-00000000..p0", "x..y", "p0..p1..p2"]
+)
 def test_what_is_not_kept_is_not_there(viewer: Client, pair: str) -> None:
     assert viewer.get(f"/placements/web/compare/{pair}/").status_code == 404
 
@@ -253,7 +317,8 @@ def test_resources_are_not_compared_with_a_policy(viewer: Client) -> None:
 
     assert answer.status_code == 422
     assert (
-        "resource snapshots can only be compared with resource snapshots" in answer.content.decode().lower()
+        "resource snapshots can only be compared with resource snapshots"
+        in answer.content.decode().lower()
     )
 
 
@@ -275,7 +340,10 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
     document = load_documents(manifests["1"])[0].data
     assert document["spec"]["policy"]["numberOfClusters"] == 2
     assert document["spec"]["policy"]["topologySpreadConstraints"][0]["maxSkew"] == 1
-    assert document["spec"]["resourceSelectors"] == past.document["spec"]["resourceSelectors"]
+    assert (
+        document["spec"]["resourceSelectors"]
+        == past.document["spec"]["resourceSelectors"]
+    )
     draft = Draft.objects.get(placement=past)
     assert load_documents(plain_manifest(draft.text))[0].data == document
     assert answer.redirect_chain == [(f"/drafts/{draft.pk}/", 302)]
@@ -285,7 +353,9 @@ def test_restoring_brings_the_policy_to_the_editor_and_saves_nothing(
 def test_policy_and_resources_are_rolled_back_in_one_step(
     operator: Client, past: Placement, text_of: Fetch
 ) -> None:
-    links = re.findall(r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/"))
+    links = re.findall(
+        r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/")
+    )
     address = html.unescape(links[-1])
     Resource.objects.all().delete()  # the older snapshot is rolled out, whatever the hub has now
     page = text_of(operator, address)
@@ -304,10 +374,16 @@ def test_policy_and_resources_are_rolled_back_in_one_step(
     assert "Placement web is at revision" in outdated.content.decode()
     web = Placement.objects.get(pk=past.pk)
     assert done["Location"] == "/placements/web/"
-    assert (web.document["spec"]["policy"]["numberOfClusters"], web.pinned_snapshot) == (2, 2)
+    assert (
+        web.document["spec"]["policy"]["numberOfClusters"],
+        web.pinned_snapshot,
+    ) == (2, 2)
     assert "topologySpreadConstraints" not in web.document["spec"]["policy"]
     run_due(after=LAST - NOW)
-    assert Placement.objects.get(pk=past.pk).resource_snapshots.get(is_latest=True).number == 2
+    assert (
+        Placement.objects.get(pk=past.pk).resource_snapshots.get(is_latest=True).number
+        == 2
+    )
     assert operator.get(address.replace("at=", "at=x")).status_code == 404
 
 
@@ -320,7 +396,9 @@ def test_rolling_back_to_a_policy_that_selects_no_cluster_is_confirmed_first(
     run_due(after=at - NOW)
     apply_resources([config_map("settings", data={"colour": "red"})], by=None, now=then)
     _save(past.document["spec"], at=then)
-    links = re.findall(r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/"))
+    links = re.findall(
+        r'href="([^"]*)">Both</a>', text_of(operator, "/placements/web/history/")
+    )
     address = html.unescape(links[0])
     revision = Placement.objects.get(pk=past.pk).revision
     entered = {"number": "1", "revision": str(revision)}
@@ -353,9 +431,14 @@ def test_a_former_number_of_clusters_is_offered_too(
     [text] = re.findall(FORM.format("2, 3"), page)
     restored = load_documents(html.unescape(text))[0].data
     assert restored["spec"]["policy"] == past.document["spec"]["policy"]
-    form = page[: page.index(text)].rpartition("<form")[2] + page[page.index(text) :].partition("</form>")[0]
+    form = (
+        page[: page.index(text)].rpartition("<form")[2]
+        + page[page.index(text) :].partition("</form>")[0]
+    )
     values = dict(re.findall(r'name="([^"]*)" value="([^"]*)"', form))
-    answer = operator.post("/placements/web/edit/", {**values, "manifest": html.unescape(text)})
+    answer = operator.post(
+        "/placements/web/edit/", {**values, "manifest": html.unescape(text)}
+    )
     assert answer["Location"] == f"/drafts/{Draft.objects.get().pk}/review/"
 
 
@@ -370,39 +453,61 @@ def test_what_was_restored_is_the_old_policy_to_the_letter(past: Placement) -> N
     assert past.policy_snapshots.get(is_latest=True).content_hash == old.content_hash
 
 
-def test_a_viewer_reads_why_restoring_is_not_offered(viewer: Client, text_of: Fetch) -> None:
+def test_a_viewer_reads_why_restoring_is_not_offered(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/placements/web/compare/p0..p2/")
 
     assert 'name="manifest"' not in page
     assert "you don't have permission; required role: operator" in page
 
 
-def test_a_policy_that_wants_what_holds_today_says_so(operator: Client, text_of: Fetch) -> None:
-    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
+def test_a_policy_that_wants_what_holds_today_says_so(
+    operator: Client, text_of: Fetch
+) -> None:
+    _save(
+        pick_n_spec(2, topologySpreadConstraints=[REGION]),
+        at=LAST + timedelta(minutes=1),
+    )
 
     listed = text_of(operator, "/placements/web/history/")
     compared = text_of(operator, "/placements/web/compare/p0..p1/")
 
-    assert re.findall(r'>(?:Roll back<span class="hidden">|Policy) to #(\d),', listed) == ["2", "0"]
+    assert re.findall(
+        r'>(?:Roll back<span class="hidden">|Policy) to #(\d),', listed
+    ) == ["2", "0"]
     assert re.findall(r">Roll back to policy #(\d)<", compared) == ["0"]
     assert "Policy #1 equals the current policy." in compared
 
 
 @pytest.mark.nightly
 def test_with_another_number_it_is_not_what_holds_today(past: Placement) -> None:
-    _save(pick_n_spec(2, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=1))
-    _save(pick_n_spec(1, topologySpreadConstraints=[REGION]), at=LAST + timedelta(minutes=2))
+    _save(
+        pick_n_spec(2, topologySpreadConstraints=[REGION]),
+        at=LAST + timedelta(minutes=1),
+    )
+    _save(
+        pick_n_spec(1, topologySpreadConstraints=[REGION]),
+        at=LAST + timedelta(minutes=2),
+    )
 
-    restore = policy_restores(Placement.objects.get(pk=past.pk), [past.policy_snapshots.get(number=1)])[1]
+    restore = policy_restores(
+        Placement.objects.get(pk=past.pk), [past.policy_snapshots.get(number=1)]
+    )[1]
 
     assert not restore.is_current
 
 
 def test_the_policy_of_a_placement_of_ocm_comes_back_as_it_was_written() -> None:
-    first = with_resources(ocm_document("edge", numberOfClusters=1, tolerations=[]), NAMESPACE)
+    first = with_resources(
+        ocm_document("edge", numberOfClusters=1, tolerations=[]), NAMESPACE
+    )
     changed = {
         **first,
-        "spec": {"numberOfClusters": 2, "tolerations": [{"key": "gpu", "operator": "Exists"}]},
+        "spec": {
+            "numberOfClusters": 2,
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+        },
     }
     for minute, document in enumerate((first, changed)):
         save_placement(document, by=None, now=NOW + timedelta(minutes=minute))

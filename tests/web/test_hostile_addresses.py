@@ -19,7 +19,18 @@ from tests.web.test_planted_secrets import page_world
 
 pytestmark = [pytest.mark.django_db, pytest.mark.larger]
 LONG = "x" * 3000
-IN_PATHS = ("a%2Fb", "-1", "%00", "%0A", "%FF", "..", "%2F%2Fevil.example", "9" * 30, quote("ü ;?#&"), LONG)
+IN_PATHS = (
+    "a%2Fb",
+    "-1",
+    "%00",
+    "%0A",
+    "%FF",
+    "..",
+    "%2F%2Fevil.example",
+    "9" * 30,
+    quote("ü ;?#&"),
+    LONG,
+)
 IN_QUERIES = (
     "a/b",
     "-1",
@@ -46,7 +57,11 @@ def faults(answer: Any) -> list[str]:
     found = [] if answer.status_code in SAFE else [str(answer.status_code)]
     for header in ("Location", "HX-Redirect", "HX-Location", "HX-Push-Url"):
         target = urlsplit(answer.headers.get(header, ""))
-        if target.netloc or target.scheme or answer.headers.get(header, "/")[:1] not in ("/", "?"):
+        if (
+            target.netloc
+            or target.scheme
+            or answer.headers.get(header, "/")[:1] not in ("/", "?")
+        ):
             found.append(f"{header}: {answer.headers[header][:60]}")
     return found
 
@@ -59,7 +74,9 @@ def recorded_keys(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
         for name in ("__getitem__", "get", "getlist", "__contains__", "pop"):
             real = getattr(QueryDict, name)
 
-            def read(self: Any, key: Any, *rest: Any, real: Any = real, **more: Any) -> Any:
+            def read(
+                self: Any, key: Any, *rest: Any, real: Any = real, **more: Any
+            ) -> Any:
                 keys.add(key)
                 return real(self, key, *rest, **more)
 
@@ -74,7 +91,9 @@ def hostile_paths(addresses: Iterable[str]) -> Iterator[str]:
         captured: dict[str, Any] = match.captured_kwargs  # type: ignore[attr-defined]  # not in the stubs
         for part in captured:
             for value in IN_PATHS:
-                parts = {name: quote(str(one), safe="") for name, one in captured.items()} | {part: value}
+                parts = {
+                    name: quote(str(one), safe="") for name, one in captured.items()
+                } | {part: value}
                 route = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", match.route)
                 yield "/" + route.format(**parts)
 
@@ -118,8 +137,12 @@ def test_no_parameter_of_a_page_is_an_error_of_the_server(
         for query in hostile_queries(sorted(keys)):
             for headers in ({}, {"HX-Request": "true"})[: 1 + (len(query) > 1)]:
                 count += 1
-                if wrong := faults(client.get(f"{path}?{urlencode(query)}", headers=headers)):
-                    found[path, str(sorted(query))[:80], str(query)[:90], *headers] = wrong
+                if wrong := faults(
+                    client.get(f"{path}?{urlencode(query)}", headers=headers)
+                ):
+                    found[path, str(sorted(query))[:80], str(query)[:90], *headers] = (
+                        wrong
+                    )
     assert count > 500
     assert found == {}
 
@@ -128,4 +151,9 @@ def test_the_panel_of_the_map_knows_its_clusters_only() -> None:
     client = superuser()
     for name in ("a/b", "missing", "..", LONG):
         for headers in ({}, {"HX-Request": "true"}):
-            assert client.get("/topology/panel/", {"cluster": name}, headers=headers).status_code == 404
+            assert (
+                client.get(
+                    "/topology/panel/", {"cluster": name}, headers=headers
+                ).status_code
+                == 404
+            )

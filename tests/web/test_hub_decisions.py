@@ -29,7 +29,9 @@ class DecidedHub:
     def __init__(self, *, differs: bool) -> None:
         scenario = deepcopy(planted()[0])
         self.listed = scenario["expect"][0]["decisions"]
-        self.wrong = next(one for one in self.listed if one["affinityScore"] is not None)
+        self.wrong = next(
+            one for one in self.listed if one["affinityScore"] is not None
+        )
         if differs:
             self.wrong["affinityScore"] += 1
         self.recorded = RecordedHub(scenario)
@@ -37,7 +39,9 @@ class DecidedHub:
         for after in (4, 30, 300):
             self.row: HubDecision = self.recorded.judge(after=timedelta(seconds=after))
         hub, now = self.recorded.live.hub, datetime.now(UTC)
-        Hub.objects.filter(pk=hub.pk).update(lease_expires_at=now + timedelta(minutes=5), state_since=now)
+        Hub.objects.filter(pk=hub.pk).update(
+            lease_expires_at=now + timedelta(minutes=5), state_since=now
+        )
         self.mount = f"/hubs/{hub.name}"
         assert self.row.decision
         self.id = self.row.decision.record.decision_id
@@ -62,10 +66,16 @@ def text(client: Client, address: str) -> str:
     return answer.content.decode()
 
 
-def test_the_block_shows_both_sides_and_what_differs(viewer: Client, differing: DecidedHub) -> None:
+def test_the_block_shows_both_sides_and_what_differs(
+    viewer: Client, differing: DecidedHub
+) -> None:
     page = text(viewer, differing.page)
 
-    block = page[page.index('id="hub-title"') : page.index("</section>", page.index('id="hub-title"'))]
+    block = page[
+        page.index('id="hub-title"') : page.index(
+            "</section>", page.index('id="hub-title"')
+        )
+    ]
     assert "Differs" in block
     assert "Confirmed" in block
     assert "Observed: the fleet and the bindings are those that the hub had" in block
@@ -74,10 +84,14 @@ def test_the_block_shows_both_sides_and_what_differs(viewer: Client, differing: 
     assert f"affinity {differing.wrong['affinityScore'] - 1}," in block
     assert f"The hub lists {len(differing.listed)} of" in block
     assert DIFFERS_SENTENCE in page
-    assert DIFFERS_SENTENCE in text(viewer, f"{differing.page}clusters/{differing.wrong['cluster']}/")
+    assert DIFFERS_SENTENCE in text(
+        viewer, f"{differing.page}clusters/{differing.wrong['cluster']}/"
+    )
 
 
-def test_the_differences_can_be_downloaded(viewer: Client, differing: DecidedHub) -> None:
+def test_the_differences_can_be_downloaded(
+    viewer: Client, differing: DecidedHub
+) -> None:
     [row] = csv.DictReader(io.StringIO(text(viewer, f"{differing.page}hub/csv/")))
     document = json.loads(text(viewer, f"{differing.page}hub/json/"))
 
@@ -98,15 +112,21 @@ def test_lists_have_the_agreement_and_the_overview_the_disagreement(
 ) -> None:
     for address in ("", "placements/", "placements/web/", "placements/web/history/"):
         assert "Differs" in text(viewer, f"{differing.mount}/{address}"), address
-    assert "Disagreement: the replay of what the hub decided differs in 1 place." in text(
-        viewer, f"{differing.mount}/"
+    assert (
+        "Disagreement: the replay of what the hub decided differs in 1 place."
+        in text(viewer, f"{differing.mount}/")
     )
     hubs = text(viewer, "/hubs/")
-    assert '<span class="narrow quiet">disagreements </span><span class="mark attention">' in hubs
+    assert (
+        '<span class="narrow quiet">disagreements </span><span class="mark attention">'
+        in hubs
+    )
 
 
 @pytest.mark.nightly
-def test_a_decision_that_agrees_is_no_disagreement(viewer: Client, agreeing: DecidedHub) -> None:
+def test_a_decision_that_agrees_is_no_disagreement(
+    viewer: Client, agreeing: DecidedHub
+) -> None:
     page = text(viewer, agreeing.page)
 
     assert "Same selection, same scores." in page
@@ -114,9 +134,15 @@ def test_a_decision_that_agrees_is_no_disagreement(viewer: Client, agreeing: Dec
     assert "Disagreement" not in text(viewer, f"{agreeing.mount}/")
 
 
-def test_decisions_of_this_console_have_no_block(viewer: Client, decision_id: str) -> None:
+def test_decisions_of_this_console_have_no_block(
+    viewer: Client, decision_id: str
+) -> None:
     assert 'id="hub-title"' not in text(viewer, f"/decisions/{decision_id}/")
-    assert viewer.get(f"/decisions/{decision_id}/?hub=json").headers["Content-Type"].startswith("text/html")
+    assert (
+        viewer.get(f"/decisions/{decision_id}/?hub=json")
+        .headers["Content-Type"]
+        .startswith("text/html")
+    )
 
 
 def test_rest_has_the_agreement(differing: DecidedHub) -> None:
@@ -137,7 +163,9 @@ def test_rest_has_the_agreement(differing: DecidedHub) -> None:
     assert got(f"/api/v1/hubs/{hub}/agreements?agreement=agrees")["items"] == []
     assert got(f"{api}/placements")["items"][0]["agreement"] == "differs"
     assert got(f"{api}/decisions")["items"][0]["agreement"] == "differs"
-    assert caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 400
+    assert (
+        caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 400
+    )
 
 
 def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
@@ -152,6 +180,8 @@ def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
     mount = f"/hubs/{recorded.live.hub.name}"
     page = text(viewer, f"{mount}/placements/web/")
     assert "Not comparable" in page
-    assert "not understood: spec.policy.placementType" in text(viewer, f"{mount}/placements/web/decision/")
+    assert "not understood: spec.policy.placementType" in text(
+        viewer, f"{mount}/placements/web/decision/"
+    )
     text(viewer, f"{mount}/placements/web/history/")
     forget_caches()

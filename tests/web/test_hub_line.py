@@ -16,7 +16,16 @@ from tests.live_hubs import live_hub
 from tests.rows import person
 
 pytestmark = pytest.mark.django_db
-PAGES = ("", "clusters/", "placements/", "rollouts/", "what-if/", "resources/", "activity/", "search/")
+PAGES = (
+    "",
+    "clusters/",
+    "placements/",
+    "rollouts/",
+    "what-if/",
+    "resources/",
+    "activity/",
+    "search/",
+)
 
 
 @pytest.fixture
@@ -29,7 +38,11 @@ def viewer() -> Client:
 def watched(name: str = "prod-eu", **columns: Any) -> Hub:
     """Make a hub that a watcher has, whose clusters were heard of three minutes ago."""
     now = datetime.now(UTC)
-    values = {"state": "live", "state_since": now, "lease_expires_at": now + timedelta(minutes=5)}
+    values = {
+        "state": "live",
+        "state_since": now,
+        "lease_expires_at": now + timedelta(minutes=5),
+    }
     return live_hub(name, **(values | columns))
 
 
@@ -53,11 +66,21 @@ def page(client: Client, address: str) -> str:
 @pytest.mark.nightly
 def test_every_page_of_a_live_hub_shows_its_state_with_age(viewer: Client) -> None:
     hub = watched()
-    stream(hub, "MemberCluster", 12, is_required=True, heard_at=datetime.now(UTC) - timedelta(minutes=3))
+    stream(
+        hub,
+        "MemberCluster",
+        12,
+        is_required=True,
+        heard_at=datetime.now(UTC) - timedelta(minutes=3),
+    )
 
     for address in PAGES:
         text = page(viewer, f"/hubs/prod-eu/{address}")
-        line = text[text.index('id="hub-line"') : text.index("</p>", text.index('id="hub-line"'))]
+        line = text[
+            text.index('id="hub-line"') : text.index(
+                "</p>", text.index('id="hub-line"')
+            )
+        ]
         assert '<a href="/hubs/prod-eu/about/">prod-eu</a> · KubeFleet' in line, address
         assert "Live" in line, address
         assert ">3m</time> ago" in line, address
@@ -80,15 +103,24 @@ def test_the_line_of_a_hub_takes_at_most_two_queries(viewer: Client) -> None:
         assert counts[1] - counts[0] <= 2, (address, counts)
 
 
-def test_a_hub_that_is_out_of_date_has_a_banner_with_reason_time_and_next_attempt(viewer: Client) -> None:
+def test_a_hub_that_is_out_of_date_has_a_banner_with_reason_time_and_next_attempt(
+    viewer: Client,
+) -> None:
     now = datetime.now(UTC)
     since, retry_at = now - timedelta(minutes=4), now + timedelta(minutes=10)
-    hub = watched(state="stale", state_reason="memberclusters: connection refused", state_since=since)
+    hub = watched(
+        state="stale",
+        state_reason="memberclusters: connection refused",
+        state_since=since,
+    )
     stream(hub, "MemberCluster", 1, is_required=True, heard_at=since, retry_at=retry_at)
 
     text = re.sub("</?time[^>]*>", "", page(viewer, "/hubs/prod-eu/clusters/"))
 
-    assert f"Out of date: memberclusters: connection refused, since {since:%Y-%m-%d %H:%M} UTC." in text
+    assert (
+        f"Out of date: memberclusters: connection refused, since {since:%Y-%m-%d %H:%M} UTC."
+        in text
+    )
     assert f"Next attempt at {retry_at:%H:%M:%S} UTC." in text
     assert f"The mirror is as of {since:%Y-%m-%d %H:%M:%S} UTC." in text
     assert "Live" not in text[text.index('id="hub-line"') :]
@@ -122,7 +154,9 @@ def test_pages_poll_the_line_of_their_hub_only(viewer: Client) -> None:
     assert viewer.get("/hub-line/").status_code == 404
 
 
-def test_a_connection_without_tls_verification_is_a_warning_on_every_page(viewer: Client) -> None:
+def test_a_connection_without_tls_verification_is_a_warning_on_every_page(
+    viewer: Client,
+) -> None:
     watched(connection={"server": "https://192.0.2.1", "insecureTLS": True})
 
     text = page(viewer, "/hubs/prod-eu/placements/")

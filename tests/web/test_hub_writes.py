@@ -13,7 +13,13 @@ from fleetui.hub_scope import in_hub
 from placements.hubs.web import writes as hub_writes
 from placements.hubs.write_requests import KINDS
 from placements.models import Binding, Draft, Drain, Placement
-from tests.hubs.hub_documents import approval, placement, run_status, staged_run, strategy
+from tests.hubs.hub_documents import (
+    approval,
+    placement,
+    run_status,
+    staged_run,
+    strategy,
+)
 from tests.hubs.test_projection_placements import scheduled
 from tests.hubs.writable import WritableHub, writable_hub
 from tests.rows import person
@@ -45,7 +51,9 @@ def hidden(response: Any, *, do: str = "apply") -> dict[str, list[str]]:
     forms = re.findall(r"<form method=\"post\".*?</form>", page, re.S)
     form = next(one for one in forms if f'value="{do}"' in one)
     entered: dict[str, list[str]] = {}
-    for name, value in re.findall(r'type="hidden" name="([^"]*)" value="([^"]*)"', form):
+    for name, value in re.findall(
+        r'type="hidden" name="([^"]*)" value="([^"]*)"', form
+    ):
         entered.setdefault(name, []).append(html.unescape(value))
     entered.pop("csrfmiddlewaretoken", None)
     return {**entered, "do": [do]}
@@ -70,19 +78,33 @@ def test_labels_are_previewed_and_then_applied(hub: WritableHub) -> None:
     assert hub.sent() == []
 
     done = client.post(f"{ROOT}/hub-write/labels/", hidden(preview))
-    assert (done.status_code, done.headers["Location"]) == (302, f"{ROOT}/clusters/east/")
-    assert hub.fake.get("memberclusters", "east")["metadata"]["labels"] == {"tier": "gold"}
-    assert "The mirror has not caught up yet" in text(client.get(f"{ROOT}/clusters/east/"))
+    assert (done.status_code, done.headers["Location"]) == (
+        302,
+        f"{ROOT}/clusters/east/",
+    )
+    assert hub.fake.get("memberclusters", "east")["metadata"]["labels"] == {
+        "tier": "gold"
+    }
+    assert "The mirror has not caught up yet" in text(
+        client.get(f"{ROOT}/clusters/east/")
+    )
     about = text(client.get(f"{ROOT}/about/"))
     assert "MemberCluster east" in about
     assert "Accepted" in about
 
 
-def test_an_outdated_preview_sends_nothing_and_shows_the_present_one(hub: WritableHub) -> None:
+def test_an_outdated_preview_sends_nothing_and_shows_the_present_one(
+    hub: WritableHub,
+) -> None:
     client = visitor("operator")
-    preview = client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"})
+    preview = client.post(
+        f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"}
+    )
     east = hub.fake.get("memberclusters", "east")
-    hub.put("MemberCluster", {**east, "spec": {**east["spec"], "heartbeatPeriodSeconds": 30}})
+    hub.put(
+        "MemberCluster",
+        {**east, "spec": {**east["spec"], "heartbeatPeriodSeconds": 30}},
+    )
 
     answer = client.post(f"{ROOT}/hub-write/cordon/", hidden(preview))
     assert answer.status_code == 409
@@ -102,14 +124,23 @@ def draft_of(client: Client, number: int) -> tuple[int, str]:
     document["metadata"] = {**document["metadata"], "labels": {"team": "shop"}}
     client.post(
         f"{ROOT}/placements/web/edit/",
-        {"mode": "yaml", "as": "yaml", "manifest": dump_yaml(document), "revision": placement.revision},
+        {
+            "mode": "yaml",
+            "as": "yaml",
+            "manifest": dump_yaml(document),
+            "revision": placement.revision,
+        },
     )
     row = Draft.objects.get()
     return row.pk, f"{ROOT}/drafts/{row.pk}"
 
 
 def test_a_draft_with_a_conflict_is_applied_path_by_path(hub: WritableHub) -> None:
-    hub.put("ClusterResourcePlacement", hub.fake.get("clusterresourceplacements", "web"), manager="flux")
+    hub.put(
+        "ClusterResourcePlacement",
+        hub.fake.get("clusterresourceplacements", "web"),
+        manager="flux",
+    )
     hub.projected.project()
     client = visitor("operator")
     with in_hub(hub.hub.pk):
@@ -128,12 +159,18 @@ def test_a_draft_with_a_conflict_is_applied_path_by_path(hub: WritableHub) -> No
     kept = client.post(f"{address}/hub-write/", hidden(preview, do="keep"))
     assert "/metadata/labels" in text(kept)
     assert "/spec/policy/numberOfClusters" not in text(kept)
-    ticked = {**hidden(preview, do="overwrite"), "overwrite": ["spec.policy.numberOfClusters"]}
+    ticked = {
+        **hidden(preview, do="overwrite"),
+        "overwrite": ["spec.policy.numberOfClusters"],
+    }
     forced = client.post(f"{address}/hub-write/", ticked)
     assert "/spec/policy/numberOfClusters" in text(forced)
 
     done = client.post(f"{address}/hub-write/", hidden(forced))
-    assert (done.status_code, done.headers["Location"]) == (302, f"{ROOT}/placements/web/")
+    assert (done.status_code, done.headers["Location"]) == (
+        302,
+        f"{ROOT}/placements/web/",
+    )
     stored = hub.fake.get("clusterresourceplacements", "web")
     assert stored["spec"]["policy"]["numberOfClusters"] == 1
     assert stored["metadata"]["labels"] == {"team": "shop"}
@@ -151,23 +188,39 @@ def test_without_permission_there_are_copies_and_nothing_is_sent(
     page = text(client.get(f"{ROOT}/hub-write/cordon/?name=east"))
 
     assert ("read only" if columns else "Required role: operator") in page
-    assert "kubectl patch memberclusters.cluster.kubernetes-fleet.io east --type merge" in page
+    assert (
+        "kubectl patch memberclusters.cluster.kubernetes-fleet.io east --type merge"
+        in page
+    )
     assert "Hub preview" not in page
     for do in ("preview", "apply", "overwrite"):
-        client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": do, "token": "x"})
+        client.post(
+            f"{ROOT}/hub-write/cordon/", {"name": "east", "do": do, "token": "x"}
+        )
     patch = client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "patch"})
     assert patch.headers["Content-Disposition"] == 'attachment; filename="patch.yaml"'
     [document] = load_documents(patch.content.decode())
     assert document.data == {
-        "spec": {"taints": [{"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}]}
+        "spec": {
+            "taints": [
+                {"key": "cordon-key", "value": "cordon-value", "effect": "NoSchedule"}
+            ]
+        }
     }
     assert hub.fake.seen == []
 
 
 def test_a_placement_in_a_namespace_is_scaled(hub: WritableHub) -> None:
-    stored = hub.put("ResourcePlacement", placement("web", namespace="shop"), manager="fleetui")
+    stored = hub.put(
+        "ResourcePlacement", placement("web", namespace="shop"), manager="fleetui"
+    )
     client = visitor("operator")
-    entered = {"name": "web", "namespace": "shop", "numberOfClusters": "4", "do": "preview"}
+    entered = {
+        "name": "web",
+        "namespace": "shop",
+        "numberOfClusters": "4",
+        "do": "preview",
+    }
 
     preview = client.post(f"{ROOT}/hub-write/scale/", entered)
     assert f'href="{ROOT}/placements/shop:web/"' in text(preview)
@@ -177,7 +230,12 @@ def test_a_placement_in_a_namespace_is_scaled(hub: WritableHub) -> None:
     after = hub.fake.get("resourceplacements", "web", "shop")
     assert after["spec"]["policy"]["numberOfClusters"] == 4
     assert after["metadata"]["uid"] == stored["metadata"]["uid"]
-    assert hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"]["numberOfClusters"] == 2
+    assert (
+        hub.fake.get("clusterresourceplacements", "web")["spec"]["policy"][
+            "numberOfClusters"
+        ]
+        == 2
+    )
 
 
 def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
@@ -187,7 +245,9 @@ def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
     entered = {"do": "start", "at_once": "2", "minutes": "", "name": "east"}
     started = client.post(f"{ROOT}/clusters/east/drain/", entered)
     assert started.status_code == 302, text(started)
-    assert [one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]] == ["cordon-key"]
+    assert [
+        one["key"] for one in hub.fake.get("memberclusters", "east")["spec"]["taints"]
+    ] == ["cordon-key"]
     with in_hub(hub.hub.pk):
         drain = Drain.objects.get()
     assert (drain.state, drain.at_once, drain.started_by) == ("running", 2, "operator")
@@ -200,7 +260,10 @@ def test_a_drain_is_started_and_canceled(hub: WritableHub) -> None:
     hub.change(mode="read")
     refused = client.post(f"{ROOT}/clusters/west/drain/", {**entered, "name": "west"})
     assert (refused.status_code, "read only" in text(refused)) == (409, True)
-    assert visitor("viewer").post(f"{ROOT}/clusters/west/drain/", entered).status_code == 403
+    assert (
+        visitor("viewer").post(f"{ROOT}/clusters/west/drain/", entered).status_code
+        == 403
+    )
     assert len(hub.sent()) == 1
 
 
@@ -223,27 +286,55 @@ ACTIONS = {
 def test_every_page_is_shown_to_every_role_and_sends_for_its_own_alone(
     hub: WritableHub, subtests: pytest.Subtests
 ) -> None:
-    for roles in ((), ("viewer",), ("operator",), ("approver",), ("cluster-administrator",)):
+    for roles in (
+        (),
+        ("viewer",),
+        ("operator",),
+        ("approver",),
+        ("cluster-administrator",),
+    ):
         client = visitor(*roles)
         for action, query in ACTIONS.items():
             with subtests.test(action, roles=roles):
                 page = client.get(f"{ROOT}/hub-write/{action}/?{query}")
                 assert page.status_code == (200 if roles else 404)
-                is_own = roles == (("approver",) if action == "approve" else ("operator",))
+                is_own = roles == (
+                    ("approver",) if action == "approve" else ("operator",)
+                )
                 assert ("Required role" in text(page)) == (bool(roles) and not is_own)
                 fields = dict(one.split("=") for one in query.split("&"))
-                answer = client.post(f"{ROOT}/hub-write/{action}/", {**fields, "do": "apply"})
-                assert (answer.status_code in (403, 404)) == (not is_own), answer.status_code
+                answer = client.post(
+                    f"{ROOT}/hub-write/{action}/", {**fields, "do": "apply"}
+                )
+                assert (answer.status_code in (403, 404)) == (not is_own), (
+                    answer.status_code
+                )
     assert hub.sent() == []
-    assert visitor("operator", "viewer").get("/hub-write/cordon/?name=east").status_code == 404
-    assert visitor("operator", "approver").get(f"{ROOT}/hub-write/explode/").status_code == 404
+    assert (
+        visitor("operator", "viewer").get("/hub-write/cordon/?name=east").status_code
+        == 404
+    )
+    assert (
+        visitor("operator", "approver").get(f"{ROOT}/hub-write/explode/").status_code
+        == 404
+    )
 
 
 @pytest.mark.nightly
 def test_an_action_that_the_hub_does_not_allow_is_not_offered(hub: WritableHub) -> None:
-    verbs = {"list": True, "watch": True, "create": False, "patch": False, "delete": False}
+    verbs = {
+        "list": True,
+        "watch": True,
+        "create": False,
+        "patch": False,
+        "delete": False,
+    }
     permissions = [
-        {"resource": "memberclusters.cluster.kubernetes-fleet.io", "isRequired": True, "verbs": verbs}
+        {
+            "resource": "memberclusters.cluster.kubernetes-fleet.io",
+            "isRequired": True,
+            "verbs": verbs,
+        }
     ]
     requests = len(hub.fake.seen)
     hub.change(found={"permissions": permissions})
@@ -258,12 +349,16 @@ def test_an_action_that_the_hub_does_not_allow_is_not_offered(hub: WritableHub) 
     assert "may not patch" not in text(page)
 
 
-def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableHub) -> None:
+def test_each_control_says_whether_the_hub_lets_the_account_do_it(
+    hub: WritableHub,
+) -> None:
     """Disabled with the reason and how to grant it, from what was read before: no page sends a request."""
     client = visitor("operator", "approver")
     with in_hub(hub.hub.pk):
         hub.put("ClusterStagedUpdateStrategy", strategy("plan", "canary"))
-        hub.put("ClusterStagedUpdateRun", {**staged_run("web-1"), "status": run_status()})
+        hub.put(
+            "ClusterStagedUpdateRun", {**staged_run("web-1"), "status": run_status()}
+        )
         hub.put("ClusterApprovalRequest", approval("web-1", "canary"))
         hub.projected.project()
         Binding.objects.filter(cluster_name="east").update(phase="failed")
@@ -273,9 +368,20 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
         "placements/web/": ("scale", "delete"),
         "placements/web/clusters/east/": ("evict",),
     }
-    assert "<option>plan</option>" in text(client.get(f"{ROOT}/hub-write/start-run/?placement=web"))
-    verbs = {"list": True, "watch": True, "create": False, "patch": False, "delete": False}
-    refused = [{"resource": one.resource, "isRequired": True, "verbs": verbs} for one in KINDS.values()]
+    assert "<option>plan</option>" in text(
+        client.get(f"{ROOT}/hub-write/start-run/?placement=web")
+    )
+    verbs = {
+        "list": True,
+        "watch": True,
+        "create": False,
+        "patch": False,
+        "delete": False,
+    }
+    refused = [
+        {"resource": one.resource, "isRequired": True, "verbs": verbs}
+        for one in KINDS.values()
+    ]
     for permissions, is_offered in (([], True), (refused, False)):
         hub.change(found={"permissions": permissions})
         for address, actions in pages.items():
@@ -283,8 +389,12 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
             for action in actions:
                 button = rf'<a class="button[^"]*" href="{ROOT}/hub-write/{action}/'
                 assert bool(re.search(button, page)) is is_offered, action
-            assert ("manage.py connect_hub --rbac operator prints" in page) is not is_offered
-        problem = text(client.get(f"{ROOT}/placements/web/")).partition('aria-label="Messages"')[2]
+            assert (
+                "manage.py connect_hub --rbac operator prints" in page
+            ) is not is_offered
+        problem = text(client.get(f"{ROOT}/placements/web/")).partition(
+            'aria-label="Messages"'
+        )[2]
         evict = f'href="{ROOT}/hub-write/evict/?placement=web&cluster=east">Evict</a>'
         assert (evict in problem.partition("</ul>")[0]) is is_offered
         drain = text(client.get(f"{ROOT}/clusters/east/drain/"))
@@ -300,10 +410,14 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(hub: WritableH
     hub.change(found={}, mode="read")
     page = text(client.get(f"{ROOT}/clusters/east/"))
     assert "Hub prod-eu is read only." in page
-    assert f'<a href="{ROOT}/hub-write/cordon/?name=east">Cordon</a>' in page  # its copies stay in reach
+    assert (
+        f'<a href="{ROOT}/hub-write/cordon/?name=east">Cordon</a>' in page
+    )  # its copies stay in reach
 
 
-def test_a_staged_update_run_is_started_from_the_page_of_its_placement(hub: WritableHub) -> None:
+def test_a_staged_update_run_is_started_from_the_page_of_its_placement(
+    hub: WritableHub,
+) -> None:
     web = placement("web")
     web["spec"]["strategy"] = {"type": "External"}
     hub.put("ClusterResourcePlacement", {**web, "status": scheduled(generation=2)})
@@ -316,7 +430,11 @@ def test_a_staged_update_run_is_started_from_the_page_of_its_placement(hub: Writ
     assert page.count(f">{words}") == 1
 
     verbs = {"list": True, "watch": True, "create": False}
-    run = {"resource": KINDS["ClusterStagedUpdateRun"].resource, "isRequired": True, "verbs": verbs}
+    run = {
+        "resource": KINDS["ClusterStagedUpdateRun"].resource,
+        "isRequired": True,
+        "verbs": verbs,
+    }
     reasons: dict[str, dict[str, Any]] = {
         "You don't have permission to start staged update runs. Required role: operator.": {},
         "the account of the console may not create clusterstagedupdateruns": {
@@ -326,16 +444,22 @@ def test_a_staged_update_run_is_started_from_the_page_of_its_placement(hub: Writ
     }
     for reason, columns in reasons.items():
         hub.change(**columns)
-        page = text((client if columns else visitor("viewer")).get(f"{ROOT}/placements/web/"))
-        assert re.search(rf'aria-disabled="true"[^>]*>{words}<span class="hidden"> \([^)]*{reason}', page), (
-            reason
+        page = text(
+            (client if columns else visitor("viewer")).get(f"{ROOT}/placements/web/")
         )
+        assert re.search(
+            rf'aria-disabled="true"[^>]*>{words}<span class="hidden"> \([^)]*{reason}',
+            page,
+        ), reason
 
     hub.change(found={}, mode="operate")
     entered = {"placement": "web", "strategy": "plan", "name": "web-1"}
     preview = client.post(url, {**entered, "do": "preview"})
     client.post(url, hidden(preview))
-    assert hub.fake.get("clusterstagedupdateruns", "web-1")["spec"]["placementName"] == "web"
+    assert (
+        hub.fake.get("clusterstagedupdateruns", "web-1")["spec"]["placementName"]
+        == "web"
+    )
 
 
 def test_a_review_of_the_last_minute_is_known_to_pages(hub: WritableHub) -> None:
@@ -344,9 +468,15 @@ def test_a_review_of_the_last_minute_is_known_to_pages(hub: WritableHub) -> None
     hub.fake.strangers.add("fleetui:operator")
     client = visitor("operator")
     assert "may not patch" not in text(client.get(f"{ROOT}/clusters/east/"))
-    preview = text(client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"}))
+    preview = text(
+        client.post(f"{ROOT}/hub-write/cordon/", {"name": "east", "do": "preview"})
+    )
     assert "binds a role that allows it to the group fleetui:operator" in preview
     requests = len(hub.fake.seen)
-    assert "fleetui:operator may not patch memberclusters" in text(client.get(f"{ROOT}/clusters/east/"))
-    assert "may not patch" not in text(visitor("operator", "viewer").get(f"{ROOT}/clusters/east/"))
+    assert "fleetui:operator may not patch memberclusters" in text(
+        client.get(f"{ROOT}/clusters/east/")
+    )
+    assert "may not patch" not in text(
+        visitor("operator", "viewer").get(f"{ROOT}/clusters/east/")
+    )
     assert len(hub.fake.seen) == requests

@@ -45,10 +45,17 @@ def text(response: Any) -> str:
 
 
 def form(server: LocalServer, **changes: str) -> dict[str, str]:
-    return {"name": "prod-eu", "kubeconfig": dump_yaml(kubeconfig(server.url)), "do": "save", **changes}
+    return {
+        "name": "prod-eu",
+        "kubeconfig": dump_yaml(kubeconfig(server.url)),
+        "do": "save",
+        **changes,
+    }
 
 
-def test_a_hub_is_checked_connected_paused_and_removed(served: tuple[FakeHub, LocalServer]) -> None:
+def test_a_hub_is_checked_connected_paused_and_removed(
+    served: tuple[FakeHub, LocalServer],
+) -> None:
     client = visitor("cluster-administrator")
     assert "No live hub is connected" in text(client.get("/hubs/"))
     assert client.get("/hubs/new/").status_code == 200
@@ -93,7 +100,10 @@ def test_bad_input_is_shown_with_its_path_and_without_the_kubeconfig(
     failed = client.post("/hubs/new/", form(served[1]))
     assert failed.status_code == 422
     assert "Save although the check fails" in text(failed)
-    assert client.post("/hubs/new/", form(served[1], confirm="failed-check")).status_code == 302
+    assert (
+        client.post("/hubs/new/", form(served[1], confirm="failed-check")).status_code
+        == 302
+    )
     assert client.post("/hubs/new/", form(served[1])).status_code == 422  # taken
 
 
@@ -104,7 +114,10 @@ def test_credentials_are_replaced(served: tuple[FakeHub, LocalServer]) -> None:
     assert client.get("/hubs/prod-eu/about/credentials/").status_code == 200
     changed = {"kubeconfig": dump_yaml(kubeconfig(served[1].url, token="another"))}
 
-    assert client.post("/hubs/prod-eu/about/credentials/", form(served[1])).status_code == 422
+    assert (
+        client.post("/hubs/prod-eu/about/credentials/", form(served[1])).status_code
+        == 422
+    )
     assert client.post("/hubs/prod-eu/about/credentials/", changed).status_code == 302
     assert Hub.objects.get(name="prod-eu").credential.revision == 2
 
@@ -112,9 +125,16 @@ def test_credentials_are_replaced(served: tuple[FakeHub, LocalServer]) -> None:
 def test_recent_writes_are_shown_where_there_are_any() -> None:
     hub, viewer = live_hub("prod-eu"), visitor("viewer")
     assert "Recent writes" not in text(viewer.get("/hubs/prod-eu/about/"))
-    values = {"verb": "apply", "kind": "ResourcePlacement", "namespace": "shop", "name": "web"}
+    values = {
+        "verb": "apply",
+        "kind": "ResourcePlacement",
+        "namespace": "shop",
+        "name": "web",
+    }
     with in_hub(hub.pk):
-        HubWrite.objects.create(at=NOW, requested_by="ana", state="conflict", answer="<b>taken", **values)
+        HubWrite.objects.create(
+            at=NOW, requested_by="ana", state="conflict", answer="<b>taken", **values
+        )
 
     page = text(viewer.get("/hubs/prod-eu/about/"))
 
@@ -150,6 +170,10 @@ def test_an_expiry_within_two_weeks_is_shown_on_the_page_and_over_rest(
     HubCredential.objects.update(expires_at=datetime.now(UTC) + timedelta(days=3))
     client = visitor("cluster-administrator")
 
-    assert re.search(r"mark attention.*?expires on", text(client.get(f"/hubs/{hub.name}/about/")), re.S)
+    assert re.search(
+        r"mark attention.*?expires on",
+        text(client.get(f"/hubs/{hub.name}/about/")),
+        re.S,
+    )
     document = client.get(f"/api/v1/hubs/{hub.name}").json()
     assert document["connection"]["notice"].startswith("expires on ")

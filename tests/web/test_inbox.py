@@ -48,16 +48,22 @@ def live_with_items(name: str) -> ProjectedHub:
     """Make a live hub whose watcher does not run, with one item of each kind."""
     live, now = ProjectedHub(name), datetime.now(UTC)
     put_web(live)
-    status = documents.run_status(progressing("UpdateRunStuck"), stages=[canary(afterStageTaskStatus=WAITS)])
+    status = documents.run_status(
+        progressing("UpdateRunStuck"), stages=[canary(afterStageTaskStatus=WAITS)]
+    )
     live.put(RUN, {**documents.staged_run("web-1"), "status": status})
     live.put("ClusterApprovalRequest", documents.approval("web-1", "canary"))
-    live.put("ClusterResourcePlacementEviction", documents.eviction("gone", "web", "paris"))
+    live.put(
+        "ClusterResourcePlacementEviction", documents.eviction("gone", "web", "paris")
+    )
     live.project()
     with live.scope():
         row = Placement.objects.get(name="web")
         Placement.objects.update(is_fulfilled=False)
         Eviction.objects.update(outcome="not-executed", at=now)
-        Binding.objects.filter(placement=row).update(drifted_objects=[{"name": "settings"}])
+        Binding.objects.filter(placement=row).update(
+            drifted_objects=[{"name": "settings"}]
+        )
         HubDecision.objects.filter(placement=row).update(is_latest=False)
         HubDecision.objects.create(
             placement=row,
@@ -71,11 +77,23 @@ def live_with_items(name: str) -> ProjectedHub:
             differences_count=2,
         )
         cluster = MemberCluster.objects.get(name="paris").name
-        waits = {"objects_count": 1, "of_objects": 2, "reason": "It is unknown.", "noted_at": now}
-        WaitingRemoval.objects.create(cluster_name=cluster, placement_name="ghost", **waits)
+        waits = {
+            "objects_count": 1,
+            "of_objects": 2,
+            "reason": "It is unknown.",
+            "noted_at": now,
+        }
+        WaitingRemoval.objects.create(
+            cluster_name=cluster, placement_name="ghost", **waits
+        )
         assert ApprovalRequest.objects.filter(approved_at=None).exists()
     HubCredential.objects.create(
-        hub=live.hub, ciphertext="x", kind="token", expires_at=now + timedelta(days=3), set_by="x", set_at=now
+        hub=live.hub,
+        ciphertext="x",
+        kind="token",
+        expires_at=now + timedelta(days=3),
+        set_by="x",
+        set_at=now,
     )
     return live
 
@@ -86,7 +104,9 @@ def queries_of(client: Client, address: str) -> tuple[str, int]:
     return text, len(captured)
 
 
-def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(client: Client) -> None:
+def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
+    client: Client,
+) -> None:
     live_with_items("prod-eu")
     ana = person("ana", "viewer", "cluster-administrator")
     client.force_login(ana)
@@ -107,12 +127,15 @@ def test_the_inbox_lists_every_kind_of_all_hubs_by_a_constant_number_of_queries(
     assert listed >= {(kind, hub) for kind in KINDS for hub in ("prod-eu", "prod-us")}
     counts = {one["kind"]: one["count"] for one in inbox["counts"]}
     assert [counts[kind] for kind in sorted(KINDS)] == [2] * len(KINDS)
-    for address in ("/hubs/prod-us/placements/web/", "/hubs/prod-eu/rollouts/staged/runs/web-1/"):
+    for address in (
+        "/hubs/prod-us/placements/web/",
+        "/hubs/prod-eu/rollouts/staged/runs/web-1/",
+    ):
         assert f'href="{address}"' in both
         assert client.get(address).status_code == 200
-    assert rest.get("/api/v1/inbox?kind=eviction-not-executed&hub=prod-eu").json()["counts"] == [
-        {"kind": "eviction-not-executed", "count": 1}
-    ]
+    assert rest.get("/api/v1/inbox?kind=eviction-not-executed&hub=prod-eu").json()[
+        "counts"
+    ] == [{"kind": "eviction-not-executed", "count": 1}]
     assert rest.get("/api/v1/inbox?kind=news").status_code == 400
 
 
@@ -144,7 +167,9 @@ def test_the_inbox_lists_what_fails_until_somebody_pauses_it(client: Client) -> 
 
 
 @pytest.mark.nightly
-def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(client: Client) -> None:
+def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(
+    client: Client,
+) -> None:
     closed, open_to_some = live_with_items("closed"), live_with_items("granted")
     teams = {name: Group.objects.create(name=name) for name in ("team", "others")}
     HubGrant.objects.create(hub=closed.hub, group=teams["others"], role="viewer")
@@ -153,7 +178,9 @@ def test_a_person_sees_items_and_results_of_the_hubs_of_their_grants_only(client
     bea.groups.add(teams["team"])
     client.force_login(bea)
 
-    inbox, search = (client.get(address).content.decode() for address in ("/inbox/", "/search/?q=r"))
+    inbox, search = (
+        client.get(address).content.decode() for address in ("/inbox/", "/search/?q=r")
+    )
 
     assert "granted" in inbox
     assert "closed" not in inbox
@@ -172,18 +199,26 @@ def test_the_navigation_counts_what_the_inbox_of_a_person_has(client: Client) ->
     Placement.objects.update(is_fulfilled=False, scheduled="False")
     compare_all(now=datetime.now(UTC))
 
-    after, inbox = (client.get(address).content.decode() for address in ("/clusters/", "/inbox/"))
+    after, inbox = (
+        client.get(address).content.decode() for address in ("/clusters/", "/inbox/")
+    )
 
     assert 'id="count-inbox"></span>' in before
     sections = re.findall(r'id="show-(\w+)"[^>]*>[^<]*<b>(\d+)</b>', inbox)
     counts = {name: int(number) for name, number in sections}
     assert counts["approve"] == 2  # a stage and a removal
     assert f'id="count-inbox">{counts["approve"] + counts["broken"]}<' in after
-    assert counts["all"] == inbox.count('<a id="open-') == sum(counts.values()) - counts["all"]
+    assert (
+        counts["all"]
+        == inbox.count('<a id="open-')
+        == sum(counts.values()) - counts["all"]
+    )
 
 
 @pytest.mark.nightly
-def test_a_search_names_the_hub_of_each_result_and_opens_the_only_one(client: Client) -> None:
+def test_a_search_names_the_hub_of_each_result_and_opens_the_only_one(
+    client: Client,
+) -> None:
     put_web(live := ProjectedHub())
     live.project()
     joined("bravelion")

@@ -25,7 +25,8 @@ def test_logs_in_and_out(client: Client) -> None:
 
     page = client.get("/login/?next=/clusters/").content.decode()
     entered = client.post(
-        "/login/", {"username": "ana", "password": "a long enough password", "next": "/clusters/"}
+        "/login/",
+        {"username": "ana", "password": "a long enough password", "next": "/clusters/"},
     )
     left = client.post("/logout/")
 
@@ -41,8 +42,14 @@ def test_says_that_the_password_is_wrong(client: Client) -> None:
     assert "correct username and password" in answer.content.decode()
 
 
-def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_of: Fetch) -> None:
-    page = text_of(viewer, "/clusters/").partition('class="rail"')[2].partition("</nav>")[0]
+def test_rail_names_the_sections_and_marks_the_present_one(
+    viewer: Client, text_of: Fetch
+) -> None:
+    page = (
+        text_of(viewer, "/clusters/")
+        .partition('class="rail"')[2]
+        .partition("</nav>")[0]
+    )
     link = r'<a href="([^"]*)" data-go="\w"( aria-current="page")?>\s*<svg.*?</svg>([\w-]+)'
     rail = re.findall(link, page, re.DOTALL)
     settings = page.partition('id="settings"')[2].partition("</details>")[0]
@@ -57,7 +64,12 @@ def test_rail_names_the_sections_and_marks_the_present_one(viewer: Client, text_
         "Activity",
     ]
     assert [address for address, current, _ in rail if current] == ["/clusters/"]
-    assert re.findall(r">([\w ]+)</a>", settings) == ["Hubs", "API tokens", "API", "Admin"]
+    assert re.findall(r">([\w ]+)</a>", settings) == [
+        "Hubs",
+        "API tokens",
+        "API",
+        "Admin",
+    ]
 
 
 def test_hubs_are_an_entry_once_one_is_connected(client: Client) -> None:
@@ -72,18 +84,30 @@ def test_hubs_are_an_entry_once_one_is_connected(client: Client) -> None:
     assert '<a href="/hubs/" data-go="h">' in after
 
 
-def test_every_page_forbids_code_and_styles_from_elsewhere(client: Client, viewer: Client) -> None:
-    for browser, address in ((client, "/login/"), (viewer, "/"), (viewer, "/nothing/here/")):
+def test_every_page_forbids_code_and_styles_from_elsewhere(
+    client: Client, viewer: Client
+) -> None:
+    for browser, address in (
+        (client, "/login/"),
+        (viewer, "/"),
+        (viewer, "/nothing/here/"),
+    ):
         policy = browser.get(address)["Content-Security-Policy"].split("; ")
 
         assert "script-src 'self'" in policy
         assert f"style-src 'self' {EMPTY_STYLE}" in policy
-        assert [part for part in policy if "unsafe" in part] == ["style-src-attr 'unsafe-inline'"]
+        assert [part for part in policy if "unsafe" in part] == [
+            "style-src-attr 'unsafe-inline'"
+        ]
 
 
-def test_every_asset_is_our_own_and_can_be_fetched_for_good(viewer: Client, text_of: Fetch) -> None:
+def test_every_asset_is_our_own_and_can_be_fetched_for_good(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/")
-    assets = re.findall(r'<link [^>]*href="([^"]+)"', page) + re.findall(r'<script [^>]*src="([^"]+)"', page)
+    assets = re.findall(r'<link [^>]*href="([^"]+)"', page) + re.findall(
+        r'<script [^>]*src="([^"]+)"', page
+    )
 
     answers = [viewer.get(asset) for asset in assets]
 
@@ -102,13 +126,17 @@ def test_htmx_swaps_faults_and_needs_no_eval(viewer: Client, text_of: Fetch) -> 
 
 
 @pytest.mark.nightly
-def test_says_that_demo_data_is_loaded(operator: Client, viewer: Client, text_of: Fetch) -> None:
+def test_says_that_demo_data_is_loaded(
+    operator: Client, viewer: Client, text_of: Fetch
+) -> None:
     before = text_of(operator, "/clusters/")
 
     load_demo(4, by=None, now=NOW)
 
     assert "demo-badge" not in before
-    assert 'href="/demo/" title="This fleet has demo data' in text_of(viewer, "/clusters/")
+    assert 'href="/demo/" title="This fleet has demo data' in text_of(
+        viewer, "/clusters/"
+    )
     assert 'href="/demo/remove/"' in text_of(operator, "/demo/")
     assert 'href="/demo/remove/"' not in text_of(viewer, "/demo/")
 
@@ -125,7 +153,9 @@ def test_says_that_demo_data_is_loaded(operator: Client, viewer: Client, text_of
         "/resources/_/ConfigMap/shop/nothing/",
     ],
 )
-def test_a_page_that_is_not_there_says_so_in_its_place(viewer: Client, address: str) -> None:
+def test_a_page_that_is_not_there_says_so_in_its_place(
+    viewer: Client, address: str
+) -> None:
     answer = viewer.get(address)
 
     assert answer.status_code == 404
@@ -141,4 +171,6 @@ def test_a_fragment_sends_the_page_to_the_login(client: Client) -> None:
 
 
 def test_refuses_a_foreign_host(client: Client) -> None:
-    assert client.get("/login/", headers={"host": "elsewhere.example"}).status_code == 400
+    assert (
+        client.get("/login/", headers={"host": "elsewhere.example"}).status_code == 400
+    )

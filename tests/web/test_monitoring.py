@@ -55,7 +55,10 @@ def test_ready_while_workers_send_heartbeats() -> None:
 
     now = datetime.now(UTC)
     record_heartbeat((UPDATES, PERIODIC), now=now)
-    assert "[-]sweep failed: no sweep has ended yet: it needs a beat and a worker\n" in ready()[1]
+    assert (
+        "[-]sweep failed: no sweep has ended yet: it needs a beat and a worker\n"
+        in ready()[1]
+    )
     record_end("swept_at", now=now)
     record_end("observed_at", now=now - timedelta(seconds=100))
     status, text = ready()
@@ -81,7 +84,9 @@ def test_ready_while_workers_send_heartbeats() -> None:
     )
 
 
-def test_not_ready_without_database_broker_or_migrations(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_ready_without_database_broker_or_migrations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail(*_arguments: object, **_options: object) -> None:
         raise OperationalError("no database at 10.0.0.1")
 
@@ -89,13 +94,18 @@ def test_not_ready_without_database_broker_or_migrations(monkeypatch: pytest.Mon
         patch.setattr(type(connections["default"]), "cursor", fail)
         status, text = ready("?exclude=migrations")
     assert status == 503
-    assert "[-]database failed: the database does not respond\n[+]disk ok\n[-]worker failed" in text
+    assert (
+        "[-]database failed: the database does not respond\n[+]disk ok\n[-]worker failed"
+        in text
+    )
     assert "[-]sweep failed: the database does not respond\n" in text
     assert "10.0.0.1" not in text
 
     with monkeypatch.context() as patch:
         patch.setattr(monitoring, "_migrated", set())
-        patch.setattr(monitoring.MigrationExecutor, "migration_plan", lambda *_arguments: [1, 2])
+        patch.setattr(
+            monitoring.MigrationExecutor, "migration_plan", lambda *_arguments: [1, 2]
+        )
         assert "[-]migrations failed: 2 migrations are not applied" in ready()[1]
 
     with monkeypatch.context() as patch:
@@ -120,7 +130,10 @@ def test_metrics_are_for_the_token_and_for_superusers(
     settings.METRICS_TOKEN = TOKEN
 
     assert "fleetui_info" in exposition(Client(headers=bearer))
-    assert Client(headers={"authorization": "Bearer another"}).get("/metrics").status_code == 401
+    assert (
+        Client(headers={"authorization": "Bearer another"}).get("/metrics").status_code
+        == 401
+    )
     assert Client(headers={"authorization": ""}).get("/metrics").status_code == 401
     administrator = Client()
     administrator.force_login(User.objects.create_superuser("root"))
@@ -128,7 +141,9 @@ def test_metrics_are_for_the_token_and_for_superusers(
 
 
 @pytest.mark.nightly
-def test_metrics_count_what_the_database_has(settings: Settings, web: Placement) -> None:
+def test_metrics_count_what_the_database_has(
+    settings: Settings, web: Placement
+) -> None:
     decision = web.decisions.get()
     move_rows_to(live_hub("prod-eu", kind="kubefleet", state="live"))
     joined("quietowl", region="west")
@@ -136,10 +151,16 @@ def test_metrics_count_what_the_database_has(settings: Settings, web: Placement)
     client = Client(headers={"authorization": f"Bearer {TOKEN}"})
     client.get("/login/")
 
-    families = {one.name: one for one in text_string_to_metric_families(exposition(client))}
+    families = {
+        one.name: one for one in text_string_to_metric_families(exposition(client))
+    }
 
     def value(family: str, **labels: str) -> float:
-        values = [one.value for one in families[family].samples if labels.items() <= one.labels.items()]
+        values = [
+            one.value
+            for one in families[family].samples
+            if labels.items() <= one.labels.items()
+        ]
         assert values, (family, labels)
         return sum(values)
 
@@ -148,7 +169,11 @@ def test_metrics_count_what_the_database_has(settings: Settings, web: Placement)
     assert value("fleetui_placements", hub="prod-eu", state="all") == 1
     assert value("fleetui_placements", hub="local", state="all") == 0
     assert value("fleetui_bindings") == value("fleetui_bindings", hub="prod-eu") == 2
-    assert value("fleetui_hub_state", hub="prod-eu", state="live") == value("fleetui_hub_state") == 1
+    assert (
+        value("fleetui_hub_state", hub="prod-eu", state="live")
+        == value("fleetui_hub_state")
+        == 1
+    )
     assert value("fleetui_decisions") == decision.pk
     assert value("fleetui_work_due", kind="placements") == 0
     assert value("fleetui_http_requests", method="GET", view="login", status="200") >= 1
@@ -163,9 +188,13 @@ def test_alerts_and_dashboard_use_metrics_that_exist(settings: Settings) -> None
     client = Client(headers={"authorization": f"Bearer {TOKEN}"})
     client.get("/login/")
     families = list(text_string_to_metric_families(exposition(client)))
-    known = {one.name for one in families} | {sample.name for one in families for sample in one.samples}
+    known = {one.name for one in families} | {
+        sample.name for one in families for sample in one.samples
+    }
 
-    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0]["rules"]
+    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())["groups"][0][
+        "rules"
+    ]
     panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
     expressions = [rule["expr"] for rule in rules]
     expressions += [target["expr"] for panel in panels for target in panel["targets"]]
@@ -173,7 +202,9 @@ def test_alerts_and_dashboard_use_metrics_that_exist(settings: Settings) -> None
     assert len(expressions) > 20
     assert {name for one in expressions for name in NAME.findall(one)} <= known
     described = (ROOT / "docs" / "guides" / "monitor.md").read_text()
-    assert [rule["alert"] for rule in rules if f"`{rule['alert']}`" not in described] == []
+    assert [
+        rule["alert"] for rule in rules if f"`{rule['alert']}`" not in described
+    ] == []
     ours = {one.name for one in families if one.name.startswith("fleetui_")}
     assert [name for name in sorted(ours) if f"`{name}" not in described] == []
 
@@ -181,7 +212,10 @@ def test_alerts_and_dashboard_use_metrics_that_exist(settings: Settings) -> None
 @pytest.mark.nightly
 def test_web_processes_share_what_they_counted(tmp_path: Path) -> None:
     variables = monitoring.shared_metrics(tmp_path / "metrics")
-    variables |= {"DJANGO_SETTINGS_MODULE": "fleetui.settings", "FLEETUI_VAR_DIR": str(tmp_path)}
+    variables |= {
+        "DJANGO_SETTINGS_MODULE": "fleetui.settings",
+        "FLEETUI_VAR_DIR": str(tmp_path),
+    }
     start = "import django; django.setup(); from fleetui.monitoring import *; "
     count = start + "REQUESTS.labels('GET', 'login', '200').inc()"
     show = start + (
@@ -189,11 +223,19 @@ def test_web_processes_share_what_they_counted(tmp_path: Path) -> None:
     )
     runs = [
         subprocess.run(
-            [sys.executable, "-c", code], env=variables, cwd=ROOT, check=True, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            env=variables,
+            cwd=ROOT,
+            check=True,
+            capture_output=True,
+            text=True,
         )
         for code in (count, count, show)
     ]
 
-    assert 'fleetui_http_requests_total{method="GET",status="200",view="login"} 2.0' in runs[-1].stdout
+    assert (
+        'fleetui_http_requests_total{method="GET",status="200",view="login"} 2.0'
+        in runs[-1].stdout
+    )
     monitoring.shared_metrics(tmp_path / "metrics")
     assert list((tmp_path / "metrics").glob("*.db")) == []

@@ -25,13 +25,19 @@ def inside(name: str, in_: str, **more: Any) -> dict[str, Any]:
     """Write a ResourcePlacement of the ConfigMap `settings`."""
     selector = {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
     document = placement_document(name, {"resourceSelectors": [selector], **more})
-    return {**document, "kind": "ResourcePlacement", "metadata": {"name": name, "namespace": in_}}
+    return {
+        **document,
+        "kind": "ResourcePlacement",
+        "metadata": {"name": name, "namespace": in_},
+    }
 
 
 @pytest.fixture
 def several(web: Placement, request: pytest.FixtureRequest) -> Placement:  # noqa: ARG001
     """Add placements of the name `web` in two namespaces; return the one in the shop."""
-    apply_resources([namespace("bank"), config_map("settings", in_="bank")], by=None, now=NOW)
+    apply_resources(
+        [namespace("bank"), config_map("settings", in_="bank")], by=None, now=NOW
+    )
     write = getattr(request, "param", inside)
     for document in (write("web", "shop"), write("web", "bank")):
         save_placement(document, by=None, now=NOW)
@@ -50,7 +56,16 @@ def test_each_page_is_of_the_placement_in_its_address(
     several: Placement, operator: Client, text_of: Any
 ) -> None:
     for page in (
-        *("", "edit/", "delete/", "reschedule/", "history/", "drift/", "pause/", "staged-run/"),
+        *(
+            "",
+            "edit/",
+            "delete/",
+            "reschedule/",
+            "history/",
+            "drift/",
+            "pause/",
+            "staged-run/",
+        ),
         "clusters/bravelion/",
     ):
         text = text_of(operator, f"/placements/shop:web/{page}")
@@ -60,14 +75,22 @@ def test_each_page_is_of_the_placement_in_its_address(
         links = text.split("/placements/")[1:]
         own = [one for one in links if one.startswith("shop:web/")]
         assert not page or own
-    assert "namespace: shop" in operator.get("/placements/shop:web/yaml/?status=0").content.decode()
-    assert operator.get("/placements/shop:web/plan/")["Location"] == "/rollouts/shop:web/1/plan/"
+    assert (
+        "namespace: shop"
+        in operator.get("/placements/shop:web/yaml/?status=0").content.decode()
+    )
+    assert (
+        operator.get("/placements/shop:web/plan/")["Location"]
+        == "/rollouts/shop:web/1/plan/"
+    )
     assert operator.get("/rollouts/shop:web/1/plan/").status_code == 200
     for missing in ("team:web", "shop:web:x", ":web", "shop:"):
         assert operator.get(f"/placements/{missing}/").status_code == 404
 
     assert operator.post("/placements/shop:web/pause/").status_code == 302
-    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == ["shop/web"]
+    assert [one.full_name for one in Placement.objects.exclude(paused_since=None)] == [
+        "shop/web"
+    ]
     assert several.bindings.exists()
 
 
@@ -103,16 +126,26 @@ def test_a_list_without_namespaced_placements_has_no_column_for_them(
 
 
 @pytest.mark.nightly
-def test_a_new_placement_is_of_a_namespace(web: Placement, operator: Client, text_of: Any) -> None:  # noqa: ARG001
+def test_a_new_placement_is_of_a_namespace(
+    web: Placement,  # noqa: ARG001
+    operator: Client,
+    text_of: Any,
+) -> None:
     page = text_of(operator, "/placements/new/?template=everywhere&scope=namespace")
     assert 'name="metadata.namespace"' in page
-    assert 'name="metadata.namespace"' not in text_of(operator, "/placements/new/?scope=cluster")
+    assert 'name="metadata.namespace"' not in text_of(
+        operator, "/placements/new/?scope=cluster"
+    )
     manifest = (
         "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ResourcePlacement\n"
         "metadata: {name: own, namespace: shop}\nspec:\n  resourceSelectors:\n"
         '  - {group: "", version: v1, kind: ConfigMap, name: settings}\n'
     )
-    typed(operator, "/placements/new/?template=everywhere&scope=namespace&as=yaml", manifest)
+    typed(
+        operator,
+        "/placements/new/?template=everywhere&scope=namespace&as=yaml",
+        manifest,
+    )
     form = text_of(operator, f"{draft_address()}?as=form")
     assert "v1 ConfigMap settings" in form, "what the namespace has is offered"
     assert "v1 Namespace shop" not in form
@@ -120,7 +153,12 @@ def test_a_new_placement_is_of_a_namespace(web: Placement, operator: Client, tex
     assert "shop/own" in page
     assert confirmed(operator, page).headers["Location"] == "/placements/shop:own/"
     saved = Placement.objects.get(full_name="shop/own")
-    assert operator.post("/placements/new/", {"mode": "yaml", "manifest": manifest}).status_code == 302
+    assert (
+        operator.post(
+            "/placements/new/", {"mode": "yaml", "manifest": manifest}
+        ).status_code
+        == 302
+    )
     assert "a placement shop/own exists already" in reviewed(operator)
     assert saved.namespace == "shop"
 
@@ -131,11 +169,17 @@ def test_a_staged_run_is_started_with_a_strategy_of_the_namespace(
     operator: Client,
     text_of: Any,
 ) -> None:
-    save_placement(inside("staged", "shop", strategy={"type": "External"}), by=None, now=NOW)
+    save_placement(
+        inside("staged", "shop", strategy={"type": "External"}), by=None, now=NOW
+    )
     run_due()
     everywhere = {**stage("all"), "labelSelector": {}}
     document = strategy_document(everywhere, name="own")
-    own = {**document, "kind": "StagedUpdateStrategy", "metadata": {"name": "own", "namespace": "shop"}}
+    own = {
+        **document,
+        "kind": "StagedUpdateStrategy",
+        "metadata": {"name": "own", "namespace": "shop"},
+    }
     for one in (own, strategy_document(everywhere, name="other")):
         save_strategy(one, by=None, now=NOW)
 
@@ -145,7 +189,11 @@ def test_a_staged_run_is_started_with_a_strategy_of_the_namespace(
     data = {"name": "first", "strategy": "own", "do": "start"}
     started = operator.post("/placements/shop:staged/staged-run/", data)
     assert started.headers["Location"] == "/rollouts/staged/runs/shop:first/"
-    for address in (started.headers["Location"], "/rollouts/staged/strategies/shop:own/", "/rollouts/"):
+    for address in (
+        started.headers["Location"],
+        "/rollouts/staged/strategies/shop:own/",
+        "/rollouts/",
+    ):
         assert "shop/" in text_of(operator, address)
     assert "shop/own" in text_of(operator, "/rollouts/staged/strategies/")
     assert operator.get("/rollouts/staged/strategies/own/").status_code == 404

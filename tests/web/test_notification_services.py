@@ -22,7 +22,11 @@ from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.models import Event
 from placements.services.notifications import sending
-from placements.services.notifications.addresses import checked_fields, fields_of, save_channel
+from placements.services.notifications.addresses import (
+    checked_fields,
+    fields_of,
+    save_channel,
+)
 from placements.services.notifications.operations import send_test
 from placements.services.notifications.sending import NotDeliveredError, post, send_due
 from placements.services.notifications.services import SERVICES, Message
@@ -37,7 +41,11 @@ LONG = "abcdefghijklmnopqrstuvwxyzabcdef"
 VALID: Mapping[str, Mapping[str, str]] = {
     "webhook": {"address": "https://hooks.example.com/fleet", "key": KEY},
     "slack": {"workspace": "T1JJ3T3L2", "webhook": "B1BRTD4JD", "token": LONG},
-    "teams": {"host": "prod-12.westeurope.logic.azure.com:443", "workflow": LONG, "token": LONG},
+    "teams": {
+        "host": "prod-12.westeurope.logic.azure.com:443",
+        "workflow": LONG,
+        "token": LONG,
+    },
     "mattermost": {"host": "chat.example.com", "token": LONG},
     "rocket-chat": {"host": "chat.example.com:8443", "webhook": LONG, "token": LONG},
     "google-chat": {"space": "AAAA-bbb", "key": LONG, "token": f"{LONG}="},
@@ -60,7 +68,14 @@ FORMER = [
     f"workflows://localhost:9180/{LONG}/sig/?verify=no&template=/some/local/card.json",
     "slack://T1JJ3T3L2/A1BRTD4JD/TIiajkdnlazkcOXrIdevi7FQ/?template=http://localhost:9182/x",
     "mailto://user:pass@8.8.8.8?smtp=localhost&port=9181&from=a@example.com&to=b@example.com",
-    *("json://10.0.0.1/", "syslog://", f"mmosts://127.0.0.1/{LONG}", "slack://a b", "slack://[", ""),
+    *(
+        "json://10.0.0.1/",
+        "syslog://",
+        f"mmosts://127.0.0.1/{LONG}",
+        "slack://a b",
+        "slack://[",
+        "",
+    ),
 ]
 
 
@@ -105,10 +120,14 @@ def test_no_address_of_many_parts_is_accepted_at_any_door(manager: Client) -> No
             if place % DOORS_EVERY != turn % DOORS_EVERY:
                 continue
             refused = put(manager, body)
-            page = manager.post("/notifications/channels/new/", {"name": "chat", **body})
+            page = manager.post(
+                "/notifications/channels/new/", {"name": "chat", **body}
+            )
 
             assert refused.status_code in (400, 422), body
-            assert all(one["path"] and one["allowed"] for one in refused.json()["faults"]), refused.json()
+            assert all(
+                one["path"] and one["allowed"] for one in refused.json()["faults"]
+            ), refused.json()
             assert page.status_code == 422, body
             assert "<code>" in page.content.decode()
     assert not NotificationChannel.objects.exists()
@@ -117,7 +136,15 @@ def test_no_address_of_many_parts_is_accepted_at_any_door(manager: Client) -> No
 @pytest.mark.parametrize(
     "host",
     [
-        *("localhost", "chat.localhost", "127.0.0.1", "2130706433", "0x7f.1", "127.1", "169.254.169.254"),
+        *(
+            "localhost",
+            "chat.localhost",
+            "127.0.0.1",
+            "2130706433",
+            "0x7f.1",
+            "127.1",
+            "169.254.169.254",
+        ),
         *(
             "[::1]",
             "::1",
@@ -140,23 +167,36 @@ def test_a_host_that_is_no_other_machine_is_refused(host: str) -> None:
         names = {field.name for field in service.fields} & {"host", "address"}
         for name in names:
             value = host if name == "host" else f"https://{host}"
-            if name == "address" and host in ("chat.example.com/x", "chat.example.com?x", "http://x.y"):
+            if name == "address" and host in (
+                "chat.example.com/x",
+                "chat.example.com?x",
+                "http://x.y",
+            ):
                 continue  # the path of a webhook
             with pytest.raises(InvalidManifest, match=name):
                 checked_fields(kind, {**VALID[kind], name: value})
 
 
 @pytest.mark.parametrize(
-    "url", ["http://hooks.invalid/", "https://user@hooks.invalid/", "https://hooks.invalid:0/"]
+    "url",
+    [
+        "http://hooks.invalid/",
+        "https://user@hooks.invalid/",
+        "https://hooks.invalid:0/",
+    ],
 )
 def test_a_webhook_has_a_plain_https_address(url: str) -> None:
     with pytest.raises(InvalidManifest, match="address"):
         checked_fields("webhook", {"address": url, "key": KEY})
 
 
-def test_requests_go_to_the_host_of_the_service_with_the_whole_message(settings: Any) -> None:
+def test_requests_go_to_the_host_of_the_service_with_the_whole_message(
+    settings: Any,
+) -> None:
     settings.EMAIL_HOST = "mail.example.com"
-    message = Message("Cluster not ready: a", "Since <12:00> & later", "fleetui-problem-1")
+    message = Message(
+        "Cluster not ready: a", "Since <12:00> & later", "fleetui-problem-1"
+    )
     hosts = {}
     for kind, fields in VALID.items():
         values = checked_fields(kind, fields)
@@ -194,7 +234,11 @@ def test_requests_go_to_the_host_of_the_service_with_the_whole_message(settings:
 def test_the_end_of_a_problem_resolves_its_incident() -> None:
     values = checked_fields("pagerduty", VALID["pagerduty"])
     bodies = [
-        json.loads(SERVICES["pagerduty"].request(Message("t", "b", "p-1", is_resolved=done), values)[2])
+        json.loads(
+            SERVICES["pagerduty"].request(
+                Message("t", "b", "p-1", is_resolved=done), values
+            )[2]
+        )
         for done in (False, True)
     ]
 
@@ -210,7 +254,9 @@ def test_no_service_of_any_kind_follows_a_redirect_or_trusts_an_unknown_authorit
 
     def behave(link: socket.socket, _request: Request, _server: LocalServer) -> None:
         asked.set()
-        link.sendall(b"HTTP/1.1 307 x\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n")
+        link.sendall(
+            b"HTTP/1.1 307 x\r\nLocation: https://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n"
+        )
 
     with serve(behave) as server:
         host = server.url.removeprefix("https://")
@@ -228,13 +274,18 @@ def test_no_service_of_any_kind_follows_a_redirect_or_trusts_an_unknown_authorit
 
 
 @pytest.mark.parametrize(
-    "host", ["localhost", "127.0.0.1", "2130706433", "0x7f.1", "[::1]", "169.254.169.254"]
+    "host",
+    ["localhost", "127.0.0.1", "2130706433", "0x7f.1", "[::1]", "169.254.169.254"],
 )
 def test_what_is_not_allowed_is_not_called_whatever_was_saved(host: str) -> None:
     for kind, service in SERVICES.items():
-        if "{host}" not in service.url or "region" in {one.name for one in service.fields}:
+        if "{host}" not in service.url or "region" in {
+            one.name for one in service.fields
+        }:
             continue
-        url, headers, body = service.request(Message("t", "b", "p"), {**VALID[kind], "host": host})
+        url, headers, body = service.request(
+            Message("t", "b", "p"), {**VALID[kind], "host": host}
+        )
         with pytest.raises(NotDeliveredError, match="not allowed"):
             post(url, headers, body)
 
@@ -252,14 +303,22 @@ def test_mail_is_sent_by_the_server_of_the_console(settings: Any) -> None:
 
 
 def former(name: str, url: str) -> None:
-    row = NotificationChannel(name=name, kind=FORMER_KIND, created_at=NOW, created_by="x", summary="x")
-    row.ciphertext = encrypt(row.uid, Secret({"url": url, "key": ""}), purpose=CHANNEL_PURPOSE)
+    row = NotificationChannel(
+        name=name, kind=FORMER_KIND, created_at=NOW, created_by="x", summary="x"
+    )
+    row.ciphertext = encrypt(
+        row.uid, Secret({"url": url, "key": ""}), purpose=CHANNEL_PURPOSE
+    )
     row.save()
 
 
-def test_former_channels_become_a_service_or_are_disabled_with_the_reason(manager: Client) -> None:
+def test_former_channels_become_a_service_or_are_disabled_with_the_reason(
+    manager: Client,
+) -> None:
     former("slack", f"slack://T1JJ3T3L2/B1BRTD4JD/{LONG}")
-    former("teams", f"workflows://prod-12.westeurope.logic.azure.com:443/{LONG}/{LONG}/")
+    former(
+        "teams", f"workflows://prod-12.westeurope.logic.azure.com:443/{LONG}/{LONG}/"
+    )
     former("telegram", f"tgram://123456:{LONG}/-1001/")
     former("pager", f"pagerduty://{LONG}@api-key")
     for number, url in enumerate(FORMER):
@@ -270,9 +329,18 @@ def test_former_channels_become_a_service_or_are_disabled_with_the_reason(manage
 
     rows = {one.name: one for one in NotificationChannel.objects.all()}
     good = {name: rows[name].kind for name in ("slack", "teams", "telegram", "pager")}
-    assert good == {"slack": "slack", "teams": "teams", "telegram": "telegram", "pager": "pagerduty"}
+    assert good == {
+        "slack": "slack",
+        "teams": "teams",
+        "telegram": "telegram",
+        "pager": "pagerduty",
+    }
     assert all(rows[name].is_enabled for name in good)
-    assert fields_of(rows["slack"]) == {"workspace": "T1JJ3T3L2", "webhook": "B1BRTD4JD", "token": LONG}
+    assert fields_of(rows["slack"]) == {
+        "workspace": "T1JJ3T3L2",
+        "webhook": "B1BRTD4JD",
+        "token": LONG,
+    }
     bad = [one for name, one in rows.items() if name.startswith("bad")]
     assert len(bad) == len(FORMER)
     assert not any(one.is_enabled for one in bad)
@@ -280,7 +348,10 @@ def test_former_channels_become_a_service_or_are_disabled_with_the_reason(manage
     assert Event.objects.filter(kind="channel", verb="disabled").count() == len(bad)
     page = manager.get("/notifications/").content.decode()
     assert len(re.findall("enter its fields again", page)) == len(bad)
-    assert "enter its fields again" in manager.get("/api/v1/notifications/channels").content.decode()
+    assert (
+        "enter its fields again"
+        in manager.get("/api/v1/notifications/channels").content.decode()
+    )
     save_channel("bad-0", "slack", VALID["slack"], by=None, now=NOW)
     row = NotificationChannel.objects.get(name="bad-0")
     assert (row.is_enabled, row.disabled_reason) == (True, "")

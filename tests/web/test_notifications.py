@@ -17,7 +17,12 @@ from placements.services.notifications.sending import NotDeliveredError
 from tests.page_samples import NOTIFICATION_PAGES
 from tests.rows import joined, person
 
-SLACK = {"kind": "slack", "workspace": "T1JJ3T3L2", "webhook": "B1BRTD4JD", "token": "TokenCCCCsecret"}
+SLACK = {
+    "kind": "slack",
+    "workspace": "T1JJ3T3L2",
+    "webhook": "B1BRTD4JD",
+    "token": "TokenCCCCsecret",
+}
 KEY = "a long random text"
 RULE = {
     "name": "payments",
@@ -38,7 +43,12 @@ def manager(db: None) -> Client:  # noqa: ARG001 -- it has rows
     """Return the browser of a superuser with a channel and a rule."""
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
-    webhook = {"name": "chat", "kind": "webhook", "address": "https://hooks.invalid/SECRET", "key": KEY}
+    webhook = {
+        "name": "chat",
+        "kind": "webhook",
+        "address": "https://hooks.invalid/SECRET",
+        "key": KEY,
+    }
     assert client.post("/notifications/channels/new/", webhook).status_code == 302
     assert client.post("/notifications/rules/new/", RULE).status_code == 302
     return client
@@ -56,7 +66,9 @@ def test_pages_are_for_superusers_and_those_with_the_permission(
     for name in ("test", "switch", "delete"):
         assert operator.post(f"/notifications/channels/chat/{name}/").status_code == 403
     user = person("paula", "viewer")
-    user.user_permissions.add(Permission.objects.get(codename="change_notificationchannel"))
+    user.user_permissions.add(
+        Permission.objects.get(codename="change_notificationchannel")
+    )
     other = Client()
     other.force_login(user)
     assert other.get("/notifications/").status_code == 200
@@ -67,15 +79,28 @@ def test_a_rule_is_saved_and_shown_as_entered(manager: Client) -> None:
     row = NotificationRule.objects.get()
     page = manager.get("/notifications/rules/payments/edit/").content.decode()
 
-    assert (row.label_key, row.label_value, row.reminder_hours) == ("team", "payments", 4)
-    for part in ('value="team=payments"', 'value="22:00"', 'value="Europe/Berlin"', 'value="4"'):
+    assert (row.label_key, row.label_value, row.reminder_hours) == (
+        "team",
+        "payments",
+        4,
+    )
+    for part in (
+        'value="team=payments"',
+        'value="22:00"',
+        'value="Europe/Berlin"',
+        'value="4"',
+    ):
         assert part in page
-    changed = manager.post("/notifications/rules/payments/edit/", RULE | {"is_enabled": "", "label": ""})
+    changed = manager.post(
+        "/notifications/rules/payments/edit/", RULE | {"is_enabled": "", "label": ""}
+    )
     assert changed.status_code == 302
     assert "All" in manager.get("/notifications/").content.decode()
 
 
-def test_every_error_of_a_rule_has_its_path_and_nothing_is_saved(manager: Client) -> None:
+def test_every_error_of_a_rule_has_its_path_and_nothing_is_saved(
+    manager: Client,
+) -> None:
     wrong = RULE | {
         "name": "No Name",
         "channel": "none",
@@ -107,11 +132,15 @@ def test_every_error_of_a_rule_has_its_path_and_nothing_is_saved(manager: Client
 def test_secrets_are_in_no_page(manager: Client) -> None:
     manager.post("/notifications/channels/new/", {"name": "slack", **SLACK})
     refused = manager.post(
-        "/notifications/channels/new/", {"name": "bad", "kind": "webhook", "address": "http://x/SECRET"}
+        "/notifications/channels/new/",
+        {"name": "bad", "kind": "webhook", "address": "http://x/SECRET"},
     )
-    pages = [manager.get(address).content.decode() for address in NOTIFICATION_PAGES.values()]
+    pages = [
+        manager.get(address).content.decode() for address in NOTIFICATION_PAGES.values()
+    ]
     pages += [
-        manager.get(f"/notifications/channels/slack/{end}/").content.decode() for end in ("edit", "delete")
+        manager.get(f"/notifications/channels/slack/{end}/").content.decode()
+        for end in ("edit", "delete")
     ]
     pages += [manager.get("/activity/").content.decode(), refused.content.decode()]
 
@@ -121,12 +150,17 @@ def test_secrets_are_in_no_page(manager: Client) -> None:
         assert not any(secret in page for secret in ("SECRET", KEY, "TokenCCCC"))
 
 
-def test_a_test_message_is_queued_and_a_channel_switched_and_deleted(manager: Client) -> None:
+def test_a_test_message_is_queued_and_a_channel_switched_and_deleted(
+    manager: Client,
+) -> None:
     assert manager.post("/notifications/channels/chat/test/").status_code == 302
     assert "Test message of FleetUI" in manager.get("/notifications/").content.decode()
     manager.post("/notifications/channels/chat/switch/")
     assert not NotificationChannel.objects.get().is_enabled
-    assert "payments" in manager.get("/notifications/channels/chat/delete/").content.decode()
+    assert (
+        "payments"
+        in manager.get("/notifications/channels/chat/delete/").content.decode()
+    )
     manager.post("/notifications/channels/chat/delete/")
 
     assert not NotificationRule.objects.exists()
@@ -138,7 +172,9 @@ def test_the_preview_has_what_the_rule_would_have_sent(manager: Client) -> None:
     now = datetime.now(UTC)
     joined("a", team="payments")
     joined("b", team="web")
-    MemberCluster.objects.update(verdict="unhealthy", verdict_reason="x", verdict_since=now)
+    MemberCluster.objects.update(
+        verdict="unhealthy", verdict_reason="x", verdict_since=now
+    )
     evaluate(now=now - timedelta(days=1))
 
     page = manager.get("/notifications/rules/payments/edit/").content.decode()
@@ -158,7 +194,9 @@ def test_a_channel_that_does_not_get_its_messages_needs_attention(
     def seconds() -> int:
         headers = {"Authorization": f"Bearer {settings.METRICS_TOKEN}"}
         text = Client().get("/metrics", headers=headers).content.decode()
-        sample = re.search(r'fleetui_notification_failing_seconds{channel="chat"} (\d+)', text)
+        sample = re.search(
+            r'fleetui_notification_failing_seconds{channel="chat"} (\d+)', text
+        )
         assert sample
         return int(sample[1])
 
@@ -167,12 +205,18 @@ def test_a_channel_that_does_not_get_its_messages_needs_attention(
 
     def is_listed(client: Client = manager) -> bool:
         ProblemBook.objects.all().delete()
-        return "Notifications to this channel fail: the webhook responded" in client.get("/").content.decode()
+        return (
+            "Notifications to this channel fail: the webhook responded"
+            in client.get("/").content.decode()
+        )
 
     def accept(row: NotificationDelivery, *, now: datetime) -> None:
         pass
 
-    before, user = datetime.now(UTC) - timedelta(minutes=7, seconds=5), User.objects.get(username="root")
+    before, user = (
+        datetime.now(UTC) - timedelta(minutes=7, seconds=5),
+        User.objects.get(username="root"),
+    )
     monkeypatch.setattr(sending, "send_one", refuse)
     send_test("chat", by=user, now=before + timedelta(minutes=4))
     sending.send_due(now=before + timedelta(minutes=4))

@@ -49,21 +49,35 @@ def test_the_examples_of_the_proposal_pasted_as_they_stand(
     assert "clusters are selected but no resources are placed" in words
     assert "this manifest" in plain(compared.content.decode())
     assert saved["Location"] == "/placements/demo-placement/"
-    assert Placement.objects.get(name="demo-placement").document == proposed_document(number)
+    assert Placement.objects.get(name="demo-placement").document == proposed_document(
+        number
+    )
     assert "Imported from an OCM Placement" in page
-    assert "so no resources are placed" in plain(text_of(operator, "/placements/demo-placement/resources/"))
+    assert "so no resources are placed" in plain(
+        text_of(operator, "/placements/demo-placement/resources/")
+    )
     page = plain(text_of(operator, "/placements/demo-placement/decision/"))
-    assert "PlacementSatisfied: False (NotAllDecisionsScheduled) 7 cluster decisions unscheduled" in page
+    assert (
+        "PlacementSatisfied: False (NotAllDecisionsScheduled) 7 cluster decisions unscheduled"
+        in page
+    )
 
 
-def test_the_page_of_one_with_resources_names_its_selectors(operator: Client, text_of: Fetch) -> None:
-    save_placement(with_resources(ocm_document(namespace="apps"), NAMESPACE), by=None, now=NOW)
+def test_the_page_of_one_with_resources_names_its_selectors(
+    operator: Client, text_of: Fetch
+) -> None:
+    save_placement(
+        with_resources(ocm_document(namespace="apps"), NAMESPACE), by=None, now=NOW
+    )
     run_due()
 
     page = plain(text_of(operator, "/placements/apps:shop/"))
 
     assert "Placement in namespace apps" in page
-    assert "(cluster.open-cluster-management.io/v1beta1). The original manifest is kept." in page
+    assert (
+        "(cluster.open-cluster-management.io/v1beta1). The original manifest is kept."
+        in page
+    )
     page = plain(text_of(operator, "/placements/apps:shop/resources/"))
     assert "so no resources are placed" not in page
     assert "Namespace shop core/v1" in page
@@ -92,14 +106,22 @@ def test_a_fault_stands_beside_the_text_with_its_line(operator: Client) -> None:
 
 
 def test_what_the_preview_leaves_out_is_named_by_its_path(operator: Client) -> None:
-    rows = [{"weight": 20, "operator": one, "values": ["east"]} for one in ("In", "Inn")]
+    rows = [
+        {"weight": 20, "operator": one, "values": ["east"]} for one in ("In", "Inn")
+    ]
     affinity = {"type": "Affinity", "topologyKey": "region", "topologyWeights": rows}
     wrong = {"type": "Even", "topologyKey": "region", "maxSkew": 0}
 
     page = typed(
         operator,
         NEW,
-        dump_yaml(ocm_document(version="v1alpha1", numberOfClusters=2, spreadConstraints=[wrong, affinity])),
+        dump_yaml(
+            ocm_document(
+                version="v1alpha1",
+                numberOfClusters=2,
+                spreadConstraints=[wrong, affinity],
+            )
+        ),
     )
 
     paths = "spec.spreadConstraints[0], spec.spreadConstraints[1].topologyWeights[1]"
@@ -116,19 +138,31 @@ def test_another_namespace_is_refused_beside_the_text(operator: Client) -> None:
 
 
 @pytest.mark.nightly
-def test_advice_on_it_opens_as_a_draft_in_its_own_words(operator: Client, text_of: Fetch) -> None:
+def test_advice_on_it_opens_as_a_draft_in_its_own_words(
+    operator: Client, text_of: Fetch
+) -> None:
     soft = {"topologyKey": "region", "whenUnsatisfiable": "ScheduleAnyway"}
-    written = ocm_document(numberOfClusters=1, spreadPolicy={"spreadConstraints": [soft]})
+    written = ocm_document(
+        numberOfClusters=1, spreadPolicy={"spreadConstraints": [soft]}
+    )
     save_placement(with_resources(written, NAMESPACE), by=None, now=NOW)
     run_due()
     decision = Placement.objects.get(name="shop").decisions.get().record.decision_id
     page = text_of(operator, f"/decisions/{decision}/?cluster=nimblefox")
-    [fields] = re.findall(r"numberOfClusters 3 .*?<form[^>]*>(.*?)</form>", page, re.DOTALL)
-    given = {name: unescape(value) for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', fields)}
+    [fields] = re.findall(
+        r"numberOfClusters 3 .*?<form[^>]*>(.*?)</form>", page, re.DOTALL
+    )
+    given = {
+        name: unescape(value)
+        for name, value in re.findall(r'name="(\w+)" value="([^"]*)"', fields)
+    }
 
     operator.post("/placements/shop/edit/", {**given, "do": "draft"})
     confirmed(operator, reviewed(operator))
     run_due()
 
-    assert Placement.objects.get(name="shop").document["spec"] == {**written["spec"], "numberOfClusters": 3}
+    assert Placement.objects.get(name="shop").document["spec"] == {
+        **written["spec"],
+        "numberOfClusters": 3,
+    }
     assert "nimblefox" in placed(Placement.objects.get(name="shop"))

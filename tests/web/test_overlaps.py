@@ -22,13 +22,17 @@ from tests.rows import person, placement_document, spec
 from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
-SHARED = {"strategy": {"type": "RollingUpdate", "applyStrategy": {"allowCoOwnership": True}}}
+SHARED = {
+    "strategy": {"type": "RollingUpdate", "applyStrategy": {"allowCoOwnership": True}}
+}
 MESSAGE = "Namespace shop belongs to placement web of this hub"
 
 
 def phases(name: str) -> set[str]:
     """Return the phases of a placement on its clusters."""
-    return set(Binding.objects.filter(placement__name=name).values_list("phase", flat=True))
+    return set(
+        Binding.objects.filter(placement__name=name).values_list("phase", flat=True)
+    )
 
 
 def placed(**more: Any) -> World:
@@ -40,7 +44,9 @@ def placed(**more: Any) -> World:
     return world
 
 
-def test_the_second_is_refused_and_pages_and_rest_name_the_first(client: Client) -> None:
+def test_the_second_is_refused_and_pages_and_rest_name_the_first(
+    client: Client,
+) -> None:
     placed()
 
     assert phases("web") == {Phase.AVAILABLE}
@@ -53,7 +59,11 @@ def test_the_second_is_refused_and_pages_and_rest_name_the_first(client: Client)
     rest.force_authenticate(person("rita", "viewer"))
     items = rest.get("/api/v1/placements/api/bindings/c000/objects").json()["items"]
     [failed] = [one for one in items if one["kind"] == "Namespace"]
-    assert (failed["state"], failed["reason"], failed["message"]) == ("Failed", "FailedToTakeOver", MESSAGE)
+    assert (failed["state"], failed["reason"], failed["message"]) == (
+        "Failed",
+        "FailedToTakeOver",
+        MESSAGE,
+    )
 
 
 def test_when_the_first_goes_the_second_has_the_object() -> None:
@@ -81,7 +91,9 @@ def test_previews_and_the_checks_warn_of_an_overlap() -> None:
     warning = ManifestWarning("overlap", "spec.resourceSelectors", sentence)
 
     assert warning in preview(parse_placement(document)).warnings
-    results = preview_documents(read_documents(dump_yaml(document)), by=None, now=world.now).results
+    results = preview_documents(
+        read_documents(dump_yaml(document)), by=None, now=world.now
+    ).results
     assert warning in results[0].warnings
 
     world.place("api", spec(), shares=True)

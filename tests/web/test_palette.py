@@ -21,7 +21,8 @@ CSS = Path(__file__).resolve().parent.parent.parent / "static" / "css"
 TOKENS = {
     name: {"light": light, "dark": dark}
     for name, light, dark in re.findall(
-        r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);", (CSS / "tokens.css").read_text()
+        r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);",
+        (CSS / "tokens.css").read_text(),
     )
 }
 THEMES, GROUNDS = ("light", "dark"), ("page", "panel", "hover")
@@ -51,7 +52,10 @@ VISIONS: dict[str, tuple[Colour, Colour, Colour]] = {
 
 def _linear(colour: str) -> Colour:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts)
+    red, green, blue = (
+        one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4
+        for one in parts
+    )
     return red, green, blue
 
 
@@ -67,7 +71,9 @@ def contrast(one: str, other: str) -> float:
 
 
 def _times(matrix: tuple[Colour, Colour, Colour], colour: Colour) -> Colour:
-    first, second, third = (sum(a * b for a, b in zip(row, colour, strict=True)) for row in matrix)
+    first, second, third = (
+        sum(a * b for a, b in zip(row, colour, strict=True)) for row in matrix
+    )
     return first, second, third
 
 
@@ -155,27 +161,43 @@ def test_statuses_can_be_distinguished(theme: str, vision: str) -> None:
 
 def test_measures_as_the_design_does() -> None:
     assert contrast("#ffffff", "#2a8ae6") == pytest.approx(3.6, abs=0.05)
-    assert distance("#52C41A".lower(), "#FAAD14".lower(), "protanopia") == pytest.approx(0.3, abs=0.2)
+    assert distance(
+        "#52C41A".lower(), "#FAAD14".lower(), "protanopia"
+    ) == pytest.approx(0.3, abs=0.2)
 
 
 def test_a_colour_is_written_in_one_place_only() -> None:
     others = [path for path in CSS.glob("*.css") if path.name != "tokens.css"]
     # The admin has no tokens of ours: it names its three states once for each of its themes.
-    rules = {path.name: re.sub(r"--state-\w+: #[0-9a-f]{6};", "", path.read_text()) for path in others}
+    rules = {
+        path.name: re.sub(r"--state-\w+: #[0-9a-f]{6};", "", path.read_text())
+        for path in others
+    }
 
-    assert [name for name, text in rules.items() if re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", text)] == []
+    assert [
+        name
+        for name, text in rules.items()
+        if re.search(r"#[0-9a-fA-F]{3,8}\b|rgb|hsl", text)
+    ] == []
 
 
 def test_every_badge_has_an_icon() -> None:
     root = CSS.parent.parent
-    icons = set(re.findall(r'<symbol id="([\w-]+)"', (root / "static/icons.svg").read_text()))
+    icons = set(
+        re.findall(r'<symbol id="([\w-]+)"', (root / "static/icons.svg").read_text())
+    )
     sources = [*root.glob("templates/**/*.html"), *root.glob("placements/web/*.py")]
     badge_kinds = {
         (path.name, kind)
         for path in sources
         for kind in re.findall(r'(?:\{% badge |Badge\()"([\w-]+)"', path.read_text())
     }
-    for table in (hubs.STATES, hubs.STREAM_STATES, hubs.WRITE_STATES, agreements.AGREEMENTS):
+    for table in (
+        hubs.STATES,
+        hubs.STREAM_STATES,
+        hubs.WRITE_STATES,
+        agreements.AGREEMENTS,
+    ):
         badge_kinds |= {("explain", level) for level, *_ in table.values()}
 
     assert {one for one in badge_kinds if one[1] not in icons} == set()

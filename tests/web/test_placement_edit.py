@@ -14,7 +14,10 @@ def test_deleting_says_what_would_happen(operator: Client) -> None:
     page = operator.get("/placements/web/delete/").content.decode()
 
     assert "Deleted immediately" in page
-    assert re.findall(r'class="label leaves">(\w+)<', page) == ["jumpingcat", "nimblefox"]
+    assert re.findall(r'class="label leaves">(\w+)<', page) == [
+        "jumpingcat",
+        "nimblefox",
+    ]
 
 
 @pytest.mark.nightly
@@ -27,7 +30,9 @@ def test_deletes_what_was_not_carried_out_at_once(operator: Client) -> None:
 
 @pytest.mark.nightly
 def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
-    Binding.objects.filter(cluster_name="nimblefox").update(state="Bound", phase="available")
+    Binding.objects.filter(cluster_name="nimblefox").update(
+        state="Bound", phase="available"
+    )
 
     page = operator.get("/placements/web/delete/").content.decode()
     answer = operator.post("/placements/web/delete/")
@@ -37,4 +42,7 @@ def test_deleting_waits_for_what_was_carried_out(operator: Client) -> None:
     assert "removed from 1 cluster;" in page
     assert answer["Location"] == "/placements/web/"
     assert "Deleting" in deleting_page
-    assert sorted(re.findall(r"</svg>(Remov\w+|Selected)<", deleting_page)) == ["Removed", "Removing"]
+    assert sorted(re.findall(r"</svg>(Remov\w+|Selected)<", deleting_page)) == [
+        "Removed",
+        "Removing",
+    ]

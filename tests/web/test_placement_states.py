@@ -15,7 +15,16 @@ from placements.services.resources.operations import apply_resources
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.operations import pause
 from placements.services.verification import STALENESS_EVERY, refresh_staleness
-from tests.rows import NOW, config_map, decided, joined, load_nine, namespace, pick_n_spec, spec
+from tests.rows import (
+    NOW,
+    config_map,
+    decided,
+    joined,
+    load_nine,
+    namespace,
+    pick_n_spec,
+    spec,
+)
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
@@ -28,10 +37,23 @@ TEXT = re.compile(r"<[^>]*>|\s+")
 
 def rows(page: str) -> dict[str, list[str]]:
     """Return the cells of each line in words, by the name of its placement."""
-    lines = page.partition('id="list"')[2].partition("<tbody>")[2].partition("</tbody>")[0].split("</tr>")
-    cells_by_line = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines]
-    words = [[TEXT.sub(" ", cell).split() for cell in cells] for cells in cells_by_line if cells]
-    return {" ".join(cells[0]): [" ".join(cell) for cell in cells[1:]] for cells in words}
+    lines = (
+        page.partition('id="list"')[2]
+        .partition("<tbody>")[2]
+        .partition("</tbody>")[0]
+        .split("</tr>")
+    )
+    cells_by_line = [
+        re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in lines
+    ]
+    words = [
+        [TEXT.sub(" ", cell).split() for cell in cells]
+        for cells in cells_by_line
+        if cells
+    ]
+    return {
+        " ".join(cells[0]): [" ".join(cell) for cell in cells[1:]] for cells in words
+    }
 
 
 def counts(page: str) -> dict[str, int]:
@@ -41,7 +63,9 @@ def counts(page: str) -> dict[str, int]:
 
 
 @pytest.mark.nightly
-def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fetch) -> None:
+def test_shows_skews_of_their_limits_and_stale_picks(
+    viewer: Client, text_of: Fetch
+) -> None:
     load_nine()
     refresh_staleness(now=NOW)
 
@@ -52,21 +76,33 @@ def test_shows_skews_of_their_limits_and_stale_picks(viewer: Client, text_of: Fe
     assert list(rows(text_of(viewer, "/placements/?state=stale"))) == ["cache"]
 
 
-def test_says_that_the_domains_of_the_decision_are_not_those_of_today(viewer: Client, text_of: Fetch) -> None:
+def test_says_that_the_domains_of_the_decision_are_not_those_of_today(
+    viewer: Client, text_of: Fetch
+) -> None:
     load_nine()
     refresh_staleness(now=NOW)
     words = "Labels of clusters have changed since."
     assert words not in text_of(viewer, "/placements/web/")
 
-    for name in Binding.objects.filter(placement__full_name="web").values_list("cluster_name", flat=True):
-        change_labels([name], put={"region": "north", "env": "prod"}, replaces=True, by=None, now=NOW)
+    for name in Binding.objects.filter(placement__full_name="web").values_list(
+        "cluster_name", flat=True
+    ):
+        change_labels(
+            [name],
+            put={"region": "north", "env": "prod"},
+            replaces=True,
+            by=None,
+            now=NOW,
+        )
     refresh_staleness(now=NOW + STALENESS_EVERY)
 
     assert words in text_of(viewer, "/placements/web/")
 
 
 @pytest.mark.nightly
-def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_of: Fetch) -> None:
+def test_shows_how_a_run_stands_and_finds_those_that_wait(
+    viewer: Client, text_of: Fetch
+) -> None:
     world = World(3)
     world.place("api", spec())
     world.run(until=world.is_settled)
@@ -76,14 +112,23 @@ def test_shows_how_a_run_stands_and_finds_those_that_wait(viewer: Client, text_o
 
     rows_by_name = rows(text_of(viewer, "/placements/"))
 
-    assert (rows_by_name["api"][5], rows_by_name["web"][5]) == ("rollout 1 Completed", "rollout 1 Paused")
-    assert Rollout.objects.filter(state="running").count() == queries.counts().of_placements.waiting == 1
+    assert (rows_by_name["api"][5], rows_by_name["web"][5]) == (
+        "rollout 1 Completed",
+        "rollout 1 Paused",
+    )
+    assert (
+        Rollout.objects.filter(state="running").count()
+        == queries.counts().of_placements.waiting
+        == 1
+    )
     for state in ("rolling", "waiting"):
         assert list(rows(text_of(viewer, f"/placements/?state={state}"))) == ["web"]
 
 
 @pytest.mark.nightly
-def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fetch) -> None:
+def test_names_the_staged_run_of_a_staged_placement(
+    viewer: Client, text_of: Fetch
+) -> None:
     world = StagedWorld({"all": ["c000", "c001"]}, stage("all", before=True))
     world.place("web", staged_spec())
     assert rows(text_of(viewer, "/placements/"))["web"][5] == NOTHING
@@ -92,23 +137,34 @@ def test_names_the_staged_run_of_a_staged_placement(viewer: Client, text_of: Fet
     page = text_of(viewer, "/placements/?state=waiting")
 
     assert rows(page)["web"][5].startswith("one ")
-    assert counts(page)["Stalled or waiting for a user"] == counts(page)["Rolling out"] == 1
+    assert (
+        counts(page)["Stalled or waiting for a user"]
+        == counts(page)["Rolling out"]
+        == 1
+    )
 
 
-def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text_of: Fetch) -> None:
+def test_says_what_waits_for_a_staged_run(
+    viewer: Client, operator: Client, text_of: Fetch
+) -> None:
     world = StagedWorld({"all": ["c000", "c001"]}, stage("all", most=2))
     world.place("web", staged_spec())
     new = text_of(operator, "/placements/web/").partition('class="problems"')[2]
     world.begin("one")
     during = text_of(operator, "/placements/web/")
-    whole, menu = operator.get("/placements/web/").content.decode().split('class="menu-items"')
+    whole, menu = (
+        operator.get("/placements/web/").content.decode().split('class="menu-items"')
+    )
     assert "/placements/web/staged-run/" not in whole
     assert "Start another run</a>" in menu, "several runs are allowed"
     world.run(until=lambda: world.status("one") == "succeeded")
     done = text_of(operator, "/placements/web/")
     world.apply(config_map("settings"))
     world.work()
-    page, read = text_of(operator, "/placements/web/"), text_of(viewer, "/placements/web/")
+    page, read = (
+        text_of(operator, "/placements/web/"),
+        text_of(viewer, "/placements/web/"),
+    )
     listed, overview = text_of(viewer, "/placements/"), text_of(viewer, "/")
     assert "web" not in rows(text_of(viewer, "/placements/?state=healthy"))
     status = viewer.get("/api/v1/placements/web").json()["status"]["health"]
@@ -125,7 +181,10 @@ def test_says_what_waits_for_a_staged_run(viewer: Client, operator: Client, text
     assert link in new
     assert link in page.partition('class="problems"')[2]
     for one in (page, read):
-        assert "The resources changed after r0. The change waits for a staged update run." in one
+        assert (
+            "The resources changed after r0. The change waits for a staged update run."
+            in one
+        )
         assert "Pending (needs a staged run)" in one
     for one in (during, done, read):
         assert link not in one
@@ -146,5 +205,7 @@ def test_what_no_driver_applies_is_scheduled_not_applied(
     assert placement.placed_count == 1
     assert "Scheduled, not applied" in page
     assert "Not monitored" in text_of(viewer, "/clusters/a/")
-    assert "Scheduled, not applied. The cluster is not monitored: it has no driver." in run
+    assert (
+        "Scheduled, not applied. The cluster is not monitored: it has no driver." in run
+    )
     assert "Unreachable" not in run

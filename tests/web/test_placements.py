@@ -42,7 +42,9 @@ def _names(page: str) -> list[str]:
         ("?sort=-placed_count", ["many", "all", "web", "waiting"]),
     ],
 )
-def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
+def test_lists_what_matches(
+    viewer: Client, text_of: Fetch, query: str, names: list[str]
+) -> None:
     decided("all", spec())
     decided("many", pick_n_spec(7))
     saved("waiting", pick_n_spec(1), semantics="kubefleet")
@@ -54,13 +56,20 @@ def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: l
 def test_says_how_many_are_picked_of_how_many(viewer: Client, text_of: Fetch) -> None:
     decided("all", spec())
     decided("many", pick_n_spec(7))
-    decided("named", spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "missing"]}))
+    decided(
+        "named",
+        spec({"placementType": "PickFixed", "clusterNames": ["bravelion", "missing"]}),
+    )
 
-    cells = re.findall(r"selected </span>([\w ]+)</td>", text_of(viewer, "/placements/"))
+    cells = re.findall(
+        r"selected </span>([\w ]+)</td>", text_of(viewer, "/placements/")
+    )
 
     assert cells == ["all 3", "3 of 7", "1 of 2 named", "2 of 2"]
 
-    saved("many", pick_n_spec(2))  # until its decision, the numbers are those of the one before
+    saved(
+        "many", pick_n_spec(2)
+    )  # until its decision, the numbers are those of the one before
     for page in ("/placements/", "/placements/many/"):
         text = text_of(viewer, page)
         assert "3 of 7" in text
@@ -79,20 +88,28 @@ def test_the_list_runs_as_many_queries_for_many(
 
 
 @pytest.mark.nightly
-def test_says_the_policy_in_a_sentence_and_what_came_of_it(viewer: Client, text_of: Fetch) -> None:
+def test_says_the_policy_in_a_sentence_and_what_came_of_it(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, PAGE)
 
     assert "Select 2 clusters." in page
     assert "<strong>2 of 2</strong>" in page
     clusters = re.findall(r'<th scope="row"><a href="/clusters/(\w+)/">', page)
-    assert clusters == ["jumpingcat", "nimblefox", "bravelion"]  # each once, the selected ones first
+    assert clusters == [
+        "jumpingcat",
+        "nimblefox",
+        "bravelion",
+    ]  # each once, the selected ones first
     assert "Rank 3 in step 1; lost to jumpingcat on name (tie-break)" in page
     assert "SchedulingPolicyFulfilled" in text_of(viewer, f"{PAGE}decision/")
     assert "shop/settings" in text_of(viewer, f"{PAGE}resources/")
     assert "kind: ClusterResourcePlacement" in text_of(viewer, f"{PAGE}manifest/")
 
 
-def test_three_decisions_without_change_keep_the_reasons(viewer: Client, text_of: Fetch) -> None:
+def test_three_decisions_without_change_keep_the_reasons(
+    viewer: Client, text_of: Fetch
+) -> None:
     for keys in ("a", "ab", "abc"):  # the clusters are kept, and none is ranked
         tolerations = [{"key": key, "operator": "Exists"} for key in keys]
         decisions = decided("web", pick_n_spec(2, tolerations=tolerations)).decisions
@@ -114,15 +131,24 @@ def test_shows_the_domains_against_their_limit_and_the_way_to_the_clusters(
     decided("even", pick_n_spec(2, topologySpreadConstraints=[spread("region")]))
 
     topology = (
-        text_of(viewer, "/placements/even/").partition('class="topology"')[2].partition("</section>")[0]
+        text_of(viewer, "/placements/even/")
+        .partition('class="topology"')[2]
+        .partition("</section>")[0]
     )
 
-    drawn = re.findall(r'<th scope="row">(\w+)</th>.*?<td class="number">([^<]*)</td>', topology)
+    drawn = re.findall(
+        r'<th scope="row">(\w+)</th>.*?<td class="number">([^<]*)</td>', topology
+    )
     placed = re.findall(r'href="/placements/even/clusters/(\w+)/"', topology)
     assert sorted(drawn) == [("east", "1 of 1"), ("west", "1 of 2")]
     assert "skew 0" in topology
-    assert set(placed) == {one.cluster_name for one in Placement.objects.get(name="even").bindings.all()}
-    assert re.findall(r'href="/clusters/\?label=region%3A(\w+)"', topology) == ["east", "west"]
+    assert set(placed) == {
+        one.cluster_name for one in Placement.objects.get(name="even").bindings.all()
+    }
+    assert re.findall(r'href="/clusters/\?label=region%3A(\w+)"', topology) == [
+        "east",
+        "west",
+    ]
     assert "Policy #0" in topology
 
 
@@ -133,33 +159,48 @@ def test_filters_the_outcomes(viewer: Client, text_of: Fetch) -> None:
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion"]
 
 
-def test_a_cluster_that_joined_after_the_decision_is_in_the_list(viewer: Client, text_of: Fetch) -> None:
+def test_a_cluster_that_joined_after_the_decision_is_in_the_list(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("latecomer", region="east")
     MemberCluster.objects.filter(name="latecomer").update(joined_at=datetime.now(UTC))
 
     page = text_of(viewer, f"{PAGE}?outcome=not-selected")
 
     table = page.partition('id="clusters"')[2].partition("</section>")[0]
-    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == ["bravelion", "latecomer"]
+    assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', table) == [
+        "bravelion",
+        "latecomer",
+    ]
     assert re.search(r"Joined \w+ ago, after decision 1", table)
 
 
 @pytest.mark.nightly
-def test_says_why_it_is_not_fulfilled_and_what_would_help(viewer: Client, text_of: Fetch) -> None:
+def test_says_why_it_is_not_fulfilled_and_what_would_help(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("palemoth", region="south")
     wants = {
         "clusterAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {
-                "clusterSelectorTerms": [labelled(region="east"), labelled(region="west")]
+                "clusterSelectorTerms": [
+                    labelled(region="east"),
+                    labelled(region="west"),
+                ]
             }
         }
     }
-    decided("stuck", pick_n_spec(3, affinity=wants, topologySpreadConstraints=[spread("region")]))
+    decided(
+        "stuck",
+        pick_n_spec(3, affinity=wants, topologySpreadConstraints=[spread("region")]),
+    )
 
     page = text_of(viewer, "/placements/stuck/")
 
     assert "region=south has 0 selected clusters and no candidates" in page
-    assert "palemoth removed from the fleet" in text_of(viewer, "/placements/stuck/decision/")
+    assert "palemoth removed from the fleet" in text_of(
+        viewer, "/placements/stuck/decision/"
+    )
 
 
 @pytest.mark.nightly
@@ -167,7 +208,10 @@ def test_downloads_the_manifest(viewer: Client) -> None:
     bare, whole = viewer.get(f"{PAGE}yaml/?status=0"), viewer.get(f"{PAGE}yaml/")
 
     assert bare["Content-Disposition"] == 'attachment; filename="web.yaml"'
-    assert load_documents(bare.content)[0].data == Placement.objects.get(name="web").document
+    assert (
+        load_documents(bare.content)[0].data
+        == Placement.objects.get(name="web").document
+    )
     assert "status" in load_documents(whole.content)[0].data
 
 
@@ -175,7 +219,9 @@ def test_downloads_the_manifest(viewer: Client) -> None:
 
 
 def _polled(page: str) -> list[str]:
-    return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
+    return re.findall(
+        r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page
+    )
 
 
 def _poll(client: Client, address: str) -> tuple[int, str]:
@@ -188,7 +234,9 @@ def _nothing_to_carry_out() -> None:
     Placement.objects.update(rollout_observed=F("rollout_generation"))
 
 
-def test_a_placement_that_is_decided_is_polled_slowly(viewer: Client, text_of: Fetch) -> None:
+def test_a_placement_that_is_decided_is_polled_slowly(
+    viewer: Client, text_of: Fetch
+) -> None:
     _nothing_to_carry_out()
 
     assert 'hx-swap="outerHTML" data-active="false"' in text_of(viewer, PAGE)
@@ -199,7 +247,9 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(
     viewer: Client, operator: Client, text_of: Fetch
 ) -> None:
     world = World(2)
-    world.place("fresh", spec({"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}))
+    world.place(
+        "fresh", spec({"placementType": "PickFixed", "clusterNames": ["c000", "c001"]})
+    )
     world.run(until=lambda: len(world.available("fresh")) == 2)
     world.pass_time(2)
     page = text_of(viewer, "/placements/fresh/")
@@ -207,7 +257,9 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(
     [query] = _polled(page)
     assert _poll(viewer, f"/placements/fresh/{query}")[0] == 204
     MemberCluster.objects.filter(name="c001").update(unanswered_since=NOW)
-    assert _poll(viewer, f"/placements/fresh/{query}")[0] == 200, "before a rollout has noticed"
+    assert _poll(viewer, f"/placements/fresh/{query}")[0] == 200, (
+        "before a rollout has noticed"
+    )
 
     cut_off(world, "c001")
     status, fragment = _poll(viewer, f"/placements/fresh/{query}")
@@ -219,12 +271,16 @@ def test_a_finished_placement_shows_a_cluster_that_is_lost(
         problem = page.partition('aria-label="Messages"')[2].partition("</ul>")[0]
         assert 'href="/what-if/?cluster=c001"' in problem
         assert ('href="/clusters/c001/drain/"' in problem) == (role == "operator")
-    lost = text_of(viewer, "/placements/fresh/?health=unknown").partition('id="clusters"')[2]
+    lost = text_of(viewer, "/placements/fresh/?health=unknown").partition(
+        'id="clusters"'
+    )[2]
     assert re.findall(r'<th scope="row"><a [^>]*>(\w+)</a>', lost) == ["c001"]
 
 
 @pytest.mark.nightly
-def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_of: Fetch) -> None:
+def test_polls_quickly_only_while_the_scheduler_is_behind(
+    viewer: Client, text_of: Fetch
+) -> None:
     saved("fresh", pick_n_spec(1))
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
 
@@ -240,7 +296,9 @@ def test_polls_quickly_only_while_the_scheduler_is_behind(viewer: Client, text_o
 
 
 @pytest.mark.nightly
-def test_a_change_while_polling_brings_a_new_version(viewer: Client, text_of: Fetch) -> None:
+def test_a_change_while_polling_brings_a_new_version(
+    viewer: Client, text_of: Fetch
+) -> None:
     saved("fresh", pick_n_spec(1))
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
     saved("fresh", pick_n_spec(2))
@@ -269,7 +327,11 @@ def test_a_page_whose_placement_is_gone_is_led_to_the_list(viewer: Client) -> No
 
 
 def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
-    error = {"path": "spec.resourceSelectors[1]", "code": "duplicate", "message": "selects it again"}
+    error = {
+        "path": "spec.resourceSelectors[1]",
+        "code": "duplicate",
+        "message": "selects it again",
+    }
     Placement.objects.filter(name="web").update(selection_faults=[error])
 
     page = text_of(viewer, PAGE)
@@ -279,7 +341,9 @@ def test_shows_selectors_at_fault(viewer: Client, text_of: Fetch) -> None:
 
 
 @pytest.mark.nightly
-def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text_of: Fetch) -> None:
+def test_the_filter_calls_a_state_as_each_placement_says_it(
+    viewer: Client, text_of: Fetch
+) -> None:
     words_by_state = {
         "unfulfilled": "Not fulfilled",
         "pending": "Scheduling",
@@ -287,5 +351,7 @@ def test_the_filter_calls_a_state_as_each_placement_says_it(viewer: Client, text
         "deleting": "Deleting",
     }
     for state, words in words_by_state.items():
-        page = text_of(viewer, f"/placements/?state={state}").partition('aria-label="Filter by status"')[2]
+        page = text_of(viewer, f"/placements/?state={state}").partition(
+            'aria-label="Filter by status"'
+        )[2]
         assert f">{words} <" in page.partition("</ul>")[0]

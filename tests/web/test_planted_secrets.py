@@ -33,7 +33,14 @@ from placements.web.activity import resource_url
 from tests.api.test_schema import filled_hub, on_what_is_there, read_schema
 from tests.database import database_dump
 from tests.effort import IS_FULL
-from tests.page_samples import HUB_PAGES, NO_PAGE, NOTIFICATION_PAGES, SAMPLES, USER_PAGES, sample_pages
+from tests.page_samples import (
+    HUB_PAGES,
+    NO_PAGE,
+    NOTIFICATION_PAGES,
+    SAMPLES,
+    USER_PAGES,
+    sample_pages,
+)
 from tests.rows import (
     NOW,
     api_token,
@@ -118,7 +125,9 @@ def rest_addresses(hub: dict[str, str]) -> list[str]:
     for snapshot in ResourceSnapshot.objects.select_related("placement"):
         place = f"/api/v1/placements/{snapshot.placement.full_name}/resource-snapshots/{snapshot.number}"
         addresses += [f"{place}?part={part.position}" for part in snapshot.parts.all()]
-    addresses += [f"/api/v1/events/{pk}" for pk in Event.objects.values_list("pk", flat=True)]
+    addresses += [
+        f"/api/v1/events/{pk}" for pk in Event.objects.values_list("pk", flat=True)
+    ]
     return addresses
 
 
@@ -126,15 +135,23 @@ def addresses_of_live_hub(hub: dict[str, str]) -> list[str]:
     """Return what of the live hub can be read: every operation, and each object as it is mirrored."""
     there = hub | {"name": "paris", "cluster": "paris"}
     found = [f"/api/v1/hubs/{LIVE_HUB}/objects/{one}" for one in MIRRORED]
-    found += [f"/api/v1/hubs/{LIVE_HUB}/{part}" for part in ("streams", "unresolved", "agreements", "writes")]
+    found += [
+        f"/api/v1/hubs/{LIVE_HUB}/{part}"
+        for part in ("streams", "unresolved", "agreements", "writes")
+    ]
     for one in read_schema().get_all_operations():
         assert isinstance(one, Ok)
         operation = one.ok()
         if operation.method.upper() == "GET" and "/hubs/" not in operation.path:
-            found.append(f"/hubs/{LIVE_HUB}{on_what_is_there(operation, there).formatted_path}")
+            found.append(
+                f"/hubs/{LIVE_HUB}{on_what_is_there(operation, there).formatted_path}"
+            )
     found.append(f"/hubs/{LIVE_HUB}/api/v1/overrides/ResourceOverride/shop/login")
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
-        found += [f"/hubs/{LIVE_HUB}/api/v1/events/{pk}" for pk in Event.objects.values_list("pk", flat=True)]
+        found += [
+            f"/hubs/{LIVE_HUB}/api/v1/events/{pk}"
+            for pk in Event.objects.values_list("pk", flat=True)
+        ]
     return found
 
 
@@ -145,18 +162,30 @@ def test_no_value_of_a_live_hub_is_mirrored_or_shown() -> None:
     headers, client = {"Authorization": f"Token {api_token(user)}"}, Client()
     client.force_login(user)
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
-        mirrored = {one.kind: unpack(bytes(one.manifest)) for one in MirroredObject.objects.all()}
+        mirrored = {
+            one.kind: unpack(bytes(one.manifest))
+            for one in MirroredObject.objects.all()
+        }
 
     answers = {one: Client().get(one, headers=headers) for one in addresses}
-    pages = {one: client.get(f"/hubs/{LIVE_HUB}{one}", follow=True) for one in pages_of_live_hub()}
+    pages = {
+        one: client.get(f"/hubs/{LIVE_HUB}{one}", follow=True)
+        for one in pages_of_live_hub()
+    }
 
     assert len(mirrored) > 9
-    assert {kind for kind, content in mirrored.items() if found_in(repr(content))} == set()
-    assert [answers[one].status_code for one in addresses[: len(MIRRORED)]] == [200] * len(MIRRORED)
+    assert {
+        kind for kind, content in mirrored.items() if found_in(repr(content))
+    } == set()
+    assert [answers[one].status_code for one in addresses[: len(MIRRORED)]] == [
+        200
+    ] * len(MIRRORED)
     assert "(hidden)" in read_text(answers[addresses[0]])
     assert len([one for one in answers.values() if one.status_code == 200]) > 50
     assert len([one for one in pages.values() if one.status_code == 200]) > 40
-    assert {one for one, answer in (answers | pages).items() if found_in(read_text(answer))} == set()
+    assert {
+        one for one, answer in (answers | pages).items() if found_in(read_text(answer))
+    } == set()
     assert found_in(database_dump()) == set()
 
 
@@ -164,17 +193,32 @@ def pages_of_live_hub() -> list[str]:
     """Return the addresses of the pages of a live hub, of what is there and of what is not."""
     things = dict.fromkeys(("budget", "connected", "decision", "draft"), 1)
     things |= dict.fromkeys(("event", "eviction", "token"), 1)
-    there = {**things, "placement": "web", "cluster": "paris", "selected": "paris", "resource": "/resources/"}
+    there = {
+        **things,
+        "placement": "web",
+        "cluster": "paris",
+        "selected": "paris",
+        "resource": "/resources/",
+    }
     with in_hub(Hub.objects.get(name=LIVE_HUB).pk):
         there["event"] = Event.objects.latest("pk").pk if Event.objects.exists() else 1
-    overrides = ["/overrides/ClusterResourceOverride/_/tier/", "/overrides/ResourceOverride/shop/login/"]
-    return [*(one.format(**there) for one in SAMPLES.values()), *MORE_PAGES.values(), *overrides]
+    overrides = [
+        "/overrides/ClusterResourceOverride/_/tier/",
+        "/overrides/ResourceOverride/shop/login/",
+    ]
+    return [
+        *(one.format(**there) for one in SAMPLES.values()),
+        *MORE_PAGES.values(),
+        *overrides,
+    ]
 
 
 @pytest.mark.larger
 def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
     hub = filled_hub()
-    Placement.objects.filter(full_name="web").update(is_stopped=False, pinned_snapshot=None)
+    Placement.objects.filter(full_name="web").update(
+        is_stopped=False, pinned_snapshot=None
+    )
     plant(owner=person("owner", *ROLES), now=NOW, of_shop="tier")
     addresses = rest_addresses(hub)
     assert ResourceSnapshot.objects.filter(placement__full_name="web").count() > 2
@@ -183,18 +227,28 @@ def test_no_operation_shows_a_value(subtests: pytest.Subtests) -> None:
         headers = {"Authorization": f"Token {api_token(user)}"}
         with subtests.test(user.username):
             answers = {one: Client().get(one, headers=headers) for one in addresses}
-            assert len([one for one in answers.values() if one.status_code == 200]) > 100
+            assert (
+                len([one for one in answers.values() if one.status_code == 200]) > 100
+            )
             assert answers[REST_ALSO[1]].json()["data"]["password"] == "(hidden)"
-            assert {one for one, answer in answers.items() if found_in(read_text(answer))} == set()
+            assert {
+                one for one, answer in answers.items() if found_in(read_text(answer))
+            } == set()
             yaml = {**headers, "Accept": "application/yaml"}
-            texts = {one: read_text(Client().get(one, headers=yaml)) for one in REST_ALSO}
+            texts = {
+                one: read_text(Client().get(one, headers=yaml)) for one in REST_ALSO
+            }
             assert {one for one, text in texts.items() if found_in(text)} == set()
 
     # The same doors show them to those who may see them, and write that down.
     user = person("sees", "viewer")
     user.user_permissions.add(Permission.objects.get(codename="view_secrets"))
     headers = {"Authorization": f"Token {api_token(user)}"}
-    shown = {one for one in addresses if found_in(read_text(Client().get(one, headers=headers)))}
+    shown = {
+        one
+        for one in addresses
+        if found_in(read_text(Client().get(one, headers=headers)))
+    }
     assert set(REST_ALSO[1:6]) < shown
     assert any("/resource-snapshots/" in one for one in shown)
     lines = AccessEvent.objects.filter(verb="secret values read", actor_name="sees")
@@ -206,25 +260,48 @@ def page_world(owner: User) -> dict[str, str]:
     """Fill a hub with one of everything and with planted values; return the addresses of its pages."""
     apply_world()
     own = plant(owner=owner, now=NOW)
-    pages = sample_pages(cluster="bravelion", placement="web", by=owner, now=NOW) | MORE_PAGES
+    pages = (
+        sample_pages(cluster="bravelion", placement="web", by=owner, now=NOW)
+        | MORE_PAGES
+    )
     for row in Resource.objects.all():
-        pages |= {f"resource of {row}": resource_url(row), f"delete {row}": f"{resource_url(row)}delete/"}
+        pages |= {
+            f"resource of {row}": resource_url(row),
+            f"delete {row}": f"{resource_url(row)}delete/",
+        }
     for override in Override.objects.all():
-        place = f"/overrides/{override.kind}/{override.namespace or '_'}/{override.name}/"
+        place = (
+            f"/overrides/{override.kind}/{override.namespace or '_'}/{override.name}/"
+        )
         pages[f"override {override}"] = place
-    pages |= {f"event {pk}": f"/activity/{pk}/" for pk in Event.objects.values_list("pk", flat=True)}
-    pages |= {one: one for one in own}
-    latest = ResourceSnapshot.objects.filter(placement__full_name="web").latest("number").number
-    pages |= {f"s{number}": f"/placements/web/compare/s0..s{number}/" for number in range(latest + 1)}
     pages |= {
-        f"{tab}": f"/placements/web/clusters/{name}/" for tab, name in enumerate(("jumpingcat", "nimblefox"))
+        f"event {pk}": f"/activity/{pk}/"
+        for pk in Event.objects.values_list("pk", flat=True)
+    }
+    pages |= {one: one for one in own}
+    latest = (
+        ResourceSnapshot.objects.filter(placement__full_name="web")
+        .latest("number")
+        .number
+    )
+    pages |= {
+        f"s{number}": f"/placements/web/compare/s0..s{number}/"
+        for number in range(latest + 1)
+    }
+    pages |= {
+        f"{tab}": f"/placements/web/clusters/{name}/"
+        for tab, name in enumerate(("jumpingcat", "nimblefox"))
     }
     return pages
 
 
 def apply_world() -> None:
     apply_resources([namespace("shop"), config_map("settings")], by=None, now=NOW)
-    for name, region in (("bravelion", "east"), ("jumpingcat", "west"), ("nimblefox", "west")):
+    for name, region in (
+        ("bravelion", "east"),
+        ("jumpingcat", "west"),
+        ("nimblefox", "west"),
+    ):
         simulated(name, region=region)
     observe(now=NOW)
     decided("web", pick_n_spec(3))
@@ -236,8 +313,13 @@ def admin_addresses() -> list[str]:
     found = ["/admin/"]
     for model in admin.site._registry:
         place = f"/admin/{model._meta.app_label}/{model._meta.model_name}/"
-        rows = model._base_manager.order_by("-pk").values_list("pk", flat=True)[: 40 if IS_FULL else 8]
-        found += [place, *(f"{place}{pk}/{page}/" for pk in rows for page in ("change", "history"))]
+        rows = model._base_manager.order_by("-pk").values_list("pk", flat=True)[
+            : 40 if IS_FULL else 8
+        ]
+        found += [
+            place,
+            *(f"{place}{pk}/{page}/" for pk in rows for page in ("change", "history")),
+        ]
     return found
 
 
@@ -253,17 +335,31 @@ def test_no_page_shows_a_value(subtests: pytest.Subtests) -> None:
     for user in readers():
         client = Client()
         client.force_login(user)
-        for headers in ({}, {"HX-Request": "true"})[: 1 + (IS_FULL or user.username == "reader-viewer")]:
+        for headers in ({}, {"HX-Request": "true"})[
+            : 1 + (IS_FULL or user.username == "reader-viewer")
+        ]:
             with subtests.test(user.username, headers=headers):
-                answers = {one: client.get(one, headers=headers, follow=not headers) for one in addresses}
-                assert len([one for one in answers.values() if one.status_code == 200]) > 100
-                assert {one for one, answer in answers.items() if found_in(read_text(answer))} == set()
+                answers = {
+                    one: client.get(one, headers=headers, follow=not headers)
+                    for one in addresses
+                }
+                assert (
+                    len([one for one in answers.values() if one.status_code == 200])
+                    > 100
+                )
+                assert {
+                    one
+                    for one, answer in answers.items()
+                    if found_in(read_text(answer))
+                } == set()
         with subtests.test(user.username, page="edit form"):
             is_shown = bool(found_in(read_text(client.get(EDIT_FORM))))
             assert is_shown is may_change(user, {"of": "second"})
 
 
-def test_others_read_a_draft_without_values_and_its_owner_has_all_of_it(web: Placement) -> None:
+def test_others_read_a_draft_without_values_and_its_owner_has_all_of_it(
+    web: Placement,
+) -> None:
     owner, texts = person("owner", "operator"), drafted(web.document)
     rows = [start_draft(text, placement=None, by=owner, now=NOW) for text in texts]
 
@@ -274,7 +370,9 @@ def test_others_read_a_draft_without_values_and_its_owner_has_all_of_it(web: Pla
         assert "(hidden)" in shown
         assert found_in(shown) == set()
     plain = start_draft(dump_yaml(web.document), placement=web, by=owner, now=NOW)
-    assert text_for(Draft.objects.get(pk=plain.pk), person("vera", "viewer")) == dump_yaml(web.document)
+    assert text_for(
+        Draft.objects.get(pk=plain.pk), person("vera", "viewer")
+    ) == dump_yaml(web.document)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -297,7 +395,9 @@ def test_no_file_no_message_and_no_line_of_a_log_has_a_value(
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="of SQLite")
 def test_sqlite_overwrites_what_is_deleted() -> None:
-    line = AccessEvent.objects.create(at=NOW, actor_name="planted-and-deleted", verb="logged in", details={})
+    line = AccessEvent.objects.create(
+        at=NOW, actor_name="planted-and-deleted", verb="logged in", details={}
+    )
     assert b"planted-and-deleted" in connection.connection.serialize()
 
     line.delete()
@@ -318,7 +418,12 @@ def test_a_hidden_value_never_replaces_the_stored_one(web: Placement) -> None:  
     assert plain_manifest(Resource.objects.get(pk=row.pk).content) == plain
 
     row.content["metadata"]["labels"] = {"changed": "yes"}
-    copies = (row.content, dict(row.content), {**row.content, "type": "other"}, [dict(row.content)])
+    copies = (
+        row.content,
+        dict(row.content),
+        {**row.content, "type": "other"},
+        [dict(row.content)],
+    )
     for content in copies:
         with pytest.raises(HiddenValueStored), transaction.atomic():
             Resource.objects.filter(pk=row.pk).update(content=content)

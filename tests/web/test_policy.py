@@ -24,7 +24,8 @@ def test_errors_carry_the_policy_too(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "folder", ["/static/", "/static/css/", "/static/css", "/static/../fleetui/settings.py"]
+    "folder",
+    ["/static/", "/static/css/", "/static/css", "/static/../fleetui/settings.py"],
 )
 def test_folders_are_not_listed(client: Client, folder: str) -> None:
     assert client.get(folder).status_code == 404
@@ -36,13 +37,21 @@ def test_scripts_put_no_text_into_a_page_as_markup_and_keep_one_preference() -> 
     code = r"\beval\(|\bnew Function\b|\bpostMessage\b|\bsessionStorage\b|\bindexedDB\b|__proto__"
 
     assert len(scripts) > 5
-    assert [found for text in scripts for found in re.findall(f"{markup}|{code}", text)] == []
-    kept = {one for text in scripts for one in re.findall(r"localStorage\.setItem\((\w+)", text)}
+    assert [
+        found for text in scripts for found in re.findall(f"{markup}|{code}", text)
+    ] == []
+    kept = {
+        one
+        for text in scripts
+        for one in re.findall(r"localStorage\.setItem\((\w+)", text)
+    }
     assert kept == {"TABS"}
 
 
 def test_no_template_shows_a_value_unescaped() -> None:
-    templates = {one: one.read_text(encoding="utf-8") for one in ROOT.glob("templates/**/*.html")}
+    templates = {
+        one: one.read_text(encoding="utf-8") for one in ROOT.glob("templates/**/*.html")
+    }
     unescaped = re.compile(r"\|\s*safe(seq)?\b|autoescape\s+off")
 
     assert len(templates) > 100

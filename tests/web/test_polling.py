@@ -45,7 +45,9 @@ def _stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
 def _polled_address(client: Client, address: str = RUN) -> str:
     """Return the address that the live part of the page polls."""
     page = client.get(address).content.decode()
-    return address + re.findall(r'id="li(?:ve|st)" [^>]*hx-get="([^"]*)"', page)[0].replace("&amp;", "&")
+    return address + re.findall(r'id="li(?:ve|st)" [^>]*hx-get="([^"]*)"', page)[
+        0
+    ].replace("&amp;", "&")
 
 
 def _tokens(page: bytes) -> set[bytes]:
@@ -54,7 +56,8 @@ def _tokens(page: bytes) -> set[bytes]:
 
 @pytest.mark.usefixtures("world")
 @pytest.mark.parametrize(
-    "address", [RUN, "/placements/web/", "/placements/?state=pending", "/", "/?by=region"]
+    "address",
+    [RUN, "/placements/web/", "/placements/?state=pending", "/", "/?by=region"],
 )
 def test_the_second_time_that_nothing_is_new_takes_no_query(
     viewer: Client, address: str, django_assert_num_queries: DjangoAssertNumQueries
@@ -70,7 +73,9 @@ def test_the_second_time_that_nothing_is_new_takes_no_query(
 
 
 @pytest.mark.parametrize("address", [RUN, "/placements/web/", "/"])
-def test_what_changes_is_reported_at_once(viewer: Client, world: World, address: str) -> None:
+def test_what_changes_is_reported_at_once(
+    viewer: Client, world: World, address: str
+) -> None:
     polled = _polled_address(viewer, address)
     viewer.get(polled, headers=HTMX)
 
@@ -103,7 +108,11 @@ def test_another_session_is_identified(viewer: Client) -> None:
     stranger.force_login(person("eve"))
 
     assert stranger.get(address, headers=HTMX).status_code == 403
-    assert anonymous.get(address, headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+    assert (
+        anonymous.get(address, headers=HTMX)
+        .headers["HX-Redirect"]
+        .startswith("/login/")
+    )
 
 
 @pytest.mark.usefixtures("world")
@@ -124,7 +133,9 @@ def test_who_lost_the_role_is_let_go_soon_and_learns_nothing_meanwhile(
 
 @pytest.mark.usefixtures("world")
 def test_a_change_is_written_once_for_those_who_see_the_same(
-    viewer: Client, operator: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+    viewer: Client,
+    operator: Client,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
     first = viewer.get(f"{RUN}?v=0", headers=HTMX).content
     other = Client()
@@ -164,13 +175,20 @@ def test_a_change_that_is_rendered_takes_one_query(
     rendered = polled.get(f"{RUN}?v=0", headers=HTMX)
 
     assert shared.content == rendered.content
-    assert {**shared.headers, "X-Request-ID": ""} == {**rendered.headers, "X-Request-ID": ""}
+    assert {**shared.headers, "X-Request-ID": ""} == {
+        **rendered.headers,
+        "X-Request-ID": "",
+    }
 
 
 def test_what_is_shared_is_not_for_a_session_that_ended(polled: Client) -> None:
     polled.session.delete()
 
-    assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+    assert (
+        polled.get(f"{RUN}?v=0", headers=HTMX)
+        .headers["HX-Redirect"]
+        .startswith("/login/")
+    )
 
 
 def test_what_is_shared_is_not_for_who_lost_the_role(polled: Client) -> None:
@@ -180,18 +198,31 @@ def test_what_is_shared_is_not_for_who_lost_the_role(polled: Client) -> None:
 
 
 @pytest.mark.parametrize("field", [{"password": "other"}, {"is_active": False}])
-def test_what_is_shared_is_not_for_a_user_who_changed(polled: Client, field: dict[str, Any]) -> None:
+def test_what_is_shared_is_not_for_a_user_who_changed(
+    polled: Client, field: dict[str, Any]
+) -> None:
     User.objects.filter(pk=polled.session[SESSION_KEY]).update(**field)
 
-    assert polled.get(f"{RUN}?v=0", headers=HTMX).headers["HX-Redirect"].startswith("/login/")
+    assert (
+        polled.get(f"{RUN}?v=0", headers=HTMX)
+        .headers["HX-Redirect"]
+        .startswith("/login/")
+    )
 
 
 @pytest.mark.usefixtures("world")
 def test_the_view_answers_at_least_once_a_minute(
-    viewer: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: DjangoAssertNumQueries
+    viewer: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    django_assert_num_queries: DjangoAssertNumQueries,
 ) -> None:
     address, started = _polled_address(viewer), polling.monotonic()
-    queries_after = {0.0: 3, polling.LONGEST: 5, polling.LONGEST + 1: 0, polling.LONGEST + polling.SECONDS: 2}
+    queries_after = {
+        0.0: 3,
+        polling.LONGEST: 5,
+        polling.LONGEST + 1: 0,
+        polling.LONGEST + polling.SECONDS: 2,
+    }
 
     for seconds, queries in queries_after.items():
         monkeypatch.setattr(polling, "monotonic", partial(float, started + seconds))
@@ -206,11 +237,18 @@ def test_everybody_gets_a_token_of_their_own(operator: Client) -> None:
 
     [mine] = _tokens(operator.get(f"{RUN}?v=0", headers=HTMX).content)
     [theirs] = _tokens(other.get(f"{RUN}?v=0", headers=HTMX).content)
-    pressed = other.post("/placements/web/pause/", {"csrfmiddlewaretoken": theirs.decode()})
+    pressed = other.post(
+        "/placements/web/pause/", {"csrfmiddlewaretoken": theirs.decode()}
+    )
 
     assert mine != theirs
     assert pressed.status_code == 302
-    assert other.post("/placements/web/resume/", {"csrfmiddlewaretoken": mine.decode()}).status_code == 403
+    assert (
+        other.post(
+            "/placements/web/resume/", {"csrfmiddlewaretoken": mine.decode()}
+        ).status_code
+        == 403
+    )
 
 
 @pytest.mark.servers_only

@@ -33,7 +33,14 @@ def test_a_choice_is_on_the_next_page(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    "next_", ["https://elsewhere.example/", "//elsewhere.example", "javascript:x", "", "clusters"]
+    "next_",
+    [
+        "https://elsewhere.example/",
+        "//elsewhere.example",
+        "javascript:x",
+        "",
+        "clusters",
+    ],
 )
 def test_leads_nowhere_else(viewer: Client, next_: str) -> None:
     assert viewer.post("/theme/", {"theme": "dark", "next": next_})["Location"] == "/"

@@ -16,7 +16,17 @@ from placements.models import Placement, PolicySnapshot
 from placements.services.placements import save_placement
 from placements.services.scheduling import schedule_due
 from placements.services.verification import refresh_staleness
-from tests.rows import NOW, api_token, decided, joined, person, pick_n_spec, placed, placement_document, spec
+from tests.rows import (
+    NOW,
+    api_token,
+    decided,
+    joined,
+    person,
+    pick_n_spec,
+    placed,
+    placement_document,
+    spec,
+)
 from tests.services.test_few_moves import drifted, skew
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +37,9 @@ BY_REGION = {"topologySpreadConstraints": [{"topologyKey": "region", "maxSkew": 
 @pytest.fixture
 def spread(web: Placement) -> Placement:
     """Place `web` where rescheduling would not: both in the west."""
-    save_placement(placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW)
+    save_placement(
+        placement_document("web", pick_n_spec(2, **BY_REGION)), by=None, now=NOW
+    )
     schedule_due(now=NOW)
     change_labels(["bravelion"], put={"region": "west"}, by=None, now=NOW)
     joined("zebra", region="east")
@@ -51,9 +63,16 @@ def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
 ) -> None:
     page = _page(operator)
 
-    assert 'href="/placements/web/reschedule/"' in operator.get("/placements/web/").content.decode()
+    assert (
+        'href="/placements/web/reschedule/"'
+        in operator.get("/placements/web/").content.decode()
+    )
     assert placed(spread) == ["bravelion", "nimblefox"]
-    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["1 selected", "1 deselected", "1 kept"]
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == [
+        "1 selected",
+        "1 deselected",
+        "1 kept",
+    ]
     assert 'class="label joins" href="/clusters/zebra/"' in page
     assert "Deciding score" in page
     assert "Rolls out in" in page
@@ -61,18 +80,26 @@ def test_the_placement_leads_there_and_it_shows_who_would_move_and_why(
 
 
 @pytest.mark.nightly
-def test_confirming_decides_just_that_at_once(operator: Client, spread: Placement) -> None:
-    decision_ids = re.findall(r'name="decision" value="([^"]*)"', page := _page(operator))
+def test_confirming_decides_just_that_at_once(
+    operator: Client, spread: Placement
+) -> None:
+    decision_ids = re.findall(
+        r'name="decision" value="([^"]*)"', page := _page(operator)
+    )
 
     answer = _confirm(operator, page)
 
     assert (answer.status_code, answer["Location"]) == (302, "/placements/web/")
     assert [spread.decisions.latest("number").record.decision_id] == decision_ids
     assert "zebra" in placed(spread)
-    assert Event.objects.filter(verb="rescheduled", name="web", actor_name="ana").exists()
+    assert Event.objects.filter(
+        verb="rescheduled", name="web", actor_name="ana"
+    ).exists()
 
 
-def test_says_so_where_no_cluster_would_change(operator: Client, web: Placement) -> None:
+def test_says_so_where_no_cluster_would_change(
+    operator: Client, web: Placement
+) -> None:
     page, before = _page(operator), placed(web)
 
     assert "No changes:" in page
@@ -83,7 +110,9 @@ def test_says_so_where_no_cluster_would_change(operator: Client, web: Placement)
 @pytest.mark.usefixtures("spread")
 def test_says_who_changed_the_placement_meanwhile(operator: Client) -> None:
     page = _page(operator)
-    save_placement(placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW)
+    save_placement(
+        placement_document("web", pick_n_spec(1)), by=person("li", "operator"), now=NOW
+    )
 
     answer = _confirm(operator, page)
     again = answer.content.decode()
@@ -110,7 +139,9 @@ def test_says_what_the_fleet_changed_meanwhile(operator: Client) -> None:
 
 
 @pytest.mark.usefixtures("web")
-def test_requires_confirmation_before_it_unschedules_everything(operator: Client) -> None:
+def test_requires_confirmation_before_it_unschedules_everything(
+    operator: Client,
+) -> None:
     cordon(["bravelion", "jumpingcat", "nimblefox"], by=None, now=NOW)
 
     refused = _confirm(operator, _page(operator))
@@ -124,7 +155,9 @@ def test_requires_confirmation_before_it_unschedules_everything(operator: Client
 
 
 @pytest.mark.usefixtures("web")
-def test_shows_the_page_again_to_who_confirms_nothing_that_was_seen(operator: Client) -> None:
+def test_shows_the_page_again_to_who_confirms_nothing_that_was_seen(
+    operator: Client,
+) -> None:
     assert operator.post(ADDRESS).status_code == 409
     assert operator.post(ADDRESS, {"revision": "²"}).status_code == 409
     assert not Event.objects.filter(verb="rescheduled").exists()
@@ -132,8 +165,12 @@ def test_shows_the_page_again_to_who_confirms_nothing_that_was_seen(operator: Cl
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_there_is_nothing_to_reschedule_where_the_clusters_are_named(operator: Client) -> None:
-    decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["bravelion"]}))
+def test_there_is_nothing_to_reschedule_where_the_clusters_are_named(
+    operator: Client,
+) -> None:
+    decided(
+        "fixed", spec({"placementType": "PickFixed", "clusterNames": ["bravelion"]})
+    )
 
     refused = operator.post("/placements/fixed/reschedule/", {"revision": "1"})
 
@@ -159,20 +196,32 @@ def test_with_few_moves_it_shows_what_each_number_reaches_and_makes_those_that_w
 ) -> None:
     drifted()
     fewest = f"{ADDRESS}?moves=fewest"
-    page, read_only = operator.get(fewest).content.decode(), viewer.get(fewest).content.decode()
+    page, read_only = (
+        operator.get(fewest).content.decode(),
+        viewer.get(fewest).content.decode(),
+    )
 
     assert "Hard spread limits exceeded by 5." in page
     assert "4 moves repair all hard limits." in page
     assert 'href="?moves=2"' in page
-    assert re.findall(r"<dt>(\d \w+)</dt>", page) == ["4 selected", "4 deselected", "2 kept"]
-    assert ('method="post" class="bar"' in page, 'method="post" class="bar"' in read_only) == (True, False)
+    assert re.findall(r"<dt>(\d \w+)</dt>", page) == [
+        "4 selected",
+        "4 deselected",
+        "2 kept",
+    ]
+    assert (
+        'method="post" class="bar"' in page,
+        'method="post" class="bar"' in read_only,
+    ) == (True, False)
     assert viewer.post(fewest, {"revision": "1"}).status_code == 403
     assert "Invalid value" in operator.get(f"{ADDRESS}?moves=many").content.decode()
 
     two = operator.get(f"{ADDRESS}?moves=2").content.decode()
     assert _confirm(operator, page, address=f"{ADDRESS}?moves=2").status_code == 409
     assert _confirm(operator, two, address=f"{ADDRESS}?moves=2").status_code == 302
-    assert Event.objects.filter(verb="rescheduled", name="web", actor_name="ana").exists()
+    assert Event.objects.filter(
+        verb="rescheduled", name="web", actor_name="ana"
+    ).exists()
     again = operator.get(fewest).content.decode()
     assert _confirm(operator, again, address=fewest).status_code == 302
     done = operator.get(fewest).content.decode()
@@ -182,20 +231,27 @@ def test_with_few_moves_it_shows_what_each_number_reaches_and_makes_those_that_w
 
 def test_over_rest_and_as_a_command_it_is_the_same() -> None:
     drifted()
-    client = APIClient(headers={"Authorization": f"Token {api_token(person('ana', 'operator'))}"})
+    client = APIClient(
+        headers={"Authorization": f"Token {api_token(person('ana', 'operator'))}"}
+    )
     address = "/api/v1/placements/web/reschedule"
     shown = client.get(f"{address}?moves=2").json()
     out = StringIO()
     call_command("reschedule", "web", "--moves", "2", "--dry-run", stdout=out)
 
     assert f"selected: {', '.join(shown['joins'][:1])}" in out.getvalue()
-    assert "     2         6      2      0         0      3         0 *" in out.getvalue()
+    assert (
+        "     2         6      2      0         0      3         0 *" in out.getvalue()
+    )
     assert (shown["plan"]["chosen"]["limit"], shown["plan"]["refusal"]) == (2, "")
     assert (len(shown["joins"]), len(shown["leaves"]), skew()) == (2, 2, 6)
     assert "plan" not in client.get(address).json()
     for wrong in ("-1", "many", "100001"):
         refused = client.post(f"{address}?moves={wrong}")
-        assert (refused.status_code, refused.json()["faults"][0]["path"]) == (422, "moves")
+        assert (refused.status_code, refused.json()["faults"][0]["path"]) == (
+            422,
+            "moves",
+        )
     assert (client.post(f"{address}?moves=2").status_code, skew()) == (202, 3)
     call_command("reschedule", "web", "--moves", "fewest", stdout=out)
     assert skew() == 0

@@ -10,7 +10,13 @@ from rest_framework.test import APIClient
 from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Draft, Placement
-from tests.rows import all_joined, member_document, person, pick_n_spec, placement_document
+from tests.rows import (
+    all_joined,
+    member_document,
+    person,
+    pick_n_spec,
+    placement_document,
+)
 
 pytestmark = pytest.mark.django_db
 PLACEMENT_ERROR = "is a reserved name (reserved: new, preview)"
@@ -27,18 +33,33 @@ def api() -> APIClient:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["new", "preview"])
-def test_the_editor_refuses_a_placement_in_form_yaml_and_review(operator: Client, name: str) -> None:
+def test_the_editor_refuses_a_placement_in_form_yaml_and_review(
+    operator: Client, name: str
+) -> None:
     all_joined("a")
     text = dump_yaml(placement_document(name, pick_n_spec(1)))
 
     operator.post("/placements/new/", {"mode": "yaml", "manifest": text})
     address = f"/drafts/{Draft.objects.get().pk}/"
     form = operator.get(address).content.decode()
-    answers = [form, *(operator.get(address + more).content.decode() for more in ("?as=yaml", "review/"))]
+    answers = [
+        form,
+        *(
+            operator.get(address + more).content.decode()
+            for more in ("?as=yaml", "review/")
+        ),
+    ]
 
-    assert [answer.count(f"{name} {PLACEMENT_ERROR}") for answer in answers] == [1, 1, 1]
+    assert [answer.count(f"{name} {PLACEMENT_ERROR}") for answer in answers] == [
+        1,
+        1,
+        1,
+    ]
     assert 'name="digest"' not in answers[-1]
-    assert 'id="notes-metadata-name"' in form.partition(PLACEMENT_ERROR)[0].rpartition("<span")[0]
+    assert (
+        'id="notes-metadata-name"'
+        in form.partition(PLACEMENT_ERROR)[0].rpartition("<span")[0]
+    )
 
 
 @pytest.mark.parametrize("name", ["new", "preview"])
@@ -71,11 +92,15 @@ def test_the_command_refuses_both(tmp_path: Any) -> None:
         assert error in str(refused.value)
 
 
-def test_rest_and_the_import_page_refuse_a_cluster(api: APIClient, operator: Client) -> None:
+def test_rest_and_the_import_page_refuse_a_cluster(
+    api: APIClient, operator: Client
+) -> None:
     document = member_document("import")
 
     put = api.put("/api/v1/clusters/import", document, format="json")
-    preview = operator.post("/clusters/import/", {"text": dump_yaml(document), "do": "preview"})
+    preview = operator.post(
+        "/clusters/import/", {"text": dump_yaml(document), "do": "preview"}
+    )
 
     assert put.status_code == 422
     assert CLUSTER_ERROR in put.content.decode()

@@ -16,7 +16,12 @@ from rest_framework.test import APIClient
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels
 from placements.engine.loss import LossCounts
-from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.models import (
+    Placement,
+    PlacementResilience,
+    ResilienceLoss,
+    ResilienceReport,
+)
 from placements.services.loss import report as runs
 from placements.services.loss.queries import survival_by_group
 from placements.services.loss.report import cells_of, compute_now, start_report
@@ -34,7 +39,9 @@ def report() -> ResilienceReport:
     return compute_now(start_report(by=None, now=NOW), now=NOW)
 
 
-def test_a_viewer_computes_a_report_and_reads_it(viewer: Client, text_of: Fetch) -> None:
+def test_a_viewer_computes_a_report_and_reads_it(
+    viewer: Client, text_of: Fetch
+) -> None:
     load_nine()
     assert "No report yet" in text_of(viewer, "/what-if/resilience/")
     assert viewer.post("/what-if/resilience/").status_code == 302
@@ -54,7 +61,9 @@ def test_a_viewer_computes_a_report_and_reads_it(viewer: Client, text_of: Fetch)
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("report")
-def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fetch) -> None:
+def test_placements_and_the_overview_show_the_report(
+    viewer: Client, text_of: Fetch
+) -> None:
     card = text_of(viewer, "/")
     assert 'href="/what-if/resilience/"' in card
     assert "Loss of any single cluster" in card
@@ -63,7 +72,9 @@ def test_placements_and_the_overview_show_the_report(viewer: Client, text_of: Fe
     others = Placement.objects.exclude(pk__in=_surviving("region"))
     listed = text_of(viewer, "/placements/?survives=region").partition('id="list"')[2]
     assert all(f"/placements/{one.full_name}/" not in listed for one in others)
-    assert all(f"/placements/{name}/" in listed for name in _names(_surviving("region")))
+    assert all(
+        f"/placements/{name}/" in listed for name in _names(_surviving("region"))
+    )
     page = text_of(viewer, f"/placements/{row.placement.full_name}/")
     assert "the loss of any cluster" in page
 
@@ -75,14 +86,17 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     changed = "The fleet changed since then."
     card, listed = (text_of(viewer, one) for one in ("/", "/placements/"))
     ledger = text_of(viewer, "/placements/ledger/")
-    kept = (
-        "the loss of any cluster, any region: the placement keeps a working cluster. Not fulfilled already."
-    )
+    kept = "the loss of any cluster, any region: the placement keeps a working cluster. Not fulfilled already."
     assert kept in ledger, "it has too few clusters before and after"
-    assert "the loss of any cluster: the placement stays fulfilled." in text_of(viewer, "/placements/web/")
+    assert "the loss of any cluster: the placement stays fulfilled." in text_of(
+        viewer, "/placements/web/"
+    )
     assert "Loss of any" in card
     assert changed not in card
-    assert (len(re.findall("Survives [^<>]*</span>", listed)), "(outdated)" in listed) == (5, False)
+    assert (
+        len(re.findall("Survives [^<>]*</span>", listed)),
+        "(outdated)" in listed,
+    ) == (5, False)
 
     change_labels(["bravelion"], put={"region": "north"}, by=None, now=NOW)
 
@@ -91,7 +105,9 @@ def test_a_report_is_outdated_wherever_it_is_shown_and_gone_with_its_clusters(
     assert changed in text_of(viewer, "/")
     assert changed in text_of(viewer, "/what-if/resilience/")
 
-    MemberCluster.objects.update(joined_at=NOW + timedelta(minutes=1))  # others of the same names
+    MemberCluster.objects.update(
+        joined_at=NOW + timedelta(minutes=1)
+    )  # others of the same names
     change_labels(["bravelion"], put={"region": "south"}, by=None, now=NOW)
 
     assert "Loss of any" not in text_of(viewer, "/")
@@ -103,8 +119,13 @@ def test_the_map_of_losses_has_the_cells_of_the_report(
 ) -> None:
     page = text_of(viewer, "/what-if/resilience/?variant=leave")
     assert 'id="chart-survival"' in page
-    assert "cluster bravelion" not in page.partition('id="chart-survival"')[2].partition("</figure>")[0]
-    table = text_of(viewer, "/what-if/resilience/?variant=leave&level=region&table=survival")
+    assert (
+        "cluster bravelion"
+        not in page.partition('id="chart-survival"')[2].partition("</figure>")[0]
+    )
+    table = text_of(
+        viewer, "/what-if/resilience/?variant=leave&level=region&table=survival"
+    )
     names = dict(Placement.objects.values_list("pk", "full_name"))
     losses = report.losses.filter(variant="leave", level="region")
     wanted = {
@@ -115,7 +136,9 @@ def test_the_map_of_losses_has_the_cells_of_the_report(
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
     cells = [re.findall(r"<t[dh][^>]*>(.*?)</t[dh]>", row, re.DOTALL) for row in rows]
     drawn_cells = {
-        (row[0].strip(), row[1].strip(), int(row[3])) for row in cells if row[3:] and row[3].strip().isdigit()
+        (row[0].strip(), row[1].strip(), int(row[3]))
+        for row in cells
+        if row[3:] and row[3].strip().isdigit()
     }
     assert drawn_cells == wanted
     assert viewer.get("/what-if/resilience/?table=other").status_code == 404
@@ -128,13 +151,21 @@ def test_many_placements_are_grouped_by_team_or_namespace() -> None:
     spaces: list[tuple[int, str, str, dict[str, str]]] = [
         (key, f"p{key}", "shop" if key > 1 else "", {}) for key in range(1, 60)
     ]
-    assert survival_by_group(losses, spaces) == ("namespace", [{"no namespace": (1, 1), "shop": (2, 1)}])
-    assert survival_by_group(losses, teams[:2]) == ("placement", [{"p1": (1, 1), "p2": (1, 0)}])
+    assert survival_by_group(losses, spaces) == (
+        "namespace",
+        [{"no namespace": (1, 1), "shop": (2, 1)}],
+    )
+    assert survival_by_group(losses, teams[:2]) == (
+        "placement",
+        [{"p1": (1, 1), "p2": (1, 0)}],
+    )
 
 
 def _packed(cells: dict[int, tuple[bool, int]]) -> ResilienceLoss:
     report = ResilienceReport(variants=["leave"])
-    results = {key: LossCounts(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()}
+    results = {
+        key: LossCounts(1, 0, lost, is_bad) for key, (is_bad, lost) in cells.items()
+    }
     row = runs._loss(report, "region", "east", "leave", 1, results)
     assert row is not None
     return row
@@ -146,7 +177,9 @@ def _surviving(level: str) -> list[int]:
 
 
 def _names(keys: list[int]) -> list[str]:
-    return list(Placement.objects.filter(pk__in=keys).values_list("full_name", flat=True))
+    return list(
+        Placement.objects.filter(pk__in=keys).values_list("full_name", flat=True)
+    )
 
 
 @pytest.fixture
@@ -159,18 +192,26 @@ def reader(viewer: Client) -> APIClient:
 
 @pytest.mark.usefixtures("report")
 def test_the_report_over_rest(reader: APIClient) -> None:
-    started = reader.post("/api/v1/what-if/resilience", {"keys": ["region"]}, format="json")
+    started = reader.post(
+        "/api/v1/what-if/resilience", {"keys": ["region"]}, format="json"
+    )
     assert started.status_code == 202
     latest = reader.get("/api/v1/what-if/resilience?level=region&variant=leave").json()
     assert {one["level"] for one in latest["losses"]} == {"region"}
     assert latest["report"]["keys"] == ["region"]
-    table = reader.get("/api/v1/what-if/resilience?variant=cordon", headers={"Accept": "text/csv"})
-    assert table.content.decode().startswith("level,value,variant,clusters,placements,lost")
+    table = reader.get(
+        "/api/v1/what-if/resilience?variant=cordon", headers={"Accept": "text/csv"}
+    )
+    assert table.content.decode().startswith(
+        "level,value,variant,clusters,placements,lost"
+    )
     name = Placement.objects.filter(placement_type="PickN").earliest("name").full_name
     document = reader.get(f"/api/v1/what-if/resilience/placements/{name}").json()
     assert {one["variant"] for one in document["losses"]} == {"down", "cordon", "leave"}
     assert max(one["skew"] for one in document["losses"]) > 0
-    refused = reader.post("/api/v1/what-if/resilience", {"variants": ["explode"]}, format="json")
+    refused = reader.post(
+        "/api/v1/what-if/resilience", {"variants": ["explode"]}, format="json"
+    )
     assert refused.status_code == 400
 
 
@@ -180,7 +221,11 @@ def test_without_a_report_rest_says_so(reader: APIClient) -> None:
 
 @pytest.mark.parametrize(
     ("condition", "status"),
-    [("unfulfilled>100 of region", 0), ("lost>0 of cluster", 1), ("lost>0 of nowhere", 2)],
+    [
+        ("unfulfilled>100 of region", 0),
+        ("lost>0 of cluster", 1),
+        ("lost>0 of nowhere", 2),
+    ],
 )
 def test_the_command_fails_on_a_condition(condition: str, status: int) -> None:
     load_nine()
@@ -199,5 +244,10 @@ def test_the_command_fails_on_a_condition(condition: str, status: int) -> None:
 def test_the_metric_has_the_worst_domain(report: ResilienceReport) -> None:
     labels = {"hub": "local", "level": "region", "variant": "leave"}
     registry = metrics_registry(now=datetime.now(UTC))
-    sample = registry.get_sample_value("fleetui_resilience_unfulfilled_placements", labels)
-    assert sample == report.totals["region"]["leave"].get("unfulfilled", {"count": 0})["count"]
+    sample = registry.get_sample_value(
+        "fleetui_resilience_unfulfilled_placements", labels
+    )
+    assert (
+        sample
+        == report.totals["region"]["leave"].get("unfulfilled", {"count": 0})["count"]
+    )

@@ -10,7 +10,13 @@ from django.test import Client
 from clusters.models import MemberCluster
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.models import Placement, Resource
-from tests.rows import config_map, member_document, namespace, pick_n_spec, placement_document
+from tests.rows import (
+    config_map,
+    member_document,
+    namespace,
+    pick_n_spec,
+    placement_document,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -29,16 +35,26 @@ SETTINGS = "/resources/_/ConfigMap/shop/settings/"
         ("?kind=Pod", []),
     ],
 )
-def test_lists_what_matches(viewer: Client, text_of: Fetch, query: str, names: list[str]) -> None:
+def test_lists_what_matches(
+    viewer: Client, text_of: Fetch, query: str, names: list[str]
+) -> None:
     page = text_of(viewer, f"/resources/{query}")
-    sizes = {one["name"]: one["size"] for one in viewer.get(f"/api/v1/resources{query}").json()["items"]}
+    sizes = {
+        one["name"]: one["size"]
+        for one in viewer.get(f"/api/v1/resources{query}").json()["items"]
+    }
 
     assert list(sizes) == sorted(names)
     assert all(re.search(rf">{size}\xa0bytes<", page) for size in sizes.values())
-    assert re.findall(r'<th scope="row"><a href="/resources/[^"]*">(\w+)</a>', page) == names
+    assert (
+        re.findall(r'<th scope="row"><a href="/resources/[^"]*">(\w+)</a>', page)
+        == names
+    )
 
 
-def test_shows_the_content_and_who_takes_it_along(viewer: Client, text_of: Fetch) -> None:
+def test_shows_the_content_and_who_takes_it_along(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, SETTINGS)
 
     assert "kind: ConfigMap" in page
@@ -46,13 +62,19 @@ def test_shows_the_content_and_who_takes_it_along(viewer: Client, text_of: Fetch
 
 
 @pytest.mark.nightly
-def test_a_new_version_begins_with_the_one_that_is_there(operator: Client, text_of: Fetch) -> None:
-    [link] = re.findall(r'href="(/resources/apply/\?[^"]+)">Edit YAML', text_of(operator, SETTINGS))
+def test_a_new_version_begins_with_the_one_that_is_there(
+    operator: Client, text_of: Fetch
+) -> None:
+    [link] = re.findall(
+        r'href="(/resources/apply/\?[^"]+)">Edit YAML', text_of(operator, SETTINGS)
+    )
 
     page = text_of(operator, link)
 
     assert "kind: ConfigMap\nmetadata:\n  name: settings\n  namespace: shop" in page
-    assert "settings" not in text_of(operator, "/resources/apply/?from=/ConfigMap/shop/nothing")
+    assert "settings" not in text_of(
+        operator, "/resources/apply/?from=/ConfigMap/shop/nothing"
+    )
 
 
 def test_applies_documents_of_every_kind(operator: Client) -> None:
@@ -63,7 +85,9 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
         config_map("settings", data={"a": "b"}),
     ]
 
-    answer = operator.post("/resources/apply/", {"manifest": "---\n".join(map(dump_yaml, documents))})
+    answer = operator.post(
+        "/resources/apply/", {"manifest": "---\n".join(map(dump_yaml, documents))}
+    )
     rows = re.findall(
         r"<td>(\w+)</td>\s*<th[^>]*><a href=\"([^\"]*)\">([^<]*)</a></th>\s*<td>(\w+)",
         answer.content.decode(),
@@ -75,7 +99,10 @@ def test_applies_documents_of_every_kind(operator: Client) -> None:
         ("resource", "/resources/_/Namespace/_/other/", "Namespace other", "created"),
         ("resource", SETTINGS, "ConfigMap shop/settings", "changed"),
     ]
-    assert 'href="/placements/web/">web</a>' in answer.content.decode().partition("Rolled out by")[2]
+    assert (
+        'href="/placements/web/">web</a>'
+        in answer.content.decode().partition("Rolled out by")[2]
+    )
 
 
 def test_applies_a_file(operator: Client) -> None:
@@ -92,7 +119,10 @@ def test_applies_a_file(operator: Client) -> None:
     [
         ("", "Required value"),
         ("---\n", "Empty manifest"),
-        (dump_yaml(config_map("lost", in_="nowhere")), "the namespace nowhere is not on the hub"),
+        (
+            dump_yaml(config_map("lost", in_="nowhere")),
+            "the namespace nowhere is not on the hub",
+        ),
         (dump_yaml(member_document("palemoth")) + "---\nkind: Pod\n", "apiVersion"),
     ],
 )

@@ -9,14 +9,32 @@ from django.test import Client
 from tests.addresses import Address
 from tests.database import compare_for_long, rolled_back
 from tests.rows import person
-from tests.web.test_teams import ADMIN_READING, Caller, checked_addresses, counts, is_refused, load
+from tests.web.test_teams import (
+    ADMIN_READING,
+    Caller,
+    checked_addresses,
+    counts,
+    is_refused,
+    load,
+)
 
-pytestmark = [pytest.mark.django_db, pytest.mark.nightly]  # each is a call of every address
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.nightly,
+]  # each is a call of every address
 APPROVING = {"POST approve", "POST staged-run-approve"}
 ADMINISTERING = {
     *("POST check", "PUT connection", "DELETE connection", "POST renew", "POST hubs"),
-    *("POST cluster-new", "POST cluster-connection-edit", "POST cluster-connection-check"),
-    *("POST cluster-connection-renew", "POST cluster-connection-remove", "POST hub-new"),
+    *(
+        "POST cluster-new",
+        "POST cluster-connection-edit",
+        "POST cluster-connection-check",
+    ),
+    *(
+        "POST cluster-connection-renew",
+        "POST cluster-connection-remove",
+        "POST hub-new",
+    ),
 }
 
 
@@ -27,7 +45,9 @@ class Stranger(Caller):
         path = one.path(self.name_at)
         if one.is_rest:
             body = json.dumps(self.body(one))
-            return Client().generic(one.method, path, body, content_type="application/json")
+            return Client().generic(
+                one.method, path, body, content_type="application/json"
+            )
         return Client().post(path, self.form(one))
 
 
@@ -43,7 +63,11 @@ def through(caller: Caller) -> tuple[set[str], set[str]]:
                 changed.add(name)
         is_admin = one.route.startswith("/admin/")
         is_read = is_admin and (not one.name or one.name.endswith(ADMIN_READING))
-        if not is_read and not is_refused(answer) and answer.status_code not in (401, 404):
+        if (
+            not is_read
+            and not is_refused(answer)
+            and answer.status_code not in (401, 404)
+        ):
             passed.add(name)
     return passed, changed
 
@@ -62,7 +86,8 @@ def test_without_logging_in_nothing_is_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("role", "allowed"), [("approver", APPROVING), ("cluster-administrator", ADMINISTERING)]
+    ("role", "allowed"),
+    [("approver", APPROVING), ("cluster-administrator", ADMINISTERING)],
 )
 def test_a_role_gets_through_where_it_counts(role: str, allowed: set[str]) -> None:
     load("payments")
@@ -79,4 +104,6 @@ def test_an_operator_neither_approves_nor_administers() -> None:
     passed, changed = through(Caller(person("ana", "operator"), "payments"))
 
     assert len(passed) > 60
-    assert (passed | changed) & (APPROVING | ADMINISTERING) == {"POST cluster-new"}  # simulated ones
+    assert (passed | changed) & (APPROVING | ADMINISTERING) == {
+        "POST cluster-new"
+    }  # simulated ones

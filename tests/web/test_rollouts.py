@@ -33,7 +33,9 @@ def world() -> World:
 
 def polled(page: str) -> list[str]:
     """Return the address that the live part polls, if it does."""
-    return re.findall(r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page)
+    return re.findall(
+        r'<div id="live" [^>]*hx-get="([^"]*)" hx-trigger="tick from:body"', page
+    )
 
 
 def poll(client: Client, address: str) -> tuple[int, str]:
@@ -52,20 +54,29 @@ def fail_on(world: World, name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-def test_lists_what_is_under_way_first_and_filters(viewer: Client, text_of: Fetch) -> None:
+def test_lists_what_is_under_way_first_and_filters(
+    viewer: Client, text_of: Fetch
+) -> None:
     def runs(query: str) -> list[str]:
-        return re.findall(r'href="/rollouts/web/(\d+)/"', text_of(viewer, f"/rollouts/{query}"))
+        return re.findall(
+            r'href="/rollouts/web/(\d+)/"', text_of(viewer, f"/rollouts/{query}")
+        )
 
     assert runs("") == ["2", "1"]
     assert runs("?state=finished") == ["1"]
     assert runs("?placement=missing") == []
     rail = text_of(viewer, "/clusters/")
-    assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in rail
+    assert (
+        '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>'
+        in rail
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetch) -> None:
+def test_a_run_says_how_far_it_is_and_why_it_waits(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, RUN)
 
     assert "0 of 3 clusters updated · 2 available (min. 2) · 3 placed (max. 4)" in page
@@ -79,7 +90,9 @@ def test_a_run_says_how_far_it_is_and_why_it_waits(viewer: Client, text_of: Fetc
 def test_a_blocked_cluster_that_does_not_answer_has_the_reason_of_the_last_call(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:
-    Binding.objects.filter(cluster_name="c000").update(phase="applying", unavailable_code="credentials")
+    Binding.objects.filter(cluster_name="c000").update(
+        phase="applying", unavailable_code="credentials"
+    )
     MemberCluster.objects.filter(name="c000").update(unanswered_since=world.now)
     Placement.objects.update(rollout_generation=F("rollout_generation") + 1)
 
@@ -99,9 +112,13 @@ def test_the_waves_tell_removed_clusters_apart_and_end_with_those_that_came_late
     )
     Binding.objects.filter(cluster_name="c002").delete()  # it left the fleet
 
-    waves = text_of(viewer, RUN).partition('<ol class="waves">')[2].partition("</ol>")[0]
+    waves = (
+        text_of(viewer, RUN).partition('<ol class="waves">')[2].partition("</ol>")[0]
+    )
 
-    rows = [" ".join(re.sub("<[^>]*>", " ", row).split()) for row in waves.split("<li>")[1:]]
+    rows = [
+        " ".join(re.sub("<[^>]*>", " ", row).split()) for row in waves.split("<li>")[1:]
+    ]
     assert rows == [
         "Wave 1 0 of 1 c000",
         "Wave 2 1 removed c001 (removed)",
@@ -115,9 +132,14 @@ def test_the_waves_tell_removed_clusters_apart_and_end_with_those_that_came_late
 def test_a_start_under_way_has_a_clock_and_one_that_ended_shows_its_time(
     viewer: Client, text_of: Fetch
 ) -> None:
-    under_way, ended = text_of(viewer, f"{RUN}clusters/"), text_of(viewer, "/rollouts/web/1/clusters/")
+    under_way, ended = (
+        text_of(viewer, f"{RUN}clusters/"),
+        text_of(viewer, "/rollouts/web/1/clusters/"),
+    )
 
-    clocks = re.findall(r'duration </span><time datetime="2026-11-20T12:\d\d:\d\d\+00:00"', under_way)
+    clocks = re.findall(
+        r'duration </span><time datetime="2026-11-20T12:\d\d:\d\d\+00:00"', under_way
+    )
     assert len(clocks) == 1
     assert re.findall(r"duration </span>(\w+)", ended) == ["2s"] * 3
 
@@ -130,12 +152,16 @@ def test_the_time_left_is_on_page_list_and_rest_or_why_it_is_not_known(
     run.update(eta={"at": now, "left": None, "reason": "no-rate"}, progress_version=76)
     assert "No forecast before the first wave is done." in text_of(viewer, RUN)
 
-    run.update(eta={"at": now, "left": {"seconds": 290.0, "runs": 3}}, progress_version=77)
+    run.update(
+        eta={"at": now, "left": {"seconds": 290.0, "runs": 3}}, progress_version=77
+    )
     words = "About 5 min left (median of 3 past runs)"
 
     assert words in text_of(viewer, RUN)
     assert words in text_of(viewer, "/rollouts/")
-    assert viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["runs"] == 3
+    assert (
+        viewer.get("/api/v1" + RUN.rstrip("/")).json()["eta"]["remaining"]["runs"] == 3
+    )
 
 
 @pytest.mark.nightly
@@ -148,31 +174,44 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
     world.work()
     paused = text_of(viewer, "/rollouts/web/3/")
 
-    assert re.search(r'data-until="2026-11-20T12:[^"]*">over, continues in a moment</time>', retried)
+    assert re.search(
+        r'data-until="2026-11-20T12:[^"]*">over, continues in a moment</time>', retried
+    )
     assert 'data-active="false"' not in retried
     assert 'hx-swap="outerHTML" data-active="false"' in paused
 
 
 @pytest.mark.nightly
-def test_a_run_is_followed_until_it_ends(viewer: Client, text_of: Fetch, world: World) -> None:
+def test_a_run_is_followed_until_it_ends(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
     [query] = polled(text_of(viewer, RUN))
 
     unchanged = poll(viewer, f"{RUN}{query}")
     world.pass_time(3)
     moved = poll(viewer, f"{RUN}{query}")
-    tabs = [poll(viewer, f"{RUN}{tab}/{query}") for tab in ("charts", "clusters", "events", "plan")]
+    tabs = [
+        poll(viewer, f"{RUN}{tab}/{query}")
+        for tab in ("charts", "clusters", "events", "plan")
+    ]
     world.run(until=world.is_settled)
     ended = poll(viewer, f"{RUN}{query}")
 
     assert unchanged == (204, "")
-    assert [len(polled(one)) for _, one in (moved, *tabs) if "1 of 3 clusters updated" in one] == [1] * 5
+    assert [
+        len(polled(one))
+        for _, one in (moved, *tabs)
+        if "1 of 3 clusters updated" in one
+    ] == [1] * 5
     assert (ended[0], polled(ended[1])) == (200, [])
     assert "Completed" in ended[1]
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-def test_an_older_rollout_links_to_the_newer_and_offers_no_action(operator: Client, text_of: Fetch) -> None:
+def test_an_older_rollout_links_to_the_newer_and_offers_no_action(
+    operator: Client, text_of: Fetch
+) -> None:
     page = text_of(operator, "/rollouts/web/1/")
 
     assert 'href="/rollouts/web/2/"' in page
@@ -187,36 +226,55 @@ def test_a_viewer_is_shown_the_actions_with_the_reason_why_not(
     assert "/placements/web/pause/" in text_of(operator, RUN)
     page = text_of(viewer, RUN)
     assert not re.search(r'(href|action)="/placements/web/(pause|stop)/', page)
-    assert re.search(r'id="stop"[^>]* aria-disabled="true"[^>]* title="[^"]*Required role: operator', page)
+    assert re.search(
+        r'id="stop"[^>]* aria-disabled="true"[^>]* title="[^"]*Required role: operator',
+        page,
+    )
 
 
-def test_actions_stay_or_lead_to_the_rollout(operator: Client, text_of: Fetch, world: World) -> None:
+def test_actions_stay_or_lead_to_the_rollout(
+    operator: Client, text_of: Fetch, world: World
+) -> None:
     paused = operator.post("/placements/web/pause/")
     world.work()
     page = text_of(operator, RUN)
     resumed = operator.post("/placements/web/resume/", {"at": "rollout"})
     stopped = operator.post("/placements/web/stop/")
 
-    assert [one["Location"] for one in (paused, resumed, stopped)] == ["/placements/web/", RUN, RUN]
+    assert [one["Location"] for one in (paused, resumed, stopped)] == [
+        "/placements/web/",
+        RUN,
+        RUN,
+    ]
     assert "The placement is paused." in page
     assert "Start rollout" in text_of(operator, RUN)
     assert operator.post("/placements/web/start/").status_code == 302
 
 
-def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetch, world: World) -> None:
+def test_rolls_back_to_a_snapshot_that_is_chosen(
+    operator: Client, text_of: Fetch, world: World
+) -> None:
     page = text_of(operator, "/placements/web/roll-back/")
     done = operator.post("/placements/web/roll-back/", {"number": "0"})
     world.work()
 
     assert re.findall(r'name="number" id="r(\d)"', page) == ["0"]
-    assert "The resources of the selected revision are rolled out as a new revision." in page
-    assert "web is pinned to it: hub changes are not rolled out until you unpin web." in page
+    assert (
+        "The resources of the selected revision are rolled out as a new revision."
+        in page
+    )
+    assert (
+        "web is pinned to it: hub changes are not rolled out until you unpin web."
+        in page
+    )
     assert done["Location"] == "/placements/web/"
     assert Placement.objects.get().pinned_snapshot == 2
     page = text_of(operator, "/placements/web/")
     assert "Rolling back web to r0 (as r2). web is pinned to r2;" in page
     assert "to r2 (rolled back). Hub changes are not rolled out" in page
-    assert "to r2 (rolled back). Hub changes are not rolled out" in text_of(operator, "/rollouts/web/3/")
+    assert "to r2 (rolled back). Hub changes are not rolled out" in text_of(
+        operator, "/rollouts/web/3/"
+    )
     unpin = text_of(operator, "/placements/web/unpin/")
     assert "<summary>Changes by unpinning: 1 resource</summary>" in unpin
     assert 'class="came"' in unpin
@@ -235,7 +293,9 @@ def test_rolls_back_to_a_snapshot_that_is_chosen(operator: Client, text_of: Fetc
         ("retry/c002", "only what failed can be retried"),
     ],
 )
-def test_what_is_not_allowed_is_refused_with_a_reason(operator: Client, address: str, words: str) -> None:
+def test_what_is_not_allowed_is_refused_with_a_reason(
+    operator: Client, address: str, words: str
+) -> None:
     answer = operator.post(f"/placements/web/{address}/")
 
     assert answer.status_code == 409
@@ -243,7 +303,9 @@ def test_what_is_not_allowed_is_refused_with_a_reason(operator: Client, address:
 
 
 @pytest.mark.nightly
-def test_what_was_just_resumed_is_not_called_halted(operator: Client, text_of: Fetch, world: World) -> None:
+def test_what_was_just_resumed_is_not_called_halted(
+    operator: Client, text_of: Fetch, world: World
+) -> None:
     world.pass_time(3)
     operator.post("/placements/web/pause/")
     world.pass_time(5)
@@ -254,18 +316,30 @@ def test_what_was_just_resumed_is_not_called_halted(operator: Client, text_of: F
     assert "Stalled" not in page
 
 
-def test_offers_a_retry_where_something_failed(operator: Client, text_of: Fetch, world: World) -> None:
+def test_offers_a_retry_where_something_failed(
+    operator: Client, text_of: Fetch, world: World
+) -> None:
     fail_on(world, "c000")
 
-    assert 'action="/placements/web/retry/c000/"' in text_of(operator, "/rollouts/web/3/clusters/")
-    assert operator.post("/placements/web/retry/c000/")["Location"] == "/rollouts/web/3/"
-    assert 'action="/placements/web/retry-failed/"' in text_of(operator, "/rollouts/web/3/")
-    assert operator.post("/placements/web/retry-failed/")["Location"] == "/rollouts/web/3/"
+    assert 'action="/placements/web/retry/c000/"' in text_of(
+        operator, "/rollouts/web/3/clusters/"
+    )
+    assert (
+        operator.post("/placements/web/retry/c000/")["Location"] == "/rollouts/web/3/"
+    )
+    assert 'action="/placements/web/retry-failed/"' in text_of(
+        operator, "/rollouts/web/3/"
+    )
+    assert (
+        operator.post("/placements/web/retry-failed/")["Location"] == "/rollouts/web/3/"
+    )
     assert Event.objects.latest("pk").after == {"clusters": ["c000"]}
 
 
 @pytest.mark.nightly
-def test_a_run_says_why_a_cluster_failed(viewer: Client, text_of: Fetch, world: World) -> None:
+def test_a_run_says_why_a_cluster_failed(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
     fail_on(world, "c000")
     message = Binding.objects.get(cluster_name="c000").message
 
@@ -276,12 +350,20 @@ def test_a_run_says_why_a_cluster_failed(viewer: Client, text_of: Fetch, world: 
 
 
 @pytest.mark.nightly
-def test_clusters_that_are_not_done_come_first(viewer: Client, text_of: Fetch, world: World) -> None:
+def test_clusters_that_are_not_done_come_first(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
     fail_on(world, "c002")
 
-    clusters = text_of(viewer, "/rollouts/web/3/clusters/").partition('<section id="clusters"')[2]
+    clusters = text_of(viewer, "/rollouts/web/3/clusters/").partition(
+        '<section id="clusters"'
+    )[2]
 
-    assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/"', clusters) == ["c002", "c001", "c000"]
+    assert re.findall(r'<th scope="row"><a href="/clusters/(\w+)/"', clusters) == [
+        "c002",
+        "c001",
+        "c000",
+    ]
 
 
 @pytest.mark.nightly
@@ -292,7 +374,10 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
     page = text_of(viewer, f"{RUN}plan/")
 
     assert '<h2 id="plan">Rollout plan: 2 waves</h2>' in page
-    assert re.findall(r'class="label" href="/clusters/(\w+)/"', page) == ["c001", "c002"]
+    assert re.findall(r'class="label" href="/clusters/(\w+)/"', page) == [
+        "c001",
+        "c002",
+    ]
     assert page.count('<td class="nowrap inline">Update r0 → r1</td>') == 2
     assert not re.search(r"\b[0-9a-f]{16,}\b", page.partition("<main")[2])
     waves = viewer.get("/api/v1/placements/web/plan").json()["waves"]
@@ -301,19 +386,25 @@ def test_the_plan_shows_the_waves_to_go(viewer: Client, text_of: Fetch) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-def test_the_page_of_the_placement_shows_the_run_and_is_followed(viewer: Client, text_of: Fetch) -> None:
+def test_the_page_of_the_placement_shows_the_run_and_is_followed(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/placements/web/")
 
     assert 'href="/rollouts/web/2/">web/2</a>' in page
     rollouts = text_of(viewer, "/placements/web/rollouts/")
     assert "0 of 3 clusters updated" in rollouts
     assert "1, 1, 1 clusters" in rollouts
-    assert "Not available" in page  # for longer than allowed: the rollout is in the past
+    assert (
+        "Not available" in page
+    )  # for longer than allowed: the rollout is in the past
     assert len(polled(page)) == 1
 
 
 @pytest.mark.nightly
-def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch, world: World) -> None:
+def test_the_overview_shows_what_needs_attention(
+    viewer: Client, text_of: Fetch, world: World
+) -> None:
     assert 'aria-label="0 of 3 clusters updated"' in text_of(viewer, "/")
     fail_on(world, "c000")
     operations.pause("web", by=None, now=world.now)
@@ -326,7 +417,12 @@ def test_the_overview_shows_what_needs_attention(viewer: Client, text_of: Fetch,
     operations.resume("web", by=None, now=world.now)
     assert '<i class="failed"' in text_of(viewer, "/")
     assert "web/3" in text_of(viewer, "/rollouts/?state=failed")
-    for address in ("/rollouts/web/3/", "/rollouts/", "/placements/web/", "/placements/web/rollouts/"):
+    for address in (
+        "/rollouts/web/3/",
+        "/rollouts/",
+        "/placements/web/",
+        "/placements/web/rollouts/",
+    ):
         assert "Progressing – 1 failed" in text_of(viewer, address), address  # noqa: RUF001 -- its dash
 
 
@@ -337,7 +433,9 @@ def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> 
     world.run(until=world.is_settled)
     wants = {"matchLabels": {"region": "nowhere"}}
     term = {"clusterSelectorTerms": [{"labelSelector": wants}]}
-    affinity = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}}
+    affinity = {
+        "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": term}
+    }
 
     moved = placement_document("web", pick_n_spec(3, affinity=affinity))
     save_placement(moved, by=None, now=world.now, confirmed=True)
@@ -373,7 +471,10 @@ def test_the_name_of_a_placement_leads_to_its_newest_run(viewer: Client) -> None
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("web", "The placement web has no rollout yet."), ("missing", "No placement is named missing")],
+    [
+        ("web", "The placement web has no rollout yet."),
+        ("missing", "No placement is named missing"),
+    ],
 )
 @pytest.mark.usefixtures("web")
 def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) -> None:
@@ -385,7 +486,9 @@ def test_says_why_there_is_no_newest_run(viewer: Client, name: str, words: str) 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("world")
-def test_the_newest_run_is_for_people_with_a_role(client: Client, stranger: Client) -> None:
+def test_the_newest_run_is_for_people_with_a_role(
+    client: Client, stranger: Client
+) -> None:
     assert client.get("/rollouts/web/")["Location"].startswith("/login/")
     assert stranger.get("/rollouts/web/").status_code == 403
 
@@ -429,12 +532,16 @@ def test_a_paused_run_says_so_first_on_the_page_the_plan_and_over_rest(
     operations.pause("web", by=None, now=world.now)
     world.pass_time(5)
 
-    status = re.findall(r'<p role="status">(.*?)</p>', text_of(viewer, RUN), re.DOTALL)[0]
+    status = re.findall(r'<p role="status">(.*?)</p>', text_of(viewer, RUN), re.DOTALL)[
+        0
+    ]
     why = text_of(viewer, RUN).partition('<h2 id="why">')[2].partition("<p>")[2]
     plan = text_of(viewer, f"{RUN}plan/")
     sentences = viewer.get("/api/v1/rollouts/web/2").json()["sentences"]
 
-    assert re.search(r"Paused.* by system.*No new updates start · .*updated", status, re.DOTALL)
+    assert re.search(
+        r"Paused.* by system.*No new updates start · .*updated", status, re.DOTALL
+    )
     assert why.startswith("Paused: no new updates start")
     assert sentences["verdict"].startswith("Paused: no new updates start")
     assert "No new updates start" in plan

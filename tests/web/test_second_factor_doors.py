@@ -57,16 +57,25 @@ def as_superuser(user: User) -> None:
 WAYS = [by_role, by_hub, by_team, as_superuser]
 
 
-def called(client: Client, path: str, *, token: str = "", **headers: str) -> tuple[int, str]:
+def called(
+    client: Client, path: str, *, token: str = "", **headers: str
+) -> tuple[int, str]:
     """Return the status, and the place that the response leads to or the kind of its problem."""
-    answer = client.get(path, headers={**headers, **({"Authorization": f"Token {token}"} if token else {})})
+    answer = client.get(
+        path,
+        headers={**headers, **({"Authorization": f"Token {token}"} if token else {})},
+    )
     if answer.headers["Content-Type"] == "application/problem+json":
         return answer.status_code, answer.json()["type"]
-    return answer.status_code, answer.headers.get("Location", answer.headers.get("HX-Redirect", ""))
+    return answer.status_code, answer.headers.get(
+        "Location", answer.headers.get("HX-Redirect", "")
+    )
 
 
 @pytest.mark.parametrize("granted", WAYS)
-def test_an_open_session_adds_one_before_anything_else(granted: Callable[[User], None]) -> None:
+def test_an_open_session_adds_one_before_anything_else(
+    granted: Callable[[User], None],
+) -> None:
     user, client = person("vera", "viewer"), Client()
     client.force_login(user)
     places = ("/clusters/", "/api/v1/clusters")
@@ -93,7 +102,10 @@ def test_a_token_is_refused_with_the_reason(granted: Callable[[User], None]) -> 
 
     assert called(Client(), path, token=token) == (403, PROBLEM)
     answer = Client().get(path, headers={"Authorization": f"Token {token}"})
-    assert answer.json()["detail"] == "Your role requires a second factor. Log in with a browser and add one."
+    assert (
+        answer.json()["detail"]
+        == "Your role requires a second factor. Log in with a browser and add one."
+    )
     Authenticator.objects.create(user=user, type="webauthn", data={})
     assert called(Client(), path, token=token)[0] == 200
 
@@ -130,7 +142,9 @@ def test_no_operation_is_done_for_a_session_or_a_token() -> None:
         answers[method, path, "session"] = client.generic(method, path.format_map(hub))
 
     assert len(answers) > 300
-    assert {one: a.status_code for one, a in answers.items() if a.status_code != 403} == {}
+    assert {
+        one: a.status_code for one, a in answers.items() if a.status_code != 403
+    } == {}
     assert {answer.json()["type"] for answer in answers.values()} == {PROBLEM}
     assert stored_rows() == before
 
@@ -147,7 +161,9 @@ def test_a_page_that_polls_leads_there(web: Placement) -> None:
 
 
 def test_service_accounts_and_accounts_without_a_password_here_are_exempt() -> None:
-    robot = create_service_account("robot", purpose="", by=User(username="root"), now=NOW).user
+    robot = create_service_account(
+        "robot", purpose="", by=User(username="root"), now=NOW
+    ).user
     provided, local = person("provided"), person("local")
     SocialAccount.objects.create(user=provided, provider="oidc", uid="1")
     for user in (robot, provided):
@@ -157,7 +173,8 @@ def test_service_accounts_and_accounts_without_a_password_here_are_exempt() -> N
         by_role(user)
 
     found = [
-        called(Client(), "/api/v1/clusters", token=api_token(one))[0] for one in (robot, provided, local)
+        called(Client(), "/api/v1/clusters", token=api_token(one))[0]
+        for one in (robot, provided, local)
     ]
 
     assert found == [200, 200, 403]

@@ -19,7 +19,13 @@ from tests.rows import NOW, run_due
 from tests.services.rollouts.overrides import for_clusters, rule
 
 pytestmark = pytest.mark.django_db
-PLANTED = ("planted-value", "cGxhbnRlZC12YWx1ZQ", "planted-patch", "planted-copy", "planted-wrapped")
+PLANTED = (
+    "planted-value",
+    "cGxhbnRlZC12YWx1ZQ",
+    "planted-patch",
+    "planted-copy",
+    "planted-wrapped",
+)
 COPY = "kubectl.kubernetes.io/last-applied-configuration"
 LINK = re.compile(r"""(?:href|hx-get|data-src)=["']([^"'#]+)""")
 SECRET_ADDRESS = "/api/v1/resources/core/Secret/shop/login"
@@ -35,8 +41,12 @@ def secret(**data: Any) -> dict[str, Any]:
 @pytest.fixture
 def planted(web: Placement) -> Placement:
     """Plant secret values wherever a manifest may have them, in two versions, and roll out."""
-    apply_resources([secret(stringData={"password": "planted-value"})], by=None, now=NOW)
-    apply_resources([secret(data={"password": "cGxhbnRlZC12YWx1ZQ=="})], by=None, now=NOW)
+    apply_resources(
+        [secret(stringData={"password": "planted-value"})], by=None, now=NOW
+    )
+    apply_resources(
+        [secret(data={"password": "cGxhbnRlZC12YWx1ZQ=="})], by=None, now=NOW
+    )
     wrapped = {
         **secret(stringData={"key": "planted-wrapped"}),
         "metadata": {"name": "inner", "namespace": "shop"},
@@ -56,7 +66,13 @@ def planted(web: Placement) -> Placement:
 
 def crawl(client: Client) -> dict[str, str]:
     """Return the texts of all pages and REST answers that links lead to."""
-    start = ["/", "/api/v1/resources", "/api/v1/overrides", "/api/v1/events", SECRET_ADDRESS]
+    start = [
+        "/",
+        "/api/v1/resources",
+        "/api/v1/overrides",
+        "/api/v1/events",
+        SECRET_ADDRESS,
+    ]
     waiting, visited = deque(start), set(start)
     texts: dict[str, str] = {}
     counts = Counter[str]()
@@ -68,7 +84,9 @@ def crawl(client: Client) -> dict[str, str]:
             continue
         response = client.get(address, follow=True)
         text = (
-            b"".join(response).decode(errors="replace") if response.streaming else response.content.decode()
+            b"".join(response).decode(errors="replace")
+            if response.streaming
+            else response.content.decode()
         )
         texts[address] = text
         for link in map(unescape, LINK.findall(text)):
@@ -83,14 +101,23 @@ def crawl(client: Client) -> dict[str, str]:
 
 
 @pytest.mark.larger
-def test_a_viewer_finds_no_secret_value_anywhere(planted: Placement, viewer: Client) -> None:
+def test_a_viewer_finds_no_secret_value_anywhere(
+    planted: Placement, viewer: Client
+) -> None:
     texts = crawl(viewer)
 
     assert len(texts) > 60
     assert "(hidden)" in texts[SECRET_ADDRESS]
-    leaks = {address: one for address, text in texts.items() for one in PLANTED if one in text}
+    leaks = {
+        address: one
+        for address, text in texts.items()
+        for one in PLANTED
+        if one in text
+    }
     assert leaks == {}
-    override = viewer.get("/api/v1/overrides/ClusterResourceOverride/-/harden").content.decode()
+    override = viewer.get(
+        "/api/v1/overrides/ClusterResourceOverride/-/harden"
+    ).content.decode()
     envelope = viewer.get(
         "/api/v1/resources/placement.kubernetes-fleet.io/ResourceEnvelope/shop/bundle"
     ).content.decode()
@@ -99,9 +126,14 @@ def test_a_viewer_finds_no_secret_value_anywhere(planted: Placement, viewer: Cli
 
 
 @pytest.mark.usefixtures("planted")
-def test_values_are_shown_where_they_are_edited_and_to_users_with_the_permission(operator: Client) -> None:
+def test_values_are_shown_where_they_are_edited_and_to_users_with_the_permission(
+    operator: Client,
+) -> None:
     assert "cGxhbnRlZC12YWx1ZQ" not in operator.get(SECRET_ADDRESS).content.decode()
-    assert "cGxhbnRlZC12YWx1ZQ" in operator.get("/resources/apply/?from=/Secret/shop/login").content.decode()
+    assert (
+        "cGxhbnRlZC12YWx1ZQ"
+        in operator.get("/resources/apply/?from=/Secret/shop/login").content.decode()
+    )
 
     user = User.objects.get(username="ana")
     user.user_permissions.add(Permission.objects.get(codename="view_secrets"))
@@ -118,7 +150,10 @@ def test_a_hidden_value_replaces_no_value(operator: Client) -> None:
 
     assert response.status_code == 422
     [error] = response.json()["faults"]
-    assert (error["path"], error["allowed"]) == ("data.password", "the value itself, or no such key")
+    assert (error["path"], error["allowed"]) == (
+        "data.password",
+        "the value itself, or no such key",
+    )
     patch = rule({"op": "replace", "path": "/data/password", "value": "(hidden)"})
     with pytest.raises(InvalidManifest) as refused:
         save_override(for_clusters("harden", patch), by=None, now=NOW)

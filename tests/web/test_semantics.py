@@ -28,20 +28,31 @@ def test_shows_which_clusters_each_would_select_and_where_they_differ(
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
     assert "First difference at rank 1." in page
-    assert "<strong>fleet and kubefleet</strong> select quietheron rather than bravelion" in page
-    assert "<strong>ocm</strong> selects the first name of equals where fleet selects the last" in page
+    assert (
+        "<strong>fleet and kubefleet</strong> select quietheron rather than bravelion"
+        in page
+    )
+    assert (
+        "<strong>ocm</strong> selects the first name of equals where fleet selects the last"
+        in page
+    )
     assert page.count("First difference</span>") == 1
     assert "<strong>bravelion</strong>" in page
     assert "palemoth" in page
 
 
 @pytest.mark.nightly
-def test_the_others_are_followed_one_by_one(viewer: Client, text_of: Fetch, web: str) -> None:
+def test_the_others_are_followed_one_by_one(
+    viewer: Client, text_of: Fetch, web: str
+) -> None:
     page = " ".join(text_of(viewer, f"/decisions/{web}/semantics/").split())
 
     first, _, later = page.partition("Compared with fleet only:")
     assert "<strong>fleet and kubefleet</strong> select quietheron" in first
-    assert "<strong>kubefleet</strong> places the same clusters as fleet, in the same order" in later
+    assert (
+        "<strong>kubefleet</strong> places the same clusters as fleet, in the same order"
+        in later
+    )
 
 
 @pytest.mark.nightly
@@ -60,7 +71,9 @@ def test_the_own_column_is_the_decision_itself(viewer: Client, web: str) -> None
 
 
 @pytest.mark.nightly
-def test_a_prefix_leads_to_the_decision_and_an_unknown_one_to_nothing(viewer: Client, web: str) -> None:
+def test_a_prefix_leads_to_the_decision_and_an_unknown_one_to_nothing(
+    viewer: Client, web: str
+) -> None:
     assert viewer.get(f"/decisions/{web[:12]}/semantics/").status_code == 302
     assert viewer.get("/decisions/d-ffffffff/semantics/").status_code == 404
 
@@ -71,7 +84,9 @@ def test_it_needs_a_role(stranger: Client, web: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_a_text_that_is_not_saved_is_compared_beside_the_editor(operator: Client) -> None:
+def test_a_text_that_is_not_saved_is_compared_beside_the_editor(
+    operator: Client,
+) -> None:
     text = "# a draft\n" + dump_yaml(Placement.objects.get(name="web").document)
     before = Decision.objects.count()
     typed(operator, "/placements/web/edit/", text)
@@ -99,11 +114,18 @@ def test_a_text_at_fault_is_not_compared(operator: Client) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
-def test_rules_that_cannot_be_evaluated_are_not_counted_as_agreeing(operator: Client) -> None:
+def test_rules_that_cannot_be_evaluated_are_not_counted_as_agreeing(
+    operator: Client,
+) -> None:
     document = Placement.objects.get(name="web").document
     document["metadata"]["name"] = "named"
-    document["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["smartfish"]}
-    document["metadata"]["annotations"] = {SPREAD_OPTIONS_ANNOTATION: '{"mode": "sideways"}'}
+    document["spec"]["policy"] = {
+        "placementType": "PickFixed",
+        "clusterNames": ["smartfish"],
+    }
+    document["metadata"]["annotations"] = {
+        SPREAD_OPTIONS_ANNOTATION: '{"mode": "sideways"}'
+    }
     typed(operator, "/placements/new/", dump_yaml(document))
 
     page = operator.get(f"{draft_address()}review/?rules=all").content.decode()

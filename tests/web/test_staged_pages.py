@@ -41,12 +41,16 @@ def world() -> StagedWorld:
     """Return a canary with a wait and an approval, then the rest, half at a time."""
 
     def make() -> StagedWorld:
-        made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%"))
+        made = StagedWorld(
+            BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="67%")
+        )
         made.place("web", staged_spec())
         return made
 
     made = world_once("staged", make)
-    if not User.objects.filter(username="ann").exists():  # rows of users are not loaded with the world
+    if not User.objects.filter(
+        username="ann"
+    ).exists():  # rows of users are not loaded with the world
         made.approver = person("ann", "approver")
     return made
 
@@ -84,7 +88,9 @@ def actions_on(page: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("collected_static")
-def test_a_pending_cluster_says_what_its_run_waits_for(operator: Client, world: StagedWorld) -> None:
+def test_a_pending_cluster_says_what_its_run_waits_for(
+    operator: Client, world: StagedWorld
+) -> None:
     def row(address: str) -> str:
         return text(operator.get(address).content.decode()).rpartition("c003")[2]
 
@@ -94,9 +100,13 @@ def test_a_pending_cluster_says_what_its_run_waits_for(operator: Client, world: 
     world.go_on(40)
 
     assert "Waiting for approval of stage canary." in row("/placements/web/")
-    assert "Waiting for approval of stage canary." in text(operator.get("/clusters/c003/").content.decode())
     assert "Waiting for approval of stage canary." in text(
-        operator.get("/placements/web/rollouts/").content.decode().partition("rollouts-title")[2]
+        operator.get("/clusters/c003/").content.decode()
+    )
+    assert "Waiting for approval of stage canary." in text(
+        operator.get("/placements/web/rollouts/")
+        .content.decode()
+        .partition("rollouts-title")[2]
     )
     run = text(operator.get(RUN).content.decode())
     assert "Waiting for approval · of stage canary." in run
@@ -110,7 +120,12 @@ def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
 ) -> None:
     page = text_of(operator, f"{START}?strategy=careful")
 
-    assert re.findall(r'class="label">(\d \w+)', page) == ["1 c001", "1 c000", "2 c002", "3 c003"]
+    assert re.findall(r'class="label">(\d \w+)', page) == [
+        "1 c001",
+        "1 c000",
+        "2 c002",
+        "3 c003",
+    ]
     assert "3 clusters · max 67% of 3 → 2 at a time" in text(page)
     assert "wait 30s and approval" in page
     assert 'name="name" value="web-1"' in page
@@ -118,12 +133,21 @@ def test_the_stages_stand_there_with_their_clusters_before_a_run_is_started(
 
 
 @pytest.mark.nightly
-def test_a_run_is_started_or_prepared_by_every_operator(operator: Client, world: StagedWorld) -> None:
-    began = operator.post(START, {"name": "one", "strategy": "careful", "snapshot": "", "do": "start"})
+def test_a_run_is_started_or_prepared_by_every_operator(
+    operator: Client, world: StagedWorld
+) -> None:
+    began = operator.post(
+        START, {"name": "one", "strategy": "careful", "snapshot": "", "do": "start"}
+    )
     world.work()
-    prepared = operator.post(START, {"name": "two", "strategy": "careful", "do": "prepare"})
+    prepared = operator.post(
+        START, {"name": "two", "strategy": "careful", "do": "prepare"}
+    )
 
-    assert [one["Location"] for one in (began, prepared)] == [RUN, "/rollouts/staged/runs/two/"]
+    assert [one["Location"] for one in (began, prepared)] == [
+        RUN,
+        "/rollouts/staged/runs/two/",
+    ]
     assert [run.started_by for run in StagedRun.objects.order_by("pk")] == ["ana", ""]
 
 
@@ -133,8 +157,16 @@ def test_a_run_is_started_or_prepared_by_every_operator(operator: Client, world:
     [
         ({"name": "one"}, "metadata.name", "a run is named one already"),
         ({"name": "No Name"}, "metadata.name", "No Name"),
-        ({"strategy": "bold"}, "spec.stagedRolloutStrategyName", "no strategy is named"),
-        ({"snapshot": "7"}, "spec.resourceSnapshotIndex", "web has no resource snapshot 7"),
+        (
+            {"strategy": "bold"},
+            "spec.stagedRolloutStrategyName",
+            "no strategy is named",
+        ),
+        (
+            {"snapshot": "7"},
+            "spec.resourceSnapshotIndex",
+            "web has no resource snapshot 7",
+        ),
     ],
 )
 @pytest.mark.usefixtures("waiting")
@@ -179,19 +211,25 @@ def test_an_older_snapshot_is_called_a_rollback(
 
     assert "r0 is older than the latest, r1" in page
     assert "two</a> is active" in page
-    assert "Rolls back to r0 stage by stage" in text_of(operator, "/rollouts/staged/runs/back/")
+    assert "Rolls back to r0 stage by stage" in text_of(
+        operator, "/rollouts/staged/runs/back/"
+    )
     assert "Rollback" not in text_of(operator, "/rollouts/staged/runs/two/")
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-def test_clusters_that_have_the_snapshot_already_are_marked(operator: Client, text_of: Fetch) -> None:
+def test_clusters_that_have_the_snapshot_already_are_marked(
+    operator: Client, text_of: Fetch
+) -> None:
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
 
     assert re.findall(r"(c\d+) ✓", page) == ["c001"]
 
 
-def test_says_why_a_run_could_not_begin(operator: Client, text_of: Fetch, world: StagedWorld) -> None:
+def test_says_why_a_run_could_not_begin(
+    operator: Client, text_of: Fetch, world: StagedWorld
+) -> None:
     world.place("many", staged_spec({"placementType": "PickN", "numberOfClusters": 9}))
 
     page = text_of(operator, "/placements/many/staged-run/?strategy=careful")
@@ -214,7 +252,9 @@ def test_a_run_that_waits_for_a_person_alone_polls_less_often(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-def test_a_run_shows_each_stage_with_what_it_waits_for(viewer: Client, text_of: Fetch) -> None:
+def test_a_run_shows_each_stage_with_what_it_waits_for(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, RUN)
 
     assert re.findall(r"<h2>(\d\. \w+)</h2>", page) == ["1. canary", "2. prod"]
@@ -235,16 +275,25 @@ def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
 ) -> None:
     assert 'class="mark attention"' in text_of(viewer, "/rollouts/")
     waiting.approve("one", "canary")
-    assert 'class="mark attention"' not in text_of(viewer, "/rollouts/")  # only for the time
+    assert 'class="mark attention"' not in text_of(
+        viewer, "/rollouts/"
+    )  # only for the time
     waiting.inject("c002", {"kind": "refuse", "objectName": "web"})
     waiting.go_on(25)
-    waiting.run(until=lambda: "c002" in waiting.phases() and waiting.phases()["c002"] == "failed")
+    waiting.run(
+        until=lambda: (
+            "c002" in waiting.phases() and waiting.phases()["c002"] == "failed"
+        )
+    )
 
     page = text(text_of(viewer, RUN))
 
     assert "Approved by ann" in page
     assert "Wait (30s) completed" in page
-    assert "Failed 1 time. Next retry in" in page or "Failed 2 times. Next retry in" in page
+    assert (
+        "Failed 1 time. Next retry in" in page
+        or "Failed 2 times. Next retry in" in page
+    )
 
 
 @pytest.mark.nightly
@@ -253,7 +302,11 @@ def test_operators_and_approvers_are_offered_what_is_theirs(
     viewer: Client, operator: Client, approver: Client, text_of: Fetch
 ) -> None:
     assert actions_on(text_of(viewer, RUN)) == []
-    assert actions_on(text_of(operator, RUN)) == ["stop/", "abandon/", "skip-wait/canary/"]
+    assert actions_on(text_of(operator, RUN)) == [
+        "stop/",
+        "abandon/",
+        "skip-wait/canary/",
+    ]
     assert actions_on(text_of(approver, RUN)) == ["approve/canary/"]
     assert "only an approver may approve a stage" in text_of(operator, RUN)
     assert "required role: operator" in text_of(viewer, RUN)
@@ -265,7 +318,10 @@ def test_the_comment_of_an_approval_is_kept_wherever_it_is_shown(
     approver: Client, viewer: Client, text_of: Fetch
 ) -> None:
     long = approver.post(f"{RUN}approve/canary/", {"comment": "x" * 501})
-    assert (long.status_code, "at most 500 are allowed" in long.content.decode()) == (409, True)
+    assert (long.status_code, "at most 500 are allowed" in long.content.decode()) == (
+        409,
+        True,
+    )
     assert not ApprovalRequest.objects.filter(approved_at__isnull=False).exists()
 
     approver.post(f"{RUN}approve/canary/", {"comment": "Error rate is 0 <b>"})
@@ -283,18 +339,28 @@ def test_the_comment_of_an_approval_is_kept_wherever_it_is_shown(
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-def test_the_stepper_shows_each_stage_and_marks_the_present_one(viewer: Client, text_of: Fetch) -> None:
+def test_the_stepper_shows_each_stage_and_marks_the_present_one(
+    viewer: Client, text_of: Fetch
+) -> None:
     stepper = text_of(viewer, RUN).partition('class="stepper"')[2].partition("</ol>")[0]
     steps = [text(one) for one in stepper.split("<li")[1:]]
 
-    assert ["1. canary" in steps[0], "2. prod" in steps[1], len(steps)] == [True, True, 2]
-    assert re.findall(r'aria-current="step"[^>]*>\s*<a href="(#stage-\d)"', stepper) == ["#stage-1"]
+    assert ["1. canary" in steps[0], "2. prod" in steps[1], len(steps)] == [
+        True,
+        True,
+        2,
+    ]
+    assert re.findall(
+        r'aria-current="step"[^>]*>\s*<a href="(#stage-\d)"', stepper
+    ) == ["#stage-1"]
     assert "1 of 1" in steps[0]
     assert "0 of 3" in steps[1]
 
 
 @pytest.mark.nightly
-def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
+def test_is_followed_until_it_ends(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
     [query] = polled(text_of(viewer, RUN))
 
     unchanged = poll(viewer, f"{RUN}{query}")
@@ -310,7 +376,9 @@ def test_is_followed_until_it_ends(viewer: Client, text_of: Fetch, waiting: Stag
 
 
 @pytest.mark.nightly
-def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
+def test_what_a_cluster_says_moves_the_page_too(
+    viewer: Client, text_of: Fetch, world: StagedWorld
+) -> None:
     save_run(run_document("one"), by=None, now=world.now)
     sync_due_rollouts(now=world.now)
     [query] = polled(text_of(viewer, RUN))
@@ -327,7 +395,9 @@ def test_what_a_cluster_says_moves_the_page_too(viewer: Client, text_of: Fetch, 
     [("stop", "Stop"), ("abandon", "Run")],
 )
 @pytest.mark.usefixtures("waiting")
-def test_actions_require_confirmation(operator: Client, text_of: Fetch, action: str, state: str) -> None:
+def test_actions_require_confirmation(
+    operator: Client, text_of: Fetch, action: str, state: str
+) -> None:
     page = text_of(operator, f"{RUN}{action}/")
     assert StagedRun.objects.get().document["spec"]["state"] == "Run"
 
@@ -341,7 +411,9 @@ def test_actions_require_confirmation(operator: Client, text_of: Fetch, action: 
 
 
 @pytest.mark.nightly
-def test_a_stopped_run_is_let_go_again(operator: Client, text_of: Fetch, waiting: StagedWorld) -> None:
+def test_a_stopped_run_is_let_go_again(
+    operator: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
     set_state("one", "Stop", by=None, now=waiting.now)
     waiting.work()
 
@@ -357,7 +429,10 @@ def test_a_wait_is_skipped_and_a_cluster_retried(operator: Client) -> None:
     again = operator.post(f"{RUN}skip-wait/prod/")
     nothing = operator.post(f"{RUN}retry/c001/")
 
-    assert (skipped.status_code, list(StagedRun.objects.get().skipped_waits)) == (302, ["canary"])
+    assert (skipped.status_code, list(StagedRun.objects.get().skipped_waits)) == (
+        302,
+        ["canary"],
+    )
     assert (again.status_code, nothing.status_code) == (409, 409)
     assert "has no timed wait in progress" in again.content.decode()
 
@@ -371,7 +446,12 @@ def test_a_failed_cluster_is_retried_by_its_button(
 
     assert f'action="{RUN}retry/c001/"' in text_of(operator, RUN)
     assert "In progress – 1 failed · 0 of " in text(text_of(operator, RUN))  # noqa: RUF001
-    for page in (RUN, "/rollouts/", "/placements/web/", "/rollouts/staged/strategies/careful/"):
+    for page in (
+        RUN,
+        "/rollouts/",
+        "/placements/web/",
+        "/rollouts/staged/strategies/careful/",
+    ):
         assert "Progressing – 1 failed" in text(text_of(operator, page)), page  # noqa: RUF001
     assert operator.post(f"{RUN}retry/c001/")["Location"] == RUN
     assert list(StagedRun.objects.get().retries) == ["c001"]
@@ -387,7 +467,9 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     waiting.go_on(40)
     waiting.set("one", "Stop")
 
-    run, placement, overview, inbox = map(page, (RUN, "/placements/web/", "/", "/inbox/"))
+    run, placement, overview, inbox = map(
+        page, (RUN, "/placements/web/", "/", "/inbox/")
+    )
     assert run.count("Waiting for approval") == 0
     assert "Stopped · Waiting for a user to resume the run." in run
     assert "1. canary Stopped 1 of 1" in run
@@ -403,7 +485,9 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     assert "approve stage" not in overview + inbox
     assert "0 approvals pending" in overview
     assert "web: staged run one is stopped" in inbox
-    assert "AllIn progressCompletedSupersededStopped or abortedFailed" in page("/rollouts/")
+    assert "AllIn progressCompletedSupersededStopped or abortedFailed" in page(
+        "/rollouts/"
+    )
     assert "web · one Stopped" in page("/rollouts/?state=stopped")
     [item] = approver.get("/api/v1/inbox").json()["items"]
     assert (item["level"], item["message"]) == (
@@ -411,7 +495,11 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
         "Staged run one is stopped; no new updates start.",
     )
     health = approver.get("/api/v1/placements/web").json()["status"]["health"]
-    assert (health["level"], health["word"], health["message"]) == ("suspended", "Stopped", "1 of 4 started")
+    assert (health["level"], health["word"], health["message"]) == (
+        "suspended",
+        "Stopped",
+        "1 of 4 started",
+    )
 
     waiting.approve("one", "canary")
     assert "Approved by ann" in page(RUN)
@@ -431,7 +519,14 @@ def test_an_action_shows_before_a_worker_processes_it(
 
     pages = {
         address: text(approver.get(address).content.decode())
-        for address in (RUN, "/placements/web/", "/placements/", "/rollouts/", "/", "/clusters/c001/")
+        for address in (
+            RUN,
+            "/placements/web/",
+            "/placements/",
+            "/rollouts/",
+            "/",
+            "/clusters/c001/",
+        )
     }
     for address, page in pages.items():
         assert "Waiting for approval" not in page, address
@@ -439,7 +534,10 @@ def test_an_action_shows_before_a_worker_processes_it(
     assert "Progressing · The run continues in a moment." in pages[RUN]
     assert "1. canary Completed 1 of 1" in pages[RUN]
     progress = approver.get("/api/v1/staged-runs/one/progress").json()
-    assert (progress["status"], progress["sentences"]) == ("progressing", ["The run continues in a moment."])
+    assert (progress["status"], progress["sentences"]) == (
+        "progressing",
+        ["The run continues in a moment."],
+    )
     assert "Progressing (1 of 4 started)" in pages["/placements/web/"]
     for address in (RUN, "/placements/web/"):
         fragment = poll(client, f"{address}?v=old")[1]
@@ -449,12 +547,18 @@ def test_an_action_shows_before_a_worker_processes_it(
     assert "Stopping" in text(client.get(RUN).content.decode())
     waiting.work()
     client.post(f"{RUN}resume/")
-    assert "Progressing · The run continues in a moment." in text(client.get(RUN).content.decode())
+    assert "Progressing · The run continues in a moment." in text(
+        client.get(RUN).content.decode()
+    )
     waiting.work()
-    assert "1. canary Waiting for timer" in text(client.get(RUN).content.decode()), "it restarts"
+    assert "1. canary Waiting for timer" in text(client.get(RUN).content.decode()), (
+        "it restarts"
+    )
 
 
-def test_a_skipped_wait_is_no_longer_waited_for(operator: Client, waiting: StagedWorld) -> None:
+def test_a_skipped_wait_is_no_longer_waited_for(
+    operator: Client, waiting: StagedWorld
+) -> None:
     waiting.approve("one", "canary")
     assert "Waiting for timer" in operator.get(RUN).content.decode()
 
@@ -521,12 +625,16 @@ def test_who_started_may_not_approve_where_the_placement_demands_another(
     assert refused.status_code == 403
     assert "requires another approver than both" in refused.content.decode()
     assert "approve/canary/" not in actions_on(text_of(client, RUN))
-    assert "an approver other than both, who started it" in text_of(client, "/rollouts/?waiting=approval")
+    assert "an approver other than both, who started it" in text_of(
+        client, "/rollouts/?waiting=approval"
+    )
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Client, text_of: Fetch) -> None:
+def test_the_overview_shows_approvals_with_a_link(
+    viewer: Client, approver: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/")
 
     assert "one: approve stage canary" in page
@@ -535,18 +643,25 @@ def test_the_overview_shows_approvals_with_a_link(viewer: Client, approver: Clie
     assert "#approval" in page
     button = ">Approve</a>"
     assert (button in page, button in text_of(approver, "/")) == (False, True)
-    assert '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>' in page
+    assert (
+        '<span class="count" id="count-rollouts">1<span class="hidden"> in progress</span>'
+        in page
+    )
 
 
 @pytest.mark.nightly
-def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting: StagedWorld) -> None:
+def test_one_list_has_both_sorts_of_runs(
+    viewer: Client, text_of: Fetch, waiting: StagedWorld
+) -> None:
     waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
     waiting.run(until=waiting.is_settled)
     abandon("one", by=None, now=waiting.now)
     waiting.begin("two")
 
     def runs(query: str) -> list[str]:
-        return re.findall(r'<th scope="row" class="nowrap"><a href="([^"]+)"', text_of(viewer, query))
+        return re.findall(
+            r'<th scope="row" class="nowrap"><a href="([^"]+)"', text_of(viewer, query)
+        )
 
     one, two, other = RUN, "/rollouts/staged/runs/two/", "/rollouts/other/1/"
     assert runs("/rollouts/") == [two, other, one]
@@ -558,7 +673,10 @@ def test_one_list_has_both_sorts_of_runs(viewer: Client, text_of: Fetch, waiting
 
 
 def test_both_sorts_are_paged_without_loss(
-    viewer: Client, text_of: Fetch, waiting: StagedWorld, monkeypatch: pytest.MonkeyPatch
+    viewer: Client,
+    text_of: Fetch,
+    waiting: StagedWorld,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("placements.web.request.PAGE_SIZE", 1)
     waiting.place("other", {"resourceSelectors": staged_spec()["resourceSelectors"]})
@@ -577,10 +695,16 @@ def test_both_sorts_are_paged_without_loss(
     pages = [first := text_of(viewer, "/rollouts/"), *walk(first, "next")]
     back = [*walk(pages[-1], "prev")]
     runs_by_page = [
-        re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', one) for one in pages
+        re.findall(r'<th scope="row" class="nowrap"><a href="/rollouts/([^"]+)/"', one)
+        for one in pages
     ]
 
-    assert runs_by_page == [["staged/runs/three"], ["staged/runs/two"], ["other/1"], ["staged/runs/one"]]
+    assert runs_by_page == [
+        ["staged/runs/three"],
+        ["staged/runs/two"],
+        ["other/1"],
+        ["staged/runs/one"],
+    ]
     assert [one.partition("<tbody>")[2].partition("</nav>")[0] for one in back] == [
         one.partition("<tbody>")[2].partition("</nav>")[0] for one in pages[-2::-1]
     ]
@@ -614,7 +738,8 @@ def test_what_failed_outside_a_run_says_that_it_is_not_retried(
 
     assert re.search(r"failed on c001</a>\s*<p>Retrying.", during)
     assert re.search(
-        r"failed on c001</a>\s*<p>Not retried before the next staged run.", text_of(operator, "/")
+        r"failed on c001</a>\s*<p>Not retried before the next staged run.",
+        text_of(operator, "/"),
     )
     assert "Retries only happen in a run." in text_of(operator, "/placements/web/")
     run = text_of(operator, RUN)
@@ -623,7 +748,9 @@ def test_what_failed_outside_a_run_says_that_it_is_not_retried(
 
 
 @pytest.mark.nightly
-def test_another_run_with_the_same_snapshot_tries_what_failed_again(world: StagedWorld) -> None:
+def test_another_run_with_the_same_snapshot_tries_what_failed_again(
+    world: StagedWorld,
+) -> None:
     world.inject("c001", {"kind": "refuse", "objectName": "web"})
     world.begin("one")
     world.go_on(2)
@@ -645,7 +772,12 @@ def test_a_failed_run_is_reported_until_there_is_a_newer_one(
     save_placement(
         placement_document(
             "web",
-            staged_spec({"placementType": "PickAll", "tolerations": [{"key": "a", "operator": "Exists"}]}),
+            staged_spec(
+                {
+                    "placementType": "PickAll",
+                    "tolerations": [{"key": "a", "operator": "Exists"}],
+                }
+            ),
         ),
         by=None,
         now=waiting.now,
@@ -676,13 +808,17 @@ def test_a_large_stage_is_shown_from_where_the_work_is(
 ) -> None:
     monkeypatch.setattr("placements.services.rollouts.staged_queries.ROWS", 2)
     monkeypatch.setattr("placements.services.rollouts.staged_queries.MORE_ROWS", 3)
-    world = StagedWorld({"prod": [f"c00{number}" for number in range(6)]}, stage("prod"))
+    world = StagedWorld(
+        {"prod": [f"c00{number}" for number in range(6)]}, stage("prod")
+    )
     world.place("web", staged_spec())
     world.begin("one")
     world.run(until=lambda: world.phases()["c002"] == "available")
 
     def names(query: str) -> list[str]:
-        return re.findall(r'</span><a href="/clusters/(\w+)/"', text_of(viewer, f"{RUN}{query}"))
+        return re.findall(
+            r'</span><a href="/clusters/(\w+)/"', text_of(viewer, f"{RUN}{query}")
+        )
 
     assert names("") == ["c003", "c004"]
     assert names("?stage=prod&from=0") == ["c000", "c001", "c002"]
@@ -699,7 +835,10 @@ def test_a_large_stage_is_shown_from_where_the_work_is(
 @pytest.mark.nightly
 def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> None:
     world = StagedWorld({"prod": ["c000", "c001"]}, stage("prod", most=2))
-    fixed: dict[str, Any] = {"placementType": "PickFixed", "clusterNames": ["c000", "c001"]}
+    fixed: dict[str, Any] = {
+        "placementType": "PickFixed",
+        "clusterNames": ["c000", "c001"],
+    }
     world.place("web", staged_spec(fixed))
     world.begin("one")
     world.run(until=lambda: world.status("one") == "succeeded")
@@ -709,11 +848,15 @@ def test_removals_are_a_stage_of_their_own(viewer: Client, text_of: Fetch) -> No
     page = text(text_of(viewer, "/rollouts/staged/runs/two/"))
 
     assert "2. Removals" in page
-    assert "Removes the resources from deselected clusters, all at the same time." in page
+    assert (
+        "Removes the resources from deselected clusters, all at the same time." in page
+    )
 
 
 @pytest.mark.nightly
-def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: StagedWorld) -> None:
+def test_a_strategy_is_shown_in_words(
+    viewer: Client, text_of: Fetch, world: StagedWorld
+) -> None:
     world.begin("one")
     page = text_of(viewer, "/rollouts/staged/strategies/careful/")
 
@@ -723,13 +866,19 @@ def test_a_strategy_is_shown_in_words(viewer: Client, text_of: Fetch, world: Sta
     assert "canary → prod" in text_of(viewer, "/rollouts/staged/strategies/")
 
 
-def test_a_strategy_is_written_checked_and_saved(operator: Client, text_of: Fetch) -> None:
+def test_a_strategy_is_written_checked_and_saved(
+    operator: Client, text_of: Fetch
+) -> None:
     address = "/rollouts/staged/new-strategy/"
     page = text_of(operator, f"{address}?as=yaml")
     given = re.search(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)
     assert given
-    checked = operator.post(address, {"manifest": given[1], "revision": "0", "do": "check"})
-    saved = operator.post(address, {"manifest": given[1], "revision": "0", "do": "save"})
+    checked = operator.post(
+        address, {"manifest": given[1], "revision": "0", "do": "check"}
+    )
+    saved = operator.post(
+        address, {"manifest": given[1], "revision": "0", "do": "save"}
+    )
 
     assert "wait 10m and approval" in checked.content.decode()
     assert saved["Location"] == "/rollouts/staged/strategies/canary-first/"
@@ -752,15 +901,24 @@ def test_a_strategy_is_made_of_rows(operator: Client) -> None:
     }
 
     checked = operator.post(address, {**fields, "do": "check"}).content.decode()
-    bad = operator.post(address, {**fields, "do": "save", "stage_labels": ["stage=canary, gold", "", ""]})
+    bad = operator.post(
+        address,
+        {**fields, "do": "save", "stage_labels": ["stage=canary, gold", "", ""]},
+    )
     odd = operator.post(address, {**fields, "do": "save", "manifest": "metadata: 5"})
     saved = operator.post(address, {**fields, "do": "save"})
     rows = operator.get(f"{saved['Location']}edit/").context["editor"]["rows"]
     spec = StagedStrategy.objects.get().document["spec"]
 
-    assert "Clusters where stage=canary and tier=gold: 0 now, by the number in order" in checked
+    assert (
+        "Clusters where stage=canary and tier=gold: 0 now, by the number in order"
+        in checked
+    )
     assert (bad.status_code, odd.status_code) == (422, 422)
-    assert "<code>spec.stages[0].labelSelector.matchLabels</code> Invalid value: gold" in bad.content.decode()
+    assert (
+        "<code>spec.stages[0].labelSelector.matchLabels</code> Invalid value: gold"
+        in bad.content.decode()
+    )
     assert [one.labels for one in rows] == ["stage=canary, tier=gold", "", "", ""]
     assert spec["stages"] == [
         {
@@ -773,7 +931,10 @@ def test_a_strategy_is_made_of_rows(operator: Client) -> None:
         {
             "name": "prod",
             "labelSelector": {},
-            "afterStageTasks": [{"type": "TimedWait", "waitTime": "10m"}, {"type": "Approval"}],
+            "afterStageTasks": [
+                {"type": "TimedWait", "waitTime": "10m"},
+                {"type": "Approval"},
+            ],
         },
     ]
 
@@ -785,8 +946,12 @@ def test_a_bad_or_stale_strategy_is_refused(operator: Client) -> None:
     spoilt = text.replace("67%", "0%")
 
     bad = operator.post(address, {"manifest": spoilt, "revision": "1", "do": "save"})
-    named = operator.post(address, {"manifest": text.replace("careful", "bold"), "revision": "1"})
-    stale = operator.post(address, {"manifest": text.replace("67%", "50%"), "revision": "0", "do": "save"})
+    named = operator.post(
+        address, {"manifest": text.replace("careful", "bold"), "revision": "1"}
+    )
+    stale = operator.post(
+        address, {"manifest": text.replace("67%", "50%"), "revision": "0", "do": "save"}
+    )
 
     assert (bad.status_code, named.status_code, stale.status_code) == (422, 422, 409)
     assert "<code>spec.stages[1].maxConcurrency</code>" in bad.content.decode()
@@ -796,7 +961,9 @@ def test_a_bad_or_stale_strategy_is_refused(operator: Client) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-def test_a_strategy_is_deleted_and_its_run_goes_on(operator: Client, text_of: Fetch) -> None:
+def test_a_strategy_is_deleted_and_its_run_goes_on(
+    operator: Client, text_of: Fetch
+) -> None:
     done = operator.post("/rollouts/staged/strategies/careful/delete/")
 
     assert done["Location"] == "/rollouts/staged/strategies/"
@@ -806,9 +973,13 @@ def test_a_strategy_is_deleted_and_its_run_goes_on(operator: Client, text_of: Fe
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-@pytest.mark.parametrize("address", [RUN, f"{START}?strategy=careful", "/rollouts/?waiting=approval"])
+@pytest.mark.parametrize(
+    "address", [RUN, f"{START}?strategy=careful", "/rollouts/?waiting=approval"]
+)
 def test_runs_few_queries(
-    operator: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
+    operator: Client,
+    address: str,
+    django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
     with django_assert_max_num_queries(26 if address.startswith(START) else 16):
         operator.get(address)

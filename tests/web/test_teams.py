@@ -41,12 +41,26 @@ from tests.rows import (
     run_due,
 )
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.staged import run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 
 pytestmark = pytest.mark.django_db
 FAULTS = Path(__file__).parents[2] / "../shared/faults/security"
 OWN_ROUTES = (
-    *("/admin/login/", "/admin/logout/", "/login/", "/logout/", "/theme/", "/rows/", "/keys/", "/tokens/"),
+    *(
+        "/admin/login/",
+        "/admin/logout/",
+        "/login/",
+        "/logout/",
+        "/theme/",
+        "/rows/",
+        "/keys/",
+        "/tokens/",
+    ),
     "/snooze/",
     *("/admin/password_change/", "/api/v1/token", "/account/", "/oidc/"),
 )
@@ -66,21 +80,79 @@ HUB_ONLY = {"hub-writes", "hub-write", "draft-hub-write"}
 ADMIN_READING = ("index", "_changelist", "_history", "view_on_site")
 """Lists and pages of the admin; the actions of a list are sent to it."""
 THROUGH = {
-    *("DELETE budget", "DELETE override", "DELETE placement", "DELETE resource", "DELETE staged-strategy"),
-    *("PUT budget", "PUT override", "PUT placement", "PUT resource", "PUT staged-run", "PUT staged-strategy"),
-    *("POST abandon", "POST abandon-cluster", "POST apply", "POST approve", "POST diffs", "POST evict"),
+    *(
+        "DELETE budget",
+        "DELETE override",
+        "DELETE placement",
+        "DELETE resource",
+        "DELETE staged-strategy",
+    ),
+    *(
+        "PUT budget",
+        "PUT override",
+        "PUT placement",
+        "PUT resource",
+        "PUT staged-run",
+        "PUT staged-strategy",
+    ),
+    *(
+        "POST abandon",
+        "POST abandon-cluster",
+        "POST apply",
+        "POST approve",
+        "POST diffs",
+        "POST evict",
+    ),
     *("PATCH override", "PATCH placement", "PATCH staged-strategy"),
-    *("POST pause", "POST read-binding-objects", "POST reapply", "POST reschedule", "POST resume"),
-    *("POST retry", "POST rollback", "POST skip-wait", "POST start", "POST state", "POST stop", "POST unpin"),
-    *("POST placement-pause", "POST placement-resume", "POST placement-stop", "POST placement-start"),
-    *("POST placement-unpin", "POST placement-roll-back", "POST placement-retry", "POST placement-reapply"),
+    *(
+        "POST pause",
+        "POST read-binding-objects",
+        "POST reapply",
+        "POST reschedule",
+        "POST resume",
+    ),
+    *(
+        "POST retry",
+        "POST rollback",
+        "POST skip-wait",
+        "POST start",
+        "POST state",
+        "POST stop",
+        "POST unpin",
+    ),
+    *(
+        "POST placement-pause",
+        "POST placement-resume",
+        "POST placement-stop",
+        "POST placement-start",
+    ),
+    *(
+        "POST placement-unpin",
+        "POST placement-roll-back",
+        "POST placement-retry",
+        "POST placement-reapply",
+    ),
     "POST placement-retry-failed",
     *("POST placement-edit", "POST placement-delete", "POST placement-reschedule"),
-    *("POST placement-cluster-read", "POST staged-run-create", "POST staged-run-resume"),
+    *(
+        "POST placement-cluster-read",
+        "POST staged-run-create",
+        "POST staged-run-resume",
+    ),
     *("POST staged-run-stop", "POST staged-run-abandon", "POST staged-run-approve"),
     *("POST staged-run-skip-wait", "POST staged-run-retry", "POST staged-strategy-new"),
-    *("POST staged-strategy-edit", "POST staged-strategy-delete", "POST draft", "POST draft-review"),
-    *("POST draft-rebase", "POST draft-dry-run", "POST resource-apply", "POST resource-dry-run"),
+    *(
+        "POST staged-strategy-edit",
+        "POST staged-strategy-delete",
+        "POST draft",
+        "POST draft-review",
+    ),
+    *(
+        "POST draft-rebase",
+        "POST draft-dry-run",
+        "POST resource-apply",
+        "POST resource-dry-run",
+    ),
     *("POST resource-delete"),
 }
 """What an operator and approver of a team does with the objects of the team, and nothing else."""
@@ -119,13 +191,19 @@ def pia() -> User:
 def load(team: str) -> None:
     """Put an object of every kind on the hub, with the label of a team."""
     joined("a")
-    apply_resources([labelled(namespace("shop"), team), settings_of(team)], by=None, now=NOW)
+    apply_resources(
+        [labelled(namespace("shop"), team), settings_of(team)], by=None, now=NOW
+    )
     save_placement(web_of(team), by=None, now=NOW)
-    save_placement(labelled(placement_document("shelf", staged_spec()), team), by=None, now=NOW)
+    save_placement(
+        labelled(placement_document("shelf", staged_spec()), team), by=None, now=NOW
+    )
     save_budget(BUDGET, by=None, now=NOW)
     override = for_clusters("tier", rule(annotate(tier="1")))
     save_override(labelled(override, team), by=None, now=NOW)
-    save_strategy(labelled(strategy_document(stage("all", before=True)), team), by=None, now=NOW)
+    save_strategy(
+        labelled(strategy_document(stage("all", before=True)), team), by=None, now=NOW
+    )
     save_run(run_document("one", placementName="shelf"), by=None, now=NOW)
     run_due()
 
@@ -139,7 +217,9 @@ class Caller:
         self.client.force_login(user)
         self.token = api_token(user)
         web = Placement.objects.get(name="web")
-        self.draft = start_draft(dump_yaml(web_of(team, 2)), placement=web, by=user, now=NOW)
+        self.draft = start_draft(
+            dump_yaml(web_of(team, 2)), placement=web, by=user, now=NOW
+        )
 
     def name_at(self, route: str, part: str) -> Any:
         """Return what is there for a place in a route."""
@@ -147,15 +227,28 @@ class Caller:
             "/admin/": {"object_id": 1, "id": self.user.pk, "name": "cordon"},
             "/api/v1/staged-strategies": {"name": "careful"},
             "/api/v1/staged-runs": {"name": "one"},
-            "/api/v1/overrides": {"kind": "ClusterResourceOverride", "namespace": "-", "name": "tier"},
+            "/api/v1/overrides": {
+                "kind": "ClusterResourceOverride",
+                "namespace": "-",
+                "name": "tier",
+            },
             "/api/v1/resources": {
                 "group": "core",
                 "kind": "ConfigMap",
                 "namespace": "shop",
                 "name": "settings",
             },
-            "/resources": {"group": "_", "kind": "ConfigMap", "namespace": "shop", "name": "settings"},
-            "/overrides": {"kind": "ClusterResourceOverride", "namespace": "-", "name": "tier"},
+            "/resources": {
+                "group": "_",
+                "kind": "ConfigMap",
+                "namespace": "shop",
+                "name": "settings",
+            },
+            "/overrides": {
+                "kind": "ClusterResourceOverride",
+                "namespace": "-",
+                "name": "tier",
+            },
             "/drafts": {"number": self.draft.pk},
             "/rollouts/staged/runs": {"name": "one"},
             "/rollouts/staged/strategies": {"name": "careful"},
@@ -164,12 +257,26 @@ class Caller:
             "/placements": {"name": "web"},
             "/rollouts": {"name": "web"},
         }
-        names = next((names for start, names in starts.items() if route.startswith(start)), {})
-        rest = {"number": 1, "name": "a", "cluster": "a", "value": "a", "before": "p0", "after": "p0"}
+        names = next(
+            (names for start, names in starts.items() if route.startswith(start)), {}
+        )
+        rest = {
+            "number": 1,
+            "name": "a",
+            "cluster": "a",
+            "value": "a",
+            "before": "p0",
+            "after": "p0",
+        }
         rest |= {"action": "cordon"}
-        return {**rest, "prefix": "d-0", "form": "csv", "content_type_id": 1, "provider_id": "oidc", **names}[
-            part
-        ]
+        return {
+            **rest,
+            "prefix": "d-0",
+            "form": "csv",
+            "content_type_id": 1,
+            "provider_id": "oidc",
+            **names,
+        }[part]
 
     def call(self, one: Address) -> Any:
         path = one.path(self.name_at)
@@ -184,24 +291,47 @@ class Caller:
 
     def body(self, one: Address) -> Any:
         if one.name == "apply":
-            return {"kind": "List", "items": [settings_of(self.team), web_of(self.team, 2)]}
+            return {
+                "kind": "List",
+                "items": [settings_of(self.team), web_of(self.team, 2)],
+            }
         if one.name == "placement":
             return web_of(self.team, 2)
         if one.name == "resource":
             return settings_of(self.team)
-        route = one.route.replace("<full_name:", "{").replace("<named:", "{").replace(">", "}")
+        route = (
+            one.route.replace("<full_name:", "{")
+            .replace("<named:", "{")
+            .replace(">", "}")
+        )
         document: Any = BODIES.get(f"{one.method} {route}", {})
-        is_labelled = one.method == "PUT" and one.name in ("override", "staged-strategy")
+        is_labelled = one.method == "PUT" and one.name in (
+            "override",
+            "staged-strategy",
+        )
         return labelled(document, self.team) if is_labelled else document
 
     def form(self, one: Address) -> dict[str, str]:
         if one.route.startswith("/admin/"):
             cluster = str(MemberCluster.objects.get().pk)
-            return {"action": "cordon", "_selected_action": cluster, "names": "a", "apply": "1"}
+            return {
+                "action": "cordon",
+                "_selected_action": cluster,
+                "names": "a",
+                "apply": "1",
+            }
         name = "new" if one.name == "staged-strategy-new" else "careful"
         changed = {**settings_of(self.team), "data": {"a": "b"}}
-        manifest = strategy_document(stage("x"), name=name) if "strategy" in one.name else changed
-        return {"manifest": dump_yaml(labelled(manifest, self.team)), "do": "save", "revision": "1"}
+        manifest = (
+            strategy_document(stage("x"), name=name)
+            if "strategy" in one.name
+            else changed
+        )
+        return {
+            "manifest": dump_yaml(labelled(manifest, self.team)),
+            "do": "save",
+            "revision": "1",
+        }
 
 
 def is_own(one: Address) -> bool:
@@ -227,19 +357,29 @@ def is_refused(answer: Any) -> bool:
 
 def counts() -> dict[str, int]:
     """Return how many rows each table has, the access log and sessions apart; every change has an event."""
-    tables = [one._meta.db_table for one in apps.get_models() if one not in (AccessEvent, Session)]
+    tables = [
+        one._meta.db_table
+        for one in apps.get_models()
+        if one not in (AccessEvent, Session)
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(" UNION ALL ".join(f"SELECT '{one}', COUNT(*) FROM {one}" for one in tables))
+        cursor.execute(
+            " UNION ALL ".join(f"SELECT '{one}', COUNT(*) FROM {one}" for one in tables)
+        )
         return dict(cursor.fetchall())
 
 
 def stored() -> dict[str, dict[Any, tuple[Any, ...]]]:
     """Return all rows, without tokens and without what any reader has compared with all else."""
     unchanged = {one._meta.label for one in (ApiToken, Problem, ProblemBook)}
-    return {label: rows for label, rows in stored_rows().items() if label not in unchanged}
+    return {
+        label: rows for label, rows in stored_rows().items() if label not in unchanged
+    }
 
 
-@pytest.mark.parametrize("part", ["console", pytest.param("admin", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "part", ["console", pytest.param("admin", marks=pytest.mark.nightly)]
+)
 def test_every_address_refuses_what_is_of_another_team(pia: User, part: str) -> None:
     load("other")
     caller = Caller(pia, "other")
@@ -259,7 +399,9 @@ def test_every_address_refuses_what_is_of_another_team(pia: User, part: str) -> 
     assert not errors, "\n".join(errors)
 
 
-def test_no_address_changes_what_is_of_another_team_by_a_label_of_ones_own(pia: User) -> None:
+def test_no_address_changes_what_is_of_another_team_by_a_label_of_ones_own(
+    pia: User,
+) -> None:
     load("other")
     caller = Caller(pia, "payments")
     compare_for_long()
@@ -283,7 +425,10 @@ def test_no_address_changes_what_is_of_another_team_by_a_label_of_ones_own(pia: 
 def inputs_of_the_audit() -> list[dict[str, Any]]:
     """Return what the audit applied: rights in the namespace of others, and their namespace on a cluster."""
     documents = load_documents((FAULTS / "poc-team-inject.yaml").read_text())
-    return [json.loads(json.dumps(one.data).replace("blue", "payments")) for one in documents]
+    return [
+        json.loads(json.dumps(one.data).replace("blue", "payments"))
+        for one in documents
+    ]
 
 
 @pytest.mark.skipif(not FAULTS.is_dir(), reason="needs ../shared")
@@ -292,11 +437,17 @@ def test_the_attacks_of_the_audit_are_refused_at_every_door(pia: User) -> None:
     TeamGrant.objects.update(namespaces="payments-*")
     client, token = Client(), api_token(pia)
     client.force_login(pia)
-    how: Any = {"content_type": "application/json", "headers": {"Authorization": f"Token {token}"}}
+    how: Any = {
+        "content_type": "application/json",
+        "headers": {"Authorization": f"Token {token}"},
+    }
     before, answers = stored(), []
     for document in inputs_of_the_audit():
         text, name = json.dumps(document), document["metadata"]["name"]
-        answers += [Client().post(f"/api/v1/apply{query}", text, **how) for query in ("", "?dryRun=All")]
+        answers += [
+            Client().post(f"/api/v1/apply{query}", text, **how)
+            for query in ("", "?dryRun=All")
+        ]
         if document["kind"] == "ClusterResourcePlacement":
             answers.append(Client().put(f"/api/v1/placements/{name}", text, **how))
         else:
@@ -311,7 +462,10 @@ def test_the_attacks_of_the_audit_are_refused_at_every_door(pia: User) -> None:
             answers.append(client.post("/resources/apply/", form))
 
     assert [one.status_code for one in answers] == [403] * 15
-    assert all("The grant of team=payments does not include" in one.content.decode() for one in answers)
+    assert all(
+        "The grant of team=payments does not include" in one.content.decode()
+        for one in answers
+    )
     assert stored() == before
 
 
@@ -324,7 +478,11 @@ def test_every_address_of_a_team_lets_its_operators_through(pia: User) -> None:
     for one in checked_addresses():
         with rolled_back():
             answer = caller.call(one)
-            if not one.route.startswith("/admin/") and not is_refused(answer) and answer.status_code != 404:
+            if (
+                not one.route.startswith("/admin/")
+                and not is_refused(answer)
+                and answer.status_code != 404
+            ):
                 through.add(f"{one.method} {one.name}")
 
     assert sorted((through - {"POST "}) ^ THROUGH) == []
@@ -336,16 +494,22 @@ def test_nothing_leaves_or_enters_a_team(pia: User) -> None:
     apply_resources([labelled(config_map("theirs"), "other")], by=None, now=NOW)
     changes = [
         lambda: save_placement(web_of("other"), by=pia, now=NOW),
-        lambda: save_placement(placement_document("web", pick_n_spec(2)), by=pia, now=NOW),
+        lambda: save_placement(
+            placement_document("web", pick_n_spec(2)), by=pia, now=NOW
+        ),
         lambda: apply_resources([settings_of("other")], by=pia, now=NOW),
-        lambda: apply_resources([labelled(config_map("theirs"), "payments")], by=pia, now=NOW),
+        lambda: apply_resources(
+            [labelled(config_map("theirs"), "payments")], by=pia, now=NOW
+        ),
         lambda: delete_resource(("", "Namespace", "", "shop"), by=pia, now=NOW),
     ]
     for change in changes:
         with pytest.raises(PermissionDenied, match="team=payments only"):
             change()
 
-    assert Placement.objects.get(name="web").document["metadata"]["labels"] == {"team": "payments"}
+    assert Placement.objects.get(name="web").document["metadata"]["labels"] == {
+        "team": "payments"
+    }
     assert Resource.objects.count() == 3
     save_placement(web_of("payments", 2), by=pia, now=datetime.now(UTC))
 
@@ -376,11 +540,17 @@ def test_documents_of_clusters_are_for_operators_of_the_fleet(pia: User) -> None
 
 def test_pages_offer_what_the_rule_allows(pia: User) -> None:
     load("payments")
-    save_placement(labelled(placement_document("theirs", pick_n_spec(1)), "other"), by=None, now=NOW)
+    save_placement(
+        labelled(placement_document("theirs", pick_n_spec(1)), "other"),
+        by=None,
+        now=NOW,
+    )
     client = Client()
     client.force_login(pia)
 
-    ours, theirs = (client.get(f"/placements/{one}/").content.decode() for one in ("web", "theirs"))
+    ours, theirs = (
+        client.get(f"/placements/{one}/").content.decode() for one in ("web", "theirs")
+    )
 
     assert 'href="/placements/web/edit/"' in ours
     assert 'href="/placements/theirs/edit/"' not in theirs
@@ -408,10 +578,14 @@ def test_the_page_to_apply_manifests_hides_secrets_of_other_teams(pia: User) -> 
 
 
 @pytest.mark.nightly
-def test_lists_cost_no_query_more_for_a_row(pia: User, django_assert_max_num_queries: Any) -> None:
+def test_lists_cost_no_query_more_for_a_row(
+    pia: User, django_assert_max_num_queries: Any
+) -> None:
     load("payments")
     for number in range(5):
-        document = labelled(placement_document(f"p{number}", pick_n_spec(1)), "payments")
+        document = labelled(
+            placement_document(f"p{number}", pick_n_spec(1)), "payments"
+        )
         save_placement(document, by=None, now=NOW)
     client = Client()
     client.force_login(pia)

@@ -20,10 +20,17 @@ Fetch = Callable[[Client, str], str]
 
 
 def _rows(page: str) -> list[list[str]]:
-    body = page.partition('id="groups"')[2].partition("<tbody>")[2].partition("</tbody>")[0]
+    body = (
+        page.partition('id="groups"')[2]
+        .partition("<tbody>")[2]
+        .partition("</tbody>")[0]
+    )
     rows = re.findall(r"<tr>(.*?)</tr>", body, re.DOTALL)
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
-    return [[re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", cell)).strip() for cell in row] for row in cells]
+    return [
+        [re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", cell)).strip() for cell in row]
+        for row in cells
+    ]
 
 
 @pytest.fixture
@@ -34,11 +41,15 @@ def fleet() -> None:
     joined("c", region="west", env="prod")
     joined("d", env="prod")
     cordon(["b"], by=None, now=NOW)
-    MemberCluster.objects.filter(name="a").update(driver="simulated")  # the others are not monitored
+    MemberCluster.objects.filter(name="a").update(
+        driver="simulated"
+    )  # the others are not monitored
 
 
 @pytest.mark.usefixtures("fleet")
-def test_counts_the_clusters_of_each_value_and_those_without_one(viewer: Client, text_of: Fetch) -> None:
+def test_counts_the_clusters_of_each_value_and_those_without_one(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/topology/?key=region")
 
     assert [row[:2] for row in _rows(page)] == [
@@ -66,11 +77,16 @@ def test_counts_the_combinations_of_two_labels(viewer: Client, text_of: Fetch) -
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("fleet")
-def test_each_group_leads_to_its_clusters_and_to_what_if(viewer: Client, text_of: Fetch) -> None:
+def test_each_group_leads_to_its_clusters_and_to_what_if(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/topology/?key=region&key2=env")
     links = re.findall(r'href="(/clusters/\?[^"]*)"', page.partition('id="groups"')[2])
     listed = [
-        re.findall(r'<th scope="row"><a href="/clusters/(\w)/">', text_of(viewer, link.replace("&amp;", "&")))
+        re.findall(
+            r'<th scope="row"><a href="/clusters/(\w)/">',
+            text_of(viewer, link.replace("&amp;", "&")),
+        )
         for link in links
     ]
     [analysis] = re.findall(r'href="(/what-if/\?label=%21region[^"]*)"', page)
@@ -83,7 +99,9 @@ def test_each_group_leads_to_its_clusters_and_to_what_if(viewer: Client, text_of
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("fleet")
-def test_begins_with_the_label_that_placements_spread_over(viewer: Client, text_of: Fetch) -> None:
+def test_begins_with_the_label_that_placements_spread_over(
+    viewer: Client, text_of: Fetch
+) -> None:
     assert 'id="key" name="key" value="env"' in text_of(viewer, "/topology/")
 
     decided("web", pick_n_spec(1, topologySpreadConstraints=[spread("region")]))
@@ -91,14 +109,25 @@ def test_begins_with_the_label_that_placements_spread_over(viewer: Client, text_
     assert 'id="key" name="key" value="region"' in text_of(viewer, "/topology/")
 
 
-def test_warns_of_values_and_keys_that_look_alike(viewer: Client, text_of: Fetch) -> None:
+def test_warns_of_values_and_keys_that_look_alike(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("a", region="east")
     joined("b", region="East")
     joined("c", Region="west")
 
-    page = text_of(viewer, "/topology/?key=region").partition('id="alike"')[2].partition("</section>")[0]
+    page = (
+        text_of(viewer, "/topology/?key=region")
+        .partition('id="alike"')[2]
+        .partition("</section>")[0]
+    )
 
-    assert re.findall(r'class="label">([^<]*)<', page) == ["East", "east", "Region", "region"]
+    assert re.findall(r'class="label">([^<]*)<', page) == [
+        "East",
+        "east",
+        "Region",
+        "region",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +144,9 @@ def test_near_duplicates_differ_in_capitals_and_punctuation(
     assert near_duplicates(words) == alike
 
 
-def test_without_a_label_it_says_what_labels_are_for(viewer: Client, text_of: Fetch) -> None:
+def test_without_a_label_it_says_what_labels_are_for(
+    viewer: Client, text_of: Fetch
+) -> None:
     joined("a")
 
     assert "No labels yet." in text_of(viewer, "/topology/")
@@ -125,8 +156,12 @@ def test_without_a_label_it_says_what_labels_are_for(viewer: Client, text_of: Fe
 def test_takes_few_queries_however_large_the_fleet(
     viewer: Client, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
-    labels = [{"region": f"r{number % 50}", "env": f"e{number % 3}"} for number in range(1000)]
-    documents = [member_document(f"c{number}", one) for number, one in enumerate(labels)]
+    labels = [
+        {"region": f"r{number % 50}", "env": f"e{number % 3}"} for number in range(1000)
+    ]
+    documents = [
+        member_document(f"c{number}", one) for number, one in enumerate(labels)
+    ]
     upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
 
     with django_assert_max_num_queries(10):

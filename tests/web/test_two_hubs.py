@@ -28,7 +28,16 @@ from tests.api.schema import generated_schema
 from tests.database import forget_caches
 from tests.live_hubs import live_hub, move_rows_to
 from tests.page_samples import sample_pages
-from tests.rows import NOW, api_token, config_map, decided, joined, namespace, person, pick_n_spec
+from tests.rows import (
+    NOW,
+    api_token,
+    config_map,
+    decided,
+    joined,
+    namespace,
+    person,
+    pick_n_spec,
+)
 
 pytestmark = pytest.mark.django_db
 LINK = re.compile(r'(?:href|hx-get|action|data-[a-z]+)="(/[^"#]*)')
@@ -45,7 +54,15 @@ LISTS = (
 )
 
 READ_OFTEN = (
-    *("overview", "clusters", "cluster", "topology", "placements", "placement", "decision"),
+    *(
+        "overview",
+        "clusters",
+        "cluster",
+        "topology",
+        "placements",
+        "placement",
+        "decision",
+    ),
     *("rollouts", "rollout", "activity", "what-if", "resources", "overrides"),
 )
 
@@ -63,18 +80,32 @@ def fill(word: str, ana: User) -> dict[str, str]:
     """Make one of everything on the local hub, with the word wherever no name has to be; return the pages."""
     settings = config_map("settings", data={word: word})
     apply_resources([namespace("shop", note=word), settings], by=ana, now=NOW)
-    for name, region in (("bravelion", "east"), ("jumpingcat", "west"), ("nimblefox", "west")):
+    for name, region in (
+        ("bravelion", "east"),
+        ("jumpingcat", "west"),
+        ("nimblefox", "west"),
+    ):
         joined(name, region=region, note=word)
-    decided("web", pick_n_spec(2, tolerations=[{"key": word, "operator": "Exists"}]), description=word)
+    decided(
+        "web",
+        pick_n_spec(2, tolerations=[{"key": word, "operator": "Exists"}]),
+        description=word,
+    )
     override = {
         "apiVersion": "placement.kubernetes-fleet.io/v1",
         "kind": "ResourceOverride",
         "metadata": {"name": "tune", "namespace": "shop"},
         "spec": {
-            "resourceSelectors": [{"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}],
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+            ],
             "policy": {
                 "overrideRules": [
-                    {"jsonPatchOverrides": [{"op": "add", "path": "/data/more", "value": word}]}
+                    {
+                        "jsonPatchOverrides": [
+                            {"op": "add", "path": "/data/more", "value": word}
+                        ]
+                    }
                 ]
             },
         },
@@ -106,7 +137,9 @@ def worlds(ana: User) -> tuple[World, World]:
     live = live_hub("paris")
     of_live = fill("zebrafinch", ana)
     move_rows_to(live)
-    return World("", "amberjack", fill("amberjack", ana)), World("/hubs/paris", "zebrafinch", of_live)
+    return World("", "amberjack", fill("amberjack", ana)), World(
+        "/hubs/paris", "zebrafinch", of_live
+    )
 
 
 def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
@@ -121,22 +154,35 @@ def crawled(visitor: Client, world: World) -> Iterator[tuple[str, str]]:
             kind = resolve(path)
         except Resolver404:  # an address of another release, or a file
             continue
-        key = kind.view_name, tuple(sorted(one.partition("=")[0] for one in query.split("&")))
-        if key in visited or path.startswith(("/logout/", "/static/", "/help/", "/api/docs")):
+        key = (
+            kind.view_name,
+            tuple(sorted(one.partition("=")[0] for one in query.split("&"))),
+        )
+        if key in visited or path.startswith(
+            ("/logout/", "/static/", "/help/", "/api/docs")
+        ):
             continue
         visited.add(key)
         answer = visitor.get(address)
         text = answer.getvalue().decode()
         yield address, text
-        links = {unescape(one) for one in LINK.findall(text)} if answer.status_code == 200 else set()
+        links = (
+            {unescape(one) for one in LINK.findall(text)}
+            if answer.status_code == 200
+            else set()
+        )
         waiting += sorted(one for one in links if one.startswith(f"{world.mount}/"))
 
 
-def test_no_page_shows_what_only_another_hub_has(visitor: Client, worlds: tuple[World, World]) -> None:
+def test_no_page_shows_what_only_another_hub_has(
+    visitor: Client, worlds: tuple[World, World]
+) -> None:
     for world, other in (worlds, worlds[::-1]):
         text_by_address = dict(crawled(visitor, world))
 
-        assert [address for address, text in text_by_address.items() if other.word in text] == []
+        assert [
+            address for address, text in text_by_address.items() if other.word in text
+        ] == []
         assert sum(world.word in text for text in text_by_address.values()) > 30
         assert len(text_by_address) > 120
 
@@ -156,10 +202,18 @@ def test_a_page_of_a_live_hub_costs_two_queries_more_at_most_and_other_hubs_cost
         assert answer.status_code == 200, address
         return len(captured)
 
-    few = {(world.mount, name): queries(world, name) for world in worlds for name in READ_OFTEN}
+    few = {
+        (world.mount, name): queries(world, name)
+        for world in worlds
+        for name in READ_OFTEN
+    }
     for number in range(8):
         live_hub(f"other-{number}")
-    many = {(world.mount, name): queries(world, name) for world in worlds for name in READ_OFTEN}
+    many = {
+        (world.mount, name): queries(world, name)
+        for world in worlds
+        for name in READ_OFTEN
+    }
 
     local, live = (world.mount for world in worlds)
     assert {
@@ -179,22 +233,32 @@ def test_every_page_of_a_live_hub_has_addresses_of_that_hub_only(
     )
     for address in live.pages.values():
         # What a hub rolls out has no plan of this console.
-        if shared.match(address) or "/compare/" in address or re.match("/rollouts/.*/plan/", address):
+        if (
+            shared.match(address)
+            or "/compare/" in address
+            or re.match("/rollouts/.*/plan/", address)
+        ):
             continue
         answer = visitor.get(f"{live.mount}{address}", follow=True)
         links = {unescape(one) for one in LINK.findall(answer.content.decode())}
         view = resolve(address.partition("?")[0])
         with in_hub(live_id):
-            is_refused = current_backend().refusal(view.view_name, is_form=False) is not None
+            is_refused = (
+                current_backend().refusal(view.view_name, is_form=False) is not None
+            )
 
         assert answer.status_code == (409 if is_refused else 200), address
         assert [
-            one for one in links if not one.startswith(f"{live.mount}/") and not shared.match(one)
+            one
+            for one in links
+            if not one.startswith(f"{live.mount}/") and not shared.match(one)
         ] == [], address
 
 
 @pytest.mark.nightly
-def test_no_number_or_id_of_another_hub_opens_anything(visitor: Client, worlds: tuple[World, World]) -> None:
+def test_no_number_or_id_of_another_hub_opens_anything(
+    visitor: Client, worlds: tuple[World, World]
+) -> None:
     local, live = worlds
     numbered = (
         "event",
@@ -206,7 +270,10 @@ def test_no_number_or_id_of_another_hub_opens_anything(visitor: Client, worlds: 
     )
     for name in numbered:
         assert local.pages[name] != live.pages[name]
-        for mount, address in ((local.mount, live.pages[name]), (live.mount, local.pages[name])):
+        for mount, address in (
+            (local.mount, live.pages[name]),
+            (live.mount, local.pages[name]),
+        ):
             assert visitor.get(f"{mount}{address}").status_code == 404, (mount, address)
     prefix = live.pages["decision"].split("/")[2]
     assert visitor.get(f"/api/v1/decisions/{prefix}").status_code == 404
@@ -241,24 +308,41 @@ def test_no_address_of_the_api_shows_what_only_another_hub_has(
         for path, methods in generated_schema()["paths"].items():
             if "get" not in methods or path.startswith("/api/v1/hubs"):
                 continue
-            name = "settings" if "/resources/" in path else names.get(path.split("/")[3], "tune")
+            name = (
+                "settings"
+                if "/resources/" in path
+                else names.get(path.split("/")[3], "tune")
+            )
             numbers = {"events": world.pages["event"]}
-            at = numbers.get(path.split("/")[3], "0" if "snapshots" in path else "1").strip("/")
+            at = numbers.get(
+                path.split("/")[3], "0" if "snapshots" in path else "1"
+            ).strip("/")
             address = path.format(**keys, name=name, number=at.rpartition("/")[2])
-            text_by_address[address] = caller.get(f"{world.mount}{address}").getvalue().decode()
+            text_by_address[address] = (
+                caller.get(f"{world.mount}{address}").getvalue().decode()
+            )
 
-        assert [address for address, text in text_by_address.items() if other.word in text] == []
+        assert [
+            address for address, text in text_by_address.items() if other.word in text
+        ] == []
         assert sum(world.word in text for text in text_by_address.values()) > 8
 
 
 @pytest.mark.nightly
-def test_search_finds_only_what_the_hub_has(visitor: Client, worlds: tuple[World, World]) -> None:
+def test_search_finds_only_what_the_hub_has(
+    visitor: Client, worlds: tuple[World, World]
+) -> None:
     local, live = worlds
     with in_hub(live_pk()):
         MemberCluster.objects.filter(name="bravelion").update(name="quietowl")
 
-    assert "/clusters/quietowl/" not in visitor.get("/search/?q=quietowl").content.decode()
-    assert visitor.get(f"{live.mount}/search/?q=quietowl")["Location"] == f"{live.mount}/clusters/quietowl/"
+    assert (
+        "/clusters/quietowl/" not in visitor.get("/search/?q=quietowl").content.decode()
+    )
+    assert (
+        visitor.get(f"{live.mount}/search/?q=quietowl")["Location"]
+        == f"{live.mount}/clusters/quietowl/"
+    )
     assert visitor.get("/search/?q=bravelion")["Location"] == local.pages["cluster"]
 
 
@@ -271,7 +355,8 @@ def test_a_fragment_of_one_hub_is_never_that_of_the_other(
     visitor: Client, worlds: tuple[World, World]
 ) -> None:
     fragments = [
-        visitor.get(f"{world.mount}/", headers={"HX-Request": "true"}).content.decode() for world in worlds
+        visitor.get(f"{world.mount}/", headers={"HX-Request": "true"}).content.decode()
+        for world in worlds
     ]
 
     assert 'href="/clusters/' in fragments[0]
@@ -283,7 +368,10 @@ def test_a_fragment_of_one_hub_is_never_that_of_the_other(
 def test_entity_tags_of_two_hubs_differ(ana: User, worlds: tuple[World, World]) -> None:
     caller = APIClient()
     caller.force_login(ana)
-    tags = [caller.get(f"{world.mount}/api/v1/resources/core/Namespace/-/shop")["ETag"] for world in worlds]
+    tags = [
+        caller.get(f"{world.mount}/api/v1/resources/core/Namespace/-/shop")["ETag"]
+        for world in worlds
+    ]
 
     assert tags[0].startswith('"1')
     assert tags[1].startswith('"1-')
@@ -303,19 +391,34 @@ def test_a_removed_hub_is_not_found(visitor: Client) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    ["/help/glossary/", "/login/?next=/hubs/paris/clusters/", "/theme/", "/api/v1/hubs", "/admin/auth/user/"],
+    [
+        "/help/glossary/",
+        "/login/?next=/hubs/paris/clusters/",
+        "/theme/",
+        "/api/v1/hubs",
+        "/admin/auth/user/",
+    ],
 )
-def test_addresses_without_a_hub_redirect_to_themselves(visitor: Client, address: str) -> None:
+def test_addresses_without_a_hub_redirect_to_themselves(
+    visitor: Client, address: str
+) -> None:
     live_hub("paris")
-    answers = [visitor.get(f"/hubs/paris{address}"), visitor.post(f"/hubs/paris{address}")]
+    answers = [
+        visitor.get(f"/hubs/paris{address}"),
+        visitor.post(f"/hubs/paris{address}"),
+    ]
 
-    assert [(one.status_code, one["Location"]) for one in answers] == [(308, address)] * 2
+    assert [(one.status_code, one["Location"]) for one in answers] == [
+        (308, address)
+    ] * 2
 
 
 def test_a_user_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> None:
     paris = live_hub("paris")
     live_hub("rome")
-    HubGrant.objects.create(hub=paris, group=Group.objects.create(name="team"), role="viewer")
+    HubGrant.objects.create(
+        hub=paris, group=Group.objects.create(name="team"), role="viewer"
+    )
     bob, vera = person("bob", "team"), person("vera", "viewer")
     statuses = {}
     for user in (bob, vera):
@@ -325,7 +428,10 @@ def test_a_user_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> N
         for hub in ("paris", "rome"):
             address = f"/hubs/{hub}/clusters/"
             rest = caller.get(f"/hubs/{hub}/api/v1/clusters")
-            statuses[user.username, hub] = (client.get(address).status_code, rest.status_code)
+            statuses[user.username, hub] = (
+                client.get(address).status_code,
+                rest.status_code,
+            )
 
     assert statuses == {
         ("bob", "paris"): (200, 200),
@@ -335,7 +441,9 @@ def test_a_user_without_a_role_on_a_hub_finds_nothing_there(client: Client) -> N
     }
 
 
-def test_an_anonymous_visitor_is_redirected_to_the_login_and_back(client: Client) -> None:
+def test_an_anonymous_visitor_is_redirected_to_the_login_and_back(
+    client: Client,
+) -> None:
     live_hub("paris")
     answer = client.get("/hubs/paris/clusters/", follow=True)
 
@@ -378,12 +486,21 @@ def test_every_table_of_rows_is_scoped_and_raises_without_a_hub() -> None:
 
 
 def test_every_table_of_rows_has_a_hub() -> None:
-    shared = {"FleetRecord", "DecisionRecord"}  # content-addressed: found through the decisions of a hub
+    shared = {
+        "FleetRecord",
+        "DecisionRecord",
+    }  # content-addressed: found through the decisions of a hub
     # Administrators manage them for all hubs together; a problem names its hub.
     shared |= {"NotificationChannel", "NotificationRule", "NotificationDelivery"}
-    tables = [model for app in ("clusters", "placements") for model in apps.get_app_config(app).get_models()]
+    tables = [
+        model
+        for app in ("clusters", "placements")
+        for model in apps.get_app_config(app).get_models()
+    ]
     without = {
-        one.__name__ for one in tables if all(field.name != "hub" for field in one._meta.concrete_fields)
+        one.__name__
+        for one in tables
+        if all(field.name != "hub" for field in one._meta.concrete_fields)
     }
 
     assert without == {"Hub"} | shared
@@ -394,15 +511,28 @@ def test_across_hubs_finds_the_rows_of_all(worlds: tuple[World, World]) -> None:
     with across_hubs():
         rows = MemberCluster.objects.filter(name="bravelion")
 
-    assert (rows.count(), MemberCluster.objects.filter(name="bravelion").count()) == (2, 1)
+    assert (rows.count(), MemberCluster.objects.filter(name="bravelion").count()) == (
+        2,
+        1,
+    )
     assert worlds
 
 
 @pytest.mark.nightly
-def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(client: Client, ana: User) -> None:
+def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(
+    client: Client, ana: User
+) -> None:
     live_hub("paris")
     holder = APIClient(HTTP_AUTHORIZATION=f"Token {api_token(ana)}")
-    paths = ("", "clusters/", "placements/web/", "nothing/here/", "admin/", "search/?q=a", "hub-line/")
+    paths = (
+        "",
+        "clusters/",
+        "placements/web/",
+        "nothing/here/",
+        "admin/",
+        "search/?q=a",
+        "hub-line/",
+    )
     for path in (*paths, "about/"):
         answers = [client.get(f"/hubs/{name}/{path}") for name in ("paris", "london")]
         responses = [
@@ -412,9 +542,13 @@ def test_without_a_user_a_hub_that_exists_is_like_one_that_does_not(client: Clie
         assert responses[0] == responses[1], path
     for path in ("clusters", "placements/web", "overview", "nothing"):
         for send in (client.get, client.put, client.delete):
-            answers = [send(f"/hubs/{name}/api/v1/{path}") for name in ("paris", "london")]
+            answers = [
+                send(f"/hubs/{name}/api/v1/{path}") for name in ("paris", "london")
+            ]
             assert answers[0].status_code == answers[1].status_code, path
-            assert answers[0].content == answers[1].content.replace(b"london", b"paris"), path
+            assert answers[0].content == answers[1].content.replace(
+                b"london", b"paris"
+            ), path
     assert holder.get("/hubs/paris/api/v1/clusters").status_code == 200
     assert holder.get("/hubs/london/api/v1/clusters").status_code == 404
     assert holder.delete("/hubs/london/api/v1/placements/web").status_code == 404

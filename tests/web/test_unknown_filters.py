@@ -39,7 +39,9 @@ def test_says_which_word_there_is_not_and_which_there_are(
     address = address.format(id=decision_id)
 
     page = text_of(viewer, address)
-    notice = page.partition(f"Unsupported value for {name}: “xx”.")[2].partition("</p>")[0]
+    notice = page.partition(f"Unsupported value for {name}: “xx”.")[2].partition(
+        "</p>"
+    )[0]
     link = re.findall(rf'<a href="([^"]*)">{word}</a>', notice)
 
     assert link == [f"?{name}={word}"]
@@ -52,15 +54,26 @@ def test_says_which_word_there_is_not_and_which_there_are(
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize(
     "address",
-    ["/clusters/", "/clusters/?sort=-label:region&state=", "/placements/?type=&state=", "/activity/?kind="],
+    [
+        "/clusters/",
+        "/clusters/?sort=-label:region&state=",
+        "/placements/?type=&state=",
+        "/activity/?kind=",
+    ],
 )
-def test_says_nothing_of_what_there_is(viewer: Client, text_of: Fetch, address: str) -> None:
+def test_says_nothing_of_what_there_is(
+    viewer: Client, text_of: Fetch, address: str
+) -> None:
     assert "Unsupported value" not in text_of(viewer, address)
 
 
 @pytest.mark.usefixtures("web")
-def test_the_other_filters_hold_and_the_part_for_htmx_says_it_too(viewer: Client) -> None:
-    answer = viewer.get("/clusters/?q=fox&state=xx&after=zz", headers={"HX-Request": "true"})
+def test_the_other_filters_hold_and_the_part_for_htmx_says_it_too(
+    viewer: Client,
+) -> None:
+    answer = viewer.get(
+        "/clusters/?q=fox&state=xx&after=zz", headers={"HX-Request": "true"}
+    )
     page = answer.content.decode()
 
     assert "Unsupported value for state: “xx”." in page
@@ -69,7 +82,9 @@ def test_the_other_filters_hold_and_the_part_for_htmx_says_it_too(viewer: Client
 
 
 @pytest.mark.usefixtures("web")
-def test_what_is_typed_is_the_same_filter_as_the_parameters(viewer: Client, text_of: Fetch) -> None:
+def test_what_is_typed_is_the_same_filter_as_the_parameters(
+    viewer: Client, text_of: Fetch
+) -> None:
     typed = text_of(viewer, "/placements/?q=status%3Dhealthy+type%3DPickN+we")
     given = text_of(viewer, "/placements/?q=we&state=healthy&type=PickN")
     wrong = text_of(viewer, "/placements/?q=size%3Dbig+we")

@@ -36,8 +36,12 @@ def test_the_page_of_a_faulty_record_says_so(viewer: Client) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("outdated")
-@pytest.mark.parametrize("address", ["/", "/placements/", "/placements/web/", "/placements/web/history/"])
-def test_pages_live_with_a_record_of_another_engine(viewer: Client, address: str) -> None:
+@pytest.mark.parametrize(
+    "address", ["/", "/placements/", "/placements/web/", "/placements/web/history/"]
+)
+def test_pages_live_with_a_record_of_another_engine(
+    viewer: Client, address: str
+) -> None:
     assert viewer.get(address).status_code == 200
 
 
@@ -54,7 +58,10 @@ def test_its_own_page_says_why_it_is_not_shown(viewer: Client, rest: str) -> Non
 def test_rest_says_so_with_a_code(viewer: Client) -> None:
     answer = viewer.get(f"/api/v1/decisions/{OLD_ID}")
 
-    assert (answer.status_code, answer.json()["type"]) == (410, "urn:fleetui:problem:unreadable-record")
+    assert (answer.status_code, answer.json()["type"]) == (
+        410,
+        "urn:fleetui:problem:unreadable-record",
+    )
 
 
 @pytest.mark.usefixtures("outdated")

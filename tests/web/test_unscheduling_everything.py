@@ -23,7 +23,9 @@ def _placed() -> None:
 
 
 @pytest.mark.nightly
-def test_the_editor_requires_confirmation_and_saves_once_it_is_ticked(operator: Client) -> None:
+def test_the_editor_requires_confirmation_and_saves_once_it_is_ticked(
+    operator: Client,
+) -> None:
     typed(operator, "/placements/web/edit/", TEXT)
 
     response = confirmed(operator, reviewed(operator))
@@ -45,7 +47,9 @@ def test_an_editor_that_needs_no_confirmation_shows_no_box(operator: Client) -> 
     assert 'name="confirm"' not in reviewed(operator)
 
 
-def test_applying_requires_confirmation_and_keeps_the_text_of_a_file(operator: Client) -> None:
+def test_applying_requires_confirmation_and_keeps_the_text_of_a_file(
+    operator: Client,
+) -> None:
     upload = SimpleUploadedFile("web.yaml", TEXT.encode())
 
     response = operator.post("/resources/apply/", {"file": upload})

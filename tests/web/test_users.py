@@ -17,18 +17,25 @@ def test_a_superuser_adds_a_viewer_and_changes_the_role(client: Client) -> None:
     root = User.objects.create_superuser("root")
     client.force_login(root)
 
-    added = client.post("/users/", {"username": "vera", "password": PASSWORD, "roles": ["viewer"]})
+    added = client.post(
+        "/users/", {"username": "vera", "password": PASSWORD, "roles": ["viewer"]}
+    )
     vera = User.objects.get(username="vera")
     vera.groups.add(Group.objects.create(name="payments"))
     changed = client.post(f"/users/{vera.pk}/", {"roles": ["approver"], "active": "on"})
-    page, own = client.get("/users/").content.decode(), client.get(f"/users/{vera.pk}/").content.decode()
+    page, own = (
+        client.get("/users/").content.decode(),
+        client.get(f"/users/{vera.pk}/").content.decode(),
+    )
 
     assert (added.status_code, changed.status_code) == (302, 302)
     assert Outline(page).problems == Outline(own).problems == []
     assert {group.name for group in vera.groups.all()} == {"approver", "payments"}
     assert "Approver" in page
     assert Client().login(username="vera", password=PASSWORD)
-    assert AccessEvent.objects.filter(verb="account changed", subject="vera", actor_name="root").exists()
+    assert AccessEvent.objects.filter(
+        verb="account changed", subject="vera", actor_name="root"
+    ).exists()
 
     client.post(f"/users/{vera.pk}/", {"roles": ["approver"]})
     assert not Client().login(username="vera", password=PASSWORD)
@@ -40,10 +47,15 @@ def test_a_superuser_adds_a_viewer_and_changes_the_role(client: Client) -> None:
         ({"username": "vera", "password": "short"}, "at least 12 characters"),
         ({"username": "", "password": PASSWORD}, "cannot be blank"),
         ({"username": "root", "password": PASSWORD}, "already exists"),
-        ({"username": "vera", "password": PASSWORD, "roles": ["king"]}, "Unsupported value"),
+        (
+            {"username": "vera", "password": PASSWORD, "roles": ["king"]},
+            "Unsupported value",
+        ),
     ],
 )
-def test_invalid_input_adds_no_user(client: Client, given: dict[str, str], words: str) -> None:
+def test_invalid_input_adds_no_user(
+    client: Client, given: dict[str, str], words: str
+) -> None:
     client.force_login(User.objects.create_superuser("root"))
 
     answer = client.post("/users/", given)
@@ -67,6 +79,10 @@ def test_others_are_refused(operator: Client) -> None:
     other = person("li", "viewer")
     for address in USER_PAGES.values():
         path = address.format(user=other.pk)
-        assert operator.get(path).status_code == operator.post(path, {"roles": "operator"}).status_code == 403
+        assert (
+            operator.get(path).status_code
+            == operator.post(path, {"roles": "operator"}).status_code
+            == 403
+        )
     assert 'href="/users/"' not in operator.get("/").content.decode()
     assert [group.name for group in other.groups.all()] == ["viewer"]

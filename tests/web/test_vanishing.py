@@ -15,14 +15,35 @@ from tests.effort import IS_FULL
 from tests.hubs.test_live_pages import MOUNT, ROLES, busy_hub
 from tests.rows import person
 from tests.vanishing import cluster_is_deleted, faults, placement_is_deleted
-from tests.web.test_every_page import ASK, READ, READ_AND_WRITE, WRITE, address_of, begin_everything
+from tests.web.test_every_page import (
+    ASK,
+    READ,
+    READ_AND_WRITE,
+    WRITE,
+    address_of,
+    begin_everything,
+)
 
 pytestmark = pytest.mark.django_db
 EVERY = 1 if IS_FULL else 20
 """The distance of the queries before which something is deleted; which ones differs by page."""
 LIVE = (
-    *("", "clusters/", "clusters/paris/", "placements/", "placements/web/", "placements/web/drift/"),
-    *("placements/web/clusters/paris/", "rollouts/", "activity/", "topology/", "overrides/", "disruptions/"),
+    *(
+        "",
+        "clusters/",
+        "clusters/paris/",
+        "placements/",
+        "placements/web/",
+        "placements/web/drift/",
+    ),
+    *(
+        "placements/web/clusters/paris/",
+        "rollouts/",
+        "activity/",
+        "topology/",
+        "overrides/",
+        "disruptions/",
+    ),
 )
 
 
@@ -42,7 +63,10 @@ def test_no_page_fails_for_what_is_deleted_meanwhile(
             assert faults(read, deletions, first=number % EVERY + 1, every=EVERY) == []
     ProblemBook.objects.all().delete()
     with subtests.test("a page that compares problems and statuses first"):
-        assert faults(partial(operator.get, "/"), deletions, every=1 if IS_FULL else 3) == []
+        assert (
+            faults(partial(operator.get, "/"), deletions, every=1 if IS_FULL else 3)
+            == []
+        )
 
 
 @pytest.mark.larger
@@ -57,7 +81,9 @@ def test_no_page_of_a_live_hub_fails_for_what_is_deleted_meanwhile(
         "placement": placement_is_deleted("web", hub=live.hub.pk),
         "cluster": cluster_is_deleted("paris", hub=live.hub.pk),
     }
-    for number, address in enumerate([*(f"{MOUNT}/{one}" for one in LIVE), "/inbox/", "/hubs/"]):
+    for number, address in enumerate(
+        [*(f"{MOUNT}/{one}" for one in LIVE), "/inbox/", "/hubs/"]
+    ):
         read = partial(client.get, address)
         assert read().status_code == 200, address
         with subtests.test(address):
@@ -65,7 +91,9 @@ def test_no_page_of_a_live_hub_fails_for_what_is_deleted_meanwhile(
 
 
 @pytest.mark.parametrize(("method", "count"), [("GET", 2), ("POST", 1)])
-def test_what_fails_twice_is_a_fault(method: str, count: int, rf: RequestFactory) -> None:
+def test_what_fails_twice_is_a_fault(
+    method: str, count: int, rf: RequestFactory
+) -> None:
     calls = []
 
     def view(_request: object) -> Any:

@@ -19,7 +19,9 @@ TABS = ("/what-if/", "/what-if/resilience/", "/checks/")
 
 def _row(page: str, placement: str) -> str:
     [row] = [
-        one for one in re.findall(r"<tr.*?</tr>", page, re.DOTALL) if f'/placements/{placement}/"' in one
+        one
+        for one in re.findall(r"<tr.*?</tr>", page, re.DOTALL)
+        if f'/placements/{placement}/"' in one
     ]
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", row)).strip()
 
@@ -38,13 +40,19 @@ def test_a_viewer_reads_all_variants_of_a_loss(viewer: Client, text_of: Fetch) -
     assert "Differences between drained and removed." in left
     assert "5 with clusters down." in down
     assert "nothing moves yet" in _row(down, "web")
-    assert "/what-if/" in re.findall(r'<a[^>]*href="([^"]*)"[^>]*aria-current="page"', left)
+    assert "/what-if/" in re.findall(
+        r'<a[^>]*href="([^"]*)"[^>]*aria-current="page"', left
+    )
 
 
 @pytest.mark.usefixtures("nine")
-def test_the_worst_come_first_and_one_impact_can_be_chosen(viewer: Client, text_of: Fetch) -> None:
+def test_the_worst_come_first_and_one_impact_can_be_chosen(
+    viewer: Client, text_of: Fetch
+) -> None:
     page = text_of(viewer, "/what-if/?label=region:east").partition('id="impact"')[2]
-    moved = text_of(viewer, "/what-if/?label=region:east&impact=moves").partition('id="impact"')[2]
+    moved = text_of(viewer, "/what-if/?label=region:east&impact=moves").partition(
+        'id="impact"'
+    )[2]
 
     links = r'<th scope="row">\s*<a href="/placements/(\w+)/">'
     assert re.findall(links, page) == ["cache", "config", "ledger", "batch", "web"]
@@ -52,13 +60,18 @@ def test_the_worst_come_first_and_one_impact_can_be_chosen(viewer: Client, text_
 
 
 @pytest.mark.usefixtures("nine")
-def test_a_placement_opens_its_hypothetical_decision(viewer: Client, text_of: Fetch) -> None:
+def test_a_placement_opens_its_hypothetical_decision(
+    viewer: Client, text_of: Fetch
+) -> None:
     decisions = Decision.objects.count()
 
     page = text_of(viewer, "/what-if/?label=region:east&placement=web")
 
     assert "Hypothetical decision on web" in page
-    assert '<th scope="row">flyingpenguin</th>' in page.partition("Hypothetical decision")[2]
+    assert (
+        '<th scope="row">flyingpenguin</th>'
+        in page.partition("Hypothetical decision")[2]
+    )
     assert Decision.objects.count() == decisions
 
 
@@ -73,7 +86,9 @@ def test_opens_with_the_worst_single_domain(viewer: Client, text_of: Fetch) -> N
     assert "unschedulable" in page
 
 
-def test_without_clusters_there_is_only_the_form(viewer: Client, text_of: Fetch) -> None:
+def test_without_clusters_there_is_only_the_form(
+    viewer: Client, text_of: Fetch
+) -> None:
     assert "No clusters yet." in text_of(viewer, "/what-if/")
 
 
@@ -96,10 +111,14 @@ def test_a_choice_without_clusters_is_returned_with_its_error(
 
 
 @pytest.mark.usefixtures("web")
-def test_the_tabs_lead_to_each_other_under_one_entry(viewer: Client, text_of: Fetch) -> None:
+def test_the_tabs_lead_to_each_other_under_one_entry(
+    viewer: Client, text_of: Fetch
+) -> None:
     for address in TABS:
         page = text_of(viewer, address)
-        current = re.findall(r'<a[^>]*href="([^"]*)"[^>]*aria-current="(?:page|true)"', page)
+        current = re.findall(
+            r'<a[^>]*href="([^"]*)"[^>]*aria-current="(?:page|true)"', page
+        )
         tabs = page.partition('aria-label="What-if views"')[2].partition("</nav>")[0]
 
         assert tuple(re.findall(r'href="([^"]*)"', tabs)) == TABS

@@ -44,14 +44,18 @@ def test_work_waits_from_a_change_to_its_decision() -> None:
     saved("web", pick_n_spec(1))
     waited = waiting_since()
     run_due()
-    Placement.objects.update(rollout_observed=F("rollout_generation"), rollout_requeue_at=None)
+    Placement.objects.update(
+        rollout_observed=F("rollout_generation"), rollout_requeue_at=None
+    )
 
     assert waited == NOW
     assert waiting_since() is None
 
 
 def quiet(seconds: int, *, waiting: datetime | None) -> timedelta | None:
-    state = worker_state(now=NOW + timedelta(seconds=seconds), due_since=lambda: waiting)
+    state = worker_state(
+        now=NOW + timedelta(seconds=seconds), due_since=lambda: waiting
+    )
     return state.silent_for
 
 
@@ -67,10 +71,15 @@ def test_a_busy_worker_is_not_silent() -> None:
 def test_a_short_queue_is_not_called_busy() -> None:
     record_heartbeat(waiting=7, now=NOW)
 
-    assert worker_state(now=NOW + timedelta(seconds=10), due_since=lambda: NOW).waiting == 0
+    assert (
+        worker_state(now=NOW + timedelta(seconds=10), due_since=lambda: NOW).waiting
+        == 0
+    )
 
 
-def test_the_timer_of_the_worker_counts_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timer_of_the_worker_counts_what_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("placements.tasks.close_connections", lambda: None)
     joined("a")
     saved("web", pick_n_spec(1))
@@ -86,7 +95,9 @@ def test_the_timer_of_the_worker_counts_what_waits(monkeypatch: pytest.MonkeyPat
 @pytest.mark.nightly
 @pytest.mark.usefixtures("web")
 @pytest.mark.parametrize("address", ["/", "/rollouts/"])
-def test_pages_that_wait_for_it_say_so(viewer: Client, text_of: Fetch, address: str) -> None:
+def test_pages_that_wait_for_it_say_so(
+    viewer: Client, text_of: Fetch, address: str
+) -> None:
     record_heartbeat(now=datetime.now(UTC) - timedelta(minutes=3))
     silent = text_of(viewer, address)
 

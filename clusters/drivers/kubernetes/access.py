@@ -62,14 +62,20 @@ def read_object(
         return answer.body
     if answer.status == 404:
         return None
-    raise RefusedError("FailedToFindObjInMemberCluster", server_message(answer), status=answer.status)
+    raise RefusedError(
+        "FailedToFindObjInMemberCluster", server_message(answer), status=answer.status
+    )
 
 
-def _get(access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: float) -> Response | None:
+def _get(
+    access: MemberAccess, api_version: str, ref: ObjectRef, *, deadline: float
+) -> Response | None:
     """Return the answer to a GET, or None where the path is not served although discovery has the kind."""
     resource = resolve_kind(access.discovery, api_version, ref, deadline=deadline)
     try:
-        answer = access.client.request("GET", resource.path(ref.namespace, ref.name), deadline=deadline)
+        answer = access.client.request(
+            "GET", resource.path(ref.namespace, ref.name), deadline=deadline
+        )
     except DriverUnavailable as error:
         # Of a group that is no longer served, the server answers a 404 without a Status.
         if error.code not in ("not-kubernetes", "no-such-path") or "." not in ref.group:
@@ -97,13 +103,20 @@ def patch_object(
         resource = resolve_kind(access.discovery, api_version, ref, deadline=deadline)
     path = resource.path(ref.namespace, ref.name)
     answer = access.client.request(
-        "PATCH", path, query=query, body=body, content_type=content_type, deadline=deadline
+        "PATCH",
+        path,
+        query=query,
+        body=body,
+        content_type=content_type,
+        deadline=deadline,
     )
     if is_path_missing(answer):
         access.discovery.forget(ref.group)
         raise KindNotServedError(f"the cluster serves no {ref.kind} in {api_version}")
     manifest = body if content_type == APPLY_PATCH else {}
-    access.warnings[ref] = tuple(without_secret_values(one, manifest) for one in answer.warnings)
+    access.warnings[ref] = tuple(
+        without_secret_values(one, manifest) for one in answer.warnings
+    )
     return answer
 
 
@@ -141,7 +154,9 @@ def causes_of(answer: Response, reason: str) -> list[Mapping[str, Any]]:
 
 def server_message(answer: Response, manifest: Mapping[str, Any] | None = None) -> str:
     """Return the message of a Status, cut, without the values of the manifest if that is a Secret."""
-    message = str(answer.body.get("message") or f"the API server answered {answer.status}")
+    message = str(
+        answer.body.get("message") or f"the API server answered {answer.status}"
+    )
     return cut_message(without_secret_values(message, manifest or {}))
 
 

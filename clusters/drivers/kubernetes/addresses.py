@@ -48,7 +48,9 @@ class AddressRules:
     proxies: frozenset[str] = frozenset()
     allow_insecure_tls: bool = False
     allow_in_cluster: bool = False
-    resolve: Callable[[str, int], list[str]] = field(default=resolve_host, compare=False, repr=False)
+    resolve: Callable[[str, int], list[str]] = field(
+        default=resolve_host, compare=False, repr=False
+    )
 
 
 def check_address(text: str, rules: AddressRules) -> None:
@@ -57,10 +59,15 @@ def check_address(text: str, rules: AddressRules) -> None:
     inner = embedded_address(address)
     if inner.is_loopback:
         if not rules.allow_loopback:
-            raise AddressNotAllowed(text, "loopback", "FLEETUI_MEMBER_LOOPBACK=1 allows it")
+            raise AddressNotAllowed(
+                text, "loopback", "FLEETUI_MEMBER_LOOPBACK=1 allows it"
+            )
         return
     for reason, is_denied in (
-        ("unspecified", inner.is_unspecified or (inner.version == 4 and inner in _THIS_NETWORK)),
+        (
+            "unspecified",
+            inner.is_unspecified or (inner.version == 4 and inner in _THIS_NETWORK),
+        ),
         ("link-local", inner.is_link_local),
         ("multicast", inner.is_multicast),
         ("reserved", inner.is_reserved),
@@ -69,13 +76,19 @@ def check_address(text: str, rules: AddressRules) -> None:
         if is_denied:
             raise AddressNotAllowed(text, reason, "no setting allows it")
     if rules.networks and not any(
-        inner in network for network in rules.networks if network.version == inner.version
+        inner in network
+        for network in rules.networks
+        if network.version == inner.version
     ):
         reason = "outside of the networks of members"
-        raise AddressNotAllowed(text, reason, "FLEETUI_MEMBER_NETWORKS lists the allowed networks")
+        raise AddressNotAllowed(
+            text, reason, "FLEETUI_MEMBER_NETWORKS lists the allowed networks"
+        )
 
 
-def checked_addresses(host: str, port: int, rules: AddressRules, *, seconds: float) -> list[str]:
+def checked_addresses(
+    host: str, port: int, rules: AddressRules, *, seconds: float
+) -> list[str]:
     """Resolve a host; return its addresses, all of them allowed. Raise NameNotResolved, AddressNotAllowed."""
     addresses = resolved_addresses(host, port, rules, seconds=seconds)
     for address in addresses:
@@ -83,7 +96,9 @@ def checked_addresses(host: str, port: int, rules: AddressRules, *, seconds: flo
     return addresses
 
 
-def resolved_addresses(host: str, port: int, rules: AddressRules, *, seconds: float) -> list[str]:
+def resolved_addresses(
+    host: str, port: int, rules: AddressRules, *, seconds: float
+) -> list[str]:
     """Return the addresses of a host, allowed or not. Raise NameNotResolved.
 
     A name is resolved in a thread of its own: getaddrinfo has no timeout, and may take half a minute.
@@ -93,7 +108,9 @@ def resolved_addresses(host: str, port: int, rules: AddressRules, *, seconds: fl
     addresses: list[str] = []
 
     def resolve() -> None:
-        with suppress(OSError, UnicodeError):  # UnicodeError: a label that IDNA does not encode
+        with suppress(
+            OSError, UnicodeError
+        ):  # UnicodeError: a label that IDNA does not encode
             addresses.extend(rules.resolve(host, port))
 
     thread = threading.Thread(target=resolve, name=f"resolve {host}", daemon=True)

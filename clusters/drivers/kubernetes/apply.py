@@ -33,7 +33,12 @@ from clusters.drivers.kubernetes.inventory import (
     read_inventory,
     write_inventory,
 )
-from clusters.drivers.kubernetes.one_object import DEFERRED, ApplyCall, ObjectResult, examine
+from clusters.drivers.kubernetes.one_object import (
+    DEFERRED,
+    ApplyCall,
+    ObjectResult,
+    examine,
+)
 from clusters.drivers.kubernetes.parallel import Planned, pool, result_of, run_waves
 from clusters.drivers.kubernetes.removal import Removal, hold_entries, remove_entries
 from clusters.drivers.kubernetes.targets import (
@@ -69,10 +74,14 @@ def apply_version(
     DriverRejected, DriverFenced.
     """
     if version.options.type == "ReportDiff":
-        raise DriverRejected("an apply strategy of type ReportDiff compares and writes nothing")
+        raise DriverRejected(
+            "an apply strategy of type ReportDiff compares and writes nothing"
+        )
     for start in range(MOST_STARTS):
         try:
-            return _apply(access, version, deadline=deadline, finished=finished, cleared=cleared)
+            return _apply(
+                access, version, deadline=deadline, finished=finished, cleared=cleared
+            )
         except InventoryChangedError:
             back_off(access, start, deadline=deadline)
     raise DriverPending("another call changes the inventory; continuing")
@@ -82,7 +91,11 @@ def is_ahead(inventory: PlacementInventory, version: Version) -> bool:
     """Return whether a cluster has, or had, a version that is not one of this console."""
     if version.is_removal_confirmed:
         return False
-    is_unknown = version.known and inventory.version not in ("", version.id, *version.known)
+    is_unknown = version.known and inventory.version not in (
+        "",
+        version.id,
+        *version.known,
+    )
     return inventory.is_ahead or version.is_behind or bool(is_unknown)
 
 
@@ -110,11 +123,20 @@ def _apply(
     ahead = write_ahead(access, inventory, version, targets, deadline=deadline)
 
     # A request that `stop` cuts off closes its socket, and the reserve is too short to open another one.
-    call = ApplyCall(access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3)
+    call = ApplyCall(
+        access, version, ahead.entries, cleared, stop, last_start=stop - reserve / 3
+    )
     results = apply_targets(call, targets, finished)
-    entries = {**ahead.entries, **{ref: one.entry for ref, one in results.items() if one.entry}}
+    entries = {
+        **ahead.entries,
+        **{ref: one.entry for ref, one in results.items() if one.entry},
+    }
     refusals += [one.refusal for one in results.values() if one.refusal]
-    deferred = [one.ref for one in targets if one.ref not in results or results[one.ref].is_deferred]
+    deferred = [
+        one.ref
+        for one in targets
+        if one.ref not in results or results[one.ref].is_deferred
+    ]
 
     incomplete = ahead.incomplete
     if incomplete and not deferred:
@@ -133,7 +155,9 @@ def _apply(
         removal = prune(access, ahead, gone, stop=stop)
         refusals += removal.refusals
         deferred += removal.remaining
-        entries = {ref: one for ref, one in entries.items() if ref not in removal.finished}
+        entries = {
+            ref: one for ref, one in entries.items() if ref not in removal.finished
+        }
 
     is_whole = not refusals and not deferred
     after = replace(
@@ -150,8 +174,12 @@ def _apply(
     drifts = tuple(one.drift for one in results.values() if one.drift)
     if refusals:
         raise _rejected(version, refusals, results.values(), drifts)
-    is_changed = inventory.whole != version.id or any(one.is_changed for one in results.values())
-    return Applied(version.id, changed=is_changed or bool(removal.finished), drifts=drifts)
+    is_changed = inventory.whole != version.id or any(
+        one.is_changed for one in results.values()
+    )
+    return Applied(
+        version.id, changed=is_changed or bool(removal.finished), drifts=drifts
+    )
 
 
 def _rejected(
@@ -163,11 +191,17 @@ def _rejected(
     diffs = tuple(one.diff for one in results if one.diff)
     message = f"{len(refusals)} of {len(version.manifests)} objects refused"
     code = NOT_CONFIRMED if any(one.code == NOT_CONFIRMED for one in refusals) else ""
-    return DriverRejected(message, tuple(refusals), drifts=drifts, diffs=diffs, code=code)
+    return DriverRejected(
+        message, tuple(refusals), drifts=drifts, diffs=diffs, code=code
+    )
 
 
 def prune(
-    access: MemberAccess, inventory: PlacementInventory, gone: Sequence[Entry], *, stop: float
+    access: MemberAccess,
+    inventory: PlacementInventory,
+    gone: Sequence[Entry],
+    *,
+    stop: float,
 ) -> Removal:
     """Remove what older versions left; of a cluster that is ahead of this console nothing without a person.
 
@@ -178,7 +212,9 @@ def prune(
             f"not removed: the cluster has {counted_objects(len(gone))} of a version that this console does "
             "not know, as after a restored backup; the removal waits for a confirmation"
         )
-        return hold_entries(access, gone, placement=inventory.placement, why=why, stop=stop)
+        return hold_entries(
+            access, gone, placement=inventory.placement, why=why, stop=stop
+        )
     return remove_entries(access, gone, placement=inventory.placement, stop=stop)
 
 
@@ -211,7 +247,9 @@ def write_ahead(
 ) -> PlacementInventory:
     """Record what this call is going to apply, so that no crash leaves an object that nothing knows of."""
     missing = {
-        one.ref: new_entry(one.ref, one.api_version) for one in targets if one.ref not in inventory.entries
+        one.ref: new_entry(one.ref, one.api_version)
+        for one in targets
+        if one.ref not in inventory.entries
     }
     entries = {**inventory.entries, **missing}
     if len(entries) > MOST_OBJECTS:
@@ -252,18 +290,37 @@ def apply_targets(
 
     def run(some: Sequence[Target]) -> list[tuple[Target, ObjectResult]]:
         left = [one for one in some if one.ref not in finished]
-        waves = [[one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)]
-        return run_waves(waves, first_step, time_left=call.access.until(call.last_start))
+        waves = [
+            [one for one in left if one.wave == place] for place in range(LAST_WAVE + 1)
+        ]
+        return run_waves(
+            waves, first_step, time_left=call.access.until(call.last_start)
+        )
 
-    results = {target.ref: result for target, result in run([one for one in targets if not one.is_custom])}
+    results = {
+        target.ref: result
+        for target, result in run([one for one in targets if not one.is_custom])
+    }
     custom = [one for one in targets if one.is_custom]
     if custom:
-        definitions = [one for one in targets if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION]
+        definitions = [
+            one
+            for one in targets
+            if (one.ref.group, one.ref.kind) == CUSTOM_RESOURCE_DEFINITION
+        ]
         waiting = await_definitions(call, definitions, {**finished, **results})
         ready = [one for one in custom if one.ref.group not in waiting]
-        refused = {defined_group(one) for one in definitions if (end := results.get(one.ref)) and end.refusal}
+        refused = {
+            defined_group(one)
+            for one in definitions
+            if (end := results.get(one.ref)) and end.refusal
+        }
         for target, result in run(ready):
-            is_late = result.refusal and result.refusal.code == NOT_SERVED and target.ref.group not in refused
+            is_late = (
+                result.refusal
+                and result.refusal.code == NOT_SERVED
+                and target.ref.group not in refused
+            )
             if is_late:  # established a moment ago, and not in discovery yet
                 call.access.discovery.forget(target.ref.group)
             results[target.ref] = DEFERRED if is_late else result
@@ -272,7 +329,9 @@ def apply_targets(
 
 
 def await_definitions(
-    call: ApplyCall, definitions: Sequence[Target], results: Mapping[ObjectRef, ObjectResult]
+    call: ApplyCall,
+    definitions: Sequence[Target],
+    results: Mapping[ObjectRef, ObjectResult],
 ) -> set[str]:
     """Wait for the applied definitions, and return the groups of those that are not established."""
     waiting = set()
@@ -293,7 +352,9 @@ def await_definitions(
 def await_established(call: ApplyCall, target: Target, *, until: float) -> bool:
     while True:
         try:
-            live = read_object(call.access, target.api_version, target.ref, deadline=call.stop)
+            live = read_object(
+                call.access, target.api_version, target.ref, deadline=call.stop
+            )
         except RefusedError:
             return False
         except DriverUnavailable as error:
@@ -308,19 +369,28 @@ def await_established(call: ApplyCall, target: Target, *, until: float) -> bool:
 
 
 def find_leftovers(
-    call: ApplyCall, inventory: PlacementInventory, results: Mapping[ObjectRef, ObjectResult]
+    call: ApplyCall,
+    inventory: PlacementInventory,
+    results: Mapping[ObjectRef, ObjectResult],
 ) -> tuple[list[Entry], tuple[str, ...]]:
     """Return the objects of a lost inventory, and the kinds that could not be listed."""
     if UNDECIDED in inventory.incomplete:
-        if not call.version.was_applied and not any(one.is_evidence_of_loss for one in results.values()):
+        if not call.version.was_applied and not any(
+            one.is_evidence_of_loss for one in results.values()
+        ):
             return [], ()
         kinds = set(call.version.kinds)
     else:
-        kinds = {(one.rpartition("/")[0], one.rpartition("/")[2]) for one in inventory.incomplete}
+        kinds = {
+            (one.rpartition("/")[0], one.rpartition("/")[2])
+            for one in inventory.incomplete
+        }
     return find_labelled(call.access, inventory.placement, kinds, deadline=call.stop)
 
 
-def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadline: float) -> None:
+def write_result(
+    access: MemberAccess, inventory: PlacementInventory, *, deadline: float
+) -> None:
     """Write the inventory at the end of a call, also where an equal call wrote it meanwhile.
 
     Where a newer call did, what this one applied and that one does not know is removed: nothing else would.
@@ -333,8 +403,14 @@ def write_result(access: MemberAccess, inventory: PlacementInventory, *, deadlin
             back_off(access, start, deadline=deadline)
             current = read_inventory(access, inventory.placement, deadline=deadline)
             if inventory.fence < current.fence:
-                unknown = [one for one in inventory.entries.values() if one.ref not in current.entries]
-                remove_entries(access, unknown, placement=inventory.placement, stop=deadline)
+                unknown = [
+                    one
+                    for one in inventory.entries.values()
+                    if one.ref not in current.entries
+                ]
+                remove_entries(
+                    access, unknown, placement=inventory.placement, stop=deadline
+                )
             check_fence(current, inventory.fence)
             if current.version != inventory.version:
                 break
@@ -350,9 +426,13 @@ def _pending(
 ) -> DriverPending:
     total = len(targets)
     done = sum(1 for one in results.values() if one.entry)
-    causes = {one.refusal.message if one.refusal else one.cause for one in results.values()} - {""}
+    causes = {
+        one.refusal.message if one.refusal else one.cause for one in results.values()
+    } - {""}
     if removal.remaining:
         message = f"waiting until {removal.words()}"
     else:
-        message = "; ".join([f"{done} of {total} objects applied", *sorted(causes), "continuing"])
+        message = "; ".join(
+            [f"{done} of {total} objects applied", *sorted(causes), "continuing"]
+        )
     return DriverPending(message, done=done, total=total, remaining=tuple(remaining))

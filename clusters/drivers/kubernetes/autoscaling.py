@@ -27,7 +27,9 @@ def scaled_object(manifest: Manifest) -> ObjectRef | None:
     version = str(scaled.get("apiVersion") or "apps/v1")
     namespace = str((manifest.get("metadata") or {}).get("namespace") or "default")
     kind = str(scaled.get("kind") or "Deployment")
-    return ObjectRef(version.rpartition("/")[0], kind, namespace, str(scaled.get("name")))
+    return ObjectRef(
+        version.rpartition("/")[0], kind, namespace, str(scaled.get("name"))
+    )
 
 
 def replicas_managers(live: Manifest) -> set[str]:
@@ -40,7 +42,9 @@ def replicas_managers(live: Manifest) -> set[str]:
     }
 
 
-def manifest_over(manifest: Manifest, live: Manifest, *, is_autoscaled: bool) -> Manifest:
+def manifest_over(
+    manifest: Manifest, live: Manifest, *, is_autoscaled: bool
+) -> Manifest:
     """Return the manifest as it is compared with a live object, with the replicas of the autoscaler."""
     spec = manifest.get("spec")
     is_found = is_autoscaled or CONTROLLER_OF_AUTOSCALERS in replicas_managers(live)
@@ -52,7 +56,9 @@ def manifest_over(manifest: Manifest, live: Manifest, *, is_autoscaled: bool) ->
     return {**manifest, "spec": {**spec, "replicas": replicas}}
 
 
-def sent_over(manifest: Manifest, live: Manifest, *, is_autoscaled: bool, field_manager: str) -> Manifest:
+def sent_over(
+    manifest: Manifest, live: Manifest, *, is_autoscaled: bool, field_manager: str
+) -> Manifest:
     """Return the manifest as it is applied over a live object.
 
     The replicas are left out once another manager owns them: until then, leaving them out would remove them.

@@ -93,7 +93,9 @@ class ConnectionCheckFailed(FleetError):
 
     problem_type = CONFIRMATION_NEEDED
 
-    def __init__(self, steps: tuple[CheckStep, ...], *, confirm: str = FAILED_CHECK) -> None:
+    def __init__(
+        self, steps: tuple[CheckStep, ...], *, confirm: str = FAILED_CHECK
+    ) -> None:
         failed = [one for one in steps if one.ok is False]
         super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
         self.steps = steps
@@ -130,7 +132,12 @@ class ConnectionCheck:
         self.holders: frozenset[str] | None = None
         self._hub_id = hub_id
         self._connection, self._secret, self._client = connection, secret, client
-        self._rules, self._kinds, self._usual, self._monotonic = rules, kinds, usual or {}, monotonic
+        self._rules, self._kinds, self._usual, self._monotonic = (
+            rules,
+            kinds,
+            usual or {},
+            monotonic,
+        )
         self._address = split_server(connection.server)
         self._addresses: list[str] = []
         self._is_rejected = False
@@ -169,9 +176,13 @@ class ConnectionCheck:
                 if is_ip_address(host):
                     check_address(host, self._rules)
                 host, port = proxy.hostname or "", proxy.port or 0
-                self._addresses = resolved_addresses(host, port, self._rules, seconds=CONNECT_SECONDS)
+                self._addresses = resolved_addresses(
+                    host, port, self._rules, seconds=CONNECT_SECONDS
+                )
             else:
-                self._addresses = checked_addresses(host, port, self._rules, seconds=CONNECT_SECONDS)
+                self._addresses = checked_addresses(
+                    host, port, self._rules, seconds=CONNECT_SECONDS
+                )
         except AddressNotAllowed as error:
             raise StepFailed(str(error), error.setting) from error
         except NameNotResolved as error:
@@ -184,14 +195,18 @@ class ConnectionCheck:
         port = proxy.port or self._address.port
         message = ""
         for address in self._addresses:
-            timeout = max(0.001, min(CONNECT_SECONDS, self._deadline - self._monotonic()))
+            timeout = max(
+                0.001, min(CONNECT_SECONDS, self._deadline - self._monotonic())
+            )
             try:
                 with closing(socket.create_connection((address, port), timeout)):
                     return f"connected to {address}, port {port}"
             except TimeoutError:
                 message = f"no answer from {address}, port {port}"
             except OSError as error:
-                message = f"{address}, port {port}: {error.strerror or 'cannot be reached'}"
+                message = (
+                    f"{address}, port {port}: {error.strerror or 'cannot be reached'}"
+                )
         hint = "Check port, routes and firewalls between the console and the cluster"
         raise StepFailed(message, hint)
 
@@ -201,18 +216,31 @@ class ConnectionCheck:
                 context = tls_context(self._connection, self._secret())
                 address, rules = self._address, self._rules
                 link = BoundedConnection(
-                    address.host, address.port, self._connection, context, rules, self._monotonic
+                    address.host,
+                    address.port,
+                    self._connection,
+                    context,
+                    rules,
+                    self._monotonic,
                 )
                 link.deadline = min(self._deadline, self._monotonic() + CONNECT_SECONDS)
                 with closing(link):
                     link.connect()
-                    certificate = link.sock.getpeercert() if isinstance(link.sock, ssl.SSLSocket) else None
+                    certificate = (
+                        link.sock.getpeercert()
+                        if isinstance(link.sock, ssl.SSLSocket)
+                        else None
+                    )
         except DriverUnavailable as error:
-            hint = "Give the CA certificate of this cluster" if error.code == "tls" else ""
+            hint = (
+                "Give the CA certificate of this cluster" if error.code == "tls" else ""
+            )
             raise StepFailed(str(error), hint) from error
         if not certificate:
             return "the certificate of the server was not verified"
-        subject, issuer = (common_name(certificate.get(key)) for key in ("subject", "issuer"))
+        subject, issuer = (
+            common_name(certificate.get(key)) for key in ("subject", "issuer")
+        )
         return f"certificate of {subject}, issued by {issuer}, valid until {certificate.get('notAfter', '?')}"
 
     def check_version(self) -> str:
@@ -230,7 +258,9 @@ class ConnectionCheck:
         if answer.status != 200:
             raise StepFailed(f"the API server answers {answer.status} to /version")
         version = answer.body.get("gitVersion")
-        return version[:50] if isinstance(version, str) and version.isprintable() else ""
+        return (
+            version[:50] if isinstance(version, str) and version.isprintable() else ""
+        )
 
     def check_authentication(self) -> str:
         hint = 'Create a new token, see "Prepare a cluster"'
@@ -240,7 +270,9 @@ class ConnectionCheck:
             # Every authenticated user may review its own access; an anonymous one may not.
             is_allowed = self._review(Access("get", "", "configmaps", NAMESPACE))
         except DriverUnavailable as error:
-            raise StepFailed(str(error), hint if error.code == "credentials" else "") from error
+            raise StepFailed(
+                str(error), hint if error.code == "credentials" else ""
+            ) from error
         if is_allowed is None:
             raise StepFailed("the credentials may not review their own access", hint)
         return "credentials accepted"
@@ -248,7 +280,9 @@ class ConnectionCheck:
     def check_identity(self) -> str:
         try:
             self.cluster_uid = read_cluster_uid(self._client, deadline=self._deadline)
-            holders = list_holders(self._client, hub_id=self._hub_id, deadline=self._deadline)
+            holders = list_holders(
+                self._client, hub_id=self._hub_id, deadline=self._deadline
+            )
             self.holders = frozenset(holders)
         except DriverUnavailable as error:
             raise StepFailed(str(error)) from error
@@ -261,7 +295,10 @@ class ConnectionCheck:
 
     def check_permissions(self) -> Iterator[CheckStep]:
         needed = [Access(verb, "", "configmaps", NAMESPACE) for verb in INVENTORY_VERBS]
-        needed += [Access("list", "", "nodes"), Access("list", "", "pods", is_optional=True)]
+        needed += [
+            Access("list", "", "nodes"),
+            Access("list", "", "pods", is_optional=True),
+        ]
         discovery = Discovery(self._client, self._monotonic)
         missing = []
         for api_version, kind in self._kinds:
@@ -300,7 +337,11 @@ class ConnectionCheck:
 
     def _review(self, access: Access) -> bool | None:
         """Return whether the credentials have a permission; None where they may not find out."""
-        attributes = {"verb": access.verb, "group": access.group, "resource": access.resource}
+        attributes = {
+            "verb": access.verb,
+            "group": access.group,
+            "resource": access.resource,
+        }
         if access.namespace:
             attributes["namespace"] = access.namespace
         review = {
@@ -308,7 +349,9 @@ class ConnectionCheck:
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        answer = self._client.request("POST", _REVIEWS, body=review, deadline=self._deadline)
+        answer = self._client.request(
+            "POST", _REVIEWS, body=review, deadline=self._deadline
+        )
         if answer.status != 201:
             return None
         status = answer.body.get("status")

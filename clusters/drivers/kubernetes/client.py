@@ -24,7 +24,11 @@ from urllib3.response import BaseHTTPResponse
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes import sockets
-from clusters.drivers.kubernetes.addresses import AddressNotAllowed, AddressRules, NameNotResolved
+from clusters.drivers.kubernetes.addresses import (
+    AddressNotAllowed,
+    AddressRules,
+    NameNotResolved,
+)
 from clusters.drivers.kubernetes.configuration import Connection, split_server
 from clusters.drivers.kubernetes.sockets import BoundedConnection
 from clusters.drivers.kubernetes.tls import tls_context
@@ -127,7 +131,9 @@ class Client:
             with self._slot(deadline):
                 self._check_pause()
                 with errors_mapped(self.connection):
-                    status, answered, raw = self._exchange(method, url, content, sent, deadline)
+                    status, answered, raw = self._exchange(
+                        method, url, content, sent, deadline
+                    )
             if not _is_kind_starting(status, raw):
                 break
             pause = parse_retry_after(answered.get("Retry-After")) or SHORTEST_PAUSE
@@ -158,7 +164,9 @@ class Client:
             if link.authorization:
                 sent["Authorization"] = link.authorization
             link.deadline = self._monotonic() + silence
-            link.request("GET", self._url(path, query), None, sent, preload_content=False)
+            link.request(
+                "GET", self._url(path, query), None, sent, preload_content=False
+            )
             # The response closes the socket with itself; what another thread shuts down has to be kept.
             kept = link.sock
             answer = link.getresponse()
@@ -214,7 +222,12 @@ class Client:
             self._slots.release()
 
     def _exchange(
-        self, method: str, url: str, content: bytes | None, headers: HTTPHeaderDict, deadline: float
+        self,
+        method: str,
+        url: str,
+        content: bytes | None,
+        headers: HTTPHeaderDict,
+        deadline: float,
     ) -> tuple[int, Mapping[str, str], bytes]:
         link = self._idle_connection() or self._open(deadline)
         with ExitStack() as stack:
@@ -248,7 +261,9 @@ class Client:
             if link:
                 sockets.idle_sockets.discard(link)
             if link and link.is_connected:
-                if self.connection.in_cluster:  # its token changes while the socket is open
+                if (
+                    self.connection.in_cluster
+                ):  # its token changes while the socket is open
                     link.authorization = _authorization(self.secret())
                 return link
             if link:
@@ -262,13 +277,20 @@ class Client:
             message = "TLS verification is off, and FLEETUI_ALLOW_INSECURE_TLS is not set on this console"
             raise DriverUnavailable(message, code="tls-insecure-not-allowed")
         if connection.proxy and connection.proxy not in rules.proxies:
-            raise DriverUnavailable("the proxy is not in FLEETUI_MEMBER_PROXIES", code="proxy")
+            raise DriverUnavailable(
+                "the proxy is not in FLEETUI_MEMBER_PROXIES", code="proxy"
+            )
         secret = self.secret()
         with self._lock:
             if self._tls is None:
                 self._tls = tls_context(connection, secret)
         link = BoundedConnection(
-            self._address.host, self._address.port, connection, self._tls, rules, self._monotonic
+            self._address.host,
+            self._address.port,
+            connection,
+            self._tls,
+            rules,
+            self._monotonic,
         )
         link.authorization = _authorization(secret)
         link.deadline = deadline
@@ -278,7 +300,9 @@ class Client:
             stack.pop_all()
         return link
 
-    def _interpret(self, path: str, status: int, headers: Mapping[str, str], raw: bytes) -> Response:
+    def _interpret(
+        self, path: str, status: int, headers: Mapping[str, str], raw: bytes
+    ) -> Response:
         body = None
         with suppress(ValueError, RecursionError):
             body = json.loads(raw)
@@ -287,19 +311,35 @@ class Client:
         has_status = body is not None and body.get("kind") == "Status"
         if status == http.client.UNAUTHORIZED:
             raise DriverUnavailable("credentials rejected (401)", code="credentials")
-        if status in _BUSY or (status >= http.client.INTERNAL_SERVER_ERROR and not has_status):
+        if status in _BUSY or (
+            status >= http.client.INTERNAL_SERVER_ERROR and not has_status
+        ):
             if path.startswith(READYZ) and status == http.client.INTERNAL_SERVER_ERROR:
-                return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
+                return Response(
+                    status, {}, raw[:_LARGEST_TEXT].decode(errors="replace")
+                )
             raise self._busy(status, headers, raw, has_status=has_status)
-        if path.startswith(READYZ) and status == http.client.OK and raw.startswith(b"ok"):
+        if (
+            path.startswith(READYZ)
+            and status == http.client.OK
+            and raw.startswith(b"ok")
+        ):
             return Response(status, {}, raw[:_LARGEST_TEXT].decode(errors="replace"))
-        if status == http.client.NOT_FOUND and not has_status and _DISCOVERY.fullmatch(path):
+        if (
+            status == http.client.NOT_FOUND
+            and not has_status
+            and _DISCOVERY.fullmatch(path)
+        ):
             return Response(status, {})
         if status == http.client.NOT_FOUND and body is None and raw.strip() == _NO_PATH:
             raise DriverUnavailable("404 page not found", code="no-such-path")
         is_success = http.client.OK <= status < http.client.MULTIPLE_CHOICES
-        if body is None or not (is_success or (status >= http.client.BAD_REQUEST and has_status)):
-            raise DriverUnavailable(f"{status}, and not from an API server", code="not-kubernetes")
+        if body is None or not (
+            is_success or (status >= http.client.BAD_REQUEST and has_status)
+        ):
+            raise DriverUnavailable(
+                f"{status}, and not from an API server", code="not-kubernetes"
+            )
         return Response(status, body, warnings=parse_warnings(headers.get("Warning")))
 
     def _busy(
@@ -312,33 +352,50 @@ class Client:
         if _is_kind_starting(status, raw):  # other kinds are served: no pause for them
             message = f"{status}: the API server prepares the storage of a new kind"
             return DriverUnavailable(message, code=code, retry_after=pause)
-        if pause is not None and status in (http.client.TOO_MANY_REQUESTS, http.client.SERVICE_UNAVAILABLE):
+        if pause is not None and status in (
+            http.client.TOO_MANY_REQUESTS,
+            http.client.SERVICE_UNAVAILABLE,
+        ):
             self._paused_until, self._pause_code = self._monotonic() + pause, code
         message = f"{status}, and not from an API server"
         if has_status:
             message = f"{status}, answered by the API server"
         elif status == http.client.TOO_MANY_REQUESTS and (
             _FLOW_SCHEMA in headers
-            or (raw.strip() == _TOO_MANY and headers.get("Content-Type", "").startswith("text/plain"))
-        ):
-            message = (
-                f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
+            or (
+                raw.strip() == _TOO_MANY
+                and headers.get("Content-Type", "").startswith("text/plain")
             )
+        ):
+            message = f"{status}: the API server limits the requests of this account; continuing in {pause:.0f} s"
         return DriverUnavailable(message, code=code, retry_after=pause)
 
 
 def _is_kind_starting(status: int, raw: bytes) -> bool:
     """Return whether the storage of a new kind is not ready yet (Kubernetes 1.31 and later)."""
-    return status == http.client.TOO_MANY_REQUESTS and b"storage is (re)initializing" in raw
+    return (
+        status == http.client.TOO_MANY_REQUESTS
+        and b"storage is (re)initializing" in raw
+    )
 
 
 class ByteStream:
     """An open watch. One thread reads it; another one may end it by `shut_down`."""
 
     def __init__(
-        self, link: BoundedConnection, kept: socket.socket, answer: BaseHTTPResponse, *, silence: float
+        self,
+        link: BoundedConnection,
+        kept: socket.socket,
+        answer: BaseHTTPResponse,
+        *,
+        silence: float,
     ) -> None:
-        self._link, self._kept, self._answer, self._silence = link, kept, answer, silence
+        self._link, self._kept, self._answer, self._silence = (
+            link,
+            kept,
+            answer,
+            silence,
+        )
         self.date = answer.headers.get("Date", "")
         self.renew()
 
@@ -371,11 +428,19 @@ def errors_mapped(connection: Connection) -> Iterator[None]:
         raise DriverUnavailable(f"name not resolved: {error}", code="dns") from error
     except AddressNotAllowed as error:
         raise DriverUnavailable(f"{error}; {error.setting}", code="address") from error
-    except (ssl.SSLEOFError, ssl.SSLZeroReturnError) as error:  # a connection that was cut, not a bad one
+    except (
+        ssl.SSLEOFError,
+        ssl.SSLZeroReturnError,
+    ) as error:  # a connection that was cut, not a bad one
         raise DriverUnavailable("the connection was closed", code="broken") from error
     except ssl.SSLError as error:
-        reason = getattr(error, "verify_message", "") or (error.reason or "").replace("_", " ").lower()
-        raise DriverUnavailable(f"TLS: {reason or 'the handshake failed'}", code="tls") from error
+        reason = (
+            getattr(error, "verify_message", "")
+            or (error.reason or "").replace("_", " ").lower()
+        )
+        raise DriverUnavailable(
+            f"TLS: {reason or 'the handshake failed'}", code="tls"
+        ) from error
     except ConnectionRefusedError as error:
         raise DriverUnavailable("connection refused", code="refused") from error
     except ProxyError as error:
@@ -438,7 +503,9 @@ def parse_retry_after(value: str | None) -> float | None:
         until = parsedate_to_datetime(value)
     except ValueError:
         return None
-    left = (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+    left = (
+        until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)
+    ).total_seconds()
     return min(LONGEST_PAUSE, max(SHORTEST_PAUSE, left))
 
 
@@ -447,7 +514,9 @@ def parse_warnings(value: str | None) -> tuple[str, ...]:
     texts = []
     for found in _WARNING.finditer(value or ""):
         # Headers are read as Latin-1, and API servers write UTF-8.
-        text = found.group(1).encode("latin-1", errors="replace").decode(errors="replace")
+        text = (
+            found.group(1).encode("latin-1", errors="replace").decode(errors="replace")
+        )
         text = re.sub(r"\\(.)", r"\1", text)
         texts.append("".join(filter(str.isprintable, text))[:LONGEST_WARNING])
     return tuple(dict.fromkeys(filter(None, texts)))[:MOST_WARNINGS]

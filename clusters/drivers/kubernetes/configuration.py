@@ -16,7 +16,13 @@ from pydantic import Field
 
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import Flag, Text
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS, ManifestModel, Raw, conflict, parse_manifest
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    conflict,
+    parse_manifest,
+)
 
 MOST_CERTIFICATES = 20
 LARGEST_CA = 256 * 1024
@@ -25,7 +31,9 @@ SERVER = "https://host[:port][/path]"
 PROXY = "http://host:port"
 IN_CLUSTER_SERVER = "https://kubernetes.default.svc"
 _BEGIN = "-----BEGIN CERTIFICATE-----"
-_HOST_NAME = re.compile(r"(?=.{1,253}\.?$)[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*\.?")
+_HOST_NAME = re.compile(
+    r"(?=.{1,253}\.?$)[A-Za-z0-9_]([-A-Za-z0-9_]*[A-Za-z0-9_])?(\.[A-Za-z0-9_-]+)*\.?"
+)
 _IPV6 = re.compile(r"[0-9A-Fa-f:.]+")
 _URL_PATH = re.compile(r"(/[-A-Za-z0-9._~!$&'()*+,;=:@%]*)*")
 
@@ -56,7 +64,9 @@ class ServerAddress(NamedTuple):
 def split_server(server: str) -> ServerAddress:
     """Return the parts of a server that `parse_connection` accepted."""
     url = urlsplit(server)
-    return ServerAddress(url.hostname or "", url.port or USUAL_PORT, url.path.rstrip("/"))
+    return ServerAddress(
+        url.hostname or "", url.port or USUAL_PORT, url.path.rstrip("/")
+    )
 
 
 class ConnectionFields(ManifestModel):
@@ -75,17 +85,24 @@ class ConnectionFields(ManifestModel):
         if in_cluster:
             for key in ("server", "ca", "tlsServerName", "proxy", "insecureTLS"):
                 if raw.get(key):
-                    yield conflict(key, "inCluster uses the service account of this console's pod")
+                    yield conflict(
+                        key, "inCluster uses the service account of this console's pod"
+                    )
         elif isinstance(raw.get("server", ""), str):
             yield from _server_problems(raw.get("server", ""))
         if isinstance(ca := raw.get("ca"), str) and ca:
             if raw.get("insecureTLS") is True:
-                yield conflict("ca", "insecureTLS checks no certificate; remove one of the two")
+                yield conflict(
+                    "ca", "insecureTLS checks no certificate; remove one of the two"
+                )
             yield from _ca_problems(ca)
         name = raw.get("tlsServerName")
         if isinstance(name, str) and name and not is_host(name):
             yield ErrorDetail(
-                ("tlsServerName",), "bad-format", "Invalid value: not a host name", "a host name"
+                ("tlsServerName",),
+                "bad-format",
+                "Invalid value: not a host name",
+                "a host name",
             )
         if isinstance(proxy := raw.get("proxy"), str) and proxy and not is_proxy(proxy):
             message = "Invalid value: not the URL of an HTTP proxy"
@@ -94,7 +111,9 @@ class ConnectionFields(ManifestModel):
 
 def parse_connection(connection: object, *, path: str = "connection") -> Connection:
     """Return the connection for its stored form. Raise InvalidManifest with every error."""
-    fields = parse_manifest(ConnectionFields, connection, semantics=DEFAULT_SEMANTICS, path=path)
+    fields = parse_manifest(
+        ConnectionFields, connection, semantics=DEFAULT_SEMANTICS, path=path
+    )
     return Connection(
         server=IN_CLUSTER_SERVER if fields.in_cluster else fields.server.rstrip("/"),
         ca=fields.ca,
@@ -108,7 +127,9 @@ def parse_connection(connection: object, *, path: str = "connection") -> Connect
 def _server_problems(server: str) -> Iterator[ErrorDetail]:
     url = _split(server)
     if not server:
-        yield ErrorDetail(("server",), "required", "Required value: the URL of the API server", SERVER)
+        yield ErrorDetail(
+            ("server",), "required", "Required value: the URL of the API server", SERVER
+        )
         return
     if url is None or not url.hostname or not is_host(url.hostname):
         problem = "names no host"
@@ -119,7 +140,11 @@ def _server_problems(server: str) -> Iterator[ErrorDetail]:
     elif "?" in server or "#" in server:
         problem = "must not contain a query or a fragment"
     elif url.port == 0 or not _URL_PATH.fullmatch(url.path):
-        problem = "port 0" if url.port == 0 else "the path contains characters that a URL does not have"
+        problem = (
+            "port 0"
+            if url.port == 0
+            else "the path contains characters that a URL does not have"
+        )
     else:
         return
     yield ErrorDetail(("server",), "bad-format", f"Invalid value: {problem}", SERVER)
@@ -128,18 +153,24 @@ def _server_problems(server: str) -> Iterator[ErrorDetail]:
 def _ca_problems(ca: str) -> Iterator[ErrorDetail]:
     if len(ca) > LARGEST_CA:
         message = f"Too long: {len(ca):,} characters"
-        yield ErrorDetail(("ca",), "too-long", message, f"at most {LARGEST_CA:,} characters")
+        yield ErrorDetail(
+            ("ca",), "too-long", message, f"at most {LARGEST_CA:,} characters"
+        )
         return
     count = ca.count(_BEGIN)
     if not 1 <= count <= MOST_CERTIFICATES:
         allowed = f"1 to {MOST_CERTIFICATES} certificates in PEM format"
-        yield ErrorDetail(("ca",), "bad-format", f"Invalid value: holds {count} certificates", allowed)
+        yield ErrorDetail(
+            ("ca",), "bad-format", f"Invalid value: holds {count} certificates", allowed
+        )
     else:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=ca)
         except (ssl.SSLError, ValueError):
             message = "Invalid value: the CA certificates cannot be read"
-            yield ErrorDetail(("ca",), "bad-format", message, "certificates in PEM format")
+            yield ErrorDetail(
+                ("ca",), "bad-format", message, "certificates in PEM format"
+            )
 
 
 def is_host(text: str) -> bool:

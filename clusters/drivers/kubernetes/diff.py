@@ -44,8 +44,21 @@ RESERVE_SECONDS = 0.25
 WHOLE_OBJECT = FieldDiff("/", "", "(the whole object)")
 _SERVER_METADATA = frozenset(
     (
-        *("name", "namespace", "generateName", "uid", "resourceVersion", "generation", "selfLink"),
-        *("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"),
+        *(
+            "name",
+            "namespace",
+            "generateName",
+            "uid",
+            "resourceVersion",
+            "generation",
+            "selfLink",
+        ),
+        *(
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "managedFields",
+        ),
         *("ownerReferences", "finalizers"),
     )
 )
@@ -64,7 +77,9 @@ class Comparison:
 
 def clean(live: Live) -> dict[str, Any]:
     """Return an object without what servers and controllers write into its metadata, and without status."""
-    cleaned = {key: value for key, value in live.items() if key not in ("status", "metadata")}
+    cleaned = {
+        key: value for key, value in live.items() if key not in ("status", "metadata")
+    }
     metadata: dict[str, Any] = {}
     for key, value in (live.get("metadata") or {}).items():
         if key in ("labels", "annotations"):
@@ -84,13 +99,17 @@ def clean(live: Live) -> dict[str, Any]:
     return cleaned
 
 
-def _without_creation_timestamp(fields: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+def _without_creation_timestamp(
+    fields: dict[str, Any], path: tuple[str, ...]
+) -> dict[str, Any]:
     """Return the fields without `metadata.creationTimestamp` below the path; what changes is copied."""
     if not path:
         metadata = fields.get("metadata")
         if not isinstance(metadata, dict) or "creationTimestamp" not in metadata:
             return fields
-        rest = {key: value for key, value in metadata.items() if key != "creationTimestamp"}
+        rest = {
+            key: value for key, value in metadata.items() if key != "creationTimestamp"
+        }
         without = {key: value for key, value in fields.items() if key != "metadata"}
         return {**without, "metadata": rest} if rest else without
     inner = fields.get(path[0])
@@ -123,11 +142,15 @@ def _walk(path: str, member: Any, hub: Any) -> Iterator[tuple[str, Any, Any]]:
     if isinstance(member, Mapping) and isinstance(hub, Mapping):
         for key in sorted(member.keys() | hub.keys(), key=str):
             step = str(key).replace("~", "~0").replace("/", "~1")
-            yield from _walk(f"{path}/{step}", member.get(key, _ABSENT), hub.get(key, _ABSENT))
+            yield from _walk(
+                f"{path}/{step}", member.get(key, _ABSENT), hub.get(key, _ABSENT)
+            )
     elif isinstance(member, list) and isinstance(hub, list) and len(member) == len(hub):
         for place, (one, other) in enumerate(zip(member, hub, strict=True)):
             yield from _walk(f"{path}/{place}", one, other)
-    elif isinstance(member, bool) is not isinstance(hub, bool) or member != hub:  # True == 1 in Python
+    elif (
+        isinstance(member, bool) is not isinstance(hub, bool) or member != hub
+    ):  # True == 1 in Python
         yield path or "/", member, hub
 
 
@@ -144,13 +167,17 @@ def managed_fields_digest(live: Live) -> str:
     if not ours:
         return ""
     # With a single apiVersion there is one entry; after a change of it there can be two, in any order.
-    texts = sorted(json.dumps(one, sort_keys=True, separators=(",", ":")) for one in ours)
+    texts = sorted(
+        json.dumps(one, sort_keys=True, separators=(",", ":")) for one in ours
+    )
     return sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def is_own_entry(entry: Mapping[str, Any]) -> bool:
     """Return whether an entry of managedFields is that of our applies."""
-    is_apply = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+    is_apply = (
+        entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+    )
     return is_apply and not entry.get("subresource")
 
 
@@ -175,16 +202,24 @@ def compare_live(
     if is_full:
         return find_differences(clean(live), clean(manifest))
     query = {"fieldManager": FIELD_MANAGER, "force": "true", "dryRun": "All"}
-    answer = patch_object(access, target.api_version, target.ref, manifest, query=query, deadline=deadline)
+    answer = patch_object(
+        access, target.api_version, target.ref, manifest, query=query, deadline=deadline
+    )
     if answer.status == 422:
         degraded = find_differences(clean(live), clean(manifest))
-        return Comparison(degraded.fields, is_degraded=True, is_truncated=degraded.is_truncated)
+        return Comparison(
+            degraded.fields, is_degraded=True, is_truncated=degraded.is_truncated
+        )
     if answer.status not in (200, 201):
-        raise RefusedError("ManifestApplyFailed", server_message(answer, target.manifest))
+        raise RefusedError(
+            "ManifestApplyFailed", server_message(answer, target.manifest)
+        )
     return find_differences(clean(live), clean(answer.body))
 
 
-def object_diff(target: Target, live: Live | None, comparison: Comparison) -> ObjectDiff:
+def object_diff(
+    target: Target, live: Live | None, comparison: Comparison
+) -> ObjectDiff:
     generation = (live.get("metadata") or {}).get("generation") if live else None
     return ObjectDiff(
         target.ref,
@@ -197,7 +232,11 @@ def object_diff(target: Target, live: Live | None, comparison: Comparison) -> Ob
 
 
 def diff_version(
-    access: MemberAccess, version: Version, *, deadline: float, progress: dict[ObjectRef, ObjectDiff | None]
+    access: MemberAccess,
+    version: Version,
+    *,
+    deadline: float,
+    progress: dict[ObjectRef, ObjectDiff | None],
 ) -> DiffResult:
     """Compare all objects of a version; nothing is written.
 
@@ -207,19 +246,29 @@ def diff_version(
     targets, refusals = prepare_targets(access, version, deadline=deadline)
     failures = [_failure(one.object, one.code, one.message) for one in refusals]
     left = [target for target in targets if target.ref not in progress]
-    compare = partial(diff_target, access, is_full=version.options.comparison == "FullComparison", stop=stop)
+    compare = partial(
+        diff_target,
+        access,
+        is_full=version.options.comparison == "FullComparison",
+        stop=stop,
+    )
     for target, outcome in run_waves([left], compare, time_left=access.until(stop)):
         if isinstance(outcome, Refusal):
             failures.append(outcome)
         elif not isinstance(outcome, str):
             progress[target.ref] = outcome
     refused = {one.object for one in failures}
-    remaining = tuple(one.ref for one in targets if one.ref not in progress and one.ref not in refused)
+    remaining = tuple(
+        one.ref for one in targets if one.ref not in progress and one.ref not in refused
+    )
     if remaining:
         total = len(targets)
         done = total - len(remaining)
         raise DriverPending(
-            f"{done} of {total} objects compared; continuing", done=done, total=total, remaining=remaining
+            f"{done} of {total} objects compared; continuing",
+            done=done,
+            total=total,
+            remaining=remaining,
         )
     diffs = [diff for target in targets if (diff := progress.get(target.ref))]
     return DiffResult(version.id, tuple(diffs), tuple(failures))
@@ -227,7 +276,9 @@ def diff_version(
 
 def _failure(ref: ObjectRef, code: str, message: str) -> Refusal:
     """Return why an object could not be compared; a kind that is not served keeps its code."""
-    return Refusal(ref, NOT_SERVED if code == NOT_SERVED else "FailedToReportDiff", message)
+    return Refusal(
+        ref, NOT_SERVED if code == NOT_SERVED else "FailedToReportDiff", message
+    )
 
 
 _UNREACHED = "not reached in time"

@@ -99,24 +99,34 @@ class Discovery:
         """Return how a kind is addressed. Raise KindNotServedError, DriverUnavailable."""
         resource = self.load(api_version, deadline=deadline).get(kind)
         if resource is None:
-            resource = self.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline).get(kind)
+            resource = self.load(
+                api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline
+            ).get(kind)
         if resource is None:
             others = self.other_versions(api_version, kind, deadline=deadline)
             group = api_version.rpartition("/")[0]
             names = ", ".join(one.removeprefix(f"{group}/") for one in others)
             hint = f"; it serves {names}" if names else ""
-            raise KindNotServedError(f"the cluster serves no {kind} in {api_version}{hint}", others)
+            raise KindNotServedError(
+                f"the cluster serves no {kind} in {api_version}{hint}", others
+            )
         if not resource.can_be_patched:
-            raise KindNotServedError(f"{kind} in {api_version} cannot be applied: it has no verb patch")
+            raise KindNotServedError(
+                f"{kind} in {api_version} cannot be applied: it has no verb patch"
+            )
         return resource
 
-    def load(self, api_version: str, *, keep: float = KEEP_SECONDS, deadline: float) -> Table:
+    def load(
+        self, api_version: str, *, keep: float = KEEP_SECONDS, deadline: float
+    ) -> Table:
         """Return the table of a group version, empty when it is not served; at most `keep` seconds old."""
         with self._lock:
             lock = self._locks.setdefault(api_version, Lock())
         # One request for all threads that need it at the same time.
         if not lock.acquire(timeout=max(0.0, deadline - self._monotonic())):
-            raise DriverUnavailable(f"no answer about {api_version} in time", code="timeout")
+            raise DriverUnavailable(
+                f"no answer about {api_version} in time", code="timeout"
+            )
         try:
             at, table = self._tables.get(api_version, (float("-inf"), {}))
             if self._monotonic() - at >= keep:
@@ -138,7 +148,9 @@ class Discovery:
             return _table(())
         if answer.status != 200:
             message = answer.body.get("message") or f"answer {answer.status}"
-            raise DriverUnavailable(f"discovery of {api_version}: {message}", code=f"http-{answer.status}")
+            raise DriverUnavailable(
+                f"discovery of {api_version}: {message}", code=f"http-{answer.status}"
+            )
         return _table(
             tuple(
                 ResourceType(
@@ -153,7 +165,9 @@ class Discovery:
             )
         )
 
-    def other_versions(self, api_version: str, kind: str, *, deadline: float) -> tuple[str, ...]:
+    def other_versions(
+        self, api_version: str, kind: str, *, deadline: float
+    ) -> tuple[str, ...]:
         """Return the other apiVersions that serve a kind: of the same group, or of the one it moved to."""
         group = (current_version(api_version, kind) or api_version).rpartition("/")[0]
         if not group:
@@ -162,11 +176,15 @@ class Discovery:
         versions = answer.body.get("versions") or () if answer.status == 200 else ()
         names = [f"{group}/{one.get('version')}" for one in versions]
         return tuple(
-            name for name in names if name != api_version and kind in self.load(name, deadline=deadline)
+            name
+            for name in names
+            if name != api_version and kind in self.load(name, deadline=deadline)
         )
 
 
-def resolve_kind(discovery: Discovery, api_version: str, ref: ObjectRef, *, deadline: float) -> ResourceType:
+def resolve_kind(
+    discovery: Discovery, api_version: str, ref: ObjectRef, *, deadline: float
+) -> ResourceType:
     """Return how an object is addressed now: where its version is no longer served, by another one.
 
     Raise KindNotServedError when no version has the kind.

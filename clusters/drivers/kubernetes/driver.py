@@ -24,13 +24,25 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.access import MemberAccess
 from clusters.drivers.kubernetes.apply import apply_version
 from clusters.drivers.kubernetes.diff import diff_version
-from clusters.drivers.kubernetes.discovery import KEEP_MISSING_SECONDS, ApiClient, Discovery
+from clusters.drivers.kubernetes.discovery import (
+    KEEP_MISSING_SECONDS,
+    ApiClient,
+    Discovery,
+)
 from clusters.drivers.kubernetes.dry_run import dry_run_version
 from clusters.drivers.kubernetes.inventory import PlacementInventory, list_inventories
-from clusters.drivers.kubernetes.observation import Cleared, observe_placements, read_health
+from clusters.drivers.kubernetes.observation import (
+    Cleared,
+    observe_placements,
+    read_health,
+)
 from clusters.drivers.kubernetes.parallel import pool, result_of
 from clusters.drivers.kubernetes.properties import Readings
-from clusters.drivers.kubernetes.removal import CONTAINER_KINDS, release_placement, remove_placement
+from clusters.drivers.kubernetes.removal import (
+    CONTAINER_KINDS,
+    release_placement,
+    remove_placement,
+)
 
 KEEP_SECONDS = 300.0
 """After this time, objects that were finished before a call ran out of time are read again."""
@@ -38,23 +50,37 @@ MOST_FENCES = 1_000
 
 
 def held_objects(inventory: PlacementInventory) -> HeldObjects:
-    containers = (ref for ref in inventory.entries if (ref.group, ref.kind) in CONTAINER_KINDS)
+    containers = (
+        ref for ref in inventory.entries if (ref.group, ref.kind) in CONTAINER_KINDS
+    )
     return HeldObjects(len(inventory.entries), tuple(containers))
 
 
 def _collected(access: MemberAccess) -> tuple[ObjectWarnings, ...]:
-    return tuple(ObjectWarnings(ref, messages) for ref, messages in sorted(access.warnings.items()))
+    return tuple(
+        ObjectWarnings(ref, messages)
+        for ref, messages in sorted(access.warnings.items())
+    )
 
 
 class KubernetesDriver:
     """Driver of one cluster, used by all threads of a process; it remembers nothing that must not be lost."""
 
     def __init__(
-        self, client: ApiClient, *, identity: MemberIdentity, server: str, monotonic: Callable[[], float]
+        self,
+        client: ApiClient,
+        *,
+        identity: MemberIdentity,
+        server: str,
+        monotonic: Callable[[], float],
     ) -> None:
-        self._access = MemberAccess(client, Discovery(client, monotonic), identity, monotonic)
+        self._access = MemberAccess(
+            client, Discovery(client, monotonic), identity, monotonic
+        )
         self._readings = Readings(client, server, monotonic)
-        self._unfinished: dict[tuple[str, str, str], tuple[float, dict[ObjectRef, Any]]] = {}
+        self._unfinished: dict[
+            tuple[str, str, str], tuple[float, dict[ObjectRef, Any]]
+        ] = {}
         self._cleared: dict[str, Cleared] = {}
         self._fences: dict[str, int] = {}
         self._lock = Lock()
@@ -63,7 +89,10 @@ class KubernetesDriver:
         """Apply a version; what does not fit into the time is left to the next call (DriverPending)."""
         self._check_fence(version.placement, version.fence)
         deadline = self._access.monotonic() + timeout
-        with self._with_warnings() as access, self._continued("apply", version) as results:
+        with (
+            self._with_warnings() as access,
+            self._continued("apply", version) as results,
+        ):
             applied = apply_version(
                 access,
                 version,
@@ -94,7 +123,11 @@ class KubernetesDriver:
                 health_message=problem or (facts.notice if facts else ""),
             )
         # An inventory alone opens no second socket for it.
-        health = pool().submit(read_health, self._access, deadline=deadline) if placements else None
+        health = (
+            pool().submit(read_health, self._access, deadline=deadline)
+            if placements
+            else None
+        )
         states = observe_placements(
             self._access,
             placements,
@@ -102,7 +135,9 @@ class KubernetesDriver:
             cleared=lambda name: self._cleared.setdefault(name, {}),
             version_of=version_of,
         )
-        inventories = list_inventories(self._access, deadline=deadline) if inventory else None
+        inventories = (
+            list_inventories(self._access, deadline=deadline) if inventory else None
+        )
         if health:
             problem = result_of(health, deadline - self._access.monotonic())
         else:
@@ -110,42 +145,67 @@ class KubernetesDriver:
         return Observation(
             is_healthy=not problem,
             placements=states,
-            fences=None if inventories is None else {one.placement: one.fence for one in inventories},
+            fences=None
+            if inventories is None
+            else {one.placement: one.fence for one in inventories},
             held={one.placement: held_objects(one) for one in inventories or ()},
             health_message=problem,
         )
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+    def remove(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
         self._check_fence(placement, fence)
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
         with self._with_warnings() as access:
-            existed = remove_placement(access, placement, fence=fence, deadline=deadline)
+            existed = remove_placement(
+                access, placement, fence=fence, deadline=deadline
+            )
         return Removed(existed, _collected(access))
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+    def release(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
         self._check_fence(placement, fence)
         deadline = self._access.monotonic() + timeout
         self._cleared.pop(placement, None)
         with self._with_warnings() as access:
-            existed = release_placement(access, placement, fence=fence, deadline=deadline)
+            existed = release_placement(
+                access, placement, fence=fence, deadline=deadline
+            )
         return Removed(existed, _collected(access))
 
-    def diff(self, version: Version, *, as_apply: bool = False, timeout: float = USUAL_TIMEOUT) -> DiffResult:
+    def diff(
+        self,
+        version: Version,
+        *,
+        as_apply: bool = False,
+        timeout: float = USUAL_TIMEOUT,
+    ) -> DiffResult:
         """Compare every object by a dry run; what does not fit into the time is left to the next call."""
         deadline = self._access.monotonic() + timeout
         if as_apply and version.options.type != "ReportDiff":
             with self._with_warnings() as access:
                 tried = dry_run_version(access, version, deadline=deadline)
         else:
-            with self._with_warnings() as access, self._continued("diff", version) as results:
-                tried = diff_version(access, version, deadline=deadline, progress=results)
+            with (
+                self._with_warnings() as access,
+                self._continued("diff", version) as results,
+            ):
+                tried = diff_version(
+                    access, version, deadline=deadline, progress=results
+                )
         return replace(tried, warnings=_collected(access))
 
-    def serves(self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT) -> bool:
+    def serves(
+        self, kinds: Collection[tuple[str, str]], *, timeout: float = USUAL_TIMEOUT
+    ) -> bool:
         deadline = self._access.monotonic() + timeout
         for api_version, kind in kinds:
-            table = self._access.discovery.load(api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline)
+            table = self._access.discovery.load(
+                api_version, keep=KEEP_MISSING_SECONDS, deadline=deadline
+            )
             if kind in table and table[kind].can_be_patched:
                 return True
         return False
@@ -169,7 +229,11 @@ class KubernetesDriver:
         now = self._access.monotonic()
         key = call, version.placement, version.id
         with self._lock:
-            for old in [old for old, (since, _) in self._unfinished.items() if now - since > KEEP_SECONDS]:
+            for old in [
+                old
+                for old, (since, _) in self._unfinished.items()
+                if now - since > KEEP_SECONDS
+            ]:
                 del self._unfinished[old]
             since, results = self._unfinished.pop(key, (now, {}))
         try:

@@ -36,7 +36,9 @@ def is_of_member(access: MemberAccess, live: Mapping[str, Any]) -> bool:
 
 
 def is_ours(access: MemberAccess, live: Mapping[str, Any], placement: str) -> bool:
-    return annotation(live, OWNER) == owner_value(access.hub_id, placement) and is_of_member(access, live)
+    return annotation(live, OWNER) == owner_value(
+        access.hub_id, placement
+    ) and is_of_member(access, live)
 
 
 def member_name(value: str) -> str:

@@ -8,8 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from clusters.drivers.base import DriverPending, DriverRejected, DriverUnavailable, ObjectRef, Refusal
-from clusters.drivers.kubernetes.access import FIELD_MANAGER, MemberAccess, server_message
+from clusters.drivers.base import (
+    DriverPending,
+    DriverRejected,
+    DriverUnavailable,
+    ObjectRef,
+    Refusal,
+)
+from clusters.drivers.kubernetes.access import (
+    FIELD_MANAGER,
+    MemberAccess,
+    server_message,
+)
 from clusters.drivers.kubernetes.client import APPLY_PATCH, Response
 from clusters.drivers.kubernetes.diff import generation_of, managed_fields_digest
 from clusters.drivers.kubernetes.discovery import ApiClient, KindNotServedError
@@ -127,7 +137,10 @@ class PlacementInventory:
     def with_refusals(self, refusals: Iterable[Refusal]) -> "PlacementInventory":
         """Replace the refusals; what exceeds the limits of an inventory is cut."""
         every = list(refusals)
-        kept = tuple(replace(one, message=one.message[:LONGEST_MESSAGE]) for one in every[:MOST_REFUSALS])
+        kept = tuple(
+            replace(one, message=one.message[:LONGEST_MESSAGE])
+            for one in every[:MOST_REFUSALS]
+        )
         return replace(self, refusals=kept, refusal_count=len(every))
 
 
@@ -139,7 +152,9 @@ def new_entry(ref: ObjectRef, api_version: str) -> Entry:
     return Entry(ref, api_version.rpartition("/")[2])
 
 
-def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = "") -> Entry:
+def live_entry(
+    ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = ""
+) -> Entry:
     metadata = live.get("metadata") or {}
     return Entry(
         ref,
@@ -155,10 +170,14 @@ def live_entry(ref: ObjectRef, live: Mapping[str, Any], *, manifest_hash: str = 
 
 def ends_itself(ref: ObjectRef, live: Mapping[str, Any]) -> bool:
     spec = live.get("spec") or {}
-    return (ref.group, ref.kind) == ("batch", "Job") and spec.get("ttlSecondsAfterFinished") is not None
+    return (ref.group, ref.kind) == ("batch", "Job") and spec.get(
+        "ttlSecondsAfterFinished"
+    ) is not None
 
 
-def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
+def read_inventory(
+    access: MemberAccess, placement: str, *, deadline: float
+) -> PlacementInventory:
     """Return the inventory of a placement, an empty one where there is none.
 
     Raise DriverRejected when it may not be read or belongs to another hub or member; DriverUnavailable.
@@ -183,7 +202,9 @@ def read_inventory(access: MemberAccess, placement: str, *, deadline: float) -> 
     return _parsed(answer.body, placement)
 
 
-def list_inventories(access: MemberAccess, *, deadline: float) -> list[PlacementInventory]:
+def list_inventories(
+    access: MemberAccess, *, deadline: float
+) -> list[PlacementInventory]:
     """Return the inventories of this member. Raise DriverRejected, DriverUnavailable.
 
     One from before members had an identity counts only where no other member can have written it.
@@ -215,7 +236,12 @@ def list_users(access: MemberAccess, *, deadline: float) -> list[NamespaceUser]:
         entries = _parsed(one, "").entries
         recorded = annotation(one, _NAMESPACES).split(",")
         namespaces = frozenset(recorded) | {ref.namespace for ref in entries}
-        user = NamespaceUser(annotation(one, OWNER), annotation(one, MEMBER), namespaces, frozenset(entries))
+        user = NamespaceUser(
+            annotation(one, OWNER),
+            annotation(one, MEMBER),
+            namespaces,
+            frozenset(entries),
+        )
         users.append(user)
     return users
 
@@ -227,10 +253,16 @@ def list_holders(client: ApiClient, *, hub_id: str, deadline: float) -> set[str]
     """
     prefix = owner_value(hub_id, "")
     every = _every_inventory(client, deadline=deadline)
-    return {annotation(one, MEMBER) for one in every if annotation(one, OWNER).startswith(prefix)}
+    return {
+        annotation(one, MEMBER)
+        for one in every
+        if annotation(one, OWNER).startswith(prefix)
+    }
 
 
-def _every_inventory(client: ApiClient, *, deadline: float) -> Iterator[Mapping[str, Any]]:
+def _every_inventory(
+    client: ApiClient, *, deadline: float
+) -> Iterator[Mapping[str, Any]]:
     for one in _pages(client, _PATH, _ID, deadline=deadline):
         if isinstance(one, Response):
             raise _rejected(one, "list")
@@ -250,7 +282,12 @@ def write_inventory(
 
     def apply(where: str, content: Mapping[str, Any]) -> Response:
         return access.client.request(
-            "PATCH", where, query=_APPLY_QUERY, body=content, content_type=APPLY_PATCH, deadline=deadline
+            "PATCH",
+            where,
+            query=_APPLY_QUERY,
+            body=content,
+            content_type=APPLY_PATCH,
+            deadline=deadline,
         )
 
     def write() -> Response:
@@ -258,16 +295,27 @@ def write_inventory(
             return apply(path, body)
         # Not by apply: that would overwrite an inventory that another call has created meanwhile.
         query = {"fieldManager": FIELD_MANAGER}
-        return access.client.request("POST", _PATH, query=query, body=body, deadline=deadline)
+        return access.client.request(
+            "POST", _PATH, query=query, body=body, deadline=deadline
+        )
 
     answer = write()
-    if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": INVENTORY_NAMESPACE}}
+    if (
+        answer.status == 404
+        and (answer.body.get("details") or {}).get("kind") == "namespaces"
+    ):
+        namespace = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": INVENTORY_NAMESPACE},
+        }
         made = apply(_NAMESPACE_PATH, namespace)
         if made.status not in (200, 201):
             raise _rejected(made, "create the namespace of")
         answer = write()
-    if answer.status == 409 or (answer.status == 404 and inventory.exists):  # written or deleted meanwhile
+    if answer.status == 409 or (
+        answer.status == 404 and inventory.exists
+    ):  # written or deleted meanwhile
         raise InventoryChangedError
     if answer.status not in (200, 201):
         raise _rejected(answer, "write")
@@ -284,7 +332,11 @@ def delete_inventory(access: MemberAccess, placement: str, *, deadline: float) -
 
 
 def find_labelled(
-    access: MemberAccess, placement: str, kinds: Iterable[tuple[str, str]], *, deadline: float
+    access: MemberAccess,
+    placement: str,
+    kinds: Iterable[tuple[str, str]],
+    *,
+    deadline: float,
 ) -> tuple[list[Entry], tuple[str, ...]]:
     """Return records of the live objects with the label and owner of a placement, and the kinds that
     could not be listed.
@@ -331,11 +383,17 @@ def _pages(
 def _rejected(answer: Response, verb: str) -> DriverRejected | DriverUnavailable:
     message = server_message(answer)
     if answer.status >= 500:
-        return DriverUnavailable(f"could not {verb} the inventory: {message}", code=f"http-{answer.status}")
+        return DriverUnavailable(
+            f"could not {verb} the inventory: {message}", code=f"http-{answer.status}"
+        )
     if answer.status == 409:
         return DriverPending(f"could not {verb} the inventory: {message}; continuing")
-    hint = "; the role has no permission for the inventory" if answer.status == 403 else ""
-    return DriverRejected(f"could not {verb} the inventory: {message}{hint}", code="InventoryRefused")
+    hint = (
+        "; the role has no permission for the inventory" if answer.status == 403 else ""
+    )
+    return DriverRejected(
+        f"could not {verb} the inventory: {message}{hint}", code="InventoryRefused"
+    )
 
 
 def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
@@ -346,7 +404,8 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
         content = json.loads((body.get("data") or {}).get("inventory") or "")
         entries = [Entry.from_plain(one) for one in content["objects"]]
         refusals = tuple(
-            Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5])) for one in content["refusals"]
+            Refusal(ObjectRef(*map(str, one[:4])), str(one[4]), str(one[5]))
+            for one in content["refusals"]
         )
         fence = int(annotations.get(FENCE) or 0)
     except (ValueError, LookupError, TypeError):  # edited manually: as good as lost
@@ -371,11 +430,15 @@ def _parsed(body: Mapping[str, Any], placement: str) -> PlacementInventory:
     )
 
 
-def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> dict[str, Any]:
+def inventory_document(
+    access: MemberAccess, inventory: PlacementInventory
+) -> dict[str, Any]:
     name = inventory_name(access.hub_id, inventory.placement)
     refs = [entry.ref for entry in inventory.entries.values()]
     kinds = {f"{ref.kind}.{ref.group}" if ref.group else ref.kind for ref in refs}
-    namespaces = {ref.namespace for ref in refs if ref.namespace} - {INVENTORY_NAMESPACE}
+    namespaces = {ref.namespace for ref in refs if ref.namespace} - {
+        INVENTORY_NAMESPACE
+    }
     content = {
         "v": 1,
         "version": inventory.version,
@@ -383,7 +446,10 @@ def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> d
         "objects": [entry.to_plain() for entry in inventory.entries.values()],
         "refusals": [
             [
-                *(getattr(one.object, key) for key in ("group", "kind", "namespace", "name")),
+                *(
+                    getattr(one.object, key)
+                    for key in ("group", "kind", "namespace", "name")
+                ),
                 one.code,
                 one.message,
             ]
@@ -409,4 +475,9 @@ def inventory_document(access: MemberAccess, inventory: PlacementInventory) -> d
     if inventory.resource_version:
         metadata["resourceVersion"] = inventory.resource_version
     text = json.dumps(content, separators=(",", ":"), ensure_ascii=False)
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"inventory": text}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"inventory": text},
+    }

@@ -25,9 +25,19 @@ from clusters.drivers.kubernetes.diff import (
 )
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
 from clusters.drivers.kubernetes.identity import OTHER_MEMBER, annotation, is_ours
-from clusters.drivers.kubernetes.inventory import Entry, PlacementInventory, read_inventory
+from clusters.drivers.kubernetes.inventory import (
+    Entry,
+    PlacementInventory,
+    read_inventory,
+)
 from clusters.drivers.kubernetes.parallel import run_each
-from clusters.drivers.kubernetes.targets import MEMBER, OWNER, Target, owner_value, prepare_targets
+from clusters.drivers.kubernetes.targets import (
+    MEMBER,
+    OWNER,
+    Target,
+    owner_value,
+    prepare_targets,
+)
 from clusters.drivers.readiness import AVAILABLE, Readiness, hint_of, readiness_of
 
 Live: TypeAlias = Mapping[str, Any]
@@ -59,8 +69,16 @@ def read_health(access: MemberAccess, *, deadline: float) -> str:
         return ""
     if answer.status < 500:
         raise DriverRejected(f"/readyz: {server_message(answer)}")
-    failing = [line[3:].split()[0] for line in answer.text.splitlines() if line.startswith("[-]")]
-    return f"failing checks: {', '.join(failing)}" if failing else f"/readyz answered {answer.status}"
+    failing = [
+        line[3:].split()[0]
+        for line in answer.text.splitlines()
+        if line.startswith("[-]")
+    ]
+    return (
+        f"failing checks: {', '.join(failing)}"
+        if failing
+        else f"/readyz answered {answer.status}"
+    )
 
 
 def observe_placements(
@@ -78,7 +96,11 @@ def observe_placements(
     """
     left = access.until(deadline)
     read = partial(read_own_inventory, access, deadline=deadline)
-    inventories = {name: one for name, one in run_each(read, placements, time_left=left) if one.exists}
+    inventories = {
+        name: one
+        for name, one in run_each(read, placements, time_left=left)
+        if one.exists
+    }
     known = {name: cleared(name) for name in inventories}
     objects = [
         (name, entry)
@@ -89,20 +111,28 @@ def observe_placements(
     sightings = [
         sighting
         for _, sighting in run_each(
-            lambda one: sight_object(access, one[0], one[1], known[one[0]], deadline=deadline),
+            lambda one: sight_object(
+                access, one[0], one[1], known[one[0]], deadline=deadline
+            ),
             objects,
             time_left=left,
         )
     ]
-    drifts = confirm_drifts(access, sightings, inventories, known, version_of=version_of, deadline=deadline)
+    drifts = confirm_drifts(
+        access, sightings, inventories, known, version_of=version_of, deadline=deadline
+    )
     return tuple(
-        placement_seen(inventory, [one for one in sightings if one.placement == name], drifts)
+        placement_seen(
+            inventory, [one for one in sightings if one.placement == name], drifts
+        )
         for name in placements
         if (inventory := inventories.get(name))
     )
 
 
-def read_own_inventory(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
+def read_own_inventory(
+    access: MemberAccess, placement: str, *, deadline: float
+) -> PlacementInventory:
     """Return the inventory of a placement, an empty one where it is of another member: an apply says so."""
     try:
         return read_inventory(access, placement, deadline=deadline)
@@ -113,7 +143,12 @@ def read_own_inventory(access: MemberAccess, placement: str, *, deadline: float)
 
 
 def sight_object(
-    access: MemberAccess, placement: str, entry: Entry, known: Cleared, *, deadline: float
+    access: MemberAccess,
+    placement: str,
+    entry: Entry,
+    known: Cleared,
+    *,
+    deadline: float,
 ) -> Sighting:
     try:
         live = read_object(access, entry.api_version, entry.ref, deadline=deadline)
@@ -125,17 +160,31 @@ def sight_object(
         return Sighting(placement, entry)
     if not is_ours(access, live, placement):
         target = Target(entry.ref, entry.api_version, {})
-        wanted = {OWNER: owner_value(access.hub_id, placement), MEMBER: access.identity.member}
+        wanted = {
+            OWNER: owner_value(access.hub_id, placement),
+            MEMBER: access.identity.member,
+        }
         fields = (
-            FieldDiff("/metadata/annotations/" + name.replace("/", "~1"), annotation(live, name), value)
+            FieldDiff(
+                "/metadata/annotations/" + name.replace("/", "~1"),
+                annotation(live, name),
+                value,
+            )
             for name, value in wanted.items()
             if annotation(live, name) != value
         )
         comparison = Comparison(tuple(fields))
-        return Sighting(placement, entry, live, drift=object_diff(target, live, comparison))
+        return Sighting(
+            placement, entry, live, drift=object_diff(target, live, comparison)
+        )
     state = managed_fields_digest(live), generation_of(live)
-    is_suspect = state != (entry.fields, entry.generation) and known.get(entry.ref) != (entry.uid, *state)
-    return Sighting(placement, entry, live, suspect=(entry.uid, *state) if is_suspect else None)
+    is_suspect = state != (entry.fields, entry.generation) and known.get(entry.ref) != (
+        entry.uid,
+        *state,
+    )
+    return Sighting(
+        placement, entry, live, suspect=(entry.uid, *state) if is_suspect else None
+    )
 
 
 def confirm_drifts(
@@ -158,11 +207,15 @@ def confirm_drifts(
         version = version_of(placement) if version_of else None
         if version and version.id != inventories[placement].version:
             continue  # another version is going to be applied
-        targets = prepare_targets(access, version, deadline=deadline)[0] if version else ()
+        targets = (
+            prepare_targets(access, version, deadline=deadline)[0] if version else ()
+        )
         by_ref = {target.ref: target for target in targets}
         is_full = bool(version and version.options.comparison == "FullComparison")
         compare = partial(_compare, access, by_ref, is_full=is_full, deadline=deadline)
-        for sighting, drift in run_each(compare, some, time_left=access.until(deadline)):
+        for sighting, drift in run_each(
+            compare, some, time_left=access.until(deadline)
+        ):
             ref = sighting.entry.ref
             if drift:
                 drifts[placement, ref] = drift
@@ -184,7 +237,9 @@ def _compare(
     if target is None:
         return object_diff(Target(entry.ref, entry.api_version, {}), live, Comparison())
     try:
-        comparison = compare_live(access, target, live, is_full=is_full, deadline=deadline)
+        comparison = compare_live(
+            access, target, live, is_full=is_full, deadline=deadline
+        )
     except RefusedError:  # an apply shows why
         return object_diff(target, live, Comparison())
     return object_diff(target, live, comparison) if comparison.fields else None
@@ -215,7 +270,9 @@ def placement_seen(
             unready.append(ObjectSeen(ref, Readiness.NOT_YET, one.problem))
         if has_ended(one):
             unready.append(ObjectSeen(ref, Readiness.NOT_TRACKABLE, ENDED))
-            objects.append(LiveObject(ref, one.entry.uid, Readiness.NOT_TRACKABLE, ENDED))
+            objects.append(
+                LiveObject(ref, one.entry.uid, Readiness.NOT_TRACKABLE, ENDED)
+            )
             continue
         if one.live is None:
             objects.append(LiveObject(ref, reason=one.problem))
@@ -235,7 +292,9 @@ def placement_seen(
         inventory.refusals,
         tuple(unready),
         missing=tuple(
-            one.entry.ref for one in sightings if one.live is None and not one.problem and not has_ended(one)
+            one.entry.ref
+            for one in sightings
+            if one.live is None and not one.problem and not has_ended(one)
         ),
         drifted=tuple(drifted),
         notice=LEFTOVERS if inventory.incomplete else "",

@@ -40,7 +40,12 @@ from clusters.drivers.kubernetes.diff import (
     object_diff,
 )
 from clusters.drivers.kubernetes.discovery import KindNotServedError, RefusedError
-from clusters.drivers.kubernetes.identity import annotation, is_of_member, is_ours, member_name
+from clusters.drivers.kubernetes.identity import (
+    annotation,
+    is_of_member,
+    is_ours,
+    member_name,
+)
 from clusters.drivers.kubernetes.inventory import Entry, live_entry
 from clusters.drivers.kubernetes.parallel import Planned
 from clusters.drivers.kubernetes.targets import (
@@ -65,16 +70,40 @@ APPLY_FAILED = "ManifestApplyFailed"
 _UNOWNED_MANAGERS = {FIELD_MANAGER, "before-first-apply"}
 _HINTS: Mapping[tuple[str, str], str] = {
     ("batch", "Job"): "a Job cannot be changed: use another name, or allow recreation",
-    ("apps", "StatefulSet"): "only replicas, template and updateStrategy of a StatefulSet can be changed",
-    ("apps", "Deployment"): "the selector of a Deployment cannot be changed: use another name",
-    ("apps", "DaemonSet"): "the selector of a DaemonSet cannot be changed: use another name",
+    (
+        "apps",
+        "StatefulSet",
+    ): "only replicas, template and updateStrategy of a StatefulSet can be changed",
+    (
+        "apps",
+        "Deployment",
+    ): "the selector of a Deployment cannot be changed: use another name",
+    (
+        "apps",
+        "DaemonSet",
+    ): "the selector of a DaemonSet cannot be changed: use another name",
     ("", "Service"): "the clusterIP of a Service cannot be changed",
     ("", "ConfigMap"): "an immutable ConfigMap cannot be changed: use another name",
-    ("", "Secret"): "type and data of an immutable Secret cannot be changed: use another name",
-    ("", "PersistentVolumeClaim"): "of a PersistentVolumeClaim only the requested storage can be changed",
-    ("storage.k8s.io", "StorageClass"): "a StorageClass cannot be changed: use another name",
-    ("rbac.authorization.k8s.io", "RoleBinding"): "roleRef cannot be changed: use another name",
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): "roleRef cannot be changed: use another name",
+    (
+        "",
+        "Secret",
+    ): "type and data of an immutable Secret cannot be changed: use another name",
+    (
+        "",
+        "PersistentVolumeClaim",
+    ): "of a PersistentVolumeClaim only the requested storage can be changed",
+    (
+        "storage.k8s.io",
+        "StorageClass",
+    ): "a StorageClass cannot be changed: use another name",
+    (
+        "rbac.authorization.k8s.io",
+        "RoleBinding",
+    ): "roleRef cannot be changed: use another name",
+    (
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+    ): "roleRef cannot be changed: use another name",
 }
 
 
@@ -121,7 +150,9 @@ DEFERRED = ObjectResult(is_deferred=True)
 class DifferencesError(RefusedError):
     """An object is refused because it differs from its manifest."""
 
-    def __init__(self, code: str, message: str, difference: ObjectDiff, *, is_drift: bool) -> None:
+    def __init__(
+        self, code: str, message: str, difference: ObjectDiff, *, is_drift: bool
+    ) -> None:
         super().__init__(code, message)
         self.drift = difference if is_drift else None
         self.diff = None if is_drift else difference
@@ -132,7 +163,9 @@ def examine(call: ApplyCall, target: Target) -> Outcome:
     return _as_outcome(call, target, partial(_examine, call, target))
 
 
-def _as_outcome(call: ApplyCall, target: Target, step: Callable[[], Step]) -> Step | ObjectResult:
+def _as_outcome(
+    call: ApplyCall, target: Target, step: Callable[[], Step]
+) -> Step | ObjectResult:
     try:
         return step()
     except KindNotServedError as error:
@@ -155,47 +188,80 @@ def _examine(call: ApplyCall, target: Target) -> Outcome:
     record = call.records.get(target.ref)
     if live is None:
         if record and record.ends_itself and record.hash == target.hash:
-            return ObjectResult(record)  # it has run; another run begins with another manifest
+            return ObjectResult(
+                record
+            )  # it has run; another run begins with another manifest
         return _planned_patch(call, target, None, is_taken_over=False)
     metadata = live["metadata"]
     annotations = metadata.get("annotations") or {}
     if metadata.get("deletionTimestamp"):
         if _may_recreate(target):
             return DEFERRED
-        raise RefusedError(APPLY_FAILED, f"{target.ref} is being deleted; applied again once it is deleted")
+        raise RefusedError(
+            APPLY_FAILED,
+            f"{target.ref} is being deleted; applied again once it is deleted",
+        )
     if not is_ours(call.access, live, call.version.placement):
         check_takeover(call, target, live)
         return _planned_patch(call, target, live, is_taken_over=True)
 
     is_loss = record is None or not record.uid
-    is_recorded = record is not None and record.is_taken_over and record.uid == metadata.get("uid")
+    is_recorded = (
+        record is not None
+        and record.is_taken_over
+        and record.uid == metadata.get("uid")
+    )
     is_taken_over = is_recorded or annotations.get(TAKEN_OVER) == "true"
-    if record and options.comparison == "PartialComparison" and is_unchanged(call, target, record, live):
+    if (
+        record
+        and options.comparison == "PartialComparison"
+        and is_unchanged(call, target, record, live)
+    ):
         entry = live_entry(target.ref, live, manifest_hash=target.hash)
         return ObjectResult(entry, is_established=_is_established(target, live))
-    if options.when_to_apply == "IfNotDrifted" and annotations.get(MANIFEST_HASH) == target.hash:
+    if (
+        options.when_to_apply == "IfNotDrifted"
+        and annotations.get(MANIFEST_HASH) == target.hash
+    ):
         comparison = _compare(call, target, live, code="FailedToRunDriftDetection")
         if comparison.fields:
-            code = "FoundDriftsInDegradedMode" if comparison.is_degraded else "FoundDrifts"
+            code = (
+                "FoundDriftsInDegradedMode" if comparison.is_degraded else "FoundDrifts"
+            )
             message = f"{target.ref} has drifted, and whenToApply is IfNotDrifted"
-            raise DifferencesError(code, message, object_diff(target, live, comparison), is_drift=True)
-    return _planned_patch(call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
+            raise DifferencesError(
+                code, message, object_diff(target, live, comparison), is_drift=True
+            )
+    return _planned_patch(
+        call, target, live, is_taken_over=is_taken_over, is_loss=is_loss
+    )
 
 
 def _planned_patch(
-    call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool = False
+    call: ApplyCall,
+    target: Target,
+    live: Live | None,
+    *,
+    is_taken_over: bool,
+    is_loss: bool = False,
 ) -> Planned[ObjectResult]:
-    step = partial(apply_object, call, target, live, is_taken_over=is_taken_over, is_loss=is_loss)
+    step = partial(
+        apply_object, call, target, live, is_taken_over=is_taken_over, is_loss=is_loss
+    )
     return Planned(lambda: _as_outcome(call, target, step))
 
 
 def is_unchanged(call: ApplyCall, target: Target, record: Entry, live: Live) -> bool:
     if (record.hash, record.uid) != (target.hash, live["metadata"].get("uid")):
         return False
-    if annotation(live, MEMBER) != call.access.identity.member:  # from before it had this identity
+    if (
+        annotation(live, MEMBER) != call.access.identity.member
+    ):  # from before it had this identity
         return False
     state = managed_fields_digest(live), generation_of(live)
-    return state == (record.fields, record.generation) or call.cleared.get(target.ref) == (record.uid, *state)
+    return state == (record.fields, record.generation) or call.cleared.get(
+        target.ref
+    ) == (record.uid, *state)
 
 
 def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
@@ -214,7 +280,9 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
         message = f"{target.ref} belongs to hub {hub}; remove the annotation {OWNER} there first"
         raise RefusedError(FAILED_TO_TAKE_OVER, message)
     if options.when_to_take_over == "Never":
-        raise RefusedError("NotTakenOver", f"{target.ref} exists, and whenToTakeOver is Never")
+        raise RefusedError(
+            "NotTakenOver", f"{target.ref} exists, and whenToTakeOver is Never"
+        )
     if (owners := metadata.get("ownerReferences")) and not options.allow_co_ownership:
         first = owners[0]
         message = f"{target.ref} is owned by {first.get('kind')} {first.get('name')}; see allowCoOwnership"
@@ -224,13 +292,17 @@ def check_takeover(call: ApplyCall, target: Target, live: Live) -> None:
         if comparison.fields:
             message = f"{target.ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
             difference = object_diff(target, live, comparison)
-            raise DifferencesError(FAILED_TO_TAKE_OVER, message, difference, is_drift=False)
+            raise DifferencesError(
+                FAILED_TO_TAKE_OVER, message, difference, is_drift=False
+            )
 
 
 def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Comparison:
     is_full = call.version.options.comparison == "FullComparison"
     try:
-        return compare_live(call.access, target, live, is_full=is_full, deadline=call.stop)
+        return compare_live(
+            call.access, target, live, is_full=is_full, deadline=call.stop
+        )
     except KindNotServedError:
         raise
     except RefusedError as error:
@@ -238,7 +310,12 @@ def _compare(call: ApplyCall, target: Target, live: Live, *, code: str) -> Compa
 
 
 def apply_object(
-    call: ApplyCall, target: Target, live: Live | None, *, is_taken_over: bool, is_loss: bool
+    call: ApplyCall,
+    target: Target,
+    live: Live | None,
+    *,
+    is_taken_over: bool,
+    is_loss: bool,
 ) -> ObjectResult:
     options = call.version.options
     guard = ""
@@ -260,7 +337,14 @@ def apply_object(
         query["force"] = "true"
     if call.is_dry_run:
         query["dryRun"] = "All"
-    answer = patch_object(call.access, target.api_version, target.ref, body, query=query, deadline=call.stop)
+    answer = patch_object(
+        call.access,
+        target.api_version,
+        target.ref,
+        body,
+        query=query,
+        deadline=call.stop,
+    )
     if answer.status not in (200, 201):
         return interpret_failure(call, target, live, answer, has_guard=bool(guard))
     applied = answer.body
@@ -269,11 +353,15 @@ def apply_object(
 
     drift = None
     if options.comparison == "FullComparison":
-        comparison = find_differences(clean(applied), clean(compared_manifest(target, applied)))
+        comparison = find_differences(
+            clean(applied), clean(compared_manifest(target, applied))
+        )
         drift = object_diff(target, applied, comparison) if comparison.fields else None
     is_changed = live is None or clean(live) != clean(applied)
     if is_changed and (target.ref.group, target.ref.kind) == CUSTOM_RESOURCE_DEFINITION:
-        call.access.discovery.forget(str((target.manifest.get("spec") or {}).get("group")))
+        call.access.discovery.forget(
+            str((target.manifest.get("spec") or {}).get("group"))
+        )
     return ObjectResult(
         live_entry(target.ref, applied, manifest_hash=target.hash),
         is_changed=is_changed,
@@ -299,30 +387,55 @@ def _is_established(target: Target, live: Live) -> bool:
 
 def _may_recreate(target: Target) -> bool:
     annotations = target.manifest["metadata"].get("annotations") or {}
-    return (target.ref.group, target.ref.kind) == ("batch", "Job") and annotations.get(RECREATE) == "allowed"
+    return (target.ref.group, target.ref.kind) == ("batch", "Job") and annotations.get(
+        RECREATE
+    ) == "allowed"
 
 
 def interpret_failure(
-    call: ApplyCall, target: Target, live: Live | None, answer: Response, *, has_guard: bool
+    call: ApplyCall,
+    target: Target,
+    live: Live | None,
+    answer: Response,
+    *,
+    has_guard: bool,
 ) -> ObjectResult:
     """Return what an answer other than success to a PATCH means. Raise RefusedError."""
     message = server_message(answer, target.manifest)
     conflicts = causes_of(answer, "FieldManagerConflict")
     if answer.status == 409 and conflicts:
-        fields = "; ".join(f"{one.get('field')}: {one.get('message')}" for one in conflicts)
-        text = without_secret_values(f"conflicts with other field managers: {fields}", target.manifest)
+        fields = "; ".join(
+            f"{one.get('field')}: {one.get('message')}" for one in conflicts
+        )
+        text = without_secret_values(
+            f"conflicts with other field managers: {fields}", target.manifest
+        )
         raise RefusedError(APPLY_FAILED, cut_message(text))
     if answer.status == 409 and has_guard:  # changed since it was compared
         return DEFERRED
     if answer.status == 403 and causes_of(answer, "NamespaceTerminating"):
-        return ObjectResult(is_deferred=True, cause=f"namespace {target.ref.namespace} is being deleted")
-    if answer.status == 404 and (answer.body.get("details") or {}).get("kind") == "namespaces":
-        raise RefusedError(APPLY_FAILED, call.version.missing_namespace(target.ref.namespace))
-    if answer.status == 422 and live is not None and _may_recreate(target) and "spec.template" in message:
+        return ObjectResult(
+            is_deferred=True, cause=f"namespace {target.ref.namespace} is being deleted"
+        )
+    if (
+        answer.status == 404
+        and (answer.body.get("details") or {}).get("kind") == "namespaces"
+    ):
+        raise RefusedError(
+            APPLY_FAILED, call.version.missing_namespace(target.ref.namespace)
+        )
+    if (
+        answer.status == 422
+        and live is not None
+        and _may_recreate(target)
+        and "spec.template" in message
+    ):
         if call.is_dry_run:
             return ObjectResult(diff=change_of(target, live, target.manifest))
         uid = str(live["metadata"].get("uid"))
-        deleted = delete_object(call.access, target.api_version, target.ref, uid=uid, deadline=call.stop)
+        deleted = delete_object(
+            call.access, target.api_version, target.ref, uid=uid, deadline=call.stop
+        )
         if deleted.status in (200, 202, 404, 409):
             return DEFERRED
         message = server_message(deleted, target.manifest)
@@ -332,4 +445,6 @@ def interpret_failure(
     if answer.status == 403 and "not currently held" in message:
         hint = "the account must hold what the role grants, or the verb escalate"
     ending = f" ({hint})" if hint else ""
-    raise RefusedError(APPLY_FAILED, cut_message(message, LONGEST_MESSAGE - len(ending)) + ending)
+    raise RefusedError(
+        APPLY_FAILED, cut_message(message, LONGEST_MESSAGE - len(ending)) + ending
+    )

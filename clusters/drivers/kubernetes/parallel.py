@@ -44,7 +44,10 @@ def result_of(future: "Future[Outcome]", seconds: float) -> Outcome:
 
 
 def run_each(
-    function: Callable[[Item], Outcome], items: Iterable[Item], *, time_left: Callable[[], float]
+    function: Callable[[Item], Outcome],
+    items: Iterable[Item],
+    *,
+    time_left: Callable[[], float],
 ) -> list[tuple[Item, Outcome]]:
     """Return the outcomes of a function for all items.
 
@@ -69,17 +72,28 @@ def run_waves(
     Once `time_left` (in seconds) is not positive, no step starts: its item is not among the results.
     """
     first_steps = deque(
-        (place, item, partial(function, item)) for place, items in enumerate(waves) for item in items
+        (place, item, partial(function, item))
+        for place, items in enumerate(waves)
+        for item in items
     )
-    second_steps: list[deque[tuple[int, Item, Callable[[], Any]]]] = [deque() for _ in waves]
+    second_steps: list[deque[tuple[int, Item, Callable[[], Any]]]] = [
+        deque() for _ in waves
+    ]
     unfinished = Counter(place for place, _, _ in first_steps)
     running: dict[Future[Any], tuple[int, Item]] = {}
     results: list[tuple[Item, Outcome]] = []
     failure: BaseException | None = None
 
     while True:
-        current = min((place for place, count in unfinished.items() if count), default=None)
-        while current is not None and failure is None and len(running) < WIDTH and time_left() > 0:
+        current = min(
+            (place for place, count in unfinished.items() if count), default=None
+        )
+        while (
+            current is not None
+            and failure is None
+            and len(running) < WIDTH
+            and time_left() > 0
+        ):
             ready = second_steps[current] or first_steps
             if not ready:
                 break
@@ -87,7 +101,9 @@ def run_waves(
             running[pool().submit(run)] = place, item
         if not running:
             break
-        for future in wait(running, max(_POLL_SECONDS, time_left()), FIRST_COMPLETED).done:
+        for future in wait(
+            running, max(_POLL_SECONDS, time_left()), FIRST_COMPLETED
+        ).done:
             place, item = running.pop(future)
             if error := future.exception():
                 failure = failure or error
@@ -98,7 +114,11 @@ def run_waves(
                 results.append((item, outcome))
         if time_left() <= 0 or failure:
             # What no thread has started must not wait for the calls to other clusters that fill the pool.
-            running = {future: place for future, place in running.items() if not future.cancel()}
+            running = {
+                future: place
+                for future, place in running.items()
+                if not future.cancel()
+            }
 
     if failure is not None:
         raise failure

@@ -28,7 +28,9 @@ CPU_FACTOR = 100
 NO_PODS = "no permission to list pods: available capacity is not known"
 NO_IDENTITY = "no permission to get the namespace kube-system: which cluster this is, is not known"
 NO_NODES = "no permission to list nodes: capacity is not known"
-_PODS_QUERY = {"fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
+_PODS_QUERY = {
+    "fieldSelector": "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+}
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _NANO = 10**9
 
@@ -89,17 +91,28 @@ class Readings:
             self._lock.release()
 
     def _take(
-        self, reading: Reading, read: Callable[[float], Any], period: float, *, deadline: float
+        self,
+        reading: Reading,
+        read: Callable[[float], Any],
+        period: float,
+        *,
+        deadline: float,
     ) -> bool:
         now = self.monotonic()
         if now < reading.due_at:
             return False
         started = time.thread_time()
         try:
-            reading.value, reading.taken_at, reading.is_forbidden = read(deadline), self.monotonic(), False
+            reading.value, reading.taken_at, reading.is_forbidden = (
+                read(deadline),
+                self.monotonic(),
+                False,
+            )
         except ForbiddenError:
             reading.value, reading.is_forbidden = None, True
-        except DriverUnavailable:  # the heartbeat was answered; the last reading stays until it is too old
+        except (
+            DriverUnavailable
+        ):  # the heartbeat was answered; the last reading stays until it is too old
             pass
         reading.due_at = now + max(period, CPU_FACTOR * (time.thread_time() - started))
         return True
@@ -121,9 +134,15 @@ class Readings:
             usage["capacity"] = written_totals(capacity)
             usage["allocatable"] = written_totals(allocatable)
             if pods is not None:
-                free = {name: max(0, allocatable[name] - pods[name]) for name in RESOURCES}
+                free = {
+                    name: max(0, allocatable[name] - pods[name]) for name in RESOURCES
+                }
                 usage["available"] = written_totals(free)
-        readings = ((self.identity, NO_IDENTITY), (self.nodes, NO_NODES), (self.pods, NO_PODS))
+        readings = (
+            (self.identity, NO_IDENTITY),
+            (self.nodes, NO_NODES),
+            (self.pods, NO_PODS),
+        )
         notices = [text for one, text in readings if one.is_forbidden]
         return Facts(properties, usage, "; ".join(notices), self.identity.value)
 
@@ -138,7 +157,11 @@ class Readings:
         return str(answer.body.get("gitVersion") or "") if answer.status == 200 else ""
 
     def read_nodes(self, deadline: float) -> tuple[int, Totals, Totals]:
-        count, capacity, allocatable = 0, dict.fromkeys(RESOURCES, 0), dict.fromkeys(RESOURCES, 0)
+        count, capacity, allocatable = (
+            0,
+            dict.fromkeys(RESOURCES, 0),
+            dict.fromkeys(RESOURCES, 0),
+        )
         for node in self._items("/api/v1/nodes", {}, deadline=deadline):
             count += 1
             status = node.get("status") or {}
@@ -150,10 +173,14 @@ class Readings:
         requested = dict.fromkeys(RESOURCES, 0)
         for pod in self._items("/api/v1/pods", _PODS_QUERY, deadline=deadline):
             for container in (pod.get("spec") or {}).get("containers") or ():
-                add_quantities(requested, (container.get("resources") or {}).get("requests"))
+                add_quantities(
+                    requested, (container.get("resources") or {}).get("requests")
+                )
         return requested
 
-    def _items(self, path: str, query: Mapping[str, str], *, deadline: float) -> Iterator[Mapping[str, Any]]:
+    def _items(
+        self, path: str, query: Mapping[str, str], *, deadline: float
+    ) -> Iterator[Mapping[str, Any]]:
         """Yield the items page by page, so that a page can be freed when the next one is parsed."""
         query = {**query, "limit": str(PAGE)}
         while True:
@@ -162,7 +189,9 @@ class Readings:
                 raise ForbiddenError
             if answer.status != 200:
                 message = answer.body.get("message") or f"answer {answer.status}"
-                raise DriverUnavailable(f"{path}: {message}", code=f"http-{answer.status}")
+                raise DriverUnavailable(
+                    f"{path}: {message}", code=f"http-{answer.status}"
+                )
             yield from answer.body.get("items") or ()
             following = (answer.body.get("metadata") or {}).get("continue")
             if not following:
@@ -182,7 +211,10 @@ def add_quantities(totals: dict[str, int], amounts: Mapping[str, Any] | None) ->
 
 
 def written_totals(totals: Totals) -> dict[str, str]:
-    return {name: written_quantity(nano, is_binary=name == "memory") for name, nano in totals.items()}
+    return {
+        name: written_quantity(nano, is_binary=name == "memory")
+        for name, nano in totals.items()
+    }
 
 
 def written_quantity(nano: int, *, is_binary: bool) -> str:

@@ -95,13 +95,17 @@ class Removal:
         return list(self.waiting)
 
     def words(self, ending: str = "deleted") -> str:
-        waiting = sorted(self.waiting.items(), key=lambda item: item[0].kind == "Namespace")
+        waiting = sorted(
+            self.waiting.items(), key=lambda item: item[0].kind == "Namespace"
+        )
         why = f" ({waiting[0][1]})" if waiting[0][1] else ""
         names = names_and_more((str(ref) for ref, _ in waiting), 1)
         return f"{names} {'are' if len(waiting) > 1 else 'is'} {ending}{why}"
 
 
-def remove_entries(access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float) -> Removal:
+def remove_entries(
+    access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float
+) -> Removal:
     """Delete the objects of these records in reverse wave order; taken-over namespaces are released.
 
     Nothing is deleted from a server that another member shares: what one removes, the other may want.
@@ -118,12 +122,20 @@ def release_entries(
     access: MemberAccess, entries: Sequence[Entry], *, placement: str, stop: float
 ) -> Removal:
     return _end_all(
-        access, entries, partial(release_entry, access, placement=placement, stop=stop), stop=stop
+        access,
+        entries,
+        partial(release_entry, access, placement=placement, stop=stop),
+        stop=stop,
     )
 
 
 def hold_entries(
-    access: MemberAccess, entries: Sequence[Entry], *, placement: str, why: str, stop: float
+    access: MemberAccess,
+    entries: Sequence[Entry],
+    *,
+    placement: str,
+    why: str,
+    stop: float,
 ) -> Removal:
     """Refuse to delete what is there of these records, and delete nothing; what is not there is finished."""
 
@@ -134,7 +146,10 @@ def hold_entries(
         return Ending(refusal=Refusal(entry.ref, NOT_CONFIRMED, why))
 
     return _end_all(
-        access, entries, lambda entry: _guarded(access, entry, partial(step, entry), stop=stop), stop=stop
+        access,
+        entries,
+        lambda entry: _guarded(access, entry, partial(step, entry), stop=stop),
+        stop=stop,
     )
 
 
@@ -143,20 +158,28 @@ def shared_message(access: MemberAccess) -> str:
     return f"not removed: member {other} has the same API server; one of the two has to leave the fleet"
 
 
-def remove_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
+def remove_placement(
+    access: MemberAccess, placement: str, *, fence: int, deadline: float
+) -> bool:
     """Delete all objects of a placement, at last the inventory; return whether there was one.
 
     Raise DriverPending while an object exists; DriverUnavailable, DriverRejected, DriverFenced.
     """
-    return _end_placement(access, placement, remove_entries, "deleted", fence=fence, deadline=deadline)
+    return _end_placement(
+        access, placement, remove_entries, "deleted", fence=fence, deadline=deadline
+    )
 
 
-def release_placement(access: MemberAccess, placement: str, *, fence: int, deadline: float) -> bool:
+def release_placement(
+    access: MemberAccess, placement: str, *, fence: int, deadline: float
+) -> bool:
     """Remove ownership metadata and inventory of a placement, and leave its objects there.
 
     Raise DriverPending, DriverUnavailable, DriverRejected, DriverFenced.
     """
-    return _end_placement(access, placement, release_entries, "released", fence=fence, deadline=deadline)
+    return _end_placement(
+        access, placement, release_entries, "released", fence=fence, deadline=deadline
+    )
 
 
 def _end_placement(
@@ -176,9 +199,21 @@ def _end_placement(
         raise DriverFenced(placement, inventory.fence)
     try:
         # From now on no version is there, whatever happens to this call.
-        inventory = _written(access, inventory, inventory.entries.values(), fence=fence, deadline=deadline)
-        removal = end_entries(access, list(inventory.entries.values()), placement=placement, stop=stop)
-        left = [entry for ref, entry in inventory.entries.items() if ref not in removal.finished]
+        inventory = _written(
+            access,
+            inventory,
+            inventory.entries.values(),
+            fence=fence,
+            deadline=deadline,
+        )
+        removal = end_entries(
+            access, list(inventory.entries.values()), placement=placement, stop=stop
+        )
+        left = [
+            entry
+            for ref, entry in inventory.entries.items()
+            if ref not in removal.finished
+        ]
         if left:
             _written(access, inventory, left, fence=fence, deadline=deadline)
     except InventoryChangedError:
@@ -187,7 +222,9 @@ def _end_placement(
     total, done = len(inventory.entries), len(removal.finished)
     if removal.waiting:
         message = f"waiting until {removal.words(ending)}"
-        raise DriverPending(message, done=done, total=total, remaining=tuple(removal.remaining))
+        raise DriverPending(
+            message, done=done, total=total, remaining=tuple(removal.remaining)
+        )
     if removal.refusals:
         message = f"{len(removal.refusals)} of {total} objects could not be {ending}"
         raise DriverRejected(message, tuple(removal.refusals))
@@ -195,7 +232,9 @@ def _end_placement(
     return True
 
 
-def _inventory_to_end(access: MemberAccess, placement: str, *, deadline: float) -> PlacementInventory:
+def _inventory_to_end(
+    access: MemberAccess, placement: str, *, deadline: float
+) -> PlacementInventory:
     """Return what this member has of a placement, nothing where the inventory is of another member.
 
     Raise DriverPending or DriverRejected where it is not proved whose it is.
@@ -206,7 +245,11 @@ def _inventory_to_end(access: MemberAccess, placement: str, *, deadline: float) 
         if error.code != OTHER_MEMBER:
             raise
         return PlacementInventory(placement)
-    if inventory.exists and not inventory.member and not access.identity.proves_older_records:
+    if (
+        inventory.exists
+        and not inventory.member
+        and not access.identity.proves_older_records
+    ):
         if access.identity.shared_with:
             raise DriverRejected(shared_message(access), code=SHARED)
         # Read with the next heartbeat.
@@ -225,7 +268,11 @@ def _written(
 ) -> PlacementInventory:
     kept = {one.ref: one for one in entries}
     changed = replace(inventory, version="", whole="", entries=kept, fence=fence)
-    return inventory if changed == inventory else write_inventory(access, changed, deadline=deadline)
+    return (
+        inventory
+        if changed == inventory
+        else write_inventory(access, changed, deadline=deadline)
+    )
 
 
 def _end_all(
@@ -254,7 +301,9 @@ def _end_all(
     return removal
 
 
-def _guarded(access: MemberAccess, entry: Entry, step: Callable[[], Step], *, stop: float) -> Step | Ending:
+def _guarded(
+    access: MemberAccess, entry: Entry, step: Callable[[], Step], *, stop: float
+) -> Step | Ending:
     try:
         return step()
     except KindNotServedError:  # then no object of it exists
@@ -270,7 +319,12 @@ def _guarded(access: MemberAccess, entry: Entry, step: Callable[[], Step], *, st
 
 
 def delete_entry(
-    access: MemberAccess, entry: Entry, *, placement: str, users: "_NamespaceUsers", stop: float
+    access: MemberAccess,
+    entry: Entry,
+    *,
+    placement: str,
+    users: "_NamespaceUsers",
+    stop: float,
 ) -> Ending | Planned[Ending]:
     def read() -> Ending | Planned[Ending]:
         live = read_object(access, entry.api_version, entry.ref, deadline=stop)
@@ -279,12 +333,26 @@ def delete_entry(
         if live["metadata"].get("deletionTimestamp"):
             return Ending(waiting=_deletion_message(live))
         # Recorded twice: either record alone keeps what was there before us.
-        is_taken_over = (live["metadata"].get("annotations") or {}).get(TAKEN_OVER) == "true"
-        is_taken_over |= entry.is_taken_over and entry.uid == live["metadata"].get("uid")
+        is_taken_over = (live["metadata"].get("annotations") or {}).get(
+            TAKEN_OVER
+        ) == "true"
+        is_taken_over |= entry.is_taken_over and entry.uid == live["metadata"].get(
+            "uid"
+        )
         if is_taken_over and (entry.ref.group, entry.ref.kind) in CONTAINER_KINDS:
-            step = partial(_release, access, entry, live, placement=placement, stop=stop)
+            step = partial(
+                _release, access, entry, live, placement=placement, stop=stop
+            )
         else:
-            step = partial(delete_live, access, entry, live, placement=placement, users=users, stop=stop)
+            step = partial(
+                delete_live,
+                access,
+                entry,
+                live,
+                placement=placement,
+                users=users,
+                stop=stop,
+            )
         return Planned(lambda: _guarded(access, entry, step, stop=stop))
 
     return _guarded(access, entry, read, stop=stop)
@@ -303,7 +371,13 @@ def release_entry(
 
 
 def delete_live(
-    access: MemberAccess, entry: Entry, live: Live, *, placement: str, users: "_NamespaceUsers", stop: float
+    access: MemberAccess,
+    entry: Entry,
+    live: Live,
+    *,
+    placement: str,
+    users: "_NamespaceUsers",
+    stop: float,
 ) -> Ending:
     ref = entry.ref
     if (ref.group, ref.kind) == ("", "Namespace") and (others := users.of(ref.name)):
@@ -336,14 +410,18 @@ def _deletion_message(live: Live) -> str:
     return "; ".join(messages) or "being deleted"
 
 
-def _release(access: MemberAccess, entry: Entry, live: Live, *, placement: str, stop: float) -> Ending:
+def _release(
+    access: MemberAccess, entry: Entry, live: Live, *, placement: str, stop: float
+) -> Ending:
     """Remove label, annotations and our entry in managedFields.
 
     With our entry left, a later takeover by another placement would remove the fields that it does not set.
     """
     for _ in range(_RELEASE_TRIES):
         metadata = live["metadata"]
-        others = [one for one in metadata.get("managedFields") or () if not is_own_entry(one)]
+        others = [
+            one for one in metadata.get("managedFields") or () if not is_own_entry(one)
+        ]
         changed = {
             "resourceVersion": metadata.get("resourceVersion"),
             "labels": {PART_OF: None},
@@ -382,7 +460,9 @@ class _NamespaceUsers:
         self._lock = Lock()
 
     def of(self, namespace: str) -> list[str]:
-        return sorted(self._words(one) for one in self._others() if namespace in one.namespaces)
+        return sorted(
+            self._words(one) for one in self._others() if namespace in one.namespaces
+        )
 
     def have(self, ref: ObjectRef) -> bool:
         """Return whether another placement has, or waits for, the namespace itself."""
@@ -393,7 +473,9 @@ class _NamespaceUsers:
         if hub != self._access.hub_id:
             return f"placement {placement} of another console"
         is_of_other = user.member not in self._access.identity.own_members
-        return f"placement {placement}" + (f" of member {member_name(user.member)}" if is_of_other else "")
+        return f"placement {placement}" + (
+            f" of member {member_name(user.member)}" if is_of_other else ""
+        )
 
     def _others(self) -> list[NamespaceUser]:
         with self._lock:
@@ -401,4 +483,6 @@ class _NamespaceUsers:
                 self._users = list_users(self._access, deadline=self._stop)
         owner = owner_value(self._access.hub_id, self._placement)
         mine = self._access.identity.own_members
-        return [one for one in self._users if one.owner != owner or one.member not in mine]
+        return [
+            one for one in self._users if one.owner != owner or one.member not in mine
+        ]

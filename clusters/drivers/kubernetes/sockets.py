@@ -86,11 +86,15 @@ class BoundedConnection(HTTPSConnection):
         stop = self.monotonic() + self.time_left(CONNECT_SECONDS)
         host, port = self.server
         if not self.is_proxied:
-            addresses = checked_addresses(host, port, self.rules, seconds=stop - self.monotonic())
+            addresses = checked_addresses(
+                host, port, self.rules, seconds=stop - self.monotonic()
+            )
             return self._connect_to(addresses, stop)
         if is_ip_address(host):
             check_address(host, self.rules)
-        addresses = resolved_addresses(self.host, self.port, self.rules, seconds=stop - self.monotonic())
+        addresses = resolved_addresses(
+            self.host, self.port, self.rules, seconds=stop - self.monotonic()
+        )
         return self._connect_to(addresses, stop)
 
     def _connect_to(self, addresses: Sequence[str], stop: float) -> socket.socket:
@@ -99,7 +103,9 @@ class BoundedConnection(HTTPSConnection):
             # One that drops packets leaves half of the time for the others.
             timeout = max(0.001, (stop - self.monotonic()) / (2 if others else 1))
             try:
-                link = socket.create_connection((addresses[-1 - others], self.port), timeout)
+                link = socket.create_connection(
+                    (addresses[-1 - others], self.port), timeout
+                )
             except OSError:
                 if not others:
                     raise
@@ -118,7 +124,9 @@ class BoundedConnection(HTTPSConnection):
             self.sock.settimeout(self.time_left())
             self.sock.sendall(data[start : start + _RECORD])
 
-    def _response(self, link: socket.socket, *args: Any, **kwargs: Any) -> http.client.HTTPResponse:
+    def _response(
+        self, link: socket.socket, *args: Any, **kwargs: Any
+    ) -> http.client.HTTPResponse:
         answer = http.client.HTTPResponse(link, *args, **kwargs)
         answer.fp.close()
         answer.fp = io.BufferedReader(_BoundedReader(link, self.time_left))
@@ -151,9 +159,13 @@ class IdleSockets:
     def __init__(self, most: int = MOST_IDLE) -> None:
         self._most = most
         self._lock = Lock()
-        self._links: OrderedDict[BoundedConnection, Callable[[BoundedConnection], None]] = OrderedDict()
+        self._links: OrderedDict[
+            BoundedConnection, Callable[[BoundedConnection], None]
+        ] = OrderedDict()
 
-    def add(self, link: BoundedConnection, close: Callable[[BoundedConnection], None]) -> None:
+    def add(
+        self, link: BoundedConnection, close: Callable[[BoundedConnection], None]
+    ) -> None:
         """Count a connection that is idle now; `close` ends it unless it is in use again."""
         excess = None
         with self._lock:

@@ -98,13 +98,23 @@ def defined_group(definition: Target) -> str:
 
 
 def manifest_hash(manifest: Mapping[str, Any]) -> str:
-    text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(
+        manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+    )
     return sha256(text.encode()).hexdigest()[:32]
 
 
 def sent_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    sent = {key: value for key, value in manifest.items() if key not in ("status", "metadata")}
-    metadata = {key: value for key, value in manifest["metadata"].items() if key not in _NOT_SENT}
+    sent = {
+        key: value
+        for key, value in manifest.items()
+        if key not in ("status", "metadata")
+    }
+    metadata = {
+        key: value
+        for key, value in manifest["metadata"].items()
+        if key not in _NOT_SENT
+    }
     return {**sent, "metadata": metadata}
 
 
@@ -119,7 +129,9 @@ def inventory_name(hub_id: str, placement: str) -> str:
     """
     named, _, mark = placement.partition("~")
     namespace, _, name = named.rpartition("/")
-    own = f".{namespace}.{name}" if namespace else f"-{name}"  # no name starts with a dot or a dash
+    own = (
+        f".{namespace}.{name}" if namespace else f"-{name}"
+    )  # no name starts with a dot or a dash
     prefix = f"fleetui-{hub_id[:8]}--{mark}" if mark else f"fleetui-{hub_id[:8]}"
     return f"{prefix}{own}"
 
@@ -152,7 +164,12 @@ def with_ownership(
         changed["resourceVersion"] = resource_version
     manifest = target.manifest
     if live is not None:
-        manifest = sent_over(manifest, live, is_autoscaled=target.is_autoscaled, field_manager=FIELD_MANAGER)
+        manifest = sent_over(
+            manifest,
+            live,
+            is_autoscaled=target.is_autoscaled,
+            field_manager=FIELD_MANAGER,
+        )
     return {**manifest, "metadata": {**metadata, **changed}}
 
 
@@ -164,11 +181,23 @@ def prepare_targets(
     Raise DriverUnavailable.
     """
     custom = scopes_of_definitions(version)
-    kinds = {(str(one.get("apiVersion")), str(one.get("kind"))) for one in version.manifests}
+    kinds = {
+        (str(one.get("apiVersion")), str(one.get("kind"))) for one in version.manifests
+    }
     # Group versions that the version itself defines are not served before its definitions are applied.
-    foreign = sorted({api_version for api_version, kind in kinds if (api_version, kind) not in custom})
+    foreign = sorted(
+        {
+            api_version
+            for api_version, kind in kinds
+            if (api_version, kind) not in custom
+        }
+    )
     left = access.until(deadline)
-    run_each(lambda each: access.discovery.load(each, deadline=deadline), foreign, time_left=left)
+    run_each(
+        lambda each: access.discovery.load(each, deadline=deadline),
+        foreign,
+        time_left=left,
+    )
 
     targets: dict[ObjectRef, Target] = {}
     refusals = []
@@ -176,7 +205,9 @@ def prepare_targets(
         try:
             target = parse_target(access, manifest, custom, deadline=deadline)
             if target.ref in targets:
-                raise RefusedError("Duplicated", f"{target.ref} is in the version more than once")
+                raise RefusedError(
+                    "Duplicated", f"{target.ref} is in the version more than once"
+                )
             targets[target.ref] = target
         except RefusedError as error:
             refusals.append(Refusal(_written_ref(manifest), error.code, error.message))
@@ -191,7 +222,9 @@ def _written_ref(manifest: Mapping[str, Any]) -> ObjectRef:
     metadata = manifest.get("metadata") or {}
     group = str(manifest.get("apiVersion") or "").rpartition("/")[0]
     name = metadata.get("name") or metadata.get("generateName") or ""
-    return ObjectRef(group, str(manifest.get("kind") or ""), metadata.get("namespace") or "", name)
+    return ObjectRef(
+        group, str(manifest.get("kind") or ""), metadata.get("namespace") or "", name
+    )
 
 
 def scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
@@ -202,7 +235,9 @@ def scopes_of_definitions(version: Version) -> dict[tuple[str, str], bool]:
         spec = manifest.get("spec") or {}
         if (ref.group, ref.kind) == CUSTOM_RESOURCE_DEFINITION:
             kind = (spec.get("names") or {}).get("kind")
-            for version_spec in spec.get("versions") or ({"name": spec.get("version")},):
+            for version_spec in spec.get("versions") or (
+                {"name": spec.get("version")},
+            ):
                 if version_spec.get("served", True):
                     api_version = f"{spec.get('group')}/{version_spec.get('name')}"
                     scopes[api_version, str(kind)] = spec.get("scope") != "Cluster"
@@ -219,11 +254,15 @@ def parse_target(
     written = _written_ref(manifest)
     metadata = manifest.get("metadata") or {}
     if written.kind.endswith("List") and "items" in manifest:
-        raise RefusedError("DecodingErred", "a list is not one object: write each object as its own manifest")
+        raise RefusedError(
+            "DecodingErred",
+            "a list is not one object: write each object as its own manifest",
+        )
     if not metadata.get("name"):
         if metadata.get("generateName"):
             raise RefusedError(
-                "FoundGenerateName", "metadata.generateName is not supported: set metadata.name"
+                "FoundGenerateName",
+                "metadata.generateName is not supported: set metadata.name",
             )
         raise RefusedError("DecodingErred", "metadata.name is missing")
     if not manifest.get("apiVersion") or not written.kind:
@@ -233,7 +272,9 @@ def parse_target(
     if is_custom:
         is_namespaced = custom[api_version, written.kind]
     else:
-        resource = access.discovery.resource(api_version, written.kind, deadline=deadline)
+        resource = access.discovery.resource(
+            api_version, written.kind, deadline=deadline
+        )
         is_namespaced = resource.is_namespaced
     if written.namespace and not is_namespaced:
         message = f"metadata.namespace must be absent: {written.kind} is cluster-scoped"

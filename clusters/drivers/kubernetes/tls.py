@@ -74,7 +74,9 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str) -> Non
             fd = os.memfd_create("pair", os.MFD_CLOEXEC)
             fds.append(fd)
             os.write(fd, text.encode())
-        context.load_cert_chain(f"/proc/self/fd/{fds[0]}", f"/proc/self/fd/{fds[1]}", _refuse_password)
+        context.load_cert_chain(
+            f"/proc/self/fd/{fds[0]}", f"/proc/self/fd/{fds[1]}", _refuse_password
+        )
     finally:
         for fd in fds:
             os.close(fd)

@@ -13,7 +13,12 @@ from typing import Annotated
 
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import Flag, Moment, Text, integer, list_of, one_of
-from fleetui.apimachinery.model import DEFAULT_SEMANTICS, ManifestModel, Raw, parse_manifest
+from fleetui.apimachinery.model import (
+    DEFAULT_SEMANTICS,
+    ManifestModel,
+    Raw,
+    parse_manifest,
+)
 
 MOST_FAULTS = 50
 _LONGEST_WAIT = 600_000
@@ -67,7 +72,8 @@ class SimulatedFault(ManifestModel):
     object_name: Text = ""
     image: Text = ""
     calls: Annotated[
-        tuple[Annotated[DriverCall, one_of(DriverCall)], ...], list_of(high=len(DriverCall))
+        tuple[Annotated[DriverCall, one_of(DriverCall)], ...],
+        list_of(high=len(DriverCall)),
     ] = ()
     after_effect: Flag = False
     period_seconds: Annotated[int, integer(1, _DAY)] = 60
@@ -78,18 +84,33 @@ class SimulatedFault(ManifestModel):
         for name, kinds in _FIELDS_OF.items():
             if name in raw and kind in list(FaultKind) and kind not in kinds:
                 message = f"says nothing about a fault of kind {kind}"
-                yield ErrorDetail((name,), "forbidden-for-type", message, f"with {', '.join(sorted(kinds))}")
+                yield ErrorDetail(
+                    (name,),
+                    "forbidden-for-type",
+                    message,
+                    f"with {', '.join(sorted(kinds))}",
+                )
         if kind == FaultKind.LOST_STATE and "since" not in raw:
-            yield ErrorDetail(("since",), "required", "is missing: when the state was lost", "a time")
+            yield ErrorDetail(
+                ("since",), "required", "is missing: when the state was lost", "a time"
+            )
 
     def is_on(self, now: datetime) -> bool:
-        return (self.since is None or self.since <= now) and (self.until is None or now < self.until)
+        return (self.since is None or self.since <= now) and (
+            self.until is None or now < self.until
+        )
 
     def is_about(self, kind: str, name: str, images: tuple[str, ...]) -> bool:
         return (
             self.object_kind in ("", kind)
             and self.object_name in ("", name)
-            and (not self.image or any(one == self.image or one.endswith(f":{self.image}") for one in images))
+            and (
+                not self.image
+                or any(
+                    one == self.image or one.endswith(f":{self.image}")
+                    for one in images
+                )
+            )
         )
 
     def keeps_unready(self, now: datetime) -> bool:
@@ -116,7 +137,11 @@ class Configuration(ManifestModel):
         listed_ones = raw.get("faults") or ()
         if not isinstance(short, str) or not isinstance(listed_ones, (list, tuple)):
             return raw
-        return {**raw, "faults": [*listed_ones, {"kind": short}]} if short in list(FaultKind) else raw
+        return (
+            {**raw, "faults": [*listed_ones, {"kind": short}]}
+            if short in list(FaultKind)
+            else raw
+        )
 
     def faults_at(self, now: datetime) -> list[SimulatedFault]:
         return [fault for fault in self.faults if fault.is_on(now)]
@@ -125,8 +150,12 @@ class Configuration(ManifestModel):
 USUAL = Configuration()
 
 
-def parse_configuration(connection: object, *, path: str = "connection") -> Configuration:
+def parse_configuration(
+    connection: object, *, path: str = "connection"
+) -> Configuration:
     """Parse the connection of a simulated cluster. Raises InvalidManifest with all errors."""
     if connection == {}:
         return USUAL
-    return parse_manifest(Configuration, connection, semantics=DEFAULT_SEMANTICS, path=path)
+    return parse_manifest(
+        Configuration, connection, semantics=DEFAULT_SEMANTICS, path=path
+    )

@@ -73,10 +73,21 @@ def apply_objects(
     """
     before = state.placement
     if before and before.version == version.id and not before.refusals:
-        return state.with_entry(CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False)
-    after = _merge(before, version, configuration, now, taken, is_without_namespace=is_without_namespace)
+        return state.with_entry(
+            CallLogEntry(now.isoformat(), "applied again", version.id), is_change=False
+        )
+    after = _merge(
+        before,
+        version,
+        configuration,
+        now,
+        taken,
+        is_without_namespace=is_without_namespace,
+    )
     was = (before.whole_version, before.objects) if before else ("", ())
-    entry = CallLogEntry(now.isoformat(), "refused" if after.refusals else "applied", version.id)
+    entry = CallLogEntry(
+        now.isoformat(), "refused" if after.refusals else "applied", version.id
+    )
     is_change = was != (after.whole_version, after.objects)
     return replace(state, placement=after).with_entry(entry, is_change=is_change)
 
@@ -90,7 +101,11 @@ def removed(state: PlacementState, what: str, *, now: datetime) -> PlacementStat
 
 
 def lost_since(configuration: Configuration, now: datetime) -> datetime | None:
-    lost = [one.since for one in configuration.faults_at(now) if one.kind is FaultKind.LOST_STATE]
+    lost = [
+        one.since
+        for one in configuration.faults_at(now)
+        if one.kind is FaultKind.LOST_STATE
+    ]
     return max((moment for moment in lost if moment), default=None)
 
 
@@ -105,14 +120,20 @@ def _merge(
 ) -> StoredPlacement:
     others = {one.object: one for one in taken}
     there = {one.ref: one for one in before.objects} if before else {}
-    refusing = [fault for fault in configuration.faults_at(now) if fault.kind is FaultKind.REFUSE]
+    refusing = [
+        fault
+        for fault in configuration.faults_at(now)
+        if fault.kind is FaultKind.REFUSE
+    ]
     ready_at = now + timedelta(seconds=configuration.ready_seconds)
     objects, refusals = [], []
     sent = set()
     for place, manifest in enumerate(version.manifests):
         ref = ObjectRef.of(manifest)
         if ref in sent:  # as two envelopes may hold the same object
-            refusals.append(Refusal(ref, "Duplicated", f"{ref} is in the version more than once"))
+            refusals.append(
+                Refusal(ref, "Duplicated", f"{ref} is in the version more than once")
+            )
             continue
         sent.add(ref)
         if ref in others:
@@ -124,7 +145,9 @@ def _merge(
             message = version.missing_namespace(version.namespace)
         else:
             images = images_in(manifest)
-            is_refused = any(fault.is_about(ref.kind, ref.name, images) for fault in refusing)
+            is_refused = any(
+                fault.is_about(ref.kind, ref.name, images) for fault in refusing
+            )
             message = "injected fault: rejected" if is_refused else ""
         if message:
             refusals.append(Refusal(ref, APPLY_FAILED, message))
@@ -157,7 +180,9 @@ def _claims(
     return claimed(owned, placement, held, written, consent=consent)
 
 
-_Step: TypeAlias = Callable[[PlacementState, Collection[Refusal], datetime], PlacementState]
+_Step: TypeAlias = Callable[
+    [PlacementState, Collection[Refusal], datetime], PlacementState
+]
 _MOST_TRIES = 20
 _DEAF = frozenset({FaultKind.UNREACHABLE, FaultKind.SILENT})
 
@@ -179,9 +204,13 @@ class SimulatedDriver:
     def apply(self, version: Version, *, timeout: float = USUAL_TIMEOUT) -> Applied:
         """Apply a version after `applyMilliseconds`; its objects are ready `readySeconds` later."""
         self._reach(DriverCall.APPLY, timeout, self._configuration.apply_milliseconds)
-        is_without = bool(version.namespace) and not self._has_namespace(version.namespace)
+        is_without = bool(version.namespace) and not self._has_namespace(
+            version.namespace
+        )
 
-        def step(state: PlacementState, taken: Collection[Refusal], now: datetime) -> PlacementState:
+        def step(
+            state: PlacementState, taken: Collection[Refusal], now: datetime
+        ) -> PlacementState:
             return apply_objects(
                 state,
                 version,
@@ -194,11 +223,17 @@ class SimulatedDriver:
         before, after = self._change(version.placement, version.fence, step, version)
         self._lose_answer(DriverCall.APPLY, timeout)
         if refusals := after.placement.refusals if after.placement else ():
-            raise DriverRejected(f"{len(refusals)} of {len(version.manifests)} objects refused", refusals)
+            raise DriverRejected(
+                f"{len(refusals)} of {len(version.manifests)} objects refused", refusals
+            )
         now = self._clock()
         faults = self._configuration.faults_at(now)
         placement, is_changed = after.placement, before.changes != after.changes
-        seen_placement = placement_seen(version.placement, placement, faults, now) if placement else None
+        seen_placement = (
+            placement_seen(version.placement, placement, faults, now)
+            if placement
+            else None
+        )
         return Applied(version.id, changed=is_changed, placement=seen_placement)
 
     def observe(
@@ -209,23 +244,37 @@ class SimulatedDriver:
         timeout: float = USUAL_TIMEOUT,
     ) -> Observation:
         """Return the health; the state is loaded only for placements and an inventory."""
-        self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
+        self._reach(
+            DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds
+        )
         self._lose_answer(DriverCall.OBSERVE, timeout)
         now = self._clock()
         faults = self._configuration.faults_at(now)
-        states = self.states(*(() if inventory else placements)) if placements or inventory else {}
-        stored = {name: state.placement for name, state in states.items() if state.placement}
+        states = (
+            self.states(*(() if inventory else placements))
+            if placements or inventory
+            else {}
+        )
+        stored = {
+            name: state.placement for name, state in states.items() if state.placement
+        }
         return Observation(
             is_healthy=all(fault.kind is not FaultKind.UNHEALTHY for fault in faults),
             placements=tuple(
-                placement_seen(name, stored[name], faults, now) for name in placements if name in stored
+                placement_seen(name, stored[name], faults, now)
+                for name in placements
+                if name in stored
             ),
             fences={name: states[name].fence for name in stored} if inventory else None,
         )
 
-    def remove(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+    def remove(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(placement, fence, lambda state, _, now: removed(state, "removed", now=now))
+        before, _ = self._change(
+            placement, fence, lambda state, _, now: removed(state, "removed", now=now)
+        )
         self._lose_answer(DriverCall.REMOVE, timeout)
         return Removed(before.placement is not None)
 
@@ -237,7 +286,9 @@ class SimulatedDriver:
         timeout: float = USUAL_TIMEOUT,
     ) -> DiffResult:
         """Compare with the state, which has digests of manifests and not their fields."""
-        self._reach(DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds)
+        self._reach(
+            DriverCall.OBSERVE, timeout, self._configuration.observe_milliseconds
+        )
         self._lose_answer(DriverCall.OBSERVE, timeout)
         state = self.states(version.placement).get(version.placement)
         placement = state.placement if state else None
@@ -246,7 +297,11 @@ class SimulatedDriver:
         for manifest in version.manifests:
             ref = ObjectRef.of(manifest)
             record = there.get(ref)
-            if record and record.digest == stored_object(manifest, ready_at=self._clock()).digest:
+            if (
+                record
+                and record.digest
+                == stored_object(manifest, ready_at=self._clock()).digest
+            ):
                 continue
             member = "(another manifest)" if record else ""
             field = FieldDiff("/", member, "(the whole object)")
@@ -254,10 +309,14 @@ class SimulatedDriver:
             diffs.append(ObjectDiff(ref, api_version, 1 if record else None, (field,)))
         return DiffResult(version.id, tuple(diffs))
 
-    def release(self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT) -> Removed:
+    def release(
+        self, placement: str, *, fence: int = 0, timeout: float = USUAL_TIMEOUT
+    ) -> Removed:
         """Forget a placement; the state of a simulated cluster has nothing but what placements put there."""
         self._reach(DriverCall.REMOVE, timeout, self._configuration.apply_milliseconds)
-        before, _ = self._change(placement, fence, lambda state, _, now: removed(state, "released", now=now))
+        before, _ = self._change(
+            placement, fence, lambda state, _, now: removed(state, "released", now=now)
+        )
         self._lose_answer(DriverCall.REMOVE, timeout)
         return Removed(before.placement is not None)
 
@@ -290,8 +349,12 @@ class SimulatedDriver:
         if name == "default" or name.startswith("kube-"):
             return True
         wanted = ObjectRef("", "Namespace", "", name)
-        placements = (state.placement for state in self.states().values() if state.placement)
-        return any(one.ref == wanted for placement in placements for one in placement.objects)
+        placements = (
+            state.placement for state in self.states().values() if state.placement
+        )
+        return any(
+            one.ref == wanted for placement in placements for one in placement.objects
+        )
 
     def objects(self) -> dict[ObjectRef, tuple[Ownership, HeldObject]]:
         """Return each object of the cluster with its owners and the content that it has."""
@@ -303,24 +366,33 @@ class SimulatedDriver:
             if (record := _record_of(states.get(one.writer), ref))
         }
 
-    def _ownerships(self, stored: Stored | None) -> tuple[Ownerships, dict[str, Stored]]:
+    def _ownerships(
+        self, stored: Stored | None
+    ) -> tuple[Ownerships, dict[str, Stored]]:
         """Return the owners, and the states of other placements that have to be saved with them."""
         if stored is not None:
             return ownerships_from_plain(stored.content), {}
         several = self._store.load()
         ownerships, changed = separated(self._states_of(several))
         return ownerships, {
-            name: Stored(several[name].revision, state.to_plain()) for name, state in changed.items()
+            name: Stored(several[name].revision, state.to_plain())
+            for name, state in changed.items()
         }
 
-    def _taken(self, version: Version, owned: Ownerships) -> tuple[Ownerships, list[Refusal]]:
+    def _taken(
+        self, version: Version, owned: Ownerships
+    ) -> tuple[Ownerships, list[Refusal]]:
         """Return the owners that still have their objects, and what others have of a version.
 
         Whether they still have them matters where the placement is not an owner yet.
         """
         manifests = {ObjectRef.of(one): one for one in version.manifests}
         mine = version.placement
-        others = (owned[ref].owners for ref in manifests if ref in owned and mine not in owned[ref].owners)
+        others = (
+            owned[ref].owners
+            for ref in manifests
+            if ref in owned and mine not in owned[ref].owners
+        )
         rivals = {name for owners in others for name in owners}
         if not rivals:
             return owned, []
@@ -332,7 +404,9 @@ class SimulatedDriver:
             there = left.get(ref)
             record = _record_of(states.get(there.writer), ref) if there else None
             wanted = stored_object(manifest, ready_at=self._clock())
-            refusals.append(refusal_of(version, wanted, there, record.digest if record else ""))
+            refusals.append(
+                refusal_of(version, wanted, there, record.digest if record else "")
+            )
         return left, [one for one in refusals if one]
 
     def _change(
@@ -361,14 +435,19 @@ class SimulatedDriver:
                 states[OWNERS] = Stored(revision, ownerships_to_plain(mine))
             if self._store.save(states):
                 return before, after
-        raise DriverUnavailable("others change the simulated cluster all the time, or it was removed")
+        raise DriverUnavailable(
+            "others change the simulated cluster all the time, or it was removed"
+        )
 
     def _reach(self, call: DriverCall, timeout: float, milliseconds: int) -> None:
         """Wait for the duration of the call, at most the timeout; raise the injected faults."""
         for fault in self._configuration.faults_at(self._clock()):
             if fault.kind in _DEAF:
                 raise DriverUnavailable(f"the simulated cluster is {fault.kind}")
-        if self._never_answers(call, after_effect=False) or milliseconds / 1000 > timeout:
+        if (
+            self._never_answers(call, after_effect=False)
+            or milliseconds / 1000 > timeout
+        ):
             self._give_up(timeout)
         if milliseconds:
             self._sleep(milliseconds / 1000)
@@ -387,7 +466,9 @@ class SimulatedDriver:
 
     def _give_up(self, timeout: float) -> None:
         self._sleep(timeout)
-        raise DriverUnavailable(f"the simulated cluster gave no answer within {timeout:g} s")
+        raise DriverUnavailable(
+            f"the simulated cluster gave no answer within {timeout:g} s"
+        )
 
 
 def placement_seen(
@@ -403,11 +484,18 @@ def placement_seen(
     )
 
 
-def _object_seen(record: HeldObject, faults: list[SimulatedFault], now: datetime) -> ObjectSeen | None:
+def _object_seen(
+    record: HeldObject, faults: list[SimulatedFault], now: datetime
+) -> ObjectSeen | None:
     is_kept = any(
-        fault.keeps_unready(now) and fault.is_about(record.kind, record.name, record.images)
+        fault.keeps_unready(now)
+        and fault.is_about(record.kind, record.name, record.images)
         for fault in faults
     )
     is_ready = record.ready_at <= now and not is_kept
     judged = readiness_of(live_object(record, is_ready=is_ready, has_fault=is_kept))
-    return None if judged == AVAILABLE else ObjectSeen(record.ref, judged.readiness, judged.reason)
+    return (
+        None
+        if judged == AVAILABLE
+        else ObjectSeen(record.ref, judged.readiness, judged.reason)
+    )

@@ -4,7 +4,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from clusters.drivers.base import FAILED_TO_TAKE_OVER, ObjectRef, Refusal, Version, owned_by_placement
+from clusters.drivers.base import (
+    FAILED_TO_TAKE_OVER,
+    ObjectRef,
+    Refusal,
+    Version,
+    owned_by_placement,
+)
 from clusters.drivers.simulated.state import HeldObject, PlacementState
 
 
@@ -21,16 +27,24 @@ class Ownership:
     digest: str = ""
 
     def without(self, placement: str) -> "Ownership | None":
-        owners = {name: consent for name, consent in self.owners.items() if name != placement}
+        owners = {
+            name: consent for name, consent in self.owners.items() if name != placement
+        }
         if not owners:
             return None
-        return replace(self, owners=owners) if self.writer in owners else Ownership(owners, min(owners))
+        return (
+            replace(self, owners=owners)
+            if self.writer in owners
+            else Ownership(owners, min(owners))
+        )
 
 
 Ownerships: TypeAlias = Mapping[ObjectRef, Ownership]
 
 
-def refusal_of(version: Version, wanted: HeldObject, there: Ownership | None, digest: str) -> Refusal | None:
+def refusal_of(
+    version: Version, wanted: HeldObject, there: Ownership | None, digest: str
+) -> Refusal | None:
     """Return why a placement may not apply an object, in the order of a Kubernetes cluster.
 
     `digest` is that of the content that the object has.
@@ -41,7 +55,9 @@ def refusal_of(version: Version, wanted: HeldObject, there: Ownership | None, di
     if not (options.allow_co_ownership and all(there.owners.values())):
         return owned_by_placement(ref, min(there.owners))
     if options.when_to_take_over == "Never":
-        return Refusal(ref, "NotTakenOver", f"{ref} exists, and whenToTakeOver is Never")
+        return Refusal(
+            ref, "NotTakenOver", f"{ref} exists, and whenToTakeOver is Never"
+        )
     if options.when_to_take_over == "IfNoDiff" and digest != wanted.digest:
         message = f"{ref} differs from its manifest, and whenToTakeOver is IfNoDiff"
         return Refusal(ref, FAILED_TO_TAKE_OVER, message)
@@ -77,7 +93,9 @@ def claimed(
     return after
 
 
-def confirmed(ownerships: Ownerships, states: Mapping[str, PlacementState]) -> Ownerships:
+def confirmed(
+    ownerships: Ownerships, states: Mapping[str, PlacementState]
+) -> Ownerships:
     """Drop from ownerships those placements of `states` that have lost the object meanwhile."""
     held = {
         name: {one.ref for one in state.placement.objects} if state.placement else set()
@@ -94,15 +112,23 @@ def confirmed(ownerships: Ownerships, states: Mapping[str, PlacementState]) -> O
     return after
 
 
-def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[str, PlacementState]]:
+def separated(
+    states: Mapping[str, PlacementState],
+) -> tuple[Ownerships, dict[str, PlacementState]]:
     """Return the owners of states from before there were any: who applied an object first.
 
     Also return the states of the other placements: these do not have the object, and say why.
     """
     ownerships: dict[ObjectRef, Ownership] = {}
     changed = {}
-    held = [(name, state, state.placement) for name, state in states.items() if state.placement]
-    for name, state, placement in sorted(held, key=lambda item: (item[2].since, item[0])):
+    held = [
+        (name, state, state.placement)
+        for name, state in states.items()
+        if state.placement
+    ]
+    for name, state, placement in sorted(
+        held, key=lambda item: (item[2].since, item[0])
+    ):
         kept, refusals = [], list(placement.refusals)
         refused = {one.object for one in refusals}
         for record in placement.objects:
@@ -121,7 +147,15 @@ def separated(states: Mapping[str, PlacementState]) -> tuple[Ownerships, dict[st
 def ownerships_to_plain(ownerships: Ownerships) -> dict[str, Any]:
     return {
         "owners": [
-            [ref.group, ref.kind, ref.namespace, ref.name, dict(one.owners), one.writer, one.digest]
+            [
+                ref.group,
+                ref.kind,
+                ref.namespace,
+                ref.name,
+                dict(one.owners),
+                one.writer,
+                one.digest,
+            ]
             for ref, one in ownerships.items()
         ]
     }

@@ -29,15 +29,24 @@ class HeldObject:
 
     @property
     def ref(self) -> ObjectRef:
-        return ObjectRef(self.api_version.rpartition("/")[0], self.kind, self.namespace, self.name)
+        return ObjectRef(
+            self.api_version.rpartition("/")[0], self.kind, self.namespace, self.name
+        )
 
     def to_plain(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in self.__slots__}
-        return {**plain, "ready_at": self.ready_at.isoformat(), "images": list(self.images)}
+        return {
+            **plain,
+            "ready_at": self.ready_at.isoformat(),
+            "images": list(self.images),
+        }
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "HeldObject":
-        read = {"ready_at": datetime.fromisoformat(plain["ready_at"]), "images": tuple(plain["images"])}
+        read = {
+            "ready_at": datetime.fromisoformat(plain["ready_at"]),
+            "images": tuple(plain["images"]),
+        }
         return cls(**{**plain, **read})
 
 
@@ -61,21 +70,32 @@ def images_in(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     template = (manifest.get("spec") or {}).get("template") or {}
     pod = template.get("spec") or {} if isinstance(template, Mapping) else {}
     containers = [*(pod.get("initContainers") or ()), *(pod.get("containers") or ())]
-    return tuple(str(one["image"]) for one in containers if one.get("image"))[:_MOST_IMAGES]
+    return tuple(str(one["image"]) for one in containers if one.get("image"))[
+        :_MOST_IMAGES
+    ]
 
 
-def live_object(record: HeldObject, *, is_ready: bool, has_fault: bool = False) -> dict[str, Any]:
+def live_object(
+    record: HeldObject, *, is_ready: bool, has_fault: bool = False
+) -> dict[str, Any]:
     """Return the object as on a real cluster, with the status fields that readiness reads."""
     return {
         "apiVersion": record.api_version,
         "kind": record.kind,
-        "metadata": {"name": record.name, "namespace": record.namespace, "generation": 1},
+        "metadata": {
+            "name": record.name,
+            "namespace": record.namespace,
+            "generation": 1,
+        },
         "spec": {
             "replicas": record.replicas,
             "type": record.service_type,
             "clusterIPs": ["10.96.0.1"] if is_ready else [],
         },
-        "status": {"observedGeneration": 1, **_status(record, is_ready=is_ready, has_fault=has_fault)},
+        "status": {
+            "observedGeneration": 1,
+            **_status(record, is_ready=is_ready, has_fault=has_fault),
+        },
     }
 
 
@@ -90,16 +110,30 @@ def _status(record: HeldObject, *, is_ready: bool, has_fault: bool) -> dict[str,
                 "currentReplicas": record.replicas,
             }
         case "DaemonSet":
-            return {"desiredNumberScheduled": _DAEMONS, "numberAvailable": _DAEMONS if is_ready else 0}
+            return {
+                "desiredNumberScheduled": _DAEMONS,
+                "numberAvailable": _DAEMONS if is_ready else 0,
+            }
         case "Job":
             return {"active": 1, "ready": 1 if is_ready else 0}
         case "Service":
-            return {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}} if is_ready else {}
+            return (
+                {"loadBalancer": {"ingress": [{"ip": "203.0.113.1"}]}}
+                if is_ready
+                else {}
+            )
     types = ("Established", "NamesAccepted") if is_ready else ()
     conditions = [{"type": name, "status": "True"} for name in types]
     if has_fault:  # of a kind that is not known, such as a custom resource
-        conditions.append({"type": "Ready", "status": "False", "reason": "SimulatedFault"})
-    return {"conditions": [*conditions, {"type": "DisruptionAllowed", "status": str(not is_ready)}]}
+        conditions.append(
+            {"type": "Ready", "status": "False", "reason": "SimulatedFault"}
+        )
+    return {
+        "conditions": [
+            *conditions,
+            {"type": "DisruptionAllowed", "status": str(not is_ready)},
+        ]
+    }
 
 
 LONGEST_LOG = 20
@@ -156,7 +190,10 @@ class StoredPlacement:
             plain["whole_version"],
             datetime.fromisoformat(plain["since"]),
             tuple(HeldObject.from_plain(one) for one in plain["objects"]),
-            tuple(Refusal(**{**one, "object": ObjectRef(**one["object"])}) for one in plain["refusals"]),
+            tuple(
+                Refusal(**{**one, "object": ObjectRef(**one["object"])})
+                for one in plain["refusals"]
+            ),
         )
 
 
@@ -188,7 +225,11 @@ class PlacementState:
         return replace(self, fence=fence)
 
     def without_lost(self, lost_at: datetime | None) -> "PlacementState":
-        is_lost = lost_at is not None and self.placement is not None and self.placement.since < lost_at
+        is_lost = (
+            lost_at is not None
+            and self.placement is not None
+            and self.placement.since < lost_at
+        )
         return replace(self, placement=None) if is_lost else self
 
     def with_entry(self, entry: CallLogEntry, *, is_change: bool) -> "PlacementState":

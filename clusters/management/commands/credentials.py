@@ -20,10 +20,17 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-        actions.add_parser("check", help="decrypt all credentials and name the clusters and hubs that fail")
-        rotate = actions.add_parser("rotate", help="encrypt all credentials with the first key; repeatable")
+        actions.add_parser(
+            "check",
+            help="decrypt all credentials and name the clusters and hubs that fail",
+        )
+        rotate = actions.add_parser(
+            "rotate", help="encrypt all credentials with the first key; repeatable"
+        )
         rotate.add_argument(
-            "--new-key", action="store_true", help="add a new key to the key file first, ahead of the others"
+            "--new-key",
+            action="store_true",
+            help="add a new key to the key file first, ahead of the others",
         )
 
     def handle(self, *, action: str, new_key: bool = False, **_options: Any) -> None:
@@ -34,11 +41,15 @@ class Command(HubCommand):
                 raise CommandError(message, returncode=BAD_INPUT)
             add_key()
         report = check_credentials(reencrypt=action == "rotate")
-        self.stdout.write(f"{report.first_key} with the first key, {report.other_keys} with another key")
+        self.stdout.write(
+            f"{report.first_key} with the first key, {report.other_keys} with another key"
+        )
         users = unreadable_keys(reencrypt=action == "rotate")
         factors = [f"second factor of {user}" for user in users]
         manifests = check_manifests(reencrypt=action == "rotate")
-        refuse_unreadable(replace(report, unreadable=(*report.unreadable, *factors, *manifests)))
+        refuse_unreadable(
+            replace(report, unreadable=(*report.unreadable, *factors, *manifests))
+        )
 
 
 def refuse_unreadable(report: KeyReport) -> None:

@@ -33,13 +33,40 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("cluster", metavar="NAME")
-        add("fault", metavar="KIND", nargs="?", choices=list(map(str, FaultKind)), help=", ".join(FaultKind))
+        add(
+            "fault",
+            metavar="KIND",
+            nargs="?",
+            choices=list(map(str, FaultKind)),
+            help=", ".join(FaultKind),
+        )
         add("--clear", action="store_true", help="remove all faults, or those of KIND")
-        add("--for", dest="lasts", metavar="5m", help="duration (default: until cleared)")
-        add("--kind", dest="objectKind", help="kind of the affected objects (default: all)")
-        add("--name", dest="objectName", help="name of the affected objects (default: all)")
-        add("--image", help="image of the affected objects, complete or its tag (default: all)")
-        add("--period", dest="periodSeconds", type=int, help="period of flapping in seconds")
+        add(
+            "--for",
+            dest="lasts",
+            metavar="5m",
+            help="duration (default: until cleared)",
+        )
+        add(
+            "--kind",
+            dest="objectKind",
+            help="kind of the affected objects (default: all)",
+        )
+        add(
+            "--name",
+            dest="objectName",
+            help="name of the affected objects (default: all)",
+        )
+        add(
+            "--image",
+            help="image of the affected objects, complete or its tag (default: all)",
+        )
+        add(
+            "--period",
+            dest="periodSeconds",
+            type=int,
+            help="period of flapping in seconds",
+        )
         add(
             "--call",
             dest="calls",
@@ -54,7 +81,9 @@ class Command(HubCommand):
             help="the call takes effect although it times out",
         )
 
-    def handle(self, *, cluster: str, fault: str | None, clear: bool, **options: Any) -> None:
+    def handle(
+        self, *, cluster: str, fault: str | None, clear: bool, **options: Any
+    ) -> None:
         now = datetime.now(UTC)
         row = MemberCluster.objects.filter(name=cluster).first()
         if row is None:
@@ -72,11 +101,20 @@ class Command(HubCommand):
         if not faults:
             self.stdout.write("No active faults")
         if moment := not_ready_at(row, now=now):
-            self.stdout.write(f"Not ready from {moment:%Y-%m-%d %H:%M:%S} UTC on, if nothing changes")
+            self.stdout.write(
+                f"Not ready from {moment:%Y-%m-%d %H:%M:%S} UTC on, if nothing changes"
+            )
 
 
 def _fault(kind: str, options: dict[str, Any], now: datetime) -> dict[str, Any]:
-    names = ("objectKind", "objectName", "image", "periodSeconds", "calls", "afterEffect")
+    names = (
+        "objectKind",
+        "objectName",
+        "image",
+        "periodSeconds",
+        "calls",
+        "afterEffect",
+    )
     about = {name: options[name] for name in names if options[name]}
     lasts = None
     if text := options["lasts"]:

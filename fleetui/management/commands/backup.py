@@ -22,8 +22,12 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", metavar="FILE", help="file to write, readable by its owner only")
-        parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+        parser.add_argument(
+            "file", metavar="FILE", help="file to write, readable by its owner only"
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="replace the file if it exists"
+        )
 
     def handle(self, *, file: str, force: bool, **_options: Any) -> None:
         """Write the copy beside the file, so that the file is complete when it gets its name."""
@@ -32,10 +36,16 @@ class Command(BaseCommand):
         if not path.resolve().parent.is_dir():
             raise CommandError(f"{path.parent}: no such folder", returncode=REFUSED)
         if path.exists() and not force:
-            raise CommandError(f"{path} exists; --force replaces it", returncode=REFUSED)
+            raise CommandError(
+                f"{path} exists; --force replaces it", returncode=REFUSED
+            )
         if "django_session" not in connection.introspection.table_names():
-            raise CommandError("the database is not prepared; nothing to back up", returncode=REFUSED)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as folder:
+            raise CommandError(
+                "the database is not prepared; nothing to back up", returncode=REFUSED
+            )
+        with tempfile.TemporaryDirectory(
+            dir=path.parent, prefix=f".{path.name}-"
+        ) as folder:
             copy = Path(folder) / path.name
             copy.touch(mode=0o600)
             with closing(sqlite3.connect(copy)) as target:
@@ -46,7 +56,9 @@ class Command(BaseCommand):
                 target.execute("VACUUM")  # what was deleted leaves no trace
                 refuse_damaged(target, path)
             copy.replace(path)
-        self.stdout.write(f"{path}: {path.stat().st_size:,} bytes. Keep the encryption keys elsewhere.")
+        self.stdout.write(
+            f"{path}: {path.stat().st_size:,} bytes. Keep the encryption keys elsewhere."
+        )
 
 
 def refuse_servers() -> None:
@@ -62,6 +74,11 @@ def refuse_damaged(database: sqlite3.Connection, path: Path) -> None:
         report = database.execute("PRAGMA integrity_check(1)").fetchone()[0]
         broken = database.execute("PRAGMA foreign_key_check").fetchone()
     except sqlite3.DatabaseError as error:
-        raise CommandError(f"{path} is no backup, or is damaged: {error}", returncode=REFUSED) from error
+        raise CommandError(
+            f"{path} is no backup, or is damaged: {error}", returncode=REFUSED
+        ) from error
     if report != "ok" or broken:
-        raise CommandError(f"{path} is damaged: {report}, {broken or 'no broken row'}", returncode=REFUSED)
+        raise CommandError(
+            f"{path} is damaged: {report}, {broken or 'no broken row'}",
+            returncode=REFUSED,
+        )

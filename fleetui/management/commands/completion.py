@@ -31,7 +31,9 @@ def parser_of_all_commands() -> ArgumentParser:
     parsers: dict[str, ArgumentParser] = {}
     for name, app in sorted(get_commands().items()):
         own = load_command_class(str(app), name).create_parser(PROGRAM, name)
-        own.description = str(own.description or "")  # Django's may be lazy translations
+        own.description = str(
+            own.description or ""
+        )  # Django's may be lazy translations
         parsers[name] = own
 
     # A subparser is made by calling this with its program name: here it is a parser that exists.

@@ -17,7 +17,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("users", nargs="*", metavar="USER", help="name of a user")
-        parser.add_argument("--all", action="store_true", help="the sessions of everyone")
+        parser.add_argument(
+            "--all", action="store_true", help="the sessions of everyone"
+        )
 
     def handle(self, *_arguments: Any, users: list[str], **options: Any) -> None:
         if bool(users) == options["all"]:
@@ -26,8 +28,14 @@ class Command(BaseCommand):
             count = Session.objects.count()
             Session.objects.all().delete()
         else:
-            accounts = {user.get_username(): user for user in User.objects.filter(username__in=users)}
+            accounts = {
+                user.get_username(): user
+                for user in User.objects.filter(username__in=users)
+            }
             if missing := sorted(set(users) - accounts.keys()):
-                raise CommandError(f"no user is named {missing[0]!r}; no session was ended", returncode=2)
+                raise CommandError(
+                    f"no user is named {missing[0]!r}; no session was ended",
+                    returncode=2,
+                )
             count = sum(end_sessions(user) for user in accounts.values())
         self.stdout.write(f"{count} sessions ended")

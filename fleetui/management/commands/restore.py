@@ -31,7 +31,9 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", metavar="FILE", help="file that `backup` wrote")
-        parser.add_argument("--force", action="store_true", help="replace the data that is there")
+        parser.add_argument(
+            "--force", action="store_true", help="replace the data that is there"
+        )
 
     def handle(self, *, file: str, force: bool, **_options: Any) -> None:
         """Check everything first; then replace the data in one transaction."""
@@ -40,7 +42,9 @@ class Command(BaseCommand):
         if not path.is_file():
             raise CommandError(f"{path}: no such file", returncode=REFUSED)
         with ExitStack() as stack:
-            source = stack.enter_context(closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)))
+            source = stack.enter_context(
+                closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True))
+            )
             refuse_damaged(source, path)
             refuse_newer(source, path)
             try:
@@ -52,25 +56,39 @@ class Command(BaseCommand):
             stack.enter_context(one_at_a_time(settings.VAR_DIR))
             if workers := live_workers(now=datetime.now(UTC)):
                 message = f"a worker has read {' and '.join(sorted(workers))} in the last minute"
-                raise CommandError(f"{message}; stop all parts, and try again later", returncode=REFUSED)
+                raise CommandError(
+                    f"{message}; stop all parts, and try again later",
+                    returncode=REFUSED,
+                )
             has_users = User._meta.db_table in connection.introspection.table_names()
             if has_users and User.objects.exists() and not force:
-                raise CommandError("the database has data; --force replaces it", returncode=REFUSED)
+                raise CommandError(
+                    "the database has data; --force replaces it", returncode=REFUSED
+                )
             connections.close_all()
             name = Path(settings.DATABASES["default"]["NAME"])
             name.touch(mode=0o600)
             with closing(sqlite3.connect(name, timeout=20)) as target:
                 source.backup(target)
             call_command("migrate", interactive=False, verbosity=0)
-        self.stdout.write("Restored. All users have to log in again; start the console with `up`.")
+        self.stdout.write(
+            "Restored. All users have to log in again; start the console with `up`."
+        )
 
 
 def refuse_newer(source: sqlite3.Connection, path: Path) -> None:
     """Raise CommandError for a backup of a newer version, or of another program."""
     known = MigrationExecutor(connection).loader.disk_migrations.keys()
     try:
-        applied = source.execute("SELECT app, name FROM django_migrations ORDER BY id").fetchall()
+        applied = source.execute(
+            "SELECT app, name FROM django_migrations ORDER BY id"
+        ).fetchall()
     except sqlite3.DatabaseError as error:
-        raise CommandError(f"{path} is no backup of FleetUI: {error}", returncode=REFUSED) from error
+        raise CommandError(
+            f"{path} is no backup of FleetUI: {error}", returncode=REFUSED
+        ) from error
     if unknown := [".".join(one) for one in applied if one not in known]:
-        raise CommandError(f"{path} is of a newer version: {unknown[0]} is unknown here", returncode=REFUSED)
+        raise CommandError(
+            f"{path} is of a newer version: {unknown[0]} is unknown here",
+            returncode=REFUSED,
+        )

@@ -24,7 +24,14 @@ from fleetui.errors import ENVIRONMENT
 from fleetui.hub_backend import has_live_hubs
 from fleetui.monitoring import shared_metrics
 from fleetui.private_files import PRIVATE, close_to_others
-from fleetui.supervisor import PARTS, AlreadyRunningError, Output, ProcessOptions, Supervisor, hold_lock
+from fleetui.supervisor import (
+    PARTS,
+    AlreadyRunningError,
+    Output,
+    ProcessOptions,
+    Supervisor,
+    hold_lock,
+)
 from fleetui.threads import close_pools
 
 _LAST_PORT = 65535
@@ -40,11 +47,30 @@ class Command(BaseCommand):
         add = parser.add_argument
         add("--host", default="127.0.0.1", help="where to listen (default 127.0.0.1)")
         add("--port", type=port, default=8000, help="default 8000; 0 takes a free one")
-        add("--only", action="append", choices=list(PARTS), help="only this part; repeatable")
-        add("--workers", type=_count, default=1, help="processes of the web server (default 1)")
-        add("--threads", type=_count, default=8, help="threads in each of them (default 8)")
+        add(
+            "--only",
+            action="append",
+            choices=list(PARTS),
+            help="only this part; repeatable",
+        )
+        add(
+            "--workers",
+            type=_count,
+            default=1,
+            help="processes of the web server (default 1)",
+        )
+        add(
+            "--threads",
+            type=_count,
+            default=8,
+            help="threads in each of them (default 8)",
+        )
         add("--concurrency", type=_count, default=4, help="tasks at once (default 4)")
-        add("--prepared", action="store_true", help="wait until `prepare` has run, and change no table")
+        add(
+            "--prepared",
+            action="store_true",
+            help="wait until `prepare` has run, and change no table",
+        )
 
     def handle(self, *_arguments: Any, **options: Any) -> None:
         started = time.monotonic()
@@ -53,13 +79,16 @@ class Command(BaseCommand):
         with ExitStack() as stack:
             listener = None
             if "web" in names:
-                listener = stack.enter_context(open_listener(options["host"], options["port"]))
+                listener = stack.enter_context(
+                    open_listener(options["host"], options["port"])
+                )
             if "beat" in names:  # two clocks would tick twice
                 stack.enter_context(_only_clock(settings.VAR_DIR))
             self.prepare(names, is_prepared=options["prepared"])
             close_pools()
             as_json = settings.LOG_FORMAT == "json"
-            output = Output(self.stdout, self.stderr, width=len("observer"), as_json=as_json)  # type: ignore[arg-type]  # writes
+            width = len("observer")
+            output = Output(self.stdout, self.stderr, width=width, as_json=as_json)  # type: ignore[arg-type]  # writes
             process_options = ProcessOptions(
                 web_processes=options["workers"],
                 web_threads=options["threads"],
@@ -71,17 +100,27 @@ class Command(BaseCommand):
                 has_live_hub=has_live_hub,
                 logs_as_json=as_json,
             )
-            parts = [process for name in names for process in PARTS[name](process_options)]
+            parts = [
+                process for name in names for process in PARTS[name](process_options)
+            ]
             if listener:
-                _announce_in_background(listener, options["host"], started=started, output=output)
-            passed = {name: value for name, value in os.environ.items() if name != "FLEETUI_ADMIN_PASSWORD"}
+                _announce_in_background(
+                    listener, options["host"], started=started, output=output
+                )
+            passed = {
+                name: value
+                for name, value in os.environ.items()
+                if name != "FLEETUI_ADMIN_PASSWORD"
+            }
             # This command has run the checks; again they would import all pages into every worker.
             environ = passed | {"PYTHONUNBUFFERED": "1", "CELERY_SKIP_CHECKS": "1"}
             # Eight lines of each worker that runs as root, as in a container.
             environ.setdefault("PYTHONWARNINGS", "ignore:::celery.platforms")
             if options["workers"] > 1:
                 environ |= shared_metrics(settings.VAR_DIR / "metrics")
-            Supervisor(parts, environ=environ, folder=settings.BASE_DIR, output=output).run()
+            Supervisor(
+                parts, environ=environ, folder=settings.BASE_DIR, output=output
+            ).run()
 
     def close_files(self) -> None:
         open_files = close_to_others(settings.VAR_DIR)
@@ -95,9 +134,13 @@ class Command(BaseCommand):
         """Prepare the database and the files of these parts; `is_prepared`: wait until `prepare` has run."""
         try:
             if is_prepared:
-                bootstrap.wait_for_migrations(connections.settings["default"], say=self.stdout.write)
+                bootstrap.wait_for_migrations(
+                    connections.settings["default"], say=self.stdout.write
+                )
             else:
-                bootstrap.wait_for_database(connections.settings["default"], say=self.stdout.write)
+                bootstrap.wait_for_database(
+                    connections.settings["default"], say=self.stdout.write
+                )
             with bootstrap.one_at_a_time(settings.VAR_DIR):
                 if not is_prepared:
                     bootstrap.migrate()
@@ -105,7 +148,9 @@ class Command(BaseCommand):
                 keep_keys()
                 if "web" in names and not settings.STATIC_IS_BUILT:
                     stamp = settings.VAR_DIR / "static.stamp"
-                    bootstrap.collect_static_files(root=settings.STATIC_ROOT, stamp=stamp)
+                    bootstrap.collect_static_files(
+                        root=settings.STATIC_ROOT, stamp=stamp
+                    )
                 if not is_prepared:
                     self.make_administrator()
         except (bootstrap.DatabaseMissingError, bootstrap.UnknownSchemaError) as error:
@@ -122,7 +167,9 @@ class Command(BaseCommand):
             where = f"{path} (readable by its owner only)"
             self.stdout.write(f"Administrator {made.username}, password in {where}")
         elif made:
-            self.stdout.write(f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD")
+            self.stdout.write(
+                f"Administrator {made.username}, with the password of FLEETUI_ADMIN_PASSWORD"
+            )
 
 
 def has_live_hub() -> bool:
@@ -156,8 +203,14 @@ def open_listener(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
         is_unknown = isinstance(error, socket.gaierror)
-        reason = os.strerror(error.errno) if error.errno and not is_unknown else str(error.strerror or error)
-        raise CommandError(f"cannot listen on {host}:{port}: {reason}; choose another --port") from error
+        reason = (
+            os.strerror(error.errno)
+            if error.errno and not is_unknown
+            else str(error.strerror or error)
+        )
+        raise CommandError(
+            f"cannot listen on {host}:{port}: {reason}; choose another --port"
+        ) from error
 
 
 @contextmanager
@@ -171,7 +224,9 @@ def _only_clock(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def _announce_in_background(listener: socket.socket, host: str, *, started: float, output: Output) -> None:
+def _announce_in_background(
+    listener: socket.socket, host: str, *, started: float, output: Output
+) -> None:
     address, port = listener.getsockname()[:2]
     nearby = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)  # noqa: S104  # compared, not bound
 
@@ -182,7 +237,10 @@ def _announce_in_background(listener: socket.socket, host: str, *, started: floa
         output.say("up", f"FleetUI: http://{address_host}:{port}/  (stop with Ctrl-C)")
         output.say("up", f"ready in {time.monotonic() - started:.1f} s")
         if path := first_password_file():
-            output.say("up", f"Log in as {settings.FIRST_ADMIN_USER}; the password is in {path}")
+            output.say(
+                "up",
+                f"Log in as {settings.FIRST_ADMIN_USER}; the password is in {path}",
+            )
 
     threading.Thread(target=announce, daemon=True).start()
 

@@ -62,7 +62,10 @@ def candidate_changes(decision: Decision, cluster: str) -> Iterator[Axis]:
         yield from _options(decision)
         yield from _labels(decision, cluster)
         for index, term in enumerate(decision.cycle.policy.preferred_terms):
-            facts, path = {"term": index, "today": term.weight}, (*_AFFINITY, _PREFERRED, index, "weight")
+            facts, path = (
+                {"term": index, "today": term.weight},
+                (*_AFFINITY, _PREFERRED, index, "weight"),
+            )
             change = partial(_set_field, decision, ChangeKind.WEIGHT, facts, path)
             yield map(change, range(term.weight + 1, _WEIGHTS.stop))
             yield map(change, range(term.weight - 1, _WEIGHTS.start - 1, -1))
@@ -84,12 +87,18 @@ def fulfilment_axes(decision: Decision, pinned: Iterable[str]) -> Iterator[Axis]
         yield [_departure(decision, cluster)]
 
 
-def _edit(decision: Decision, kind: ChangeKind, facts: dict[str, Any], edit: Edit) -> Change:
+def _edit(
+    decision: Decision, kind: ChangeKind, facts: dict[str, Any], edit: Edit
+) -> Change:
     return Change(kind, facts, partial(edited, decision.cycle, edit), edit)
 
 
 def _set_field(
-    decision: Decision, kind: ChangeKind, facts: dict[str, Any], path: Keys, value: object
+    decision: Decision,
+    kind: ChangeKind,
+    facts: dict[str, Any],
+    path: Keys,
+    value: object,
 ) -> Change:
     """Return the change that sets one field of the policy; its facts include the field and the value."""
     edit = partial(_set, path=path, value=value)
@@ -130,15 +139,30 @@ def _reports(decision: Decision, cluster: str) -> Iterator[Axis]:
     fleet = decision.cycle.fleet
     eligibility = fleet.clusters[fleet.positions[cluster]].eligibility
     if eligibility.kind not in (None, EligibilityKind.LEAVING):
-        facts = {"cluster": cluster, "kind": str(eligibility.kind), "reason": eligibility.reason}
-        yield [Change(ChangeKind.REPORT, facts, partial(with_eligible, decision.cycle, cluster))]
+        facts = {
+            "cluster": cluster,
+            "kind": str(eligibility.kind),
+            "reason": eligibility.reason,
+        }
+        yield [
+            Change(
+                ChangeKind.REPORT,
+                facts,
+                partial(with_eligible, decision.cycle, cluster),
+            )
+        ]
 
 
 def _tolerations(decision: Decision, cluster: str) -> Iterator[Axis]:
     cycle = decision.cycle
     taints = cycle.fleet.clusters[cycle.fleet.positions[cluster]].taints
     for taint in untolerated(taints, cycle.policy.tolerations):
-        toleration = {"key": taint.key, "operator": "Equal", "value": taint.value, "effect": taint.effect}
+        toleration = {
+            "key": taint.key,
+            "operator": "Equal",
+            "value": taint.value,
+            "effect": taint.effect,
+        }
         edit = partial(_append, field="tolerations", item=toleration)
         facts = {"cluster": cluster, "key": taint.key, "value": taint.value}
         yield [_edit(decision, ChangeKind.TOLERATION, facts, edit)]
@@ -153,9 +177,14 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
         key: int((column.codes == column.codes[fleet.positions[cluster]]).sum())
         for key, column in columns.items()
     }
-    rarest = sorted((count, key) for key, count in share.items() if count < len(fleet))[:_LABELS_TRIED]
+    rarest = sorted((count, key) for key, count in share.items() if count < len(fleet))[
+        :_LABELS_TRIED
+    ]
     terms = [
-        ({"key": key, "value": labels[key]}, {"labelSelector": {"matchLabels": {key: labels[key]}}})
+        (
+            {"key": key, "value": labels[key]},
+            {"labelSelector": {"matchLabels": {key: labels[key]}}},
+        )
         for _, key in rarest
     ]
     if cycle.policy.placement_type is PlacementType.PICK_N:
@@ -164,13 +193,22 @@ def _new_terms(decision: Decision, cluster: str) -> Iterator[Axis]:
                 decision,
                 ChangeKind.PREFERENCE,
                 {**facts, "weight": _WEIGHTS[-1]},
-                partial(_append_at, path=_PREFERENCES, item={"weight": _WEIGHTS[-1], "preference": term}),
+                partial(
+                    _append_at,
+                    path=_PREFERENCES,
+                    item={"weight": _WEIGHTS[-1], "preference": term},
+                ),
             )
             for facts, term in terms
         ]
     if cycle.policy.required_terms:
         yield [
-            _edit(decision, ChangeKind.TERM, facts, partial(_append_at, path=_TERMS, item=term))
+            _edit(
+                decision,
+                ChangeKind.TERM,
+                facts,
+                partial(_append_at, path=_TERMS, item=term),
+            )
             for facts, term in terms
         ]
 
@@ -189,8 +227,12 @@ def _terms(decision: Decision) -> Iterator[Axis]:
             ("propertySelector", "name"),
             ("claimSelector", "key"),
         ):
-            for at, requirement in enumerate(plain.get(selector, {}).get("matchExpressions", [])):
-                requirements.append(((selector, "matchExpressions", at), requirement[field]))
+            for at, requirement in enumerate(
+                plain.get(selector, {}).get("matchExpressions", [])
+            ):
+                requirements.append(
+                    ((selector, "matchExpressions", at), requirement[field])
+                )
         # A lone requirement is removed with its term.
         for path, name in requirements if len(requirements) > 1 else ():
             facts = {"term": index, "requirement": name}
@@ -203,7 +245,10 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
 
     By bisection: what is placed for N is placed for N + 1 as well, trimmed or picked.
     """
-    today, most = decision.cycle.policy.number_of_clusters or 0, len(decision.cycle.fleet)
+    today, most = (
+        decision.cycle.policy.number_of_clusters or 0,
+        len(decision.cycle.fleet),
+    )
     larger = range(today + 1, most + 1)
 
     def reaches(number: int) -> bool:
@@ -213,38 +258,77 @@ def _numbers(decision: Decision, cluster: str) -> Iterator[Axis]:
 
     place = bisect_left(larger, True, key=reaches)
     if place < len(larger):
-        yield [_number(decision, number) for number in larger[max(0, place - 1) : place + 1]]
+        yield [
+            _number(decision, number)
+            for number in larger[max(0, place - 1) : place + 1]
+        ]
     elif larger:
         yield [_number(decision, most)]
 
 
 def _number(decision: Decision, number: int) -> Change:
     facts = {"number": number, "today": decision.cycle.policy.number_of_clusters}
-    return _edit(decision, ChangeKind.NUMBER, facts, lambda plain: plain.update(numberOfClusters=number))
+    return _edit(
+        decision,
+        ChangeKind.NUMBER,
+        facts,
+        lambda plain: plain.update(numberOfClusters=number),
+    )
 
 
 def _constraints(decision: Decision) -> Iterator[Axis]:
     strategy = profile_of(decision.cycle).strategy
-    for index, constraint in enumerate(decision.cycle.policy.topology_spread_constraints):
-        relevant_fields, place = strategy.relevant_fields(constraint), ("topologySpreadConstraints", index)
+    for index, constraint in enumerate(
+        decision.cycle.policy.topology_spread_constraints
+    ):
+        relevant_fields, place = (
+            strategy.relevant_fields(constraint),
+            ("topologySpreadConstraints", index),
+        )
         facts = {"constraint": index, "topologyKey": constraint.topology_key}
         if "maxSkew" in relevant_fields:
             today = constraint.max_skew
-            most = max(decision.cycle.policy.number_of_clusters or 0, len(decision.kept), today + 1)
+            most = max(
+                decision.cycle.policy.number_of_clusters or 0,
+                len(decision.kept),
+                today + 1,
+            )
             known = {**facts, "today": today}
-            change = partial(_set_field, decision, ChangeKind.MAX_SKEW, known, (*place, "maxSkew"))
+            change = partial(
+                _set_field, decision, ChangeKind.MAX_SKEW, known, (*place, "maxSkew")
+            )
             yield map(change, range(today + 1, most + 1))
             yield map(change, range(today - 1, 0, -1))
 
-        hard, soft = WhenUnsatisfiable.DO_NOT_SCHEDULE, WhenUnsatisfiable.SCHEDULE_ANYWAY
+        hard, soft = (
+            WhenUnsatisfiable.DO_NOT_SCHEDULE,
+            WhenUnsatisfiable.SCHEDULE_ANYWAY,
+        )
         other = soft if constraint.when_unsatisfiable is hard else hard
         path = (*place, "whenUnsatisfiable")
-        yield [_set_field(decision, ChangeKind.WHEN_UNSATISFIABLE, facts, path, other.value)]
+        yield [
+            _set_field(
+                decision, ChangeKind.WHEN_UNSATISFIABLE, facts, path, other.value
+            )
+        ]
 
-        yield [_edit(decision, ChangeKind.DROP_CONSTRAINT, facts, partial(_remove, path=place))]
+        yield [
+            _edit(
+                decision,
+                ChangeKind.DROP_CONSTRAINT,
+                facts,
+                partial(_remove, path=place),
+            )
+        ]
         if "minDomains" in relevant_fields and constraint.min_domains:
             known = {**facts, "today": constraint.min_domains}
-            change = partial(_set_field, decision, ChangeKind.MIN_DOMAINS, known, (*place, "minDomains"))
+            change = partial(
+                _set_field,
+                decision,
+                ChangeKind.MIN_DOMAINS,
+                known,
+                (*place, "minDomains"),
+            )
             yield map(change, range(constraint.min_domains - 1, 0, -1))
         for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
             if name in relevant_fields:
@@ -256,10 +340,19 @@ def _other_counting(
 ) -> Change:
     """Count the clusters that the affinity or a taint rules out for the constraint, or stop counting them."""
     plain = constraint.to_plain()
-    default = InclusionPolicy.HONOR if name == "nodeAffinityPolicy" else InclusionPolicy.IGNORE
+    default = (
+        InclusionPolicy.HONOR
+        if name == "nodeAffinityPolicy"
+        else InclusionPolicy.IGNORE
+    )
     honors = plain.get(name, default) == InclusionPolicy.HONOR
     value = str(InclusionPolicy.IGNORE if honors else InclusionPolicy.HONOR)
-    facts = {"constraint": index, "topologyKey": constraint.topology_key, "field": name, "value": value}
+    facts = {
+        "constraint": index,
+        "topologyKey": constraint.topology_key,
+        "field": name,
+        "value": value,
+    }
     edit = partial(_set, path=("topologySpreadConstraints", index, name), value=value)
     return _edit(decision, ChangeKind.COUNTED, facts, edit)
 
@@ -293,7 +386,11 @@ def _labels(decision: Decision, cluster: str) -> Iterator[Axis]:
 
 
 def _departure(decision: Decision, name: str) -> Change:
-    return Change(ChangeKind.LEAVE, {"cluster": name}, partial(without_cluster, decision.cycle, name))
+    return Change(
+        ChangeKind.LEAVE,
+        {"cluster": name},
+        partial(without_cluster, decision.cycle, name),
+    )
 
 
 def _worth_leaving(decision: Decision) -> list[str]:
@@ -301,8 +398,12 @@ def _worth_leaving(decision: Decision) -> list[str]:
     names = dict.fromkeys(decision.picked_names + decision.kept)
     if decision.number_of_rounds and decision.candidates is not None:
         for score in decision.round(decision.number_of_rounds).constraint_scores:
-            at_minimum = set((score.counts == score.projected.smallest).nonzero()[0].tolist())
-            for name, code in zip(decision.cycle.fleet.names, score.groups.codes.tolist(), strict=True):
+            at_minimum = set(
+                (score.counts == score.projected.smallest).nonzero()[0].tolist()
+            )
+            for name, code in zip(
+                decision.cycle.fleet.names, score.groups.codes.tolist(), strict=True
+            ):
                 if code in at_minimum:
                     names.setdefault(name)
     return list(names)

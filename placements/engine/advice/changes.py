@@ -44,7 +44,12 @@ class ChangeKind(StrEnum):
     NAME = "name"
 
 
-_OTHER_CHANGES = {ChangeKind.NUMBER, ChangeKind.LABEL, ChangeKind.LEAVE, ChangeKind.REPORT}
+_OTHER_CHANGES = {
+    ChangeKind.NUMBER,
+    ChangeKind.LABEL,
+    ChangeKind.LEAVE,
+    ChangeKind.REPORT,
+}
 POLICY_CHANGES = frozenset(ChangeKind) - _OTHER_CHANGES
 
 
@@ -126,10 +131,14 @@ def with_label(cycle: Cycle, name: str, key: str, value: str) -> Cycle:
     """Return the cycle with one label of a cluster set."""
     cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
     labels = {**cluster.labels, key: value}
-    return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(labels=labels)))
+    return replace(
+        cycle, fleet=cycle.fleet.with_cluster(cluster._replace(labels=labels))
+    )
 
 
 def with_eligible(cycle: Cycle, name: str) -> Cycle:
     """Return the cycle in which a cluster reports all that makes it eligible."""
     cluster = cycle.fleet.clusters[cycle.fleet.positions[name]]
-    return replace(cycle, fleet=cycle.fleet.with_cluster(cluster._replace(eligibility=ELIGIBLE)))
+    return replace(
+        cycle, fleet=cycle.fleet.with_cluster(cluster._replace(eligibility=ELIGIBLE))
+    )

@@ -51,7 +51,9 @@ def pinned_groups(decision: Decision) -> tuple[PinnedDomain, ...]:
     if decision.is_fulfilled or not decision.number_of_rounds:
         return ()
     last = decision.round(decision.number_of_rounds)
-    return tuple(pinned for score in last.constraint_scores for pinned in _pinned(score, last))
+    return tuple(
+        pinned for score in last.constraint_scores for pinned in _pinned(score, last)
+    )
 
 
 def _pinned(score: ConstraintScore, last: Round) -> Iterator[PinnedDomain]:
@@ -62,7 +64,12 @@ def _pinned(score: ConstraintScore, last: Round) -> Iterator[PinnedDomain]:
     for group in np.nonzero(score.counts == score.projected.smallest)[0].tolist():
         if group not in left and int(score.groups.siblings[group]) in blocked:
             name = score.groups.values[group]
-            yield PinnedDomain(score.constraint.topology_key, name, int(score.counts[group]), group in ever)
+            yield PinnedDomain(
+                score.constraint.topology_key,
+                name,
+                int(score.counts[group]),
+                group in ever,
+            )
 
 
 def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
@@ -70,9 +77,15 @@ def over_limits(decision: Decision) -> tuple[OverLimit, ...]:
     if not decision.number_of_rounds:
         return ()
     return tuple(
-        OverLimit(one.constraint.topology_key, one.imbalance, one.constraint.max_skew, one.lacks_domains)
+        OverLimit(
+            one.constraint.topology_key,
+            one.imbalance,
+            one.constraint.max_skew,
+            one.lacks_domains,
+        )
         for one in decision.round(1).constraint_scores
-        if one.imbalance > one.constraint.max_skew and is_limit(one.constraint, one.projected)
+        if one.imbalance > one.constraint.max_skew
+        and is_limit(one.constraint, one.projected)
     )
 
 
@@ -81,13 +94,19 @@ def favoured_without_key(decision: Decision) -> dict[str, tuple[str, ...]]:
 
     Only under rules that judge every constraint separately: elsewhere lacking a key favours no cluster.
     """
-    if decision.candidates is None or not isinstance(decision.candidates.strategy, GroupStrategy):
+    if decision.candidates is None or not isinstance(
+        decision.candidates.strategy, GroupStrategy
+    ):
         return {}
     by_key = {}
-    for constraint, groups in zip(decision.candidates.constraints, decision.candidates.groups, strict=True):
+    for constraint, groups in zip(
+        decision.candidates.constraints, decision.candidates.groups, strict=True
+    ):
         lacking = decision.chosen[groups.codes[decision.chosen] == ABSENT].tolist()
         if lacking:
-            by_key[constraint.topology_key] = tuple(map(decision.cycle.fleet.names.__getitem__, lacking))
+            by_key[constraint.topology_key] = tuple(
+                map(decision.cycle.fleet.names.__getitem__, lacking)
+            )
     return by_key
 
 
@@ -95,7 +114,9 @@ def stale_picks(decision: Decision) -> tuple[str, ...]:
     """Return the clusters that stay placed although rescheduling would not select them."""
     if decision.is_failed or decision.kind is CycleKind.NO_NAMES:
         return ()
-    return outdated(decision.cycle, schedule(decision.cycle.rescheduled()), decision.kept)
+    return outdated(
+        decision.cycle, schedule(decision.cycle.rescheduled()), decision.kept
+    )
 
 
 def outdated(cycle: Cycle, fresh: Decision, placed: Iterable[str]) -> tuple[str, ...]:
@@ -106,7 +127,11 @@ def outdated(cycle: Cycle, fresh: Decision, placed: Iterable[str]) -> tuple[str,
     """
     names = not_selected(fresh, placed)
     if names and exceeded_limits(cycle, active(cycle.live_bindings)):
-        return tuple(name for name in names if name not in schedule(without(cycle, name)).picked_names)
+        return tuple(
+            name
+            for name in names
+            if name not in schedule(without(cycle, name)).picked_names
+        )
     return names
 
 
@@ -134,6 +159,13 @@ def feasibility_bound(cycle: Cycle) -> int | None:
         constraints = tuple(one for one in constraints if is_hard(one))
     if len(constraints) > 1:
         return None
-    update = {"topology_spread_constraints": constraints, "number_of_clusters": len(cycle.fleet)}
-    decision = schedule(replace(cycle, policy=cycle.policy.model_copy(update=update), batch=None))
-    return None if decision.is_failed else len(decision.picked_names) + len(decision.kept)
+    update = {
+        "topology_spread_constraints": constraints,
+        "number_of_clusters": len(cycle.fleet),
+    }
+    decision = schedule(
+        replace(cycle, policy=cycle.policy.model_copy(update=update), batch=None)
+    )
+    return (
+        None if decision.is_failed else len(decision.picked_names) + len(decision.kept)
+    )

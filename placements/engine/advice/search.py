@@ -15,8 +15,12 @@ from placements.engine.scheduling.decision import WITHOUT_EVALUATION, Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcomes
 from placements.engine.scheduling.scheduler import schedule
 
-_ADVICE_EVALUATIONS = 1_000_000  # clusters evaluated by all runs together: some seconds at most
-_FULFILMENT_EVALUATIONS = 200_000  # runs with every unfulfilled decision, so it must be fast
+_ADVICE_EVALUATIONS = (
+    1_000_000  # clusters evaluated by all runs together: some seconds at most
+)
+_FULFILMENT_EVALUATIONS = (
+    200_000  # runs with every unfulfilled decision, so it must be fast
+)
 _FEWEST_RUNS = 4
 _MOST_RUNS = 5_000
 
@@ -62,17 +66,33 @@ def why_not(decision: Decision, cluster: str, *, runs: int | None = None) -> Adv
 
     For a cluster that is placed there is no advice. Raise KeyError when it is not in the fleet.
     """
-    if decision.cycle.batch is not None and cluster not in (*decision.picked_names, *decision.unscheduled):
+    if decision.cycle.batch is not None and cluster not in (
+        *decision.picked_names,
+        *decision.unscheduled,
+    ):
         # Beside the clusters that the batch moved, the state after it is explained.
-        decision = schedule(replace(decision.cycle, batch=None, bindings=decision.bindings_after))
+        decision = schedule(
+            replace(decision.cycle, batch=None, bindings=decision.bindings_after)
+        )
     evaluated = evaluated_decision(decision, cluster)
     outcome = Outcomes(evaluated).of(cluster)
     if cluster in decision.picked_names or cluster in decision.kept:
         return Advice(outcome)
-    budget = _Budget(_affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs)
+    budget = _Budget(
+        _affordable_runs(decision, _ADVICE_EVALUATIONS) if runs is None else runs
+    )
     for axis in candidate_changes(decision, cluster):
-        _try_axis(decision, axis, budget, lambda each: not each.is_failed and cluster in _placed_names(each))
-    suggestions = (_in_order(budget.helps), tuple(budget.fails), tuple(budget.not_tried))
+        _try_axis(
+            decision,
+            axis,
+            budget,
+            lambda each: not each.is_failed and cluster in _placed_names(each),
+        )
+    suggestions = (
+        _in_order(budget.helps),
+        tuple(budget.fails),
+        tuple(budget.not_tried),
+    )
     return Advice(outcome, *suggestions, is_rescheduled=evaluated is not decision)
 
 
@@ -93,7 +113,9 @@ def how_to_fulfil(decision: Decision) -> tuple[Suggestion, ...]:
     fleet = decision.cycle.fleet
     pinned = {(one.topology_key, one.group) for one in pinned_groups(decision)}
     in_pinned_domains = [
-        cluster.name for cluster in fleet if any(cluster.labels.get(key) == group for key, group in pinned)
+        cluster.name
+        for cluster in fleet
+        if any(cluster.labels.get(key) == group for key, group in pinned)
     ]
     for axis in fulfilment_axes(decision, in_pinned_domains):
         _try_axis(decision, axis, budget, lambda changed: changed.is_fulfilled)
@@ -104,7 +126,10 @@ def how_to_fulfil(decision: Decision) -> tuple[Suggestion, ...]:
 def _in_order(suggestions: Iterable[Suggestion]) -> tuple[Suggestion, ...]:
     """Return the changes that an operator would accept first, of one kind those that move the fewest."""
     return tuple(
-        sorted(suggestions, key=lambda one: (one.change.acceptance, len(one.gains) + len(one.losses)))
+        sorted(
+            suggestions,
+            key=lambda one: (one.change.acceptance, len(one.gains) + len(one.losses)),
+        )
     )
 
 
@@ -113,7 +138,12 @@ def _affordable_runs(decision: Decision, evaluations: int) -> int:
     return min(_MOST_RUNS, max(_FEWEST_RUNS, affordable))
 
 
-def _try_axis(decision: Decision, axis: Axis, budget: _Budget, succeeds: Callable[[Decision], bool]) -> None:
+def _try_axis(
+    decision: Decision,
+    axis: Axis,
+    budget: _Budget,
+    succeeds: Callable[[Decision], bool],
+) -> None:
     """Try the changes of one axis, nearest first, until one succeeds; keep the nearest failure too."""
     nearest, last = None, None
     for change in axis:

@@ -18,17 +18,27 @@ from placements.engine.checks.findings import (
 )
 from placements.engine.scheduling.filters.taint_toleration import untolerated
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.selectors import label_requirements, match_labels, property_requirements
+from placements.engine.scheduling.selectors import (
+    label_requirements,
+    match_labels,
+    property_requirements,
+)
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.policy import TolerationOperator
 
 _AFFINITY: Keys = ("affinity", "clusterAffinity")
-_REQUIRED: Keys = (*_AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
+_REQUIRED: Keys = (
+    *_AFFINITY,
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "clusterSelectorTerms",
+)
 _PREFERRED: Keys = (*_AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
 
 
 def _path(*keys: str | int) -> str:
-    return "spec.policy" + "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in keys)
+    return "spec.policy" + "".join(
+        f"[{one}]" if isinstance(one, int) else f".{one}" for one in keys
+    )
 
 
 def unknown_names(case: Case) -> Iterator[Finding]:
@@ -47,8 +57,12 @@ def _read_preferences(case: Case) -> Iterator[tuple[int, Keys, ClusterSelectorTe
             yield index, (*_PREFERRED, index, "preference"), one.preference
 
 
-def _unknown_names(case: Case, term: ClusterSelectorTerm, place: Keys) -> Iterator[Finding]:
-    for key in dict.fromkeys(one.key for one in label_requirements(term.label_selector)):
+def _unknown_names(
+    case: Case, term: ClusterSelectorTerm, place: Keys
+) -> Iterator[Finding]:
+    for key in dict.fromkeys(
+        one.key for one in label_requirements(term.label_selector)
+    ):
         if case.fleet.label(key).values:
             continue
         message, fix = f"No cluster has the label {key}.", None
@@ -63,7 +77,9 @@ def _unknown_names(case: Case, term: ClusterSelectorTerm, place: Keys) -> Iterat
     for name, field in dict(names).items():
         if all(text is None for text in case.fleet.property(name).texts):
             message = f"No cluster reports the property {name}."
-            yield A01.finding(_path(*place, field), message, (name, ""), code="unknown-property")
+            yield A01.finding(
+                _path(*place, field), message, (name, ""), code="unknown-property"
+            )
 
 
 def preference_without_match(case: Case) -> Iterator[Finding]:
@@ -72,12 +88,19 @@ def preference_without_match(case: Case) -> Iterator[Finding]:
         if is_known and not match_labels(term.label_selector, case.fleet).any():
             message = "No cluster matches: the preference has no effect."
             path = _path(*place, "labelSelector")
-            yield A03.finding(path, message, ("preferred", str(index)), code="matches-nothing")
+            yield A03.finding(
+                path, message, ("preferred", str(index)), code="matches-nothing"
+            )
 
 
 def preferences_not_read(case: Case) -> Iterator[Finding]:
-    if case.policy.preferred_terms and not profile_of(case.cycle).preference.reads_terms:
-        message = "Not read: the affinity rows of the options replace the preferred terms."
+    if (
+        case.policy.preferred_terms
+        and not profile_of(case.cycle).preference.reads_terms
+    ):
+        message = (
+            "Not read: the affinity rows of the options replace the preferred terms."
+        )
         yield A05.finding(_path(*_PREFERRED), message, code="not-read")
 
 
@@ -102,7 +125,9 @@ def term_without_effect(case: Case) -> Iterator[Finding]:
     for index in range(len(terms) if len(terms) > 1 else 0):
         if case.has_no_effect(set_at(*_REQUIRED, index, value=None)):
             message = "The term changes nothing today: another term covers it."
-            yield A02.finding(_path(*_REQUIRED, index), message, ("required", str(index)))
+            yield A02.finding(
+                _path(*_REQUIRED, index), message, ("required", str(index))
+            )
 
 
 def preference_without_effect(case: Case) -> Iterator[Finding]:
@@ -111,11 +136,15 @@ def preference_without_effect(case: Case) -> Iterator[Finding]:
             message = "The preference changes nothing today."
             if case.policy.topology_spread_constraints:
                 message = "The preference changes nothing today: the topology score ranks first."
-            yield A04.finding(_path(*_PREFERRED, index), message, ("preferred", str(index)))
+            yield A04.finding(
+                _path(*_PREFERRED, index), message, ("preferred", str(index))
+            )
 
 
 def _taints(case: Case) -> list[Taint]:
-    return list(dict.fromkeys(one for taints in case.fleet.taint_sets for one in taints))
+    return list(
+        dict.fromkeys(one for taints in case.fleet.taint_sets for one in taints)
+    )
 
 
 def without_taint(case: Case) -> Iterator[Finding]:
@@ -123,7 +152,9 @@ def without_taint(case: Case) -> Iterator[Finding]:
     for index, one in enumerate(case.policy.tolerations):
         if len(untolerated(tuple(taints), (one,))) == len(taints):
             message = f"No cluster has a taint that the toleration of {one.key or 'every key'} matches."
-            yield T01.finding(_path("tolerations", index), message, ("toleration", str(index)))
+            yield T01.finding(
+                _path("tolerations", index), message, ("toleration", str(index))
+            )
 
 
 def tolerates_everything(case: Case) -> Iterator[Finding]:
@@ -131,16 +162,31 @@ def tolerates_everything(case: Case) -> Iterator[Finding]:
     for index, one in enumerate(case.policy.tolerations):
         if one.operator is TolerationOperator.EXISTS and not one.key:
             message = "Tolerates every taint, a cordon too: a drained cluster is selected again."
-            tolerated = {(other.key, other.operator) for other in case.policy.tolerations}
-            others = [other.to_plain() for at, other in enumerate(case.policy.tolerations) if at != index]
+            tolerated = {
+                (other.key, other.operator) for other in case.policy.tolerations
+            }
+            others = [
+                other.to_plain()
+                for at, other in enumerate(case.policy.tolerations)
+                if at != index
+            ]
             others += [
                 {"key": key, "operator": "Exists"}
                 for key in keys
                 if (key, TolerationOperator.EXISTS) not in tolerated
             ]
-            words = f"Tolerate {', '.join(keys)} only." if keys else "Remove the toleration."
+            words = (
+                f"Tolerate {', '.join(keys)} only."
+                if keys
+                else "Remove the toleration."
+            )
             fix = Fix(words, edits=((("policy", "tolerations"), others),))
-            yield T02.finding(_path("tolerations", index), message, ("toleration", str(index)), fix=fix)
+            yield T02.finding(
+                _path("tolerations", index),
+                message,
+                ("toleration", str(index)),
+                fix=fix,
+            )
 
 
 def toleration_without_effect(case: Case) -> Iterator[Finding]:
@@ -154,12 +200,52 @@ def toleration_without_effect(case: Case) -> Iterator[Finding]:
             yield T03.finding(_path("tolerations", index), message, evidence)
 
 
-A01 = Rule("A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names)
-A02 = Rule("A02", Severity.INFO, Needs.DECISION, "Required term without effect today", term_without_effect)
-A03 = Rule("A03", Severity.INFO, Needs.FLEET, "Preference that no cluster matches", preference_without_match)
-A04 = Rule("A04", Severity.INFO, Needs.DECISION, "Preference without effect today", preference_without_effect)
-A05 = Rule("A05", Severity.WARNING, Needs.FLEET, "Preferred terms that are not read", preferences_not_read)
-T01 = Rule("T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", without_taint)
-T02 = Rule("T02", Severity.WARNING, Needs.POLICY, "Toleration of every taint", tolerates_everything)
-T03 = Rule("T03", Severity.INFO, Needs.DECISION, "Toleration without effect today", toleration_without_effect)
+A01 = Rule(
+    "A01", Severity.ERROR, Needs.FLEET, "Unknown label key or property", unknown_names
+)
+A02 = Rule(
+    "A02",
+    Severity.INFO,
+    Needs.DECISION,
+    "Required term without effect today",
+    term_without_effect,
+)
+A03 = Rule(
+    "A03",
+    Severity.INFO,
+    Needs.FLEET,
+    "Preference that no cluster matches",
+    preference_without_match,
+)
+A04 = Rule(
+    "A04",
+    Severity.INFO,
+    Needs.DECISION,
+    "Preference without effect today",
+    preference_without_effect,
+)
+A05 = Rule(
+    "A05",
+    Severity.WARNING,
+    Needs.FLEET,
+    "Preferred terms that are not read",
+    preferences_not_read,
+)
+T01 = Rule(
+    "T01", Severity.INFO, Needs.FLEET, "Toleration without a taint", without_taint
+)
+T02 = Rule(
+    "T02",
+    Severity.WARNING,
+    Needs.POLICY,
+    "Toleration of every taint",
+    tolerates_everything,
+)
+T03 = Rule(
+    "T03",
+    Severity.INFO,
+    Needs.DECISION,
+    "Toleration without effect today",
+    toleration_without_effect,
+)
 AFFINITY = (A01, A02, A03, A04, A05, T01, T02, T03)

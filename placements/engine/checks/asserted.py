@@ -5,7 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from placements.engine.checks.file import NAME
-from placements.engine.checks.findings import Case, Evidence, Finding, Needs, Rule, Severity
+from placements.engine.checks.findings import (
+    Case,
+    Evidence,
+    Finding,
+    Needs,
+    Rule,
+    Severity,
+)
 from placements.engine.checks.predicates import AssertionResult, AssertionState
 from placements.manifests.assertions import ASSERTIONS_ANNOTATION
 from placements.manifests.ocm import annotation_path
@@ -50,6 +57,14 @@ def _evidence(result: AssertionResult) -> Evidence:
     return ((result.assertion.predicate, value),)
 
 
-P01 = Rule("P01", Severity.WARNING, Needs.ASSERTIONS, "Assertion broken", broken_assertions)
-P02 = Rule("P02", Severity.INFO, Needs.ASSERTIONS, "Assertion that cannot be checked", unknown_assertions)
+P01 = Rule(
+    "P01", Severity.WARNING, Needs.ASSERTIONS, "Assertion broken", broken_assertions
+)
+P02 = Rule(
+    "P02",
+    Severity.INFO,
+    Needs.ASSERTIONS,
+    "Assertion that cannot be checked",
+    unknown_assertions,
+)
 ASSERTED = (P01, P02)

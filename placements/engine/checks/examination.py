@@ -26,7 +26,15 @@ from placements.engine.checks.spread import SPREAD
 from placements.engine.overrides import Override
 from placements.engine.scheduling.cycle import Cycle
 
-_TABLE = (*HYGIENE, *OVERRIDES, *SPREAD, *AFFINITY, *PLACEMENT, *ASSERTED, *GATES.values())
+_TABLE = (
+    *HYGIENE,
+    *OVERRIDES,
+    *SPREAD,
+    *AFFINITY,
+    *PLACEMENT,
+    *ASSERTED,
+    *GATES.values(),
+)
 RULES: dict[str, Rule] = {rule.id: rule for rule in _TABLE}
 ALIASES = {
     "unknown-key": ("S01", "A01"),
@@ -94,7 +102,10 @@ def fleet_warnings(cycle: Cycle) -> tuple[ManifestWarning, ...]:
         return (ManifestWarning("empty-fleet", "policy", "the fleet has no cluster"),)
     case = Case(replace(cycle, bindings=()))
     findings = (finding for rule in OF_WARNINGS for finding in RULES[rule].check(case))
-    return tuple(ManifestWarning(one.code, one.path.removeprefix("spec."), one.message) for one in findings)
+    return tuple(
+        ManifestWarning(one.code, one.path.removeprefix("spec."), one.message)
+        for one in findings
+    )
 
 
 def examine_placement(
@@ -112,15 +123,21 @@ def examine_placement(
     """
     rules = [rule for rule in RULES.values() if rule.needs in needs]
     if not len(case.fleet):
-        examination = _examine([one for one in rules if one.needs is Needs.POLICY], case, muted)
-        findings = tuple(replace(one, severity=Severity.INFO) for one in examination.findings)
+        examination = _examine(
+            [one for one in rules if one.needs is Needs.POLICY], case, muted
+        )
+        findings = tuple(
+            replace(one, severity=Severity.INFO) for one in examination.findings
+        )
         return replace(examination, findings=findings)
     examination = _examine(rules, case, muted)
     own = {one.rule for one in examination.findings}
     roots = joined([*hygiene, *_without_repetition(examination.findings)], rank)
     kept = (one for one in roots if one.rule in own or one.caused)
     order = list(Severity)
-    worst_first = sorted(kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path))
+    worst_first = sorted(
+        kept, key=lambda one: (order.index(one.severity), rank(one.rule), one.path)
+    )
     if any(cluster.eligibility.kind in _DOWN for cluster in case.fleet):
         worst_first = [_without_policy_change(finding) for finding in worst_first]
     return replace(examination, findings=tuple(worst_first))
@@ -138,11 +155,19 @@ def _without_policy_change(finding: Finding) -> Finding:
 def _without_repetition(findings: Iterable[Finding]) -> list[Finding]:
     """Remove the finding that a part has no effect today where another rule has its reason."""
     several = list(findings)
-    explained = {pair for one in several if one.rule not in _OF_EFFECT for pair in one.evidence}
-    return [one for one in several if one.rule not in _OF_EFFECT or explained.isdisjoint(one.evidence)]
+    explained = {
+        pair for one in several if one.rule not in _OF_EFFECT for pair in one.evidence
+    }
+    return [
+        one
+        for one in several
+        if one.rule not in _OF_EFFECT or explained.isdisjoint(one.evidence)
+    ]
 
 
-def _examine(rules: Iterable[Rule], subject: Any, muted: Collection[str]) -> Examination:
+def _examine(
+    rules: Iterable[Rule], subject: Any, muted: Collection[str]
+) -> Examination:
     findings: list[Finding] = []
     not_checked, errors, hidden = [], list[Exception](), 0
     for rule in rules:

@@ -24,7 +24,9 @@ def _limit(value: object) -> Decimal:
     """Return a limit exactly as it is written."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not _NUMBER.fullmatch(str(value)):
-        raise refusal("wrong-type", "Invalid value: must be a number", "a number from 0")
+        raise refusal(
+            "wrong-type", "Invalid value: must be a number", "a number from 0"
+        )
     return Decimal(str(value))
 
 
@@ -36,7 +38,9 @@ class PlacementGates(ManifestModel):
 
     max_leaves: Limit | None = Field(None, alias="max-leaves")
     no_new_unfulfilled: Flag = Field(default=False, alias="no-new-unfulfilled")
-    no_unschedule_everything: Flag = Field(default=False, alias="no-unschedule-everything")
+    no_unschedule_everything: Flag = Field(
+        default=False, alias="no-unschedule-everything"
+    )
     checks: Annotated[Severity, one_of(Severity)] | None = None
 
 
@@ -58,14 +62,19 @@ class ChecksFile(ManifestModel):
 
     gates: Gates = Field(default_factory=Gates)
     overrides: Annotated[tuple[GateOverride, ...], list_of()] = ()
-    assertions: Annotated[tuple[AssertionEntry, ...], list_of(high=1000, ours=True)] = ()
+    assertions: Annotated[
+        tuple[AssertionEntry, ...], list_of(high=1000, ours=True)
+    ] = ()
 
     def gates_for(self, labels: Mapping[str, str]) -> PlacementGates:
         """Return the gates for a placement: a later override replaces what an earlier one sets."""
         effective: PlacementGates = self.gates
         for override in self.overrides:
             if selects(override.selector, labels):
-                gates = {name: getattr(override.gates, name) for name in override.gates.model_fields_set}
+                gates = {
+                    name: getattr(override.gates, name)
+                    for name in override.gates.model_fields_set
+                }
                 effective = effective.model_copy(update=gates)
         return effective
 
@@ -76,6 +85,10 @@ def parse_checks_file(text: bytes | None) -> ChecksFile:
     if not documents or documents[0].data is None:
         return ChecksFile()
     try:
-        return parse_manifest(ChecksFile, documents[0].data, semantics=DEFAULT_SEMANTICS, path="")
+        return parse_manifest(
+            ChecksFile, documents[0].data, semantics=DEFAULT_SEMANTICS, path=""
+        )
     except InvalidManifest as invalid:
-        raise InvalidManifest(attach_lines((documents[0], one) for one in invalid.errors)) from invalid
+        raise InvalidManifest(
+            attach_lines((documents[0], one) for one in invalid.errors)
+        ) from invalid

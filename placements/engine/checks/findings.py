@@ -61,7 +61,9 @@ class Needs(StrEnum):
 
 OF_FLEET = frozenset({Needs.LABELS, Needs.OVERRIDES})
 """What rules read that are about no placement."""
-OF_PLACEMENT = frozenset({Needs.POLICY, Needs.FLEET, Needs.DECISION, Needs.EXACT, Needs.ASSERTIONS})
+OF_PLACEMENT = frozenset(
+    {Needs.POLICY, Needs.FLEET, Needs.DECISION, Needs.EXACT, Needs.ASSERTIONS}
+)
 """What rules read that examine a placement."""
 
 
@@ -156,7 +158,11 @@ class Case:
     def exact(self) -> ExactRecord | None:
         """Return the exact search of an unfulfilled decision, None where it is not fast or not possible."""
         record = inline_search(self.decision)
-        return None if record is not None and record.verdict is ExactVerdict.OPEN else record
+        return (
+            None
+            if record is not None and record.verdict is ExactVerdict.OPEN
+            else record
+        )
 
     def has_no_effect(self, edit: Edit) -> bool:
         """Return whether an edit leaves the picks as they are. Raise NotCheckedError beyond the budget.
@@ -190,7 +196,12 @@ class Rule:
     check: Any
 
     def finding(
-        self, path: str, message: str, *evidence: tuple[str, str], fix: Fix | None = None, code: str = ""
+        self,
+        path: str,
+        message: str,
+        *evidence: tuple[str, str],
+        fix: Fix | None = None,
+        code: str = "",
     ) -> Finding:
         return Finding(self.id, self.severity, path, message, evidence, fix, code=code)
 
@@ -204,7 +215,9 @@ def nearest(word: str, known: Mapping[str, int]) -> str | None:
     """Return the known word that was probably meant; of equally near ones the most frequent."""
     most = 2 if len(word) >= MOST_NAMES else 1
     near = [
-        (steps, -count, other) for other, count in known.items() if (steps := distance(word, other)) <= most
+        (steps, -count, other)
+        for other, count in known.items()
+        if (steps := distance(word, other)) <= most
     ]
     return min(near)[2] if near else None
 
@@ -251,17 +264,29 @@ def put(plain: Any, path: Keys, value: Any) -> None:
         del holder[last]  # type: ignore[arg-type]
 
 
-def joined(findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]) -> list[Finding]:
+def joined(
+    findings: Iterable[Finding], rank: Callable[[str], tuple[int, str]]
+) -> list[Finding]:
     """Return the findings with those of one cause below the first of them, as severe as the worst."""
     roots: list[tuple[Finding, set[tuple[str, str]]]] = []
     for one in sorted(findings, key=lambda finding: rank(finding.rule)):
-        place = next((at for at, (_, known) in enumerate(roots) if known.intersection(one.evidence)), None)
+        place = next(
+            (
+                at
+                for at, (_, known) in enumerate(roots)
+                if known.intersection(one.evidence)
+            ),
+            None,
+        )
         if place is None:
             roots.append((one, set(one.evidence)))
         else:
             root, known = roots[place]
             known.update(one.evidence)
-            roots[place] = (replace(root, caused=(*root.caused, one), fix=root.fix or one.fix), known)
+            roots[place] = (
+                replace(root, caused=(*root.caused, one), fix=root.fix or one.fix),
+                known,
+            )
     return [worst_of(root) for root, _ in roots]
 
 

@@ -36,7 +36,11 @@ def misspelt_keys(fleet: Fleet) -> Iterator[Finding]:
         for other, often in counts.items():
             most = 2 if min(len(key), len(other)) >= 6 else 1
             is_near = distance(key, other) <= most and digits(key) == digits(other)
-            if key == other or often < 10 * count or not (normalised(key) == normalised(other) or is_near):
+            if (
+                key == other
+                or often < 10 * count
+                or not (normalised(key) == normalised(other) or is_near)
+            ):
                 continue
             column, present = fleet.label(key), fleet.label(other).is_present
             if (column.is_present & present).any():
@@ -59,14 +63,19 @@ def _value_counts(fleet: Fleet) -> Iterator[tuple[str, dict[str, int]]]:
     for key in key_counts(fleet):
         column = fleet.label(key)
         if 1 < len(column.values) <= len(fleet) / 2:
-            counts = np.bincount(column.codes[column.codes != ABSENT], minlength=len(column.values)).tolist()
+            counts = np.bincount(
+                column.codes[column.codes != ABSENT], minlength=len(column.values)
+            ).tolist()
             yield key, dict(zip(column.values, counts, strict=True))
 
 
-def _relabel(rule: Rule, fleet: Fleet, key: str, value: str, other: str, message: str) -> Finding:
+def _relabel(
+    rule: Rule, fleet: Fleet, key: str, value: str, other: str, message: str
+) -> Finding:
     clusters = _names_where(fleet, fleet.label(key).is_any_of([value]))
     fix = Fix(
-        f"Set {key}={other} on {some(clusters)}.", labels=tuple((name, key, other) for name in clusters)
+        f"Set {key}={other} on {some(clusters)}.",
+        labels=tuple((name, key, other) for name in clusters),
     )
     return rule.finding(f"labels.{key}", message, (key, value), fix=fix)
 
@@ -77,11 +86,15 @@ def case_of_values(fleet: Fleet) -> Iterator[Finding]:
             alike = [
                 (often, other)
                 for other, often in counts.items()
-                if other != value and often >= 5 * count and normalised(other) == normalised(value)
+                if other != value
+                and often >= 5 * count
+                and normalised(other) == normalised(value)
             ]
             if alike:
                 often, other = max(alike)
-                message = f"{key}={value} on {counted(count)}, {key}={other} on {often:,}."
+                message = (
+                    f"{key}={value} on {counted(count)}, {key}={other} on {often:,}."
+                )
                 yield _relabel(H02, fleet, key, value, other, message)
 
 
@@ -98,7 +111,9 @@ def misspelt_values(fleet: Fleet) -> Iterator[Finding]:
                 and digits(other) == digits(value)
                 and distance(value, other, most=1) == 1
             ]
-            if near and all(normalised(other) != normalised(value) for _, other in near):
+            if near and all(
+                normalised(other) != normalised(value) for _, other in near
+            ):
                 often, other = max(near)
                 message = f"{key}={value} on {counted(count)}. Did you mean {other} ({counted(often)})?"
                 yield _relabel(H03, fleet, key, value, other, message)
@@ -116,11 +131,15 @@ def missing_labels(fleet: Fleet) -> Iterator[Finding]:
         clusters = _names_where(fleet, is_bare)
         what = f"label{'s' * (len(keys) > 1)} {' and '.join(keys)}"
         message = f"{len(clusters):,} of {counted(len(fleet))} without the {what}: {some(clusters)}."
-        implied = [implied_labels(fleet, key, np.nonzero(is_bare)[0], pairs) for key in keys]
+        implied = [
+            implied_labels(fleet, key, np.nonzero(is_bare)[0], pairs) for key in keys
+        ]
         words = f"Set the {what} on {some(clusters)} as on all clusters alike."
         fix = Fix(words, labels=tuple(one for several in implied for one in several))
         evidence = [(key, "(absent)") for key in keys]
-        yield H04.finding(f"labels.{keys[0]}", message, *evidence, fix=fix if all(implied) else None)
+        yield H04.finding(
+            f"labels.{keys[0]}", message, *evidence, fix=fix if all(implied) else None
+        )
 
 
 def implied_labels(
@@ -130,10 +149,16 @@ def implied_labels(
     for inner, outer, _, table in pairs:
         codes = fleet.label(inner).codes[bare]
         majority, total = table.max(axis=1)[codes], table.sum(axis=1)[codes]
-        if outer == key and ((codes != ABSENT) & (majority == total) & (total >= 4)).all():
+        if (
+            outer == key
+            and ((codes != ABSENT) & (majority == total) & (total >= 4)).all()
+        ):
             values = fleet.label(key).values
             usual = table.argmax(axis=1)[codes].tolist()
-            return [(fleet.names[at], key, values[to]) for at, to in zip(bare.tolist(), usual, strict=True)]
+            return [
+                (fleet.names[at], key, values[to])
+                for at, to in zip(bare.tolist(), usual, strict=True)
+            ]
     return []
 
 
@@ -159,7 +184,10 @@ def _pairs(fleet: Fleet) -> Iterator[_Pair]:
     for inner, outer in permutations(columns, 2):
         small, large = columns[inner], columns[outer]
         both = small.is_present & large.is_present
-        if len(small.values) <= len(large.values) or len(set(small.codes[both].tolist())) < 3:
+        if (
+            len(small.values) <= len(large.values)
+            or len(set(small.codes[both].tolist())) < 3
+        ):
             continue
         table = np.zeros((len(small.values), len(large.values)), dtype=np.int64)
         np.add.at(table, (small.codes[both], large.codes[both]), 1)
@@ -171,11 +199,15 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
     for inner, outer, both, table in _pairs(fleet):
         small, large = fleet.label(inner), fleet.label(outer)
         majority, total = table.max(axis=1), table.sum(axis=1)
-        for code in np.nonzero((total > majority) & (majority >= 4 * (total - majority)))[0].tolist():
+        for code in np.nonzero(
+            (total > majority) & (majority >= 4 * (total - majority))
+        )[0].tolist():
             usual = int(table[code].argmax())
             is_other = both & (small.codes == code) & (large.codes != usual)
             clusters, right = _names_where(fleet, is_other), large.values[usual]
-            wrong = sorted({large.values[one] for one in large.codes[is_other].tolist()})
+            wrong = sorted(
+                {large.values[one] for one in large.codes[is_other].tolist()}
+            )
             value = small.values[code]
             message = (
                 f"{inner}={value} has {outer}={right} on {counted(int(majority[code]))} and "
@@ -183,7 +215,9 @@ def exceptional_pairs(fleet: Fleet) -> Iterator[Finding]:
             )
             labels = tuple((name, outer, right) for name in clusters)
             fix = Fix(f"Set {outer}={right} on {some(clusters)}.", labels=labels)
-            yield H06.finding(f"labels.{outer}", message, (f"{inner}={value}", outer), fix=fix)
+            yield H06.finding(
+                f"labels.{outer}", message, (f"{inner}={value}", outer), fix=fix
+            )
 
 
 def malformed_properties(fleet: Fleet) -> Iterator[Finding]:
@@ -193,9 +227,29 @@ def malformed_properties(fleet: Fleet) -> Iterator[Finding]:
 
 
 H01 = Rule("H01", Severity.WARNING, Needs.LABELS, "Misspelt label key", misspelt_keys)
-H02 = Rule("H02", Severity.WARNING, Needs.LABELS, "Value in another spelling", case_of_values)
+H02 = Rule(
+    "H02", Severity.WARNING, Needs.LABELS, "Value in another spelling", case_of_values
+)
 H03 = Rule("H03", Severity.INFO, Needs.LABELS, "Misspelt label value", misspelt_values)
-H04 = Rule("H04", Severity.INFO, Needs.LABELS, "Label missing on a few clusters", missing_labels)
-H06 = Rule("H06", Severity.WARNING, Needs.LABELS, "Exception to a pair of labels", exceptional_pairs)
-H07 = Rule("H07", Severity.WARNING, Needs.LABELS, "Property without a quantity", malformed_properties)
+H04 = Rule(
+    "H04",
+    Severity.INFO,
+    Needs.LABELS,
+    "Label missing on a few clusters",
+    missing_labels,
+)
+H06 = Rule(
+    "H06",
+    Severity.WARNING,
+    Needs.LABELS,
+    "Exception to a pair of labels",
+    exceptional_pairs,
+)
+H07 = Rule(
+    "H07",
+    Severity.WARNING,
+    Needs.LABELS,
+    "Property without a quantity",
+    malformed_properties,
+)
 HYGIENE = (H01, H02, H03, H04, H06, H07)

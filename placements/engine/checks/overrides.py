@@ -29,5 +29,11 @@ def idle_rules(subject: OverridesOnFleet) -> Iterator[Finding]:
             yield O01.finding(path, message, (name, one.path))
 
 
-O01 = Rule("O01", Severity.WARNING, Needs.OVERRIDES, "Override rule without a cluster", idle_rules)
+O01 = Rule(
+    "O01",
+    Severity.WARNING,
+    Needs.OVERRIDES,
+    "Override rule without a cluster",
+    idle_rules,
+)
 OVERRIDES = (O01,)

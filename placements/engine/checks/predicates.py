@@ -16,7 +16,12 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.picker import possible_picks
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.selectors import selects
-from placements.manifests.assertions import Assertion, AssertionEntry, parse_assertions, percent
+from placements.manifests.assertions import (
+    Assertion,
+    AssertionEntry,
+    parse_assertions,
+    percent,
+)
 from placements.manifests.policy import PlacementType
 
 _MOST_NAMES = 10
@@ -30,7 +35,9 @@ class AssertionState(StrEnum):
     UNKNOWN = "unknown"
 
 
-_HOLDS, _BROKEN, _UNKNOWN = AssertionState  # looking a member up costs as much as some predicates
+_HOLDS, _BROKEN, _UNKNOWN = (
+    AssertionState  # looking a member up costs as much as some predicates
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +69,9 @@ class AssertionResult(NamedTuple):
     def name(self) -> str:
         """The assertion as it is written: `spread: {"region": {"atLeast": 3}}`."""
         value = self.assertion.value
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        )
         return f"{self.assertion.predicate}: {text}"
 
     @property
@@ -124,18 +133,35 @@ def _evaluate(
     broken, reason = _PREDICATES[one.predicate](one.value, decision, placed, facts)
     if not broken:
         return AssertionResult(one, _UNKNOWN if reason else _HOLDS, (), reason)
-    more = (f"and {len(broken) - _MOST_NAMES} more",) if len(broken) > _MOST_NAMES else ()
+    more = (
+        (f"and {len(broken) - _MOST_NAMES} more",) if len(broken) > _MOST_NAMES else ()
+    )
     return AssertionResult(one, _BROKEN, (*broken[:_MOST_NAMES], *more))
 
 
-def _spread(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
-    counts = {key: len(placed.fleet.label(key).counts(placed.positions)) for key in value}
-    short = {key: count for key, count in counts.items() if count < max(1, value[key]["atLeast"])}
-    return [f"{key}: {count} of {value[key]['atLeast']}" for key, count in short.items()], ""
+def _spread(
+    value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts
+) -> _Check:
+    counts = {
+        key: len(placed.fleet.label(key).counts(placed.positions)) for key in value
+    }
+    short = {
+        key: count
+        for key, count in counts.items()
+        if count < max(1, value[key]["atLeast"])
+    }
+    return [
+        f"{key}: {count} of {value[key]['atLeast']}" for key, count in short.items()
+    ], ""
 
 
 def _beside(
-    value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts, *, is_apart: bool = False
+    value: Any,
+    _decision: Decision,
+    placed: _PlacedClusters,
+    facts: AssertionFacts,
+    *,
+    is_apart: bool = False,
 ) -> _Check:
     others, names = facts.others.get(value), placed.names
     if others is None:
@@ -145,24 +171,36 @@ def _beside(
     return [] if others.issuperset(names) else sorted({*names} - others), ""
 
 
-def _survives(value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts) -> _Check:
+def _survives(
+    value: Any, _decision: Decision, placed: _PlacedClusters, facts: AssertionFacts
+) -> _Check:
     levels = [value] if isinstance(value, str) else value
     survived = facts.survived or {}
     missing = [level for level in levels if level not in survived]
     reason = f"no resilience report of {', '.join(missing)} yet" if missing else ""
-    return [level for level in levels if not placed or not survived.get(level, True)], reason
+    return [
+        level for level in levels if not placed or not survived.get(level, True)
+    ], reason
 
 
-def _max_share(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
+def _max_share(
+    value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts
+) -> _Check:
     broken, total = [], len(placed)
     for key, share in value.items():
         most = percent(share) * total
         counts = placed.fleet.label(key).counts(placed.positions)
-        broken += [f"{key}={name}: {count} of {total}" for name, count in counts if count * 100 > most]
+        broken += [
+            f"{key}={name}: {count} of {total}"
+            for name, count in counts
+            if count * 100 > most
+        ]
     return broken, ""
 
 
-def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
+def _never(
+    value: Any, _decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts
+) -> _Check:
     positions = placed.positions
     for key, text in value.items():
         column = placed.fleet.label(key)
@@ -173,14 +211,18 @@ def _never(value: Any, _decision: Decision, placed: _PlacedClusters, _facts: Ass
     return sorted(placed.fleet.names[at] for at in positions.tolist()), ""
 
 
-def _churn(value: Any, _decision: Decision, _placed: _PlacedClusters, facts: AssertionFacts) -> _Check:
+def _churn(
+    value: Any, _decision: Decision, _placed: _PlacedClusters, facts: AssertionFacts
+) -> _Check:
     if facts.churn is None:
         return [], "no history of decisions"
     is_over = facts.churn > value["perWeek"]
     return [f"{facts.churn} changes in 7 days"] if is_over else [], ""
 
 
-def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts) -> _Check:
+def _min_free(
+    value: Any, decision: Decision, placed: _PlacedClusters, _facts: AssertionFacts
+) -> _Check:
     """Pick the additional clusters after the picks of the decision, or else in a separate cycle."""
     cycle = decision.cycle
     if not value or cycle.policy.placement_type is not PlacementType.PICK_N:
@@ -189,15 +231,21 @@ def _min_free(value: Any, decision: Decision, placed: _PlacedClusters, _facts: A
     candidates, picks = decision.candidates, decision.picks
     if candidates is not None and picks is not None:
         more = 0 if picks.ran_dry else possible_picks(candidates, picks, value)
-        return [] if more == value else [f"{len(placed) + more} of {wanted} clusters are possible"], ""
+        return [] if more == value else [
+            f"{len(placed) + more} of {wanted} clusters are possible"
+        ], ""
     policy = cycle.policy.model_copy(update={"number_of_clusters": wanted})
     after = tuple(one for one in decision.bindings_after if one.is_active)
     scaled_up = schedule(replace(cycle, policy=policy, bindings=after, batch=None))
     count = len(placed_after(scaled_up))
-    return [] if scaled_up.is_fulfilled else [f"{count} of {wanted} clusters are possible"], ""
+    return [] if scaled_up.is_fulfilled else [
+        f"{count} of {wanted} clusters are possible"
+    ], ""
 
 
-_PREDICATES: dict[str, Callable[[Any, Decision, _PlacedClusters, AssertionFacts], _Check]] = {
+_PREDICATES: dict[
+    str, Callable[[Any, Decision, _PlacedClusters, AssertionFacts], _Check]
+] = {
     "never": _never,
     "spread": _spread,
     "together": _beside,

@@ -25,8 +25,15 @@ from placements.engine.checks.findings import (
 )
 from placements.engine.exact.record import ExactRecord, ExactVerdict
 from placements.engine.scheduling.profile import profile_of
-from placements.engine.scheduling.spread.base import MissingKeyPolicy, prefers_missing_key
-from placements.manifests.policy import KeyType, TopologySpreadConstraint, WhenUnsatisfiable
+from placements.engine.scheduling.spread.base import (
+    MissingKeyPolicy,
+    prefers_missing_key,
+)
+from placements.manifests.policy import (
+    KeyType,
+    TopologySpreadConstraint,
+    WhenUnsatisfiable,
+)
 
 _FIELD = "topologySpreadConstraints"
 
@@ -41,9 +48,13 @@ _WITHOUT_KEY = {
 """What is true of clusters without a topology key."""
 
 
-def _constraints(case: Case) -> Iterator[tuple[int, TopologySpreadConstraint, str, tuple[str, str]]]:
+def _constraints(
+    case: Case,
+) -> Iterator[tuple[int, TopologySpreadConstraint, str, tuple[str, str]]]:
     """Yield the constraints, each with its path and the evidence that its findings have in common."""
-    for index, one in enumerate(case.policy.topology_spread_constraints if case.is_pick_n else ()):
+    for index, one in enumerate(
+        case.policy.topology_spread_constraints if case.is_pick_n else ()
+    ):
         yield index, one, f"spec.policy.{_FIELD}[{index}]", (_FIELD, str(index))
 
 
@@ -67,7 +78,9 @@ def unknown_key(case: Case) -> Iterator[Finding]:
             place = ("policy", _FIELD, index, "topologyKey")
             fix = Fix(f"Use the key {guess}.", edits=((place, guess),))
         evidence = ((one.topology_key, ""), same)
-        yield S01.finding(f"{path}.topologyKey", message, *evidence, fix=fix, code="unknown-key")
+        yield S01.finding(
+            f"{path}.topologyKey", message, *evidence, fix=fix, code="unknown-key"
+        )
 
 
 def one_value(case: Case) -> Iterator[Finding]:
@@ -95,17 +108,28 @@ def blocking_domain(case: Case) -> Iterator[Finding]:
     """Yield one finding for each key and cause: domains without a candidate are often many."""
     decision, blocking = case.decision, dict[tuple[str, Severity, str], list[str]]()
     for domain in pinned_groups(decision):
-        cause = (domain.topology_key, Severity.ERROR, _minimum(domain.count, domain.has_candidates))
+        cause = (
+            domain.topology_key,
+            Severity.ERROR,
+            _minimum(domain.count, domain.has_candidates),
+        )
         blocking.setdefault(cause, []).append(domain.group)
     for _, one, _, _ in _constraints(case):
         if one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE:
             continue
         column = _column(case, one)
-        ready, placed = _counts(case, case.passes.nonzero()[0], one), _counts(case, decision.chosen, one)
+        ready, placed = (
+            _counts(case, case.passes.nonzero()[0], one),
+            _counts(case, decision.chosen, one),
+        )
         if len(placed) < 2 or placed.max() - placed.min() <= one.max_skew:
             continue
         for at in np.nonzero((placed == placed.min()) & (ready <= placed))[0].tolist():
-            cause = (one.topology_key, Severity.WARNING, _minimum(int(placed[at]), bool(ready[at])))
+            cause = (
+                one.topology_key,
+                Severity.WARNING,
+                _minimum(int(placed[at]), bool(ready[at])),
+            )
             blocking.setdefault(cause, []).append(column.values[at])
     for (key, severity, minimum), domains in blocking.items():
         verb = "keeps" if len(domains) == 1 else "keep"
@@ -121,13 +145,20 @@ def _correction(case: Case) -> Fix | None:
         limits = [(element, to) for element, to in one.changes if element.is_constraint]
         if one.greedy_reaches and len(limits) == len(one.changes):
             words = " and ".join(f"{element.name} to {to}" for element, to in limits)
-            edits = tuple((("policy", _FIELD, element.index, "maxSkew"), to) for element, to in limits)
+            edits = tuple(
+                (("policy", _FIELD, element.index, "maxSkew"), to)
+                for element, to in limits
+            )
             return Fix(f"Set maxSkew of {words}.", edits=edits)
     return None
 
 
 def _minimum(count: int, has_candidates: bool) -> str:
-    cause = "all candidates there are used" if has_candidates else "no cluster there is a candidate"
+    cause = (
+        "all candidates there are used"
+        if has_candidates
+        else "no cluster there is a candidate"
+    )
     return f"at {count}: {cause}"
 
 
@@ -162,19 +193,28 @@ def candidates_without_key(case: Case) -> Iterator[Finding]:
         if not column.values or not lacking:
             continue
         names = some(case.fleet.names[at] for at in lacking)
-        candidates = f"{counted(len(lacking), 'candidate')} without {one.topology_key} ({names})"
+        candidates = (
+            f"{counted(len(lacking), 'candidate')} without {one.topology_key} ({names})"
+        )
         message = f"{candidates}: {_WITHOUT_KEY[strategy.missing_key(one)]}."
         evidence = (one.topology_key, "(absent)")
         fix = None
         if one.topology_key_type is not KeyType.CLAIM:
             fix = _require_key(case, one.topology_key)
-        yield S06.finding(f"{path}.topologyKey", message, evidence, fix=fix, code="clusters-lack-key")
+        yield S06.finding(
+            f"{path}.topologyKey", message, evidence, fix=fix, code="clusters-lack-key"
+        )
 
 
 def _require_key(case: Case, key: str) -> Fix:
     """Return the fix that requires a label in every required term."""
     terms: Keys = (
-        *("policy", "affinity", "clusterAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+        *(
+            "policy",
+            "affinity",
+            "clusterAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        ),
         "clusterSelectorTerms",
     )
     exists = {"key": key, "operator": "Exists"}
@@ -189,7 +229,9 @@ def _require_key(case: Case, key: str) -> Fix:
                     *(
                         expression.to_plain()
                         for expression in (
-                            term.label_selector.match_expressions if term.label_selector else ()
+                            term.label_selector.match_expressions
+                            if term.label_selector
+                            else ()
                         )
                     ),
                     exists,
@@ -211,7 +253,11 @@ def no_effect_today(case: Case) -> Iterator[Finding]:
 
 def _exact(case: Case) -> ExactRecord | None:
     """Return the exact search of an unfulfilled PickN placement with constraints. Raise NotCheckedError."""
-    if not case.is_pick_n or case.decision.is_fulfilled or not case.policy.topology_spread_constraints:
+    if (
+        not case.is_pick_n
+        or case.decision.is_fulfilled
+        or not case.policy.topology_spread_constraints
+    ):
         return None
     if case.exact is None:
         raise NotCheckedError
@@ -223,7 +269,9 @@ def more_are_possible(case: Case) -> Iterator[Finding]:
     if exact and exact.is_possible and exact.low > greedy:
         message = f"{exact.low} are possible, the scheduler finds {greedy}."
         fix = Fix("Plan the moves that reach them.")
-        yield S08.finding(f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""), fix=fix)
+        yield S08.finding(
+            f"spec.policy.{_FIELD}", message, ("numberOfClusters", ""), fix=fix
+        )
 
 
 def impossible(case: Case) -> Iterator[Finding]:
@@ -232,12 +280,16 @@ def impossible(case: Case) -> Iterator[Finding]:
         return
     wanted = case.policy.number_of_clusters or 0
     message = f"At most {exact.high} of {wanted} are possible."
-    conflicts = [" with ".join(one.words(case.policy) for one in each) for each in exact.conflict]
+    conflicts = [
+        " with ".join(one.words(case.policy) for one in each) for each in exact.conflict
+    ]
     if conflicts:
         message += f" Conflict: {'; '.join(conflicts[:MOST_NAMES])}."
     if exact.shopping:
         message += f" Possible with more clusters: {some(one.words for one in exact.shopping)}."
-    pinned = tuple((one.topology_key, one.group) for one in pinned_groups(case.decision))
+    pinned = tuple(
+        (one.topology_key, one.group) for one in pinned_groups(case.decision)
+    )
     place = ("policy", "numberOfClusters")
     fewer = Fix(f"Set numberOfClusters to {exact.high}.", edits=((place, exact.high),))
     evidence = (("numberOfClusters", ""), *pinned)
@@ -246,12 +298,36 @@ def impossible(case: Case) -> Iterator[Finding]:
 
 
 S01 = Rule("S01", Severity.ERROR, Needs.FLEET, "Unknown topology key", unknown_key)
-S02 = Rule("S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", one_value)
-S03 = Rule("S03", Severity.WARNING, Needs.FLEET, "Topology key that is nearly unique", nearly_unique)
+S02 = Rule(
+    "S02", Severity.WARNING, Needs.FLEET, "Topology key with one value", one_value
+)
+S03 = Rule(
+    "S03",
+    Severity.WARNING,
+    Needs.FLEET,
+    "Topology key that is nearly unique",
+    nearly_unique,
+)
 S04 = Rule("S04", Severity.ERROR, Needs.DECISION, "Blocking domain", blocking_domain)
-S05 = Rule("S05", Severity.WARNING, Needs.FLEET, "maxSkew without effect", limit_without_effect)
-S06 = Rule("S06", Severity.WARNING, Needs.FLEET, "Candidates without the key", candidates_without_key)
-S07 = Rule("S07", Severity.INFO, Needs.DECISION, "Constraint without effect today", no_effect_today)
+S05 = Rule(
+    "S05", Severity.WARNING, Needs.FLEET, "maxSkew without effect", limit_without_effect
+)
+S06 = Rule(
+    "S06",
+    Severity.WARNING,
+    Needs.FLEET,
+    "Candidates without the key",
+    candidates_without_key,
+)
+S07 = Rule(
+    "S07",
+    Severity.INFO,
+    Needs.DECISION,
+    "Constraint without effect today",
+    no_effect_today,
+)
 S08 = Rule("S08", Severity.ERROR, Needs.EXACT, "More are possible", more_are_possible)
-S09 = Rule("S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", impossible)
+S09 = Rule(
+    "S09", Severity.ERROR, Needs.EXACT, "Number that is not possible", impossible
+)
 SPREAD = (S01, S02, S03, S04, S05, S06, S07, S08, S09)

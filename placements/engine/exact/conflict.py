@@ -47,7 +47,11 @@ class Element:
 
     def to_plain(self) -> dict[str, object]:
         if self.is_constraint:
-            return {"kind": self.kind, "topologyKey": self.name, "constraint": self.index}
+            return {
+                "kind": self.kind,
+                "topologyKey": self.name,
+                "constraint": self.index,
+            }
         return {"kind": self.kind, "filter": self.name}
 
     def words(self, policy: PlacementPolicy) -> str:
@@ -67,7 +71,9 @@ class Correction:
     greedy_reaches: bool
 
     def to_plain(self) -> dict[str, object]:
-        changes = [{"element": element.to_plain(), "to": to} for element, to in self.changes]
+        changes = [
+            {"element": element.to_plain(), "to": to} for element, to in self.changes
+        ]
         return {"changes": changes, "greedyReaches": self.greedy_reaches}
 
 
@@ -94,13 +100,21 @@ class ConflictAnalysis:
         candidates = decision.candidates
         if candidates is None:
             raise ValueError("this cycle selected nothing")
-        self.decision, self.candidates, self.needed, self.limits = decision, candidates, needed, limits
+        self.decision, self.candidates, self.needed, self.limits = (
+            decision,
+            candidates,
+            needed,
+            limits,
+        )
         self.elements = tuple(self._elements())
 
     def _elements(self) -> Iterator[Element]:
         failed = self.candidates.failed
         for bit, rule in enumerate(profile_of(self.decision.cycle).filters):
-            if not isinstance(rule, AlreadyPlacedFilter) and (failed & (1 << bit)).any():
+            if (
+                not isinstance(rule, AlreadyPlacedFilter)
+                and (failed & (1 << bit)).any()
+            ):
                 yield Element("filter", _FILTER_NAMES.get(rule.name, rule.name), bit)
         for constraint in self._model(()).constraints:
             if constraint.is_hard:
@@ -110,7 +124,9 @@ class ConflictAnalysis:
         soft = frozenset(one.index for one in without if one.is_constraint)
         ignored = sum(1 << one.index for one in without if not one.is_constraint)
         passes = (self.candidates.failed & ~np.uint8(ignored)) == 0
-        model = build_model(self.candidates, self.needed, NO_CLUSTERS, passes=passes, soft=soft)
+        model = build_model(
+            self.candidates, self.needed, NO_CLUSTERS, passes=passes, soft=soft
+        )
         return model.cells[0]
 
     def _reaches(self, without: Iterable[Element]) -> bool:
@@ -125,39 +141,62 @@ class ConflictAnalysis:
         corrections: list[frozenset[Element]] = []
         for size in range(1, _LARGEST_CORRECTION + 1):
             for chosen in map(frozenset, combinations(self.elements, size)):
-                if not any(one <= chosen for one in corrections) and self._reaches(chosen):
+                if not any(one <= chosen for one in corrections) and self._reaches(
+                    chosen
+                ):
                     corrections.append(chosen)
         return corrections
 
-    def smallest_conflicts(self, correction_sets: list[frozenset[Element]]) -> list[tuple[Element, ...]]:
+    def smallest_conflicts(
+        self, correction_sets: list[frozenset[Element]]
+    ) -> list[tuple[Element, ...]]:
         """Return the minimal hitting sets of the minimal correction sets."""
         hitting: list[frozenset[Element]] = [frozenset()]
         for correction in correction_sets:
             extended = {
-                one if one & correction else one | {element} for one in hitting for element in correction
+                one if one & correction else one | {element}
+                for one in hitting
+                for element in correction
             }
-            hitting = [one for one in extended if not any(other < one for other in extended)]
+            hitting = [
+                one for one in extended if not any(other < one for other in extended)
+            ]
         conflicts = [tuple(sorted(one)) for one in hitting if one]
         return sorted(conflicts, key=lambda one: (len(one), one))
 
-    def corrections(self, correction_sets: list[frozenset[Element]]) -> list[Correction]:
+    def corrections(
+        self, correction_sets: list[frozenset[Element]]
+    ) -> list[Correction]:
         """Return the alternatives, constraints with the exact smallest maxSkew that suffices.
 
         Where no single constraint suffices, all hard ones together are relaxed as little as possible.
         """
         hard = frozenset(one for one in self.elements if one.is_constraint)
         sets = list(correction_sets)
-        if len(hard) > 1 and not any(len(one) == 1 and one <= hard for one in sets) and self._reaches(hard):
+        if (
+            len(hard) > 1
+            and not any(len(one) == 1 and one <= hard for one in sets)
+            and self._reaches(hard)
+        ):
             sets = [one for one in sets if not one <= hard] + [hard]
-        return [self._correction(one) for one in sorted(sets, key=lambda one: (len(one), sorted(one)))]
+        return [
+            self._correction(one)
+            for one in sorted(sets, key=lambda one: (len(one), sorted(one)))
+        ]
 
     def _correction(self, elements: frozenset[Element]) -> Correction:
         model = self._model(elements)
         # Only the constraints of this correction count: soft ones of the policy are none of its elements.
         relaxed = {one.index for one in elements if one.is_constraint}
-        kept = [at for at, one in enumerate(model.constraints) if one.is_hard or one.index in relaxed]
+        kept = [
+            at
+            for at, one in enumerate(model.constraints)
+            if one.is_hard or one.index in relaxed
+        ]
         model = replace(
-            model, constraints=tuple(model.constraints[at] for at in kept), codes=model.codes[kept]
+            model,
+            constraints=tuple(model.constraints[at] for at in kept),
+            codes=model.codes[kept],
         )
         program = ModelProgram.of(model, model.greedy)
         program.stage("n", self.limits)
@@ -166,7 +205,11 @@ class ConflictAnalysis:
         for element in sorted(elements):
             to = None
             if element.is_constraint:
-                at = next(at for at, one in enumerate(model.constraints) if one.index == element.index)
+                at = next(
+                    at
+                    for at, one in enumerate(model.constraints)
+                    if one.index == element.index
+                )
                 counts = model.constraints[at].counts(picks, model.codes[at])
                 to = int(counts.max() - counts.min())
                 if to <= model.constraints[at].max_skew:
@@ -189,7 +232,9 @@ class ConflictAnalysis:
         preference = profile_of(cycle).preference
         affinity = preference.affinity(cycle, failed == 0)
         ranking = preference.ranking(cycle, failed == 0, affinity)
-        candidates = replace(candidates, failed=failed, affinity=affinity, preference=ranking)
+        candidates = replace(
+            candidates, failed=failed, affinity=affinity, preference=ranking
+        )
         wanted = (policy.number_of_clusters or 0) - len(cycle.binding_classes.current)
         return not pick(candidates, wanted).ran_dry
 
@@ -199,7 +244,9 @@ class ConflictAnalysis:
         kept = [at for at, one in enumerate(model.constraints) if one.is_hard]
         constraints = tuple(model.constraints[at] for at in kept)
         model = replace(model, constraints=constraints, codes=model.codes[kept])
-        added = _tuples(model, [self.candidates.groups[one.index].codes for one in constraints])
+        added = _tuples(
+            model, [self.candidates.groups[one.index].codes for one in constraints]
+        )
         program = ModelProgram.of(model, model.greedy, added=added)
         program.stage("n", self.limits)
         program.stage("added", self.limits)
@@ -209,7 +256,11 @@ class ConflictAnalysis:
         counts = values[len(model.sizes) : program.first]
         return [
             ShoppingItem(
-                int(counts[at]), {one.key: one.values[added[row, at]] for row, one in enumerate(constraints)}
+                int(counts[at]),
+                {
+                    one.key: one.values[added[row, at]]
+                    for row, one in enumerate(constraints)
+                },
             )
             for at in np.nonzero(counts)[0].tolist()
         ]
@@ -220,16 +271,24 @@ def _tuples(model: ExactModel, codes: list[Codes]) -> Ints:
     domains = [range(len(one.values)) for one in model.constraints]
     if prod(map(len, domains)) <= _MOST_TUPLES:
         tuples = np.array(list(product(*domains)), dtype=np.int64).T
-        return tuples.reshape(len(domains), -1) if domains else np.zeros((0, 1), dtype=np.int64)
+        return (
+            tuples.reshape(len(domains), -1)
+            if domains
+            else np.zeros((0, 1), dtype=np.int64)
+        )
     of_fleet = np.stack(codes).astype(np.int64)
     complete = of_fleet[:, (of_fleet != ABSENT).all(axis=0)]
     return np.unique(complete, axis=1)
 
 
-def relaxed_policy(policy: PlacementPolicy, changes: Iterable[tuple[Element, int | None]]) -> PlacementPolicy:
+def relaxed_policy(
+    policy: PlacementPolicy, changes: Iterable[tuple[Element, int | None]]
+) -> PlacementPolicy:
     """Return the policy with the larger maxSkews of a correction."""
     constraints = list(policy.topology_spread_constraints)
     for element, to in changes:
         if element.is_constraint and to is not None:
-            constraints[element.index] = constraints[element.index].model_copy(update={"max_skew": to})
+            constraints[element.index] = constraints[element.index].model_copy(
+                update={"max_skew": to}
+            )
     return policy.model_copy(update={"topology_spread_constraints": tuple(constraints)})

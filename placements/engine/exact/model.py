@@ -41,7 +41,9 @@ class ModelConstraint:
     def counts(self, picks: Ints, codes: Ints) -> Ints:
         """Return the counts per domain after these picks, counted by class."""
         has_key = codes != ABSENT
-        added = np.bincount(codes[has_key], weights=picks[has_key], minlength=len(self.values))
+        added = np.bincount(
+            codes[has_key], weights=picks[has_key], minlength=len(self.values)
+        )
         return self.start + added.astype(np.int64)
 
 
@@ -90,7 +92,9 @@ class ExactModel:
     def columns(self, picks: Ints) -> SetColumns:
         skews = [self._skew(one, picks, codes) for one, codes in self._pairs]
         soft = [
-            skew - one.limit for skew, one in zip(skews, self.constraints, strict=True) if not one.is_hard
+            skew - one.limit
+            for skew, one in zip(skews, self.constraints, strict=True)
+            if not one.is_hard
         ]
         return SetColumns(
             picks=int(picks.sum()),
@@ -104,7 +108,11 @@ class ExactModel:
         """Return whether these numbers of picks by class exist, are needed, and break no hard limit."""
         if (picks < 0).any() or (picks > self.sizes).any() or picks.sum() > self.needed:
             return False
-        return all(self._skew(one, picks, codes) <= one.limit for one, codes in self._pairs if one.is_hard)
+        return all(
+            self._skew(one, picks, codes) <= one.limit
+            for one, codes in self._pairs
+            if one.is_hard
+        )
 
     def members(self, picks: Ints) -> Ints:
         """Return the positions of a set: of each class the greedy picks first, then the last names."""
@@ -115,7 +123,11 @@ class ExactModel:
             for end, count in zip(ends.tolist(), picks.tolist(), strict=True)
             if count
         ]
-        return np.sort(self.positions[np.concatenate(chosen)]) if chosen else np.zeros(0, dtype=np.int64)
+        return (
+            np.sort(self.positions[np.concatenate(chosen)])
+            if chosen
+            else np.zeros(0, dtype=np.int64)
+        )
 
     @property
     def _pairs(self) -> Iterable[tuple[ModelConstraint, Ints]]:
@@ -168,7 +180,12 @@ class ModelProgram:
 
     @classmethod
     def of(
-        cls, model: ExactModel, start: Ints, *, overlap: bool = False, added: Ints | None = None
+        cls,
+        model: ExactModel,
+        start: Ints,
+        *,
+        overlap: bool = False,
+        added: Ints | None = None,
     ) -> "ModelProgram":
         """Build the rows; `added` are tuples of domains that clusters can be added to.
 
@@ -181,29 +198,54 @@ class ModelProgram:
         constraints = model.constraints
         lo, hi, excess = (first + part * len(constraints) for part in range(3))
         room = [int(one.start.max()) + model.needed for one in constraints]
-        spare = [0 if one.is_hard else most for one, most in zip(constraints, room, strict=True)]
-        counts = [one.counts(start, codes) for one, codes in zip(constraints, model.codes, strict=True)]
-        smallest, largest = [int(one.min()) for one in counts], [int(one.max()) for one in counts]
+        spare = [
+            0 if one.is_hard else most
+            for one, most in zip(constraints, room, strict=True)
+        ]
+        counts = [
+            one.counts(start, codes)
+            for one, codes in zip(constraints, model.codes, strict=True)
+        ]
+        smallest, largest = (
+            [int(one.min()) for one in counts],
+            [int(one.max()) for one in counts],
+        )
         over = [
             max(0, high - low - one.limit)
             for one, low, high in zip(constraints, smallest, largest, strict=True)
         ]
-        upper = [np.minimum(model.sizes, model.needed), model.greedy[kept], np.full(new, model.needed)]
+        upper = [
+            np.minimum(model.sizes, model.needed),
+            model.greedy[kept],
+            np.full(new, model.needed),
+        ]
         upper.append(np.array([*room, *room, *spare], dtype=np.int64))
-        values = [start, np.minimum(start, model.greedy)[kept], np.zeros(new, dtype=np.int64)]
+        values = [
+            start,
+            np.minimum(start, model.greedy)[kept],
+            np.zeros(new, dtype=np.int64),
+        ]
         values.append(np.array([*smallest, *largest, *over], dtype=np.int64))
         program = Program(np.concatenate(upper), np.concatenate(values))
-        picks = np.concatenate([np.arange(classes), np.arange(classes + len(kept), first)])
-        of_picks = [*(model.codes if added is None else np.hstack([model.codes, added]))]
+        picks = np.concatenate(
+            [np.arange(classes), np.arange(classes + len(kept), first)]
+        )
+        of_picks = [
+            *(model.codes if added is None else np.hstack([model.codes, added]))
+        ]
         for at, (one, codes) in enumerate(zip(constraints, of_picks, strict=True)):
             for domain in range(len(one.values)):
                 inside = picks[codes == domain]
                 at_start, signs = -int(one.start[domain]), [*[1] * len(inside), -1]
                 program.add_row([*inside, lo + at], signs, at_start, inf)
                 program.add_row([*inside, hi + at], signs, -inf, at_start)
-            program.add_row([hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit)
+            program.add_row(
+                [hi + at, lo + at, excess + at], [1, -1, -1], -inf, one.limit
+            )
             # Without whole numbers, the rows do not imply that the fewest are at most the mean.
-            program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(one.values)
+            program.upper[lo + at] = (int(one.start.sum()) + model.needed) // len(
+                one.values
+            )
         for place, of_class in enumerate(kept.tolist()):
             program.add_row([classes + place, of_class], [1, -1], -inf, 0)
         program.add_row(picks, 1, 0, model.needed)
@@ -237,13 +279,21 @@ class ModelProgram:
         solution = self.minimise(self.cost(of), limits, lowest=lowest)
         if of == "n":
             self.require(-solution.cost)
-        return solution.values[: len(self.model.sizes)], solution.bound, solution.is_proved
+        return (
+            solution.values[: len(self.model.sizes)],
+            solution.bound,
+            solution.is_proved,
+        )
 
-    def minimise(self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None) -> Solution:
+    def minimise(
+        self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None
+    ) -> Solution:
         """Minimise an objective and keep its value; the next one starts at the exact lo, hi and excess."""
         solution = self.program.minimise(cost, limits, lowest=lowest)
         picks, constraints = solution.values[self.picks], self.model.constraints
-        for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
+        for at, (one, codes) in enumerate(
+            zip(constraints, self.codes, strict=True), start=self.first
+        ):
             counts = one.counts(picks, codes)
             low, high = int(counts.min()), int(counts.max())
             of_constraint = [at, at + len(constraints), at + 2 * len(constraints)]
@@ -254,9 +304,13 @@ class ModelProgram:
         """Require this number of picks, and with them that the most in a domain are at least the mean."""
         self.program.add_row(self.picks, 1, picks, inf)
         upper, constraints = self.program.upper[self.picks], self.model.constraints
-        for at, (one, codes) in enumerate(zip(constraints, self.codes, strict=True), start=self.first):
+        for at, (one, codes) in enumerate(
+            zip(constraints, self.codes, strict=True), start=self.first
+        ):
             with_key = int(one.start.sum()) + picks - int(upper[codes == ABSENT].sum())
-            self.program.lower[at + len(constraints)] = max(0, -(-with_key // len(one.values)))
+            self.program.lower[at + len(constraints)] = max(
+                0, -(-with_key // len(one.values))
+            )
 
 
 def build_model(
@@ -281,11 +335,18 @@ def build_model(
             start,
         )
         for index, (one, groups, start) in enumerate(
-            zip(candidates.constraints, candidates.groups, candidates.starting_counts(), strict=True)
+            zip(
+                candidates.constraints,
+                candidates.groups,
+                candidates.starting_counts(),
+                strict=True,
+            )
         )
         if len(groups) > 1
     )
-    ranked = not (candidates.constraints and candidates.strategy.was_here_in_first_round_only)
+    ranked = not (
+        candidates.constraints and candidates.strategy.was_here_in_first_round_only
+    )
     columns: list[Ints] = [one.codes.astype(np.int64) for one in constraints]
     columns += [candidates.preference[positions].astype(np.int64)]
     columns += [candidates.was_here[positions]]
@@ -302,26 +363,36 @@ def build_model(
         codes=classes[:-2],
         sizes=np.bincount(class_of, minlength=count).astype(np.int64),
         affinity=classes[-2],
-        was_here=classes[-1] * int(ranked),  # where it is not summed, it still decides names
-        greedy=np.bincount(class_of, weights=picked[positions], minlength=count).astype(np.int64),
+        was_here=classes[-1]
+        * int(ranked),  # where it is not summed, it still decides names
+        greedy=np.bincount(class_of, weights=picked[positions], minlength=count).astype(
+            np.int64
+        ),
     )
 
 
 def _distinct(columns: Ints, entries: int) -> tuple[Ints, Ints]:
     """Return the distinct entries of columns, and which of them each entry is."""
     if not len(columns) or not entries:
-        return np.zeros((len(columns), min(entries, 1)), dtype=np.int64), np.zeros(entries, dtype=np.int64)
+        return np.zeros((len(columns), min(entries, 1)), dtype=np.int64), np.zeros(
+            entries, dtype=np.int64
+        )
     # One number per entry: sorting whole columns is several times slower.
     of = np.zeros(entries, dtype=np.int64)
     for column in columns:
         lowest = int(column.min())
-        of = np.unique(of * (int(column.max()) - lowest + 1) + (column - lowest), return_inverse=True)[1]
+        of = np.unique(
+            of * (int(column.max()) - lowest + 1) + (column - lowest),
+            return_inverse=True,
+        )[1]
     first = np.zeros(int(of.max()) + 1, dtype=np.int64)
     first[of[::-1]] = np.arange(entries)[::-1]
     return columns[:, first].astype(np.int64), of
 
 
-def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = STAGES) -> BestSet:
+def best_set(
+    model: ExactModel, limits: SearchLimits, stages: Iterable[str] = STAGES
+) -> BestSet:
     """Solve the stages in order, each among the best of the one before, starting from the greedy set."""
     # A stage in which sets cannot differ is left out.
     can_differ = {
@@ -350,8 +421,14 @@ def best_set(model: ExactModel, limits: SearchLimits, stages: Iterable[str] = ST
     later = [stage for stage in needed if stage in ("affinity", "was-here", "closest")]
     if later:
         before = model.columns(model.greedy)
-        if (before.picks, -before.excess, -before.skew) == (columns.picks, -columns.excess, -columns.skew):
-            classes = max(classes, model.greedy, key=lambda one: int(one @ model.affinity))
+        if (before.picks, -before.excess, -before.skew) == (
+            columns.picks,
+            -columns.excess,
+            -columns.skew,
+        ):
+            classes = max(
+                classes, model.greedy, key=lambda one: int(one @ model.affinity)
+            )
         program = ModelProgram.of(model, classes, overlap="closest" in later)
         program.require(columns.picks)
         used = [("excess", columns.excess), ("skew", columns.skew)]

@@ -13,7 +13,12 @@ import numpy as np
 
 from clusters.columns import Ints
 from placements.engine.exact.model import ExactModel, ModelProgram, build_model
-from placements.engine.exact.record import DEFAULT_OPTIONS, MOST_CLASSES, MOST_CONSTRAINTS, SearchOptions
+from placements.engine.exact.record import (
+    DEFAULT_OPTIONS,
+    MOST_CLASSES,
+    MOST_CONSTRAINTS,
+    SearchOptions,
+)
 from placements.engine.exact.solver import SearchLimits
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Batch, Cycle
@@ -49,7 +54,9 @@ class CurvePoint:
     moves: int
 
 
-def hub_difference(cycle: Cycle, plan: "MovePlan") -> tuple[int, tuple[str, ...]] | None:
+def hub_difference(
+    cycle: Cycle, plan: "MovePlan"
+) -> tuple[int, tuple[str, ...]] | None:
     """Return after how many evictions the scheduler itself would leave a plan, and what it would select then.
 
     A live hub decides itself: there, a plan can only be followed by evicting the clusters that leave, one
@@ -57,7 +64,11 @@ def hub_difference(cycle: Cycle, plan: "MovePlan") -> tuple[int, tuple[str, ...]
     """
     joins = {*plan.joins}
     for number, leaving in enumerate(plan.leaves, start=1):
-        left = tuple(one for one in cycle.live_bindings if one.is_active and one.cluster != leaving)
+        left = tuple(
+            one
+            for one in cycle.live_bindings
+            if one.is_active and one.cluster != leaving
+        )
         decision = schedule(replace(cycle, bindings=left))
         picked = {*decision.picked_names}
         is_last = number == len(plan.leaves)
@@ -100,8 +111,13 @@ class MoveModel:
 
     def point(self, limit: int, picks: Ints) -> CurvePoint:
         skews = self.skews(picks)
-        over = [max(0, skew - one.max_skew) for skew, one in zip(skews, self.model.constraints, strict=True)]
-        hard = sum(one for one, is_limit in zip(over, self.hard, strict=True) if is_limit)
+        over = [
+            max(0, skew - one.max_skew)
+            for skew, one in zip(skews, self.model.constraints, strict=True)
+        ]
+        hard = sum(
+            one for one, is_limit in zip(over, self.hard, strict=True) if is_limit
+        )
         return CurvePoint(
             limit,
             placed=int(picks.sum()),
@@ -138,7 +154,9 @@ class MoveModel:
             at_least = int(self.placed.sum()) - most
             program.program.add_row(placed, 1, at_least, inf)
         excess = program.first + 2 * len(self.hard)
-        parts = zip(self.skews(self.placed), self.model.constraints, self.hard, strict=True)
+        parts = zip(
+            self.skews(self.placed), self.model.constraints, self.hard, strict=True
+        )
         for at, (skew, one, is_limit) in enumerate(parts, start=excess):
             if is_limit:
                 program.program.add_row([at], [1], -inf, max(0, skew - one.max_skew))
@@ -152,7 +170,11 @@ class MoveModel:
             soft = program.cost("excess") - hard
             stages += [soft, stale, program.cost("skew"), program.cost("affinity")]
         is_proved = True
-        best = None if optimum is None else ModelProgram.of(self.model, optimum).program.values
+        best = (
+            None
+            if optimum is None
+            else ModelProgram.of(self.model, optimum).program.values
+        )
         for cost in [*stages, moves]:
             lowest = -self.model.needed if cost is stages[0] else None
             if best is not None:
@@ -217,7 +239,11 @@ def plan_moves(
         if limit >= most:
             break
         points_at.add(limit)
-    sets, start, is_cut = dict[int, Ints](), model.placed, not (is_proved and optimum_is_proved)
+    sets, start, is_cut = (
+        dict[int, Ints](),
+        model.placed,
+        not (is_proved and optimum_is_proved),
+    )
     for limit in sorted(points_at):
         # The set of the limit before is a start: a search that is cut never makes the curve worse.
         if limit == most and optimum_is_proved:
@@ -235,7 +261,9 @@ def plan_moves(
         chosen = _knee(list(points.values()))
     leaves, joins = _moved_names(model, sets[chosen])
     wanted = cycle.policy.number_of_clusters or 0
-    return MovePlan(wanted, current, tuple(points.values()), points[chosen], leaves, joins, is_cut)
+    return MovePlan(
+        wanted, current, tuple(points.values()), points[chosen], leaves, joins, is_cut
+    )
 
 
 def _knee(points: list[CurvePoint]) -> int:
@@ -245,17 +273,25 @@ def _knee(points: list[CurvePoint]) -> int:
         gains = [abs(getattr(one, column) - getattr(first, column)) for one in points]
         if gains[-1]:
             enough = gains[-1] * (1 if column == "stale" else _KNEE)
-            return next(one.limit for one, gain in zip(points, gains, strict=True) if gain >= enough)
+            return next(
+                one.limit
+                for one, gain in zip(points, gains, strict=True)
+                if gain >= enough
+            )
     return last.limit
 
 
-def _moved_names(model: MoveModel, target: Ints) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _moved_names(
+    model: MoveModel, target: Ints
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the clusters that leave and those that join, the best affinity first, to get to a set."""
     exact, names = model.model, model.cycle.fleet.names
     change = target - model.placed
     leaves: list[str] = []
     joins: list[str] = []
-    order = np.lexsort((exact.positions, exact.affinity[exact.class_of]))  # ascending: the last are the best
+    order = np.lexsort(
+        (exact.positions, exact.affinity[exact.class_of])
+    )  # ascending: the last are the best
     for at in order.tolist():
         if change[exact.class_of[at]] < 0:
             change[exact.class_of[at]] += 1

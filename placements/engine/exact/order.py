@@ -11,7 +11,9 @@ from placements.engine.scheduling.spread.base import SkewAfterPick, levels_of
 _BROKEN = 1 << 40
 
 
-def find_order(model: ExactModel, picks: Ints, *, most_states: int) -> tuple[list[int] | None, bool]:
+def find_order(
+    model: ExactModel, picks: Ints, *, most_states: int
+) -> tuple[list[int] | None, bool]:
     """Return the cells in an order of picking, None where there is none, and whether that is settled.
 
     `picks` are counts per cell. Depth first with a memory of visited multisets; the pick with the best
@@ -59,7 +61,9 @@ def _choices(model: ExactModel, counts: list[Ints], left: Ints) -> list[int]:
     """Return the cells that may be picked next, the best last."""
     cells = np.nonzero(left)[0]
     cost = np.zeros(len(cells), dtype=np.int64)
-    for constraint, column, codes in zip(model.constraints, counts, model.codes, strict=True):
+    for constraint, column, codes in zip(
+        model.constraints, counts, model.codes, strict=True
+    ):
         levels = levels_of(column)
         after = SkewAfterPick(column, levels).after
         is_broken = constraint.is_hard & (after > max(constraint.max_skew, levels.skew))

@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 
 from clusters.columns import ABSENT, Ints
-from placements.engine.exact.conflict import ConflictAnalysis, Correction, Element, ShoppingItem
+from placements.engine.exact.conflict import (
+    ConflictAnalysis,
+    Correction,
+    Element,
+    ShoppingItem,
+)
 from placements.engine.exact.model import (
     STAGES,
     ExactModel,
@@ -85,7 +90,12 @@ class ClassRow:
     size: int
 
     def to_plain(self) -> dict[str, Any]:
-        return {"domains": self.domains, "greedy": self.greedy, "exact": self.exact, "size": self.size}
+        return {
+            "domains": self.domains,
+            "greedy": self.greedy,
+            "exact": self.exact,
+            "size": self.size,
+        }
 
 
 @dataclass(frozen=True)
@@ -150,7 +160,9 @@ class ExactRecord:
             "missed": list(self.missed),
             "insteadOf": list(self.instead_of),
             "order": str(self.order),
-            "conflict": [[one.to_plain() for one in elements] for elements in self.conflict],
+            "conflict": [
+                [one.to_plain() for one in elements] for elements in self.conflict
+            ],
             "corrections": [one.to_plain() for one in self.corrections],
             "shopping": [one.to_plain() for one in self.shopping],
             "classes": [one.to_plain() for one in self.classes],
@@ -173,7 +185,9 @@ def record_id(decision_id: str, options: SearchOptions) -> str:
         "engine": ENGINE_VERSION,
         "highspy": version("highspy"),
     }
-    text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    text = json.dumps(
+        identity, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
     return "x-" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
@@ -185,7 +199,13 @@ def open_record(
     placed = len(decision.kept) + len(decision.chosen)
     low, high = placed, max(placed, min(wanted, len(decision.cycle.fleet)))
     return ExactRecord(
-        record_id(decision.id, options), decision.id, ExactVerdict.OPEN, reason, wanted, low, high
+        record_id(decision.id, options),
+        decision.id,
+        ExactVerdict.OPEN,
+        reason,
+        wanted,
+        low,
+        high,
     )
 
 
@@ -208,10 +228,15 @@ def model_of(decision: Decision) -> ExactModel | OpenReason:
 
 def is_small(model: ExactModel) -> bool:
     """Return whether a search is fast enough to run while a page is computed."""
-    return len(model.sizes) <= _INLINE_CLASSES and len(model.constraints) <= _INLINE_CONSTRAINTS
+    return (
+        len(model.sizes) <= _INLINE_CLASSES
+        and len(model.constraints) <= _INLINE_CONSTRAINTS
+    )
 
 
-def inline_search(decision: Decision, options: SearchOptions = INLINE_OPTIONS) -> ExactRecord | None:
+def inline_search(
+    decision: Decision, options: SearchOptions = INLINE_OPTIONS
+) -> ExactRecord | None:
     """Search where a decision is unfulfilled and the search is fast; else return None.
 
     The record is open where no search is possible, None where a search takes longer.
@@ -221,10 +246,16 @@ def inline_search(decision: Decision, options: SearchOptions = INLINE_OPTIONS) -
     model = model_of(decision)
     if isinstance(model, ExactModel):
         return exact_search(decision, options) if is_small(model) else None
-    return None if model is OpenReason.NOTHING_TO_PICK else open_record(decision, model, options)
+    return (
+        None
+        if model is OpenReason.NOTHING_TO_PICK
+        else open_record(decision, model, options)
+    )
 
 
-def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -> ExactRecord:
+def exact_search(
+    decision: Decision, options: SearchOptions = DEFAULT_OPTIONS
+) -> ExactRecord:
     """Return the best set that a decision could have picked, and why it is not larger."""
     model = model_of(decision)
     if isinstance(model, OpenReason):
@@ -238,7 +269,9 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
     kept, size = len(decision.kept), int(best.picks.sum())
     verdict, reason = _verdict(model, best.most, size, best.cut_stages, limits)
     cells, cell_of = model.cells
-    by_cell = np.bincount(cell_of, weights=best.picks, minlength=len(cells.sizes)).astype(np.int64)
+    by_cell = np.bincount(
+        cell_of, weights=best.picks, minlength=len(cells.sizes)
+    ).astype(np.int64)
     order, settled = find_order(cells, by_cell, most_states=options.most_states)
     found_order = PickOrder.POSSIBLE if order is not None else PickOrder.OPEN
     if order is None and settled:
@@ -276,7 +309,9 @@ def exact_search(decision: Decision, options: SearchOptions = DEFAULT_OPTIONS) -
         most = int(ModelProgram.of(cells, cells.greedy).stage("n", limits)[0].sum())
         record = replace(record, most_with_moves=most if most > record.high else None)
     return replace(
-        record, seconds=options.limit_seconds - limits.seconds, nodes=options.node_limit - limits.nodes
+        record,
+        seconds=options.limit_seconds - limits.seconds,
+        nodes=options.node_limit - limits.nodes,
     )
 
 
@@ -287,14 +322,21 @@ def _verdict(
         return (ExactVerdict.FEASIBLE if cut else ExactVerdict.OPTIMAL), None
     if most < model.needed:
         return ExactVerdict.IMPOSSIBLE, None
-    return ExactVerdict.OPEN, OpenReason.NODE_LIMIT if limits.seconds > 0 else OpenReason.TIME_LIMIT
+    return (
+        ExactVerdict.OPEN,
+        OpenReason.NODE_LIMIT if limits.seconds > 0 else OpenReason.TIME_LIMIT,
+    )
 
 
 def _check_set(decision: Decision, model: ExactModel, picks: Ints) -> tuple[str, ...]:
     """Return the names of a set after checking it without the model. Raise InvalidSolutionError."""
     candidates = decision.candidates
     positions = model.members(picks)
-    if candidates is None or not candidates.passes[positions].all() or len(positions) > model.needed:
+    if (
+        candidates is None
+        or not candidates.passes[positions].all()
+        or len(positions) > model.needed
+    ):
         raise InvalidSolutionError
     for one in model.constraints:
         counts = one.start + candidates.groups[one.index].count(positions)
@@ -303,14 +345,18 @@ def _check_set(decision: Decision, model: ExactModel, picks: Ints) -> tuple[str,
     return tuple(map(decision.cycle.fleet.names.__getitem__, positions.tolist()))
 
 
-def _sequence(decision: Decision, model: ExactModel, picks: Ints, order: list[int]) -> tuple[str, ...]:
+def _sequence(
+    decision: Decision, model: ExactModel, picks: Ints, order: list[int]
+) -> tuple[str, ...]:
     """Return the names in the order of the cells, of each cell the best ranked first."""
     _, cell_of = model.cells
     class_at = dict(zip(model.positions.tolist(), model.class_of.tolist(), strict=True))
     by_cell: dict[int, list[tuple[int, int]]] = {}
     for position in model.members(picks).tolist():
         one = class_at[position]
-        by_cell.setdefault(int(cell_of[one]), []).append((int(model.affinity[one]), position))
+        by_cell.setdefault(int(cell_of[one]), []).append(
+            (int(model.affinity[one]), position)
+        )
     for members in by_cell.values():
         members.sort()
     return tuple(decision.cycle.fleet.names[by_cell[cell].pop()[1]] for cell in order)
@@ -319,10 +365,14 @@ def _sequence(decision: Decision, model: ExactModel, picks: Ints, order: list[in
 def _class_rows(cells: ExactModel, exact: Ints) -> Iterable[ClassRow]:
     """Yield the classes that one of the sets uses, those that differ most first."""
     used = np.nonzero((cells.greedy + exact) > 0)[0]
-    most_different = used[np.argsort(-np.abs(exact - cells.greedy)[used], kind="stable")]
+    most_different = used[
+        np.argsort(-np.abs(exact - cells.greedy)[used], kind="stable")
+    ]
     for at in most_different[:_CLASSES_SHOWN].tolist():
         domains = {
             one.key: one.values[codes[at]] if codes[at] != ABSENT else None
             for one, codes in zip(cells.constraints, cells.codes, strict=True)
         }
-        yield ClassRow(domains, int(cells.greedy[at]), int(exact[at]), int(cells.sizes[at]))
+        yield ClassRow(
+            domains, int(cells.greedy[at]), int(exact[at]), int(cells.sizes[at])
+        )

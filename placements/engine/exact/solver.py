@@ -52,12 +52,18 @@ class Program:
         self._rows: list[tuple[Ints, Ints, float, float]] = []
         self._rows_passed = 0
 
-    def add_row(self, columns: ArrayLike, coefficients: ArrayLike, lower: float, upper: float) -> None:
+    def add_row(
+        self, columns: ArrayLike, coefficients: ArrayLike, lower: float, upper: float
+    ) -> None:
         """Require lower ≤ Σ coefficient · variable ≤ upper; one coefficient holds for all columns."""
         at = np.array(columns, dtype=np.int64)
-        self._rows.append((at, np.broadcast_to(np.array(coefficients), at.shape), lower, upper))
+        self._rows.append(
+            (at, np.broadcast_to(np.array(coefficients), at.shape), lower, upper)
+        )
 
-    def minimise(self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None) -> Solution:
+    def minimise(
+        self, cost: Ints, limits: SearchLimits, *, lowest: int | None = None
+    ) -> Solution:
         """Minimise an objective and keep its value from now on; no value is below `lowest`, where known."""
         least = int(np.minimum(cost * self.lower, cost * self.upper).sum())
         least = least if lowest is None else max(least, lowest)
@@ -87,15 +93,29 @@ class Program:
         return self._improved(solution, cost, values, solver.getInfo().mip_dual_bound)
 
     def _rounded(
-        self, solution: Solution, cost: Ints, relaxed: NDArray[Any], limits: SearchLimits
+        self,
+        solution: Solution,
+        cost: Ints,
+        relaxed: NDArray[Any],
+        limits: SearchLimits,
     ) -> Solution:
         """Fix what is whole and a quarter of the rest, until all is whole or nothing better is possible."""
-        while not solution.is_proved and not limits.are_used_up and _is_optimal(self._linear):
+        while (
+            not solution.is_proved
+            and not limits.are_used_up
+            and _is_optimal(self._linear)
+        ):
             distance = np.abs(relaxed - np.rint(relaxed))
             rest = np.count_nonzero(distance > _TOLERANCE)
-            if not rest or self._linear.getInfo().objective_function_value > solution.cost - 1 + _TOLERANCE:
+            if (
+                not rest
+                or self._linear.getInfo().objective_function_value
+                > solution.cost - 1 + _TOLERANCE
+            ):
                 break
-            fixed = np.argsort(distance)[: len(distance) - rest * 3 // 4].astype(np.int32)
+            fixed = np.argsort(distance)[: len(distance) - rest * 3 // 4].astype(
+                np.int32
+            )
             whole = np.rint(relaxed[fixed])
             self._linear.changeColsBounds(len(fixed), fixed, whole, whole)
             relaxed = _run(self._linear, limits)
@@ -103,15 +123,22 @@ class Program:
         self._pass_bounds()
         return solution
 
-    def _improved(self, solution: Solution, cost: Ints, values: NDArray[Any], bound: float) -> Solution:
+    def _improved(
+        self, solution: Solution, cost: Ints, values: NDArray[Any], bound: float
+    ) -> Solution:
         """Return a solution with the values where they are better, and with the bound where it is higher."""
         unit = int(np.gcd.reduce(cost))  # every cost is a multiple of it
         best, highest = solution.values, solution.bound
         if abs(bound) < _INFINITE:
-            highest = max(highest, unit * ceil(bound / unit - _TOLERANCE * max(1, abs(bound) / unit)))
+            highest = max(
+                highest,
+                unit * ceil(bound / unit - _TOLERANCE * max(1, abs(bound) / unit)),
+            )
         if len(values) == len(self.upper):
             rounded = np.rint(values).astype(np.int64)
-            is_within = bool(((rounded >= self.lower) & (rounded <= self.upper)).all()) and all(
+            is_within = bool(
+                ((rounded >= self.lower) & (rounded <= self.upper)).all()
+            ) and all(
                 lower <= int(rounded[columns] @ coefficients) <= upper
                 for columns, coefficients, lower, upper in self._rows
             )
@@ -127,7 +154,10 @@ class Program:
         program = highspy.HighsLp()
         program.num_col_, program.num_row_ = len(self.upper), 0
         program.col_cost_ = np.zeros(len(self.upper))
-        program.col_lower_, program.col_upper_ = self.lower.astype(float), self.upper.astype(float)
+        program.col_lower_, program.col_upper_ = (
+            self.lower.astype(float),
+            self.upper.astype(float),
+        )
         solver = _new_solver()
         solver.setOptionValue("presolve", "off")  # takes longer than it saves
         solver.passModel(program)
@@ -135,12 +165,16 @@ class Program:
 
     def _pass_bounds(self) -> None:
         at = np.arange(len(self.upper), dtype=np.int32)
-        self._linear.changeColsBounds(len(at), at, self.lower.astype(float), self.upper.astype(float))
+        self._linear.changeColsBounds(
+            len(at), at, self.lower.astype(float), self.upper.astype(float)
+        )
 
     def _pass_to_linear(self, cost: Ints) -> None:
         self._pass_bounds()
         rows, self._rows_passed = self._rows[self._rows_passed :], len(self._rows)
-        self._linear.changeColsCost(len(cost), np.arange(len(cost), dtype=np.int32), cost.astype(float))
+        self._linear.changeColsCost(
+            len(cost), np.arange(len(cost), dtype=np.int32), cost.astype(float)
+        )
         sizes = [len(columns) for columns, *_ in rows]
         self._linear.addRows(
             len(rows),
@@ -149,7 +183,9 @@ class Program:
             sum(sizes),
             np.cumsum([0, *sizes])[:-1].astype(np.int32),
             np.concatenate([columns for columns, *_ in rows]).astype(np.int32),
-            np.concatenate([coefficients for _, coefficients, *_ in rows]).astype(float),
+            np.concatenate([coefficients for _, coefficients, *_ in rows]).astype(
+                float
+            ),
         )
 
     def _whole(self, start: Ints) -> Any:

@@ -140,7 +140,15 @@ class RollingUpdateResult(SyncResult):
 
     @property
     def blocked_removals(self) -> BlockedRemovals | None:
-        names = tuple(each.cluster for each in self.blocked if each.reason is BlockReason.REMOVAL_FLOOR)
+        names = tuple(
+            each.cluster
+            for each in self.blocked
+            if each.reason is BlockReason.REMOVAL_FLOOR
+        )
         removals, selected = self.budgets.removals, self.budgets.updates.number
         is_permanent = selected < removals.minimum
-        return BlockedRemovals(selected, removals.number, names, is_permanent) if names else None
+        return (
+            BlockedRemovals(selected, removals.number, names, is_permanent)
+            if names
+            else None
+        )

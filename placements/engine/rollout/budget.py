@@ -96,12 +96,20 @@ class Budgets:
     def after(self, kind: BudgetKind, starts: int) -> "Budgets":
         if kind in (BudgetKind.UPDATE, BudgetKind.REMOVAL):
             at_risk = self.updates.at_risk + starts
-            updates, removals = (replace(each, at_risk=at_risk) for each in (self.updates, self.removals))
+            updates, removals = (
+                replace(each, at_risk=at_risk) for each in (self.updates, self.removals)
+            )
             return replace(self, updates=updates, removals=removals)
         if kind is BudgetKind.ADDITION:
-            return replace(self, additions=replace(self.additions, added=self.additions.added + starts))
+            return replace(
+                self,
+                additions=replace(self.additions, added=self.additions.added + starts),
+            )
         if kind is BudgetKind.DELETION and self.deletion:
-            return replace(self, deletion=replace(self.deletion, started=self.deletion.started + starts))
+            return replace(
+                self,
+                deletion=replace(self.deletion, started=self.deletion.started + starts),
+            )
         return self
 
 
@@ -109,11 +117,16 @@ def budgets_of(state: RolloutState) -> Budgets:
     """Return the budgets before anything starts; a percentage is of its own N, rounded up."""
     selected, required = state.number_selected, state.number_required
     ready = sum(map(state.is_available, state.clusters))
-    holding = sum(cluster.has_resources and cluster.is_reachable for cluster in state.clusters)
+    holding = sum(
+        cluster.has_resources and cluster.is_reachable for cluster in state.clusters
+    )
     unavailable, surge = state.strategy.max_unavailable, state.strategy.max_surge
     deletion = None
     if state.deletion is not None:
-        running = sum(each.phase is Phase.REMOVING and each.is_reachable for each in state.clusters)
+        running = sum(
+            each.phase is Phase.REMOVING and each.is_reachable
+            for each in state.clusters
+        )
         deletion = Concurrency(max(1, unavailable.of(state.deletion.number)), running)
     return Budgets(
         MinAvailable(selected, unavailable.of(selected), ready),

@@ -16,7 +16,9 @@ class WorkSpan(NamedTuple):
     is_done: bool = True
 
 
-def seconds_left(spans: Sequence[WorkSpan], *, waiting: int, now: float) -> float | None:
+def seconds_left(
+    spans: Sequence[WorkSpan], *, waiting: int, now: float
+) -> float | None:
     """Return the time left of a run in which `waiting` clusters have not started, None in its first wave.
 
     Time in which no cluster was in progress does not count: approvals, timed waits and pauses. While nothing

@@ -18,7 +18,14 @@ from placements.engine.rollout.actions import (
     UpdateReason,
 )
 from placements.engine.rollout.budget import BudgetKind, Budgets, budgets_of
-from placements.engine.rollout.state import EMPTY, IN_FLIGHT, ClusterState, Phase, RolloutState, Suspension
+from placements.engine.rollout.state import (
+    EMPTY,
+    IN_FLIGHT,
+    ClusterState,
+    Phase,
+    RolloutState,
+    Suspension,
+)
 
 ABANDONABLE_AFTER = timedelta(minutes=15)
 
@@ -57,8 +64,12 @@ _BLOCKED_BY = {
 def next_actions(state: RolloutState) -> RollingUpdateResult:
     """Return which actions may start now, and for every other cluster what it waits for."""
     left: tuple[str, ...] = ()
-    if state.deletion and state.deletion.abandons:  # the resources stay (`rules/lifecycle.md#deletion`)
-        holding = (one for one in state.clusters if one.has_resources and not one.is_releasable)
+    if (
+        state.deletion and state.deletion.abandons
+    ):  # the resources stay (`rules/lifecycle.md#deletion`)
+        holding = (
+            one for one in state.clusters if one.has_resources and not one.is_releasable
+        )
         left = tuple(sorted(cluster.name for cluster in holding))
         state = only_released(state)
     work = plan_work(state)
@@ -69,8 +80,13 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
         for kind, queue in queues.items()
         for update in queue
     ]
-    blocked = tuple(sorted((*work.blocked, *over_budget), key=lambda each: each.cluster))
-    times = [*(each.retry_at for each in work.blocked), *(each.available_at for each in work.in_progress)]
+    blocked = tuple(
+        sorted((*work.blocked, *over_budget), key=lambda each: each.cluster)
+    )
+    times = [
+        *(each.retry_at for each in work.blocked),
+        *(each.available_at for each in work.in_progress),
+    ]
     late = filter(None, map(state.late_at, state.clusters))
     times += [at for at in late if at > state.at]
     requeue_at = min((at for at in times if at is not None), default=None)
@@ -94,7 +110,9 @@ def next_actions(state: RolloutState) -> RollingUpdateResult:
 
 def only_released(state: RolloutState) -> RolloutState:
     """Return the state with those clusters only that a deletion with Abandon still calls."""
-    return replace(state, clusters=tuple(one for one in state.clusters if one.is_releasable))
+    return replace(
+        state, clusters=tuple(one for one in state.clusters if one.is_releasable)
+    )
 
 
 def plan_work(state: RolloutState) -> PendingWork:
@@ -110,9 +128,20 @@ def plan_work(state: RolloutState) -> PendingWork:
             blocked.append(blocked_cluster(reason, cluster, update, state))
         elif update is not None and cluster.is_reachable:
             updates.append(update)
-        is_in_flight = cluster.is_reachable and cluster.phase in IN_FLIGHT and not state.is_available(cluster)
-        if is_in_flight and reason not in (BlockReason.NOT_AVAILABLE, BlockReason.UNREACHABLE):
-            in_progress.append(InProgressCluster(cluster.name, cluster.phase, state.available_at(cluster)))
+        is_in_flight = (
+            cluster.is_reachable
+            and cluster.phase in IN_FLIGHT
+            and not state.is_available(cluster)
+        )
+        if is_in_flight and reason not in (
+            BlockReason.NOT_AVAILABLE,
+            BlockReason.UNREACHABLE,
+        ):
+            in_progress.append(
+                InProgressCluster(
+                    cluster.name, cluster.phase, state.available_at(cluster)
+                )
+            )
     away = [each for each in clusters if not each.is_reachable]
     return PendingWork(
         tuple(updates),
@@ -128,7 +157,9 @@ def needs_run(state: RolloutState) -> bool:
 
     See `rules/lifecycle.md#triggers`.
     """
-    return any(next_step(cluster, state) for cluster in state.clusters if cluster.is_in_fleet)
+    return any(
+        next_step(cluster, state) for cluster in state.clusters if cluster.is_in_fleet
+    )
 
 
 def next_step(cluster: ClusterState, state: RolloutState) -> PendingUpdate | None:
@@ -142,9 +173,13 @@ def next_step(cluster: ClusterState, state: RolloutState) -> PendingUpdate | Non
         reason, kind = UpdateReason.NEWER, BudgetKind.FREE
         if state.is_available(cluster):
             reason, kind = UpdateReason.UPDATE, BudgetKind.UPDATE
-        return PendingUpdate(cluster, StartUpdate(cluster.name, cluster.wanted, reason), kind)
+        return PendingUpdate(
+            cluster, StartUpdate(cluster.name, cluster.wanted, reason), kind
+        )
     if cluster.phase is Phase.FAILED:
-        retry = StartUpdate(cluster.name, cluster.wanted, UpdateReason.RETRY, cluster.attempts + 1)
+        retry = StartUpdate(
+            cluster.name, cluster.wanted, UpdateReason.RETRY, cluster.attempts + 1
+        )
         return PendingUpdate(cluster, retry, BudgetKind.FREE, cluster.retry_at)
     return None
 
@@ -156,7 +191,9 @@ def _next_removal(cluster: ClusterState, state: RolloutState) -> PendingUpdate |
     if state.deletion:  # nothing becomes unavailable where the resources stay
         kind = BudgetKind.FREE if state.deletion.abandons else BudgetKind.DELETION
     if cluster.phase is Phase.REMOVE_FAILED:
-        return PendingUpdate(cluster, Remove(cluster.name, cluster.attempts + 1), kind, cluster.retry_at)
+        return PendingUpdate(
+            cluster, Remove(cluster.name, cluster.attempts + 1), kind, cluster.retry_at
+        )
     return PendingUpdate(cluster, Remove(cluster.name), kind)
 
 
@@ -168,10 +205,18 @@ def _block_reason(
         if state.is_done(cluster):
             return None
         if cluster.is_in_fleet:
-            return BlockReason.UNREACHABLE if cluster.has_driver else BlockReason.NOT_MONITORED
+            return (
+                BlockReason.UNREACHABLE
+                if cluster.has_driver
+                else BlockReason.NOT_MONITORED
+            )
         return BlockReason.NOT_IN_FLEET if cluster.wanted is not None else None
     if update is None:
-        if cluster.unanswered_since and cluster.phase in IN_FLIGHT and not state.is_done(cluster):
+        if (
+            cluster.unanswered_since
+            and cluster.phase in IN_FLIGHT
+            and not state.is_done(cluster)
+        ):
             return BlockReason.UNREACHABLE
         late_at = state.late_at(cluster)
         return BlockReason.NOT_AVAILABLE if late_at and late_at <= state.at else None
@@ -186,7 +231,10 @@ def _block_reason(
 
 
 def blocked_cluster(
-    reason: BlockReason, cluster: ClusterState, update: PendingUpdate | None, state: RolloutState
+    reason: BlockReason,
+    cluster: ClusterState,
+    update: PendingUpdate | None,
+    state: RolloutState,
 ) -> BlockedCluster:
     abandonable_from, since = None, None
     if reason is BlockReason.UNREACHABLE:
@@ -194,7 +242,10 @@ def blocked_cluster(
     elif reason is BlockReason.NOT_AVAILABLE:
         since = cluster.phase_changed_at
     if state.deletion is not None and cluster.unreachable_since is not None:
-        abandonable_from = max(state.deletion.started_at, cluster.unreachable_since) + ABANDONABLE_AFTER
+        abandonable_from = (
+            max(state.deletion.started_at, cluster.unreachable_since)
+            + ABANDONABLE_AFTER
+        )
     return BlockedCluster(
         cluster.name,
         reason,
@@ -231,9 +282,13 @@ def choose(queues: Queues, budgets: Budgets) -> tuple[list[PendingUpdate], Budge
         started += [queue.popleft() for _ in range(count)]
         budgets = budgets.after(kind, count)
 
-    def rank(update: PendingUpdate) -> tuple[int, str]:  # the order of `rules/lifecycle.md#order`
+    def rank(
+        update: PendingUpdate,
+    ) -> tuple[int, str]:  # the order of `rules/lifecycle.md#order`
         if isinstance(update.action, Remove):
             return (3 if are_removals_last else 1), update.cluster.name
-        return {BudgetKind.FREE: 0, BudgetKind.UPDATE: 2}.get(update.budget, 4), update.cluster.name
+        return {BudgetKind.FREE: 0, BudgetKind.UPDATE: 2}.get(
+            update.budget, 4
+        ), update.cluster.name
 
     return sorted(started, key=rank), budgets

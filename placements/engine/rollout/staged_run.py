@@ -85,7 +85,9 @@ class ClusterStep:
     done_at: datetime | None = None
 
     @property
-    def is_running(self) -> bool:  # started and not done; also a failed one that will be retried
+    def is_running(
+        self,
+    ) -> bool:  # started and not done; also a failed one that will be retried
         return self.started_at is not None and self.done_at is None
 
     @property
@@ -95,7 +97,11 @@ class ClusterStep:
     @property
     def retry_at(self) -> datetime | None:
         """Return when a failed step is tried again: after 5 s, 10 s, 20 s … 15 min."""
-        return None if self.failed_at is None else self.failed_at + retry_delay(self.failures)
+        return (
+            None
+            if self.failed_at is None
+            else self.failed_at + retry_delay(self.failures)
+        )
 
     @property
     def attempt(self) -> int:
@@ -147,7 +153,9 @@ class Stage:
         return self.ended_at is not None and not self.steps
 
     def with_steps(self, steps: Mapping[str, ClusterStep]) -> "Stage":
-        return replace(self, steps=tuple(steps.get(step.name, step) for step in self.steps))
+        return replace(
+            self, steps=tuple(steps.get(step.name, step) for step in self.steps)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +177,9 @@ class StagedRunPlan:
     def position(self) -> int:
         """Return the number of the stage that has not ended, counted from 0; the delete stage is the last."""
         ended = (bool(stage.ended_at) for stage in self.stages)
-        return next((number for number, over in enumerate(ended) if not over), len(self.stages))
+        return next(
+            (number for number, over in enumerate(ended) if not over), len(self.stages)
+        )
 
     @property
     def current(self) -> Stage:
@@ -182,15 +192,21 @@ class StagedRunPlan:
     @property
     def steps(self) -> tuple[ClusterStep, ...]:
         """Return the steps on all clusters, those of the delete stage last."""
-        return tuple(step for stage in (*self.stages, self.deletions) for step in stage.steps)
+        return tuple(
+            step for stage in (*self.stages, self.deletions) for step in stage.steps
+        )
 
     def with_current(self, stage: Stage) -> "StagedRunPlan":
         position = self.position
         if position == len(self.stages):
             return replace(self, deletions=stage)
-        return replace(self, stages=(*self.stages[:position], stage, *self.stages[position + 1 :]))
+        return replace(
+            self, stages=(*self.stages[:position], stage, *self.stages[position + 1 :])
+        )
 
-    def end(self, outcome: StagedRunOutcome, now: datetime, *reasons: StageReason) -> "StagedRunPlan":
+    def end(
+        self, outcome: StagedRunOutcome, now: datetime, *reasons: StageReason
+    ) -> "StagedRunPlan":
         """Return the run after its end; what is in flight on the clusters is left as it is."""
         return replace(self, outcome=outcome, ended_at=now, reasons=reasons)
 
@@ -229,7 +245,9 @@ class CannotStart:
     is_final: bool = True
 
 
-def initialise(strategy: StagedStrategySpec, placement: PlacementFacts) -> StagedRunPlan | CannotStart:
+def initialise(
+    strategy: StagedStrategySpec, placement: PlacementFacts
+) -> StagedRunPlan | CannotStart:
     """Fix stages, order, versions and deletions, or return everything that forbids it.
 
     See `rules/lifecycle.md#staged-update-runs`.
@@ -238,11 +256,17 @@ def initialise(strategy: StagedStrategySpec, placement: PlacementFacts) -> Stage
     without a whole number as its sorting label comes after the others
     (`rules/lifecycle.md#staged-update-runs`).
     """
-    if placement.is_staged and not placement.is_being_deleted and not placement.is_decided:
+    if (
+        placement.is_staged
+        and not placement.is_being_deleted
+        and not placement.is_decided
+    ):
         return CannotStart((StageReason("not-decided"),), is_final=False)
     fleet = Fleet(placement.picked)
     members = [stage_members(stage, fleet) for stage in strategy.stages]
-    reasons = tuple(_why_not(placement, Counter(name for names in members for name in names)))
+    reasons = tuple(
+        _why_not(placement, Counter(name for names in members for name in names))
+    )
     if reasons:
         return CannotStart(reasons)
     stages = tuple(
@@ -256,8 +280,12 @@ def initialise(strategy: StagedStrategySpec, placement: PlacementFacts) -> Stage
         )
         for spec, names in zip(strategy.stages, members, strict=True)
     )
-    deletions = Stage(DELETE_STAGE, tuple(map(ClusterStep, sorted(placement.unscheduled))))
-    return StagedRunPlan(stages, deletions, placement.policy_snapshot, placement.apply_strategy)
+    deletions = Stage(
+        DELETE_STAGE, tuple(map(ClusterStep, sorted(placement.unscheduled)))
+    )
+    return StagedRunPlan(
+        stages, deletions, placement.policy_snapshot, placement.apply_strategy
+    )
 
 
 def stage_members(stage: StageSpec, fleet: Fleet) -> tuple[str, ...]:
@@ -265,9 +293,13 @@ def stage_members(stage: StageSpec, fleet: Fleet) -> tuple[str, ...]:
     if stage.label_selector is None:
         return ()
     mask = match_labels(stage.label_selector, fleet).tolist()
-    matching = [cluster for cluster, matches in zip(fleet, mask, strict=True) if matches]
+    matching = [
+        cluster for cluster, matches in zip(fleet, mask, strict=True) if matches
+    ]
 
-    def order(cluster: Cluster) -> tuple[bool, int, str]:  # clusters without a number come last
+    def order(
+        cluster: Cluster,
+    ) -> tuple[bool, int, str]:  # clusters without a number come last
         number = sorting_number(cluster, stage.sorting_label_key)
         return (number is None, number or 0, cluster.name)
 
@@ -289,7 +321,9 @@ def _why_not(placement: PlacementFacts, counts: Counter[str]) -> Iterator[StageR
     if not placement.picked and not placement.unscheduled:
         yield StageReason("nothing-to-do")
     if placement.expected is not None and placement.expected != len(placement.picked):
-        yield StageReason("other-number", wanted=placement.expected, found=len(placement.picked))
+        yield StageReason(
+            "other-number", wanted=placement.expected, found=len(placement.picked)
+        )
     names = sorted(cluster.name for cluster in placement.picked)
     missing = tuple(name for name in names if not counts[name])
     several = tuple(name for name in names if counts[name] > 1)
@@ -299,7 +333,9 @@ def _why_not(placement: PlacementFacts, counts: Counter[str]) -> Iterator[StageR
         yield StageReason("in-several-stages", several)
 
 
-def why_invalid(run: StagedRunPlan, current: StagedRunPlan | CannotStart) -> tuple[StageReason, ...]:
+def why_invalid(
+    run: StagedRunPlan, current: StagedRunPlan | CannotStart
+) -> tuple[StageReason, ...]:
     """Return why a run cannot continue; `current` is what `initialise` returns now for its strategy.
 
     See `rules/lifecycle.md#staged-update-runs`.
@@ -307,15 +343,28 @@ def why_invalid(run: StagedRunPlan, current: StagedRunPlan | CannotStart) -> tup
     A placement that is being decided again is no reason: the run continues with what it has.
     """
     if isinstance(current, CannotStart):
-        excused = {"nothing-to-do"} if not any(stage.steps for stage in run.stages) else set()
-        return tuple(one for one in current.reasons if current.is_final and one.code not in excused)
+        excused = (
+            {"nothing-to-do"} if not any(stage.steps for stage in run.stages) else set()
+        )
+        return tuple(
+            one
+            for one in current.reasons
+            if current.is_final and one.code not in excused
+        )
     if run.policy_snapshot != current.policy_snapshot:
         return (StageReason("new-policy"),)
     if run.apply_strategy != current.apply_strategy:
         return (StageReason("new-apply-strategy"),)
-    was, became = ([(stage.name, stage.cluster_names) for stage in each.stages] for each in (run, current))
+    was, became = (
+        [(stage.name, stage.cluster_names) for stage in each.stages]
+        for each in (run, current)
+    )
     if was != became:
-        moved = {before[0] for before, after in zip(was, became, strict=False) if before != after}
+        moved = {
+            before[0]
+            for before, after in zip(was, became, strict=False)
+            if before != after
+        }
         return (StageReason("other-stages", tuple(sorted(moved))),)
     added = set(current.deletions.cluster_names) - set(run.deletions.cluster_names)
     return (StageReason("new-deletions", tuple(sorted(added))),) if added else ()

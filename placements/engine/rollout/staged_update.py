@@ -34,10 +34,14 @@ def next_actions(state: StagedRunState) -> StagedUpdateResult:
     run = state.run
     if run.outcome is not None:
         return ended(run)
-    sequence = 1 + max((step.sequence for other in state.others for step in other.steps), default=0)
+    sequence = 1 + max(
+        (step.sequence for other in state.others for step in other.steps), default=0
+    )
     planner = StagedPlanner(state, sequence)
     run = run.with_current(planner.observe(run.current, removing=run.is_deleting))
-    reasons = why_invalid(run, state.revalidated) if state.revalidated is not None else ()
+    reasons = (
+        why_invalid(run, state.revalidated) if state.revalidated is not None else ()
+    )
     taken_over = () if run.is_deleting else planner.taken_over(run.current)
     if taken_over:
         reasons = (*reasons, StageReason("taken-over", taken_over))
@@ -45,7 +49,9 @@ def next_actions(state: StagedRunState) -> StagedUpdateResult:
         return ended(run.end(StagedRunOutcome.FAILED, state.at, *reasons))
     match state.spec_state:
         case RunState.INITIALIZE:
-            return StagedUpdateResult(run, RunStatus.INITIALISED, waits=(Wait(WaitReason.RUN),))
+            return StagedUpdateResult(
+                run, RunStatus.INITIALISED, waits=(Wait(WaitReason.RUN),)
+            )
         case RunState.STOP:
             return planner.stop(_with_updated_at(run))
         case RunState.RUN:
@@ -74,13 +80,21 @@ class StagedPlanner:
 
     def observe(self, stage: Stage, *, removing: bool) -> Stage:
         running = [step for step in stage.steps if step.is_running]
-        return stage.with_steps({step.name: self.observe_step(step, removing) for step in running})
+        return stage.with_steps(
+            {step.name: self.observe_step(step, removing) for step in running}
+        )
 
     def observe_step(self, step: ClusterStep, removing: bool) -> ClusterStep:
         cluster = self.state.cluster(step.name)
-        if not cluster.is_reachable:  # neither done nor failed (`rules/lifecycle.md#terms`)
+        if (
+            not cluster.is_reachable
+        ):  # neither done nor failed (`rules/lifecycle.md#terms`)
             return step
-        reported_at = cluster.untrackable_since if _is_untrackable(cluster) else cluster.phase_changed_at
+        reported_at = (
+            cluster.untrackable_since
+            if _is_untrackable(cluster)
+            else cluster.phase_changed_at
+        )
         since = max(reported_at or self.state.at, step.started_at or self.state.at)
         if self._is_done(step, removing=removing):
             return replace(step, done_at=since, failed_at=None)
@@ -102,9 +116,16 @@ class StagedPlanner:
             version = self.state.cluster(step.name).running
             if not step.is_running or not version or version == step.version:
                 continue
-            theirs = (other for run in self.state.others for other in run.steps if other.name == step.name)
+            theirs = (
+                other
+                for run in self.state.others
+                for other in run.steps
+                if other.name == step.name
+            )
             if version != step.before or any(
-                other.started_at and other.version == version and other.sequence > step.sequence
+                other.started_at
+                and other.version == version
+                and other.sequence > step.sequence
                 for other in theirs
             ):
                 names.append(step.name)
@@ -113,19 +134,30 @@ class StagedPlanner:
     def stop(self, run: StagedRunPlan) -> StagedUpdateResult:
         """Start nothing, observe what is in flight until it ends. A timed wait restarts after that."""
         stage = run.current
-        running = [self.state.cluster(step.name) for step in stage.steps if step.is_running]
+        running = [
+            self.state.cluster(step.name) for step in stage.steps if step.is_running
+        ]
         in_flight = tuple(
-            cluster.name for cluster in running if cluster.phase in IN_FLIGHT and not _is_untrackable(cluster)
+            cluster.name
+            for cluster in running
+            if cluster.phase in IN_FLIGHT and not _is_untrackable(cluster)
         )
         if in_flight:
             reason = WaitReason.REMOVALS if run.is_deleting else WaitReason.CLUSTERS
-            waits, concurrency = (Wait(reason, stage.name, in_flight),), _concurrency(run)
-            stopping = StagedUpdateResult(run, RunStatus.STOPPING, waits=waits, concurrency=concurrency)
+            waits, concurrency = (
+                (Wait(reason, stage.name, in_flight),),
+                _concurrency(run),
+            )
+            stopping = StagedUpdateResult(
+                run, RunStatus.STOPPING, waits=waits, concurrency=concurrency
+            )
             return replace(stopping, stuck=self._stuck(stage))
         if not run.is_stopped:
             run = replace(run, is_stopped=True, stopped_at=self.state.at)
         waits = (Wait(WaitReason.RESUME, stage.name),)
-        return StagedUpdateResult(run, RunStatus.STOPPED, waits=waits, concurrency=_concurrency(run))
+        return StagedUpdateResult(
+            run, RunStatus.STOPPED, waits=waits, concurrency=_concurrency(run)
+        )
 
     def advance(self, run: StagedRunPlan) -> StagedUpdateResult:
         """Process the stages until one has to wait."""
@@ -145,10 +177,15 @@ class StagedPlanner:
         if not stage.steps:
             return run.with_current(replace(stage, ended_at=self.state.at))
         if not stage.may_start:
-            approval, requested = Approval(stage.name, ApprovalPoint.BEFORE), stage.requested_before_at
+            approval, requested = (
+                Approval(stage.name, ApprovalPoint.BEFORE),
+                stage.requested_before_at,
+            )
             approved = self.state.approvals.get(approval) if requested else None
             stage = replace(
-                stage, requested_before_at=requested or self.state.at, approved_before_at=approved
+                stage,
+                requested_before_at=requested or self.state.at,
+                approved_before_at=approved,
             )
         if not stage.may_start:
             return run.with_current(stage)
@@ -158,15 +195,29 @@ class StagedPlanner:
         if not stage.updated_at:
             return run
         if not stage.may_end:
-            approval, requested = Approval(stage.name, ApprovalPoint.AFTER), stage.requested_after_at
+            approval, requested = (
+                Approval(stage.name, ApprovalPoint.AFTER),
+                stage.requested_after_at,
+            )
             approved = self.state.approvals.get(approval) if requested else None
-            stage = replace(stage, requested_after_at=requested or self.state.at, approved_after_at=approved)
+            stage = replace(
+                stage,
+                requested_after_at=requested or self.state.at,
+                approved_after_at=approved,
+            )
         is_over = stage.may_end and self._has_waited(run)
-        return run.with_current(replace(stage, ended_at=self.state.at) if is_over else stage)
+        return run.with_current(
+            replace(stage, ended_at=self.state.at) if is_over else stage
+        )
 
     def _has_waited(self, run: StagedRunPlan) -> bool:
-        until, skipped = _waits_until(run), self.state.skipped_waits.get(run.current.name)
-        return until is None or until <= self.state.at or skipped == run.current.updated_at
+        until, skipped = (
+            _waits_until(run),
+            self.state.skipped_waits.get(run.current.name),
+        )
+        return (
+            until is None or until <= self.state.at or skipped == run.current.updated_at
+        )
 
     def start_clusters(self, stage: Stage) -> Stage:
         """Start as many clusters as may run at once, in their order; what failed is tried again when due.
@@ -175,12 +226,20 @@ class StagedPlanner:
         left for later; one that was started keeps its place, so that a bad version does not continue to the
         next.
         """
-        waiting = [step for step in stage.steps if step.is_waiting and self._is_reachable(step)]
+        waiting = [
+            step for step in stage.steps if step.is_waiting and self._is_reachable(step)
+        ]
         present = [step for step in waiting if self._is_done(step, removing=False)]
         stage = stage.with_steps({step.name: self._done(step) for step in present})
         free = stage.limit - sum(step.is_running for step in stage.steps)
-        reachable = [step for step in stage.steps if step.is_waiting and self._is_reachable(step)]
-        ready = [one for one in reachable if self.state.cluster(one.name).phase is not Phase.REMOVING]
+        reachable = [
+            step for step in stage.steps if step.is_waiting and self._is_reachable(step)
+        ]
+        ready = [
+            one
+            for one in reachable
+            if self.state.cluster(one.name).phase is not Phase.REMOVING
+        ]
         started = {step.name: self._start(step) for step in ready[: max(0, free)]}
         return self._retry(stage.with_steps(started))
 
@@ -188,9 +247,16 @@ class StagedPlanner:
         """Try failed clusters again that are due, or for which a user requests it."""
         due = {}
         for step in stage.steps:
-            if step.failed_at is None or step.retry_at is None or not self._is_reachable(step):
+            if (
+                step.failed_at is None
+                or step.retry_at is None
+                or not self._is_reachable(step)
+            ):
                 continue
-            if step.retry_at <= self.state.at or self.state.retries.get(step.name) == step.failures:
+            if (
+                step.retry_at <= self.state.at
+                or self.state.retries.get(step.name) == step.failures
+            ):
                 due[step.name] = replace(step, failed_at=None)
         return stage.with_steps(due)
 
@@ -213,7 +279,9 @@ class StagedPlanner:
             reason = UpdateReason.ADD if is_empty else UpdateReason.UPDATE
             reason = UpdateReason.RETRY if step.attempt > 1 else reason
             actions.append(StartUpdate(step.name, step.version, reason, step.attempt))
-        return self._result(run, waits, actions=tuple(actions), approvals=tuple(approvals))
+        return self._result(
+            run, waits, actions=tuple(actions), approvals=tuple(approvals)
+        )
 
     def delete(self, run: StagedRunPlan) -> StagedUpdateResult:
         """Remove from all reachable clusters at once; unreachable ones do not delay the end.
@@ -221,7 +289,11 @@ class StagedPlanner:
         See `rules/lifecycle.md#terms`.
         """
         stage = run.deletions
-        left = [step for step in stage.steps if not step.done_at and self._is_reachable(step)]
+        left = [
+            step
+            for step in stage.steps
+            if not step.done_at and self._is_reachable(step)
+        ]
         empty = {step.name for step in left if self._is_done(step, removing=True)}
         started = {
             step.name: self._done(step) if step.name in empty else self._start(step)
@@ -233,9 +305,16 @@ class StagedPlanner:
         remaining = [step for step in stage.steps if not step.done_at]
         if not any(self._is_reachable(step) for step in remaining):
             names = tuple(step.name for step in remaining)
-            run = replace(run, deletions=replace(stage, ended_at=self.state.at), may_still_hold=names)
+            run = replace(
+                run,
+                deletions=replace(stage, ended_at=self.state.at),
+                may_still_hold=names,
+            )
             return ended(run.end(StagedRunOutcome.SUCCEEDED, self.state.at))
-        actions = tuple(Remove(step.name, step.attempt) for step in self._not_shown(stage, removing=True))
+        actions = tuple(
+            Remove(step.name, step.attempt)
+            for step in self._not_shown(stage, removing=True)
+        )
         waits = list(self._cluster_waits(stage, WaitReason.REMOVALS))
         return self._result(run, waits, actions=actions)
 
@@ -250,7 +329,11 @@ class StagedPlanner:
         stage = run.current
         stuck = self._stuck(stage)
         busy = {WaitReason.CLUSTERS, WaitReason.REMOVALS, WaitReason.RETRY}
-        status = RunStatus.PROGRESSING if any(one.reason in busy for one in waits) else RunStatus.WAITING
+        status = (
+            RunStatus.PROGRESSING
+            if any(one.reason in busy for one in waits)
+            else RunStatus.WAITING
+        )
         away = {WaitReason.UNREACHABLE, WaitReason.NOT_MONITORED}
         has_stalled = stuck or (waits and all(one.reason in away for one in waits))
         running = [step for step in stage.steps if step.is_running and step.started_at]
@@ -264,21 +347,29 @@ class StagedPlanner:
             concurrency=_concurrency(run),
             stuck=stuck,
             actions=actions,
-            requeue_at=min((time for time in times if time > self.state.at), default=None),
+            requeue_at=min(
+                (time for time in times if time > self.state.at), default=None
+            ),
         )
 
     def _cluster_waits(self, stage: Stage, reason: WaitReason) -> Iterator[Wait]:
         open_steps = [step for step in stage.steps if not step.done_at]
         reachable = [step for step in open_steps if self._is_reachable(step)]
-        running = tuple(step.name for step in reachable if step.is_running and not step.retry_at)
+        running = tuple(
+            step.name for step in reachable if step.is_running and not step.retry_at
+        )
         retries = {step.name: step.retry_at for step in reachable if step.retry_at}
         away = [step.name for step in open_steps if not self._is_reachable(step)]
-        unreachable = tuple(name for name in away if self.state.cluster(name).has_driver)
+        unreachable = tuple(
+            name for name in away if self.state.cluster(name).has_driver
+        )
         not_monitored = tuple(name for name in away if name not in unreachable)
         if running:
             yield Wait(reason, stage.name, running)
         if retries:
-            yield Wait(WaitReason.RETRY, stage.name, tuple(retries), min(retries.values()))
+            yield Wait(
+                WaitReason.RETRY, stage.name, tuple(retries), min(retries.values())
+            )
         if unreachable:
             yield Wait(WaitReason.UNREACHABLE, stage.name, unreachable)
         if not_monitored:
@@ -291,7 +382,11 @@ class StagedPlanner:
         """
         for step in stage.steps:
             cluster = self.state.cluster(step.name)
-            if not step.is_running or step.failed_at is not None or not cluster.is_reachable:
+            if (
+                not step.is_running
+                or step.failed_at is not None
+                or not cluster.is_reachable
+            ):
                 continue
             if removing or cluster.phase is Phase.REMOVING:
                 is_shown = cluster.phase is Phase.REMOVING
@@ -304,10 +399,16 @@ class StagedPlanner:
     def _stuck(self, stage: Stage) -> tuple[str, ...]:
         running = [step for step in stage.steps if step.is_running and step.started_at]
         since = self.state.at - STUCK_AFTER
-        return tuple(step.name for step in running if step.started_at and step.started_at <= since)
+        return tuple(
+            step.name
+            for step in running
+            if step.started_at and step.started_at <= since
+        )
 
     def _start(self, step: ClusterStep) -> ClusterStep:
-        return step.start(self.state.at, self.state.cluster(step.name).running or "", self.sequence)
+        return step.start(
+            self.state.at, self.state.cluster(step.name).running or "", self.sequence
+        )
 
     def _done(self, step: ClusterStep) -> ClusterStep:
         return replace(self._start(step), done_at=self.state.at)
@@ -348,4 +449,6 @@ def _concurrency(run: StagedRunPlan) -> StageConcurrency | None:
     stage = run.current
     running = sum(step.is_running for step in stage.steps)
     done = sum(step.done_at is not None for step in stage.steps)
-    return StageConcurrency(stage.limit, running, stage=stage.name, clusters=len(stage.steps), done=done)
+    return StageConcurrency(
+        stage.limit, running, stage=stage.name, clusters=len(stage.steps), done=done
+    )

@@ -74,7 +74,9 @@ class ClusterState:
         return self.is_in_fleet and self.unreachable_since is None
 
     @property
-    def has_resources(self) -> bool:  # something was started that no confirmed removal ended
+    def has_resources(
+        self,
+    ) -> bool:  # something was started that no confirmed removal ended
         return self.phase not in EMPTY
 
     @property
@@ -87,7 +89,12 @@ class ClusterState:
 
     def completed(self, phase: Phase, *, running: str | None) -> "ClusterState":
         """Return the state after work has ended in this phase; `replace` takes three times as long."""
-        rest = (self.untrackable_since, self.attempts, self.retry_at, self.unreachable_since)
+        rest = (
+            self.untrackable_since,
+            self.attempts,
+            self.retry_at,
+            self.unreachable_since,
+        )
         return ClusterState(
             *(self.name, self.wanted, running, phase, *rest, self.is_in_fleet),
             *(self.phase_changed_at, self.has_driver, None, self.is_releasable),
@@ -141,14 +148,22 @@ class RolloutState:
         """
         if cluster.phase is not Phase.APPLIED or cluster.untrackable_since is None:
             return None
-        return cluster.untrackable_since + timedelta(seconds=self.strategy.unavailable_period_seconds)
+        return cluster.untrackable_since + timedelta(
+            seconds=self.strategy.unavailable_period_seconds
+        )
 
     def late_at(self, cluster: ClusterState) -> datetime | None:
         """Return when a cluster that is applied and not ready counts as not available; None otherwise."""
-        if cluster.phase is not Phase.APPLIED or cluster.untrackable_since or not cluster.phase_changed_at:
+        if (
+            cluster.phase is not Phase.APPLIED
+            or cluster.untrackable_since
+            or not cluster.phase_changed_at
+        ):
             return None
         period = timedelta(seconds=self.strategy.unavailable_period_seconds)
-        return cluster.phase_changed_at + period + timedelta.resolution  # ready in time is not late
+        return (
+            cluster.phase_changed_at + period + timedelta.resolution
+        )  # ready in time is not late
 
     def is_available(self, cluster: ClusterState) -> bool:
         """Return whether a cluster counts as available: reachable, applied, ready as far as observable."""
@@ -169,8 +184,14 @@ class RolloutState:
     ) -> "RolloutState":
         """Return this state under a draft: `versions` by cluster; all others are removed, new names added."""
         present = {cluster.name for cluster in self.clusters}
-        kept = [cluster.with_wanted(versions.get(cluster.name)) for cluster in self.clusters]
-        added = [ClusterState(name, version) for name, version in versions.items() if name not in present]
+        kept = [
+            cluster.with_wanted(versions.get(cluster.name)) for cluster in self.clusters
+        ]
+        added = [
+            ClusterState(name, version)
+            for name, version in versions.items()
+            if name not in present
+        ]
         return replace(self, clusters=(*kept, *added), policy=policy or self.policy)
 
 

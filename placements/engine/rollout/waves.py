@@ -19,7 +19,12 @@ from placements.engine.rollout.rolling_update import (
     plan_work,
     queue_by_budget,
 )
-from placements.engine.rollout.state import ClusterState, Phase, RolloutState, Suspension
+from placements.engine.rollout.state import (
+    ClusterState,
+    Phase,
+    RolloutState,
+    Suspension,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,9 @@ def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets
     """Yield what starts together, batch after batch, and the budgets after each."""
     if state.deletion and state.deletion.abandons:
         state = only_released(state)
-    started, budgets = choose(queue_by_budget(plan_work(state).updates), budgets_of(state))
+    started, budgets = choose(
+        queue_by_budget(plan_work(state).updates), budgets_of(state)
+    )
     if started:
         yield started, budgets
     # From here on nothing is in flight and no update is free, so that numbers are all there is to follow.
@@ -87,7 +94,9 @@ def _batches(state: RolloutState) -> Iterator[tuple[list[PendingUpdate], Budgets
 def completed(state: RolloutState, actions: Iterable[Action]) -> RolloutState:
     """Return the state once these actions, and all that was in flight before, have succeeded."""
     by_cluster = {action.cluster: action for action in actions}
-    return replace(state, clusters=tuple(_completed(each, by_cluster) for each in state.clusters))
+    return replace(
+        state, clusters=tuple(_completed(each, by_cluster) for each in state.clusters)
+    )
 
 
 def _completed(cluster: ClusterState, actions: Mapping[str, Action]) -> ClusterState:
@@ -108,11 +117,25 @@ def _completed(cluster: ClusterState, actions: Mapping[str, Action]) -> ClusterS
 def _completed_budgets(budgets: Budgets, started: list[PendingUpdate]) -> Budgets:
     removed = [update for update in started if isinstance(update.action, Remove)]
     added = sum(update.budget is BudgetKind.ADDITION for update in started)
-    ready = budgets.updates.ready + added - sum(each.cluster.phase is Phase.AVAILABLE for each in removed)
+    ready = (
+        budgets.updates.ready
+        + added
+        - sum(each.cluster.phase is Phase.AVAILABLE for each in removed)
+    )
     holding = budgets.additions.holding + added - len(removed)
-    deletion = replace(budgets.deletion, running=0, started=0) if budgets.deletion else None
-    updates, removals = (replace(one, ready=ready, at_risk=0) for one in (budgets.updates, budgets.removals))
-    return Budgets(updates, removals, replace(budgets.additions, holding=holding, added=0), deletion)
+    deletion = (
+        replace(budgets.deletion, running=0, started=0) if budgets.deletion else None
+    )
+    updates, removals = (
+        replace(one, ready=ready, at_risk=0)
+        for one in (budgets.updates, budgets.removals)
+    )
+    return Budgets(
+        updates,
+        removals,
+        replace(budgets.additions, holding=holding, added=0),
+        deletion,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +156,21 @@ class RolloutProgress:
     max_total: int
 
     @property
-    def available(self) -> int:  # on whichever version: what the minimum is measured against
+    def available(
+        self,
+    ) -> int:  # on whichever version: what the minimum is measured against
         return self.old + self.new
 
     @property
-    def placed(self) -> int:  # those that hold resources: what the maximum is measured against
+    def placed(
+        self,
+    ) -> int:  # those that hold resources: what the maximum is measured against
         return self.old + self.new + self.unavailable + self.removing
 
 
-def rollout_progress(state: RolloutState, result: RollingUpdateResult) -> RolloutProgress:
+def rollout_progress(
+    state: RolloutState, result: RollingUpdateResult
+) -> RolloutProgress:
     """Count the clusters as they are once the actions of the result have started."""
     actions = {action.cluster: action for action in result.actions}
     counts = dict.fromkeys(("old", "new", "unavailable", "removing"), 0)
@@ -149,12 +178,19 @@ def rollout_progress(state: RolloutState, result: RollingUpdateResult) -> Rollou
         action = actions.get(cluster.name)
         if not cluster.has_resources and action is None:
             continue
-        if isinstance(action, Remove) or cluster.phase in (Phase.REMOVING, Phase.REMOVE_FAILED):
+        if isinstance(action, Remove) or cluster.phase in (
+            Phase.REMOVING,
+            Phase.REMOVE_FAILED,
+        ):
             counts["removing"] += 1
         elif action is not None or not state.is_available(cluster):
             counts["unavailable"] += 1
         else:
             counts["new" if cluster.running == cluster.wanted else "old"] += 1
     updates, additions = result.budgets.updates, result.budgets.additions
-    limits = {"number": updates.number, "min_available": updates.minimum, "max_total": additions.maximum}
+    limits = {
+        "number": updates.number,
+        "min_available": updates.minimum,
+        "max_total": additions.maximum,
+    }
     return RolloutProgress(**counts, **limits)

@@ -14,8 +14,17 @@ from clusters.columns import Bools, Codes, Floats, Ints
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import Profile, profile_of
 from placements.engine.scheduling.scores.preferred_affinity import stickiness
-from placements.engine.scheduling.selectors import Malformed, malformed_values, match_any_term
-from placements.engine.scheduling.spread.base import Groups, Scores, SpreadInput, SpreadStrategy
+from placements.engine.scheduling.selectors import (
+    Malformed,
+    malformed_values,
+    match_any_term,
+)
+from placements.engine.scheduling.spread.base import (
+    Groups,
+    Scores,
+    SpreadInput,
+    SpreadStrategy,
+)
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 Verdicts = NDArray[np.uint8]
@@ -47,7 +56,9 @@ class Candidates:
 
     def starting_counts(self) -> list[Ints]:
         """Return the counts per domain before the first round, a list entry per constraint."""
-        return [self.strategy.starting_counts(groups, self.placed) for groups in self.groups]
+        return [
+            self.strategy.starting_counts(groups, self.placed) for groups in self.groups
+        ]
 
     def in_order(self, positions: Ints, columns: Sequence[Scores]) -> Ints:
         """Return positions, which are ascending, ordered by rank columns over them, the name ending a tie."""
@@ -57,7 +68,11 @@ class Candidates:
 
     def was_here_in(self, round_number: int) -> Ints:
         """Return the stickiness column as the given round (from 1) uses it."""
-        if round_number > 1 and self.constraints and self.strategy.was_here_in_first_round_only:
+        if (
+            round_number > 1
+            and self.constraints
+            and self.strategy.was_here_in_first_round_only
+        ):
             return np.zeros_like(self.was_here)
         return self.was_here
 
@@ -147,12 +162,18 @@ def malformed_properties(cycle: Cycle) -> tuple[Malformed, ...]:
     """Return the values that terms reach or sorters need and that are no quantities, each once, in order."""
     policy, fleet = cycle.policy, cycle.fleet
     is_strict = profile_of(cycle).fails_on_malformed_property
-    found = [*match_any_term(policy.required_terms, fleet, splits_names=is_strict).malformed]
+    found = [
+        *match_any_term(policy.required_terms, fleet, splits_names=is_strict).malformed
+    ]
     if policy.placement_type is PlacementType.PICK_N:
         everywhere = np.ones(len(fleet), dtype=np.bool_)
         for term in policy.preferred_terms:
             # A released hub reads the range of every sorter, of weight 0 too.
-            if term.preference.property_sorter is not None and (term.weight or is_strict):
+            if term.preference.property_sorter is not None and (
+                term.weight or is_strict
+            ):
                 name = term.preference.property_sorter.name
-                found += malformed_values(name, fleet, among=everywhere, splits_names=is_strict)
+                found += malformed_values(
+                    name, fleet, among=everywhere, splits_names=is_strict
+                )
     return tuple(dict.fromkeys(found))

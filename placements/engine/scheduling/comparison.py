@@ -42,7 +42,9 @@ class SemanticsComparison:
     @property
     def rows(self) -> list[dict[Semantics, str | None]]:
         columns = [placed(decision) for decision in self.decisions.values()]
-        return [dict(zip(self.decisions, row, strict=True)) for row in zip_longest(*columns)]
+        return [
+            dict(zip(self.decisions, row, strict=True)) for row in zip_longest(*columns)
+        ]
 
     @property
     def first_difference(self) -> SemanticsDifference | None:
@@ -84,10 +86,16 @@ def last_followed(decision: Decision, start: int) -> int:
     return min(len(placed(decision)) + 1, start + most)
 
 
-def turn_of(decision: Decision, other: Decision, *, start: int) -> FirstDifference | None:
+def turn_of(
+    decision: Decision, other: Decision, *, start: int
+) -> FirstDifference | None:
     """Return the first place from `start` on at which other rules would not have chosen the same."""
     choices, names = placed(decision), decision.cycle.fleet.names
-    if other.candidates is None or decision.candidates is None or start <= len(other.kept):
+    if (
+        other.candidates is None
+        or decision.candidates is None
+        or start <= len(other.kept)
+    ):
         return None
     positions, kept = other.cycle.fleet.positions, set(other.kept)
     for place in range(start, last_followed(decision, start) + 1):
@@ -95,16 +103,26 @@ def turn_of(decision: Decision, other: Decision, *, start: int) -> FirstDifferen
         if choice is None and decision.is_fulfilled:
             return None
         # The round that the other rules would have after these choices, which may include kept clusters.
-        earlier_picks = [positions[name] for name in choices[: place - 1] if name not in kept]
-        one = Round(other.candidates, len(earlier_picks) + 1, np.array(earlier_picks, dtype=np.int32))
+        earlier_picks = [
+            positions[name] for name in choices[: place - 1] if name not in kept
+        ]
+        one = Round(
+            other.candidates,
+            len(earlier_picks) + 1,
+            np.array(earlier_picks, dtype=np.int32),
+        )
         best = one.best()
         if not _would_take(one, best, choice, decision):
             instead = None if best is None else names[best]
-            return FirstDifference(place, choice, instead, _round_at(decision, place), one)
+            return FirstDifference(
+                place, choice, instead, _round_at(decision, place), one
+            )
     return None
 
 
-def _would_take(one: Round, best: int | None, choice: str | None, decision: Decision) -> bool:
+def _would_take(
+    one: Round, best: int | None, choice: str | None, decision: Decision
+) -> bool:
     if best is None or choice is None:
         return best is None and choice is None
     position = decision.cycle.fleet.positions[choice]

@@ -23,13 +23,17 @@ def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
     """Pick up to `wanted` clusters, one a round."""
     cells = _Cells(candidates)
     picks = min(wanted, len(cells.order))
-    check_picks(cells=len(cells.left), picks=picks, constraints=len(candidates.constraints))
+    check_picks(
+        cells=len(cells.left), picks=picks, constraints=len(candidates.constraints)
+    )
     positions: list[int] = []
     scores: list[list[float]] = []
     while len(positions) < wanted:
         if not len(positions) % PICKS_BETWEEN_CHECKS:
             check_time()
-        state = RoundState(candidates.constraints, cells.groups, cells.counts, cells.left)
+        state = RoundState(
+            candidates.constraints, cells.groups, cells.counts, cells.left
+        )
         evaluation = RoundEvaluation(candidates.strategy, state)
         cell = cells.best(evaluation)
         if cell is None:
@@ -38,7 +42,9 @@ def pick_by_round(candidates: Candidates, wanted: int) -> Picks:
         positions.append(int(cells.positions[cell]))
         cells.take(cell)
     spread = tuple(np.array(column) for column in zip(*scores, strict=True))
-    return Picks(np.array(positions, dtype=np.int32), spread, ran_dry=len(positions) < wanted)
+    return Picks(
+        np.array(positions, dtype=np.int32), spread, ran_dry=len(positions) < wanted
+    )
 
 
 class _Cells:
@@ -47,7 +53,9 @@ class _Cells:
     def __init__(self, candidates: Candidates) -> None:
         self.candidates = candidates
         self.order = preference_order(candidates, candidates.was_here, NO_CLUSTERS)
-        cell_of, codes_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        cell_of, codes_of_cells = cells_of(
+            [groups.codes[self.order] for groups in candidates.groups]
+        )
         self.ranks = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=codes_of_cells.shape[1])
         ends = np.cumsum(sizes)
@@ -64,7 +72,9 @@ class _Cells:
             replace(
                 groups,
                 codes=codes,
-                family_of=None if groups.family_of is None else groups.family_of[self.positions],
+                family_of=None
+                if groups.family_of is None
+                else groups.family_of[self.positions],
             )
             for groups, codes in zip(candidates.groups, codes_of_cells, strict=True)
         )
@@ -75,7 +85,9 @@ class _Cells:
         if not len(best):
             return None
         strategy = self.candidates.strategy
-        columns = strategy.rank(spread=evaluation.spread, preference=self.preference, was_here=self.was_here)
+        columns = strategy.rank(
+            spread=evaluation.spread, preference=self.preference, was_here=self.was_here
+        )
         for column in columns:
             values = column.take(best)
             best = best[values == values.max()]

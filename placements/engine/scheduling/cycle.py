@@ -11,7 +11,11 @@ import numpy as np
 from clusters.columns import Bools, Codes
 from clusters.fleet import Fleet
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics
-from placements.manifests.binding import BindingsByClass, PlacedBinding, classify_bindings
+from placements.manifests.binding import (
+    BindingsByClass,
+    PlacedBinding,
+    classify_bindings,
+)
 from placements.manifests.ocm_options import OcmOptions, parse_ocm_options
 from placements.manifests.policy import PlacementPolicy
 
@@ -66,7 +70,9 @@ class Cycle:
     def with_balance(self, counts: Mapping[str, int]) -> "Cycle":
         """Return the cycle with the counts of other placements among its options, which stay validated."""
         cycle = replace(self, options={**self.options, "balance": counts})
-        cycle.__dict__["ocm_options"] = self.ocm_options.model_copy(update={"balance": counts})
+        cycle.__dict__["ocm_options"] = self.ocm_options.model_copy(
+            update={"balance": counts}
+        )
         return cycle
 
     def rescheduled(self) -> "Cycle":
@@ -96,7 +102,11 @@ class Cycle:
     @cached_property
     def is_active(self) -> Bools:
         """Return the clusters with a scheduled or bound binding, whatever policy made it."""
-        return self._mask(self._positions((*self.binding_classes.current, *self.binding_classes.obsolete)))
+        return self._mask(
+            self._positions(
+                (*self.binding_classes.current, *self.binding_classes.obsolete)
+            )
+        )
 
     @cached_property
     def is_placed(self) -> Bools:
@@ -106,7 +116,9 @@ class Cycle:
         if not bindings:
             return NO_CLUSTERS
         positions = self.fleet.positions
-        return np.array([positions[binding.cluster] for binding in bindings], dtype=np.int32)
+        return np.array(
+            [positions[binding.cluster] for binding in bindings], dtype=np.int32
+        )
 
     def _mask(self, positions: Codes) -> Bools:
         mask = np.zeros(len(self.fleet), dtype=np.bool_)

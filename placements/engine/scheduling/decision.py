@@ -16,7 +16,11 @@ from placements.engine.scheduling.candidates import Candidates, Picks, Verdicts
 from placements.engine.scheduling.cycle import NO_CLUSTERS, Cycle
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.round import Round, SpreadScore
-from placements.engine.scheduling.selectors import Malformed, label_requirements, property_requirements
+from placements.engine.scheduling.selectors import (
+    Malformed,
+    label_requirements,
+    property_requirements,
+)
 from placements.engine.scheduling.spread.base import reported_score
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.binding import BindingState, PlacedBinding
@@ -36,7 +40,9 @@ class CycleKind(StrEnum):
     REBALANCE = "rebalance"
 
 
-WITHOUT_EVALUATION = frozenset({CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.REBALANCE})
+WITHOUT_EVALUATION = frozenset(
+    {CycleKind.SCALE_DOWN, CycleKind.NOTHING_TO_DO, CycleKind.REBALANCE}
+)
 """The kinds of cycles that compare no clusters with each other."""
 
 
@@ -88,7 +94,9 @@ class Decision:
             identity["namespace"] = cycle.namespace
         if cycle.batch is not None:
             identity["batch"] = cycle.batch.to_plain()
-        text = json.dumps(identity, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(
+            identity, ensure_ascii=False, sort_keys=True, separators=(",", ":")
+        )
 
         return "d-" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -102,7 +110,10 @@ class Decision:
         if self.kind is CycleKind.PICK_FIXED:
             return tuple(map(Picked, self.picked_names))
         if self.kind is CycleKind.REBALANCE:
-            return tuple(Picked(name, *one) for name, one in zip(self.picked_names, self.scores, strict=True))
+            return tuple(
+                Picked(name, *one)
+                for name, one in zip(self.picked_names, self.scores, strict=True)
+            )
         if self.candidates is None or self.picks is None:
             return tuple(Picked(name, 0, 0) for name in self.picked_names)
         affinity = self.candidates.affinity[self.chosen].tolist()
@@ -137,8 +148,14 @@ class Decision:
 
     def round(self, number: int) -> Round:
         """Return one round, numbered from 1, computed again. Raise IndexError for any other number."""
-        if self.candidates is None or self.picks is None or not 1 <= number <= self.number_of_rounds:
-            raise IndexError(f"round {number} not found: this decision has {self.number_of_rounds}")
+        if (
+            self.candidates is None
+            or self.picks is None
+            or not 1 <= number <= self.number_of_rounds
+        ):
+            raise IndexError(
+                f"round {number} not found: this decision has {self.number_of_rounds}"
+            )
         return Round(self.candidates, number, self.picks.positions[: number - 1])
 
     @cached_property
@@ -148,7 +165,9 @@ class Decision:
         after = dict(before)
         for name in self.unscheduled:
             binding = before[name]
-            after[name] = binding._replace(state=BindingState.UNSCHEDULED, previous_state=binding.state)
+            after[name] = binding._replace(
+                state=BindingState.UNSCHEDULED, previous_state=binding.state
+            )
         for one in self.picked:
             old, state = before.get(one.cluster), BindingState.SCHEDULED
             if old is not None:
@@ -183,14 +202,18 @@ def _score_identity(score: SpreadScore | None) -> SpreadScore | None:
 
 def fleet_digest(cycle: Cycle) -> str:
     """Return the hash of what the cycle reads of its fleet."""
-    return cycle.fleet.digest(labels_read(cycle), properties_read(cycle), cycle.namespace)
+    return cycle.fleet.digest(
+        labels_read(cycle), properties_read(cycle), cycle.namespace
+    )
 
 
 def labels_read(cycle: Cycle) -> tuple[str, ...]:
     """Return the label keys that a policy and its options mention, sorted."""
     keys = _topology_keys(cycle, KeyType.LABEL)
     for term in _terms(cycle.policy):
-        keys.update(requirement.key for requirement in label_requirements(term.label_selector))
+        keys.update(
+            requirement.key for requirement in label_requirements(term.label_selector)
+        )
     return tuple(sorted(keys))
 
 
@@ -199,7 +222,9 @@ def properties_read(cycle: Cycle) -> tuple[str, ...]:
     names = _topology_keys(cycle, KeyType.CLAIM)
     for term in _terms(cycle.policy):
         names.update(requirement.name for requirement in property_requirements(term))
-        names.update(requirement.key for requirement in label_requirements(term.claim_selector))
+        names.update(
+            requirement.key for requirement in label_requirements(term.claim_selector)
+        )
         if term.property_sorter is not None:
             names.add(term.property_sorter.name)
     return tuple(sorted(names | profile_of(cycle).preference.properties_read()))

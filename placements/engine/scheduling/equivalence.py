@@ -24,9 +24,14 @@ class EquivalenceClasses:
     @cached_property
     def keys(self) -> tuple[str, ...]:
         """Return the label keys that distinguish classes, those of the spread first."""
-        spread = [one.topology_key for one in self.cycle.policy.topology_spread_constraints]
+        spread = [
+            one.topology_key for one in self.cycle.policy.topology_spread_constraints
+        ]
         used = labels_read(self.cycle)
-        return (*(key for key in dict.fromkeys(spread) if key in used), *(k for k in used if k not in spread))
+        return (
+            *(key for key in dict.fromkeys(spread) if key in used),
+            *(k for k in used if k not in spread),
+        )
 
     @cached_property
     def of(self) -> Ints:
@@ -34,10 +39,24 @@ class EquivalenceClasses:
         fleet, candidates = self.cycle.fleet, self.candidates
         labels = (fleet.label(key).codes for key in self.keys)
         groups = (one.codes for one in candidates.groups)
-        facts = (candidates.failed, fleet.taint_codes, fleet.is_eligible, candidates.was_here)
+        facts = (
+            candidates.failed,
+            fleet.taint_codes,
+            fleet.is_eligible,
+            candidates.was_here,
+        )
         scores = np.unique(candidates.preference, return_inverse=True)[1]
-        table = np.stack([np.asarray(one, dtype=np.int64) for one in (*labels, *groups, *facts, scores)])
-        return np.unique(table, axis=1, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        table = np.stack(
+            [
+                np.asarray(one, dtype=np.int64)
+                for one in (*labels, *groups, *facts, scores)
+            ]
+        )
+        return (
+            np.unique(table, axis=1, return_inverse=True)[1]
+            .reshape(-1)
+            .astype(np.int64)
+        )
 
     @cached_property
     def sizes(self) -> Ints:
@@ -59,4 +78,6 @@ class EquivalenceClasses:
 
 def classes_of(decision: Decision) -> EquivalenceClasses:
     """Return the classes of a decision's fleet. Raise InvalidManifest for invalid options."""
-    return EquivalenceClasses(decision.cycle, decision.candidates or candidates_of(decision.cycle))
+    return EquivalenceClasses(
+        decision.cycle, decision.candidates or candidates_of(decision.cycle)
+    )

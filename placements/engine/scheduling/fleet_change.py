@@ -26,7 +26,11 @@ MOST_CHANGED = 500
 
 
 def can_change_picks(
-    cycle: Cycle, *, label_keys: Collection[str], is_membership_changed: bool, has_failed: bool = False
+    cycle: Cycle,
+    *,
+    label_keys: Collection[str],
+    is_membership_changed: bool,
+    has_failed: bool = False,
 ) -> bool:
     """Return whether a cycle on the whole fleet could decide anything else than the one before.
 
@@ -42,38 +46,67 @@ def can_change_picks(
     if policy.placement_type is PlacementType.PICK_FIXED:
         return True
     # Domains and their counts include clusters that pass no filter.
-    hard_keys = {one.topology_key for one in policy.topology_spread_constraints if is_hard(one)}
+    hard_keys = {
+        one.topology_key for one in policy.topology_spread_constraints if is_hard(one)
+    }
     if hard_keys and (is_membership_changed or not hard_keys.isdisjoint(label_keys)):
         return True
-    return has_failed or bool(malformed_properties(cycle)) or bool((verdicts(cycle) == 0).any())
+    return (
+        has_failed
+        or bool(malformed_properties(cycle))
+        or bool((verdicts(cycle) == 0).any())
+    )
 
 
-def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -> Decision | None:
+def schedule_changed(
+    former: Decision, cycle: Cycle, changed: Collection[str]
+) -> Decision | None:
     """Return the decision of a PickAll cycle, merged into the former one; None where a full cycle has to run.
 
     `changed` names the clusters that are not as they were, joined or left. The filters run on them and on
     those that the former decision selected.
     """
     was, profile = former.cycle, profile_of(cycle)
-    if former.kind is not CycleKind.PICK_ALL or former.verdicts is None or len(changed) > MOST_CHANGED:
+    if (
+        former.kind is not CycleKind.PICK_ALL
+        or former.verdicts is None
+        or len(changed) > MOST_CHANGED
+    ):
         return None
     if former.unscheduled or former.malformed or cycle.batch is not None:
         return None
     if profile.chooses_again or profile.domains_depend_on_filters:
         return None
-    if any(getattr(was, of) != getattr(cycle, of) for of in ("policy", "semantics", "options", "namespace")):
+    if any(
+        getattr(was, of) != getattr(cycle, of)
+        for of in ("policy", "semantics", "options", "namespace")
+    ):
         return None
     names, kept, fleet = {*changed}, former.kept, cycle.fleet
     if cycle.bindings is not was.bindings and cycle.bindings != was.bindings:
-        kept = tuple(one.cluster for one in cycle.binding_classes.current)  # sorted by cluster name
+        kept = tuple(
+            one.cluster for one in cycle.binding_classes.current
+        )  # sorted by cluster name
         expected = tuple(sorted((*former.kept, *former.picked_names)))
-        if kept != expected or cycle.binding_classes.obsolete or cycle.binding_classes.dangling:
+        if (
+            kept != expected
+            or cycle.binding_classes.obsolete
+            or cycle.binding_classes.dangling
+        ):
             return None
         names.update(former.picked_names)
-    part = Fleet(fleet.clusters[fleet.positions[name]] for name in names if name in fleet.positions)
+    part = Fleet(
+        fleet.clusters[fleet.positions[name]]
+        for name in names
+        if name in fleet.positions
+    )
     bindings = tuple(one for name in sorted(names) for one in _bindings_on(name, cycle))
     partial = replace(cycle, fleet=part, bindings=bindings)
-    if partial.binding_classes.obsolete or partial.binding_classes.dangling or len(names) > MOST_CHANGED:
+    if (
+        partial.binding_classes.obsolete
+        or partial.binding_classes.dangling
+        or len(names) > MOST_CHANGED
+    ):
         return None
     if malformed_properties(partial):
         return None
@@ -81,10 +114,14 @@ def schedule_changed(former: Decision, cycle: Cycle, changed: Collection[str]) -
     removed = [before[name] for name in names if name in before and name not in after]
     joined = sorted(after[name] for name in part.names if name not in before)
     failed = np.delete(former.verdicts, np.array(removed, dtype=np.intp))
-    failed = np.insert(failed, np.array(joined, dtype=np.intp) - np.arange(len(joined)), 0)
+    failed = np.insert(
+        failed, np.array(joined, dtype=np.intp) - np.arange(len(joined)), 0
+    )
     failed[[after[name] for name in part.names]] = verdicts(partial)
     chosen = np.nonzero(failed == 0)[0].astype(np.int32)
-    return Decision(cycle, CycleKind.PICK_ALL, chosen, kept, is_fulfilled=True, verdicts=failed)
+    return Decision(
+        cycle, CycleKind.PICK_ALL, chosen, kept, is_fulfilled=True, verdicts=failed
+    )
 
 
 def _bindings_on(name: str, cycle: Cycle) -> tuple[PlacedBinding, ...]:
@@ -100,5 +137,7 @@ def changed_clusters(before: Fleet, after: Fleet) -> set[str]:
         pairs = zip(before.clusters, after.clusters, strict=True)
         return {one.name for one, other in pairs if one is not other}
     former = dict(zip(before.names, before.clusters, strict=True))
-    changed = {one.name for one in after.clusters if former.pop(one.name, None) is not one}
+    changed = {
+        one.name for one in after.clusters if former.pop(one.name, None) is not one
+    }
     return changed | former.keys()

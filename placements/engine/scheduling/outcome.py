@@ -48,7 +48,11 @@ class ClusterOutcome:
     def ruled_by(self) -> ReasonCode:
         """Return the deciding reason; for a lost place the first rule that the cluster breaks today."""
         deciding, *others = self.reasons
-        return others[0].code if others and self.outcome is Outcome.UNSCHEDULED else deciding.code
+        return (
+            others[0].code
+            if others and self.outcome is Outcome.UNSCHEDULED
+            else deciding.code
+        )
 
 
 _NOT_REACHED = {
@@ -66,9 +70,16 @@ class Outcomes:
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
         self.cycle = decision.cycle
-        self._pick_of = {name: number for number, name in enumerate(decision.picked_names, start=1)}
-        self._kept, self._unscheduled = frozenset(decision.kept), frozenset(decision.unscheduled)
-        self._bindings = {binding.cluster: binding for binding in decision.cycle.live_bindings}
+        self._pick_of = {
+            name: number for number, name in enumerate(decision.picked_names, start=1)
+        }
+        self._kept, self._unscheduled = (
+            frozenset(decision.kept),
+            frozenset(decision.unscheduled),
+        )
+        self._bindings = {
+            binding.cluster: binding for binding in decision.cycle.live_bindings
+        }
 
     def __iter__(self) -> Iterator[ClusterOutcome]:
         return (self.of(name) for name in self.cycle.fleet.names)
@@ -81,11 +92,17 @@ class Outcomes:
             number = self._pick_of[cluster]
             in_round = min(number, self.decision.number_of_rounds) or None
             before = self._bindings.get(cluster)
-            outcome = _outcome(cluster, Outcome.PICKED, self._why_picked(number, in_round))
-            return replace(outcome, round=in_round, stays=before is not None and before.is_active)
+            outcome = _outcome(
+                cluster, Outcome.PICKED, self._why_picked(number, in_round)
+            )
+            return replace(
+                outcome, round=in_round, stays=before is not None and before.is_active
+            )
         if cluster in self._kept:
             kept = Reason(ReasonCode.KEPT, _binding_facts(self._bindings[cluster]))
-            outcome = _outcome(cluster, Outcome.KEPT, kept, *self._filter_reasons(position))
+            outcome = _outcome(
+                cluster, Outcome.KEPT, kept, *self._filter_reasons(position)
+            )
             return replace(outcome, stays=True)
         if cluster in self._unscheduled:
             why = self._why_unscheduled(cluster, position)
@@ -95,7 +112,9 @@ class Outcomes:
             stops = profile_of(self.cycle).strategy.stops_without_candidate()
             is_all_or_none = code is ReasonCode.CYCLE_FAILED and not stops
             return _outcome(
-                cluster, Outcome.NOT_REACHED, Reason(code, {"allOrNone": True} if is_all_or_none else {})
+                cluster,
+                Outcome.NOT_REACHED,
+                Reason(code, {"allOrNone": True} if is_all_or_none else {}),
             )
 
         reasons = self._against(position)
@@ -104,7 +123,9 @@ class Outcomes:
             ReasonCode.NOT_ELIGIBLE: Outcome.NOT_ELIGIBLE,
             ReasonCode.OUTRANKED: Outcome.OUTRANKED,
         }
-        return _outcome(cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons)
+        return _outcome(
+            cluster, outcomes.get(reasons[0].code, Outcome.FILTERED), *reasons
+        )
 
     def summary(self) -> list[tuple[Outcome, int]]:
         """Return the outcome of every cluster by name, and its rank if it was outranked, else 0.
@@ -116,7 +137,10 @@ class Outcomes:
             alike: list[object] = failed.tolist()
         else:
             named = frozenset(self.cycle.policy.cluster_names)
-            alike = [(name in named, ok) for name, ok in zip(fleet.names, fleet.is_eligible, strict=True)]
+            alike = [
+                (name in named, ok)
+                for name, ok in zip(fleet.names, fleet.is_eligible, strict=True)
+            ]
         for _, excludes in self._exclusions:
             alike = list(zip(alike, excludes.tolist(), strict=True))
         by_verdict: dict[object, Outcome] = {}
@@ -130,8 +154,15 @@ class Outcomes:
                 outcome = Outcome.UNSCHEDULED
             else:
                 outcome_before = by_verdict.get(alike[position])
-                outcome = outcome_before or by_verdict.setdefault(alike[position], self.of(name).outcome)
-            outcomes.append((outcome, self._rank_of[position] if outcome is Outcome.OUTRANKED else 0))
+                outcome = outcome_before or by_verdict.setdefault(
+                    alike[position], self.of(name).outcome
+                )
+            outcomes.append(
+                (
+                    outcome,
+                    self._rank_of[position] if outcome is Outcome.OUTRANKED else 0,
+                )
+            )
         return outcomes
 
     @cached_property
@@ -147,9 +178,18 @@ class Outcomes:
         """
         pairs = []
         for score in self._last_round.constraint_scores if self._last_round else ():
-            key, key_type = score.constraint.topology_key, score.constraint.topology_key_type
+            key, key_type = (
+                score.constraint.topology_key,
+                score.constraint.topology_key_type,
+            )
             has_key = self.cycle.fleet.topology(key, key_type)
-            pairs.append((score, score.is_forbidden & ~((score.groups.codes == ABSENT) & has_key.is_present)))
+            pairs.append(
+                (
+                    score,
+                    score.is_forbidden
+                    & ~((score.groups.codes == ABSENT) & has_key.is_present),
+                )
+            )
         return pairs
 
     @cached_property
@@ -174,7 +214,10 @@ class Outcomes:
         if in_round is None:
             return Reason(ReasonCode.PICKED_ALL)
         picked = self.decision.picked[number - 1]
-        scores = {"topologySpreadScore": picked.topology_spread_score, "affinityScore": picked.affinity_score}
+        scores = {
+            "topologySpreadScore": picked.topology_spread_score,
+            "affinityScore": picked.affinity_score,
+        }
         return Reason(ReasonCode.PICKED, {"pick": number, "round": in_round, **scores})
 
     def _why_unscheduled(self, cluster: str, position: int) -> tuple[Reason, ...]:
@@ -211,15 +254,27 @@ class Outcomes:
                 return ()
             if self.cycle.fleet.names[position] not in self.cycle.policy.cluster_names:
                 return (Reason(ReasonCode.NOT_NAMED),)
-            return () if self.cycle.fleet.is_eligible[position] else (not_eligible(self.cycle, position),)
+            return (
+                ()
+                if self.cycle.fleet.is_eligible[position]
+                else (not_eligible(self.cycle, position),)
+            )
         bits = int(failed[position])
         filters = enumerate(profile_of(self.cycle).filters)
-        reasons = (rule.reason(self.cycle, position) for bit, rule in filters if bits >> bit & 1)
-        return tuple(reason for reason in reasons if reason.code is not ReasonCode.ALREADY_PLACED)
+        reasons = (
+            rule.reason(self.cycle, position)
+            for bit, rule in filters
+            if bits >> bit & 1
+        )
+        return tuple(
+            reason for reason in reasons if reason.code is not ReasonCode.ALREADY_PLACED
+        )
 
     def _outranked(self, last: Round, position: int) -> Reason:
         names = self.cycle.fleet.names
-        last_in = int(last.ranked[0 if last.constraint_scores else len(self.decision.picked) - 1])
+        last_in = int(
+            last.ranked[0 if last.constraint_scores else len(self.decision.picked) - 1]
+        )
         decided_by = last.decided_by(last_in, position)
         facts: dict[str, object] = {
             "round": last.number,
@@ -237,8 +292,12 @@ class Outcomes:
         return Reason(ReasonCode.OUTRANKED, facts)
 
 
-def _outcome(cluster: str, outcome: Outcome, deciding: Reason, *more: Reason) -> ClusterOutcome:
-    return ClusterOutcome(cluster, outcome, (replace(deciding, is_deciding=True), *more))
+def _outcome(
+    cluster: str, outcome: Outcome, deciding: Reason, *more: Reason
+) -> ClusterOutcome:
+    return ClusterOutcome(
+        cluster, outcome, (replace(deciding, is_deciding=True), *more)
+    )
 
 
 def _binding_facts(binding: PlacedBinding) -> dict[str, object]:

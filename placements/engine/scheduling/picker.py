@@ -12,7 +12,10 @@ import numpy as np
 from clusters.columns import Codes, Ints
 from fleetui.apimachinery.effort import check_picks, check_time
 from placements.engine.scheduling.candidates import Candidates, Picks, preference_order
-from placements.engine.scheduling.contended_picker import PICKS_BETWEEN_CHECKS, pick_by_round
+from placements.engine.scheduling.contended_picker import (
+    PICKS_BETWEEN_CHECKS,
+    pick_by_round,
+)
 from placements.engine.scheduling.cycle import NO_CLUSTERS
 from placements.engine.scheduling.round import Round
 from placements.engine.scheduling.spread.base import (
@@ -29,7 +32,9 @@ from placements.engine.scheduling.spread.base import (
 from placements.manifests.policy import TopologySpreadConstraint
 
 _SCORE_UNIT = 1 << 32  # a spread score of 1; ranks, which are below it, break ties
-_FORBIDDEN = -(1 << 55)  # once per hard constraint that a pick would break; 60 of them fit
+_FORBIDDEN = -(
+    1 << 55
+)  # once per hard constraint that a pick would break; 60 of them fit
 _EMPTY = -(1 << 61)  # a cell without a cluster left
 _TOO_LOW = -(1 << 54)  # no allowed pick is as low as this
 _FEW = 2  # up to this number, changed domains are updated one by one
@@ -42,7 +47,9 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
         unspread = candidates.strategy.combine(
             RoundState((), (), (), candidates.passes), [], candidates.passes
         )
-        return Picks(best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted)
+        return Picks(
+            best, tuple(column[best] for column in unspread), ran_dry=len(best) < wanted
+        )
     if not isinstance(candidates.strategy, GroupStrategy):
         return pick_by_round(candidates, wanted)
     if candidates.strategy.was_here_in_first_round_only and candidates.was_here.any():
@@ -50,27 +57,45 @@ def pick(candidates: Candidates, wanted: int) -> Picks:
         if not len(first.ranked):
             return Picks(NO_CLUSTERS, (np.zeros(0, dtype=np.int64),), ran_dry=True)
         winner = first.ranked[:1].astype(np.int32)
-        rest = _Greedy(candidates, candidates.strategy, candidates.was_here_in(2), winner).run(wanted - 1)
+        rest = _Greedy(
+            candidates, candidates.strategy, candidates.was_here_in(2), winner
+        ).run(wanted - 1)
         scores = np.concatenate([first.spread[0][winner], rest.spread[0]])
-        return replace(rest, positions=np.concatenate([winner, rest.positions]), spread=(scores,))
-    return _Greedy(candidates, candidates.strategy, candidates.was_here, NO_CLUSTERS).run(wanted)
+        return replace(
+            rest, positions=np.concatenate([winner, rest.positions]), spread=(scores,)
+        )
+    return _Greedy(
+        candidates, candidates.strategy, candidates.was_here, NO_CLUSTERS
+    ).run(wanted)
 
 
 def possible_picks(candidates: Candidates, picks: Picks, more: int) -> int:
     """Return how many of this number of additional clusters can be picked after the picks of a cycle."""
     if not candidates.constraints:
-        return min(more, int(np.count_nonzero(candidates.passes)) - len(picks.positions))
+        return min(
+            more, int(np.count_nonzero(candidates.passes)) - len(picks.positions)
+        )
     if more == 1 and picks.has_next is not None:
         return int(picks.has_next)
-    return len(pick(candidates, len(picks.positions) + more).positions) - len(picks.positions)
+    return len(pick(candidates, len(picks.positions) + more).positions) - len(
+        picks.positions
+    )
 
 
 class _Greedy:
     """The state of a run: a total per cell, kept up to date by one track per constraint."""
 
-    def __init__(self, candidates: Candidates, strategy: GroupStrategy, was_here: Ints, picks: Codes) -> None:
+    def __init__(
+        self,
+        candidates: Candidates,
+        strategy: GroupStrategy,
+        was_here: Ints,
+        picks: Codes,
+    ) -> None:
         self.order = preference_order(candidates, was_here, picks)
-        cell_of, groups_of_cells = cells_of([groups.codes[self.order] for groups in candidates.groups])
+        cell_of, groups_of_cells = cells_of(
+            [groups.codes[self.order] for groups in candidates.groups]
+        )
         by_cell = np.argsort(narrow(cell_of), kind="stable")
         sizes = np.bincount(cell_of, minlength=groups_of_cells.shape[1])
         ends = np.cumsum(sizes)
@@ -82,7 +107,11 @@ class _Greedy:
         self.tracks = [
             _Track(strategy, constraint, start + groups.count(picks), codes, self.total)
             for constraint, groups, start, codes in zip(
-                candidates.constraints, candidates.groups, starts, groups_of_cells, strict=True
+                candidates.constraints,
+                candidates.groups,
+                starts,
+                groups_of_cells,
+                strict=True,
             )
         ]
 
@@ -113,7 +142,12 @@ class _Greedy:
         rank_column = np.array(ranks, dtype=np.int64)
         scores = (np.array(values, dtype=np.int64) + rank_column) // _SCORE_UNIT
         has_next = bool(len(total) and total.max() > _TOO_LOW)
-        return Picks(self.order[rank_column].astype(np.int32), (scores,), len(ranks) < wanted, has_next)
+        return Picks(
+            self.order[rank_column].astype(np.int32),
+            (scores,),
+            len(ranks) < wanted,
+            has_next,
+        )
 
 
 class _Track:
@@ -139,7 +173,8 @@ class _Track:
         self.table, self.table_list = self._table()
         score = self.strategy.keyless_score(self.constraint)
         self.share = np.append(
-            self.table[counts - levels.smallest], (_FORBIDDEN if score is None else score * _SCORE_UNIT)
+            self.table[counts - levels.smallest],
+            (_FORBIDDEN if score is None else score * _SCORE_UNIT),
         )
         self.change = np.zeros_like(self.share)
         total += self.share[group_of_cell]
@@ -170,7 +205,9 @@ class _Track:
     def _rebuild(self) -> None:
         self.table, self.table_list = self._table()
         change = self.change
-        np.subtract(self.table[self.counts - self.smallest], self.share[:-1], out=change[:-1])
+        np.subtract(
+            self.table[self.counts - self.smallest], self.share[:-1], out=change[:-1]
+        )
         changed = change.nonzero()[0]
         if len(changed) <= _FEW:
             for group in changed.tolist():
@@ -190,10 +227,21 @@ class _Track:
         table = self.tables.get(self.skew_state)
         if table is None:
             skew, lone = self.skew_state
-            levels = SkewLevels(self.smallest, self.largest, has_lone_smallest=lone, groups=len(self.counts))
-            after_pick = SkewAfterPick(np.arange(self.smallest, self.smallest + skew + 1), levels)
+            levels = SkewLevels(
+                self.smallest,
+                self.largest,
+                has_lone_smallest=lone,
+                groups=len(self.counts),
+            )
+            after_pick = SkewAfterPick(
+                np.arange(self.smallest, self.smallest + skew + 1), levels
+            )
             shares = self.strategy.score(self.constraint, after_pick) * _SCORE_UNIT
             if is_hard(self.constraint):
-                shares = np.where(self.strategy.violates(self.constraint, after_pick), _FORBIDDEN, shares)
+                shares = np.where(
+                    self.strategy.violates(self.constraint, after_pick),
+                    _FORBIDDEN,
+                    shares,
+                )
             table = self.tables[self.skew_state] = (shares, shares.tolist())
         return table

@@ -49,22 +49,39 @@ def ocm_choices(cycle: Cycle) -> Iterator[Choice]:
     if not constraints:
         return
 
-    columns = (cycle.fleet.topology(one.topology_key, one.topology_key_type) for one in constraints)
+    columns = (
+        cycle.fleet.topology(one.topology_key, one.topology_key_type)
+        for one in constraints
+    )
     if any(not column.is_present.all() for column in columns):
         today = options.unset_policy
-        yield Choice("unsetPolicy", str(today), tuple(str(one) for one in UnsetPolicy if one is not today))
+        yield Choice(
+            "unsetPolicy",
+            str(today),
+            tuple(str(one) for one in UnsetPolicy if one is not today),
+        )
 
     if len(constraints) > 1:
         yield Choice("nested", options.nested, (not options.nested,))
-    other = PrioritizerMode.WEIGHTED if options.mode is PrioritizerMode.STRICT else PrioritizerMode.STRICT
+    other = (
+        PrioritizerMode.WEIGHTED
+        if options.mode is PrioritizerMode.STRICT
+        else PrioritizerMode.STRICT
+    )
     yield Choice("mode", str(options.mode), (str(other),))
     if options.mode is PrioritizerMode.WEIGHTED:
         yield Choice("u", options.u, tuple(one for one in _LADDER if one > options.u))
-        yield Choice("u", options.u, tuple(one for one in reversed(_LADDER) if one < options.u))
+        yield Choice(
+            "u", options.u, tuple(one for one in reversed(_LADDER) if one < options.u)
+        )
 
 
 _TERMS = AffinityScore()
-COMMON_FILTERS: tuple[Filter, ...] = (AffinityFilter(), EligibilityFilter(), TaintFilter())
+COMMON_FILTERS: tuple[Filter, ...] = (
+    AffinityFilter(),
+    EligibilityFilter(),
+    TaintFilter(),
+)
 """The filters of all semantics."""
 FILTERS: tuple[Filter, ...] = (*COMMON_FILTERS, AlreadyPlacedFilter())
 """The filters of all semantics except `ocm`."""
@@ -100,7 +117,9 @@ class Profile:
     is_blocked_over_limit: bool = False
     has_new_terms: bool = True
     refuse: Callable[[PlacementPolicy], None] = lambda _policy: None
-    options_without_failure: Mapping[str, object] = field(default_factory=lambda: NO_OPTIONS)
+    options_without_failure: Mapping[str, object] = field(
+        default_factory=lambda: NO_OPTIONS
+    )
     options_to_try: Callable[[Cycle], Iterable[Choice]] = lambda _cycle: ()
 
 
@@ -124,12 +143,16 @@ def _ocm(cycle: Cycle) -> Profile:
 _PROFILES = {
     Semantics.FLEET: Profile(FleetSpread(), has_exact_search=True),
     Semantics.KUBEFLEET: Profile(
-        KubeFleetSpread(), fails_on_malformed_property=True, has_exact_search=True, is_blocked_over_limit=True
+        KubeFleetSpread(),
+        fails_on_malformed_property=True,
+        has_exact_search=True,
+        is_blocked_over_limit=True,
     ),
     Semantics.KUBERNETES: Profile(KubernetesSpread(), domains_depend_on_filters=True),
 }
 _NAMESPACED = {
-    semantics: replace(profile, filters=NAMESPACED_FILTERS) for semantics, profile in _PROFILES.items()
+    semantics: replace(profile, filters=NAMESPACED_FILTERS)
+    for semantics, profile in _PROFILES.items()
 }
 
 
@@ -148,4 +171,6 @@ def chooses_again(semantics: Semantics) -> bool:
 
 def without_failure(cycle: Cycle) -> Cycle:
     """Return the cycle that would run if too few candidates did not make it fail as a whole."""
-    return replace(cycle, options={**cycle.options, **profile_of(cycle).options_without_failure})
+    return replace(
+        cycle, options={**cycle.options, **profile_of(cycle).options_without_failure}
+    )

@@ -14,12 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from clusters.fleet import Cluster, Eligibility, EligibilityKind, Fleet, ResourceUsage, SeenNamespaces, Taint
+from clusters.fleet import (
+    Cluster,
+    Eligibility,
+    EligibilityKind,
+    Fleet,
+    ResourceUsage,
+    SeenNamespaces,
+    Taint,
+)
 from fleetui.apimachinery.model import Semantics
 from fleetui.errors import FleetError
 from placements.engine.scheduling.candidates import Candidates, Picks
 from placements.engine.scheduling.cycle import Batch, Cycle
-from placements.engine.scheduling.decision import ENGINE_VERSION, CycleKind, Decision, binding_facts
+from placements.engine.scheduling.decision import (
+    ENGINE_VERSION,
+    CycleKind,
+    Decision,
+    binding_facts,
+)
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.selectors import Malformed
 from placements.engine.scheduling.spread.base import Groups, Scores
@@ -56,10 +69,15 @@ def pack(decision: Decision) -> bytes:
         "unscheduled": decision.unscheduled,
         "notFound": decision.not_found,
         "fulfilled": decision.is_fulfilled,
-        "malformed": [[one.cluster, one.property, one.text] for one in decision.malformed],
+        "malformed": [
+            [one.cluster, one.property, one.text] for one in decision.malformed
+        ],
         "groups": None
         if candidates is None
-        else [{"values": groups.values, "weights": groups.weights} for groups in candidates.groups],
+        else [
+            {"values": groups.values, "weights": groups.weights}
+            for groups in candidates.groups
+        ],
         "ranDry": None if decision.picks is None else decision.picks.ran_dry,
     }
 
@@ -67,9 +85,15 @@ def pack(decision: Decision) -> bytes:
         header["namespace"] = cycle.namespace
     if cycle.batch is not None:
         header |= {"batch": cycle.batch.to_plain(), "scores": decision.scores}
-    header["arrays"] = [[name, array.dtype.str, len(array)] for name, array in arrays.items()]
+    header["arrays"] = [
+        [name, array.dtype.str, len(array)] for name, array in arrays.items()
+    ]
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    parts = (len(text).to_bytes(_LENGTH_BYTES, "big"), text, *(array.tobytes() for array in arrays.values()))
+    parts = (
+        len(text).to_bytes(_LENGTH_BYTES, "big"),
+        text,
+        *(array.tobytes() for array in arrays.values()),
+    )
     return zlib.compress(b"".join(parts), _FASTEST)
 
 
@@ -79,16 +103,22 @@ def unpack(blob: bytes, fleet: Fleet) -> Decision:
     start = _LENGTH_BYTES + int.from_bytes(raw[:_LENGTH_BYTES], "big")
     header = json.loads(raw[_LENGTH_BYTES:start])
     if header["engine"] != ENGINE_VERSION:
-        raise UnreadableRecordError(f"record of engine {header['engine']}, this one is {ENGINE_VERSION}")
+        raise UnreadableRecordError(
+            f"record of engine {header['engine']}, this one is {ENGINE_VERSION}"
+        )
     if header["clusters"] != len(fleet):
-        raise UnreadableRecordError(f"record of {header['clusters']} clusters, this fleet has {len(fleet)}")
+        raise UnreadableRecordError(
+            f"record of {header['clusters']} clusters, this fleet has {len(fleet)}"
+        )
     arrays: Arrays = {}
     for name, dtype, length in header["arrays"]:
         arrays[name] = np.frombuffer(raw, dtype=dtype, count=length, offset=start)
         start += arrays[name].nbytes
     decision = _decision(header, arrays, fleet)
     if decision.id != header["id"]:
-        raise UnreadableRecordError(f"record of {header['id']}, which is {decision.id} on this fleet")
+        raise UnreadableRecordError(
+            f"record of {header['id']}, which is {decision.id} on this fleet"
+        )
     return decision
 
 
@@ -130,7 +160,9 @@ def unpack_fleet(blob: bytes) -> Fleet:
             properties,
             ResourceUsage(*usage),
             Eligibility(None if kind is None else EligibilityKind(kind), reason),
-            SeenNamespaces(None if names[0][0] is None else frozenset(names[0][0])) if names else None,
+            SeenNamespaces(None if names[0][0] is None else frozenset(names[0][0]))
+            if names
+            else None,
         )
         for name, labels, taints, properties, usage, (kind, reason), *names in rows
     )
@@ -142,7 +174,10 @@ def _arrays(decision: Decision) -> Arrays:
         arrays["verdicts"] = decision.verdicts
     if decision.candidates is not None and decision.picks is not None:
         candidates = decision.candidates
-        arrays |= {f"spread{index}": column for index, column in enumerate(decision.picks.spread)}
+        arrays |= {
+            f"spread{index}": column
+            for index, column in enumerate(decision.picks.spread)
+        }
         arrays["affinity"] = candidates.affinity
         if candidates.preference is not candidates.affinity:
             arrays["preference"] = candidates.preference
@@ -151,7 +186,10 @@ def _arrays(decision: Decision) -> Arrays:
         for index, groups in enumerate(candidates.groups):
             arrays[f"codes{index}"] = groups.codes
             if groups.families is not None and groups.family_of is not None:
-                arrays |= {f"families{index}": groups.families, f"familyOf{index}": groups.family_of}
+                arrays |= {
+                    f"families{index}": groups.families,
+                    f"familyOf{index}": groups.family_of,
+                }
     return arrays
 
 
@@ -165,7 +203,9 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _widen(array: NDArray[Any]) -> Scores:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
+    return (
+        array.astype(np.float64) if array.dtype.kind == "f" else array.astype(np.int64)
+    )
 
 
 def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decision:
@@ -177,7 +217,9 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
                 facts["cluster"],
                 BindingState(facts["state"]),
                 is_current=facts["policy"] == "current",
-                topology_spread_score=tuple(spread) if isinstance(spread, list) else spread,
+                topology_spread_score=tuple(spread)
+                if isinstance(spread, list)
+                else spread,
                 affinity_score=facts["affinityScore"],
                 previous_state=BindingState(facts["previousState"]),
             )
@@ -187,7 +229,9 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         Semantics(header["semantics"]),
         header["options"],
         header.get("namespace", ""),
-        Batch(tuple(batch["leaves"]), tuple(batch["joins"])) if (batch := header.get("batch")) else None,
+        Batch(tuple(batch["leaves"]), tuple(batch["joins"]))
+        if (batch := header.get("batch"))
+        else None,
     )
 
     candidates, picks = None, None
@@ -196,17 +240,24 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
         candidates = Candidates(
             strategy=profile_of(cycle).strategy,
             constraints=cycle.policy.topology_spread_constraints,
-            groups=tuple(_read_groups(facts, arrays, index) for index, facts in enumerate(header["groups"])),
+            groups=tuple(
+                _read_groups(facts, arrays, index)
+                for index, facts in enumerate(header["groups"])
+            ),
             failed=arrays["verdicts"].astype(np.uint8),
             affinity=affinity,
-            preference=_widen(arrays["preference"]) if "preference" in arrays else affinity,
+            preference=_widen(arrays["preference"])
+            if "preference" in arrays
+            else affinity,
             was_here=arrays["wasHere"].astype(np.int64),
             placed=arrays["placed"].astype(np.int32),
         )
 
         columns = (name for name in arrays if name.startswith("spread"))
         spread = tuple(_widen(arrays[name]) for name in columns)
-        picks = Picks(arrays["chosen"].astype(np.int32), spread, ran_dry=header["ranDry"])
+        picks = Picks(
+            arrays["chosen"].astype(np.int32), spread, ran_dry=header["ranDry"]
+        )
     return Decision(
         cycle,
         CycleKind(header["kind"]),
@@ -227,7 +278,10 @@ def _decision(header: Mapping[str, Any], arrays: Arrays, fleet: Fleet) -> Decisi
 
 
 def _read_groups(facts: Mapping[str, Any], arrays: Arrays, index: int) -> Groups:
-    codes, families = arrays[f"codes{index}"].astype(np.int32), arrays.get(f"families{index}")
+    codes, families = (
+        arrays[f"codes{index}"].astype(np.int32),
+        arrays.get(f"families{index}"),
+    )
     values, weights = tuple(facts["values"]), tuple(facts["weights"])
     if families is None:
         return Groups(values, codes, weights=weights)
@@ -243,7 +297,9 @@ def difference(stored: Decision, again: Decision) -> str:
     """
     if again.id != stored.id:
         return f"its id would be {again.id}"
-    for step, (was, now) in enumerate(zip_longest(stored.picked_names, again.picked_names), start=1):
+    for step, (was, now) in enumerate(
+        zip_longest(stored.picked_names, again.picked_names), start=1
+    ):
         if was != now:
             return f"step {step} selected {was or 'nothing'}, and would select {now or 'nothing'}"
     for words, was, now in (
@@ -252,7 +308,11 @@ def difference(stored: Decision, again: Decision) -> str:
     ):
         if was != now:
             return f"{words} would be another list of {len(now)} clusters, not of {len(was)}"
-    return "" if _content(stored) == _content(again) else "its columns would hold other values"
+    return (
+        ""
+        if _content(stored) == _content(again)
+        else "its columns would hold other values"
+    )
 
 
 def _content(decision: Decision) -> bytes:

@@ -12,7 +12,12 @@ import numpy as np
 
 from clusters.columns import ABSENT, Bools
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.round import CandidateScore, ConstraintScore, Round, SpreadScore
+from placements.engine.scheduling.round import (
+    CandidateScore,
+    ConstraintScore,
+    Round,
+    SpreadScore,
+)
 from placements.engine.scheduling.scores.preferred_affinity import term_scores
 from placements.engine.scheduling.spread.base import Groups, imbalance, is_hard
 from placements.manifests.policy import KeyType
@@ -161,7 +166,9 @@ class Replay:
         return self._latest
 
     def __iter__(self) -> Iterator[RoundSummary]:
-        return (self.step(number) for number in range(1, self.decision.number_of_rounds + 1))
+        return (
+            self.step(number) for number in range(1, self.decision.number_of_rounds + 1)
+        )
 
     def step(self, number: int) -> RoundSummary:
         """Return one round, numbered from 1. Raise IndexError."""
@@ -172,8 +179,13 @@ class Replay:
             number=number,
             winner=None if first is None else self.names[first],
             runner_up=None if second is None else self.names[second],
-            decided_by=None if first is None or second is None else one.decided_by(first, second),
-            spreads=tuple(_spread(each, one, first, self._has_key(each)) for each in one.constraint_scores),
+            decided_by=None
+            if first is None or second is None
+            else one.decided_by(first, second),
+            spreads=tuple(
+                _spread(each, one, first, self._has_key(each))
+                for each in one.constraint_scores
+            ),
             cut=None if one.constraint_scores else self._cut(one),
             candidates=int(np.count_nonzero(one.is_left)),
             others_stay=bool(self.decision.kept),
@@ -186,7 +198,10 @@ class Replay:
         """
         one = self.decision.round(number)
         ranked = enumerate(one.ranked.tolist(), start=1)
-        forbidden = ((None, position) for position in np.nonzero(one.is_left & one.is_forbidden)[0].tolist())
+        forbidden = (
+            (None, position)
+            for position in np.nonzero(one.is_left & one.is_forbidden)[0].tolist()
+        )
         return [
             self._candidate(one, one.among_all(position), rank)
             for rank, position in islice(chain(ranked, forbidden), most)
@@ -210,18 +225,27 @@ class Replay:
         """
         position = self.decision.cycle.fleet.positions[cluster]
         entry = self.decision.round(number).alone(position)
-        return tuple(self._verdict(score, entry.index, position) for score in entry.constraint_scores)
+        return tuple(
+            self._verdict(score, entry.index, position)
+            for score in entry.constraint_scores
+        )
 
-    def _verdict(self, score: ConstraintScore, index: int, position: int) -> ConstraintCheck:
+    def _verdict(
+        self, score: ConstraintScore, index: int, position: int
+    ) -> ConstraintCheck:
         has_key = score.groups.codes[index] == ABSENT and self._has_key(score)[position]
         return replace(verdict(score, index), has_key=bool(has_key))
 
     def _has_key(self, score: ConstraintScore) -> Bools:
         constraint = score.constraint
         fleet = self.decision.cycle.fleet
-        return fleet.topology(constraint.topology_key, constraint.topology_key_type).is_present
+        return fleet.topology(
+            constraint.topology_key, constraint.topology_key_type
+        ).is_present
 
-    def _candidate(self, one: Round, entry: CandidateScore, rank: int | None) -> Candidate:
+    def _candidate(
+        self, one: Round, entry: CandidateScore, rank: int | None
+    ) -> Candidate:
         position = entry.index
         winner = None if not rank or rank == 1 else int(one.ranked[0])
         return Candidate(
@@ -231,7 +255,10 @@ class Replay:
             affinity_score=one.candidates.affinity[position].item(),
             was_here=int(one.candidates.was_here_in(one.number)[position]),
             decided_by=None if winner is None else one.decided_by(winner, position),
-            constraints=tuple(self._verdict(score, position, position) for score in entry.constraint_scores),
+            constraints=tuple(
+                self._verdict(score, position, position)
+                for score in entry.constraint_scores
+            ),
             preferred=self.term_scores(position),
             combined={} if entry.is_forbidden else one.combined(position),
         )
@@ -242,7 +269,9 @@ class Replay:
     @cached_property
     def _term_columns(self) -> tuple[np.ndarray, ...]:
         cycle = self.decision.cycle
-        return tuple(term_scores(term, cycle.fleet) for term in cycle.policy.preferred_terms)
+        return tuple(
+            term_scores(term, cycle.fleet) for term in cycle.policy.preferred_terms
+        )
 
     def _cut(self, one: Round) -> Cut | None:
         size = len(self.decision.picked)
@@ -284,13 +313,19 @@ def _is_nested(groups: Groups) -> bool:
     return bool(groups.siblings.any())
 
 
-def _spread(score: ConstraintScore, one: Round, winner: int | None, has_key: Bools) -> Spread:
+def _spread(
+    score: ConstraintScore, one: Round, winner: int | None, has_key: Bools
+) -> Spread:
     after = score.counts.copy()
     if winner is not None and score.groups.codes[winner] >= 0:
         after[score.groups.codes[winner]] += 1
     projected = one.candidates.strategy.project(score.constraint, score.groups, after)
     is_missing_key = (score.groups.codes == ABSENT) & ~has_key
-    is_out = score.is_forbidden & one.is_left & ((score.groups.codes != ABSENT) | is_missing_key)
+    is_out = (
+        score.is_forbidden
+        & one.is_left
+        & ((score.groups.codes != ABSENT) | is_missing_key)
+    )
     return Spread(
         topology_key=score.constraint.topology_key,
         max_skew=score.constraint.max_skew,

@@ -117,9 +117,13 @@ class CandidateScore:
 
 def _constraint_scores(evaluation: RoundEvaluation) -> tuple[ConstraintScore, ...]:
     projected = evaluation.strategy.project
-    parts = zip(evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True)
+    parts = zip(
+        evaluation.state.parts, evaluation.scores, evaluation.verdicts, strict=True
+    )
     return tuple(
-        ConstraintScore(*part, score, verdict.violates, verdict.forbids, projected(*part))
+        ConstraintScore(
+            *part, score, verdict.violates, verdict.forbids, projected(*part)
+        )
         for part, score, verdict in parts
     )
 
@@ -137,13 +141,17 @@ class Round:
         """Return the counts per domain before this round's pick, an entry per constraint."""
         starts = self.candidates.starting_counts()
         pairs = zip(starts, self.candidates.groups, strict=True)
-        return tuple(start + groups.count(self.earlier_picks) for start, groups in pairs)
+        return tuple(
+            start + groups.count(self.earlier_picks) for start, groups in pairs
+        )
 
     @cached_property
     def evaluation(self) -> RoundEvaluation:
         check_time()
         candidates = self.candidates
-        state = RoundState(candidates.constraints, candidates.groups, self.counts, self.is_left)
+        state = RoundState(
+            candidates.constraints, candidates.groups, self.counts, self.is_left
+        )
         return RoundEvaluation(candidates.strategy, state)
 
     @cached_property
@@ -157,8 +165,12 @@ class Round:
         """Return the evaluation of one cluster where the strategy allows it, much faster than all of them."""
         if not isinstance(self.candidates.strategy, GroupStrategy):
             return self.among_all(position)
-        groups = tuple(replace(one, codes=one.codes[[position]]) for one in self.candidates.groups)
-        left = np.array([self.candidates.passes[position] and position not in self.earlier_picks])
+        groups = tuple(
+            replace(one, codes=one.codes[[position]]) for one in self.candidates.groups
+        )
+        left = np.array(
+            [self.candidates.passes[position] and position not in self.earlier_picks]
+        )
         state = RoundState(self.candidates.constraints, groups, self.counts, left)
         evaluation = RoundEvaluation(self.candidates.strategy, state)
         return CandidateScore(evaluation, _constraint_scores(evaluation), 0)
@@ -196,7 +208,9 @@ class Round:
     @cached_property
     def ranked(self) -> Ints:
         positions = np.nonzero(self.contends)[0]
-        return self.candidates.in_order(positions, [column[positions] for column in self.rank_columns])
+        return self.candidates.in_order(
+            positions, [column[positions] for column in self.rank_columns]
+        )
 
     def best(self, *, besides: int | None = None) -> int | None:
         """Return the position of the best candidate, or of the best besides one; None if none is left."""
@@ -220,8 +234,14 @@ class Round:
 
     def combined(self, position: int) -> dict[str, float]:
         """Return a cluster's values in the rank columns that are not reported as scores anyway."""
-        values = {name: column[position].item() for name, column in self._named_columns()}
-        return {name: value for name, value in values.items() if name not in REPORTED_COLUMNS}
+        values = {
+            name: column[position].item() for name, column in self._named_columns()
+        }
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in REPORTED_COLUMNS
+        }
 
     def _named_columns(self) -> Iterator[tuple[str, Scores]]:
         names = self.candidates.strategy.rank_names

@@ -7,7 +7,11 @@ import numpy as np
 
 from clusters.columns import Codes
 from fleetui.apimachinery.effort import check_time
-from placements.engine.scheduling.candidates import candidates_of, malformed_properties, verdicts
+from placements.engine.scheduling.candidates import (
+    candidates_of,
+    malformed_properties,
+    verdicts,
+)
 from placements.engine.scheduling.cycle import Batch, Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.picker import pick
@@ -36,7 +40,11 @@ def _apply(cycle: Cycle, batch: Batch) -> Decision:
     """Apply few moves; each join gets the scores of a round at that state."""
     fleet, bindings = cycle.fleet, cycle.binding_classes
     stays = replace(
-        cycle, batch=None, bindings=tuple(one for one in cycle.bindings if one.cluster not in batch.leaves)
+        cycle,
+        batch=None,
+        bindings=tuple(
+            one for one in cycle.bindings if one.cluster not in batch.leaves
+        ),
     )
     candidates = candidates_of(stays)
     chosen = np.array([fleet.positions[name] for name in batch.joins], dtype=np.int32)
@@ -44,7 +52,9 @@ def _apply(cycle: Cycle, batch: Batch) -> Decision:
     for number, position in enumerate(chosen.tolist(), start=1):
         spread = Round(candidates, number, chosen[: number - 1]).spread_score(position)
         scores.append((spread, candidates.affinity[position].item()))
-    kept = tuple(name for name in _cluster_names(bindings.current) if name not in batch.leaves)
+    kept = tuple(
+        name for name in _cluster_names(bindings.current) if name not in batch.leaves
+    )
     return Decision(
         cycle,
         CycleKind.REBALANCE,
@@ -58,13 +68,34 @@ def _apply(cycle: Cycle, batch: Batch) -> Decision:
 
 
 def _pick_fixed(cycle: Cycle) -> Decision:
-    names, fleet, bindings = cycle.policy.cluster_names, cycle.fleet, cycle.binding_classes
+    names, fleet, bindings = (
+        cycle.policy.cluster_names,
+        cycle.fleet,
+        cycle.binding_classes,
+    )
     if not names:
-        untouched, dangling = _cluster_names(bindings.current), _cluster_names(bindings.dangling)
-        return Decision(cycle, CycleKind.NO_NAMES, kept=untouched, unscheduled=dangling, is_fulfilled=True)
-    valid = {name for name in names if name in fleet.positions and fleet.is_eligible[fleet.positions[name]]}
+        untouched, dangling = (
+            _cluster_names(bindings.current),
+            _cluster_names(bindings.dangling),
+        )
+        return Decision(
+            cycle,
+            CycleKind.NO_NAMES,
+            kept=untouched,
+            unscheduled=dangling,
+            is_fulfilled=True,
+        )
+    valid = {
+        name
+        for name in names
+        if name in fleet.positions and fleet.is_eligible[fleet.positions[name]]
+    }
     kept = _kept_names(cycle)
-    chosen = [fleet.positions[name] for name in names if name in valid and name not in set(kept)]
+    chosen = [
+        fleet.positions[name]
+        for name in names
+        if name in valid and name not in set(kept)
+    ]
     at_stake = (binding for binding in _at_stake(cycle) if binding.cluster not in valid)
     return Decision(
         cycle,
@@ -96,7 +127,10 @@ def _pick_all(cycle: Cycle) -> Decision:
 
 
 def _pick_n(cycle: Cycle) -> Decision:
-    wanted, present = cycle.policy.number_of_clusters or 0, len(cycle.binding_classes.current)
+    wanted, present = (
+        cycle.policy.number_of_clusters or 0,
+        len(cycle.binding_classes.current),
+    )
     if wanted and profile_of(cycle).chooses_again:
         return _pick_more(cycle, wanted)
     if wanted < present or (wanted == present and cycle.binding_classes.obsolete):
@@ -105,7 +139,11 @@ def _pick_n(cycle: Cycle) -> Decision:
         if profile_of(cycle).strategy.smaller_name_wins:
             by_name = by_name[::-1]
         current = sorted(by_name, key=_trim_order)
-        ending = (*cycle.binding_classes.dangling, *cycle.binding_classes.obsolete, *current[:surplus])
+        ending = (
+            *cycle.binding_classes.dangling,
+            *cycle.binding_classes.obsolete,
+            *current[:surplus],
+        )
         return Decision(
             cycle,
             CycleKind.SCALE_DOWN,
@@ -116,7 +154,13 @@ def _pick_n(cycle: Cycle) -> Decision:
     if wanted == present:
         unscheduled = _cluster_names(cycle.binding_classes.dangling)
         kept = _cluster_names(cycle.binding_classes.current)
-        return Decision(cycle, CycleKind.NOTHING_TO_DO, kept=kept, unscheduled=unscheduled, is_fulfilled=True)
+        return Decision(
+            cycle,
+            CycleKind.NOTHING_TO_DO,
+            kept=kept,
+            unscheduled=unscheduled,
+            is_fulfilled=True,
+        )
     return _pick_more(cycle, wanted - present)
 
 
@@ -176,12 +220,18 @@ def _unscheduled(cycle: Cycle, chosen: Codes) -> tuple[str, ...]:
 def _at_stake(cycle: Cycle) -> tuple[PlacedBinding, ...]:
     """Return the bindings that end unless their clusters are picked again."""
     bindings = cycle.binding_classes
-    return bindings.obsolete + (bindings.current if profile_of(cycle).chooses_again else ())
+    return bindings.obsolete + (
+        bindings.current if profile_of(cycle).chooses_again else ()
+    )
 
 
 def _kept_names(cycle: Cycle) -> tuple[str, ...]:
     """Return the current bindings that the cycle does not touch; none if it chooses among all clusters."""
-    return () if profile_of(cycle).chooses_again else _cluster_names(cycle.binding_classes.current)
+    return (
+        ()
+        if profile_of(cycle).chooses_again
+        else _cluster_names(cycle.binding_classes.current)
+    )
 
 
 def _cluster_names(bindings: Iterable[PlacedBinding]) -> tuple[str, ...]:

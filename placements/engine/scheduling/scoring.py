@@ -101,7 +101,9 @@ class WeightedScore(AffinityScore):
 
     def ranking(self, cycle: Cycle, candidates: Bools, reported: Scores) -> Scores:
         """Add the other scores, each by its weight."""
-        return np.round(reported + prioritizers(self.options, cycle, candidates), DIGITS)
+        return np.round(
+            reported + prioritizers(self.options, cycle, candidates), DIGITS
+        )
 
     def addends(self, cycle: Cycle, candidates: Bools) -> Iterator[ScoreComponent]:
         """Return the rows together or each preferred term, then the other scores."""
@@ -109,13 +111,17 @@ class WeightedScore(AffinityScore):
             yield from _terms(cycle)
         else:
             raw = raw_rows(self.options, cycle.fleet)
-            yield ScoreComponent(ScoreSource.ROWS, self.affinity(cycle, candidates), raw=raw)
+            yield ScoreComponent(
+                ScoreSource.ROWS, self.affinity(cycle, candidates), raw=raw
+            )
         for name, weight, score in weighed(self.options, cycle, candidates):
             yield ScoreComponent(ScoreSource(name), weight * score, weight=weight)
 
     def keys_read(self, kind: KeyType) -> frozenset[str]:
         rows = self.options.affinity_terms
-        return frozenset(one.topology_key for one in rows if one.topology_key_type is kind)
+        return frozenset(
+            one.topology_key for one in rows if one.topology_key_type is kind
+        )
 
     def properties_read(self) -> frozenset[str]:
         """Return the resources that have a weight."""
@@ -130,4 +136,6 @@ class WeightedScore(AffinityScore):
 
 def _terms(cycle: Cycle) -> Iterator[ScoreComponent]:
     for term in cycle.policy.preferred_terms:
-        yield ScoreComponent(ScoreSource.TERM, term_scores(term, cycle.fleet), term=term)
+        yield ScoreComponent(
+            ScoreSource.TERM, term_scores(term, cycle.fleet), term=term
+        )

@@ -36,7 +36,9 @@ class TermsColumn:
     malformed: tuple[Malformed, ...]
 
 
-def match_labels(selector: LabelSelector | None, fleet: Fleet, *, claims: bool = False) -> Bools:
+def match_labels(
+    selector: LabelSelector | None, fleet: Fleet, *, claims: bool = False
+) -> Bools:
     """Return which clusters meet every requirement; an absent or empty selector matches all.
 
     With `claims` the requirements are about properties, compared as text.
@@ -44,10 +46,22 @@ def match_labels(selector: LabelSelector | None, fleet: Fleet, *, claims: bool =
     matches = np.ones(len(fleet), dtype=np.bool_)
     for requirement in label_requirements(selector):
         check_time()
-        column = fleet.claim(requirement.key) if claims else fleet.label(requirement.key)
-        compares_values = requirement.operator in (LabelOperator.IN, LabelOperator.NOT_IN)
-        meets = column.is_any_of(requirement.values) if compares_values else column.is_present
-        is_negated = requirement.operator in (LabelOperator.NOT_IN, LabelOperator.DOES_NOT_EXIST)
+        column = (
+            fleet.claim(requirement.key) if claims else fleet.label(requirement.key)
+        )
+        compares_values = requirement.operator in (
+            LabelOperator.IN,
+            LabelOperator.NOT_IN,
+        )
+        meets = (
+            column.is_any_of(requirement.values)
+            if compares_values
+            else column.is_present
+        )
+        is_negated = requirement.operator in (
+            LabelOperator.NOT_IN,
+            LabelOperator.DOES_NOT_EXIST,
+        )
         matches &= ~meets if is_negated else meets
     return matches
 
@@ -57,7 +71,9 @@ def label_requirements(selector: LabelSelector | None) -> tuple[LabelRequirement
     if selector is None:
         return ()
     exact = (
-        LabelRequirement.model_construct(key=key, operator=LabelOperator.IN, values=(value,))
+        LabelRequirement.model_construct(
+            key=key, operator=LabelOperator.IN, values=(value,)
+        )
         for key, value in selector.match_labels.items()
     )
     return (*exact, *selector.match_expressions)
@@ -83,16 +99,24 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
 
 
 def property_requirements(term: ClusterSelectorTerm) -> tuple[PropertyRequirement, ...]:
-    return () if term.property_selector is None else term.property_selector.match_expressions
+    return (
+        ()
+        if term.property_selector is None
+        else term.property_selector.match_expressions
+    )
 
 
-def meets_property(requirement: PropertyRequirement, fleet: Fleet, *, only: int | None = None) -> Bools:
+def meets_property(
+    requirement: PropertyRequirement, fleet: Fleet, *, only: int | None = None
+) -> Bools:
     """Return which clusters meet a property requirement; absent or malformed values never do.
 
     With `only` the result is about the cluster at that position alone.
     """
     limit = parse_quantity(requirement.values[0])
-    return fleet.property(requirement.name).compare(requirement.operator, limit, only=only)
+    return fleet.property(requirement.name).compare(
+        requirement.operator, limit, only=only
+    )
 
 
 def match_any_term(
@@ -114,18 +138,27 @@ def match_any_term(
         if term.claim_selector is not None:
             reached &= match_labels(term.claim_selector, fleet, claims=True)
         for requirement in property_requirements(term):
-            malformed += malformed_values(requirement.name, fleet, among=reached, splits_names=splits_names)
+            malformed += malformed_values(
+                requirement.name, fleet, among=reached, splits_names=splits_names
+            )
             reached &= meets_property(requirement, fleet)
         passes |= reached
     return TermsColumn(passes, tuple(malformed))
 
 
-def malformed_values(name: str, fleet: Fleet, *, among: Bools, splits_names: bool) -> list[Malformed]:
+def malformed_values(
+    name: str, fleet: Fleet, *, among: Bools, splits_names: bool
+) -> list[Malformed]:
     """Return the clusters among these whose value of this property is no quantity.
 
     With `splits_names` a resource name with a second dash has no value that can be read, on any cluster.
     """
     column = fleet.property(name)
-    is_unreadable = among if splits_names and has_second_dash(name) else column.is_malformed & among
+    is_unreadable = (
+        among if splits_names and has_second_dash(name) else column.is_malformed & among
+    )
     positions = np.nonzero(is_unreadable)[0].tolist()
-    return [Malformed(fleet.names[position], name, column.texts[position] or "") for position in positions]
+    return [
+        Malformed(fleet.names[position], name, column.texts[position] or "")
+        for position in positions
+    ]

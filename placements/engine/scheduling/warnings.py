@@ -19,7 +19,11 @@ def property_warnings(fleet: Fleet) -> tuple[ManifestWarning, ...]:
         malformed = fleet.property(name).is_malformed.nonzero()[0].tolist()
         if malformed:
             message = f"no quantity on {_some(fleet.names[position] for position in malformed)}"
-            warnings.append(ManifestWarning("not-a-quantity", format_path(("properties", name)), message))
+            warnings.append(
+                ManifestWarning(
+                    "not-a-quantity", format_path(("properties", name)), message
+                )
+            )
     return tuple(warnings)
 
 
@@ -33,10 +37,16 @@ def decision_warnings(decision: Decision) -> tuple[ManifestWarning, ...]:
     for name, names in clusters.items():
         message = f"no quantity on {_some(names)}: it counts as absent"
         if is_fatal and has_second_dash(name):
-            message = "a resource name with a second dash cannot be read: the cycle fails"
+            message = (
+                "a resource name with a second dash cannot be read: the cycle fails"
+            )
         elif is_fatal:
             message = f"no quantity on {_some(names)}: the cycle fails"
-        warnings.append(ManifestWarning("malformed-property", format_path(("properties", name)), message))
+        warnings.append(
+            ManifestWarning(
+                "malformed-property", format_path(("properties", name)), message
+            )
+        )
     return tuple(warnings)
 
 

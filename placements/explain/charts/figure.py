@@ -40,11 +40,25 @@ RAMP = [[step / 6, f"var(--ramp-{step + 1})"] for step in range(7)]
 """The color scale of scores, symmetric about 0."""
 
 OUTLINED = {"color": Color.CLEAR, "line": {"color": Color.QUIET, "width": 1}}
-HATCHED = {**OUTLINED, "pattern": {"shape": "/", "fgcolor": Color.QUIET, "bgcolor": Color.CLEAR, "size": 6}}
+HATCHED = {
+    **OUTLINED,
+    "pattern": {
+        "shape": "/",
+        "fgcolor": Color.QUIET,
+        "bgcolor": Color.CLEAR,
+        "size": 6,
+    },
+}
 """The marker of bars of clusters that cannot be selected."""
 LEGEND_ABOVE: dict[str, Any] = {
     "showlegend": True,
-    "legend": {"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal"},
+    "legend": {
+        "orientation": "h",
+        "x": 0,
+        "y": 1,
+        "yanchor": "bottom",
+        "traceorder": "normal",
+    },
     "margin": {"l": 8, "r": 16, "t": 32, "b": 8},
 }
 """Layout of a chart whose colors need a legend."""
@@ -98,20 +112,29 @@ class Chart:
 
     @property
     def heads(self) -> list[tuple[str, bool]]:
-        by_column = zip_longest(*self.rows, fillvalue=None) if self.rows else ((),) * len(self.columns)
+        by_column = (
+            zip_longest(*self.rows, fillvalue=None)
+            if self.rows
+            else ((),) * len(self.columns)
+        )
         heads = []
         for head, column in zip(self.columns, by_column, strict=True):
             cells = [cell for cell in column if cell is not None]
-            heads.append((head, bool(cells) and not any(isinstance(cell, str) for cell in cells)))
+            heads.append(
+                (head, bool(cells) and not any(isinstance(cell, str) for cell in cells))
+            )
         return heads
 
-    def lines(self, start: int = 0, end: int | None = None) -> list[list[tuple[Cell, str, bool]]]:
+    def lines(
+        self, start: int = 0, end: int | None = None
+    ) -> list[list[tuple[Cell, str, bool]]]:
         """Return some rows of the table: each cell, its link, and whether its column holds numbers."""
         links = self.leads.cells[start:end] if self.leads else ()
         numeric = [is_number for _, is_number in self.heads]
         pairs = zip_longest(self.rows[start:end], links, fillvalue=())
         return [
-            list(zip(row, chain(addresses, repeat("")), numeric, strict=False)) for row, addresses in pairs
+            list(zip(row, chain(addresses, repeat("")), numeric, strict=False))
+            for row, addresses in pairs
         ]
 
     @property
@@ -166,7 +189,9 @@ def figure_of_panels(drawn: Any, *, height: int, **layout: Any) -> go.Figure:
 
 def heatmap(cells: Any, *, gap: int = 2, **more: Any) -> go.Heatmap:
     """Return a heatmap with gaps between its cells; where there is no number, a cell stays empty."""
-    return go.Heatmap(z=cells, showscale=False, xgap=gap, ygap=gap, hoverongaps=False, **more)
+    return go.Heatmap(
+        z=cells, showscale=False, xgap=gap, ygap=gap, hoverongaps=False, **more
+    )
 
 
 def stacked_bars(
@@ -181,7 +206,9 @@ def stacked_bars(
 
     A part has a name, a color, a hatch and its counts; `axis` adds to the axis of the names.
     """
-    largest = max(map(sum, zip(*(counts for *_, counts in parts), strict=True)), default=0)
+    largest = max(
+        map(sum, zip(*(counts for *_, counts in parts), strict=True)), default=0
+    )
     bars = [
         go.Bar(
             name=words,
@@ -199,23 +226,58 @@ def stacked_bars(
         barmode="stack",
         bargap=bargap,
         yaxis={"autorange": "reversed", "type": "category", **axis},
-        xaxis={"title": "clusters", "range": [0, largest * 1.04], **round_ticks(largest)},
+        xaxis={
+            "title": "clusters",
+            "range": [0, largest * 1.04],
+            **round_ticks(largest),
+        },
         **LEGEND_ABOVE,
     )
 
 
 def hatched(color: str, shape: str) -> dict[str, Any]:
     """Return the marker of a bar, hatched over its color; an empty shape leaves it solid."""
-    pattern = {"shape": shape, "fillmode": "overlay", "fgcolor": Color.PAGE, "fgopacity": 0.8, "size": 6}
+    pattern = {
+        "shape": shape,
+        "fillmode": "overlay",
+        "fgcolor": Color.PAGE,
+        "fgopacity": 0.8,
+        "size": 6,
+    }
     return {"color": color, "pattern": {**pattern, "solidity": 0.3}}
 
 
 def round_ticks(largest: int) -> dict[str, Any]:
     """Return the ticks of an axis of counts: whole numbers while there are few, round ones beyond."""
-    return whole_ticks(largest, most=10) if largest <= 20 else {"nticks": 10, "tickformat": ",d"}
+    return (
+        whole_ticks(largest, most=10)
+        if largest <= 20
+        else {"nticks": 10, "tickformat": ",d"}
+    )
 
 
-_STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400)
+_STEPS = (
+    0.1,
+    0.2,
+    0.5,
+    1,
+    2,
+    5,
+    10,
+    15,
+    30,
+    60,
+    120,
+    300,
+    600,
+    900,
+    1800,
+    3600,
+    7200,
+    14400,
+    28800,
+    86400,
+)
 SHORTEST = 1.0
 """An axis is never shorter than this, in seconds."""
 
@@ -233,7 +295,9 @@ def duration_text(seconds: float) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     units = [(days, "d"), (hours, "h"), (minutes, "m"), (whole, "s")]
-    first = next((place for place, (number, _) in enumerate(units) if number), len(units) - 1)
+    first = next(
+        (place for place, (number, _) in enumerate(units) if number), len(units) - 1
+    )
     parts = units[first : first + 2]
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
 

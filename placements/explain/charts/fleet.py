@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from placements.explain.charts.figure import Cell, Chart, Color, GroupName, figure, heatmap, stacked_bars
+from placements.explain.charts.figure import (
+    Cell,
+    Chart,
+    Color,
+    GroupName,
+    figure,
+    heatmap,
+    stacked_bars,
+)
 
 MOST_BARS, MOST_SIDE = 40, 40
 
@@ -52,17 +60,26 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         return None
     states = [state for state in STATES if any(one.counts.get(state) for one in groups)]
     totals = [one.total for one in groups if None not in one.values]
-    total, without = sum(one.total for one in groups), sum(one.total for one in groups if None in one.values)
+    total, without = (
+        sum(one.total for one in groups),
+        sum(one.total for one in groups if None in one.values),
+    )
     words = f"{total:,} clusters in {len(totals):,} domains by {' and '.join(keys)}"
     if totals:
         smallest, largest = min(totals), max(totals)
-        words += f", {smallest:,} to {largest:,} each" if smallest < largest else f", {largest:,} each"
+        words += (
+            f", {smallest:,} to {largest:,} each"
+            if smallest < largest
+            else f", {largest:,} each"
+        )
     if without:
         words += f"; {without:,} without {'the label' if len(keys) == 1 else 'a label'}"
     most = MOST_BARS if len(keys) == 1 else MOST_SIDE
     sides = [len({one.values[place] for one in groups}) for place in range(len(keys))]
     cut = [
-        f"{most:,} of {side:,} values of {key}" for key, side in zip(keys, sides, strict=True) if side > most
+        f"{most:,} of {side:,} values of {key}"
+        for key, side in zip(keys, sides, strict=True)
+        if side > most
     ]
     if cut:
         words += f". Shown: the largest {' and '.join(cut)}"
@@ -73,7 +90,11 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
         chart = stacked_bars(
             [value_words(one.values[0]) for one in bars],
             [
-                (STATES[state].words, *STATES[state][:2], [one.counts.get(state, 0) for one in bars])
+                (
+                    STATES[state].words,
+                    *STATES[state][:2],
+                    [one.counts.get(state, 0) for one in bars],
+                )
                 for state in states
             ],
             height=26 * len(bars) + 72,
@@ -85,13 +106,19 @@ def topology_chart(keys: tuple[str, ...], groups: Sequence[Grouped]) -> Chart | 
     for one in groups:
         pairs = zip(keys, one.values, strict=True)
         names = (GroupName.of(key, value, value_words(value)) for key, value in pairs)
-        rows.append((*names, one.total, *(one.counts.get(state, 0) for state in states)))
+        rows.append(
+            (*names, one.total, *(one.counts.get(state, 0) for state in states))
+        )
     return Chart(
         name="topology",
         title=f"Clusters by {' and '.join(keys)}",
         caption=f"{words}.",
         figure=chart,
-        columns=(*keys, "Clusters", *(STATES[state].words.capitalize() for state in states)),
+        columns=(
+            *keys,
+            "Clusters",
+            *(STATES[state].words.capitalize() for state in states),
+        ),
         rows=tuple(rows),
     )
 
@@ -115,7 +142,11 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
         hovertemplate=f"{keys[0]} %{{y}}, {keys[1]} %{{x}}: %{{z:,d}} clusters<extra></extra>",
     )
     names, values = (
-        {"type": "category", "title": {"text": key, "standoff": standoff}, "showgrid": False}
+        {
+            "type": "category",
+            "title": {"text": key, "standoff": standoff},
+            "showgrid": False,
+        }
         for key, standoff in zip(keys, (16, 8), strict=True)
     )
     return figure(
@@ -127,7 +158,9 @@ def _matrix(keys: tuple[str, ...], groups: Sequence[Grouped]) -> go.Figure:
     )
 
 
-def _largest(groups: Sequence[Grouped], keys: Sequence[str], most: int) -> list[list[str | None]]:
+def _largest(
+    groups: Sequence[Grouped], keys: Sequence[str], most: int
+) -> list[list[str | None]]:
     """Return the values of each label that most clusters have, in order; no label comes last."""
     by_label = []
     for place in range(len(keys)):

@@ -18,7 +18,13 @@ _COUNTS, _NUMBER = 64, "      "
 
 _HATCHED = {
     **OUTLINED,
-    "pattern": {"shape": "/", "fgcolor": Color.HATCH, "bgcolor": Color.CLEAR, "size": 6, "solidity": 0.25},
+    "pattern": {
+        "shape": "/",
+        "fgcolor": Color.HATCH,
+        "bgcolor": Color.CLEAR,
+        "size": 6,
+        "solidity": 0.25,
+    },
 }
 _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.PLACED: {"color": Color.PLACED},
@@ -28,7 +34,11 @@ _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.BLOCKED: _HATCHED,
     Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.DIVIDER, "width": 1}},
 }
-_TEXTS = {Mark.PLACED: Color.ON_PLACED, Mark.NEW: Color.ON_ACCENT, Mark.OUT: Color.QUIET}
+_TEXTS = {
+    Mark.PLACED: Color.ON_PLACED,
+    Mark.NEW: Color.ON_ACCENT,
+    Mark.OUT: Color.QUIET,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +67,9 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     is_narrow = width < _NARROW
     right = _COUNTS if all(panel.columns == 1 for panel in panels) else 8
     right = 24 if is_narrow else right
-    longest = max((len(lane.name) for panel in panels for lane in panel.lanes), default=4)
+    longest = max(
+        (len(lane.name) for panel in panels for lane in panel.lanes), default=4
+    )
     left = min(120, int(longest * _LETTER) + 14)
     parts, total = _placed_parts(panels, left, width - left - right)
     layout: dict[str, Any] = {}
@@ -66,7 +78,12 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     traces: list[Any] = []
     for part in parts:
         suffix = "" if part.axes == 1 else str(part.axes)
-        hidden = {"showgrid": False, "zeroline": False, "showticklabels": False, "ticks": ""}
+        hidden = {
+            "showgrid": False,
+            "zeroline": False,
+            "showticklabels": False,
+            "ticks": "",
+        }
         layout[f"xaxis{suffix}"] = {
             **hidden, "domain": part.across, "range": [0, part.panel.slots], "anchor": f"y{suffix}"
         }  # fmt: skip
@@ -89,12 +106,16 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     )
 
 
-def _placed_parts(panels: Sequence[LanePanel], left: int, plot: int) -> tuple[list[_Part], int]:
+def _placed_parts(
+    panels: Sequence[LanePanel], left: int, plot: int
+) -> tuple[list[_Part], int]:
     """Return the columns of all panels, and the height of the picture."""
     heights = []
     for panel in panels:
         row = _WIDE if len(panel.lanes) <= 4 else _WIDE - 4
-        heights.append(_HEAD + panel.rows * (row if panel.columns == 1 else _DENSE) + _GAP)
+        heights.append(
+            _HEAD + panel.rows * (row if panel.columns == 1 else _DENSE) + _GAP
+        )
     total = sum(heights)
 
     parts: list[_Part] = []
@@ -124,8 +145,13 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
         own = [one for one in places if one[0].mark is mark]
         if not own:
             continue
-        letters = part.letters - (1 if mark is Mark.NEW else 0)  # bold letters are wider
-        texts = [_text(segment.words, letters, has_number=bool(segment.number)) for segment, *_ in own]
+        letters = part.letters - (
+            1 if mark is Mark.NEW else 0
+        )  # bold letters are wider
+        texts = [
+            _text(segment.words, letters, has_number=bool(segment.number))
+            for segment, *_ in own
+        ]
         yield go.Bar(
             **axes,
             orientation="h",
@@ -155,12 +181,16 @@ def _bars(part: _Part, suffix: str) -> Iterator[Any]:
             text=[f"<b>{segment.number}</b>" for segment, *_ in numbered],
             textfont={
                 "size": 11,
-                "color": [Color.ACCENT if one[0].mark is Mark.NEW else Color.PLACED for one in numbered],
+                "color": [
+                    Color.ACCENT if one[0].mark is Mark.NEW else Color.PLACED
+                    for one in numbered
+                ],
             },
             marker={
                 "size": 16,
                 "color": [
-                    Color.ON_ACCENT if one[0].mark is Mark.NEW else Color.ON_PLACED for one in numbered
+                    Color.ON_ACCENT if one[0].mark is Mark.NEW else Color.ON_PLACED
+                    for one in numbered
                 ],
             },
             hoverinfo="skip",
@@ -177,19 +207,45 @@ def _bands(part: _Part, suffix: str) -> Iterator[dict[str, Any]]:
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}"}
     axis = {"color": Color.BORDER, "width": 1}
     bottom = len(part.lanes) - 0.5
-    yield {**axes, "type": "line", "x0": 0, "x1": 0, "y0": -0.5, "y1": bottom, "line": axis}
-    for (low, high), run in groupby(enumerate(part.lanes), key=lambda pair: (pair[1].low, pair[1].high)):
+    yield {
+        **axes,
+        "type": "line",
+        "x0": 0,
+        "x1": 0,
+        "y0": -0.5,
+        "y1": bottom,
+        "line": axis,
+    }
+    for (low, high), run in groupby(
+        enumerate(part.lanes), key=lambda pair: (pair[1].low, pair[1].high)
+    ):
         rows = [row for row, _ in run]
         if high is None:
             continue
         edges = {**axes, "y0": rows[0] - 0.5, "y1": rows[-1] + 0.5, "layer": "below"}
-        yield {**edges, "type": "rect", "x0": low, "x1": high, "fillcolor": Color.BAND, "line": {"width": 0}}
+        yield {
+            **edges,
+            "type": "rect",
+            "x0": low,
+            "x1": high,
+            "fillcolor": Color.BAND,
+            "line": {"width": 0},
+        }
         dashes = {"color": Color.QUIET, "width": 1.5, "dash": "dash"}
         for at in {low, high} - {0}:
-            yield {**edges, "type": "line", "x0": at, "x1": at, "layer": "above", "line": dashes}
+            yield {
+                **edges,
+                "type": "line",
+                "x0": at,
+                "x1": at,
+                "layer": "above",
+                "line": dashes,
+            }
 
 
-def _words(part: _Part, suffix: str, left: int, right: int, *, is_narrow: bool) -> Iterator[dict[str, Any]]:
+def _words(
+    part: _Part, suffix: str, left: int, right: int, *, is_narrow: bool
+) -> Iterator[dict[str, Any]]:
     panel = part.panel
     axes = {"xref": f"x{suffix}", "yref": f"y{suffix}", "showarrow": False}
     quiet = {"color": Color.QUIET, "size": 12}
@@ -204,10 +260,19 @@ def _words(part: _Part, suffix: str, left: int, right: int, *, is_narrow: bool) 
     bands = [lane for lane in part.lanes if lane.high is not None]
     if bands and panel.band and panel.columns == 1:
         middle = (bands[0].low + (bands[0].high or 0)) / 2
-        yield {**axes, "x": middle, "y": -0.5, "yanchor": "bottom", "text": panel.band, "font": quiet}
+        yield {
+            **axes,
+            "x": middle,
+            "y": -0.5,
+            "yanchor": "bottom",
+            "text": panel.band,
+            "font": quiet,
+        }
     letters = int((left - 10) / _LETTER)
     for row, lane in enumerate(part.lanes):
-        name = lane.name if len(lane.name) <= letters else f"{lane.name[: letters - 1]}…"
+        name = (
+            lane.name if len(lane.name) <= letters else f"{lane.name[: letters - 1]}…"
+        )
         yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
         end = max(lane.placed, lane.high or 0)
         if lane.others:
@@ -215,9 +280,21 @@ def _words(part: _Part, suffix: str, left: int, right: int, *, is_narrow: bool) 
             if panel.columns > 1:
                 # There is little room: how many candidates, or a dash.
                 words = words.partition(" candidate")[0].replace("no", NONE)
-            yield {**axes, "x": end, "y": row, "xanchor": "left", "xshift": 8, "text": words, "font": quiet}
+            yield {
+                **axes,
+                "x": end,
+                "y": row,
+                "xanchor": "left",
+                "xshift": 8,
+                "text": words,
+                "font": quiet,
+            }
         if panel.columns == 1:
-            of = "" if is_narrow else f" <span style='font-size:12px'>of {lane.size:,}</span>"
+            of = (
+                ""
+                if is_narrow
+                else f" <span style='font-size:12px'>of {lane.size:,}</span>"
+            )
             count = f"<b>{lane.placed:,}</b>{of}"
             yield {
                 **axes, "xref": "paper", "x": 1, "y": row, "xanchor": "right", "xshift": right,

@@ -3,7 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from placements.explain.charts.figure import RAMP, Chart, Color, figure, heatmap, row_axis
+from placements.explain.charts.figure import (
+    RAMP,
+    Chart,
+    Color,
+    figure,
+    heatmap,
+    row_axis,
+)
 
 MOST_LOSSES = 60
 MOST_GROUPS = 40
@@ -17,7 +24,9 @@ class LossLine:
     groups: Mapping[str, tuple[int, int]]
 
 
-def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Chart | None:
+def survival_chart(
+    lines: Sequence[LossLine], *, by: str, is_down: bool
+) -> Chart | None:
     """Draw the losses by group of placements, the worst first; None where no loss concerns a placement.
 
     `by` is the kind of group: team, namespace or placement. A cell is the share of the placements of the
@@ -32,20 +41,35 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
     losses = lines[:MOST_LOSSES]
     if not groups or not losses:
         return None
-    rows = [line for line in losses if any(count for _, count in line.groups.values())] or losses
+    rows = [
+        line for line in losses if any(count for _, count in line.groups.values())
+    ] or losses
     cells = [[line.groups.get(group) for group in groups] for line in rows]
-    words = "without a working cluster" if is_down else "unfulfilled or without clusters"
+    words = (
+        "without a working cluster" if is_down else "unfulfilled or without clusters"
+    )
     caption = (
         f"Losses by {by}, the worst first; the color is the share of placements that are {words} afterwards, "
         "and an empty cell concerns none"
     )
     if len(bad) > MOST_GROUPS or len(lines) > len(rows):
         caption += f". Shown: {len(rows):,} of {len(lines):,} losses, {len(groups):,} of {len(bad):,} columns"
-    across = {"title": by, "tickvals": list(range(len(groups))), "ticktext": groups, "tickangle": -45}
+    across = {
+        "title": by,
+        "tickvals": list(range(len(groups))),
+        "ticktext": groups,
+        "tickangle": -45,
+    }
     chart = figure(
         heatmap(
-            [[100 * one[1] / one[0] if one else None for one in line] for line in cells],
-            text=[[f"{one[1]:,} of {one[0]:,}" if one else "" for one in line] for line in cells],
+            [
+                [100 * one[1] / one[0] if one else None for one in line]
+                for line in cells
+            ],
+            text=[
+                [f"{one[1]:,} of {one[0]:,}" if one else "" for one in line]
+                for line in cells
+            ],
             zmin=-100,
             zmax=100,
             colorscale=RAMP,
@@ -54,7 +78,12 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
         ),
         height=22 * len(rows) + 140,
         margin={"l": 8, "r": 16, "t": 8, "b": 100},
-        xaxis={**across, "showgrid": False, "zeroline": False, "tickcolor": Color.NEUTRAL},
+        xaxis={
+            **across,
+            "showgrid": False,
+            "zeroline": False,
+            "tickcolor": Color.NEUTRAL,
+        },
         yaxis=row_axis([line.name for line in rows]),
     )
     return Chart(
@@ -64,6 +93,9 @@ def survival_chart(lines: Sequence[LossLine], *, by: str, is_down: bool) -> Char
         figure=chart,
         columns=("Loss", by.capitalize(), "Placements", "Not survived"),
         rows=tuple(
-            (line.name, group, *one) for line in losses for group in groups if (one := line.groups.get(group))
+            (line.name, group, *one)
+            for line in losses
+            for group in groups
+            if (one := line.groups.get(group))
         ),
     )

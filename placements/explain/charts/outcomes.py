@@ -44,7 +44,10 @@ RULES: dict[ReasonCode, str] = {
 
 Clusters that a filter removes with a code that is missing here are counted as placed.
 """
-_COMPETING = {ReasonCode.TOPOLOGY_SPREAD, *(code for code, words in RULES.items() if words == "lower rank")}
+_COMPETING = {
+    ReasonCode.TOPOLOGY_SPREAD,
+    *(code for code, words in RULES.items() if words == "lower rank"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,9 @@ def funnel_chart(outcomes: Sequence[ClusterOutcome]) -> Chart:
         x=[stage.remaining + stage.removed + top * 0.01 for stage in funnel],
         y=places,
         text=[
-            f"{stage.remaining:,}" + (f"  (−{stage.removed:,})" if stage.removed else "") for stage in funnel
+            f"{stage.remaining:,}"
+            + (f"  (−{stage.removed:,})" if stage.removed else "")
+            for stage in funnel
         ],
         textposition="middle right",
         hoverinfo="skip",

@@ -54,7 +54,9 @@ def area_chart(
         drawn = []
         for start in range(0, len(moments), stretch):
             part = moments[start : start + stretch]
-            lowest = min(range(len(part)), key=lambda place: part[place].progress.available)
+            lowest = min(
+                range(len(part)), key=lambda place: part[place].progress.available
+            )
             drawn += [part[place] for place in sorted({lowest, len(part) - 1})]
     rows = [(seconds_between(since, one.at), one.progress) for one in drawn]
     # The last state is drawn a little further than the time before: a run ends with its last change.
@@ -63,26 +65,49 @@ def area_chart(
     is_initial = not moments[0].progress.available
     if not is_deletion and not is_initial:
         if not is_in_place:
-            limits.append((f"N + maxSurge = {last.max_total:,}", last.max_total, "dash"))
+            limits.append(
+                (f"N + maxSurge = {last.max_total:,}", last.max_total, "dash")
+            )
         limits.append((f"N = {last.number:,}", last.number, "solid"))
-        limits.append((f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash"))
+        limits.append(
+            (f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash")
+        )
 
     caption = f"{last.placed} clusters still hold resources of the placement."
     if not is_deletion:
-        least = "Initial deployment: no minimum applies." if is_initial else _lowest_available(moments)
+        least = (
+            "Initial deployment: no minimum applies."
+            if is_initial
+            else _lowest_available(moments)
+        )
         most = "No maximum: no clusters are added."
         if not is_in_place:
             placed = max(one.progress.placed for one in moments)
             most = f"Highest: {placed:,} placed (maximum {last.max_total:,})."
-        caption = f"{last.available:,} of {last.number:,} clusters available. {least} {most}"
-    counts = [field for _, field, *_ in _BANDS] + ["number", "min_available", "max_total"]
+        caption = (
+            f"{last.available:,} of {last.number:,} clusters available. {least} {most}"
+        )
+    counts = [field for _, field, *_ in _BANDS] + [
+        "number",
+        "min_available",
+        "max_total",
+    ]
     return Chart(
         name="area",
         title="Availability during rollout",
         caption=caption,
         figure=_area_figure(rows, end, limits, is_initial=is_initial),
-        columns=("Elapsed", *(name for name, *_ in _BANDS), "N", "Minimum available", "Maximum placed"),
-        rows=tuple((duration_text(at), *(getattr(one, field) for field in counts)) for at, one in rows),
+        columns=(
+            "Elapsed",
+            *(name for name, *_ in _BANDS),
+            "N",
+            "Minimum available",
+            "Maximum placed",
+        ),
+        rows=tuple(
+            (duration_text(at), *(getattr(one, field) for field in counts))
+            for at, one in rows
+        ),
     )
 
 
@@ -115,13 +140,19 @@ def _area_figure(
     *,
     is_initial: bool,
 ) -> go.Figure:
-    top = max([progress.placed for _, progress in rows] + [level for _, level, _ in limits])
+    top = max(
+        [progress.placed for _, progress in rows] + [level for _, level, _ in limits]
+    )
     bands = []
     for name, part, usual, pattern in _BANDS:
         color = Color.PROGRESS if is_initial and usual == Color.ATTENTION else usual
         counts = [getattr(progress, part) for _, progress in rows]
         if any(counts):
-            fill = {"shape": pattern, "fillmode": "replace", "fgcolor": color} if pattern else None
+            fill = (
+                {"shape": pattern, "fillmode": "replace", "fgcolor": color}
+                if pattern
+                else None
+            )
             bands.append(
                 go.Scatter(
                     x=[*(at for at, _ in rows), max(end, rows[-1][0])],
@@ -139,7 +170,11 @@ def _area_figure(
     label: dict[str, object] = {"xref": "paper", "x": 1, "xanchor": "left"}
     label |= {"font": {"color": Color.TEXT, "size": 11}, "xshift": 4}
     # The highest label is above its line and the lowest below, so that near ones do not overlap.
-    anchors = ["bottom", "middle", "top"] if len(limits) > 2 else ["bottom", "top"][: len(limits)]
+    anchors = (
+        ["bottom", "middle", "top"]
+        if len(limits) > 2
+        else ["bottom", "top"][: len(limits)]
+    )
     return figure(
         *bands,
         height=200,
@@ -148,9 +183,17 @@ def _area_figure(
         xaxis=elapsed_axis(end),
         yaxis={"range": [0, top * 1.08 or 1], "title": "Clusters", **whole_ticks(top)},
         shapes=[
-            {**across, "y0": level, "y1": level, "line": {"color": color, "dash": stroke, "width": width}}
+            {
+                **across,
+                "y0": level,
+                "y1": level,
+                "line": {"color": color, "dash": stroke, "width": width},
+            }
             for _, level, dash in limits  # on the page's color: the text color is faint on a light band
-            for color, stroke, width in ((Color.PAGE, "solid", 4), (Color.TEXT, dash, 2))
+            for color, stroke, width in (
+                (Color.PAGE, "solid", 4),
+                (Color.TEXT, dash, 2),
+            )
         ],
         annotations=[
             {**label, "showarrow": False, "text": words, "y": level, "yanchor": anchor}
@@ -182,19 +225,25 @@ class Span:
         return seconds_between(self.started_at, self.ended_at or until)
 
 
-def timeline_charts(spans: Sequence[Span], *, since: datetime, until: datetime) -> list[Chart]:
+def timeline_charts(
+    spans: Sequence[Span], *, since: datetime, until: datetime
+) -> list[Chart]:
     """Return a row for each cluster; for more than 40 a row for each wave and the 20 that took longest."""
     if not spans:
         return []
     clusters = {span.cluster for span in spans}
     if len(clusters) <= MOST_ROWS:
         return [_cluster_chart("timeline", "Timeline", spans, since, until)]
-    by_time = nsmallest(20, spans, key=lambda span: (-span.seconds(until), span.cluster))
+    by_time = nsmallest(
+        20, spans, key=lambda span: (-span.seconds(until), span.cluster)
+    )
     slowest = {span.cluster for span in by_time}
     slow = [span for span in spans if span.cluster in slowest]
     return [
         _wave_chart(spans, since, until),
-        _cluster_chart("slowest", f"The {len(slowest)} slowest clusters", slow, since, until),
+        _cluster_chart(
+            "slowest", f"The {len(slowest)} slowest clusters", slow, since, until
+        ),
     ]
 
 
@@ -216,18 +265,38 @@ _PARTS = (
 )
 
 
-def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime, until: datetime) -> Chart:
+def _cluster_chart(
+    name: str, title: str, spans: Sequence[Span], since: datetime, until: datetime
+) -> Chart:
     ordered = sorted(spans, key=_order)
     rows = []
     for span in ordered:
         times = (span.started_at, span.applied_at, span.ended_at)
-        clocks = (None if at is None else duration_text(seconds_between(since, at)) for at in times)
+        clocks = (
+            None if at is None else duration_text(seconds_between(since, at))
+            for at in times
+        )
         duration = duration_text(span.seconds(until))
-        rows.append((span.cluster, span.wave, span.what, *clocks, duration, span.outcome or "in progress"))
+        rows.append(
+            (
+                span.cluster,
+                span.wave,
+                span.what,
+                *clocks,
+                duration,
+                span.outcome or "in progress",
+            )
+        )
     bars = []
-    reaches = [(span.cluster, *part) for span in ordered for part in _bar_parts(span, until)]
+    reaches = [
+        (span.cluster, *part) for span in ordered for part in _bar_parts(span, until)
+    ]
     for words, color, pattern in _PARTS:
-        drawn = [(cluster, start, end) for cluster, part, start, end in reaches if part == words]
+        drawn = [
+            (cluster, start, end)
+            for cluster, part, start, end in reaches
+            if part == words
+        ]
         bars.append(
             go.Bar(
                 orientation="h",
@@ -235,8 +304,14 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
                 y=[cluster for cluster, *_ in drawn],
                 base=[seconds_between(since, start) for _, start, _ in drawn],
                 x=[seconds_between(start, end) for _, start, end in drawn],
-                customdata=[duration_text(seconds_between(start, end)) for _, start, end in drawn],
-                marker={"color": color, "pattern": {"shape": pattern, "fillmode": "replace"}},
+                customdata=[
+                    duration_text(seconds_between(start, end))
+                    for _, start, end in drawn
+                ],
+                marker={
+                    "color": color,
+                    "pattern": {"shape": pattern, "fillmode": "replace"},
+                },
                 hovertemplate=f"%{{y}} {words} %{{customdata}}<extra></extra>",
             )
         )
@@ -268,7 +343,16 @@ def _cluster_chart(name: str, title: str, spans: Sequence[Span], since: datetime
             xaxis=elapsed_axis(seconds_between(since, until)),
             yaxis=_rows_axis(names),
         ),
-        columns=("Cluster", "Wave", "Action", "Started", "Applied", "Ended", "Duration", "Outcome"),
+        columns=(
+            "Cluster",
+            "Wave",
+            "Action",
+            "Started",
+            "Applied",
+            "Ended",
+            "Duration",
+            "Outcome",
+        ),
         rows=tuple(rows),
     )
 
@@ -279,23 +363,41 @@ def _order(span: Span) -> tuple[float, datetime, str]:
 
 def _rows_axis(names: Sequence[str]) -> dict[str, object]:
     # the first name on top
-    return {"categoryorder": "array", "categoryarray": list(names[::-1]), "showgrid": False}
+    return {
+        "categoryorder": "array",
+        "categoryarray": list(names[::-1]),
+        "showgrid": False,
+    }
 
 
 def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Chart:
     waves = []  # words, clusters, first start, last end, median, 95th percentile
-    for number, members in groupby(sorted(spans, key=_order), key=lambda span: span.wave):
+    for number, members in groupby(
+        sorted(spans, key=_order), key=lambda span: span.wave
+    ):
         group = list(members)
         start = seconds_between(since, min([span.started_at for span in group]))
         end = seconds_between(since, max([span.ended_at or until for span in group]))
-        median, slow = np.percentile([span.seconds(until) for span in group], [50, 95]).tolist()
+        median, slow = np.percentile(
+            [span.seconds(until) for span in group], [50, 95]
+        ).tolist()
         words = "later" if number is None else f"wave {number}"
-        waves.append((words, len({span.cluster for span in group}), start, end, median, slow))
-    rows = waves if len(waves) <= MOST_ROWS else sorted(waves, key=lambda one: -one[-1])[:MOST_ROWS]
+        waves.append(
+            (words, len({span.cluster for span in group}), start, end, median, slow)
+        )
+    rows = (
+        waves
+        if len(waves) <= MOST_ROWS
+        else sorted(waves, key=lambda one: -one[-1])[:MOST_ROWS]
+    )
     words, *_, median, slow = max(waves, key=lambda one: one[-1])
     half, most = duration_text(median), duration_text(slow)
     durations = f"half of the clusters of {words} took up to {half}, 95 % up to {most}"
-    more = "" if len(rows) == len(waves) else f" Shown: the {len(rows):,} slowest of {len(waves):,} waves."
+    more = (
+        ""
+        if len(rows) == len(waves)
+        else f" Shown: the {len(rows):,} slowest of {len(waves):,} waves."
+    )
 
     names, clusters, starts, ends, medians, slows = zip(*rows, strict=True)
     bars = go.Bar(
@@ -332,5 +434,7 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
         caption=f"Waves: {len(waves):,}; {durations}.{more}",
         figure=figure(bars, halves, height=height, xaxis=axis, yaxis=_rows_axis(names)),
         columns=("Wave", "Clusters", "Started", "Ended", "Median", "95th percentile"),
-        rows=tuple((words, count, *map(duration_text, times)) for words, count, *times in rows),
+        rows=tuple(
+            (words, count, *map(duration_text, times)) for words, count, *times in rows
+        ),
     )

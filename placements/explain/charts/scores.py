@@ -9,14 +9,22 @@ import plotly.graph_objects as go
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome
-from placements.explain.charts.figure import LEGEND_ABOVE, Chart, Color, figure, row_axis
+from placements.explain.charts.figure import (
+    LEGEND_ABOVE,
+    Chart,
+    Color,
+    figure,
+    row_axis,
+)
 from placements.explain.decision_tables import composition
 from placements.explain.vocabulary import minus_signs, score_text, signed_text, verb
 
 MOST_ROWS = 40
 
 
-def affinity_chart(decision: Decision, outcomes: Sequence[ClusterOutcome]) -> Chart | None:
+def affinity_chart(
+    decision: Decision, outcomes: Sequence[ClusterOutcome]
+) -> Chart | None:
     """Draw what each score adds for the selected clusters and the best ten others, one bar a candidate.
 
     None where nothing is preferred.
@@ -25,7 +33,11 @@ def affinity_chart(decision: Decision, outcomes: Sequence[ClusterOutcome]) -> Ch
     best, filtered = _best_others(decision, set(chosen))
     filtered = filtered or sum(one.outcome is Outcome.FILTERED for one in outcomes)
     shown = [*chosen, *best]
-    sums = {name: composition(decision, name) for name in shown if name in decision.cycle.fleet.positions}
+    sums = {
+        name: composition(decision, name)
+        for name in shown
+        if name in decision.cycle.fleet.positions
+    }
     if not any(one.rows for one in sums.values()):
         return None
 
@@ -40,7 +52,10 @@ def affinity_chart(decision: Decision, outcomes: Sequence[ClusterOutcome]) -> Ch
             name=words,
             y=list(range(len(shown))),
             x=[sums[name].rows[place][1] for name in shown],
-            marker={"color": _SERIES[place % len(_SERIES)], "line": {"color": Color.PAGE, "width": 1}},
+            marker={
+                "color": _SERIES[place % len(_SERIES)],
+                "line": {"color": Color.PAGE, "width": 1},
+            },
             hovertemplate=f"%{{x}} {words}<extra></extra>",
         )
         for place, words in enumerate(terms)
@@ -71,7 +86,10 @@ def affinity_chart(decision: Decision, outcomes: Sequence[ClusterOutcome]) -> Ch
             **LEGEND_ABOVE,
         ),
         columns=("Cluster", *terms, first.noun.capitalize()),
-        rows=tuple((name, *(points for _, points in sums[name].rows), sums[name].total) for name in shown),
+        rows=tuple(
+            (name, *(points for _, points in sums[name].rows), sums[name].total)
+            for name in shown
+        ),
     )
 
 
@@ -87,7 +105,14 @@ def _best_others(decision: Decision, chosen: set[str]) -> tuple[list[str], int]:
 
 
 _BEST = 10
-_SERIES = (Color.SERIES, Color.NEUTRAL, Color.PLACED, Color.COST, Color.ACCENT, Color.HATCH)
+_SERIES = (
+    Color.SERIES,
+    Color.NEUTRAL,
+    Color.PLACED,
+    Color.COST,
+    Color.ACCENT,
+    Color.HATCH,
+)
 MOST_TERMS = 8
 
 
@@ -101,12 +126,18 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
         return None
     adding, parts = sum(1 for _, points in sums.rows if points), len(sums.rows)
     article = "an" if sums.noun[0] in "aeiou" else "a"
-    words = f"{cluster} has {article} {sums.noun} of {minus_signs(score_text(sums.total))}"
+    words = (
+        f"{cluster} has {article} {sums.noun} of {minus_signs(score_text(sums.total))}"
+    )
     if adding:
-        words += f": {adding} of {counted(parts, sums.part)} {verb(adding, 'adds')} points."
+        words += (
+            f": {adding} of {counted(parts, sums.part)} {verb(adding, 'adds')} points."
+        )
     else:
         words += (
-            f": its {sums.part} adds none." if parts == 1 else f": none of the {parts} {sums.part}s adds any."
+            f": its {sums.part} adds none."
+            if parts == 1
+            else f": none of the {parts} {sums.part}s adds any."
         )
 
     # Beyond eight rows those that weigh most, and the rest together.
@@ -134,9 +165,17 @@ def build_up_chart(decision: Decision, cluster: str) -> Chart | None:
                 x=[*points, sums.total],
                 base=[*totals[:-1], 0],
                 marker={
-                    "color": [*(Color.SERIES if one >= 0 else Color.NEUTRAL for one in points), Color.ACCENT]
+                    "color": [
+                        *(
+                            Color.SERIES if one >= 0 else Color.NEUTRAL
+                            for one in points
+                        ),
+                        Color.ACCENT,
+                    ]
                 },
-                text=[minus_signs(score_text(value)) for value in (*points, sums.total)],
+                text=[
+                    minus_signs(score_text(value)) for value in (*points, sums.total)
+                ],
                 textposition="outside",
                 cliponaxis=False,
                 hovertemplate="%{text}<extra></extra>",

@@ -18,7 +18,9 @@ class DecisionOnHubViewSet(BaseViewSet):
     def retrieve(self, request: Request, decision: str) -> Response:
         """Get what the live hub decided, and how the replay agrees with it."""
         query_params(request)
-        row = cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
+        row = (
+            cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
+        )
         found = hub_decision_of(row) if row else None
         if found is None:
             raise Http404

@@ -31,7 +31,12 @@ from placements.api.base import (
     query_params,
 )
 from placements.api.connections import ConnectionInputSerializer, connection_fields
-from placements.api.filters import AgreementQuery, ConnectionQuery, HubActionQuery, PageQuery
+from placements.api.filters import (
+    AgreementQuery,
+    ConnectionQuery,
+    HubActionQuery,
+    PageQuery,
+)
 from placements.api.parsers import parse_body
 from placements.api.problems import CheckStepSerializer
 from placements.api.schema import documented, operation, page_serializer
@@ -59,7 +64,13 @@ from placements.hubs.connections.operations import (
 from placements.hubs.explain.agreements import agreement_document, agreement_fields
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.projection.unresolved import unresolved_counts, unresolved_objects
-from placements.hubs.queries import HubSummary, mirrored_object, streams_of, summaries_of, summary_of
+from placements.hubs.queries import (
+    HubSummary,
+    mirrored_object,
+    streams_of,
+    summaries_of,
+    summary_of,
+)
 from placements.hubs.replay.queries import agreements
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.queries import refusal_of_write
@@ -84,7 +95,9 @@ class HubConnectionSerializer(CamelCaseSerializer):
     """How a hub is reached; only cluster administrators see it."""
 
     server = serializers.CharField()
-    ca_fingerprints = serializers.ListField(child=serializers.CharField(), help_text="SHA-256.")
+    ca_fingerprints = serializers.ListField(
+        child=serializers.CharField(), help_text="SHA-256."
+    )
     credential = HubCredentialSerializer(allow_null=True)
     notice = serializers.CharField(
         allow_blank=True, help_text="When the credentials expire, from 14 days before."
@@ -96,27 +109,39 @@ class HubSerializer(CamelCaseSerializer):
 
     name = text("summary.hub.name")
     title = text("summary.hub.title")
-    kind = text("summary.hub.kind", help_text=f"The API of the hub: {', '.join(HUB_KINDS)}.")
+    kind = text(
+        "summary.hub.kind", help_text=f"The API of the hub: {', '.join(HUB_KINDS)}."
+    )
     mode = serializers.ChoiceField(HubMode.values, source="summary.hub.mode")
-    identity = serializers.ChoiceField(HubIdentity.values, source="summary.hub.identity")
+    identity = serializers.ChoiceField(
+        HubIdentity.values, source="summary.hub.identity"
+    )
     namespaces = names(source="summary.hub.namespaces", help_text="Empty: all.")
     paused = serializers.BooleanField(source="summary.hub.is_paused")
     state = serializers.ChoiceField(list(HubState), source="summary.state")
     reason = text("summary.reason", allow_blank=True)
     since = serializers.DateTimeField(source="summary.since", allow_null=True)
-    age_seconds = serializers.FloatField(allow_null=True, help_text="Since the last event of the hub.")
+    age_seconds = serializers.FloatField(
+        allow_null=True, help_text="Since the last event of the hub."
+    )
     server_version = text("summary.hub.server_version", allow_blank=True)
-    clock_offset_seconds = serializers.FloatField(source="summary.hub.clock_offset_seconds", allow_null=True)
+    clock_offset_seconds = serializers.FloatField(
+        source="summary.hub.clock_offset_seconds", allow_null=True
+    )
     clusters = number("summary.clusters")
     placements = number("summary.placements")
-    unresolved = serializers.IntegerField(help_text="Objects that are not shown, or not completely.")
+    unresolved = serializers.IntegerField(
+        help_text="Objects that are not shown, or not completely."
+    )
     retry_at = serializers.DateTimeField(
         source="summary.retry_at",
         allow_null=True,
         help_text="When a required kind that fails is tried again.",
     )
     connection = HubConnectionSerializer(required=False)
-    steps = CheckStepSerializer(many=True, required=False, help_text="Of the check before saving.")
+    steps = CheckStepSerializer(
+        many=True, required=False, help_text="Of the check before saving."
+    )
 
 
 class HubSettingsSerializer(CamelCaseSerializer):
@@ -148,14 +173,33 @@ class HubStreamSerializer(RowSerializer):
 
     resource = serializers.CharField()
     form = serializers.ChoiceField(["full", "metadata"])
-    state = serializers.ChoiceField(["idle", "listing", "watching", "absent", "forbidden", "failing"])
+    state = serializers.ChoiceField(
+        ["idle", "listing", "watching", "absent", "forbidden", "failing"]
+    )
     objects = number("object_count")
 
     class Meta:
         model = HubStream
         fields = (
-            *("resource", "version", "kind", "namespace", "field_selector", "form", "is_required", "state"),
-            *("objects", "events", "events_per_minute", "bytes", "relists", "skipped", "failures"),
+            *(
+                "resource",
+                "version",
+                "kind",
+                "namespace",
+                "field_selector",
+                "form",
+                "is_required",
+                "state",
+            ),
+            *(
+                "objects",
+                "events",
+                "events_per_minute",
+                "bytes",
+                "relists",
+                "skipped",
+                "failures",
+            ),
             *("listed_at", "heard_at", "retry_at", "error"),
         )
         extra_kwargs = {"events_per_minute": {"help_text": "In the last minute."}}
@@ -175,10 +219,14 @@ class UnresolvedObjectSerializer(CamelCaseSerializer):
     namespace = serializers.CharField(allow_blank=True)
     name = serializers.CharField()
     paths = serializers.ListField(
-        child=serializers.CharField(), source="not_understood", help_text="What is not understood."
+        child=serializers.CharField(),
+        source="not_understood",
+        help_text="What is not understood.",
     )
     reason = serializers.CharField(
-        allow_blank=True, source="projection_error", help_text="Why it is not shown; empty if it is."
+        allow_blank=True,
+        source="projection_error",
+        help_text="Why it is not shown; empty if it is.",
     )
 
 
@@ -196,7 +244,9 @@ class HubActionSerializer(CamelCaseSerializer):
     action = serializers.CharField()
     role = serializers.CharField()
     allowed = serializers.BooleanField()
-    reason = serializers.CharField(allow_blank=True, help_text="Why not, and who changes that.")
+    reason = serializers.CharField(
+        allow_blank=True, help_text="Why not, and who changes that."
+    )
 
 
 class HubCheckSerializer(CamelCaseSerializer):
@@ -213,8 +263,12 @@ class HubAgreementSerializer(CamelCaseSerializer):
     placement = serializers.CharField()
     decision = serializers.CharField(allow_null=True, help_text="The replay.")
     agreement = serializers.ChoiceField(Agreement.values)
-    confirmed = serializers.BooleanField(help_text="The difference was found again after minutes.")
-    note = serializers.CharField(allow_blank=True, help_text="Why nothing could be replayed.")
+    confirmed = serializers.BooleanField(
+        help_text="The difference was found again after minutes."
+    )
+    note = serializers.CharField(
+        allow_blank=True, help_text="Why nothing could be replayed."
+    )
     replay = serializers.ChoiceField(["pick", "steady", ""])
     inputs = serializers.ChoiceField(ReplayInputs.values)
     fleet_version = serializers.IntegerField(allow_null=True)
@@ -225,7 +279,9 @@ class HubAgreementSerializer(CamelCaseSerializer):
     hub_at = serializers.DateTimeField(allow_null=True)
     judged_at = serializers.DateTimeField()
     engine = serializers.CharField(allow_blank=True)
-    hub_behind = serializers.BooleanField(help_text="It has not decided for more than 5 minutes.")
+    hub_behind = serializers.BooleanField(
+        help_text="It has not decided for more than 5 minutes."
+    )
 
     def to_representation(self, instance: HubDecision) -> dict[str, Any]:
         return agreement_fields(instance)
@@ -234,7 +290,9 @@ class HubAgreementSerializer(CamelCaseSerializer):
 class HubDecisionSerializer(HubAgreementSerializer):
     """What a live hub decided for a placement, and where a replay differs."""
 
-    decisions = serializers.ListField(child=AnyObject(), help_text="As the hub wrote them at first.")
+    decisions = serializers.ListField(
+        child=AnyObject(), help_text="As the hub wrote them at first."
+    )
     differences = serializers.ListField(child=AnyObject(), help_text="The first 200.")
 
     def to_representation(self, instance: HubDecision) -> dict[str, Any]:
@@ -261,13 +319,18 @@ class HubViewSet(BaseViewSet):
         unresolved: Mapping[int, int] | None = None,
     ) -> dict[str, Any]:
         now, hub = datetime.now(UTC), one.hub
-        counts = unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
+        counts = (
+            unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
+        )
         age = one.age(now)
         document: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
         document["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
         if may_administer_clusters(self.request.user):
             credential = credential_of_hub(hub)
-            fingerprints = [each.fingerprint for each in ca_facts(hub.connection.get("ca", ""), now=now)]
+            fingerprints = [
+                each.fingerprint
+                for each in ca_facts(hub.connection.get("ca", ""), now=now)
+            ]
             document["connection"] = {
                 "server": hub.connection.get("server", ""),
                 "ca_fingerprints": fingerprints,
@@ -283,19 +346,31 @@ class HubViewSet(BaseViewSet):
         """List the live hubs."""
         params, now = query_params(request, PageQuery), datetime.now(UTC)
         hubs = visible_hubs(request.user)
-        page = page_of(hubs, order="name", size=params["limit"], after=params.get("after"))
+        page = page_of(
+            hubs, order="name", size=params["limit"], after=params.get("after")
+        )
         counts = unresolved_counts([hub.pk for hub in page.rows], now=now)
-        items = [self._document(one, unresolved=counts) for one in summaries_of(page.rows, now=now)]
+        items = [
+            self._document(one, unresolved=counts)
+            for one in summaries_of(page.rows, now=now)
+        ]
         return page_response(request, items, page.after)
 
-    @paged_list("list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id")
+    @paged_list(
+        "list_unresolved_objects", UnresolvedObjectSerializer, order="id", unique="id"
+    )
     def unresolved(self, params: Params, name: str) -> Rows:
         """List the objects of a hub that are not shown, or not completely, and why."""
         with in_hub(visible_hub(self.request.user, name).pk):
             return unresolved_objects(now=datetime.now(UTC))
 
     @documented(
-        "create_hub", HubSerializer, status=201, body=NewHubSerializer, query=ConnectionQuery, problems=(409,)
+        "create_hub",
+        HubSerializer,
+        status=201,
+        body=NewHubSerializer,
+        query=ConnectionQuery,
+        problems=(409,),
     )
     def create(self, request: Request) -> Response:
         """Check the connection of a hub and add it; it is read from then on."""
@@ -305,17 +380,27 @@ class HubViewSet(BaseViewSet):
         namespaces = tuple(body.pop("namespaces", ()))
         spec = HubSpec(**body, namespaces=namespaces)
         saved = save_hub(spec, wanted, **actor(request), confirmed=confirmed)
-        document = self._document(summary_of(saved.hub, now=datetime.now(UTC)), saved.report)
+        document = self._document(
+            summary_of(saved.hub, now=datetime.now(UTC)), saved.report
+        )
         return Response(document, status=201)
 
     @documented("get_hub", HubSerializer)
     def retrieve(self, request: Request, name: str) -> Response:
         """Get a hub with its state."""
         query_params(request)
-        summary = summary_of(visible_hub(self.request.user, name), now=datetime.now(UTC))
+        summary = summary_of(
+            visible_hub(self.request.user, name), now=datetime.now(UTC)
+        )
         return Response(self._document(summary))
 
-    @documented("update_hub", HubSerializer, body=HubChangeSerializer, query=ConnectionQuery, problems=(409,))
+    @documented(
+        "update_hub",
+        HubSerializer,
+        body=HubChangeSerializer,
+        query=ConnectionQuery,
+        problems=(409,),
+    )
     def partial_update(self, request: Request, name: str) -> Response:
         """Change a hub, pause or resume it, or set another connection or other credentials."""
         confirmed = "confirm" in query_params(request, ConnectionQuery)
@@ -325,7 +410,11 @@ class HubViewSet(BaseViewSet):
         if entered is not None:
             spec = spec_of(hub)
             saved = save_hub(
-                spec, connection_fields(entered), **actor(request), confirmed=confirmed, replaces=True
+                spec,
+                connection_fields(entered),
+                **actor(request),
+                confirmed=confirmed,
+                replaces=True,
             )
             report = saved.report
         hub = change_hub(name, body, **actor(request)).hub
@@ -344,10 +433,18 @@ class HubViewSet(BaseViewSet):
         query_params(request)
         report = check_stored_hub(name)
         permissions = [
-            {"resource": one["resource"], "is_required": one["isRequired"], "verbs": one["verbs"]}
+            {
+                "resource": one["resource"],
+                "is_required": one["isRequired"],
+                "verbs": one["verbs"],
+            }
             for one in permission_documents(report)
         ]
-        body = {"passed": report.is_passed, "steps": report.steps, "permissions": permissions}
+        body = {
+            "passed": report.is_passed,
+            "steps": report.steps,
+            "permissions": permissions,
+        }
         return Response(HubCheckSerializer(body).data)
 
     @operation("list_hub_streams", HubStreamListSerializer)
@@ -361,7 +458,9 @@ class HubViewSet(BaseViewSet):
     def permissions(self, request: Request, name: str) -> Response:
         """List what the account of a hub may do, as the last check found it."""
         query_params(request)
-        return Response(visible_hub(self.request.user, name).found.get("permissions", []))
+        return Response(
+            visible_hub(self.request.user, name).found.get("permissions", [])
+        )
 
     @operation("list_hub_actions", HubActionSerializer(many=True), query=HubActionQuery)
     def actions(self, request: Request, name: str) -> Response:
@@ -372,7 +471,12 @@ class HubViewSet(BaseViewSet):
             for one in ACTIONS.values():
                 reason = refusal_of_write(hub, one, actor(request)["by"], fields)
                 actions.append(
-                    {"action": one.name, "role": str(one.role), "allowed": not reason, "reason": reason}
+                    {
+                        "action": one.name,
+                        "role": str(one.role),
+                        "allowed": not reason,
+                        "reason": reason,
+                    }
                 )
         return Response(actions)
 
@@ -386,16 +490,27 @@ class HubViewSet(BaseViewSet):
     def agreements(self, params: Params, name: str) -> Rows:
         """List how replays agree with what a hub decided, by placement."""
         with in_hub(visible_hub(self.request.user, name).pk):
-            return agreements(agreement=params.get("agreement", ""), placement=params["placement"])
+            return agreements(
+                agreement=params.get("agreement", ""), placement=params["placement"]
+            )
 
     @operation("get_hub_object", ANY_OBJECT, path=_OBJECT)
     def mirrored(
-        self, request: Request, name: str, group: str, kind: str, namespace: str, object_name: str
+        self,
+        request: Request,
+        name: str,
+        group: str,
+        kind: str,
+        namespace: str,
+        object_name: str,
     ) -> Response:
         """Get an object as the mirror has it; `-` is no group and no namespace."""
         query_params(request)
         hub = visible_hub(self.request.user, name)
-        place = ["" if one == NO_NAMESPACE else one for one in (group, kind, namespace, object_name)]
+        place = [
+            "" if one == NO_NAMESPACE else one
+            for one in (group, kind, namespace, object_name)
+        ]
         manifest = mirrored_object(hub, *place)
         if manifest is None:
             raise Http404

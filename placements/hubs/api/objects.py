@@ -52,7 +52,9 @@ def forced_paths(params: Mapping[str, Any]) -> list[str]:
     return [one.strip() for one in params.get("force", "").split(",") if one.strip()]
 
 
-def write_object(request: Request, action: str, fields: Mapping[str, Any], *, params: Params) -> Response:
+def write_object(
+    request: Request, action: str, fields: Mapping[str, Any], *, params: Params
+) -> Response:
     """Preview an action on the live hub in scope, or have it sent; respond with the object.
 
     `If-Match` holds for the resourceVersion of the hub. Raise what `apply_write` raises, PreconditionError.
@@ -70,11 +72,17 @@ def write_object(request: Request, action: str, fields: Mapping[str, Any], *, pa
         if "dryRun" in params:
             preview = preview_write(hub, ACTIONS[action], wanted, **arguments)
             if preview.answer is None:  # nothing would change
-                return Response(without_secrets(dict(preview.plan.live)) if preview.plan.live else None)
+                return Response(
+                    without_secrets(dict(preview.plan.live))
+                    if preview.plan.live
+                    else None
+                )
             if not preview.answer.is_accepted:
                 raise HubRefusedError(preview.answer)
             return _response(preview, preview.answer, {})
-        done = apply_write(hub, ACTIONS[action], wanted, confirmed="confirm" in params, **arguments)
+        done = apply_write(
+            hub, ACTIONS[action], wanted, confirmed="confirm" in params, **arguments
+        )
     except StaleBaseError as error:
         if version is None:
             raise
@@ -83,20 +91,35 @@ def write_object(request: Request, action: str, fields: Mapping[str, Any], *, pa
         return Response(status=204)
     headers = {WRITE_HEADER: str(done.row.pk)}
     if done.is_unknown:
-        return Response({"state": done.row.state, "answer": done.row.answer}, status=202, headers=headers)
+        return Response(
+            {"state": done.row.state, "answer": done.row.answer},
+            status=202,
+            headers=headers,
+        )
     return _response(done, done.answer, headers)
 
 
-def _response(done: WritePreview | AppliedWrite, answer: WriteAnswer, headers: dict[str, str]) -> Response:
+def _response(
+    done: WritePreview | AppliedWrite, answer: WriteAnswer, headers: dict[str, str]
+) -> Response:
     """Respond as for the same object of the local hub, with the notes as warnings."""
     request, notes = done.plan.request, done.plan.notes[:_MOST_NOTES]
     if notes:
-        texts = [one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'") for one in notes]
+        texts = [
+            one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
+            for one in notes
+        ]
         headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in texts)
     if request is not None and request.verb is Verb.DELETE:
         # A finalizer keeps the object for a while.
-        is_kept = bool(done.result and done.result.get("metadata", {}).get("deletionTimestamp"))
-        return Response(done.result if is_kept else None, status=202 if is_kept else 204, headers=headers)
+        is_kept = bool(
+            done.result and done.result.get("metadata", {}).get("deletionTimestamp")
+        )
+        return Response(
+            done.result if is_kept else None,
+            status=202 if is_kept else 204,
+            headers=headers,
+        )
     if answer.resource_version:
         headers["ETag"] = f'"{answer.resource_version}"'
     is_new = request is not None and request.verb is Verb.CREATE
@@ -109,7 +132,9 @@ def save(view: BaseViewSet, request: Request, **_key: Any) -> Response:
     The body of a PATCH is what the object of the hub gets, not the one of the mirror.
     """
     is_placement = _name_of(view) in ("placement", "preview")
-    params = query_params(request, PutPlacementQuery if is_placement else PutObjectQuery)
+    params = query_params(
+        request, PutPlacementQuery if is_placement else PutObjectQuery
+    )
     with read_document(request) as body:
         document = view.patched(body)
         view.check_document(document)
@@ -121,7 +146,9 @@ def save(view: BaseViewSet, request: Request, **_key: Any) -> Response:
         fields["patch"] = body
     metadata = object_in(document, what="a manifest").get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    fields |= {key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)}
+    fields |= {
+        key: metadata[key] for key in ("uid", "resourceVersion") if metadata.get(key)
+    }
     response = write_object(request, "save", fields, params=params)
     return view.manifest_response(row) if response.status_code == 204 else response
 
@@ -132,11 +159,17 @@ def delete(view: BaseViewSet, request: Request, **_key: Any) -> Response:
     fields = {"kind": document["kind"], "name": metadata["name"]}
     if metadata.get("namespace"):
         fields["namespace"] = metadata["namespace"]
-    return write_object(request, "delete", fields, params=query_params(request, DeleteQuery))
+    return write_object(
+        request, "delete", fields, params=query_params(request, DeleteQuery)
+    )
 
 
-def act(action: str, _view: BaseViewSet, request: Request, name: str, **fields: Any) -> Response:
-    return write_object(request, action, {"name": name, **fields}, params=query_params(request))
+def act(
+    action: str, _view: BaseViewSet, request: Request, name: str, **fields: Any
+) -> Response:
+    return write_object(
+        request, action, {"name": name, **fields}, params=query_params(request)
+    )
 
 
 def put_labels(view: BaseViewSet, request: Request, name: str) -> Response:
@@ -144,7 +177,9 @@ def put_labels(view: BaseViewSet, request: Request, name: str) -> Response:
     before = view.get_object().document["metadata"].get("labels") or {}
     with read_document(request) as document:
         labels = object_in(document, what="an object of labels")
-    removed = {key: None for key in before if key not in labels and not key.startswith(PREFIX)}
+    removed = {
+        key: None for key in before if key not in labels and not key.startswith(PREFIX)
+    }
     return act("labels", view, request, name, labels={**labels, **removed})
 
 
@@ -162,7 +197,10 @@ def put_taints(view: BaseViewSet, request: Request, name: str) -> Response:
 
 def evict(_view: BaseViewSet, request: Request, name: str) -> Response:
     get_placement(name)
-    fields = {"placement": name, "cluster": parse_body(request, ClusterRefSerializer)["cluster"]}
+    fields = {
+        "placement": name,
+        "cluster": parse_body(request, ClusterRefSerializer)["cluster"],
+    }
     return write_object(request, "evict", fields, params=query_params(request))
 
 

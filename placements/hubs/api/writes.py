@@ -12,12 +12,25 @@ from clusters.models import HubWrite
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from fleetui.permissions import Role, has_role, teams_of
 from placements.api.authentication import WRITING
-from placements.api.base import BaseViewSet, MayRead, Params, Rows, actor, paged_list, query_params
+from placements.api.base import (
+    BaseViewSet,
+    MayRead,
+    Params,
+    Rows,
+    actor,
+    paged_list,
+    query_params,
+)
 from placements.api.filters import HubWriteQuery, SendWriteQuery
 from placements.api.parsers import object_in, read_document
 from placements.api.problems import FieldErrorSerializer
 from placements.api.schema import documented
-from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer, RowSerializer, names
+from placements.api.serializers import (
+    ANY_OBJECT,
+    CamelCaseSerializer,
+    RowSerializer,
+    names,
+)
 from placements.hubs.api.objects import WRITE_HEADER, forced_paths
 from placements.hubs.queries import writes_of
 from placements.hubs.writing.catalogue import ACTIONS, action_named
@@ -35,8 +48,26 @@ class HubWriteSerializer(RowSerializer):
     class Meta:
         model = HubWrite
         fields = (
-            *("id", "at", "requested_by", "verb", "group", "kind", "namespace", "name", "subresource"),
-            *("body", "precondition", "state", "status", "answer", "resource_version_after", "request_id"),
+            *(
+                "id",
+                "at",
+                "requested_by",
+                "verb",
+                "group",
+                "kind",
+                "namespace",
+                "name",
+                "subresource",
+            ),
+            *(
+                "body",
+                "precondition",
+                "state",
+                "status",
+                "answer",
+                "resource_version_after",
+                "request_id",
+            ),
         )
         extra_kwargs = {
             "verb": {"help_text": "create, apply, patch or delete."},
@@ -66,8 +97,12 @@ class NewHubWriteSerializer(CamelCaseSerializer):
     state = serializers.CharField(required=False)
     comment = serializers.CharField(required=False)
     at = serializers.CharField(required=False)
-    uid = serializers.CharField(required=False, help_text="Of the object that is meant.")
-    resource_version = serializers.CharField(required=False, help_text="The version of that object.")
+    uid = serializers.CharField(
+        required=False, help_text="Of the object that is meant."
+    )
+    resource_version = serializers.CharField(
+        required=False, help_text="The version of that object."
+    )
 
 
 class ResultDifferenceSerializer(CamelCaseSerializer):
@@ -76,7 +111,9 @@ class ResultDifferenceSerializer(CamelCaseSerializer):
     path = serializers.CharField()
     before = serializers.CharField(allow_blank=True)
     after = serializers.CharField(allow_blank=True)
-    by_hub = serializers.BooleanField(help_text="Added by the hub: a default, or a webhook.")
+    by_hub = serializers.BooleanField(
+        help_text="Added by the hub: a default, or a webhook."
+    )
 
 
 class WritePreviewSerializer(CamelCaseSerializer):
@@ -84,10 +121,14 @@ class WritePreviewSerializer(CamelCaseSerializer):
 
     unchanged = serializers.BooleanField(source="is_unchanged")
     notes = names(source="plan.notes")
-    gitops = names(help_text="What shows that a GitOps tool manages the object and reverts changes.")
+    gitops = names(
+        help_text="What shows that a GitOps tool manages the object and reverts changes."
+    )
     differences = ResultDifferenceSerializer(many=True)
     body = serializers.JSONField(
-        source="request.stored_body", allow_null=True, help_text="Without the values of Secrets."
+        source="request.stored_body",
+        allow_null=True,
+        help_text="Without the values of Secrets.",
     )
     result = serializers.JSONField(allow_null=True)
     causes = FieldErrorSerializer(many=True)
@@ -102,9 +143,14 @@ class MayWriteToHub(BasePermission):
     message = "Writing to a hub requires the role operator, or approver to approve."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        hub = visible_hubs(request.user).filter(name=view.kwargs.get("name", "")).first()
+        hub = (
+            visible_hubs(request.user).filter(name=view.kwargs.get("name", "")).first()
+        )
         with in_hub(hub.pk if hub else LOCAL_HUB):
-            return any(has_role(request.user, one) or teams_of(request.user, one) for one in _ROLES)
+            return any(
+                has_role(request.user, one) or teams_of(request.user, one)
+                for one in _ROLES
+            )
 
 
 class HubWriteViewSet(BaseViewSet):
@@ -116,11 +162,21 @@ class HubWriteViewSet(BaseViewSet):
     def get_permissions(self) -> list[BasePermission]:
         return [MayRead()] if self.action == "list" else [MayWriteToHub()]
 
-    @paged_list("list_hub_writes", HubWriteSerializer, query=HubWriteQuery, order="-at", unique="id")
+    @paged_list(
+        "list_hub_writes",
+        HubWriteSerializer,
+        query=HubWriteQuery,
+        order="-at",
+        unique="id",
+    )
     def list(self, params: Params, name: str) -> Rows:
         """List the writes to a hub, the newest first."""
-        filters = {key: params[key] for key in ("state", "kind", "object") if params.get(key)}
-        return writes_of(visible_hub(self.request.user, name), requested_by=params["by"], **filters)
+        filters = {
+            key: params[key] for key in ("state", "kind", "object") if params.get(key)
+        }
+        return writes_of(
+            visible_hub(self.request.user, name), requested_by=params["by"], **filters
+        )
 
     @documented(
         "create_hub_write",
@@ -139,13 +195,18 @@ class HubWriteViewSet(BaseViewSet):
         with read_document(request) as data:
             fields = dict(object_in(data, what="an action"))
             action = action_named(fields.pop("action", None))
-            arguments: dict[str, Any] = {**actor(request), "overwrite": forced_paths(params)}
+            arguments: dict[str, Any] = {
+                **actor(request),
+                "overwrite": forced_paths(params),
+            }
             if "dryRun" in params:
                 preview = preview_write(hub, action, fields, **arguments)
                 if preview.answer and not preview.answer.is_accepted:
                     raise HubRefusedError(preview.answer)
                 return Response(WritePreviewSerializer(preview).data)
-            done = apply_write(hub, action, fields, confirmed="confirm" in params, **arguments)
+            done = apply_write(
+                hub, action, fields, confirmed="confirm" in params, **arguments
+            )
         return _response(done)
 
 
@@ -155,5 +216,11 @@ def _response(done: AppliedWrite | None) -> Response:
         return Response({**unchanged, "body": None, "result": None, "causes": []})
     headers = {WRITE_HEADER: str(done.row.pk)}
     if done.is_unknown:
-        return Response({"state": done.row.state, "answer": done.row.answer}, status=202, headers=headers)
-    return Response(done.result or {"state": done.row.state}, status=201, headers=headers)
+        return Response(
+            {"state": done.row.state, "answer": done.row.answer},
+            status=202,
+            headers=headers,
+        )
+    return Response(
+        done.result or {"state": done.row.state}, status=201, headers=headers
+    )

@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.check import Access, CheckStep, ConnectionCheck, StepFailed
+from clusters.drivers.kubernetes.check import (
+    Access,
+    CheckStep,
+    ConnectionCheck,
+    StepFailed,
+)
 from clusters.drivers.kubernetes.client import Client
 from clusters.kubernetes_drivers import address_rules
 from placements.hubs.connections.connection import open_hub_client
@@ -48,7 +53,13 @@ class HubCheck(ConnectionCheck):
 
     def __init__(self, api: HubApi, client: Client) -> None:
         rules = address_rules()
-        super().__init__(client.connection, client.secret, client, rules=rules, monotonic=time.monotonic)
+        super().__init__(
+            client.connection,
+            client.secret,
+            client,
+            rules=rules,
+            monotonic=time.monotonic,
+        )
         self._api = api
         self._version = ""
         self._discovery = HubDiscovery()
@@ -57,7 +68,9 @@ class HubCheck(ConnectionCheck):
     def report(self, *, seconds: float = CHECK_SECONDS) -> HubCheckReport:
         """Run the steps; no step raises."""
         steps = self.run(seconds=seconds)
-        return HubCheckReport(steps, self._permissions, self._version, self._discovery.groups)
+        return HubCheckReport(
+            steps, self._permissions, self._version, self._discovery.groups
+        )
 
     def read_version(self) -> str:
         try:
@@ -87,22 +100,41 @@ class HubCheck(ConnectionCheck):
     def check_discovery(self) -> str:
         try:
             self._discovery = discover_kinds(
-                self._api, self._client, self._version, deadline=self._deadline, reads_definitions=False
+                self._api,
+                self._client,
+                self._version,
+                deadline=self._deadline,
+                reads_definitions=False,
             )
         except (Unsuitable, DriverUnavailable) as error:
             hint = "A fleet of Azure without a hub has no placement API"
-            raise StepFailed(str(error), hint if isinstance(error, Unsuitable) else "") from error
-        missing = [kind.resource for kind in self._api.required if not self._discovery.versions.get(kind)]
+            raise StepFailed(
+                str(error), hint if isinstance(error, Unsuitable) else ""
+            ) from error
+        missing = [
+            kind.resource
+            for kind in self._api.required
+            if not self._discovery.versions.get(kind)
+        ]
         if missing:
-            raise StepFailed(f"not served: {', '.join(missing)}", "Install the CustomResourceDefinitions")
+            raise StepFailed(
+                f"not served: {', '.join(missing)}",
+                "Install the CustomResourceDefinitions",
+            )
         # Several streams may read one kind, such as events.
-        served = {kind.resource for kind, version in self._discovery.versions.items() if version}
+        served = {
+            kind.resource
+            for kind, version in self._discovery.versions.items()
+            if version
+        }
         known = {kind.resource for kind in self._discovery.versions}
         return f"{len(served)} of {len(known)} kinds of {self._api.title} are served"
 
     def check_access(self) -> str:
         rules = read_rules(self._client, deadline=self._deadline)
-        kinds = dict.fromkeys(kind for kind, version in self._discovery.versions.items() if version)
+        kinds = dict.fromkeys(
+            kind for kind, version in self._discovery.versions.items() if version
+        )
         if rules is not None:
             self._permissions = permissions_in(rules, kinds)
         else:
@@ -131,21 +163,32 @@ class HubCheck(ConnectionCheck):
         optional = [
             one.resource
             for one in self._permissions
-            if not one.is_required and any(one.verbs[verb] is False for verb in READ_VERBS)
+            if not one.is_required
+            and any(one.verbs[verb] is False for verb in READ_VERBS)
         ]
-        return f"allowed; not readable and not required: {', '.join(optional)}" if optional else "allowed"
+        return (
+            f"allowed; not readable and not required: {', '.join(optional)}"
+            if optional
+            else "allowed"
+        )
 
     def check_lists(self) -> str:
         for kind in self._api.required:
             path = kind.path(self._discovery.versions[kind])
-            answer = self._client.request("GET", path, query={"limit": "1"}, deadline=self._deadline)
+            answer = self._client.request(
+                "GET", path, query={"limit": "1"}, deadline=self._deadline
+            )
             if answer.status != 200:
                 hint = _HINT if answer.status == 403 else ""
-                raise StepFailed(f"the hub answers {answer.status} to list {kind.resource}", hint)
+                raise StepFailed(
+                    f"the hub answers {answer.status} to list {kind.resource}", hint
+                )
         return "one object of each required kind was read"
 
 
-def check_hub(api: HubApi, connection: Mapping[str, Any], values: Mapping[str, str]) -> HubCheckReport:
+def check_hub(
+    api: HubApi, connection: Mapping[str, Any], values: Mapping[str, str]
+) -> HubCheckReport:
     """Check a connection; no transaction may be open."""
     try:
         client = open_hub_client(connection, values)

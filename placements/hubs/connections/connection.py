@@ -85,7 +85,9 @@ def check_token_server(name: str, connection: Mapping[str, Any]) -> None:
         return
     variable = f"{HUB_SERVER}{name.upper().replace('-', '_')}"
     allowed = os.environ.get(variable, "").strip()
-    if not allowed or split_server(parse_connection(connection).server) != split_server(allowed):
+    if not allowed or split_server(parse_connection(connection).server) != split_server(
+        allowed
+    ):
         raise ServerNotAllowedError(name, variable, allowed)
 
 
@@ -93,7 +95,11 @@ def run_token_command(command: tuple[str, ...]) -> str:
     """Return the token that a command prints, plain or as an ExecCredential. Raise DriverUnavailable."""
     try:
         done = subprocess.run(  # noqa: S603 -- set in the environment of this process, split without a shell
-            command, capture_output=True, timeout=COMMAND_SECONDS, check=True, stdin=subprocess.DEVNULL
+            command,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            check=True,
+            stdin=subprocess.DEVNULL,
         )
         text = done.stdout.decode("ascii").strip()
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError) as error:
@@ -106,7 +112,9 @@ def run_token_command(command: tuple[str, ...]) -> str:
             message = "the token command printed no ExecCredential with a token"
             raise DriverUnavailable(message, code="credentials-unreadable") from error
     if not text or not text.isprintable() or " " in text:
-        raise DriverUnavailable("the token command printed no token", code="credentials-unreadable")
+        raise DriverUnavailable(
+            "the token command printed no token", code="credentials-unreadable"
+        )
     return text
 
 
@@ -130,7 +138,9 @@ def open_hub_client(
 ) -> Client:
     """Return a client with the settings of this console. Raise DriverUnavailable outside of a pod."""
     parsed = parse_connection(connection)
-    return open_client(parsed, lambda: values, monotonic=monotonic, user_agent=USER_AGENT)
+    return open_client(
+        parsed, lambda: values, monotonic=monotonic, user_agent=USER_AGENT
+    )
 
 
 class HubAccess:
@@ -167,13 +177,17 @@ class HubAccess:
         """
         try:
             values = secret_values(target)
-            client = open_hub_client(target.connection, values, monotonic=self._monotonic)
+            client = open_hub_client(
+                target.connection, values, monotonic=self._monotonic
+            )
         except DriverUnavailable as error:
             with self._lock:
                 self.problem, self._is_waiting = str(error), False
                 self._blocked_until = self._monotonic() + self._blocked_seconds
             return None
-        claims = token_claims(values.get("token", "")) if token_command(target.name) else {}
+        claims = (
+            token_claims(values.get("token", "")) if token_command(target.name) else {}
+        )
         expires = claims.get("exp")
         with self._lock:
             old, self._client = self._client, client
@@ -188,7 +202,9 @@ class HubAccess:
     def client(self) -> Client:
         with self._lock:
             if self._client is None:
-                raise DriverUnavailable(self.problem or "no client yet", code="credentials-unreadable")
+                raise DriverUnavailable(
+                    self.problem or "no client yet", code="credentials-unreadable"
+                )
             return self._client
 
     def rejected(self, client: Client) -> None:
@@ -230,10 +246,14 @@ class HubAccess:
         with self._lock:
             if self._is_waiting:
                 return REREAD_SECONDS
-            left = self._blocked_until - self._monotonic() if self._blocked_until else 0.0
+            left = (
+                self._blocked_until - self._monotonic() if self._blocked_until else 0.0
+            )
             if self._blocked_until and left <= 0 and self._client is not None:
                 self._blocked_until = 0.0  # one attempt; the next 401 blocks again
-            return max(0.0, left) or (self._blocked_seconds if self._client is None else 0.0)
+            return max(0.0, left) or (
+                self._blocked_seconds if self._client is None else 0.0
+            )
 
     def close(self) -> None:
         with self._lock:

@@ -6,7 +6,14 @@ from typing import Any
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
-from placements.hubs.kinds.base import Form, HubApi, StreamKind, items_at, mapping_at, text_of
+from placements.hubs.kinds.base import (
+    Form,
+    HubApi,
+    StreamKind,
+    items_at,
+    mapping_at,
+    text_of,
+)
 from placements.hubs.write_requests import OFFERED
 
 READ_VERBS = ("list", "watch")
@@ -26,7 +33,11 @@ class KindPermissions:
 
     @property
     def document(self) -> dict[str, Any]:
-        return {"resource": self.resource, "isRequired": self.is_required, "verbs": dict(self.verbs)}
+        return {
+            "resource": self.resource,
+            "isRequired": self.is_required,
+            "verbs": dict(self.verbs),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +63,34 @@ class Unsuitable(Exception):
     """The server cannot be mirrored."""
 
 
-def discover(api: HubApi, client: Client, *, seconds: float, monotonic: Callable[[], float]) -> HubDiscovery:
+def discover(
+    api: HubApi, client: Client, *, seconds: float, monotonic: Callable[[], float]
+) -> HubDiscovery:
     """Return what a hub serves. Raise DriverUnavailable."""
     deadline = monotonic() + seconds
     try:
         version = server_version(client, deadline=deadline)
-        kinds = discover_kinds(api, client, version, deadline=deadline, reads_definitions=True)
+        kinds = discover_kinds(
+            api, client, version, deadline=deadline, reads_definitions=True
+        )
         rules = read_rules(client, deadline=deadline)
         served = [kind for kind, each in kinds.versions.items() if each]
-        return kinds if rules is None else replace(kinds, permissions=permissions_in(rules, served))
+        return (
+            kinds
+            if rules is None
+            else replace(kinds, permissions=permissions_in(rules, served))
+        )
     except Unsuitable as error:
         return HubDiscovery(unsuitable=str(error))
 
 
 def discover_kinds(
-    api: HubApi, client: Client, version: str, *, deadline: float, reads_definitions: bool
+    api: HubApi,
+    client: Client,
+    version: str,
+    *,
+    deadline: float,
+    reads_definitions: bool,
 ) -> HubDiscovery:
     """Return what a server of a version serves. Raise Unsuitable, DriverUnavailable.
 
@@ -75,10 +99,13 @@ def discover_kinds(
     groups = served_groups(client, deadline=deadline)
     if not any(group in groups for group in api.groups):
         looked_for = ", ".join(api.groups)
-        raise Unsuitable(f"the API groups of {api.title} are not served; looked for {looked_for}")
+        raise Unsuitable(
+            f"the API groups of {api.title} are not served; looked for {looked_for}"
+        )
     served = {
         (group, each): frozenset(
-            str(one["name"]) for one in _resources(client, group, each, deadline=deadline)
+            str(one["name"])
+            for one in _resources(client, group, each, deadline=deadline)
         )
         for group in api.groups
         for each in api.versions
@@ -87,7 +114,11 @@ def discover_kinds(
     versions: dict[StreamKind, str] = {}
     may_read = reads_definitions
     for kind in api.streams:
-        candidates = [one for one in api.versions if kind.plural in served.get((kind.group, one), ())]
+        candidates = [
+            one
+            for one in api.versions
+            if kind.plural in served.get((kind.group, one), ())
+        ]
         if not kind.group:
             candidates = ["v1"]
         elif may_read and candidates:
@@ -105,14 +136,18 @@ def server_version(client: Client, *, deadline: float) -> str:
         answer = client.request("GET", "/version", deadline=deadline)
     except DriverUnavailable as error:
         if error.code in ("not-kubernetes", "no-such-path"):
-            raise Unsuitable("the server answers, but not as a Kubernetes API server") from error
+            raise Unsuitable(
+                "the server answers, but not as a Kubernetes API server"
+            ) from error
         raise
     if answer.status == 404:
         raise Unsuitable("the server answers, but not as a Kubernetes API server")
     version = text_of(answer.body.get("gitVersion"), longest=60)
     minor = "".join(filter(str.isdecimal, str(answer.body.get("minor", ""))[:4]))
     if minor and answer.body.get("major") == "1" and int(minor) < OLDEST_MINOR:
-        raise Unsuitable(f"the server has version {version}; Kubernetes 1.{OLDEST_MINOR} or newer is needed")
+        raise Unsuitable(
+            f"the server has version {version}; Kubernetes 1.{OLDEST_MINOR} or newer is needed"
+        )
     return version if version.isprintable() else ""
 
 
@@ -123,18 +158,23 @@ def served_groups(client: Client, *, deadline: float) -> Mapping[str, tuple[str,
         raise Unsuitable(f"the server answers {answer.status} to discovery")
     return {
         text_of(one.get("name")): tuple(
-            text_of(mapping_at(each).get("version"), longest=63) for each in items_at(one, "versions")
+            text_of(mapping_at(each).get("version"), longest=63)
+            for each in items_at(one, "versions")
         )
         for one in items_at(answer.body, "groups")
         if isinstance(one, dict)
     }
 
 
-def _resources(client: Client, group: str, version: str, *, deadline: float) -> Iterator[Mapping[str, Any]]:
+def _resources(
+    client: Client, group: str, version: str, *, deadline: float
+) -> Iterator[Mapping[str, Any]]:
     answer = client.request("GET", f"/apis/{group}/{version}", deadline=deadline)
     if answer.status == 200:
         yield from (
-            one for one in items_at(answer.body, "resources") if isinstance(one, dict) and "name" in one
+            one
+            for one in items_at(answer.body, "resources")
+            if isinstance(one, dict) and "name" in one
         )
 
 
@@ -144,7 +184,10 @@ def _stored_version(client: Client, kind: StreamKind, *, deadline: float) -> str
     if answer.status == 403:
         return None
     for one in items_at(answer.body, "spec", "versions"):
-        if mapping_at(one).get("storage") is True and mapping_at(one).get("served") is True:
+        if (
+            mapping_at(one).get("storage") is True
+            and mapping_at(one).get("served") is True
+        ):
             return text_of(one.get("name"), longest=63)
     return ""
 
@@ -156,10 +199,22 @@ def optional_kinds(
     for group in api.optional_groups:
         for version in groups.get(group, ())[:1]:
             for one in _resources(client, group, version, deadline=deadline):
-                plural, kind = text_of(one["name"], longest=100), text_of(one.get("kind"), longest=100)
+                plural, kind = (
+                    text_of(one["name"], longest=100),
+                    text_of(one.get("kind"), longest=100),
+                )
                 can_watch = {"list", "watch"} <= set(map(str, items_at(one, "verbs")))
                 if plural and kind and "/" not in plural and can_watch:
-                    yield StreamKind(group, plural, kind, bool(one.get("namespaced")), Form.METADATA), version
+                    yield (
+                        StreamKind(
+                            group,
+                            plural,
+                            kind,
+                            bool(one.get("namespaced")),
+                            Form.METADATA,
+                        ),
+                        version,
+                    )
 
 
 def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
@@ -176,24 +231,39 @@ def read_rules(client: Client, *, deadline: float) -> list[Any] | None:
     return items_at(status, "resourceRules")
 
 
-def permissions_in(rules: list[Any], kinds: Iterable[StreamKind]) -> tuple[KindPermissions, ...]:
+def permissions_in(
+    rules: list[Any], kinds: Iterable[StreamKind]
+) -> tuple[KindPermissions, ...]:
     """Return what rules allow with each kind; of approval requests, `patch` is that of their status."""
     permissions = {}
     for kind in kinds:
-        verbs: dict[str, bool | None] = {verb: bool(allows(rules, verb, kind)) for verb in READ_VERBS}
+        verbs: dict[str, bool | None] = {
+            verb: bool(allows(rules, verb, kind)) for verb in READ_VERBS
+        }
         part = "/status" if "approve" in OFFERED.get(kind.plural, ()) else ""
         verbs |= {verb: allows(rules, verb, kind, part=part) for verb in WRITE_VERBS}
-        permissions[kind.resource] = KindPermissions(kind.resource, kind.is_required, verbs)
+        permissions[kind.resource] = KindPermissions(
+            kind.resource, kind.is_required, verbs
+        )
     return tuple(permissions.values())
 
 
-def allows(rules: list[Any], verb: str, kind: StreamKind, *, part: str = "") -> bool | None:
+def allows(
+    rules: list[Any], verb: str, kind: StreamKind, *, part: str = ""
+) -> bool | None:
     """Return whether rules allow a verb on all objects of a kind; None where on some."""
     resources = {f"{kind.plural}{part}", f"*{part}", "*"}
     is_allowed: bool | None = False
     for rule in rules:
-        names = [set(map(str, items_at(rule, key))) for key in ("verbs", "apiGroups", "resources")]
-        if names[0] & {verb, "*"} and names[1] & {kind.group, "*"} and names[2] & resources:
+        names = [
+            set(map(str, items_at(rule, key)))
+            for key in ("verbs", "apiGroups", "resources")
+        ]
+        if (
+            names[0] & {verb, "*"}
+            and names[1] & {kind.group, "*"}
+            and names[2] & resources
+        ):
             if not items_at(rule, "resourceNames"):
                 return True
             is_allowed = is_allowed if verb == "create" else None

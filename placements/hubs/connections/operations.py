@@ -26,7 +26,12 @@ from clusters.hub_queries import UnknownHubError, live_hub
 from clusters.hub_state import HubState
 from clusters.kubeconfig import ParsedConnection, Secret
 from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
-from clusters.models.hubs import LONGEST_HUB_NAME, RESERVED_HUB_NAMES, HubIdentity, HubMode
+from clusters.models.hubs import (
+    LONGEST_HUB_NAME,
+    RESERVED_HUB_NAMES,
+    HubIdentity,
+    HubMode,
+)
 from fleetui.access.audit import record_access
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
@@ -91,18 +96,29 @@ class SavedHub:
 
 
 def spec_of(hub: Hub) -> HubSpec:
-    return HubSpec(hub.name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces))
+    return HubSpec(
+        hub.name, hub.title, hub.kind, hub.mode, hub.identity, tuple(hub.namespaces)
+    )
 
 
 def check_spec(spec: HubSpec) -> None:
     """Raise InvalidManifest with every error."""
     errors = []
     if not _NAME.fullmatch(spec.name) or len(spec.name) > LONGEST_HUB_NAME:
-        errors.append(FieldError("name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL))
+        errors.append(
+            FieldError(
+                "name", "bad-format", f"Invalid value: {spec.name[:80]!r}", _LABEL
+            )
+        )
     elif spec.name in RESERVED_HUB_NAMES:
         reserved = ", ".join(RESERVED_HUB_NAMES)
         errors.append(
-            FieldError("name", "reserved", f"Forbidden: {spec.name} is reserved", f"not {reserved}")
+            FieldError(
+                "name",
+                "reserved",
+                f"Forbidden: {spec.name} is reserved",
+                f"not {reserved}",
+            )
         )
     if len(spec.title) > LONGEST_TITLE or not spec.title.isprintable():
         allowed = f"at most {LONGEST_TITLE} characters on one line"
@@ -114,11 +130,21 @@ def check_spec(spec: HubSpec) -> None:
     ):
         if value not in allowed_values:
             allowed = ", ".join(allowed_values)
-            errors.append(FieldError(path, "not-one-of", f"Unsupported value: {value[:80]!r}", allowed))
+            errors.append(
+                FieldError(
+                    path, "not-one-of", f"Unsupported value: {value[:80]!r}", allowed
+                )
+            )
     if len(spec.namespaces) > MOST_NAMESPACES:
-        errors.append(FieldError("namespaces", "too-many", "Too many", f"at most {MOST_NAMESPACES}"))
+        errors.append(
+            FieldError(
+                "namespaces", "too-many", "Too many", f"at most {MOST_NAMESPACES}"
+            )
+        )
     errors += [
-        FieldError(f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL)
+        FieldError(
+            f"namespaces[{at}]", "bad-format", f"Invalid value: {name[:80]!r}", _LABEL
+        )
         for at, name in enumerate(spec.namespaces)
         if not _NAME.fullmatch(name) or len(name) > LONGEST_HUB_NAME
     ]
@@ -170,7 +196,9 @@ def check_stored_hub(name: str) -> HubCheckReport:
         return HubCheckReport((_credentials_step(error),))
     report = check_hub(HUB_KINDS[hub.kind], hub.connection, values)
     if report.permissions:
-        Hub.objects.filter(pk=hub.pk).update(found={**hub.found, "permissions": permission_documents(report)})
+        Hub.objects.filter(pk=hub.pk).update(
+            found={**hub.found, "permissions": permission_documents(report)}
+        )
     return report
 
 
@@ -197,7 +225,11 @@ def save_hub(
     InvalidManifest, HubExists, UnknownHubError, HubCheckFailed.
     """
     check_spec(spec)
-    before = Hub.objects.select_related("credential").filter(name=spec.name, removed_at=None).first()
+    before = (
+        Hub.objects.select_related("credential")
+        .filter(name=spec.name, removed_at=None)
+        .first()
+    )
     if before and not replaces:
         raise HubExists(spec.name)
     if before is None and replaces:
@@ -224,13 +256,23 @@ def store_hub(
     now: datetime,
 ) -> bool:
     """Save a hub with its secret in the present transaction; return whether it is new. Raise HubExists."""
-    values = {**asdict(spec), "namespaces": list(spec.namespaces), "connection": dict(parsed.connection)}
-    hub = Hub.objects.select_for_update().filter(name=spec.name, removed_at=None).first()
+    values = {
+        **asdict(spec),
+        "namespaces": list(spec.namespaces),
+        "connection": dict(parsed.connection),
+    }
+    hub = (
+        Hub.objects.select_for_update().filter(name=spec.name, removed_at=None).first()
+    )
     if hub and not replaces:
         raise HubExists(spec.name)
     is_new, verb = hub is None, "connection set" if hub else "added"
-    hub = hub or Hub(name=spec.name, created_at=now, created_by=actor_name(by), state_since=now)
-    moved = not is_new and hub.connection.get("server") != parsed.connection.get("server")
+    hub = hub or Hub(
+        name=spec.name, created_at=now, created_by=actor_name(by), state_since=now
+    )
+    moved = not is_new and hub.connection.get("server") != parsed.connection.get(
+        "server"
+    )
     for key, value in values.items():
         setattr(hub, key, value)
     if report.permissions:
@@ -260,7 +302,9 @@ def shown_spec(hub: Hub) -> dict[str, Any]:
     }
 
 
-def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: datetime) -> list[AuditEvent]:
+def store_hub_secret(
+    hub: Hub, secret: Secret | None, *, by: User | None, now: datetime
+) -> list[AuditEvent]:
     """Save a secret, or remove that of a connection without; return the events of a change."""
     before = HubCredential.objects.filter(hub=hub).first()
     facts = public_facts(before)
@@ -268,7 +312,9 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
         if before is None:
             return []
         before.delete()
-        record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now)
+        record_access(
+            "credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now
+        )
         return [AuditEvent("credentials removed", HUB, hub.name, before=facts)]
     if is_stored(secret, before, hub.uid, purpose=HUB_PURPOSE):
         return []
@@ -276,26 +322,46 @@ def store_hub_secret(hub: Hub, secret: Secret | None, *, by: User | None, now: d
     values |= {"set_by": actor_name(by), "set_at": now}
     credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
     details = {"fingerprint": credential.fingerprint}
-    record_access("credentials changed", f"hub {hub.name}", by=by or SYSTEM, details=details, now=now)
-    return [AuditEvent("credentials set", HUB, hub.name, before=facts, after=public_facts(credential))]
+    record_access(
+        "credentials changed",
+        f"hub {hub.name}",
+        by=by or SYSTEM,
+        details=details,
+        now=now,
+    )
+    return [
+        AuditEvent(
+            "credentials set",
+            HUB,
+            hub.name,
+            before=facts,
+            after=public_facts(credential),
+        )
+    ]
 
 
 def notify_expiring_hubs(*, now: datetime) -> int:
     """Record an event 14, 7 and 1 days before the credentials of a hub expire; return how many."""
-    rows = HubCredential.objects.filter(notice_due(now=now), hub__removed_at=None).select_related("hub")
+    rows = HubCredential.objects.filter(
+        notice_due(now=now), hub__removed_at=None
+    ).select_related("hub")
     notified = 0
     for row in rows.order_by("pk"):
         same = HubCredential.objects.filter(pk=row.pk, revision=row.revision)
         same.update(notified_days=days_left(row, now=now))
         after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
         with in_hub(row.hub_id):  # who has no role there learns nothing of it
-            event = AuditEvent("credentials expiring", HUB, row.hub.name, after=after, is_warning=True)
+            event = AuditEvent(
+                "credentials expiring", HUB, row.hub.name, after=after, is_warning=True
+            )
             record_all([event], by=None, now=now)
         notified += 1
     return notified
 
 
-def change_hub(name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime) -> SavedHub:
+def change_hub(
+    name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime
+) -> SavedHub:
     """Change title, mode, identity, namespaces or `paused`. Raise UnknownHubError, InvalidManifest."""
     hub = live_hub(name)
     chosen = {key: value for key, value in changes.items() if key != "paused"}
@@ -317,8 +383,18 @@ def change_hub(name: str, changes: Mapping[str, Any], *, by: User | None, now: d
             fields += ["is_paused", "state", "state_reason", "state_since"]
         hub.save(update_fields=fields)
         if (after := shown_spec(hub)) != before:
-            verb = "changed" if before["paused"] == after["paused"] else "paused" if paused else "resumed"
-            record_all([AuditEvent(verb, HUB, name, before=before, after=after)], by=by, now=now)
+            verb = (
+                "changed"
+                if before["paused"] == after["paused"]
+                else "paused"
+                if paused
+                else "resumed"
+            )
+            record_all(
+                [AuditEvent(verb, HUB, name, before=before, after=after)],
+                by=by,
+                now=now,
+            )
     return SavedHub(live_hub(name))
 
 
@@ -329,10 +405,25 @@ def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
         hub = Hub.objects.select_for_update().get(pk=hub.pk)
         events = store_hub_secret(hub, None, by=by, now=now)
         before = shown_spec(hub)
-        hub.state, hub.state_reason, hub.state_since, hub.removed_at = HubState.REMOVED, "", now, now
+        hub.state, hub.state_reason, hub.state_since, hub.removed_at = (
+            HubState.REMOVED,
+            "",
+            now,
+            now,
+        )
         hub.connection = {}
-        hub.save(update_fields=["state", "state_reason", "state_since", "removed_at", "connection"])
-        record_all([*events, AuditEvent("removed", HUB, name, before=before)], by=by, now=now)
+        hub.save(
+            update_fields=[
+                "state",
+                "state_reason",
+                "state_since",
+                "removed_at",
+                "connection",
+            ]
+        )
+        record_all(
+            [*events, AuditEvent("removed", HUB, name, before=before)], by=by, now=now
+        )
     return hub
 
 

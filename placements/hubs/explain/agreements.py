@@ -19,9 +19,21 @@ AGREEMENTS: Mapping[str, tuple[str, str, str]] = {
         "Reasons dropped",
         "The hub no longer lists why the other clusters were not selected",
     ),
-    "agrees-on-picks": ("healthy", "Same selection", "Scores were recorded under an earlier fleet"),
-    "differs": ("attention", "Differs", "The hub and the replay decide differently on the same inputs"),
-    "uncertain": ("pending", "Uncertain", "The inputs of that moment were not observed"),
+    "agrees-on-picks": (
+        "healthy",
+        "Same selection",
+        "Scores were recorded under an earlier fleet",
+    ),
+    "differs": (
+        "attention",
+        "Differs",
+        "The hub and the replay decide differently on the same inputs",
+    ),
+    "uncertain": (
+        "pending",
+        "Uncertain",
+        "The inputs of that moment were not observed",
+    ),
 }
 """Level, word and sentence of each agreement."""
 INPUTS: Mapping[str, str] = {
@@ -35,7 +47,8 @@ REPLAYS: Mapping[str, str] = {
     "steady": "a cycle on everything as it is now",
 }
 DIFFERS_SENTENCE = (
-    "The replay differs from the hub for this placement. What follows is the calculation of this console."
+    "The replay differs from the hub for this placement. "
+    "What follows is the calculation of this console."
 )
 _COLUMNS = ("selected", "affinityScore", "topologySpreadScore", "reason")
 
@@ -73,7 +86,10 @@ class DifferenceRow:
 def difference_rows(differences: Iterable[Plain]) -> list[DifferenceRow]:
     return [
         DifferenceRow(
-            one["cluster"], _decision_words(one["hub"]), _decision_words(one["replay"]), one.get("cause", "")
+            one["cluster"],
+            _decision_words(one["hub"]),
+            _decision_words(one["replay"]),
+            one.get("cause", ""),
         )
         for one in differences
     ]
@@ -90,7 +106,9 @@ def _decision_words(side: Mapping[str, Any] | None) -> list[str]:
     if any(one is not None for one in scores):
         names = ("affinity", "topology spread")
         pairs = zip(names, scores, strict=True)
-        words.append(", ".join(f"{name} {'none' if one is None else one}" for name, one in pairs))
+        words.append(
+            ", ".join(f"{name} {'none' if one is None else one}" for name, one in pairs)
+        )
     return [*words, str(side["reason"])]
 
 
@@ -98,15 +116,30 @@ def difference_csv(differences: Iterable[Plain]) -> str:
     """Write the differences as CSV: a row for each cluster, the condition without a name."""
     sides = ("hub", "replay")
     rows = [
-        (one["cluster"], *((one[side] or {}).get(name) for side in sides for name in _COLUMNS), one["cause"])
+        (
+            one["cluster"],
+            *((one[side] or {}).get(name) for side in sides for name in _COLUMNS),
+            one["cause"],
+        )
         for one in differences
     ]
-    return csv_text(["cluster", *(f"{side} {name}" for side in sides for name in _COLUMNS), "cause"], rows)
+    return csv_text(
+        [
+            "cluster",
+            *(f"{side} {name}" for side in sides for name in _COLUMNS),
+            "cause",
+        ],
+        rows,
+    )
 
 
 def agreement_document(row: Any) -> dict[str, Any]:
     """Return a hub decision as a document: the agreement, its inputs, and both sides."""
-    return {**agreement_fields(row), "decisions": row.decisions, "differences": row.differences}
+    return {
+        **agreement_fields(row),
+        "decisions": row.decisions,
+        "differences": row.differences,
+    }
 
 
 def agreement_fields(row: Any) -> dict[str, Any]:

@@ -6,7 +6,11 @@ from datetime import datetime
 from typing import Any
 
 from clusters.models import Hub, HubStream, HubWrite
-from placements.hubs.connections.discovery import READ_VERBS, WRITE_VERBS, KindPermissions
+from placements.hubs.connections.discovery import (
+    READ_VERBS,
+    WRITE_VERBS,
+    KindPermissions,
+)
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import NO_WATCHER, HubSummary
 from placements.hubs.writing.answers import WriteOutcome
@@ -92,7 +96,9 @@ class ShownHub:
     silent_since: datetime | None = None
 
 
-def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0, disagreements: int = 0) -> ShownHub:
+def shown_hub(
+    one: HubSummary, *, now: datetime, unresolved: int = 0, disagreements: int = 0
+) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
         word, reason = f"{word}, {one.reason}", ""
@@ -141,17 +147,32 @@ def shown_write(row: HubWrite) -> dict[str, Any]:
     level, word = WRITE_STATES[row.state]
     place = f"{row.namespace}/{row.name}" if row.namespace else row.name
     part = f" ({row.subresource})" if row.subresource else ""
-    return {"row": row, "level": level, "word": word, "subject": f"{row.kind} {place}{part}"}
+    return {
+        "row": row,
+        "level": level,
+        "word": word,
+        "subject": f"{row.kind} {place}{part}",
+    }
 
 
-def permission_rows(permissions: Iterable[KindPermissions | Mapping[str, Any]]) -> list[dict[str, Any]]:
+def permission_rows(
+    permissions: Iterable[KindPermissions | Mapping[str, Any]],
+) -> list[dict[str, Any]]:
     """Return a row for each kind, with a word for each verb."""
     rows = []
     for one in permissions:
         if isinstance(one, KindPermissions):
-            resource, is_required, verbs = one.resource, one.is_required, dict(one.verbs)
+            resource, is_required, verbs = (
+                one.resource,
+                one.is_required,
+                dict(one.verbs),
+            )
         else:
-            resource, is_required, verbs = one["resource"], one["isRequired"], one["verbs"]
+            resource, is_required, verbs = (
+                one["resource"],
+                one["isRequired"],
+                one["verbs"],
+            )
         cells = [(verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS)]
         rows.append({"resource": resource, "is_required": is_required, "cells": cells})
     return rows

@@ -36,7 +36,11 @@ class StreamKind:
 
     def path(self, version: str, namespace: str = "") -> str:
         root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
-        return f"{root}/namespaces/{namespace}/{self.plural}" if namespace else f"{root}/{self.plural}"
+        return (
+            f"{root}/namespaces/{namespace}/{self.plural}"
+            if namespace
+            else f"{root}/{self.plural}"
+        )
 
     def query(self) -> dict[str, str]:
         return {"fieldSelector": self.field_selector} if self.field_selector else {}
@@ -98,4 +102,8 @@ def items_at(manifest: object, *keys: str) -> list[Any]:
 
 def text_of(value: object, *, longest: int = 253) -> str:
     """Return a text that fits a column, or ""; unprintable ones do not, since databases refuse some."""
-    return value if isinstance(value, str) and len(value) <= longest and value.isprintable() else ""
+    return (
+        value
+        if isinstance(value, str) and len(value) <= longest and value.isprintable()
+        else ""
+    )

@@ -39,7 +39,9 @@ def _placement_kind(
 
 
 def _events_of(kind: str) -> StreamKind:
-    return StreamKind("", "events", "Event", True, field_selector=f"involvedObject.kind={kind}")
+    return StreamKind(
+        "", "events", "Event", True, field_selector=f"involvedObject.kind={kind}"
+    )
 
 
 STREAMS = (
@@ -79,7 +81,11 @@ _NAMED_BY_SPEC = {
     "ResourceOverrideSnapshot": ("spec", "overrideSpec", "placement", "name"),
 }
 _NAMED_AS_THEIR_PLACEMENT = frozenset(
-    {"ClusterResourcePlacement", "ResourcePlacement", "ClusterResourcePlacementDisruptionBudget"}
+    {
+        "ClusterResourcePlacement",
+        "ResourcePlacement",
+        "ClusterResourcePlacementDisruptionBudget",
+    }
 )
 _BINDINGS = frozenset({"ClusterResourceBinding", "ResourceBinding"})
 
@@ -91,7 +97,9 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
     metadata, spec = mapping_at(manifest, "metadata"), mapping_at(manifest, "spec")
     labels = mapping_at(metadata, "labels")
     if stream.kind == "MemberCluster":
-        return Columns(cluster=text_of(metadata.get("name")), heartbeat=heartbeat_of(manifest))
+        return Columns(
+            cluster=text_of(metadata.get("name")), heartbeat=heartbeat_of(manifest)
+        )
     if stream.kind in _NAMED_AS_THEIR_PLACEMENT:
         owner = metadata.get("name")
     elif keys := _NAMED_BY_SPEC.get(stream.kind):
@@ -106,7 +114,9 @@ def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
         number=_number(stream, metadata, labels),
         is_latest="true" in latest,
         state=text_of(spec.get("state"), longest=30) if is_binding else "",
-        policy_snapshot=text_of(spec.get("schedulingPolicySnapshotName")) if is_binding else "",
+        policy_snapshot=text_of(spec.get("schedulingPolicySnapshotName"))
+        if is_binding
+        else "",
     )
 
 
@@ -116,7 +126,9 @@ def _key(metadata: Mapping[str, Any], name: object) -> str:
     return f"{namespace}/{text}" if namespace and text else text
 
 
-def _number(stream: StreamKind, metadata: Mapping[str, Any], labels: Mapping[str, Any]) -> int | None:
+def _number(
+    stream: StreamKind, metadata: Mapping[str, Any], labels: Mapping[str, Any]
+) -> int | None:
     """Return the index of a snapshot: from its label, else from its name."""
     if not stream.kind.endswith("Snapshot"):
         return None
@@ -147,17 +159,31 @@ def without_quiet(stream: StreamKind, manifest: Manifest) -> Manifest | None:
     if stream.kind != "MemberCluster" or stream.group != CLUSTER_GROUP:
         return None
     dropped = ("resourceVersion", "managedFields", "generation")
-    metadata = {key: value for key, value in mapping_at(manifest, "metadata").items() if key not in dropped}
+    metadata = {
+        key: value
+        for key, value in mapping_at(manifest, "metadata").items()
+        if key not in dropped
+    }
     # The generation counts changes of the spec, which stays; a change of the status alone does not raise it.
-    return {**manifest, "metadata": metadata, "status": _quiet_value(mapping_at(manifest, "status"))}
+    return {
+        **manifest,
+        "metadata": metadata,
+        "status": _quiet_value(mapping_at(manifest, "status")),
+    }
 
 
-_QUIET_FIELDS = frozenset({"lastReceivedHeartbeat", "observationTime", "lastTransitionTime"})
+_QUIET_FIELDS = frozenset(
+    {"lastReceivedHeartbeat", "observationTime", "lastTransitionTime"}
+)
 
 
 def _quiet_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _quiet_value(one) for key, one in value.items() if key not in _QUIET_FIELDS}
+        return {
+            key: _quiet_value(one)
+            for key, one in value.items()
+            if key not in _QUIET_FIELDS
+        }
     return [_quiet_value(one) for one in value] if isinstance(value, list) else value
 
 

@@ -17,7 +17,11 @@ from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.documents import HubDocument, HubMoment
 from placements.hubs.projection.kinds import BINDING_KINDS
-from placements.hubs.projection.placements import count_placed, current_conditions, placements_of
+from placements.hubs.projection.placements import (
+    count_placed,
+    current_conditions,
+    placements_of,
+)
 from placements.hubs.trimming import short_digest
 from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
@@ -43,8 +47,22 @@ _FAILURES = {
     "NotAllWorkHaveBeenApplied": FailureKind.REFUSED,
 }
 _COLUMNS = (
-    *("state", "previous_state", "policy_snapshot_id", "resource_snapshot_id", "topology_spread_score"),
-    *("affinity_score", "picked_at", "phase", "phase_changed_at", "message", "failure", "failed_objects"),
+    *(
+        "state",
+        "previous_state",
+        "policy_snapshot_id",
+        "resource_snapshot_id",
+        "topology_spread_score",
+    ),
+    *(
+        "affinity_score",
+        "picked_at",
+        "phase",
+        "phase_changed_at",
+        "message",
+        "failure",
+        "failed_objects",
+    ),
     *("conditions", "apply_strategy", "hub_name", "hub_conditions", "applied_version"),
     *("drifted_objects", "diffed_objects"),
 )
@@ -55,25 +73,41 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     owners = placements_of(documents)
     usable = [one for one in documents if one.row.owner in owners and _is_usable(one)]
     moved = _delete_moved(documents, owners)
-    pairs = {(one.row.owner, one.row.cluster) for one in documents if one.row.owner in owners}
+    pairs = {
+        (one.row.owner, one.row.cluster) for one in documents if one.row.owner in owners
+    }
     chosen = _choose(pairs, usable)
     rows = Binding.objects.filter(
-        placement__in=list(owners.values()), cluster_name__in={cluster for _, cluster in pairs}
+        placement__in=list(owners.values()),
+        cluster_name__in={cluster for _, cluster in pairs},
     )
     names = {placement.pk: name for name, placement in owners.items()}
     there = {(names[row.placement_id], row.cluster_name): row for row in rows}
     own = {placement.pk: placement.name for placement in owners.values()}
     policies, resources = (
-        {(row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk for row in snapshots}
+        {
+            (row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk
+            for row in snapshots
+        }
         for snapshots, suffix in (
-            (PolicySnapshot.objects.filter(placement__in=list(names)).defer("policy"), ""),
-            (ResourceSnapshot.objects.filter(placement__in=list(names)).defer("identities"), "-snapshot"),
+            (
+                PolicySnapshot.objects.filter(placement__in=list(names)).defer(
+                    "policy"
+                ),
+                "",
+            ),
+            (
+                ResourceSnapshot.objects.filter(placement__in=list(names)).defer(
+                    "identities"
+                ),
+                "-snapshot",
+            ),
         )
     )
     latest = dict(
-        ResourceSnapshot.objects.filter(placement__in=list(names), is_latest=True).values_list(
-            "placement_id", "pk"
-        )
+        ResourceSnapshot.objects.filter(
+            placement__in=list(names), is_latest=True
+        ).values_list("placement_id", "pk")
     )
     new, changed, decided = [], [], set(moved)
     for pair, one in chosen.items():
@@ -89,10 +123,15 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
             changed.append(row)
-            is_other_state = row.state not in (before.state, BindingState.BOUND)  # rollouts bind
+            is_other_state = row.state not in (
+                before.state,
+                BindingState.BOUND,
+            )  # rollouts bind
             if row.policy_snapshot_id != before.policy_snapshot_id or is_other_state:
                 decided.add(row.placement_id)
-    removed = [row for pair, row in there.items() if pair in pairs and pair not in chosen]
+    removed = [
+        row for pair, row in there.items() if pair in pairs and pair not in chosen
+    ]
     Binding.objects.filter(pk__in=[row.pk for row in removed]).delete()
     Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
     Binding.objects.bulk_create(
@@ -113,17 +152,23 @@ def _is_usable(document: HubDocument) -> bool:
         document.reject("spec.state")
     if not document.row.cluster:
         document.reject("spec.targetCluster")
-    is_usable = document.spec.get("state") in list(BindingState) and bool(document.row.cluster)
+    is_usable = document.spec.get("state") in list(BindingState) and bool(
+        document.row.cluster
+    )
     if not is_usable:
         document.error = "the binding is not understood"
     return is_usable
 
 
-def _delete_moved(documents: Sequence[HubDocument], owners: Mapping[str, Placement]) -> set[int]:
+def _delete_moved(
+    documents: Sequence[HubDocument], owners: Mapping[str, Placement]
+) -> set[int]:
     """Delete the rows of bindings that are about another cluster now; return their placements."""
     clusters = {(one.row.owner, one.row.name): one.row.cluster for one in documents}
     names = {placement.pk: name for name, placement in owners.items()}
-    rows = Binding.objects.filter(placement__in=list(names), hub_name__in=[one.row.name for one in documents])
+    rows = Binding.objects.filter(
+        placement__in=list(names), hub_name__in=[one.row.name for one in documents]
+    )
     moved = {
         pk: placement
         for pk, placement, hub_name, cluster in rows.values_list(
@@ -135,7 +180,9 @@ def _delete_moved(documents: Sequence[HubDocument], owners: Mapping[str, Placeme
     return set(moved.values())
 
 
-def _choose(pairs: set[tuple[str, str]], usable: Sequence[HubDocument]) -> dict[tuple[str, str], HubDocument]:
+def _choose(
+    pairs: set[tuple[str, str]], usable: Sequence[HubDocument]
+) -> dict[tuple[str, str], HubDocument]:
     """Return the binding that counts for each pair: one that is not being deleted, else the newest."""
     changed = {one.row.pk: one for one in usable}
     by_pair: dict[tuple[str, str], HubDocument] = {}
@@ -162,17 +209,30 @@ def _rank(document: HubDocument) -> tuple[Any, ...]:
     return not document.row.is_deleting, document.created_at, document.row.name
 
 
-def binding_row(document: HubDocument, before: Binding | None, placement: Placement) -> Binding:
+def binding_row(
+    document: HubDocument, before: Binding | None, placement: Placement
+) -> Binding:
     """Return the row of a binding, without its snapshots."""
-    row = copy(before) if before else Binding(placement=placement, cluster_name=document.row.cluster)
+    row = (
+        copy(before)
+        if before
+        else Binding(placement=placement, cluster_name=document.row.cluster)
+    )
     spec = document.spec
-    row.hub_name, row.state, row.picked_at = document.row.name, spec["state"], document.created_at
+    row.hub_name, row.state, row.picked_at = (
+        document.row.name,
+        spec["state"],
+        document.created_at,
+    )
     previous = document.texts("metadata", "annotations").get(_PREVIOUS_STATE)
-    row.previous_state = BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED
+    row.previous_state = (
+        BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED
+    )
     scores = mapping_at(spec, "clusterDecision", "clusterScore")
     path = "spec.clusterDecision.clusterScore"
     row.affinity_score, row.topology_spread_score = (
-        _number(document, scores, key, path=f"{path}.{key}") for key in ("affinityScore", "priorityScore")
+        _number(document, scores, key, path=f"{path}.{key}")
+        for key in ("affinityScore", "priorityScore")
     )
     row.apply_strategy = dict(mapping_at(spec, "applyStrategy")) or None
     row.applied_version = _version(spec)
@@ -182,7 +242,9 @@ def binding_row(document: HubDocument, before: Binding | None, placement: Placem
     row.drifted_objects = _differing(
         document, "driftedPlacements", "observedDrifts", "firstDriftedObservedTime"
     )
-    row.diffed_objects = _differing(document, "diffedPlacements", "observedDiffs", "firstDiffedObservedTime")
+    row.diffed_objects = _differing(
+        document, "diffedPlacements", "observedDiffs", "firstDiffedObservedTime"
+    )
     _set_phase(row, document, conditions)
     return row
 
@@ -193,23 +255,36 @@ def _await_latest(row: Binding, placement: Placement, latest: int | None) -> Non
     The conditions of the binding are about the older ones until the hub's rollout controller changes it; that
     of the placement says so earlier or later. With the strategy External a staged update run chooses.
     """
-    is_older = None not in (latest, row.resource_snapshot_id) and row.resource_snapshot_id != latest
+    is_older = (
+        None not in (latest, row.resource_snapshot_id)
+        and row.resource_snapshot_id != latest
+    )
     is_started = placement.conditions.get(STARTED, [""])[0] == "True"
     if not is_older or is_started or placement.strategy_type == StrategyType.EXTERNAL:
         return
     if STARTED in row.conditions:
-        row.conditions = {**row.conditions, STARTED: ["Unknown", row.conditions[STARTED][1]]}
+        row.conditions = {
+            **row.conditions,
+            STARTED: ["Unknown", row.conditions[STARTED][1]],
+        }
 
 
 def _version(spec: Manifest) -> str:
     """Return what distinguishes the targets of a binding: resource snapshot, and overrides."""
-    overrides = [spec.get(key) for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")]
-    digest = short_digest(json.dumps(overrides, sort_keys=True)) if any(overrides) else ""
+    overrides = [
+        spec.get(key)
+        for key in ("clusterResourceOverrideSnapshots", "resourceOverrideSnapshots")
+    ]
+    digest = (
+        short_digest(json.dumps(overrides, sort_keys=True)) if any(overrides) else ""
+    )
     name = text_of(spec.get("resourceSnapshotName"))
     return f"{short_digest(name)}{digest}" if name else ""
 
 
-def _number(document: HubDocument, values: Mapping[str, Any], key: str, *, path: str) -> float | None:
+def _number(
+    document: HubDocument, values: Mapping[str, Any], key: str, *, path: str
+) -> float | None:
     value = values.get(key)
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return float(value)
@@ -218,18 +293,24 @@ def _number(document: HubDocument, values: Mapping[str, Any], key: str, *, path:
     return None
 
 
-def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Mapping[str, Any]]) -> None:
+def _set_phase(
+    row: Binding, document: HubDocument, conditions: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Set how far the cluster has come: the first condition that is not True decides (10.2)."""
     row.failure, row.failed_objects, row.message = "", [], ""
     failed = _failed_objects(document)
     steps = _STEPS_OF_REPORT if row.apply_type == ApplyType.REPORT_DIFF else _STEPS
-    kind = next((one for one in steps if row.conditions.get(one, [""])[0] != "True"), "")
+    kind = next(
+        (one for one in steps if row.conditions.get(one, [""])[0] != "True"), ""
+    )
     condition = conditions.get(kind or list(steps)[-1], {})
     if row.state == BindingState.SCHEDULED:
         row.phase, row.phase_changed_at = Phase.NOT_STARTED.value, None
         return
     row.phase_changed_at = document.moment_in(
-        condition, "lastTransitionTime", path=f"status.conditions.{condition.get('type')}.lastTransitionTime"
+        condition,
+        "lastTransitionTime",
+        path=f"status.conditions.{condition.get('type')}.lastTransitionTime",
     )
     if row.state == BindingState.UNSCHEDULED or document.row.is_deleting:
         row.phase = Phase.REMOVING.value
@@ -237,16 +318,24 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
     row.phase = (steps[kind] if kind else Phase.AVAILABLE).value
     if not kind and row.apply_type == ApplyType.REPORT_DIFF and row.diffed_objects:
         row.failure = FailureKind.DIFFERS.value
-        row.phase_changed_at = _first([one["since"] for one in row.diffed_objects], row.phase_changed_at)
+        row.phase_changed_at = _first(
+            [one["since"] for one in row.diffed_objects], row.phase_changed_at
+        )
     if not kind or row.conditions.get(kind, [""])[0] != "False":
         return
     row.message = str(condition.get("message") or "")[:500]
     failure = _FAILURES.get(str(condition.get("reason")))
     if failure and (failed or condition.get("reason") != "NotAllWorkHaveBeenApplied"):
         row.phase, row.failure = Phase.FAILED.value, failure.value
-        row.phase_changed_at = _first([one["since"] for one in failed], row.phase_changed_at)
-    row.failed_objects = [{key: one[key] for key in one if key != "since"} for one in failed]
-    if failed and failure is FailureKind.REFUSED:  # the condition names the work object only
+        row.phase_changed_at = _first(
+            [one["since"] for one in failed], row.phase_changed_at
+        )
+    row.failed_objects = [
+        {key: one[key] for key in one if key != "since"} for one in failed
+    ]
+    if (
+        failed and failure is FailureKind.REFUSED
+    ):  # the condition names the work object only
         causes = [
             f"{one['kind']} {full_name(one['namespace'], one['name'])}: {one['message'] or one['code']}"
             for one in failed
@@ -256,10 +345,18 @@ def _set_phase(row: Binding, document: HubDocument, conditions: Mapping[str, Map
 
 def _failed_objects(document: HubDocument) -> list[dict[str, str]]:
     objects = []
-    for one in map(mapping_at, items_at(document.content, "status", "failedPlacements")[:MOST_OBJECTS]):
+    for one in map(
+        mapping_at,
+        items_at(document.content, "status", "failedPlacements")[:MOST_OBJECTS],
+    ):
         condition = mapping_at(one, "condition")
-        values = {key: str(one.get(key) or "") for key in ("group", "version", "kind", "namespace", "name")}
-        code, message = (str(condition.get(key) or "")[:500] for key in ("reason", "message"))
+        values = {
+            key: str(one.get(key) or "")
+            for key in ("group", "version", "kind", "namespace", "name")
+        }
+        code, message = (
+            str(condition.get(key) or "")[:500] for key in ("reason", "message")
+        )
         since = text_of(condition.get("lastTransitionTime"))
         objects.append({**values, "code": code, "message": message, "since": since})
     return objects
@@ -271,25 +368,35 @@ def _first(texts: Iterable[str], stated: datetime | None) -> datetime | None:
     The hub gives the conditions of a binding a new time whenever a cluster reports something, such as when it
     saw the same difference again.
     """
-    moments = [moment for moment in (*map(moment_of, texts), stated) if moment is not None]
+    moments = [
+        moment for moment in (*map(moment_of, texts), stated) if moment is not None
+    ]
     return min(moments, default=None)
 
 
-def _differing(document: HubDocument, key: str, fields_key: str, since_key: str) -> list[dict[str, Any]]:
+def _differing(
+    document: HubDocument, key: str, fields_key: str, since_key: str
+) -> list[dict[str, Any]]:
     """Return the objects of a cluster that differ, as rows of a binding (`Binding.drifted_objects`)."""
     rows = []
-    for found in map(mapping_at, items_at(document.content, "status", key)[:MOST_OBJECTS]):
+    for found in map(
+        mapping_at, items_at(document.content, "status", key)[:MOST_OBJECTS]
+    ):
         observed = text_of(found.get("observationTime"))
         fields = [mapping_at(one) for one in items_at(found, fields_key)]
         row: dict[str, Any] = {
-            name: text_of(found.get(name)) for name in ("group", "version", "kind", "namespace", "name")
+            name: text_of(found.get(name))
+            for name in ("group", "version", "kind", "namespace", "name")
         }
         row |= {
             "generation": found.get("targetClusterObservedGeneration"),
             "observed": observed,
             "since": text_of(found.get(since_key)) or observed,
             "fields": [
-                [str(one.get(part) or "")[:LONGEST_VALUE] for part in ("path", "valueInMember", "valueInHub")]
+                [
+                    str(one.get(part) or "")[:LONGEST_VALUE]
+                    for part in ("path", "valueInMember", "valueInHub")
+                ]
                 for one in fields
             ],
             "isDegraded": False,
@@ -308,12 +415,20 @@ def remove_bindings(moment: HubMoment) -> int:
         name=OuterRef("hub_name"),
     )
     rows = Binding.objects.filter(~Exists(mirrored))
-    rows_removed = list(rows.values_list("pk", "placement_id", "placement__full_name", "cluster_name"))
+    rows_removed = list(
+        rows.values_list("pk", "placement_id", "placement__full_name", "cluster_name")
+    )
     for part in batched(rows_removed):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
         owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}
-        others = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False)
+        others = MirroredObject.objects.filter(
+            group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False
+        )
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
-    count_placed(list(Placement.objects.filter(pk__in={one[1] for one in rows_removed}).only("pk")))
+    count_placed(
+        list(
+            Placement.objects.filter(pk__in={one[1] for one in rows_removed}).only("pk")
+        )
+    )
     mark_due({one[1] for one in rows_removed}, now=moment.now)
     return len(rows_removed)

@@ -10,7 +10,14 @@ from typing import Any
 from django.db.models import OuterRef, Subquery
 
 from clusters.fleet import NO_SCHEDULE
-from clusters.models import ClusterLabel, ClusterTaint, HubStream, MemberCluster, Membership, MirroredObject
+from clusters.models import (
+    ClusterLabel,
+    ClusterTaint,
+    HubStream,
+    MemberCluster,
+    Membership,
+    MirroredObject,
+)
 from clusters.operations.change_log import raise_counters
 from clusters.operations.join import CLUSTER, readings, set_eligibility
 from fleetui.bulk import BATCH_SIZE, batched
@@ -45,7 +52,10 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     A cluster with another UID left and joined again under its name: it has another row.
     """
     there = {
-        row.name: row for row in MemberCluster.objects.filter(name__in=[one.row.name for one in documents])
+        row.name: row
+        for row in MemberCluster.objects.filter(
+            name__in=[one.row.name for one in documents]
+        )
     }
     replaced = [
         there.pop(one.row.name).pk
@@ -56,14 +66,19 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
         MemberCluster.objects.filter(pk__in=replaced).delete()
     new, changed, moves, reads = [], [], False, False
     events = HubEvents(moment)
-    keys, concerned = set(properties_read()), [one.row.name for one in documents if one.row.name not in there]
+    keys, concerned = (
+        set(properties_read()),
+        [one.row.name for one in documents if one.row.name not in there],
+    )
     for one in documents:
         before = there.get(one.row.name)
         row = cluster_row(one, before, moment)
         if before is None:
             new.append(row)
         elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
-            is_moved = any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
+            is_moved = any(
+                getattr(before, name) != getattr(row, name) for name in _SCHEDULING
+            )
             names = readings(before, row)
             row.hub_changes += is_moved or bool(names)
             moves, reads = moves or is_moved, reads or bool(names)
@@ -86,25 +101,44 @@ def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     # Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
     pks = [row.pk for row in (*new, *changed)]
     raise_counters(moves=moves or bool(new) or bool(replaced), reads=reads, changed=pks)
-    versions = [one.row.resource_version for one in documents if one.row.name in set(concerned)]
+    versions = [
+        one.row.resource_version for one in documents if one.row.name in set(concerned)
+    ]
     _record_change(concerned, moment, resource_version=_highest(versions))
 
 
 def _highest(versions: Sequence[str]) -> str:
     """Return the highest resourceVersion; "" unless all are numbers, which alone can be compared."""
-    return str(max(map(int, versions))) if versions and all(map(str.isdecimal, versions)) else ""
+    return (
+        str(max(map(int, versions)))
+        if versions and all(map(str.isdecimal, versions))
+        else ""
+    )
 
 
-def _record_change(names: Sequence[str], moment: HubMoment, *, resource_version: str = "") -> None:
+def _record_change(
+    names: Sequence[str], moment: HubMoment, *, resource_version: str = ""
+) -> None:
     """Write the fleet that decisions are replayed on, and let those be judged that may change with it."""
     if names:
-        write_version(names, resource_version=resource_version, is_live=moment.is_live, now=moment.now)
+        write_version(
+            names,
+            resource_version=resource_version,
+            is_live=moment.is_live,
+            now=moment.now,
+        )
         mark_after_fleet_change(now=moment.now)
 
 
-def cluster_row(document: HubDocument, before: MemberCluster | None, moment: HubMoment) -> MemberCluster:
+def cluster_row(
+    document: HubDocument, before: MemberCluster | None, moment: HubMoment
+) -> MemberCluster:
     """Return the row of a cluster; without a live hub the eligibility of one that is known stays as it is."""
-    row = copy(before) if before else MemberCluster(name=document.row.name, uid=document.uid)
+    row = (
+        copy(before)
+        if before
+        else MemberCluster(name=document.row.name, uid=document.uid)
+    )
     row.document, row.revision = document.manifest(_spec(document)), document.revision
     row.hub_created_at = document.created_at
     row.expects_report = True
@@ -118,7 +152,9 @@ def cluster_row(document: HubDocument, before: MemberCluster | None, moment: Hub
     _set_namespaces(row, document)
     joined = document.conditions("status", "conditions").get("Joined", {})
     is_joined = (joined.get("status") or row.agent_joined) == "True"
-    changed_at = document.moment_in(joined, "lastTransitionTime", path="status.conditions.Joined")
+    changed_at = document.moment_in(
+        joined, "lastTransitionTime", path="status.conditions.Joined"
+    )
     row.joined_at = (changed_at if is_joined else None) or document.created_at
     row.leaving_since = document.deleting_since
     if row.leaving_since:
@@ -133,7 +169,9 @@ def cluster_row(document: HubDocument, before: MemberCluster | None, moment: Hub
 def _reports(row: MemberCluster) -> list[dict[str, str]]:
     """Return what the member agent reports of a cluster, as conditions."""
     values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
-    return [{"type": kind, "status": status} for kind, status in values.items() if status]
+    return [
+        {"type": kind, "status": status} for kind, status in values.items() if status
+    ]
 
 
 def _spec(document: HubDocument) -> dict[str, Any]:
@@ -166,15 +204,23 @@ def _properties(document: HubDocument) -> dict[str, str]:
 def _set_report(row: MemberCluster, document: HubDocument) -> None:
     """Set the last report of the member agent; a cluster without one has not reported."""
     agents = enumerate(items_at(document.content, "status", "agentStatus"))
-    member_agents = ((index, one) for index, one in agents if mapping_at(one).get("type") == MEMBER_AGENT)
+    member_agents = (
+        (index, one)
+        for index, one in agents
+        if mapping_at(one).get("type") == MEMBER_AGENT
+    )
     index, agent = next(member_agents, (None, {}))
     row.has_reported, path = index is not None, f"status.agentStatus[{index}]"
     conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
     joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
-    row.agent_joined, row.agent_healthy = (one.get("status", "")[:20] for one in (joined, healthy))
+    row.agent_joined, row.agent_healthy = (
+        one.get("status", "")[:20] for one in (joined, healthy)
+    )
     row.health_message = text_of(healthy.get("message"), longest=200)
     row.healthy_since = document.moment_in(
-        healthy, "lastTransitionTime", path=f"{path}.conditions.Healthy.lastTransitionTime"
+        healthy,
+        "lastTransitionTime",
+        path=f"{path}.conditions.Healthy.lastTransitionTime",
     )
     key = "lastReceivedHeartbeat"
     row.heartbeat_at = document.moment_in(agent, key, path=f"{path}.{key}")
@@ -192,7 +238,9 @@ def _set_namespaces(row: MemberCluster, document: HubDocument) -> None:
         document.reject("status.namespaces")
 
 
-def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster]) -> None:
+def _write_index(
+    new: Sequence[MemberCluster], changed: Sequence[MemberCluster]
+) -> None:
     for model in (ClusterLabel, ClusterTaint):
         if changed:
             model.objects.filter(cluster__in=[row.pk for row in changed]).delete()
@@ -221,7 +269,9 @@ def _write_index(new: Sequence[MemberCluster], changed: Sequence[MemberCluster])
 
 def remove_clusters(moment: HubMoment) -> int:
     """Delete the clusters that the mirror has no more; return how many."""
-    names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values("name")
+    names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values(
+        "name"
+    )
     gone = dict(MemberCluster.objects.exclude(name__in=names).values_list("pk", "name"))
     if gone:
         MemberCluster.objects.filter(pk__in=gone).delete()
@@ -240,9 +290,13 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
     """
     if not moment.is_live:
         return 0
-    mirrored = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND, name=OuterRef("name"))
+    mirrored = MirroredObject.objects.filter(
+        group=CLUSTER_GROUP, kind=MEMBER_KIND, name=OuterRef("name")
+    )
     newest = Subquery(mirrored.values("heartbeat_at")[:1])
-    rows = MemberCluster.objects.exclude(membership=Membership.LEAVING).filter(has_reported=True)
+    rows = MemberCluster.objects.exclude(membership=Membership.LEAVING).filter(
+        has_reported=True
+    )
     rows = rows.defer("document", *_READINGS).annotate(newest=newest)
     late, changed = [], []
     for row in rows:
@@ -255,7 +309,9 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
     for part in batched(late):
         MemberCluster.objects.filter(pk__in=part).update(heartbeat_at=newest)
     if changed:
-        MemberCluster.objects.bulk_update(changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE)
+        MemberCluster.objects.bulk_update(
+            changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE
+        )
         raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
         _record_change([row.name for row in changed], moment)
     return len(changed)

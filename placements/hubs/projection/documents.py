@@ -16,7 +16,15 @@ from placements.hubs.queries import state_of
 from placements.hubs.trimming import unpack
 from placements.hubs.watching.mirror import moment_of
 
-FAULTS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DataError, IntegrityError)
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    DataError,
+    IntegrityError,
+)
 """What an unexpected object makes a projection raise; the object is marked, and others continue."""
 MOST_PATHS = 20
 """Paths that are recorded for one object; the first ones are enough to see what is wrong."""
@@ -92,7 +100,9 @@ class HubDocument:
             self.not_understood.append(path)
 
     def moment(self, *keys: str) -> datetime | None:
-        return self.moment_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
+        return self.moment_in(
+            mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys)
+        )
 
     def moment_in(self, values: Manifest, key: str, *, path: str) -> datetime | None:
         value = values.get(key)
@@ -111,9 +121,13 @@ class HubDocument:
         return texts
 
     def conditions(self, *keys: str) -> dict[str, Mapping[str, Any]]:
-        return self.conditions_in(mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys))
+        return self.conditions_in(
+            mapping_at(self.content, *keys[:-1]), keys[-1], path=".".join(keys)
+        )
 
-    def conditions_in(self, values: Manifest, key: str, *, path: str) -> dict[str, Mapping[str, Any]]:
+    def conditions_in(
+        self, values: Manifest, key: str, *, path: str
+    ) -> dict[str, Mapping[str, Any]]:
         conditions = {}
         for index, one in enumerate(items_at(values, key)):
             condition = mapping_at(one)
@@ -124,20 +138,29 @@ class HubDocument:
                 self.reject(f"{path}[{index}]")
         return conditions
 
-    def transition(self, values: Manifest, kind: str, *, path: str, status: str = "True") -> datetime | None:
+    def transition(
+        self, values: Manifest, kind: str, *, path: str, status: str = "True"
+    ) -> datetime | None:
         """Return since when a condition of these values has a status; None if it has another one."""
-        condition = self.conditions_in(values, "conditions", path=f"{path}.conditions").get(kind, {})
+        condition = self.conditions_in(
+            values, "conditions", path=f"{path}.conditions"
+        ).get(kind, {})
         if condition.get("status") != status:
             return None
-        at = self.moment_in(condition, "lastTransitionTime", path=f"{path}.conditions.{kind}")
+        at = self.moment_in(
+            condition, "lastTransitionTime", path=f"{path}.conditions.{kind}"
+        )
         return at or self.created_at
 
     def manager(self, part: str, *, without: str = "") -> str:
         """Return who wrote `metadata`, `spec` or `status` last; "" if managed fields do not have it."""
         entries = [
             one
-            for one in map(mapping_at, items_at(self.content, "metadata", "managedFields"))
-            if part in items_at(one, "paths") and one.get("manager") not in (None, without)
+            for one in map(
+                mapping_at, items_at(self.content, "metadata", "managedFields")
+            )
+            if part in items_at(one, "paths")
+            and one.get("manager") not in (None, without)
         ]
         newest = max(entries, key=lambda one: str(one.get("time") or ""), default={})
         return text_of(newest.get("manager"), longest=128)
@@ -164,8 +187,13 @@ def save_marks(documents: Iterable[HubDocument]) -> None:
     marked = []
     for one in documents:
         row = one.row
-        if (row.not_understood, row.projection_error) != (one.not_understood, one.error):
+        if (row.not_understood, row.projection_error) != (
+            one.not_understood,
+            one.error,
+        ):
             row.not_understood, row.projection_error = one.not_understood, one.error
             row.is_unresolved = bool(one.not_understood or one.error)
             marked.append(row)
-    MirroredObject.objects.bulk_update(marked, ["not_understood", "projection_error", "is_unresolved"])
+    MirroredObject.objects.bulk_update(
+        marked, ["not_understood", "projection_error", "is_unresolved"]
+    )

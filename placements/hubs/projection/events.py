@@ -22,21 +22,41 @@ class HubEvents:
         self._events: list[tuple[AuditEvent, str]] = []
 
     def changed(
-        self, kind: str, document: HubDocument, before: Mapping[str, Any], after: Mapping[str, Any]
+        self,
+        kind: str,
+        document: HubDocument,
+        before: Mapping[str, Any],
+        after: Mapping[str, Any],
     ) -> None:
         if before == after:
             return
         part = "spec" if before.get("spec") != after.get("spec") else "metadata"
-        event = AuditEvent(CHANGED, kind, document.full_name, document.revision, before=before, after=after)
+        event = AuditEvent(
+            CHANGED,
+            kind,
+            document.full_name,
+            document.revision,
+            before=before,
+            after=after,
+        )
         self._events.append((event, document.manager(part)))
 
-    def reported(self, kind: str, document: HubDocument, before: Conditions, after: Conditions) -> None:
+    def reported(
+        self, kind: str, document: HubDocument, before: Conditions, after: Conditions
+    ) -> None:
         """Add an event with the conditions whose status, reason or message differ."""
-        old, new = (_by_type(before, kind=document.row.kind), _by_type(after, kind=document.row.kind))
+        old, new = (
+            _by_type(before, kind=document.row.kind),
+            _by_type(after, kind=document.row.kind),
+        )
         names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
         if names:
-            values = [{one: facts.get(one, {}) for one in names} for facts in (old, new)]
-            event = AuditEvent(REPORTED, kind, document.full_name, before=values[0], after=values[1])
+            values = [
+                {one: facts.get(one, {}) for one in names} for facts in (old, new)
+            ]
+            event = AuditEvent(
+                REPORTED, kind, document.full_name, before=values[0], after=values[1]
+            )
             self._events.append((event, document.manager("status")))
 
     def add(self, event: AuditEvent, *, by: str) -> None:
@@ -49,7 +69,9 @@ class HubEvents:
             record_of_others(named, now=self._moment.now)
 
 
-def record_changes(noun: str, rows: Sequence[WrittenRow[Any]], moment: HubMoment) -> None:
+def record_changes(
+    noun: str, rows: Sequence[WrittenRow[Any]], moment: HubMoment
+) -> None:
     """Record which manifests changed; new ones are no event."""
     events = HubEvents(moment)
     for one in rows:

@@ -10,7 +10,16 @@ from placements.manifests.disruption import parse_eviction
 from placements.models import Eviction, Placement
 
 _COLUMNS = (
-    *("document", "placement_id", "placement_name", "cluster_name", "outcome", "hub_conditions", "at", "by"),
+    *(
+        "document",
+        "placement_id",
+        "placement_name",
+        "cluster_name",
+        "outcome",
+        "hub_conditions",
+        "at",
+        "by",
+    ),
 )
 _OUTCOMES = {"True": Eviction.Outcome.EXECUTED, "False": Eviction.Outcome.NOT_EXECUTED}
 
@@ -20,7 +29,10 @@ def _fill(row: Eviction, document: HubDocument) -> bool:
     if pair is None:
         return False
     parsed, row.document = pair
-    row.placement_name, row.cluster_name = parsed.spec.placement_name, parsed.spec.cluster_name
+    row.placement_name, row.cluster_name = (
+        parsed.spec.placement_name,
+        parsed.spec.cluster_name,
+    )
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
     if conditions.get("Valid", {}).get("status") == "False":
@@ -38,7 +50,9 @@ EVICTIONS = RowKind(Eviction, _fill, _COLUMNS)
 def project_evictions(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write evictions; the placement of one may come later, or be deleted."""
     names = {one.row.owner for one in documents}
-    placements = dict(Placement.objects.filter(full_name__in=names).values_list("full_name", "pk"))
+    placements = dict(
+        Placement.objects.filter(full_name__in=names).values_list("full_name", "pk")
+    )
 
     def fill(row: Eviction, document: HubDocument) -> bool:
         row.placement_id = placements.get(document.row.owner)

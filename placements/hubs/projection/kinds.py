@@ -20,5 +20,7 @@ BINDING_KINDS = ("ClusterResourceBinding", "ResourceBinding")
 STRATEGY_KINDS = (STAGED_STRATEGY_KIND, NAMESPACED_STRATEGY_KIND)
 RUN_KINDS = (STAGED_RUN_KIND, NAMESPACED_RUN_KIND)
 APPROVAL_KINDS = (APPROVAL_KIND, NAMESPACED_APPROVAL_KIND)
-OVERRIDE_OF = {f"{kind}Snapshot": kind for kind in (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)}
+OVERRIDE_OF = {
+    f"{kind}Snapshot": kind for kind in (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
+}
 """The kind of the override that a kind of snapshot belongs to."""

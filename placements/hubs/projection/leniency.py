@@ -12,7 +12,9 @@ Parsed = TypeVar("Parsed")
 
 
 def understood(
-    document: HubDocument, parse: Callable[[object], Parsed], stored: dict[str, Any] | None = None
+    document: HubDocument,
+    parse: Callable[[object], Parsed],
+    stored: dict[str, Any] | None = None,
 ) -> tuple[Parsed, dict[str, Any]] | None:
     """Return what is understood of a manifest, parsed and as it is stored; of the object itself by default.
 
@@ -28,7 +30,10 @@ def understood(
         for path in paths:
             document.reject(path)
         # Each list is cut from its end, so that the places before keep their numbers.
-        keys = sorted(map(split_path, paths), key=lambda one: [(isinstance(key, str), key) for key in one])
+        keys = sorted(
+            map(split_path, paths),
+            key=lambda one: [(isinstance(key, str), key) for key in one],
+        )
         cuts = [_leave_out(stored, one) for one in reversed(keys)]
         if not any(cuts):
             break
@@ -36,7 +41,9 @@ def understood(
     return None
 
 
-def fill_document(row: Any, document: HubDocument, *, parse: Callable[[object], object]) -> bool:
+def fill_document(
+    row: Any, document: HubDocument, *, parse: Callable[[object], object]
+) -> bool:
     """Set the manifest of a row, and when its object was created; False if nothing of it is understood."""
     pair = understood(document, parse)
     if pair is None:

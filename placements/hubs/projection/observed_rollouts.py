@@ -22,15 +22,32 @@ from placements.hubs.projection.events import HUB
 from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
 from placements.manifests.strategy import StrategyType
-from placements.models import Binding, ClusterUpdate, Placement, PolicySnapshot, ResourceSnapshot, Rollout
+from placements.models import (
+    Binding,
+    ClusterUpdate,
+    Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
+    Rollout,
+)
 
 log = logging.getLogger(__name__)
 
 MOST = 100
-COMPLETED, SUPERSEDED, OTHER_STRATEGY = "", "superseded by the next rollout", "the strategy is External now"
+COMPLETED, SUPERSEDED, OTHER_STRATEGY = (
+    "",
+    "superseded by the next rollout",
+    "the strategy is External now",
+)
 _UPDATE = "update"
 _COLUMNS = (
-    *("cluster_name", "phase", "phase_changed_at", "resource_snapshot_id", "applied_version"),
+    *(
+        "cluster_name",
+        "phase",
+        "phase_changed_at",
+        "resource_snapshot_id",
+        "applied_version",
+    ),
     *("conditions", "message"),
 )
 """What is read of bindings, which are large."""
@@ -52,7 +69,10 @@ class ObservedTarget:
         return f"r{self.resources.number}.p{policy}"
 
     def is_done(self, binding: Binding) -> bool:
-        return binding.resource_snapshot_id == self.resources.pk and binding.phase == Phase.AVAILABLE
+        return (
+            binding.resource_snapshot_id == self.resources.pk
+            and binding.phase == Phase.AVAILABLE
+        )
 
 
 def observe_rollouts(moment: HubMoment) -> int:
@@ -72,8 +92,15 @@ def observe_rollouts(moment: HubMoment) -> int:
                 if placement is not None:
                     Placement.objects.filter(pk=pk).update(observe_rollout=False)
                     _observe(placement, moment)
-        except FAULTS as error:  # the others continue; this one waits for its next change
-            log.warning("rollout not observed: placement=%s error=%s: %s", pk, type(error).__name__, error)
+        except (
+            FAULTS
+        ) as error:  # the others continue; this one waits for its next change
+            log.warning(
+                "rollout not observed: placement=%s error=%s: %s",
+                pk,
+                type(error).__name__,
+                error,
+            )
             Placement.objects.filter(pk=pk).update(observe_rollout=False)
     return len(keys)
 
@@ -87,17 +114,28 @@ def _observe(placement: Placement, moment: HubMoment) -> None:
         return
     snapshots = ResourceSnapshot.objects.filter(placement=placement, is_latest=True)
     resources = snapshots.defer("identities").first()
-    selected = Binding.objects.filter(placement=placement).exclude(state=BindingState.UNSCHEDULED)
-    bindings = list(selected.exclude(phase=Phase.REMOVING).only(*_COLUMNS).order_by("cluster_name"))
+    selected = Binding.objects.filter(placement=placement).exclude(
+        state=BindingState.UNSCHEDULED
+    )
+    bindings = list(
+        selected.exclude(phase=Phase.REMOVING).only(*_COLUMNS).order_by("cluster_name")
+    )
     if resources is None or not bindings:
         return
-    policy = PolicySnapshot.objects.filter(placement=placement, is_latest=True).defer("policy").first()
+    policy = (
+        PolicySnapshot.objects.filter(placement=placement, is_latest=True)
+        .defer("policy")
+        .first()
+    )
     target = ObservedTarget(placement, resources, policy, bindings)
     updates = ClusterUpdate.objects.filter(rollout=last).order_by("pk") if last else ()
     latest = {one.cluster_name: one for one in updates}
     trigger, since = _trigger(target, last, latest)
     if last is None or trigger:
-        started_at = max(since or moment.hub_now, last.started_at if last else since or moment.hub_now)
+        started_at = max(
+            since or moment.hub_now,
+            last.started_at if last else since or moment.hub_now,
+        )
         if running:
             _end(running, Rollout.State.SUPERSEDED, SUPERSEDED, at=started_at)
         last = running = Rollout.objects.create(
@@ -133,16 +171,22 @@ def _trigger(
     moved = [
         one
         for one in target.bindings
-        if one.cluster_name not in latest or latest[one.cluster_name].version != one.applied_version
+        if one.cluster_name not in latest
+        or latest[one.cluster_name].version != one.applied_version
     ]
     if not moved:
         return "", None
-    names = ", ".join(one.cluster_name for one in moved[:3]) + (" …" if len(moved) > 3 else "")
+    names = ", ".join(one.cluster_name for one in moved[:3]) + (
+        " …" if len(moved) > 3 else ""
+    )
     return f"target changed on {names}"[:200], None
 
 
 def _write_updates(
-    run: Rollout, target: ObservedTarget, latest: Mapping[str, ClusterUpdate], moment: HubMoment
+    run: Rollout,
+    target: ObservedTarget,
+    latest: Mapping[str, ClusterUpdate],
+    moment: HubMoment,
 ) -> None:
     """Write what happened on the clusters, and the end of the rollout once nothing is left of it."""
     new, changed = [], []
@@ -183,17 +227,32 @@ def _write_updates(
     ClusterUpdate.objects.bulk_create(new, batch_size=500)
     is_decided = target.placement.scheduled in ("True", "False")
     if is_decided and all(map(target.is_done, target.bindings)):
-        at = max((one.phase_changed_at for one in target.bindings if one.phase_changed_at), default=None)
-        _end(run, Rollout.State.FINISHED, COMPLETED, at=max(at or moment.hub_now, run.started_at))
+        at = max(
+            (one.phase_changed_at for one in target.bindings if one.phase_changed_at),
+            default=None,
+        )
+        _end(
+            run,
+            Rollout.State.FINISHED,
+            COMPLETED,
+            at=max(at or moment.hub_now, run.started_at),
+        )
     else:
-        Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
+        Rollout.objects.filter(pk=run.pk).update(
+            progress_version=F("progress_version") + 1
+        )
 
 
 def _supersede(update: ClusterUpdate, *, at: datetime) -> None:
-    update.outcome, update.ended_at = ClusterUpdate.Outcome.SUPERSEDED.value, max(at, update.started_at)
+    update.outcome, update.ended_at = (
+        ClusterUpdate.Outcome.SUPERSEDED.value,
+        max(at, update.started_at),
+    )
 
 
-def _since(binding: Binding, kind: str, run: Rollout, moment: HubMoment) -> datetime | None:
+def _since(
+    binding: Binding, kind: str, run: Rollout, moment: HubMoment
+) -> datetime | None:
     """Return since when a condition is True, within this rollout; None if it is not.
 
     A condition that was True before, for the earlier target, keeps its time: what is known then is that it
@@ -211,7 +270,10 @@ def _since(binding: Binding, kind: str, run: Rollout, moment: HubMoment) -> date
 def _end(run: Rollout, state: Rollout.State, reason: str, *, at: datetime) -> None:
     """End a rollout; what is in progress on clusters is superseded."""
     updates = ClusterUpdate.objects.filter(rollout=run, outcome="")
-    updates.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=Greatest(F("started_at"), Value(at)))
+    updates.update(
+        outcome=ClusterUpdate.Outcome.SUPERSEDED,
+        ended_at=Greatest(F("started_at"), Value(at)),
+    )
     Rollout.objects.filter(pk=run.pk).update(
         state=state,
         ended_at=max(at, run.started_at),

@@ -12,7 +12,12 @@ from django.utils import timezone
 from clusters.hub_queries import live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
-from fleetui.apimachinery.kinds import BUDGET_KIND, CLUSTER_OVERRIDE_KIND, EVICTION_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.kinds import (
+    BUDGET_KIND,
+    CLUSTER_OVERRIDE_KIND,
+    EVICTION_KIND,
+    OVERRIDE_KIND,
+)
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
@@ -23,7 +28,12 @@ from placements.hubs.projection.clusters import (
     rejudge_clusters,
     remove_clusters,
 )
-from placements.hubs.projection.documents import FAULTS, HubDocument, HubMoment, save_marks
+from placements.hubs.projection.documents import (
+    FAULTS,
+    HubDocument,
+    HubMoment,
+    save_marks,
+)
 from placements.hubs.projection.evictions import EVICTIONS, project_evictions
 from placements.hubs.projection.kinds import (
     APPROVAL_KINDS,
@@ -110,11 +120,18 @@ KINDS = (
     *_kinds(PLACEMENT_KINDS, project_placements, remove_placements),
     *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
     *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
-    *_kinds([CLUSTER_OVERRIDE_KIND], project_overrides, _removal(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_KIND)),
+    *_kinds(
+        [CLUSTER_OVERRIDE_KIND],
+        project_overrides,
+        _removal(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_KIND),
+    ),
     *_kinds([OVERRIDE_KIND], project_overrides, _removal(OVERRIDES, OVERRIDE_KIND)),
     *(
         ProjectedKind(
-            PLACEMENT_GROUP, kind, project_override_snapshots, partial(remove_override_snapshots, kind)
+            PLACEMENT_GROUP,
+            kind,
+            project_override_snapshots,
+            partial(remove_override_snapshots, kind),
         )
         for kind in OVERRIDE_OF
     ),
@@ -138,7 +155,11 @@ def project_changes(*, now: datetime, has_events: bool = True) -> int:
         return 0
     moment = HubMoment.of(hub, now=now, has_events=has_events)
     removed = remove_gone(moment)
-    dirty = set(MirroredObject.objects.filter(is_dirty=True).values_list("group", "kind").distinct())
+    dirty = set(
+        MirroredObject.objects.filter(is_dirty=True)
+        .values_list("group", "kind")
+        .distinct()
+    )
     for kind in KINDS:
         if (kind.group, kind.kind) in dirty and (count := _project_batch(kind, moment)):
             return removed + count
@@ -158,12 +179,18 @@ def remove_gone(moment: HubMoment) -> int:
     lock_fleet()
     kinds = set(marked.values_list("group", "kind"))
     marked.update(has_removals=False)
-    return sum(each.remove(moment) for each in reversed(KINDS) if (each.group, each.kind) in kinds)
+    return sum(
+        each.remove(moment)
+        for each in reversed(KINDS)
+        if (each.group, each.kind) in kinds
+    )
 
 
 def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
     """Project a batch; if it fails, each object alone, so that one delays no other."""
-    dirty = MirroredObject.objects.filter(group=kind.group, kind=kind.kind, is_dirty=True)
+    dirty = MirroredObject.objects.filter(
+        group=kind.group, kind=kind.kind, is_dirty=True
+    )
     versions = dict(dirty.order_by("pk").values_list("pk", "resource_version")[:BATCH])
     if not versions:
         return 0
@@ -175,9 +202,16 @@ def _project_batch(kind: ProjectedKind, moment: HubMoment) -> int:
                 _project(kind, [pk], moment)
             except FAULTS as error:
                 words = f"{type(error).__name__}: {error}"[:300]
-                log.warning("object not projected: kind=%s object=%s error=%s", kind.kind, pk, words)
+                log.warning(
+                    "object not projected: kind=%s object=%s error=%s",
+                    kind.kind,
+                    pk,
+                    words,
+                )
                 failed = MirroredObject.objects.filter(pk=pk, resource_version=version)
-                failed.update(is_dirty=False, projection_error=words, is_unresolved=True)
+                failed.update(
+                    is_dirty=False, projection_error=words, is_unresolved=True
+                )
     return len(versions)
 
 
@@ -197,7 +231,9 @@ def _project(kind: ProjectedKind, pks: Sequence[int], moment: HubMoment) -> None
     if not documents:
         return
     kind.project(documents, moment)
-    MirroredObject.objects.filter(pk__in=[one.row.pk for one in documents]).update(is_dirty=False)
+    MirroredObject.objects.filter(pk__in=[one.row.pk for one in documents]).update(
+        is_dirty=False
+    )
     save_marks(documents)
 
 
@@ -236,7 +272,15 @@ def hubs_with_changes() -> list[int]:
 
 
 _OTHER_TABLES = (
-    *(StagedRun, StagedStrategy, Override, OverrideSnapshot, DisruptionBudget, Eviction, Rollout),
+    *(
+        StagedRun,
+        StagedStrategy,
+        Override,
+        OverrideSnapshot,
+        DisruptionBudget,
+        Eviction,
+        Rollout,
+    ),
 )
 
 
@@ -244,7 +288,9 @@ def delete_removed_rows(*, most: int = 10 * BATCH) -> None:
     """Delete what the projection wrote of removed hubs, a limited number of rows of each hub."""
     for pk in Hub.objects.exclude(removed_at=None).values_list("pk", flat=True):
         with in_hub(pk), transaction.atomic():
-            placements = list(Placement.objects.values_list("pk", flat=True)[: most // 10])
+            placements = list(
+                Placement.objects.values_list("pk", flat=True)[: most // 10]
+            )
             delete_placements(placements, now=timezone.now())
             clusters = list(MemberCluster.objects.values_list("pk", flat=True)[:most])
             for part in batched(clusters):

@@ -19,8 +19,17 @@ from placements.hubs.projection.leniency import fill_document, understood
 from placements.hubs.projection.rows import RowKind, write_rows
 from placements.hubs.projection.snapshots import columns_by_number
 from placements.manifests.disruption import parse_disruption_budget
-from placements.manifests.override import PlacementScope, parse_cluster_override, parse_override
-from placements.models import DisruptionBudget, Override, OverrideSnapshot, OverrideTarget
+from placements.manifests.override import (
+    PlacementScope,
+    parse_cluster_override,
+    parse_override,
+)
+from placements.models import (
+    DisruptionBudget,
+    Override,
+    OverrideSnapshot,
+    OverrideTarget,
+)
 
 _PARSERS: Mapping[str, Callable[[object], Any]] = {
     CLUSTER_OVERRIDE_KIND: parse_cluster_override,
@@ -48,7 +57,13 @@ BUDGETS = RowKind(DisruptionBudget, _fill_budget, ("document", "created_at"))
 
 _OVERRIDE_COLUMNS = ("document", "placement_name", "created_at")
 CLUSTER_OVERRIDES, OVERRIDES = (
-    RowKind(Override, _fill_override, _OVERRIDE_COLUMNS, (("kind", kind),), is_namespaced=True)
+    RowKind(
+        Override,
+        _fill_override,
+        _OVERRIDE_COLUMNS,
+        (("kind", kind),),
+        is_namespaced=True,
+    )
     for kind in _PARSERS
 )
 
@@ -67,7 +82,10 @@ def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> No
             override=one.row,
             override_kind=kind,
             namespace=one.row.namespace,
-            **{key: text_of(mapping_at(selector).get(key)) for key in ("group", "version", "kind", "name")},
+            **{
+                key: text_of(mapping_at(selector).get(key))
+                for key in ("group", "version", "kind", "name")
+            },
         )
         for one in written_rows
         for selector in items_at(one.row.document, "spec", field)
@@ -80,12 +98,16 @@ def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None
     record_changes(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
 
 
-def project_override_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_override_snapshots(
+    documents: Sequence[HubDocument], _moment: HubMoment
+) -> None:
     """Write the snapshots of all overrides that these belong to: which is the latest depends on all."""
     kind = documents[0].row.kind
     changed = {one.row.pk: one for one in documents}
     places = {_override_of(one.row) for one in documents}
-    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by("pk")
+    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind).order_by(
+        "pk"
+    )
     siblings: dict[tuple[str, str], list[HubDocument]] = {place: [] for place in places}
     for row in rows.defer("manifest"):
         if (place := _override_of(row)) in siblings:
@@ -100,7 +122,9 @@ def _override_of(row: MirroredObject) -> tuple[str, str]:
     return row.namespace, _INDEX.sub("", row.name)
 
 
-def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubDocument]) -> None:
+def _write_snapshots(
+    kind: str, place: tuple[str, str], documents: Sequence[HubDocument]
+) -> None:
     namespace, name = place
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
 
@@ -112,32 +136,49 @@ def _write_snapshots(kind: str, place: tuple[str, str], documents: Sequence[HubD
         return {
             "document": without_values({**head, "metadata": metadata, "spec": spec}),
             "content_hash": str(one.spec.get("overrideHash") or "")[:64],
-            "placement_name": full_name(namespace if is_namespaced else "", text_of(reference.get("name"))),
+            "placement_name": full_name(
+                namespace if is_namespaced else "", text_of(reference.get("name"))
+            ),
         }
 
     documents = sorted(documents, key=lambda one: (one.row.number or 0, one.row.name))
     by_number = columns_by_number(documents, columns_of)
-    snapshots = OverrideSnapshot.objects.filter(kind=kind, namespace=namespace, override_name=name)
+    snapshots = OverrideSnapshot.objects.filter(
+        kind=kind, namespace=namespace, override_name=name
+    )
     there = {row.number: row for row in snapshots}
-    snapshots.filter(number__in=[number for number in there if number not in by_number]).delete()
+    snapshots.filter(
+        number__in=[number for number in there if number not in by_number]
+    ).delete()
     changed = [
         number
         for number, columns in by_number.items()
-        if number not in there or any(getattr(there[number], key) != value for key, value in columns.items())
+        if number not in there
+        or any(getattr(there[number], key) != value for key, value in columns.items())
     ]
     # The former latest first: one of an override is the latest at any time.
     for number in sorted(changed, key=lambda one: bool(by_number[one]["is_latest"])):
         if number in there:
             snapshots.filter(number=number).update(**by_number[number])
         else:
-            place_columns = {"kind": kind, "namespace": namespace, "override_name": name, "number": number}
-            OverrideSnapshot.objects.create(**place_columns, created_by="", **by_number[number])
+            place_columns = {
+                "kind": kind,
+                "namespace": namespace,
+                "override_name": name,
+                "number": number,
+            }
+            OverrideSnapshot.objects.create(
+                **place_columns, created_by="", **by_number[number]
+            )
 
 
 def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:
     """Delete the snapshots that the mirror has no more; of two latest ones another may be the latest now."""
     objects = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind)
-    places = {(*_override_of(row), row.number) for row in objects.only("namespace", "name", "number")}
+    places = {
+        (*_override_of(row), row.number)
+        for row in objects.only("namespace", "name", "number")
+    }
     rows = OverrideSnapshot.objects.filter(kind=OVERRIDE_OF[kind])
     columns = rows.values_list("pk", "namespace", "override_name", "number")
     gone = {pk: place for pk, *place in columns if tuple(place) not in places}

@@ -32,13 +32,31 @@ from placements.models import Binding, Placement, Rollout
 from placements.services.results import PLACEMENT
 from placements.services.snapshots import placement_columns
 
-CHILD_KINDS = (*POLICY_KINDS, *RESOURCE_KINDS, *BINDING_KINDS, *RUN_KINDS, EVICTION_KIND)
+CHILD_KINDS = (
+    *POLICY_KINDS,
+    *RESOURCE_KINDS,
+    *BINDING_KINDS,
+    *RUN_KINDS,
+    EVICTION_KIND,
+)
 NO_PLACEMENT = "its placement is not in the mirror"
 _COLUMNS = (
     *("document", "revision", "created_at", "deleting_since"),
     *("placement_type", "number_of_clusters", "semantics"),
-    *("label_keys_read", "property_names_read", "revision_history_limit", "named_count", "strategy_type"),
-    *("unavailable_period", "reschedules_on_fleet_change", "is_fulfilled", "selected_count", "scheduled"),
+    *(
+        "label_keys_read",
+        "property_names_read",
+        "revision_history_limit",
+        "named_count",
+        "strategy_type",
+    ),
+    *(
+        "unavailable_period",
+        "reschedules_on_fleet_change",
+        "is_fulfilled",
+        "selected_count",
+        "scheduled",
+    ),
     *("scheduled_since", "conditions", "hub_conditions", "spec_generation"),
 )
 
@@ -49,7 +67,9 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
     What belongs to a placement that is new here may have come before it, and is projected after it.
     """
     names = [one.full_name for one in documents]
-    there = {row.full_name: row for row in Placement.objects.filter(full_name__in=names)}
+    there = {
+        row.full_name: row for row in Placement.objects.filter(full_name__in=names)
+    }
     replaced = [
         there.pop(one.full_name).pk
         for one in documents
@@ -87,8 +107,12 @@ def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> N
     )
     events.record()
     mark_children(added, kinds=CHILD_KINDS)
-    mark_children(restarted, kinds=BINDING_KINDS)  # whether one has started follows from it, too
-    mark_children(names, kinds=RESOURCE_KINDS)  # the status of the placement lists their objects
+    mark_children(
+        restarted, kinds=BINDING_KINDS
+    )  # whether one has started follows from it, too
+    mark_children(
+        names, kinds=RESOURCE_KINDS
+    )  # the status of the placement lists their objects
     mark_named([*added, *(row.full_name for row in changed)], now=moment.now)
     write_newly_read(is_live=moment.is_live, now=moment.now)
 
@@ -115,8 +139,12 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.reschedules_on_fleet_change = False  # the hub does
     # A hub leaves the list out until it rolls out: then the number is unknown; an empty list is none.
     row.selected_count = None
-    if isinstance(mapping_at(document.content, "status").get("selectedResources"), list):
-        row.selected_count = len(items_at(document.content, "status", "selectedResources"))
+    if isinstance(
+        mapping_at(document.content, "status").get("selectedResources"), list
+    ):
+        row.selected_count = len(
+            items_at(document.content, "status", "selectedResources")
+        )
 
     conditions = document.conditions("status", "conditions")
     row.hub_conditions = list(conditions.values())
@@ -128,23 +156,32 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
         conditions.get(kind, {}), "lastTransitionTime", path=f"status.conditions.{kind}"
     )
     row.is_fulfilled = {"True": True, "False": False}.get(row.scheduled)
-    row.conditions = {one.removeprefix(document.row.kind): values for one, values in current.items()}
+    row.conditions = {
+        one.removeprefix(document.row.kind): values for one, values in current.items()
+    }
     return row
 
 
 def current_conditions(document: HubDocument, conditions: Any) -> dict[str, list[str]]:
     """Return value and time of the conditions that are about the present generation, by type."""
     return {
-        kind: [one["status"], str(one.get("lastTransitionTime") or document.created_at.isoformat())]
+        kind: [
+            one["status"],
+            str(one.get("lastTransitionTime") or document.created_at.isoformat()),
+        ]
         for kind, one in conditions.items()
         if one.get("observedGeneration") == document.row.generation
     }
 
 
-def mark_children(names: Collection[str], *, kinds: Iterable[str], **columns: Any) -> None:
+def mark_children(
+    names: Collection[str], *, kinds: Iterable[str], **columns: Any
+) -> None:
     """Mark the objects of these placements to be projected again."""
     for part in batched(names):
-        children = MirroredObject.objects.filter(kind__in=list(kinds), owner__in=part, **columns)
+        children = MirroredObject.objects.filter(
+            kind__in=list(kinds), owner__in=part, **columns
+        )
         children.filter(group=PLACEMENT_GROUP, is_dirty=False).update(is_dirty=True)
 
 
@@ -167,17 +204,23 @@ def count_placed(placements: Collection[Placement]) -> None:
     for part in batched([one.pk for one in placements]):
         is_active = ~Q(bindings__state=BindingState.UNSCHEDULED)
         rows = Placement.objects.filter(pk__in=part)
-        counted = rows.annotate(count=Count("bindings", filter=is_active)).values_list("pk", "count")
+        counted = rows.annotate(count=Count("bindings", filter=is_active)).values_list(
+            "pk", "count"
+        )
         for pk, count in counted:
             Placement.objects.filter(pk=pk).update(
-                placed_count=count, hub_changes=F("hub_changes") + 1, observe_rollout=True
+                placed_count=count,
+                hub_changes=F("hub_changes") + 1,
+                observe_rollout=True,
             )
 
 
 def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
     """Delete placements with what belongs to them; bindings first, which refer to snapshots."""
     for part in batched(pks):
-        running = Rollout.objects.filter(placement__in=part, state=Rollout.State.RUNNING)
+        running = Rollout.objects.filter(
+            placement__in=part, state=Rollout.State.RUNNING
+        )
         running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason=DELETED)
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
@@ -185,9 +228,15 @@ def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
 
 def remove_placements(moment: HubMoment) -> int:
     """Delete the placements that the mirror has no more; return how many."""
-    names = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS).values("owner")
-    gone = list(Placement.objects.exclude(full_name__in=names).values_list("pk", flat=True))
-    names_gone = list(Placement.objects.filter(pk__in=gone).values_list("full_name", flat=True))
+    names = MirroredObject.objects.filter(
+        group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS
+    ).values("owner")
+    gone = list(
+        Placement.objects.exclude(full_name__in=names).values_list("pk", flat=True)
+    )
+    names_gone = list(
+        Placement.objects.filter(pk__in=gone).values_list("full_name", flat=True)
+    )
     delete_placements(gone, now=moment.now)
     mark_children(names_gone, kinds=CHILD_KINDS)
     return len(gone)

@@ -66,7 +66,9 @@ def write_rows(
             replaced += [before.pk] if before is not None else []
             continue
         if before is not None:
-            columns = (*kind.columns, "revision") if kind.has("revision") else kind.columns
+            columns = (
+                (*kind.columns, "revision") if kind.has("revision") else kind.columns
+            )
             if all(getattr(before, name) == getattr(row, name) for name in columns):
                 continue
             if kind.counter:
@@ -75,13 +77,21 @@ def write_rows(
             row.updated_at = now
         written_rows.append(WrittenRow(one, before, row))
     table.filter(pk__in=replaced).delete()
-    table.bulk_create([one.row for one in written_rows if one.before is None], batch_size=BATCH_SIZE)
-    bookkeeping = [name for name in ("revision", "updated_at", kind.counter) if name and kind.has(name)]
+    table.bulk_create(
+        [one.row for one in written_rows if one.before is None], batch_size=BATCH_SIZE
+    )
+    bookkeeping = [
+        name
+        for name in ("revision", "updated_at", kind.counter)
+        if name and kind.has(name)
+    ]
     table.bulk_create(
         [one.row for one in written_rows if one.before is not None],
         update_conflicts=True,
         unique_fields=["id"],
-        update_fields=[name.removesuffix("_id") for name in (*kind.columns, *bookkeeping)],
+        update_fields=[
+            name.removesuffix("_id") for name in (*kind.columns, *bookkeeping)
+        ],
         batch_size=BATCH_SIZE,
     )
     return written_rows
@@ -96,13 +106,19 @@ def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:
     return kind.model(**place)
 
 
-def remove_rows(kind: RowKind[Any], _moment: HubMoment, *, group: str, mirrored: Collection[str]) -> int:
+def remove_rows(
+    kind: RowKind[Any], _moment: HubMoment, *, group: str, mirrored: Collection[str]
+) -> int:
     """Delete the rows whose object the mirror has no more; return how many."""
     objects = MirroredObject.objects.filter(group=group, kind__in=mirrored)
     places = set(objects.values_list("namespace", "name"))
     columns = ("pk", "namespace", "name") if kind.is_namespaced else ("pk", "name")
     rows = kind.model._default_manager.filter(**dict(kind.where)).values_list(*columns)
-    gone = [pk for pk, *place in rows if (tuple(place) if kind.is_namespaced else ("", *place)) not in places]
+    gone = [
+        pk
+        for pk, *place in rows
+        if (tuple(place) if kind.is_namespaced else ("", *place)) not in places
+    ]
     for part in batched(gone):
         kind.model._default_manager.filter(pk__in=part).delete()
     return len(gone)

@@ -10,7 +10,12 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.hubs.due import mark_named
 from placements.hubs.kinds.base import items_at, mapping_at
-from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, POLICY_INDEX, PREFIX, RESOURCE_INDEX
+from placements.hubs.kinds.kubefleet import (
+    PLACEMENT_GROUP,
+    POLICY_INDEX,
+    PREFIX,
+    RESOURCE_INDEX,
+)
 from placements.hubs.projection.documents import HubDocument, HubMoment, save_marks
 from placements.hubs.projection.kinds import (
     BINDING_KINDS,
@@ -24,30 +29,44 @@ from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.snapshots import hash_of
 
-TWO_LATEST = "two snapshots are marked as the latest: the controller of the hub stops here"
+TWO_LATEST = (
+    "two snapshots are marked as the latest: the controller of the hub stops here"
+)
 NO_NUMBER = "its number is not understood"
 _HASH = f"{PREFIX}resource-hash"
-_INDEX = dict.fromkeys(POLICY_KINDS, POLICY_INDEX) | dict.fromkeys(RESOURCE_KINDS, RESOURCE_INDEX)
+_INDEX = dict.fromkeys(POLICY_KINDS, POLICY_INDEX) | dict.fromkeys(
+    RESOURCE_KINDS, RESOURCE_INDEX
+)
 NUMBER_OF_CLUSTERS = f"{PREFIX}number-of-clusters"
 
 Snapshot: TypeAlias = PolicySnapshot | ResourceSnapshot
 Columns: TypeAlias = dict[str, Any]
 
 
-def project_policy_snapshots(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+def project_policy_snapshots(
+    documents: Sequence[HubDocument], moment: HubMoment
+) -> None:
     _project(PolicySnapshot, documents, lambda _placement: _policy_columns)
     mark_named({one.row.owner for one in documents}, now=moment.now)
 
 
-def project_resource_snapshots(documents: Sequence[HubDocument], _moment: HubMoment) -> None:
+def project_resource_snapshots(
+    documents: Sequence[HubDocument], _moment: HubMoment
+) -> None:
     """Write resource snapshots; of the one that the placement observes, the objects are known as well."""
     masters = [one for one in documents if _is_master(one)]
     names = {one.row.owner for one in masters}
-    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS, owner__in=names)
-    observed = {row.owner: mapping_at(HubDocument.of(row).content, "status") for row in rows}
+    rows = MirroredObject.objects.filter(
+        group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS, owner__in=names
+    )
+    observed = {
+        row.owner: mapping_at(HubDocument.of(row).content, "status") for row in rows
+    }
 
     def columns(placement: Placement) -> Callable[[HubDocument], Columns]:
-        return lambda document: _resource_columns(document, observed.get(placement.full_name, {}))
+        return lambda document: _resource_columns(
+            document, observed.get(placement.full_name, {})
+        )
 
     _project(ResourceSnapshot, masters, columns)
 
@@ -67,12 +86,20 @@ def _project(
     owners = placements_of(documents)
     changed = {one.row.pk: one for one in documents}
     kind = documents[0].row.kind if documents else ""
-    rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind=kind, owner__in=list(owners))
+    rows = MirroredObject.objects.filter(
+        group=PLACEMENT_GROUP, kind=kind, owner__in=list(owners)
+    )
     siblings: dict[str, list[HubDocument]] = {}
     for row in rows.order_by("number", "name"):
-        siblings.setdefault(row.owner, []).append(changed.get(row.pk) or HubDocument.of(row))
+        siblings.setdefault(row.owner, []).append(
+            changed.get(row.pk) or HubDocument.of(row)
+        )
     for owner, placement in owners.items():
-        snapshots = [one for one in siblings.get(owner, []) if model is PolicySnapshot or _is_master(one)]
+        snapshots = [
+            one
+            for one in siblings.get(owner, [])
+            if model is PolicySnapshot or _is_master(one)
+        ]
         _write(model, placement, snapshots, columns_for(placement))
         save_marks(snapshots)
 
@@ -84,20 +111,29 @@ def _write(
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
     by_number = columns_by_number(documents, columns_of)
-    there = {row.number: row for row in model._default_manager.filter(placement=placement)}
+    there = {
+        row.number: row for row in model._default_manager.filter(placement=placement)
+    }
     changes = {
         number: columns
         for number, columns in by_number.items()
-        if number in there and any(getattr(there[number], key) != value for key, value in columns.items())
+        if number in there
+        and any(getattr(there[number], key) != value for key, value in columns.items())
     }
-    _release([row.pk for number, row in there.items() if number not in by_number], model)
+    _release(
+        [row.pk for number, row in there.items() if number not in by_number], model
+    )
     # The former latest first: one of a placement is the latest at any time.
     for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
         model._default_manager.filter(pk=there[number].pk).update(**columns)
     new = [number for number in by_number if number not in there]
     for number in sorted(new, key=lambda one: bool(by_number[one]["is_latest"])):
-        model._default_manager.create(placement=placement, number=number, created_by="", **by_number[number])
-    has_other_latest = any(there[number].is_latest != one["is_latest"] for number, one in changes.items())
+        model._default_manager.create(
+            placement=placement, number=number, created_by="", **by_number[number]
+        )
+    has_other_latest = any(
+        there[number].is_latest != one["is_latest"] for number, one in changes.items()
+    )
     if new or has_other_latest:
         mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
     if new or changes:
@@ -105,7 +141,8 @@ def _write(
 
 
 def columns_by_number(
-    documents: Sequence[HubDocument], columns_of: Callable[[HubDocument], Columns | None]
+    documents: Sequence[HubDocument],
+    columns_of: Callable[[HubDocument], Columns | None],
 ) -> dict[int, Columns]:
     """Return the columns of the snapshots of one object by number; one of them at most is the latest."""
     by_number: dict[int, Columns] = {}
@@ -120,7 +157,11 @@ def columns_by_number(
         columns = columns_of(one)
         if columns is None:
             continue
-        by_number[number] = {**columns, "created_at": one.created_at, "is_latest": False}
+        by_number[number] = {
+            **columns,
+            "created_at": one.created_at,
+            "is_latest": False,
+        }
         if one.row.is_latest:
             if latest:
                 latest[1].error = one.error = TWO_LATEST
@@ -135,7 +176,9 @@ def policy_of(document: HubDocument) -> dict[str, Any] | None:
     policy = document.spec.get("policy")
     if not isinstance(policy, Mapping):
         return policy
-    number = mapping_at(document.content, "metadata", "annotations").get(NUMBER_OF_CLUSTERS)
+    number = mapping_at(document.content, "metadata", "annotations").get(
+        NUMBER_OF_CLUSTERS
+    )
     if policy.get("placementType") != PlacementType.PICK_N or number is None:
         return dict(policy)
     is_number = isinstance(number, str) and number.isdecimal()
@@ -154,7 +197,11 @@ def _policy_columns(document: HubDocument) -> Columns | None:
             document.reject(error.path)
         document.error = "the policy is not understood"
         return None
-    content = {"policy": policy.without_number(), "semantics": HUB_SEMANTICS, "options": {}}
+    content = {
+        "policy": policy.without_number(),
+        "semantics": HUB_SEMANTICS,
+        "options": {},
+    }
     return {**content, "content_hash": hash_of(content)}
 
 
@@ -173,10 +220,15 @@ def _resource_columns(document: HubDocument, status: Mapping[str, Any]) -> Colum
 def _identity(one: Mapping[str, Any]) -> list[str]:
     group, version = str(one.get("group") or ""), str(one.get("version") or "")
     api_version = f"{group}/{version}" if group else version
-    return [api_version, *(str(one.get(key) or "") for key in ("kind", "namespace", "name"))]
+    return [
+        api_version,
+        *(str(one.get(key) or "") for key in ("kind", "namespace", "name")),
+    ]
 
 
-def _release(pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnapshot]) -> None:
+def _release(
+    pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnapshot]
+) -> None:
     """Delete snapshots that the hub has no more; bindings may still name them."""
     if not pks:
         return
@@ -193,7 +245,9 @@ def remove_resource_snapshots(_moment: HubMoment) -> int:
     return _remove(ResourceSnapshot, RESOURCE_KINDS)
 
 
-def _remove(model: type[PolicySnapshot] | type[ResourceSnapshot], kinds: Sequence[str]) -> int:
+def _remove(
+    model: type[PolicySnapshot] | type[ResourceSnapshot], kinds: Sequence[str]
+) -> int:
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
         kind__in=kinds,

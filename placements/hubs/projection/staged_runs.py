@@ -23,7 +23,13 @@ from placements.hubs.projection.leniency import fill_document, understood
 from placements.hubs.projection.rows import RowKind, remove_rows, write_rows
 from placements.hubs.projection.staged_status import run_status_of
 from placements.manifests.staged_update import parse_staged_run, parse_staged_strategy
-from placements.models import ApprovalRequest, Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.models import (
+    ApprovalRequest,
+    Placement,
+    ResourceSnapshot,
+    StagedRun,
+    StagedStrategy,
+)
 from placements.models.placements import LONGEST_NAME
 
 NO_RUN = "its staged update run is not in the mirror"
@@ -33,14 +39,32 @@ _CONTROLLER = "cluster-staged-update-run-controller"
 _SNAPSHOT = "stagedUpdateStrategySnapshot"
 _SIDES = {"beforeStage": ApprovalPoint.BEFORE, "afterStage": ApprovalPoint.AFTER}
 _RUN_COLUMNS = (
-    *("document", "placement_id", "placement_name", "strategy", "resource_snapshot_id", "resource_number"),
-    *("plan", "sync_result", "status", "created_at", "created_by", "started_at", "started_by", "ended_at"),
+    *(
+        "document",
+        "placement_id",
+        "placement_name",
+        "strategy",
+        "resource_snapshot_id",
+        "resource_number",
+    ),
+    *(
+        "plan",
+        "sync_result",
+        "status",
+        "created_at",
+        "created_by",
+        "started_at",
+        "started_by",
+        "ended_at",
+    ),
     *("generation", "hub_status"),
 )
 
 
 _fill_strategy = partial(fill_document, parse=parse_staged_strategy)
-STRATEGIES = RowKind(StagedStrategy, _fill_strategy, ("document", "created_at"), is_namespaced=True)
+STRATEGIES = RowKind(
+    StagedStrategy, _fill_strategy, ("document", "created_at"), is_namespaced=True
+)
 
 
 def project_strategies(documents: Sequence[HubDocument], moment: HubMoment) -> None:
@@ -59,7 +83,10 @@ def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     row.placement_name = full_name(document.row.namespace, spec.placement_name)
     row.generation = document.row.generation
     row.hub_status = deepcopy(dict(status)) or None
-    index = text_of(status.get("resourceSnapshotIndexUsed") or spec.resource_snapshot_index, longest=9)
+    index = text_of(
+        status.get("resourceSnapshotIndexUsed") or spec.resource_snapshot_index,
+        longest=9,
+    )
     row.resource_number = int(index) if index.isdecimal() else None
 
     stages = mapping_at(status, _SNAPSHOT)
@@ -82,26 +109,38 @@ def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     row.status, row.ended_at = how_far.status, how_far.ended_at
     row.plan = how_far.result.run.to_plain() if how_far.result else None
     row.sync_result = staged_document(how_far.result) if how_far.result else {}
-    row.created_at, row.created_by = document.created_at, document.manager("spec") or HUB
+    row.created_at, row.created_by = (
+        document.created_at,
+        document.manager("spec") or HUB,
+    )
     row.started_at = how_far.started_at
     row.started_by = row.created_by if row.started_at else ""
     return True
 
 
-RUNS = RowKind(StagedRun, _fill_run, _RUN_COLUMNS, is_namespaced=True, counter="progress_version")
+RUNS = RowKind(
+    StagedRun, _fill_run, _RUN_COLUMNS, is_namespaced=True, counter="progress_version"
+)
 
 
 def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write runs; the placement of one may come later, or be deleted."""
     names = {one.row.owner for one in documents}
-    placements = dict(Placement.objects.filter(full_name__in=names).values_list("full_name", "pk"))
+    placements = dict(
+        Placement.objects.filter(full_name__in=names).values_list("full_name", "pk")
+    )
     snapshots = ResourceSnapshot.objects.filter(placement__in=list(placements.values()))
-    keys = {(one.placement_id, one.number): one.pk for one in snapshots.only("placement_id", "number")}
+    keys = {
+        (one.placement_id, one.number): one.pk
+        for one in snapshots.only("placement_id", "number")
+    }
 
     def fill(row: StagedRun, document: HubDocument) -> bool:
         is_understood = _fill_run(row, document)
         row.placement_id = placements.get(document.row.owner)
-        row.resource_snapshot_id = keys.get((row.placement_id or 0, row.resource_number or 0))
+        row.resource_snapshot_id = keys.get(
+            (row.placement_id or 0, row.resource_number or 0)
+        )
         if row.resource_number is None:
             row.resource_snapshot_id = None
         return is_understood
@@ -111,7 +150,10 @@ def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     for one in rows:
         if one.before is not None:
             events.changed(_RUN, one.document, one.before.document, one.row.document)
-            before, after = (mapping_at(each.hub_status).get("conditions") for each in (one.before, one.row))
+            before, after = (
+                mapping_at(each.hub_status).get("conditions")
+                for each in (one.before, one.row)
+            )
             events.reported(_RUN, one.document, _conditions(before), _conditions(after))
     events.record()
     mark_approvals([one.document.full_name for one in rows if one.before is None])
@@ -122,12 +164,20 @@ def remove_runs(moment: HubMoment) -> int:
     names = set(StagedRun.objects.values_list("full_name", flat=True))
     count = remove_rows(RUNS, moment, group=PLACEMENT_GROUP, mirrored=RUN_KINDS)
     if count:
-        mark_approvals(sorted(names.difference(StagedRun.objects.values_list("full_name", flat=True))))
+        mark_approvals(
+            sorted(
+                names.difference(StagedRun.objects.values_list("full_name", flat=True))
+            )
+        )
     return count
 
 
 def _conditions(values: Any) -> list[Any]:
-    return [one for one in map(mapping_at, values if isinstance(values, list) else []) if one.get("type")]
+    return [
+        one
+        for one in map(mapping_at, values if isinstance(values, list) else [])
+        if one.get("type")
+    ]
 
 
 def mark_approvals(runs: Sequence[str]) -> None:
@@ -136,7 +186,9 @@ def mark_approvals(runs: Sequence[str]) -> None:
         is_of_run = Q()
         for namespace, name in map(split_full_name, part):
             is_of_run |= Q(namespace=namespace, name__startswith=f"{name}-")
-        requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
+        requests = MirroredObject.objects.filter(
+            group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS
+        )
         requests.filter(is_dirty=False).filter(is_of_run).update(is_dirty=True)
 
 
@@ -147,7 +199,9 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
     runs = {run.full_name: run for run in StagedRun.objects.filter(full_name__in=names)}
     there = {
         (row.run_id, row.stage, row.side): row
-        for row in ApprovalRequest.objects.filter(run__in=[run.pk for run in runs.values()])
+        for row in ApprovalRequest.objects.filter(
+            run__in=[run.pk for run in runs.values()]
+        )
     }
     events, touched = HubEvents(moment), set()
     for one in documents:
@@ -162,7 +216,9 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
             before = there.get((run.pk, stage, side))
             values = _approval(one)
             if before is None:
-                ApprovalRequest.objects.create(run=run, stage=stage, side=side, **values)
+                ApprovalRequest.objects.create(
+                    run=run, stage=stage, side=side, **values
+                )
             elif any(getattr(before, key) != value for key, value in values.items()):
                 ApprovalRequest.objects.filter(pk=before.pk).update(**values)
             else:
@@ -173,7 +229,9 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
                 events.add(event, by=values["approved_by"])
     for run in runs.values():
         if run.pk in touched:
-            StagedRun.objects.filter(pk=run.pk).update(progress_version=run.progress_version + 1)
+            StagedRun.objects.filter(pk=run.pk).update(
+                progress_version=run.progress_version + 1
+            )
     events.record()
 
 
@@ -182,12 +240,22 @@ def _place(document: HubDocument) -> tuple[str, str, str]:
     labels, spec = mapping_at(document.content, "metadata", "labels"), document.spec
     run, stage = (
         text_of(labels.get(f"{PREFIX}{label}") or spec.get(key))
-        for label, key in (("targetUpdateRun", "parentStageRollout"), ("targetUpdatingStage", "targetStage"))
+        for label, key in (
+            ("targetUpdateRun", "parentStageRollout"),
+            ("targetUpdatingStage", "targetStage"),
+        )
     )
     task = labels.get(f"{PREFIX}taskType")
     side = _SIDES.get(task) if isinstance(task, str) else None
     if task is None:
-        side = next((each for each in ApprovalPoint if document.row.name == f"{run}-{each}-{stage}"), None)
+        side = next(
+            (
+                each
+                for each in ApprovalPoint
+                if document.row.name == f"{run}-{each}-{stage}"
+            ),
+            None,
+        )
     return full_name(document.row.namespace, run), stage[:63], str(side or "")
 
 
@@ -197,7 +265,10 @@ def _approval(document: HubDocument) -> dict[str, Any]:
     conditions = document.conditions("status", "conditions")
     accepted_at = document.transition(status, "ApprovalAccepted", path="status")
     approved_at = document.transition(status, "Approved", path="status")
-    is_current = conditions.get("Approved", {}).get("observedGeneration") == document.row.generation
+    is_current = (
+        conditions.get("Approved", {}).get("observedGeneration")
+        == document.row.generation
+    )
     if not accepted_at and not is_current:
         approved_at = None
     approved_at = approved_at or accepted_at
@@ -213,7 +284,9 @@ def _approval(document: HubDocument) -> dict[str, Any]:
 
 def remove_approvals(_moment: HubMoment) -> int:
     """Delete the requests that the mirror has no more; return how many."""
-    requests = MirroredObject.objects.filter(group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS)
+    requests = MirroredObject.objects.filter(
+        group=PLACEMENT_GROUP, kind__in=APPROVAL_KINDS
+    )
     names = {full_name(*place) for place in requests.values_list("namespace", "name")}
     rows = ApprovalRequest.objects.values_list("pk", "run__full_name", "side", "stage")
     gone = [pk for pk, run, side, stage in rows if f"{run}-{side}-{stage}" not in names]

@@ -68,7 +68,11 @@ def run_status_of(
     if plan.outcome:
         run_status = RunStatus(plan.outcome.value)
     elif progressing is None:
-        run_status = RunStatus.INITIALISED if state is RunState.INITIALIZE else RunStatus.PROGRESSING
+        run_status = (
+            RunStatus.INITIALISED
+            if state is RunState.INITIALIZE
+            else RunStatus.PROGRESSING
+        )
     else:
         run_status = _REASONS.get(str(progressing.get("reason")), RunStatus.PROGRESSING)
     if run_status is RunStatus.STOPPED:
@@ -87,7 +91,9 @@ def run_status_of(
     return HubRunStatus(run_status, result, min(starts, default=None), plan.ended_at)
 
 
-def _plan(document: HubDocument, status: Values, strategy: StagedStrategySpec) -> StagedRunPlan:
+def _plan(
+    document: HubDocument, status: Values, strategy: StagedStrategySpec
+) -> StagedRunPlan:
     specs, stages = {one.name: one for one in strategy.stages}, []
     version = text_of(status.get("resourceSnapshotIndexUsed"), longest=10)
     for index, raw in enumerate(items_at(status, _STAGES)):
@@ -96,15 +102,23 @@ def _plan(document: HubDocument, status: Values, strategy: StagedStrategySpec) -
         if spec is None:
             document.reject(f"{path}.stageName")
         else:
-            stages.append(_stage(document, values, spec, path=path, version=f"r{version}"))
+            stages.append(
+                _stage(document, values, spec, path=path, version=f"r{version}")
+            )
     deletions = mapping_at(status, _DELETION)
     steps = _steps(document, deletions, path=f"{_STATUS}.{_DELETION}")
-    deletion = Stage(DELETE_STAGE, steps, ended_at=_ended_at(document, deletions, f"{_STATUS}.{_DELETION}"))
+    deletion = Stage(
+        DELETE_STAGE,
+        steps,
+        ended_at=_ended_at(document, deletions, f"{_STATUS}.{_DELETION}"),
+    )
     policy = text_of(status.get("policySnapshotIndexUsed"), longest=10)
     return StagedRunPlan(tuple(stages), deletion, policy)
 
 
-def _stage(document: HubDocument, values: Values, spec: StageSpec, *, path: str, version: str) -> Stage:
+def _stage(
+    document: HubDocument, values: Values, spec: StageSpec, *, path: str, version: str
+) -> Stage:
     steps = _steps(document, values, path=path, version=version)
     stage = Stage(
         spec.name,
@@ -127,9 +141,13 @@ def _stage(document: HubDocument, values: Values, spec: StageSpec, *, path: str,
                 approved = document.transition(task, "ApprovalRequestApproved", path=at)
                 at_first = requested or approved
                 if side == ApprovalPoint.BEFORE:
-                    stage = replace(stage, requested_before_at=at_first, approved_before_at=approved)
+                    stage = replace(
+                        stage, requested_before_at=at_first, approved_before_at=approved
+                    )
                 else:
-                    stage = replace(stage, requested_after_at=at_first, approved_after_at=approved)
+                    stage = replace(
+                        stage, requested_after_at=at_first, approved_after_at=approved
+                    )
     return stage
 
 
@@ -139,7 +157,9 @@ def _ended_at(document: HubDocument, values: Values, path: str) -> datetime | No
     return at and (document.moment_in(values, "endTime", path=f"{path}.endTime") or at)
 
 
-def _steps(document: HubDocument, values: Values, *, path: str, version: str = "") -> tuple[ClusterStep, ...]:
+def _steps(
+    document: HubDocument, values: Values, *, path: str, version: str = ""
+) -> tuple[ClusterStep, ...]:
     steps: dict[str, ClusterStep] = {}
     for index, one in enumerate(map(mapping_at, items_at(values, "clusters"))):
         place = f"{path}.clusters[{index}]"
@@ -147,7 +167,10 @@ def _steps(document: HubDocument, values: Values, *, path: str, version: str = "
         if not name or name in steps:
             document.reject(f"{place}.clusterName")
             continue
-        started, done = (document.transition(one, kind, path=place) for kind in ("Started", "Succeeded"))
+        started, done = (
+            document.transition(one, kind, path=place)
+            for kind in ("Started", "Succeeded")
+        )
         failed = document.transition(one, "Succeeded", path=place, status="False")
         steps[name] = ClusterStep(
             name,
@@ -160,7 +183,9 @@ def _steps(document: HubDocument, values: Values, *, path: str, version: str = "
     return tuple(steps.values())
 
 
-def _result(plan: StagedRunPlan, status: RunStatus, elapsed: Collection[str]) -> StagedUpdateResult:
+def _result(
+    plan: StagedRunPlan, status: RunStatus, elapsed: Collection[str]
+) -> StagedUpdateResult:
     """Return what a run does and waits for, as far as the status of the hub has it."""
     if plan.outcome:
         return StagedUpdateResult(run=plan, status=status)
@@ -184,7 +209,9 @@ def _result(plan: StagedRunPlan, status: RunStatus, elapsed: Collection[str]) ->
     )
 
 
-def _waits(stage: Stage, status: RunStatus, running: Sequence[str], *, is_elapsed: bool) -> list[Wait]:
+def _waits(
+    stage: Stage, status: RunStatus, running: Sequence[str], *, is_elapsed: bool
+) -> list[Wait]:
     if status is RunStatus.INITIALISED:
         return [Wait(WaitReason.RUN)]
     if status is RunStatus.STOPPED:
@@ -199,5 +226,7 @@ def _waits(stage: Stage, status: RunStatus, running: Sequence[str], *, is_elapse
         if not stage.may_end:
             waits.append(Wait(WaitReason.APPROVAL_AFTER, stage.name))
         if stage.wait > timedelta(0) and not is_elapsed:
-            waits.append(Wait(WaitReason.TIME, stage.name, until=stage.updated_at + stage.wait))
+            waits.append(
+                Wait(WaitReason.TIME, stage.name, until=stage.updated_at + stage.wait)
+            )
     return waits

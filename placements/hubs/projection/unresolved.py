@@ -43,12 +43,16 @@ class UnresolvedObject:
 def unresolved_objects(*, now: datetime) -> QuerySet[MirroredObject]:
     """Return the unresolved objects of the hub in scope, without their content; unordered."""
     rows = MirroredObject.objects.filter(is_unresolved=True).exclude(_is_early(now))
-    return rows.only("group", "kind", "namespace", "name", "not_understood", "projection_error")
+    return rows.only(
+        "group", "kind", "namespace", "name", "not_understood", "projection_error"
+    )
 
 
 def unresolved_counts(hubs: Sequence[int], *, now: datetime) -> dict[int, int]:
     with across_hubs():
-        rows = MirroredObject.objects.filter(is_unresolved=True, hub__in=hubs).exclude(_is_early(now))
+        rows = MirroredObject.objects.filter(is_unresolved=True, hub__in=hubs).exclude(
+            _is_early(now)
+        )
         return dict(rows.order_by().values_list("hub").annotate(count=Count("pk")))
 
 

@@ -76,7 +76,11 @@ def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
 
 
 def compare(
-    hub: HubWords, replay: HubStatus, *, lists: Sequence[Sequence[Plain]], is_any_unselected: bool = False
+    hub: HubWords,
+    replay: HubStatus,
+    *,
+    lists: Sequence[Sequence[Plain]],
+    is_any_unselected: bool = False,
 ) -> StatusComparison:
     """Compare what a hub wrote with the status that a replay would write, by cluster and in any order.
 
@@ -84,7 +88,9 @@ def compare(
     of them. Without any they are not compared, and they are forgotten if there were some.
     """
     status = StatusComparison()
-    by_name, expected = ({one["cluster"]: one for one in each.decisions} for each in (hub, replay))
+    by_name, expected = (
+        {one["cluster"]: one for one in each.decisions} for each in (hub, replay)
+    )
     selected = frozenset(name for name, one in expected.items() if one["selected"])
     condition = {key: hub.condition.get(key) for key in replay.condition}
     if condition != replay.condition:
@@ -93,9 +99,13 @@ def compare(
     for name in sorted(selected | hub.selected):
         if name not in by_name and hub.is_full:
             continue
-        status.is_same_selection = status.is_same_selection and name in selected and name in hub.selected
+        status.is_same_selection = (
+            status.is_same_selection and name in selected and name in hub.selected
+        )
         if not _is_equal(by_name.get(name), expected.get(name)):
-            status.differences.append(_difference(name, by_name.get(name), expected.get(name)))
+            status.differences.append(
+                _difference(name, by_name.get(name), expected.get(name))
+            )
 
     rest = [one for name, one in by_name.items() if name not in selected | hub.selected]
     compared = [_unselected(rest, one) for one in lists]
@@ -108,7 +118,9 @@ def compare(
     return status
 
 
-def _unselected(decisions: Sequence[Plain], expected: Sequence[Plain]) -> tuple[list[Plain], bool]:
+def _unselected(
+    decisions: Sequence[Plain], expected: Sequence[Plain]
+) -> tuple[list[Plain], bool]:
     """Return the differences among clusters not selected, and whether the hub lists fewer."""
     by_name = {one["cluster"]: one for one in expected if not one["selected"]}
     differences = [
@@ -143,9 +155,14 @@ def without_age(reason: str) -> str:
 
 
 def _difference(cluster: str, hub: Plain | None, replay: Plain | None) -> Plain:
-    keys = ("selected", "affinityScore", "topologySpreadScore", "reason") if cluster else None
+    keys = (
+        ("selected", "affinityScore", "topologySpreadScore", "reason")
+        if cluster
+        else None
+    )
     hub, replay = (
-        None if one is None else {key: one.get(key) for key in keys or one} for one in (hub, replay)
+        None if one is None else {key: one.get(key) for key in keys or one}
+        for one in (hub, replay)
     )
     return {"cluster": cluster, "hub": hub, "replay": replay, "cause": ""}
 
@@ -153,19 +170,30 @@ def _difference(cluster: str, hub: Plain | None, replay: Plain | None) -> Plain:
 def is_part_of(decisions: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
     """Return whether all that a hub lists of clusters not selected was recorded before."""
     known = {one["cluster"]: one for one in recorded}
-    return all(one["selected"] or _is_equal(one, known.get(one["cluster"])) for one in decisions)
+    return all(
+        one["selected"] or _is_equal(one, known.get(one["cluster"]))
+        for one in decisions
+    )
 
 
 def agreement_of(comparison: StatusComparison, inputs: str) -> str:
     if comparison.is_equal:
         return str(Agreement.FORGOTTEN if comparison.is_forgotten else Agreement.AGREES)
     is_partly_known = inputs in (ReplayInputs.PRESENT, ReplayInputs.ASSUMED)
-    if comparison.is_same_condition and comparison.is_same_selection and is_partly_known:
+    if (
+        comparison.is_same_condition
+        and comparison.is_same_selection
+        and is_partly_known
+    ):
         return str(Agreement.AGREES_ON_PICKS)
-    return str(Agreement.DIFFERS if inputs == ReplayInputs.OBSERVED else Agreement.UNCERTAIN)
+    return str(
+        Agreement.DIFFERS if inputs == ReplayInputs.OBSERVED else Agreement.UNCERTAIN
+    )
 
 
-def with_causes(differences: Sequence[Plain], decision: Decision, hub: HubWords) -> list[Plain]:
+def with_causes(
+    differences: Sequence[Plain], decision: Decision, hub: HubWords
+) -> list[Plain]:
     """Add to the first differences what made the replay decide as it did."""
     outcomes, first = Outcomes(decision), list(differences[:MOST_DIFFERENCES])
     for one in first[:_CAUSES]:
@@ -182,7 +210,12 @@ def _cause(name: str, outcomes: Outcomes, selected: Collection[str]) -> str:
         return "The cluster was not in the fleet of the replay"
     outcome = outcomes.of(name)
     others = sorted((set(selected) - set(placed(decision))) & positions.keys())
-    if outcome.outcome is Outcome.PICKED and name not in selected and others and outcome.round:
+    if (
+        outcome.outcome is Outcome.PICKED
+        and name not in selected
+        and others
+        and outcome.round
+    ):
         step = decision.round(outcome.round)
         why = explain_rank(decision, step, name, others[0])
         if step.contends[positions[others[0]]]:

@@ -7,7 +7,11 @@ from datetime import datetime, timedelta
 from clusters.fleet import EligibilityKind
 from clusters.models import BindingChange, Hub, MirroredObject
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision, fleet_digest, properties_read
+from placements.engine.scheduling.decision import (
+    Decision,
+    fleet_digest,
+    properties_read,
+)
 from placements.hubs.fleet_versions import (
     CLOCK_TOLERANCE,
     fleet_at,
@@ -41,7 +45,11 @@ MOST_STEPS = 50
 
 
 def pick_replays(
-    observed: HubObservation, policy: PlacementPolicy, course: Course, first: BindingChange, hub: Hub
+    observed: HubObservation,
+    policy: PlacementPolicy,
+    course: Course,
+    first: BindingChange,
+    hub: Hub,
 ) -> Sequence[ReplayResult]:
     """Run the cycle that started with a change, on the fleet before it; then on those right before and after.
 
@@ -66,10 +74,20 @@ def pick_replays(
         for one in neighbours(version)
         if may_be_seen(one, version, first)
     ]
-    near = [(one, other) for one, other in others if fleet_digest(other) != fleet_digest(cycle)]
-    is_tracked = set(properties_read(cycle)) <= set(version.changes.get("properties", ()))
-    is_observed = version_then is not None and is_watched and is_tracked and not course.is_mixed
-    if is_observed and any(_changed_during(cycle, other, one, first) for one, other in near):
+    near = [
+        (one, other)
+        for one, other in others
+        if fleet_digest(other) != fleet_digest(cycle)
+    ]
+    is_tracked = set(properties_read(cycle)) <= set(
+        version.changes.get("properties", ())
+    )
+    is_observed = (
+        version_then is not None and is_watched and is_tracked and not course.is_mixed
+    )
+    if is_observed and any(
+        _changed_during(cycle, other, one, first) for one, other in near
+    ):
         is_observed = False
     fleets = _fleets_between(course, cycle, version) if is_observed else ()
     is_one_cycle = is_observed and len(fleets) == 1
@@ -85,7 +103,10 @@ def _created_at(observed: HubObservation, course: Course, hub: Hub) -> datetime 
     """Return when the first of the new bindings was made, by our clock, or when the condition changed."""
     uids = {uid for uid in course.after if uid not in course.before}
     rows = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, owner=observed.key, uid__in=sorted(uids)
+        group=PLACEMENT_GROUP,
+        kind__in=BINDING_KINDS,
+        owner=observed.key,
+        uid__in=sorted(uids),
     )
     created = [HubDocument.of(row).created_at for row in rows]
     at = min(created, default=observed.written_at)
@@ -99,19 +120,26 @@ def may_be_seen(one: FleetVersion, version: FleetVersion, first: BindingChange) 
     return one.seen_at - first.seen_at <= _JUDGING
 
 
-def _changed_during(cycle: Cycle, other: Cycle, one: FleetVersion, first: BindingChange) -> bool:
+def _changed_during(
+    cycle: Cycle, other: Cycle, one: FleetVersion, first: BindingChange
+) -> bool:
     """Return whether what another version changed may have changed before the cycle."""
     if is_at_or_before(one, first.resource_version, first.seen_at):
         return False  # it is the one before
     since = one.changes["since_version"]
-    began = FleetVersion(from_resource_version=since, seen_at=moment_of(one.changes["since"]) or one.seen_at)
+    began = FleetVersion(
+        from_resource_version=since,
+        seen_at=moment_of(one.changes["since"]) or one.seen_at,
+    )
     if is_at_or_before(began, first.resource_version, first.seen_at):
         return True
     before, after = (
-        {each.name: each.eligibility.kind for each in fleet} for fleet in (cycle.fleet, other.fleet)
+        {each.name: each.eligibility.kind for each in fleet}
+        for fleet in (cycle.fleet, other.fleet)
     )
     return any(
-        before.get(name) != kind and _BY_TIME & {before.get(name), kind} for name, kind in after.items()
+        before.get(name) != kind and _BY_TIME & {before.get(name), kind}
+        for name, kind in after.items()
     )
 
 
@@ -134,7 +162,9 @@ def _fleets_between(
     found = [(first, cycle)]
     last = course.selections[-1]
     digest = fleet_digest(cycle)
-    for one in FleetVersion.objects.filter(number__gt=first.number).order_by("number")[: MOST_STEPS + 1]:
+    for one in FleetVersion.objects.filter(number__gt=first.number).order_by("number")[
+        : MOST_STEPS + 1
+    ]:
         if not is_at_or_before(one, last.resource_version, last.seen_at):
             break
         other = replace(cycle, fleet=fleet_at(one))
@@ -160,15 +190,26 @@ def _stepped_replays(
     steps = _steps(course.selections, [version for version, _ in fleets])
     for number, (newest, changes) in enumerate(steps):
         candidates = [
-            (position, scheduled(cycle_on(observed, policy, fleet_at(fleets[position][0]), bindings)))
+            (
+                position,
+                scheduled(
+                    cycle_on(observed, policy, fleet_at(fleets[position][0]), bindings)
+                ),
+            )
             for position in range(newest, seen - 1, -1)
         ]
         if number == len(steps) - 1:
             for position, decision in candidates:
-                yield ReplayResult(decision, str(ReplayInputs.OBSERVED), fleets[position][0])
+                yield ReplayResult(
+                    decision, str(ReplayInputs.OBSERVED), fleets[position][0]
+                )
             return
         after = _apply(changes, bindings, observed.documents)
-        same = [one for one, decision in candidates if _has_selected(decision, bindings, after)]
+        same = [
+            one
+            for one, decision in candidates
+            if _has_selected(decision, bindings, after)
+        ]
         if not same:
             return
         seen, bindings = same[0], after
@@ -191,7 +232,9 @@ def _steps(
     return steps
 
 
-def _apply(changes: Sequence[BindingChange], before: Bindings, documents: Bindings) -> Bindings:
+def _apply(
+    changes: Sequence[BindingChange], before: Bindings, documents: Bindings
+) -> Bindings:
     after = dict(before)
     for change in changes:
         after[change.uid] = binding_after(after.get(change.uid), change, documents)
@@ -201,8 +244,12 @@ def _apply(changes: Sequence[BindingChange], before: Bindings, documents: Bindin
 def _has_selected(decision: Decision, before: Bindings, after: Bindings) -> bool:
     """Return whether bindings changed as a replay decides, or as far as it selects first."""
     changed = [one for uid, one in after.items() if before.get(uid) != one]
-    chosen = {one.cluster: (one.affinity, one.spread) for one in changed if one.is_active}
+    chosen = {
+        one.cluster: (one.affinity, one.spread) for one in changed if one.is_active
+    }
     removed = {one.cluster for one in changed if not one.is_active}
     picks = decision.picked[: len(chosen)]
-    expected = {one.cluster: (one.affinity_score, one.topology_spread_score) for one in picks}
+    expected = {
+        one.cluster: (one.affinity_score, one.topology_spread_score) for one in picks
+    }
     return chosen == expected and removed <= set(decision.unscheduled)

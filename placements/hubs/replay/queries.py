@@ -26,9 +26,9 @@ LIGHT = ("content", "differences")
 
 
 def hub_decisions() -> QuerySet[HubDecision]:
-    return HubDecision.objects.select_related("decision__record", "fleet_version").defer(
-        "decision__record__content"
-    )
+    return HubDecision.objects.select_related(
+        "decision__record", "fleet_version"
+    ).defer("decision__record__content")
 
 
 def verdicts() -> QuerySet[HubDecision]:
@@ -45,14 +45,18 @@ def hub_decision_of(decision: Decision) -> HubDecision | None:
 def latest_agreements(placements: Collection[Placement]) -> dict[int, HubDecision]:
     if not placements:
         return {}
-    rows = hub_decisions().filter(placement__in=[one.pk for one in placements], is_latest=True)
+    rows = hub_decisions().filter(
+        placement__in=[one.pk for one in placements], is_latest=True
+    )
     return {row.placement_id: row for row in rows.defer(*LIGHT) if row.placement_id}
 
 
 def disagreements() -> QuerySet[HubDecision]:
     """Return the differences of the hub in scope that were confirmed and are still there."""
     rows = verdicts().filter(confirmed_at__isnull=False)
-    return rows.select_related("decision__record").defer(*LIGHT, "decision__record__content")
+    return rows.select_related("decision__record").defer(
+        *LIGHT, "decision__record__content"
+    )
 
 
 def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecision]:
@@ -63,7 +67,12 @@ def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecis
 
 def agreement_of_row(row: HubDecision) -> ShownAgreement:
     is_confirmed = row.confirmed_at is not None
-    return shown_agreement(row.agreement, note=row.note, is_confirmed=is_confirmed, is_behind=row.hub_behind)
+    return shown_agreement(
+        row.agreement,
+        note=row.note,
+        is_confirmed=is_confirmed,
+        is_behind=row.hub_behind,
+    )
 
 
 def hub_side_of(row: Any, decision: Decided) -> "HubSide | None":
@@ -117,5 +126,7 @@ class HubSide:
 
 def disagreements_by_hub() -> dict[int, int]:
     with across_hubs():
-        counted = disagreements().order_by().values_list("hub").annotate(count=Count("pk"))
+        counted = (
+            disagreements().order_by().values_list("hub").annotate(count=Count("pk"))
+        )
         return dict(counted.values_list("hub", "count"))

@@ -24,7 +24,11 @@ from placements.hubs.fleet_versions import fleet_at, latest_version
 from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.documents import HubDocument
-from placements.hubs.projection.kinds import BINDING_KINDS, PLACEMENT_KINDS, POLICY_KINDS
+from placements.hubs.projection.kinds import (
+    BINDING_KINDS,
+    PLACEMENT_KINDS,
+    POLICY_KINDS,
+)
 from placements.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
 from placements.hubs.replay.agreement import HubWords, plain_decisions
 from placements.hubs.watching.mirror import GONE, moment_of
@@ -68,7 +72,15 @@ class BindingFacts:
         )
 
     def to_plain(self) -> list[Any]:
-        return [self.uid, self.cluster, self.state, self.policy, self.previous, self.affinity, self.spread]
+        return [
+            self.uid,
+            self.cluster,
+            self.state,
+            self.policy,
+            self.previous,
+            self.affinity,
+            self.spread,
+        ]
 
 
 Bindings = dict[str, BindingFacts]
@@ -97,7 +109,9 @@ class HubObservation:
     @cached_property
     def documents(self) -> Bindings:
         """Return the bindings as they are, with their scores."""
-        rows = MirroredObject.objects.filter(group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS)
+        rows = MirroredObject.objects.filter(
+            group=PLACEMENT_GROUP, owner=self.key, kind__in=BINDING_KINDS
+        )
         facts = (_facts_of(HubDocument.of(row)) for row in rows)
         return {one.uid: one for one in facts if one}
 
@@ -122,13 +136,21 @@ class HubObservation:
     @property
     def is_pending(self) -> bool:
         """Return whether the hub has not decided on what the placement is now."""
-        is_behind = self.observed_generation is None or self.observed_generation < self.generation
+        is_behind = (
+            self.observed_generation is None
+            or self.observed_generation < self.generation
+        )
         return is_behind or self.condition.get("status") not in ("True", "False")
 
     @property
     def words(self) -> HubWords:
-        condition = {key: str(self.condition.get(key, "")) for key in ("status", "reason", "message")}
-        return HubWords(condition, plain_decisions(items_at(self.status, "targetClusters")))
+        condition = {
+            key: str(self.condition.get(key, ""))
+            for key in ("status", "reason", "message")
+        }
+        return HubWords(
+            condition, plain_decisions(items_at(self.status, "targetClusters"))
+        )
 
     @property
     def written_at(self) -> datetime | None:
@@ -140,9 +162,13 @@ class HubObservation:
         if self.snapshot is None:
             raise NotReplayable("no policy snapshot found")
         try:
-            return parse_policy(policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy")
+            return parse_policy(
+                policy_of(self.snapshot), semantics=HUB_SEMANTICS, path="spec.policy"
+            )
         except InvalidManifest as invalid:
-            raise NotReplayable(f"not understood: {invalid.errors[0].path}") from invalid
+            raise NotReplayable(
+                f"not understood: {invalid.errors[0].path}"
+            ) from invalid
 
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
@@ -150,7 +176,11 @@ class HubObservation:
         annotations = mapping_at(manifest, "metadata", "annotations")
         content = [
             *(self.name, annotations.get(NUMBER_OF_CLUSTERS), words.condition),
-            sorted(json.dumps(one, sort_keys=True) for one in words.decisions if one["selected"]),
+            sorted(
+                json.dumps(one, sort_keys=True)
+                for one in words.decisions
+                if one["selected"]
+            ),
             sorted((one.cluster, one.policy) for one in bindings if one.is_active),
         ]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -169,9 +199,16 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
     own = rows.filter(kind__in=PLACEMENT_KINDS).only("generation").first()
     if own is None:
         return None
-    latest = rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
-    deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list("uid", flat=True)
-    steady, offset = steady_since(hub), timedelta(seconds=hub.clock_offset_seconds or 0.0)
+    latest = (
+        rows.filter(kind__in=POLICY_KINDS, is_latest=True).order_by("-number").first()
+    )
+    deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list(
+        "uid", flat=True
+    )
+    steady, offset = (
+        steady_since(hub),
+        timedelta(seconds=hub.clock_offset_seconds or 0.0),
+    )
     return HubObservation(
         placement,
         key,
@@ -192,7 +229,10 @@ def steady_since(hub: Hub) -> datetime | None:
     groups = (CLUSTER_GROUP, PLACEMENT_GROUP)
     streams = HubStream.objects.filter(group__in=groups, is_required=True)
     list_times = [one for one in streams.values_list("listed_at", flat=True) if one]
-    return max([*list_times, *([hub.state_since] if hub.state_since else [])], default=hub.created_at)
+    return max(
+        [*list_times, *([hub.state_since] if hub.state_since else [])],
+        default=hub.created_at,
+    )
 
 
 def _facts_of(document: HubDocument) -> BindingFacts | None:
@@ -200,14 +240,21 @@ def _facts_of(document: HubDocument) -> BindingFacts | None:
     if spec.get("state") not in _STATES or not document.row.cluster:
         return None
     scores = mapping_at(spec, "clusterDecision", "clusterScore")
-    previous = document.texts("metadata", "annotations").get(f"{PREFIX}previous-binding-state")
+    previous = document.texts("metadata", "annotations").get(
+        f"{PREFIX}previous-binding-state"
+    )
     return BindingFacts(
         document.row.uid,
         document.row.cluster,
         spec["state"],
         str(spec.get("schedulingPolicySnapshotName", "")),
-        BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED,
-        *(one if isinstance(one, (int, float)) else None for one in map(scores.get, _SCORES)),
+        BindingState.BOUND
+        if previous == BindingState.BOUND
+        else BindingState.SCHEDULED,
+        *(
+            one if isinstance(one, (int, float)) else None
+            for one in map(scores.get, _SCORES)
+        ),
     )
 
 
@@ -245,7 +292,10 @@ class Course:
         first = self.first
         if first is None:
             return True
-        is_other = first.state != BindingState.UNSCHEDULED and first.policy_snapshot != snapshot
+        is_other = (
+            first.state != BindingState.UNSCHEDULED
+            and first.policy_snapshot != snapshot
+        )
         return is_other and change.policy_snapshot == snapshot
 
 
@@ -261,7 +311,9 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
         if change.state != GONE and change.state not in _STATES:
             continue  # of a newer API: not understood
         if change.state != GONE:
-            new = course.after[change.uid] = binding_after(old, change, observed.documents)
+            new = course.after[change.uid] = binding_after(
+                old, change, observed.documents
+            )
             if is_selection(old, new):
                 if course.is_started_by(change, observed.name):
                     course.start(change, old)
@@ -273,7 +325,9 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
             course.is_mixed = True
     if course.first is None:
         course.before = dict(course.after)
-    for uid in observed.deleting:  # a cycle sees nothing that is being deleted; since when is not known
+    for uid in (
+        observed.deleting
+    ):  # a cycle sees nothing that is being deleted; since when is not known
         gone, left = course.after.pop(uid, None), course.before.get(uid)
         if gone is not None and left is not None and left.is_active:
             del course.before[uid]
@@ -281,11 +335,15 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     return course
 
 
-def binding_after(old: BindingFacts | None, change: BindingChange, now: Bindings) -> BindingFacts:
+def binding_after(
+    old: BindingFacts | None, change: BindingChange, now: Bindings
+) -> BindingFacts:
     previous = old.previous if old else BindingState.SCHEDULED
     if old and old.is_active and change.state == BindingState.UNSCHEDULED:
         previous = BindingState(old.state)
-    is_rescored = old is None or old.policy != change.policy_snapshot or not old.is_active
+    is_rescored = (
+        old is None or old.policy != change.policy_snapshot or not old.is_active
+    )
     source = now.get(change.uid) if is_rescored else old
     return BindingFacts(
         change.uid,
@@ -323,13 +381,23 @@ def one_per_cluster(bindings: Collection[BindingFacts]) -> list[BindingFacts]:
     return list(by_cluster.values())
 
 
-def cycle_on(observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings) -> Cycle:
-    placed = tuple(one.placed(observed.name) for one in one_per_cluster(bindings.values()))
-    return Cycle(fleet, policy, placed, HUB_SEMANTICS, namespace=observed.placement.namespace)
+def cycle_on(
+    observed: HubObservation, policy: PlacementPolicy, fleet: Fleet, bindings: Bindings
+) -> Cycle:
+    placed = tuple(
+        one.placed(observed.name) for one in one_per_cluster(bindings.values())
+    )
+    return Cycle(
+        fleet, policy, placed, HUB_SEMANTICS, namespace=observed.placement.namespace
+    )
 
 
 def steady_replay(
-    observed: HubObservation, policy: PlacementPolicy, bindings: Bindings, *, is_observed: bool
+    observed: HubObservation,
+    policy: PlacementPolicy,
+    bindings: Bindings,
+    *,
+    is_observed: bool,
 ) -> ReplayResult:
     """Run a cycle on the present fleet with all bindings. Raise NotReplayable."""
     version = latest_version()
@@ -345,8 +413,12 @@ def scheduled(cycle: Cycle) -> Decision:
     if decision.malformed and decision.is_failed:
         one = decision.malformed[0]
         if has_second_dash(one.property):
-            raise NotReplayable(f"a hub cannot read {one.property}, a name with a second dash")
-        raise NotReplayable(f"{one.property} of {one.cluster} is no quantity: {one.text[:60]}")
+            raise NotReplayable(
+                f"a hub cannot read {one.property}, a name with a second dash"
+            )
+        raise NotReplayable(
+            f"{one.property} of {one.cluster} is no quantity: {one.text[:60]}"
+        )
     if decision.is_failed:
         raise NotReplayable("the replay failed as a whole")
     return decision

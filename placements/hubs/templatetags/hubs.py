@@ -9,10 +9,23 @@ from django import template
 from django.urls import reverse
 
 from fleetui.permissions import Role
-from placements.hubs.explain.agreements import DIFFERS_SENTENCE, ShownAgreement, shown_agreement
-from placements.hubs.replay.queries import HubSide, agreement_of_row, hub_side_of, latest_agreements
+from placements.hubs.explain.agreements import (
+    DIFFERS_SENTENCE,
+    ShownAgreement,
+    shown_agreement,
+)
+from placements.hubs.replay.queries import (
+    HubSide,
+    agreement_of_row,
+    hub_side_of,
+    latest_agreements,
+)
 from placements.hubs.writing.catalogue import ACTIONS, HubAction
-from placements.hubs.writing.queries import OpenApproval, open_approvals, refusal_of_write
+from placements.hubs.writing.queries import (
+    OpenApproval,
+    open_approvals,
+    refusal_of_write,
+)
 from placements.models import Placement, StagedRun
 
 register = template.Library()
@@ -37,9 +50,13 @@ def hub_refusal(context: template.RequestContext, act: str, **fields: Any) -> st
 
 
 @register.simple_tag(takes_context=True)
-def hub_write(context: template.RequestContext, act: str, **fields: Any) -> OfferedWrite:
+def hub_write(
+    context: template.RequestContext, act: str, **fields: Any
+) -> OfferedWrite:
     """Return an action on an object of the live hub; the layout keeps what is refused, for its note."""
-    given = {key: str(value) for key, value in fields.items() if value not in (None, "")}
+    given = {
+        key: str(value) for key, value in fields.items() if value not in (None, "")
+    }
     url = f"{reverse('web:hub-write', args=[act])}?{urlencode(given)}"
     found = OfferedWrite(ACTIONS[act], url, hub_refusal(context, act, **given))
     if found.why_not:
@@ -56,7 +73,11 @@ def agreement_of_decision(decision: Any) -> ShownAgreement | None:
 
 @register.filter
 def agreement_of_placement(placement: Placement) -> ShownAgreement | None:
-    row = latest_agreements([placement]).get(placement.pk) if placement.is_mirrored else None
+    row = (
+        latest_agreements([placement]).get(placement.pk)
+        if placement.is_mirrored
+        else None
+    )
     return agreement_of_row(row) if row else None
 
 
@@ -74,4 +95,6 @@ def hub_side(page: Any) -> HubSide | None:
 @register.filter
 def approvals_of_hub(run: StagedRun) -> Sequence[OpenApproval]:
     """Return the requests for approval that the hub has for a run that is not over."""
-    return open_approvals(run.hub, run.name, run.namespace) if run.ended_at is None else ()
+    return (
+        open_approvals(run.hub, run.name, run.namespace) if run.ended_at is None else ()
+    )

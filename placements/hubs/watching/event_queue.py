@@ -27,7 +27,12 @@ class EventQueue:
         seconds: float = BATCH_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most, self._least, self._batch, self._seconds = most, least, batch, seconds
+        self._most, self._least, self._batch, self._seconds = (
+            most,
+            least,
+            batch,
+            seconds,
+        )
         self._monotonic = monotonic
         self._changed = threading.Condition()
         self._items: OrderedDict[int, list[StreamItem]] = OrderedDict()

@@ -21,10 +21,26 @@ FLUSH_SECONDS = 15.0
 RATE_SECONDS = 60.0
 BATCH = 500
 _KEY = ("hub", "group", "kind", "namespace", "name")
-_QUIET_COLUMNS = ("manifest", "size", "resource_version", "generation", "heartbeat_at", "seen_at")
+_QUIET_COLUMNS = (
+    "manifest",
+    "size",
+    "resource_version",
+    "generation",
+    "heartbeat_at",
+    "seen_at",
+)
 _COLUMNS = (
     *_QUIET_COLUMNS,
-    *("stream", "uid", "owner", "cluster", "number", "is_latest", "is_deleting", "digest"),
+    *(
+        "stream",
+        "uid",
+        "owner",
+        "cluster",
+        "number",
+        "is_latest",
+        "is_deleting",
+        "digest",
+    ),
     *("changed_at", "is_dirty"),
 )
 
@@ -73,9 +89,14 @@ class MirrorStream:
 
     def events_per_minute(self, events: int, now: datetime) -> float:
         """Return the average since the oldest counter that is kept; `events` is the present one."""
-        while len(self.counted) > 1 and (now - self.counted[1][0]).total_seconds() >= RATE_SECONDS:
+        while (
+            len(self.counted) > 1
+            and (now - self.counted[1][0]).total_seconds() >= RATE_SECONDS
+        ):
             self.counted.popleft()
-        if self.counted and events < self.counted[-1][1]:  # the stream was started again
+        if (
+            self.counted and events < self.counted[-1][1]
+        ):  # the stream was started again
             self.counted.clear()
         self.counted.append((now, events))
         since, before = self.counted[0]
@@ -109,7 +130,9 @@ class HubMirror:
         self.batches = 0
 
     def add(self, row: HubStream, kind: StreamKind) -> MirrorStream:
-        stream = MirrorStream(row.pk, kind, row.resource_version, bool(row.listed_at), row.object_count)
+        stream = MirrorStream(
+            row.pk, kind, row.resource_version, bool(row.listed_at), row.object_count
+        )
         # Another thread may go through them.
         self.streams = {**self.streams, row.pk: stream}
         return stream
@@ -120,7 +143,9 @@ class HubMirror:
         if not items:
             return False
         now, is_dirty = self._clock(), False
-        before = {pk: (one.objects, dict(one.quiet)) for pk, one in self.streams.items()}
+        before = {
+            pk: (one.objects, dict(one.quiet)) for pk, one in self.streams.items()
+        }
         is_written = False
         try:
             with in_hub(self.hub), transaction.atomic():
@@ -139,8 +164,12 @@ class HubMirror:
                 stream.is_listed = True
         return is_dirty
 
-    def _by_stream(self, items: Sequence[StreamItem]) -> Iterator[tuple[MirrorStream, list[StreamItem]]]:
-        by_stream = sorted(items, key=lambda one: one.stream)  # stable: in order within a stream
+    def _by_stream(
+        self, items: Sequence[StreamItem]
+    ) -> Iterator[tuple[MirrorStream, list[StreamItem]]]:
+        by_stream = sorted(
+            items, key=lambda one: one.stream
+        )  # stable: in order within a stream
         for pk, group in groupby(by_stream, key=lambda one: one.stream):
             if stream := self.streams.get(pk):
                 yield stream, list(group)
@@ -162,11 +191,15 @@ class HubMirror:
         return rest
 
     def _check_lease(self) -> None:
-        rows = Hub.objects.select_for_update(no_key=True).filter(pk=self.hub, lease_token=self._token)
+        rows = Hub.objects.select_for_update(no_key=True).filter(
+            pk=self.hub, lease_token=self._token
+        )
         if not rows.values_list("pk", flat=True).first():
             raise LeaseLost
 
-    def _write_stream(self, stream: MirrorStream, items: list[StreamItem], now: datetime) -> bool:
+    def _write_stream(
+        self, stream: MirrorStream, items: list[StreamItem], now: datetime
+    ) -> bool:
         """Write the items of one stream; a complete list divides them, since it removes what it lacks."""
         is_dirty, start = False, 0
         for end, item in enumerate(items):
@@ -183,12 +216,16 @@ class HubMirror:
         values: dict[str, object] = {"object_count": stream.objects}
         if has_list:
             values["listed_at"] = now
-        if position and not stream.quiet:  # what is quiet and not written would be lost with this process
+        if (
+            position and not stream.quiet
+        ):  # what is quiet and not written would be lost with this process
             values["resource_version"] = position
         HubStream.objects.filter(pk=stream.pk).update(**values)
         return is_dirty
 
-    def _write_objects(self, stream: MirrorStream, items: Sequence[StreamItem], now: datetime) -> bool:
+    def _write_objects(
+        self, stream: MirrorStream, items: Sequence[StreamItem], now: datetime
+    ) -> bool:
         if not items:
             return False
         pending = _Pending(self._stored(stream, items))
@@ -197,15 +234,29 @@ class HubMirror:
                 key = removal.namespace, removal.name
                 stored = pending.stored.get(key)
                 if stored and stored.uid == removal.uid:
-                    self._forget(stream, pending, key, now, resource_version=removal.resource_version)
+                    self._forget(
+                        stream,
+                        pending,
+                        key,
+                        now,
+                        resource_version=removal.resource_version,
+                    )
             elif item.record:
-                self._put(stream, pending, item.record, now, is_from_list=item.is_from_list)
+                self._put(
+                    stream, pending, item.record, now, is_from_list=item.is_from_list
+                )
         if pending.deletes:
             MirroredObject.objects.filter(pk__in=pending.deletes).delete()
-            HubStream.objects.filter(pk=stream.pk, has_removals=False).update(has_removals=True)
+            HubStream.objects.filter(pk=stream.pk, has_removals=False).update(
+                has_removals=True
+            )
         rows = [self._row(stream, record, now) for record in pending.upserts.values()]
         MirroredObject.objects.bulk_create(
-            rows, batch_size=BATCH, update_conflicts=True, unique_fields=_KEY, update_fields=_COLUMNS
+            rows,
+            batch_size=BATCH,
+            update_conflicts=True,
+            unique_fields=_KEY,
+            update_fields=_COLUMNS,
         )
         BindingChange.objects.bulk_create(pending.changes)
         return bool(rows or pending.deletes)
@@ -213,9 +264,15 @@ class HubMirror:
     def _stored(
         self, stream: MirrorStream, items: Iterable[StreamItem]
     ) -> dict[tuple[str, str], StoredObject]:
-        keys = {(one.namespace, one.name) for item in items if (one := item.record or item.removal)}
+        keys = {
+            (one.namespace, one.name)
+            for item in items
+            if (one := item.record or item.removal)
+        }
         rows = MirroredObject.objects.filter(
-            group=stream.kind.group, kind=stream.kind.kind, name__in={name for _, name in keys}
+            group=stream.kind.group,
+            kind=stream.kind.kind,
+            name__in={name for _, name in keys},
         )
         if stream.kind.is_namespaced:
             rows = rows.filter(namespace__in={namespace for namespace, _ in keys})
@@ -226,9 +283,13 @@ class HubMirror:
         }
         for key, record in stream.quiet.items():
             if key in objects:
-                objects[key] = objects[key]._replace(resource_version=record.resource_version)
+                objects[key] = objects[key]._replace(
+                    resource_version=record.resource_version
+                )
         if not self._is_binding(stream):  # which have a digest of another kind
-            stream.known |= {key: stored for key, stored in objects.items() if stored.digest}
+            stream.known |= {
+                key: stored for key, stored in objects.items() if stored.digest
+            }
         return objects
 
     def _put(
@@ -248,11 +309,15 @@ class HubMirror:
         if stored:
             if stored.resource_version == record.resource_version:
                 return
-            if not is_from_list and is_older(record.resource_version, stored.resource_version):
+            if not is_from_list and is_older(
+                record.resource_version, stored.resource_version
+            ):
                 return
         if self._is_binding(stream) and (stored is None or stored.digest != digest):
             pending.changes.append(binding_change(record, now))
-        is_quiet = bool(record.digest) and stored is not None and stored.digest == digest
+        is_quiet = (
+            bool(record.digest) and stored is not None and stored.digest == digest
+        )
         if stored is None:
             stream.objects += 1
         pending.stored[key] = StoredObject(
@@ -295,13 +360,26 @@ class HubMirror:
         change.resource_version = resource_version or change.resource_version
         pending.changes.append(change)
 
-    def _remove_missing(self, stream: MirrorStream, uids: frozenset[str], now: datetime) -> bool:
+    def _remove_missing(
+        self, stream: MirrorStream, uids: frozenset[str], now: datetime
+    ) -> bool:
         """Remove what a complete list of the stream does not contain; return whether anything was."""
         rows = MirroredObject.objects.filter(stream=stream.pk)
-        gone = [pk for pk, uid in rows.values_list("pk", "uid").iterator() if uid not in uids]
+        gone = [
+            pk
+            for pk, uid in rows.values_list("pk", "uid").iterator()
+            if uid not in uids
+        ]
         for start in range(0, len(gone), BATCH):
             chosen = MirroredObject.objects.filter(pk__in=gone[start : start + BATCH])
-            columns = ("owner", "cluster", "uid", "resource_version", "namespace", "name")
+            columns = (
+                "owner",
+                "cluster",
+                "uid",
+                "resource_version",
+                "namespace",
+                "name",
+            )
             removed = list(chosen.values(*columns))
             for one in removed:
                 key = one.pop("namespace"), one.pop("name")
@@ -318,14 +396,19 @@ class HubMirror:
         return bool(gone)
 
     def _is_binding(self, stream: MirrorStream) -> bool:
-        return stream.kind.kind in self._api.binding_kinds and stream.kind.group in self._api.groups
+        return (
+            stream.kind.kind in self._api.binding_kinds
+            and stream.kind.group in self._api.groups
+        )
 
     def _digest(self, stream: MirrorStream, record: MirrorRecord) -> str:
         if not self._is_binding(stream):
             return record.digest
         return short_digest(record.columns.state, record.columns.policy_snapshot)
 
-    def _row(self, stream: MirrorStream, record: MirrorRecord, now: datetime) -> MirroredObject:
+    def _row(
+        self, stream: MirrorStream, record: MirrorRecord, now: datetime
+    ) -> MirroredObject:
         columns = record.columns
         return MirroredObject(
             hub_id=self.hub,
@@ -363,19 +446,43 @@ class HubMirror:
             ]
             if quiet:
                 MirroredObject.objects.bulk_create(
-                    quiet, update_conflicts=True, unique_fields=_KEY, update_fields=_QUIET_COLUMNS
+                    quiet,
+                    update_conflicts=True,
+                    unique_fields=_KEY,
+                    update_fields=_QUIET_COLUMNS,
                 )
             rows = []
             for pk, stream in self.streams.items():
                 each = facts.get(pk, StreamFacts())
-                values = {**asdict(each), "events_per_minute": stream.events_per_minute(each.events, now)}
-                rows.append(HubStream(pk=pk, hub_id=self.hub, resource_version=stream.position, **values))
-            counters = ("events", "events_per_minute", "bytes", "relists", "skipped", "failures")
-            HubStream.objects.bulk_update(rows, ("resource_version", "heard_at", *counters))
+                values = {
+                    **asdict(each),
+                    "events_per_minute": stream.events_per_minute(each.events, now),
+                }
+                rows.append(
+                    HubStream(
+                        pk=pk,
+                        hub_id=self.hub,
+                        resource_version=stream.position,
+                        **values,
+                    )
+                )
+            counters = (
+                "events",
+                "events_per_minute",
+                "bytes",
+                "relists",
+                "skipped",
+                "failures",
+            )
+            HubStream.objects.bulk_update(
+                rows, ("resource_version", "heard_at", *counters)
+            )
         for stream in self.streams.values():
             for key, record in stream.quiet.items():
                 if stored := stream.known.get(key):
-                    stream.known[key] = stored._replace(resource_version=record.resource_version)
+                    stream.known[key] = stored._replace(
+                        resource_version=record.resource_version
+                    )
             stream.quiet.clear()
 
 
@@ -387,10 +494,16 @@ def is_heartbeat(stream: MirrorStream, item: StreamItem) -> bool:
     """Return whether a newer version of a stored object differs by its heartbeat alone."""
     record = item.record
     stored = stream.known.get(record.key) if record and not item.is_from_list else None
-    if record is None or stored is None or (stored.uid, stored.digest) != (record.uid, record.digest):
+    if (
+        record is None
+        or stored is None
+        or (stored.uid, stored.digest) != (record.uid, record.digest)
+    ):
         return False
     newest = stream.quiet.get(record.key, stored).resource_version
-    return newest != record.resource_version and not is_older(record.resource_version, newest)
+    return newest != record.resource_version and not is_older(
+        record.resource_version, newest
+    )
 
 
 def binding_change(record: MirrorRecord, now: datetime) -> BindingChange:

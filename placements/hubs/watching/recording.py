@@ -20,20 +20,34 @@ from typing import IO, Any
 from clusters.drivers.base import DriverUnavailable
 from clusters.models import Hub
 from fleetui.errors import FleetError
-from placements.hubs.connections.connection import HubAccess, HubTarget, credential_of_hub
+from placements.hubs.connections.connection import (
+    HubAccess,
+    HubTarget,
+    credential_of_hub,
+)
 from placements.hubs.connections.discovery import discover
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.kinds.base import HubApi, StreamKind
 from placements.hubs.trimming import unpack
-from placements.hubs.watching.runner import LISTS_AT_ONCE, REQUEST_SECONDS, STOP_SECONDS, Place, places_of
+from placements.hubs.watching.runner import (
+    LISTS_AT_ONCE,
+    REQUEST_SECONDS,
+    STOP_SECONDS,
+    Place,
+    places_of,
+)
 from placements.hubs.watching.stream import StreamItem, StreamPace, StreamReader
 from placements.hubs.watching.watch_reader import EventType
 
 _CHECK_SECONDS = 0.5
 _GENERATED = re.compile(r"(Snapshot|Binding|ApprovalRequest|Event|Work)$")
 """Kinds whose names controllers make of the names of other objects; their form stays."""
-_KEPT = frozenset({"default", "fleet-system", "kube-system", "kube-public", "kube-node-lease"})
-_NOT_NAMES = frozenset({"apiVersion", "kind", "group", "version", "uid", "resourceVersion", "type"})
+_KEPT = frozenset(
+    {"default", "fleet-system", "kube-system", "kube-public", "kube-node-lease"}
+)
+_NOT_NAMES = frozenset(
+    {"apiVersion", "kind", "group", "version", "uid", "resourceVersion", "type"}
+)
 _CUTS = (26, 27)
 """So many characters of a placement and of a cluster are in the name of a binding."""
 _WORD = re.compile(r"[a-z0-9]+(?:[-.]+[a-z0-9]+)*")
@@ -65,14 +79,22 @@ class Recording:
                 content, uid = unpack(item.record.packed), item.record.uid
                 before = known.get(uid)
                 keys = ("namespace", "name", "uid", "resourceVersion")
-                metadata = {key: content["metadata"][key] for key in keys if key in content["metadata"]}
+                metadata = {
+                    key: content["metadata"][key]
+                    for key in keys
+                    if key in content["metadata"]
+                }
                 known[uid] = {
                     "apiVersion": content["apiVersion"],
                     "kind": content["kind"],
                     "metadata": metadata,
                 }
                 if before != known[uid]:
-                    self._write(item.stream, EventType.MODIFIED if before else EventType.ADDED, content)
+                    self._write(
+                        item.stream,
+                        EventType.MODIFIED if before else EventType.ADDED,
+                        content,
+                    )
             gone = [item.removal.uid] if item.removal else []
             if item.listed_uids is not None:
                 gone = [uid for uid in known if uid not in item.listed_uids]
@@ -126,20 +148,36 @@ def record_hub(
         target.touch(mode=0o600, exist_ok=False)
         with TemporaryFile() as spool:
             recording = Recording(spool, places)
-            read = partial(StreamReader, pace=pace, lists=threading.Semaphore(LISTS_AT_ONCE))
+            read = partial(
+                StreamReader, pace=pace, lists=threading.Semaphore(LISTS_AT_ONCE)
+            )
             streams = [
-                read(number, api, one.kind, versions[one.kind], one.namespace, access, recording)
+                read(
+                    number,
+                    api,
+                    one.kind,
+                    versions[one.kind],
+                    one.namespace,
+                    access,
+                    recording,
+                )
                 for number, one in places.items()
             ]
             threads = [threading.Thread(target=one.run, daemon=True) for one in streams]
             for thread in threads:
                 thread.start()
             until = time.monotonic() + seconds
-            while (left := until - time.monotonic()) > 0 and not stopped.wait(min(left, _CHECK_SECONDS)):
+            while (left := until - time.monotonic()) > 0 and not stopped.wait(
+                min(left, _CHECK_SECONDS)
+            ):
                 if access.needs_reading and access.use(aim, is_changed=False):
                     for one in streams:
                         one.reconnect()
-            errors = {one.kind.resource: one.status.error for one in streams if one.status.error}
+            errors = {
+                one.kind.resource: one.status.error
+                for one in streams
+                if one.status.error
+            }
             for one in streams:
                 one.stop()
             until = time.monotonic() + STOP_SECONDS
@@ -152,12 +190,16 @@ def record_hub(
         access.close()
 
 
-def _served_versions(api: HubApi, access: HubAccess, aim: HubTarget) -> Mapping[StreamKind, str]:
+def _served_versions(
+    api: HubApi, access: HubAccess, aim: HubTarget
+) -> Mapping[StreamKind, str]:
     """Connect, and return the kinds that the hub serves with their versions. Raise NotRecordedError."""
     if (client := access.use(aim, is_changed=True)) is None:
         raise NotRecordedError(f"hub {aim.name}: {access.problem}")
     try:
-        discovery = discover(api, client, seconds=REQUEST_SECONDS, monotonic=time.monotonic)
+        discovery = discover(
+            api, client, seconds=REQUEST_SECONDS, monotonic=time.monotonic
+        )
     except DriverUnavailable as error:
         raise NotRecordedError(f"hub {aim.name}: {error}") from error
     if discovery.unsuitable:
@@ -173,7 +215,9 @@ def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
             collect_names(json.loads(line)["object"], names)
         spool.seek(0)
     replaced = with_cuts(names)
-    with gzip.open(target, "wb") if target.suffix == ".gz" else target.open("wb") as file:
+    with (
+        gzip.open(target, "wb") if target.suffix == ".gz" else target.open("wb") as file
+    ):
         for line in spool:
             if is_anonymous:
                 event = json.loads(line)
@@ -193,20 +237,32 @@ def collect_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
         if isinstance(one.get("namespaces"), Mapping):
             pairs += [("namespace", name) for name in one["namespaces"]]
         for prefix, name in pairs:
-            is_kept = not isinstance(name, str) or name in _KEPT or name.startswith("fleet-member-")
+            is_kept = (
+                not isinstance(name, str)
+                or name in _KEPT
+                or name.startswith("fleet-member-")
+            )
             if name and not is_kept and name not in names:
                 names[name] = f"{prefix}-{len(names) + 1}"
 
 
 def with_cuts(names: Mapping[str, str]) -> Mapping[str, str]:
     """Return names with their first characters as bindings have them; a whole name comes before a cut one."""
-    return {name[:cut].rstrip("-."): new for name, new in names.items() for cut in _CUTS} | dict(names)
+    return {
+        name[:cut].rstrip("-."): new for name, new in names.items() for cut in _CUTS
+    } | dict(names)
 
 
 def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, Mapping):
         yield value
-    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values()
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, list)
+        else ()
+    ):
         yield from _mappings(inner)
 
 
@@ -215,7 +271,9 @@ def without_names(value: Any, names: Mapping[str, str], key: str = "") -> Any:
     if isinstance(value, Mapping):
         has_names = key == "namespaces"
         return {
-            names.get(inner, inner) if has_names else inner: without_names(one, names, inner)
+            names.get(inner, inner) if has_names else inner: without_names(
+                one, names, inner
+            )
             for inner, one in value.items()
         }
     if isinstance(value, list):

@@ -23,7 +23,12 @@ from placements.hubs.watching.states import (
     StreamState,
     condition_of,
 )
-from placements.hubs.watching.stream import REJECTED, StreamItem, StreamPace, StreamReader
+from placements.hubs.watching.stream import (
+    REJECTED,
+    StreamItem,
+    StreamPace,
+    StreamReader,
+)
 
 DISCOVERY_SECONDS = 600.0
 REQUEST_SECONDS = 30.0
@@ -41,7 +46,9 @@ class Place:
     namespace: str = ""
 
 
-def places_of(api_kinds: Sequence[StreamKind], namespaces: Sequence[str]) -> list[Place]:
+def places_of(
+    api_kinds: Sequence[StreamKind], namespaces: Sequence[str]
+) -> list[Place]:
     """Return the streams of a hub: where namespaces are listed, one for each of them and namespaced kind."""
     return [
         Place(kind, namespace)
@@ -65,12 +72,18 @@ class HubRunner:
         discovery_seconds: float = DISCOVERY_SECONDS,
     ) -> None:
         self.target, self.api, self.mirror = target, api, mirror
-        self._queue, self._pace, self._monotonic = queue, pace or StreamPace(), monotonic
+        self._queue, self._pace, self._monotonic = (
+            queue,
+            pace or StreamPace(),
+            monotonic,
+        )
         self._discovery_seconds = discovery_seconds
         self._stopped, self._wake = threading.Event(), threading.Event()
         self._is_changed, self._is_forced = True, False
         self.access = HubAccess(
-            wants_reading=self.wake, wants_discovery=self.wants_discovery, monotonic=monotonic
+            wants_reading=self.wake,
+            wants_discovery=self.wants_discovery,
+            monotonic=monotonic,
         )
         self._lists = threading.Semaphore(LISTS_AT_ONCE)
         self.discovery: HubDiscovery | None = None
@@ -94,7 +107,10 @@ class HubRunner:
     def wants_discovery(self) -> None:
         """Discover again soon: a path is missing."""
         discovered = self._discovered
-        if discovered is not None and self._monotonic() - discovered > self._pace.unavailable / 2:
+        if (
+            discovered is not None
+            and self._monotonic() - discovered > self._pace.unavailable / 2
+        ):
             self._is_forced = True
             self.wake()
 
@@ -142,7 +158,9 @@ class HubRunner:
         if left:
             return min(left, REREAD_SECONDS)
         now = self._monotonic()
-        is_due = self._discovered is None or now - self._discovered >= self._discovery_period
+        is_due = (
+            self._discovered is None or now - self._discovered >= self._discovery_period
+        )
         if is_due or self._is_forced or is_changed:
             self._is_forced = False
             return self._discover()
@@ -152,19 +170,30 @@ class HubRunner:
     def _discovery_period(self) -> float:
         """The seconds between two discoveries: fewer while a kind is not served, which may be added."""
         lacks_kinds = self.discovery is not None and bool(self.discovery.absent)
-        return min(self._discovery_seconds, self._pace.absent) if lacks_kinds else self._discovery_seconds
+        return (
+            min(self._discovery_seconds, self._pace.absent)
+            if lacks_kinds
+            else self._discovery_seconds
+        )
 
     def _discover(self) -> float:
         try:
             client = self.access.client()
-            discovery = discover(self.api, client, seconds=REQUEST_SECONDS, monotonic=self._monotonic)
+            discovery = discover(
+                self.api, client, seconds=REQUEST_SECONDS, monotonic=self._monotonic
+            )
         except DriverUnavailable as error:
             self.error, self.error_code = str(error), error.code
-            self._failing = self._monotonic() if self._failing is None else self._failing
+            self._failing = (
+                self._monotonic() if self._failing is None else self._failing
+            )
             if error.code == REJECTED:
                 self.access.rejected(client)
                 return 0.0
-            return min(self._pace.longest_backoff, error.retry_after or 10 * self._pace.first_backoff)
+            return min(
+                self._pace.longest_backoff,
+                error.retry_after or 10 * self._pace.first_backoff,
+            )
         self.access.accepted(client)
         self.error, self.error_code, self._failing = "", "", None
         self.discovery, self.discoveries = discovery, self.discoveries + 1
@@ -228,10 +257,18 @@ class HubRunner:
                 return HubCondition(HubState.REFUSED, rejection)
             if discovery and discovery.unsuitable:
                 return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
-            absent = [one.resource for one in discovery.absent if one.is_required] if discovery else []
+            absent = (
+                [one.resource for one in discovery.absent if one.is_required]
+                if discovery
+                else []
+            )
             if absent:
-                return HubCondition(HubState.UNSUITABLE, f"the hub does not serve {absent[0]}")
-            failing = self._monotonic() - self._failing if self._failing is not None else 0.0
+                return HubCondition(
+                    HubState.UNSUITABLE, f"the hub does not serve {absent[0]}"
+                )
+            failing = (
+                self._monotonic() - self._failing if self._failing is not None else 0.0
+            )
             if failing > UNREACHABLE_SECONDS and self.error_code in UNREACHABLE_CODES:
                 return HubCondition(HubState.UNREACHABLE, self.error)
             return HubCondition(HubState.CONNECTING, self.error)
@@ -244,9 +281,16 @@ class HubRunner:
         for stream in self.streams.values():
             status = stream.status
             last = status.heard_at
-            heard_at = None if last is None else now - timedelta(seconds=monotonic - last)
+            heard_at = (
+                None if last is None else now - timedelta(seconds=monotonic - last)
+            )
             facts[stream.number] = StreamFacts(
-                heard_at, status.events, status.bytes, status.relists, status.skipped, status.failures
+                heard_at,
+                status.events,
+                status.bytes,
+                status.relists,
+                status.skipped,
+                status.failures,
             )
         return facts
 

@@ -6,8 +6,15 @@ from enum import StrEnum
 
 from clusters.hub_state import HubState
 
-SILENT_SECONDS, DISCONNECTED_SECONDS, RELISTING_SECONDS, UNREACHABLE_SECONDS = 120.0, 20.0, 60.0, 60.0
-UNREACHABLE_CODES = frozenset({"dns", "refused", "tls", "timeout", "broken", "proxy", "address"})
+SILENT_SECONDS, DISCONNECTED_SECONDS, RELISTING_SECONDS, UNREACHABLE_SECONDS = (
+    120.0,
+    20.0,
+    60.0,
+    60.0,
+)
+UNREACHABLE_CODES = frozenset(
+    {"dns", "refused", "tls", "timeout", "broken", "proxy", "address"}
+)
 """Why a request fails although nothing is wrong with the request (`rules/kubernetes-driver.md#errors`)."""
 
 
@@ -54,18 +61,28 @@ class HubCondition:
     reason: str = ""
 
 
-def condition_of(streams: Sequence[StreamHealth], *, rejected: str = "") -> HubCondition:
+def condition_of(
+    streams: Sequence[StreamHealth], *, rejected: str = ""
+) -> HubCondition:
     """Return the state of a hub that is connected; `rejected` says why its credentials are, if they are."""
     required = [one for one in streams if one.is_required]
     if rejected:
         return HubCondition(HubState.REFUSED, rejected)
     for one in required:
         if one.state is StreamState.FORBIDDEN:
-            return HubCondition(HubState.REFUSED, f"not allowed: {one.verb} {one.resource}")
+            return HubCondition(
+                HubState.REFUSED, f"not allowed: {one.verb} {one.resource}"
+            )
         if one.state is StreamState.ABSENT:
-            return HubCondition(HubState.UNSUITABLE, f"the hub does not serve {one.resource}")
+            return HubCondition(
+                HubState.UNSUITABLE, f"the hub does not serve {one.resource}"
+            )
     tried = [one for one in streams if one.state not in SIDE_STATES]
-    failed = [one for one in tried if one.code in UNREACHABLE_CODES and one.failing is not None]
+    failed = [
+        one
+        for one in tried
+        if one.code in UNREACHABLE_CODES and one.failing is not None
+    ]
     if (
         tried
         and len(failed) == len(tried)

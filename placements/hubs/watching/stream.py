@@ -214,10 +214,14 @@ class StreamReader:
                     self.status.skipped += 1
                 pause = self._backoff(started)
             except DriverUnavailable as error:
-                if error.code == "no-such-path":  # the definition of the kind was removed
+                if (
+                    error.code == "no-such-path"
+                ):  # the definition of the kind was removed
                     self._access.path_missing()
                     words = f"not served: {self.kind.resource}"
-                    pause = self._not_served(_NotServed(StreamState.ABSENT, words), started)
+                    pause = self._not_served(
+                        _NotServed(StreamState.ABSENT, words), started
+                    )
                 else:
                     pause = self._unavailable(error, started)
             if pause and not self._stopped.is_set():
@@ -229,7 +233,9 @@ class StreamReader:
     def _turn(self) -> float:
         """List if there is no position, then watch until the connection ends; return how long to wait."""
         while left := self._access.blocked():
-            self._failed(StreamState.FAILING, "credentials rejected (401)", code=REJECTED)
+            self._failed(
+                StreamState.FAILING, "credentials rejected (401)", code=REJECTED
+            )
             if self._wake.wait(left) or self._stopped.is_set():
                 return 0.0
         if not self.status.position:
@@ -238,7 +244,9 @@ class StreamReader:
                     return 0.0
                 self._list()
         started = self._monotonic()
-        if not self.status.position:  # nothing takes the items any more: the stream is about to be stopped
+        if (
+            not self.status.position
+        ):  # nothing takes the items any more: the stream is about to be stopped
             return self._backoff(started)
         return 0.0 if self._watch() else self._backoff(started)
 
@@ -254,9 +262,13 @@ class StreamReader:
             if expired >= MOST_EXPIRED:
                 query["resourceVersion"] = "0"
             else:
-                query |= {"limit": str(self._limit)} | ({"continue": token} if token else {})
+                query |= {"limit": str(self._limit)} | (
+                    {"continue": token} if token else {}
+                )
             page = self._page(query)
-            if page is None:  # expired; what was written stays until the list is complete
+            if (
+                page is None
+            ):  # expired; what was written stays until the list is complete
                 expired, token = expired + 1, ""
                 uids.clear()
                 continue
@@ -265,7 +277,9 @@ class StreamReader:
                 record = self._record(each)
                 if record:
                     uids.add(record.uid)
-                    if not self._sink.put(StreamItem(self.number, record, is_from_list=True)):
+                    if not self._sink.put(
+                        StreamItem(self.number, record, is_from_list=True)
+                    ):
                         return
             status.heard_at = self._monotonic()
             token = str(metadata.get("continue") or "")
@@ -273,10 +287,14 @@ class StreamReader:
                 break
         position = metadata.get("resourceVersion")
         if not isinstance(position, str) or not position:
-            raise DriverUnavailable("the list has no resourceVersion", code="not-kubernetes")
+            raise DriverUnavailable(
+                "the list has no resourceVersion", code="not-kubernetes"
+            )
         status.lists += 1
         status.position, self._limit = position, LIMITS[0]
-        self._sink.put(StreamItem(self.number, position=position, listed_uids=frozenset(uids)))
+        self._sink.put(
+            StreamItem(self.number, position=position, listed_uids=frozenset(uids))
+        )
         status.listing = None
 
     def _page(self, query: Mapping[str, str]) -> Mapping[str, Any] | None:
@@ -285,7 +303,11 @@ class StreamReader:
         client = self._client = self._access.client()
         try:
             answer = client.request(
-                "GET", self._path, query=query, deadline=self._monotonic() + self._pace.page, accept=accept
+                "GET",
+                self._path,
+                query=query,
+                deadline=self._monotonic() + self._pace.page,
+                accept=accept,
             )
         except DriverUnavailable as error:
             if error.code == "too-large" and self._limit > LIMITS[-1]:
@@ -298,7 +320,9 @@ class StreamReader:
         self._check(answer, "list")
         items = answer.body.get("items")
         if answer.status != 200 or (items is not None and not isinstance(items, list)):
-            raise DriverUnavailable(f"answer {answer.status} to a list", code="not-kubernetes")
+            raise DriverUnavailable(
+                f"answer {answer.status} to a list", code="not-kubernetes"
+            )
         return answer.body
 
     def _record(self, content: object) -> MirrorRecord | None:
@@ -318,7 +342,9 @@ class StreamReader:
     def _check(self, answer: Response, verb: str) -> None:
         if answer.status in (403, 404):
             self.status.verb = verb
-            state = StreamState.FORBIDDEN if answer.status == 403 else StreamState.ABSENT
+            state = (
+                StreamState.FORBIDDEN if answer.status == 403 else StreamState.ABSENT
+            )
             words = "not allowed to" if answer.status == 403 else "not served:"
             raise _NotServed(state, f"{words} {verb} {self.kind.resource}")
 
@@ -339,14 +365,20 @@ class StreamReader:
             if opened.status == 410:
                 raise _ListAgain("the position has expired")
             self._check(opened, "watch")
-            raise DriverUnavailable(f"answer {opened.status} to a watch", code=f"http-{opened.status}")
+            raise DriverUnavailable(
+                f"answer {opened.status} to a watch", code=f"http-{opened.status}"
+            )
         self._access.accepted(client)
         self._open = opened
         try:
             if self._wake.is_set():  # another client is to be used
                 return True
             status.state, status.error, status.code = StreamState.WATCHING, "", ""
-            status.heard_at, status.disconnected, status.failing = self._monotonic(), None, None
+            status.heard_at, status.disconnected, status.failing = (
+                self._monotonic(),
+                None,
+                None,
+            )
             if opened.date:
                 status.dates = [*status.dates[-4:], (time.time(), opened.date)]
             return self._read(opened)
@@ -377,7 +409,9 @@ class StreamReader:
         if event.type is EventType.ERROR:
             if event.object.get("code") == 410:
                 raise _ListAgain("the position has expired")
-            raise DriverUnavailable(f"error {event.object.get('code')} in a watch", code="broken")
+            raise DriverUnavailable(
+                f"error {event.object.get('code')} in a watch", code="broken"
+            )
         status.heard_at = self._monotonic()
         position = event.resource_version
         if event.type is EventType.BOOKMARK:
@@ -390,7 +424,9 @@ class StreamReader:
             return
         status.position = position
         if event.type is EventType.DELETED:
-            removal = ObjectRemoval(record.namespace, record.name, record.uid, record.resource_version)
+            removal = ObjectRemoval(
+                record.namespace, record.name, record.uid, record.resource_version
+            )
             self._sink.put(StreamItem(self.number, removal=removal, position=position))
         else:
             self._sink.put(StreamItem(self.number, record, position=position))
@@ -398,13 +434,19 @@ class StreamReader:
     def _failed(self, state: StreamState, message: str, *, code: str = "") -> None:
         status, now = self.status, self._monotonic()
         status.state, status.error, status.code = state, message[:500], code
-        status.disconnected = now if status.disconnected is None else status.disconnected
+        status.disconnected = (
+            now if status.disconnected is None else status.disconnected
+        )
         status.listing = None
 
     def _not_served(self, error: _NotServed, started: float) -> float:
         since = self.status.disconnected
         was_served = self.status.is_listed or self.status.lists > 0
-        if was_served and since is not None and self._monotonic() - since < self._pace.starting:
+        if (
+            was_served
+            and since is not None
+            and self._monotonic() - since < self._pace.starting
+        ):
             self._failed(StreamState.FAILING, str(error))
             return self._backoff(started)
         self._failed(error.state, str(error))
@@ -434,7 +476,9 @@ class StreamReader:
         """List again; without waiting, the first time in a while."""
         now = self._monotonic()
         self.status.position, self.status.error = "", reason
-        is_first = self._relisted_at is None or now - self._relisted_at > self._pace.steady
+        is_first = (
+            self._relisted_at is None or now - self._relisted_at > self._pace.steady
+        )
         self._relisted_at = now
         return 0.0 if is_first else self._backoff(now)
 

@@ -21,7 +21,9 @@ class EventType(StrEnum):
 
 class LineTooLong(ValueError):
     def __init__(self) -> None:
-        super().__init__(f"a line of the watch has more than {LONGEST_LINE // 1024 // 1024} MiB")
+        super().__init__(
+            f"a line of the watch has more than {LONGEST_LINE // 1024 // 1024} MiB"
+        )
 
 
 class UnreadableLine(ValueError):
@@ -42,7 +44,9 @@ class WatchEvent:
     @property
     def resource_version(self) -> str:
         metadata = self.object.get("metadata")
-        version = metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+        version = (
+            metadata.get("resourceVersion") if isinstance(metadata, Mapping) else None
+        )
         return version if isinstance(version, str) else ""
 
 
@@ -63,7 +67,9 @@ class LineReader:
         if rest:
             self._pieces.append(rest)
             self._size += len(rest)
-        if self._size > self._longest or any(len(line) > self._longest for line in lines):
+        if self._size > self._longest or any(
+            len(line) > self._longest for line in lines
+        ):
             raise LineTooLong
         return [line for line in lines if line.strip()]
 

@@ -95,19 +95,25 @@ class Watcher:
         self._renewed = float("-inf")
         self._stopped = threading.Event()
 
-    def run(self, stopped: threading.Event, *, until: Callable[[], bool] = lambda: False) -> None:
+    def run(
+        self, stopped: threading.Event, *, until: Callable[[], bool] = lambda: False
+    ) -> None:
         """Watch until the event or until something is true, then write what was read and release the hubs.
 
         Raise WriterEnded: a process that reads and writes nothing would keep its hubs from the others.
         """
-        writer = threading.Thread(target=self.write_regularly, name="mirror writer", daemon=True)
+        writer = threading.Thread(
+            target=self.write_regularly, name="mirror writer", daemon=True
+        )
         writer.start()
         try:
             while not stopped.is_set():
                 try:
                     self.tick()
                 except (OperationalError, InterfaceError) as error:
-                    log.warning("database not available: error=%s", type(error).__name__)
+                    log.warning(
+                        "database not available: error=%s", type(error).__name__
+                    )
                     close_old_connections()
                 if until():
                     break
@@ -146,7 +152,9 @@ class Watcher:
 
     def _renew_leases(self) -> None:
         now = self._clock()
-        wanted = Hub.objects.filter(removed_at=None, is_paused=False, kind__in=HUB_KINDS)
+        wanted = Hub.objects.filter(
+            removed_at=None, is_paused=False, kind__in=HUB_KINDS
+        )
         own = wanted.filter(lease_token=self.token, pk__in=list(self.hubs))
         own.update(lease_expires_at=now + LEASE)
         rows = {hub.pk: hub for hub in own.select_related("credential")}
@@ -157,8 +165,14 @@ class Watcher:
             hub.runner.retarget(HubTarget.of(row, credential_of_hub(row)))
             if list(row.namespaces) != list(hub.namespaces):
                 hub.namespaces, hub.discoveries = row.namespaces, 0
-        is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now) | Q(lease_token="")
-        for row in wanted.exclude(pk__in=list(self.hubs)).filter(is_free).select_related("credential"):
+        is_free = (
+            Q(lease_expires_at=None) | Q(lease_expires_at__lt=now) | Q(lease_token="")
+        )
+        for row in (
+            wanted.exclude(pk__in=list(self.hubs))
+            .filter(is_free)
+            .select_related("credential")
+        ):
             if len(self.hubs) >= MOST_HUBS:
                 break
             chosen = Hub.objects.filter(is_free, pk=row.pk)
@@ -169,9 +183,17 @@ class Watcher:
         api = HUB_KINDS[row.kind]
         mirror = HubMirror(row.pk, api, self.token, clock=self._clock)
         target = HubTarget.of(row, credential_of_hub(row))
-        runner = HubRunner(target, api, mirror, self.queue, pace=self._pace, monotonic=self._monotonic)
+        runner = HubRunner(
+            target, api, mirror, self.queue, pace=self._pace, monotonic=self._monotonic
+        )
         hub = WatchedHub(
-            row.pk, row.name, runner, mirror, row.namespaces, state=row.state, reason=row.state_reason
+            row.pk,
+            row.name,
+            runner,
+            mirror,
+            row.namespaces,
+            state=row.state,
+            reason=row.state_reason,
         )
         hub.flushed = hub.pruned = self._monotonic()
         self.hubs = {**self.hubs, row.pk: hub}
@@ -198,8 +220,13 @@ class Watcher:
         if discovery is None:
             return
         # The required kinds come first, and so are listed first.
-        served = {kind: version for kind, version in discovery.versions.items() if version}
-        wanted = {place: served[place.kind] for place in places_of(list(served), hub.namespaces)}
+        served = {
+            kind: version for kind, version in discovery.versions.items() if version
+        }
+        wanted = {
+            place: served[place.kind]
+            for place in places_of(list(served), hub.namespaces)
+        }
         if not discovery.unsuitable:
             gone = [place for place in hub.runner.streams if place not in wanted]
             numbers = [hub.runner.streams[place].number for place in gone]
@@ -208,21 +235,34 @@ class Watcher:
             with in_hub(hub.pk):
                 # Listed from the start once it is served again.
                 HubStream.objects.filter(pk__in=numbers).update(
-                    state=StreamState.ABSENT.value, error="not served", resource_version=""
+                    state=StreamState.ABSENT.value,
+                    error="not served",
+                    resource_version="",
                 )
-                rows = [self._stream_row(hub, place, version) for place, version in wanted.items()]
+                rows = [
+                    self._stream_row(hub, place, version)
+                    for place, version in wanted.items()
+                ]
             for place, row in zip(wanted, rows, strict=True):
                 if row.pk not in hub.mirror.streams:
                     hub.mirror.add(row, place.kind)
                 hub.runner.run_stream(place, row.pk, row.version, row.resource_version)
-            known = Hub.objects.filter(pk=hub.pk).values_list("found__permissions", flat=True).first()
+            known = (
+                Hub.objects.filter(pk=hub.pk)
+                .values_list("found__permissions", flat=True)
+                .first()
+            )
             values = {
                 "server_version": discovery.server_version,
                 "found": {
                     # Where the hub does not say them, those of the last check.
-                    "permissions": [one.document for one in discovery.permissions] or known or [],
+                    "permissions": [one.document for one in discovery.permissions]
+                    or known
+                    or [],
                     "groups": list(discovery.groups),
-                    "versions": {kind.resource: version for kind, version in served.items()},
+                    "versions": {
+                        kind.resource: version for kind, version in served.items()
+                    },
                     "absent": sorted(kind.resource for kind in discovery.absent),
                 },
             }
@@ -260,28 +300,57 @@ class Watcher:
                 status = stream.status
                 values = (status.state.value, status.error[:500])
                 if hub.written.get(stream.number) != values:
-                    left = None if status.retry_at is None else status.retry_at - self._monotonic()
-                    retry_at = None if left is None else self._clock() + timedelta(seconds=left)
+                    left = (
+                        None
+                        if status.retry_at is None
+                        else status.retry_at - self._monotonic()
+                    )
+                    retry_at = (
+                        None
+                        if left is None
+                        else self._clock() + timedelta(seconds=left)
+                    )
                     HubStream.objects.filter(pk=stream.number).update(
-                        state=values[0], error=values[1], retry_at=retry_at, failures=status.failures
+                        state=values[0],
+                        error=values[1],
+                        retry_at=retry_at,
+                        failures=status.failures,
                     )
                     hub.written[stream.number] = values
         offset = hub.runner.clock_offset()
-        if offset is not None and (hub.offset is None or abs(offset - hub.offset) > 1.0):
+        if offset is not None and (
+            hub.offset is None or abs(offset - hub.offset) > 1.0
+        ):
             Hub.objects.filter(pk=hub.pk).update(clock_offset_seconds=offset)
             hub.offset = offset
 
     def _write_condition(self, hub: WatchedHub, condition: HubCondition) -> None:
         now, reason = self._clock(), condition.reason[:500]
-        values: dict[str, object] = {"state": condition.state.value, "state_reason": reason}
+        values: dict[str, object] = {
+            "state": condition.state.value,
+            "state_reason": reason,
+        }
         if condition.state != hub.state:
             values["state_since"] = now
         with transaction.atomic():
-            own = Hub.objects.filter(pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None)
+            own = Hub.objects.filter(
+                pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None
+            )
             if own.update(**values) and condition.state != hub.state:
-                before, after = {"state": hub.state}, {"state": condition.state.value, "reason": reason}
+                before, after = (
+                    {"state": hub.state},
+                    {"state": condition.state.value, "reason": reason},
+                )
                 is_bad = condition.state not in HEALTHY_STATES
-                event = AuditEvent("state changed", "hub", hub.name, None, before, after, is_warning=is_bad)
+                event = AuditEvent(
+                    "state changed",
+                    "hub",
+                    hub.name,
+                    None,
+                    before,
+                    after,
+                    is_warning=is_bad,
+                )
                 record(event, by=None, now=now)
         if condition.state != hub.state:
             hub.flushed = float("-inf")  # a new state is shown with its age
@@ -317,7 +386,9 @@ class Watcher:
                 self._write_apart(hub, items, error)
                 return
             except (OperationalError, InterfaceError) as error:
-                log.warning("batch not written: hub=%s error=%s", hub.name, type(error).__name__)
+                log.warning(
+                    "batch not written: hub=%s error=%s", hub.name, type(error).__name__
+                )
                 close_connections()
                 if self._stopped.wait(RETRY_SECONDS):
                     return
@@ -326,16 +397,30 @@ class Watcher:
                     self._committed(hub.pk)
                 return
 
-    def _write_apart(self, hub: WatchedHub, items: Sequence[StreamItem], error: Exception) -> None:
+    def _write_apart(
+        self, hub: WatchedHub, items: Sequence[StreamItem], error: Exception
+    ) -> None:
         """Write the halves of a batch that the database refuses, down to the object that it refuses."""
         if len(items) > 1:
             middle = len(items) // 2
             self._write(hub, items[:middle])
             self._write(hub, items[middle:])
             return
-        stream = next((one for one in hub.runner.streams.values() if one.number == items[0].stream), None)
+        stream = next(
+            (
+                one
+                for one in hub.runner.streams.values()
+                if one.number == items[0].stream
+            ),
+            None,
+        )
         name = items[0].record.name if items[0].record else ""
-        log.warning("object not written: hub=%s name=%s error=%s", hub.name, name, type(error).__name__)
+        log.warning(
+            "object not written: hub=%s name=%s error=%s",
+            hub.name,
+            name,
+            type(error).__name__,
+        )
         if stream:
             stream.status.skipped += 1
             stream.status.error = f"{name}: the database refuses it"
@@ -349,7 +434,9 @@ class Watcher:
         except LeaseLost:
             hub.runner.is_lost = True
         except (OperationalError, InterfaceError) as error:
-            log.warning("positions not written: hub=%s error=%s", hub.name, type(error).__name__)
+            log.warning(
+                "positions not written: hub=%s error=%s", hub.name, type(error).__name__
+            )
             close_connections()
         hub.flushed = now
 

@@ -8,7 +8,11 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import (
+    require_http_methods,
+    require_POST,
+    require_safe,
+)
 
 from clusters.connection_input import ConnectionInput
 from clusters.credentials import expiry_notice
@@ -21,7 +25,12 @@ from clusters.operations.connection import INSECURE_WARNING
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
-from fleetui.permissions import current_user, for_cluster_administrators, for_readers, may_administer_clusters
+from fleetui.permissions import (
+    current_user,
+    for_cluster_administrators,
+    for_readers,
+    may_administer_clusters,
+)
 from placements.hubs.connections.check import HubCheckReport
 from placements.hubs.connections.connection import credential_of_hub
 from placements.hubs.connections.operations import (
@@ -37,8 +46,17 @@ from placements.hubs.connections.operations import (
     save_hub,
     spec_of,
 )
-from placements.hubs.explain.connections import permission_rows, shown_hub, shown_stream, shown_write
-from placements.hubs.projection.unresolved import UnresolvedObject, unresolved_counts, unresolved_objects
+from placements.hubs.explain.connections import (
+    permission_rows,
+    shown_hub,
+    shown_stream,
+    shown_write,
+)
+from placements.hubs.projection.unresolved import (
+    UnresolvedObject,
+    unresolved_counts,
+    unresolved_objects,
+)
 from placements.hubs.queries import recent_writes, streams_of, summaries_of, summary_of
 from placements.hubs.replay.queries import disagreements_by_hub
 
@@ -61,7 +79,9 @@ def hubs(request: HttpRequest) -> HttpResponse:
         )
         for one in summaries_of(visible, now=now)
     ]
-    return render_page(request, "hubs/list.html", {"hubs": rows}, fragment="hubs/_list.html")
+    return render_page(
+        request, "hubs/list.html", {"hubs": rows}, fragment="hubs/_list.html"
+    )
 
 
 @for_cluster_administrators("connect hubs")
@@ -79,18 +99,24 @@ def new_hub(request: HttpRequest) -> HttpResponseBase:
         identity=entered.get("identity", HubIdentity.SHARED.value),
         namespaces=tuple(entered.get("namespaces", "").replace(",", " ").split()),
     )
-    wanted = ConnectionInput(entered.get("kubeconfig", ""), entered.get("context", "").strip())
+    wanted = ConnectionInput(
+        entered.get("kubeconfig", ""), entered.get("context", "").strip()
+    )
     try:
         if entered.get("do") != "save":
             check_spec(spec)
-            report = check_parsed(spec, parse_hub_input(wanted, hub=None, name=spec.name, now=now))
+            report = check_parsed(
+                spec, parse_hub_input(wanted, hub=None, name=spec.name, now=now)
+            )
             return _form(request, report, status=200)
         confirmed = entered.get("confirm") == FAILED_CHECK
         save_hub(spec, wanted, by=current_user(request), now=now, confirmed=confirmed)
     except InvalidManifest as error:
         return _form(request, None, error.errors)
     except HubExists as error:
-        return _form(request, None, [FieldError("name", "duplicate", str(error), "another name")])
+        return _form(
+            request, None, [FieldError("name", "duplicate", str(error), "another name")]
+        )
     except HubCheckFailed as error:
         return _form(request, error.report, is_refused=True)
     messages.success(request, f"Hub {spec.name} added.")
@@ -108,7 +134,10 @@ def _form(
     """Show the form with what was entered, apart from the kubeconfig: it holds a secret."""
     entered = request.POST if request.method == "POST" else {}
     context = {
-        "entered": {key: entered.get(key, "") for key in ("name", "title", "context", "namespaces")},
+        "entered": {
+            key: entered.get(key, "")
+            for key in ("name", "title", "context", "namespaces")
+        },
         "mode": entered.get("mode", HubMode.READ.value),
         "identity": entered.get("identity", HubIdentity.SHARED.value),
         "errors": errors,
@@ -118,7 +147,9 @@ def _form(
         "failed_check": FAILED_CHECK,
     }
     usual = 422 if request.method == "POST" else 200
-    return render(request, "hubs/new.html", context, status=usual if status is None else status)
+    return render(
+        request, "hubs/new.html", context, status=usual if status is None else status
+    )
 
 
 @for_readers
@@ -137,14 +168,19 @@ def about(request: HttpRequest, name: str) -> HttpResponse:
     return _about(request, _visible(request, name))
 
 
-def _about(request: HttpRequest, hub: Hub, report: HubCheckReport | None = None) -> HttpResponse:
+def _about(
+    request: HttpRequest, hub: Hub, report: HubCheckReport | None = None
+) -> HttpResponse:
     now = datetime.now(UTC)
     may_administer = may_administer_clusters(request.user)
     credential = credential_of_hub(hub) if may_administer else None
     permissions = report.permissions if report else hub.found.get("permissions", ())
     with in_hub(hub.pk):
         rows = unresolved_objects(now=now)
-        unresolved, count = list(rows.order_by("kind", "namespace", "name", "pk")[:MOST_SHOWN]), rows.count()
+        unresolved, count = (
+            list(rows.order_by("kind", "namespace", "name", "pk")[:MOST_SHOWN]),
+            rows.count(),
+        )
     context = {
         "unresolved": [UnresolvedObject.of(one) for one in unresolved],
         "unresolved_count": count,
@@ -157,7 +193,9 @@ def _about(request: HttpRequest, hub: Hub, report: HubCheckReport | None = None)
         "credential": credential,
         "notice": expiry_notice(credential, now=now) if credential else "",
         "server": hub.connection.get("server", "") if may_administer else "",
-        "authorities": ca_facts(hub.connection.get("ca", ""), now=now) if may_administer else (),
+        "authorities": ca_facts(hub.connection.get("ca", ""), now=now)
+        if may_administer
+        else (),
         "insecure": INSECURE_WARNING if hub.connection.get("insecureTLS") else "",
     }
     return render_page(request, "hubs/about.html", context, fragment="hubs/_live.html")
@@ -184,7 +222,9 @@ def pause(request: HttpRequest, name: str) -> HttpResponse:
     """Pause a hub, or resume it."""
     _visible(request, name)
     paused = request.POST.get("paused") == "true"
-    change_hub(name, {"paused": paused}, by=current_user(request), now=datetime.now(UTC))
+    change_hub(
+        name, {"paused": paused}, by=current_user(request), now=datetime.now(UTC)
+    )
     messages.success(request, f"Hub {name} {'paused' if paused else 'resumed'}.")
     return redirect("web:hub-about", name)
 
@@ -198,7 +238,9 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
     errors: Any = ()
     report = None
     if request.method == "POST":
-        wanted = ConnectionInput(request.POST.get("kubeconfig", ""), request.POST.get("context", "").strip())
+        wanted = ConnectionInput(
+            request.POST.get("kubeconfig", ""), request.POST.get("context", "").strip()
+        )
         spec = spec_of(hub)
         confirmed = request.POST.get("confirm") == FAILED_CHECK
         try:
@@ -219,7 +261,12 @@ def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
         "report": report,
         "failed_check": FAILED_CHECK,
     }
-    return render(request, "hubs/credentials.html", context, status=422 if request.method == "POST" else 200)
+    return render(
+        request,
+        "hubs/credentials.html",
+        context,
+        status=422 if request.method == "POST" else 200,
+    )
 
 
 @for_cluster_administrators("remove hubs")
@@ -229,7 +276,11 @@ def remove(request: HttpRequest, name: str) -> HttpResponseBase:
     hub = _visible(request, name)
     if request.method != "POST":
         now = datetime.now(UTC)
-        return render(request, "hubs/remove.html", {"hub": shown_hub(summary_of(hub, now=now), now=now)})
+        return render(
+            request,
+            "hubs/remove.html",
+            {"hub": shown_hub(summary_of(hub, now=now), now=now)},
+        )
     remove_hub(name, by=current_user(request), now=datetime.now(UTC))
     messages.success(request, f"Hub {name} removed.")
     return redirect(reverse("web:hubs"))

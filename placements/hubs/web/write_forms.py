@@ -31,19 +31,30 @@ class FormInput:
 
 
 INPUTS: Mapping[str, tuple[FormInput, ...]] = {
-    "scale": (FormInput("numberOfClusters", "Number of clusters", type="number", is_required=True),),
-    "labels": (
+    "scale": (
         FormInput(
-            "labels", "Labels", "One per line: key=value. A line that is removed removes the label.", rows=6
+            "numberOfClusters", "Number of clusters", type="number", is_required=True
         ),
     ),
-    "taints": (FormInput("taints", "Taints", "One per line: key=value:NoSchedule.", rows=4),),
+    "labels": (
+        FormInput(
+            "labels",
+            "Labels",
+            "One per line: key=value. A line that is removed removes the label.",
+            rows=6,
+        ),
+    ),
+    "taints": (
+        FormInput("taints", "Taints", "One per line: key=value:NoSchedule.", rows=4),
+    ),
     "start-run": (
         FormInput("strategy", "Staged update strategy", is_required=True),
         FormInput("resourceSnapshotIndex", "Resource snapshot", "Empty: the latest."),
         FormInput("state", "State", choices=("Run", "Initialize")),
     ),
-    "run-state": (FormInput("state", "State", choices=("Run", "Stop"), is_required=True),),
+    "run-state": (
+        FormInput("state", "State", choices=("Run", "Stop"), is_required=True),
+    ),
     "approve": (FormInput("comment", "Comment", "Part of the message on the hub."),),
 }
 
@@ -62,7 +73,9 @@ def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
             value = present_text(action, params.get("name", ""))
         choices = one.choices
         if one.name == "strategy":  # without any in the mirror, the name is typed
-            rows = StagedStrategy.objects.filter(namespace=params.get("namespace", "")).order_by("name")
+            rows = StagedStrategy.objects.filter(
+                namespace=params.get("namespace", "")
+            ).order_by("name")
             choices = tuple(rows.values_list("name", flat=True))
         inputs.append(replace(one, value=value, choices=choices))
     return inputs
@@ -89,7 +102,11 @@ def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
     for one in INPUTS.get(action, ()):
         if value := params.get(one.name, "").strip():
             fields[one.name] = value
-    if action == "scale" and (number := fields.get("numberOfClusters", "")).isdecimal() and len(number) < 10:
+    if (
+        action == "scale"
+        and (number := fields.get("numberOfClusters", "")).isdecimal()
+        and len(number) < 10
+    ):
         fields["numberOfClusters"] = int(number)
     if action in ("labels", "taints"):
         fields = {action: _read(action, params)}
@@ -99,7 +116,9 @@ def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
 def _read(action: str, params: QueryDict) -> Any:
     """Return the labels with null for those that were removed, or the whole list of taints."""
     text = params.get(action, "")
-    typed = forms.read_cluster(text if action == "labels" else "", text if action == "taints" else "")
+    typed = forms.read_cluster(
+        text if action == "labels" else "", text if action == "taints" else ""
+    )
     if typed.errors:
         raise InvalidManifest(typed.errors)
     if action == "taints":
@@ -107,4 +126,11 @@ def _read(action: str, params: QueryDict) -> Any:
     cluster = MemberCluster.objects.filter(name=params.get("name", "")).first()
     before = own_labels(cluster) if cluster else {}
     removed = dict.fromkeys(key for key in before if key not in typed.labels)
-    return {**{key: value for key, value in typed.labels.items() if before.get(key) != value}, **removed}
+    return {
+        **{
+            key: value
+            for key, value in typed.labels.items()
+            if before.get(key) != value
+        },
+        **removed,
+    }

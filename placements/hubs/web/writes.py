@@ -57,9 +57,7 @@ from placements.web.request import as_file, is_confirmed
 from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
-CHANGED = (
-    "Nothing was sent: the object or the request changed since the preview. This is the present preview."
-)
+CHANGED = "Nothing was sent: the object or the request changed since the preview. This is the present preview."
 _METHODS = ["GET", "HEAD", "POST"]
 
 
@@ -82,7 +80,11 @@ class WritePage:
         subject = self.fields.get("name") or self.fields.get("placement") or ""
         if self.draft:
             data = PlacementDraft.parse(text_for(self.draft, self.request.user)).data
-            subject = data.get("metadata", {}).get("name", "") if isinstance(data, dict) else ""
+            subject = (
+                data.get("metadata", {}).get("name", "")
+                if isinstance(data, dict)
+                else ""
+            )
             return f"Apply {subject}".strip()
         on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
         of = " of" if self.action.title.startswith(("Change", "Start")) else ""
@@ -90,7 +92,9 @@ class WritePage:
 
     def why_not(self) -> str:
         """Return why this person may not write to the hub now; "" if they may."""
-        return refusal_of_write(self.hub, self.action, current_user(self.request), self.fields)
+        return refusal_of_write(
+            self.hub, self.action, current_user(self.request), self.fields
+        )
 
 
 def _hub() -> Hub:
@@ -109,7 +113,9 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"No action on a live hub is named {name[:40]}.")
     params = request.POST if request.method == "POST" else request.GET
     fields: dict[str, Any] = dict(fixed_fields(params))
-    page = WritePage(request, hub, ACTIONS[name], fields, request.path, back_of(name, fields))
+    page = WritePage(
+        request, hub, ACTIONS[name], fields, request.path, back_of(name, fields)
+    )
     try:
         page.fields = posted_fields(params) or entered_fields(name, params)
     except InvalidManifest as error:
@@ -128,7 +134,14 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Preview a draft of the user on the hub, and have it sent."""
     row = own_draft(request, number)
     page = WritePage(
-        *(request, _hub(), ACTIONS["save"], {}, request.path, reverse("web:draft-review", args=[number])),
+        *(
+            request,
+            _hub(),
+            ACTIONS["save"],
+            {},
+            request.path,
+            reverse("web:draft-review", args=[number]),
+        ),
         draft=row,
     )
     name = row.placement.full_name if row.placement else ""
@@ -136,7 +149,10 @@ def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     if draft.errors or not isinstance(draft.data, dict):
         page.errors = draft.errors
         return show(page, status=422)
-    page.fields = {"manifest": draft.data, **({"base": row.base} if row.placement else {})}
+    page.fields = {
+        "manifest": draft.data,
+        **({"base": row.base} if row.placement else {}),
+    }
     return respond(page)
 
 
@@ -148,7 +164,9 @@ def posted_fields(params: Mapping[str, Any]) -> dict[str, Any]:
     try:
         fields = load_json(text)
     except InvalidManifest as error:
-        raise InvalidManifest.of("fields", "bad-format", "Invalid value", "JSON") from error
+        raise InvalidManifest.of(
+            "fields", "bad-format", "Invalid value", "JSON"
+        ) from error
     return fields if isinstance(fields, dict) else {}
 
 
@@ -157,7 +175,11 @@ def respond(page: WritePage) -> HttpResponse:
     params = page.request.POST
     do = params.get("do", "preview")
     if do == "patch" or page.why_not():
-        return copied(page) if do == "patch" else show(planned(page), status=200 if do == "preview" else 403)
+        return (
+            copied(page)
+            if do == "patch"
+            else show(planned(page), status=200 if do == "preview" else 403)
+        )
     conflicts, overwrite = params.getlist("conflict"), params.getlist("overwrite")
     keep = [one for one in conflicts if one not in overwrite]
     if do == "keep":
@@ -183,7 +205,9 @@ def guarded(page: WritePage, run: Callable[[], None]) -> WritePage:
     ) as error:
         page.message = f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}."
     except HubRefusedError as error:
-        page.message = f"{OUTCOMES[error.answer.outcome]} {error.answer.message}".strip()
+        page.message = (
+            f"{OUTCOMES[error.answer.outcome]} {error.answer.message}".strip()
+        )
     except PermissionDenied as error:
         page.message = str(error)
     return page
@@ -202,7 +226,9 @@ def planned(page: WritePage) -> WritePage:
 def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
     def run() -> None:
         by, now = current_user(page.request), datetime.now(UTC)
-        page.preview = preview_write(page.hub, page.action, page.fields, by=by, now=now, **options)
+        page.preview = preview_write(
+            page.hub, page.action, page.fields, by=by, now=now, **options
+        )
         page.plan = page.preview.plan
         if page.draft is None:
             page.fields = dict(page.plan.fields)
@@ -210,7 +236,9 @@ def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
     return guarded(page, run)
 
 
-def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> HttpResponse:
+def apply(
+    page: WritePage, options: Mapping[str, Any], *, confirmed: bool
+) -> HttpResponse:
     """Send what was previewed; where it changed since, show the present preview."""
     by, now = current_user(page.request), datetime.now(UTC)
     done: list[AppliedWrite | None] = []
@@ -220,7 +248,17 @@ def apply(page: WritePage, options: Mapping[str, Any], *, confirmed: bool) -> Ht
         token = page.request.POST.get("token", "")
         more: dict[str, Any] = {**options, "confirmed": confirmed}
         try:
-            done.append(apply_write(page.hub, page.action, page.fields, by=by, now=now, token=token, **more))
+            done.append(
+                apply_write(
+                    page.hub,
+                    page.action,
+                    page.fields,
+                    by=by,
+                    now=now,
+                    token=token,
+                    **more,
+                )
+            )
         except PreviewRequiredError:
             outdated.append(CHANGED)
         except ChangedSincePreviewError as error:
@@ -258,7 +296,9 @@ def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
         messages.success(page.request, "Accepted by the hub.")
     if page.draft:
         name = full_name(done.row.namespace, done.row.name) if done else ""
-        return redirect(page.back if has_rest or not name else reverse("web:placement", args=[name]))
+        return redirect(
+            page.back if has_rest or not name else reverse("web:placement", args=[name])
+        )
     return redirect(page.back)
 
 
@@ -268,10 +308,15 @@ def await_mirror(hub: Hub, done: AppliedWrite) -> bool:
     wanted = done.row.resource_version_after
     while True:
         version = mirrored_version(hub, done.row)
-        is_newer = version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
+        is_newer = (
+            version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
+        )
         if is_newer or (version == wanted if wanted else not version):
             return True
-        if state_of(hub, now=datetime.now(UTC))[0] != "live" or time.monotonic() >= until:
+        if (
+            state_of(hub, now=datetime.now(UTC))[0] != "live"
+            or time.monotonic() >= until
+        ):
             return False
         time.sleep(POLL_SECONDS)
 
@@ -304,7 +349,11 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
     preview, plan = page.preview, page.plan
     answer = preview.answer if preview else None
     # The patch of the mirror has changes alone; that of a preview also what the console owns.
-    copies = copies_of(planned(copy(page)).plan or plan, manager=page.hub.field_manager) if plan else None
+    copies = (
+        copies_of(planned(copy(page)).plan or plan, manager=page.hub.field_manager)
+        if plan
+        else None
+    )
     is_stale = bool(answer and answer.outcome is WriteOutcome.STALE)
     context = {
         "page": page,
@@ -329,13 +378,20 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
 
 def impact_on_placements(plan: WritePlan | None) -> Any:
     """Return what labels or taints of a cluster change for placements; None for other objects."""
-    if plan is None or plan.manifest is None or plan.manifest.get("kind") != "MemberCluster":
+    if (
+        plan is None
+        or plan.manifest is None
+        or plan.manifest.get("kind") != "MemberCluster"
+    ):
         return None
     row = MemberCluster.objects.filter(name=plan.manifest["metadata"]["name"]).first()
     if row is None or plan.request is None:
         return None
     changed = copy(row)
-    metadata = {**row.document["metadata"], "labels": plan.manifest["metadata"].get("labels") or {}}
+    metadata = {
+        **row.document["metadata"],
+        "labels": plan.manifest["metadata"].get("labels") or {},
+    }
     spec = {**row.document["spec"], "taints": plan.manifest["spec"].get("taints") or []}
     changed.document = {**row.document, "metadata": metadata, "spec": spec}
     return impact_of([cluster_of(changed)])

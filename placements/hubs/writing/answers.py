@@ -13,7 +13,14 @@ from clusters.models import HubWriteState
 from fleetui.apimachinery.errors import FieldError, format_path
 from fleetui.apimachinery.secrets import HIDDEN, HIDDEN_AND_CHANGED
 from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
-from placements.hubs.write_bodies import ABSENT, Path, leaf_paths, owners_of, server_path, value_at
+from placements.hubs.write_bodies import (
+    ABSENT,
+    Path,
+    leaf_paths,
+    owners_of,
+    server_path,
+    value_at,
+)
 from placements.hubs.write_requests import Verb, WriteRequest
 
 LONGEST_ANSWER = 4_096
@@ -102,24 +109,38 @@ class WriteAnswer:
 
     @property
     def resource_version(self) -> str:
-        return text_of(mapping_at(self.content, "metadata").get("resourceVersion"), longest=64)
+        return text_of(
+            mapping_at(self.content, "metadata").get("resourceVersion"), longest=64
+        )
 
 
-def answer_of(request: WriteRequest, response: Response, live: Manifest | None) -> WriteAnswer:
+def answer_of(
+    request: WriteRequest, response: Response, live: Manifest | None
+) -> WriteAnswer:
     """Return what a response means; `live` is the object that the request was made for."""
     status, body = response.status, response.body
     if status in (200, 201, 202):
         is_object = body.get("kind") != "Status"
-        return WriteAnswer(WriteOutcome.ACCEPTED, "", status, content=body if is_object else None)
-    message = shown_message(request, str(body.get("message") or f"the hub answers {status}"))
+        return WriteAnswer(
+            WriteOutcome.ACCEPTED, "", status, content=body if is_object else None
+        )
+    message = shown_message(
+        request, str(body.get("message") or f"the hub answers {status}")
+    )
     causes = tuple(causes_in(request, body))
     if match := _WEBHOOK.search(message):
-        return WriteAnswer(WriteOutcome.WEBHOOK, message, status, causes, webhook=match["name"])
+        return WriteAnswer(
+            WriteOutcome.WEBHOOK, message, status, causes, webhook=match["name"]
+        )
     outcome = WriteOutcome.REFUSED
     if status == 409:
         conflicts = tuple(conflicts_in(request, body, live))
-        outcome = WriteOutcome.CONFLICT if conflicts else _conflict_outcome(body, message)
-        return WriteAnswer(outcome, message, status, () if conflicts else causes, conflicts)
+        outcome = (
+            WriteOutcome.CONFLICT if conflicts else _conflict_outcome(body, message)
+        )
+        return WriteAnswer(
+            outcome, message, status, () if conflicts else causes, conflicts
+        )
     if status == 422 and any(one.path == "metadata.uid" for one in causes):
         outcome = WriteOutcome.REPLACED
     elif status in (400, 422) or (status == 500 and _NO_SCHEMA in message):
@@ -127,7 +148,11 @@ def answer_of(request: WriteRequest, response: Response, live: Manifest | None) 
     elif status >= 500:
         outcome = WriteOutcome.UNKNOWN
     else:
-        usual = {401: WriteOutcome.UNAUTHORIZED, 403: WriteOutcome.FORBIDDEN, 404: WriteOutcome.DELETED}
+        usual = {
+            401: WriteOutcome.UNAUTHORIZED,
+            403: WriteOutcome.FORBIDDEN,
+            404: WriteOutcome.DELETED,
+        }
         outcome = {**usual, 413: WriteOutcome.TOO_LARGE}.get(status, outcome)
     return WriteAnswer(outcome, message, status, causes)
 
@@ -135,16 +160,24 @@ def answer_of(request: WriteRequest, response: Response, live: Manifest | None) 
 def failure_of(error: DriverUnavailable, *, is_sent: bool) -> WriteAnswer:
     """Return what a failed request means: it was not sent, or its outcome is unknown."""
     if error.code in _BUSY:
-        return WriteAnswer(WriteOutcome.BUSY, f"The hub is busy: {error}", int(error.code.partition("-")[2]))
+        return WriteAnswer(
+            WriteOutcome.BUSY,
+            f"The hub is busy: {error}",
+            int(error.code.partition("-")[2]),
+        )
     if error.code == "credentials":
         return WriteAnswer(WriteOutcome.UNAUTHORIZED, str(error), 401)
     if not is_sent or error.code in _NOT_SENT:
         return WriteAnswer(WriteOutcome.UNREACHABLE, f"Nothing was sent: {error}")
     status = error.code.partition("-")[2] if error.code.startswith("http-") else ""
-    return WriteAnswer(WriteOutcome.UNKNOWN, str(error), int(status) if status else None)
+    return WriteAnswer(
+        WriteOutcome.UNKNOWN, str(error), int(status) if status else None
+    )
 
 
-def shown_message(request: WriteRequest, message: str, longest: int = LONGEST_ANSWER) -> str:
+def shown_message(
+    request: WriteRequest, message: str, longest: int = LONGEST_ANSWER
+) -> str:
     """Return a message without the secret values of the body, cut."""
     for text in request.hidden_texts():
         message = message.replace(text, REMOVED)
@@ -156,7 +189,11 @@ def causes_in(request: WriteRequest, body: Manifest) -> Iterable[FieldError]:
         cause = mapping_at(one)
         message = shown_message(request, str(cause.get("message") or ""), LONGEST_CAUSE)
         path = text_of(cause.get("field")).removeprefix(".")
-        yield FieldError("" if path == "<nil>" else path, str(cause.get("reason") or "invalid")[:60], message)
+        yield FieldError(
+            "" if path == "<nil>" else path,
+            str(cause.get("reason") or "invalid")[:60],
+            message,
+        )
 
 
 def _conflict_outcome(body: Manifest, message: str) -> WriteOutcome:
@@ -168,10 +205,16 @@ def _conflict_outcome(body: Manifest, message: str) -> WriteOutcome:
     return WriteOutcome.REPLACED if _OTHER_UID.search(message) else WriteOutcome.STALE
 
 
-def conflicts_in(request: WriteRequest, body: Manifest, live: Manifest | None) -> Iterable[FieldConflict]:
+def conflicts_in(
+    request: WriteRequest, body: Manifest, live: Manifest | None
+) -> Iterable[FieldConflict]:
     """Yield the fields that others own, with the time from the live object where it has one."""
     leaves = leaf_paths(request.body)
-    paths = {server_path(path[:end]): path[:end] for path in leaves for end in range(1, len(path) + 1)}
+    paths = {
+        server_path(path[:end]): path[:end]
+        for path in leaves
+        for end in range(1, len(path) + 1)
+    }
     for one in items_at(body, "details", "causes")[:MOST_CAUSES]:
         cause = mapping_at(one)
         if cause.get("reason") != "FieldManagerConflict":
@@ -181,7 +224,10 @@ def conflicts_in(request: WriteRequest, body: Manifest, live: Manifest | None) -
         manager, path = (match["manager"] if match else ""), paths.get(field, ())
         owners = owners_of(live, path) if live and path else ()
         entry = next((each for each in owners if each.get("manager") == manager), {})
-        ours, theirs = value_at(request.body, path), value_at(live, path) if path else ABSENT
+        ours, theirs = (
+            value_at(request.body, path),
+            value_at(live, path) if path else ABSENT,
+        )
         yield FieldConflict(
             path,
             field,
@@ -193,7 +239,9 @@ def conflicts_in(request: WriteRequest, body: Manifest, live: Manifest | None) -
         )
 
 
-def read_back(request: WriteRequest, live: Manifest | None, *, manager: str) -> WriteAnswer:
+def read_back(
+    request: WriteRequest, live: Manifest | None, *, manager: str
+) -> WriteAnswer:
     """Return what the object says about a write of unknown outcome.
 
     While its resourceVersion is the one of the precondition, the hub may still be working on the request.
@@ -202,25 +250,43 @@ def read_back(request: WriteRequest, live: Manifest | None, *, manager: str) -> 
     is_same = live is not None and request.uid in ("", metadata.get("uid"))
     if request.verb is Verb.DELETE:
         is_made = not is_same or bool(metadata.get("deletionTimestamp"))
-        is_open = is_same and metadata.get("resourceVersion") == request.resource_version
+        is_open = (
+            is_same and metadata.get("resourceVersion") == request.resource_version
+        )
     elif live is None or not is_same:
         is_made, is_open = False, live is None and request.verb is Verb.CREATE
     else:
         is_open = request.verb is not Verb.CREATE and (
             metadata.get("resourceVersion") == request.resource_version
         )
-        is_made = not is_open and _has_body(request, live) and _has_owner(request, live, manager)
+        is_made = (
+            not is_open
+            and _has_body(request, live)
+            and _has_owner(request, live, manager)
+        )
     if is_made:
-        return WriteAnswer(WriteOutcome.ACCEPTED, "The object has this write.", content=live)
+        return WriteAnswer(
+            WriteOutcome.ACCEPTED, "The object has this write.", content=live
+        )
     if is_open:
-        return WriteAnswer(WriteOutcome.UNKNOWN, "The object does not have this write yet.")
-    return WriteAnswer(WriteOutcome.NOT_APPLIED, "The object does not have this write, or no longer.")
+        return WriteAnswer(
+            WriteOutcome.UNKNOWN, "The object does not have this write yet."
+        )
+    return WriteAnswer(
+        WriteOutcome.NOT_APPLIED, "The object does not have this write, or no longer."
+    )
 
 
 def _has_body(request: WriteRequest, live: Manifest) -> bool:
-    body = {key: one for key, one in request.body.items() if key not in ("apiVersion", "kind")}
+    body = {
+        key: one
+        for key, one in request.body.items()
+        if key not in ("apiVersion", "kind")
+    }
     metadata = {
-        key: one for key, one in mapping_at(body, "metadata").items() if key not in ("uid", "resourceVersion")
+        key: one
+        for key, one in mapping_at(body, "metadata").items()
+        if key not in ("uid", "resourceVersion")
     }
     return _contains(live, {**body, "metadata": metadata})
 
@@ -237,7 +303,9 @@ def _contains(live: Any, wanted: Any) -> bool:
         )
     if isinstance(wanted, list):
         # The hub adds defaults to items, and conditions of others to a status.
-        return isinstance(live, list) and all(any(_contains(one, each) for one in live) for each in wanted)
+        return isinstance(live, list) and all(
+            any(_contains(one, each) for one in live) for each in wanted
+        )
     return bool(live == wanted)
 
 
@@ -247,10 +315,13 @@ def _has_owner(request: WriteRequest, live: Manifest, manager: str) -> bool:
     entries = [
         mapping_at(one)
         for one in items_at(live, "metadata", "managedFields")
-        if (mapping_at(one).get("manager"), mapping_at(one).get("operation")) == (manager, operation)
+        if (mapping_at(one).get("manager"), mapping_at(one).get("operation"))
+        == (manager, operation)
         and (mapping_at(one).get("subresource") or "") in ("", request.subresource)
     ]
-    is_set = any(value_at(request.body, path) is not None for path in leaf_paths(request.body))
+    is_set = any(
+        value_at(request.body, path) is not None for path in leaf_paths(request.body)
+    )
     if request.verb is Verb.PATCH and not is_set:
         return True
     return bool(entries)

@@ -37,10 +37,14 @@ def plan_labels(planner: Planner, entered: Fields) -> WritePlan:
     draft["metadata"] = {**mapping_at(live, "metadata"), "labels": after}
     check_member(draft, "metadata.labels")
     values: dict[Path, Any] = {
-        (*_LABELS, key): value for key, value in after.items() if before.get(key) != value
+        (*_LABELS, key): value
+        for key, value in after.items()
+        if before.get(key) != value
     }
     removed: list[Path] = [
-        (*_LABELS, key) for key, value in labels.items() if value is None and key in before
+        (*_LABELS, key)
+        for key, value in labels.items()
+        if value is None and key in before
     ]
     plan = _plan_patch(planner, fields, live, values, removed, draft)
     return replace(plan, notes=failing_runs(live, draft)) if plan.request else plan
@@ -72,13 +76,17 @@ def is_cordon(taint: object) -> bool:
     return all((fields.get(key) or "") == value for key, value in CORDON.items())
 
 
-def _with_taints(planner: Planner, fields: Fields, live: Manifest, taints: Any) -> WritePlan:
+def _with_taints(
+    planner: Planner, fields: Fields, live: Manifest, taints: Any
+) -> WritePlan:
     draft = deepcopy(dict(live))
     draft["spec"] = {**mapping_at(live, "spec"), "taints": taints}
     check_member(draft, "spec.taints")
     before = value_at(live, _TAINTS)
     is_same = before == taints or (not taints and not items_at(live, *_TAINTS))
-    return _plan_patch(planner, fields, live, {} if is_same else {_TAINTS: taints}, [], draft)
+    return _plan_patch(
+        planner, fields, live, {} if is_same else {_TAINTS: taints}, [], draft
+    )
 
 
 def _plan_patch(
@@ -97,7 +105,9 @@ def _plan_patch(
 def check_member(draft: Manifest, path: str) -> None:
     """Raise InvalidManifest where labels or taints are invalid; the rest is what the hub has accepted."""
     try:
-        parse_member({key: draft[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+        parse_member(
+            {key: draft[key] for key in ("apiVersion", "kind", "metadata", "spec")}
+        )
     except InvalidManifest as error:
         errors = [one for one in error.errors if one.path.startswith(path)]
         if errors:

@@ -28,10 +28,14 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
     request = plan.request
     if request is None:
         return None
-    place = f" --namespace {shlex.quote(request.namespace)}" if request.namespace else ""
+    place = (
+        f" --namespace {shlex.quote(request.namespace)}" if request.namespace else ""
+    )
     subject = f"{request.kind.resource} {shlex.quote(request.name)}{place}"
     if request.verb is Verb.CREATE:
-        return WriteCopies(dump_yaml(request.stored_body), "", "kubectl create -f manifest.yaml")
+        return WriteCopies(
+            dump_yaml(request.stored_body), "", "kubectl create -f manifest.yaml"
+        )
     if request.verb is Verb.DELETE:
         return WriteCopies("", "", f"kubectl delete {subject}")
     if request.subresource:
@@ -42,14 +46,17 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
     manifest = dump_yaml(without_secrets(plan.manifest)) if plan.manifest else ""
     text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
     return WriteCopies(
-        manifest, dump_yaml(patch), f"kubectl patch {subject} --type merge --patch {shlex.quote(text)}"
+        manifest,
+        dump_yaml(patch),
+        f"kubectl patch {subject} --type merge --patch {shlex.quote(text)}",
     )
 
 
 def patch_of(plan: WritePlan, request: WriteRequest) -> dict[str, Any]:
     """Return a JSON merge patch without preconditions."""
     patch = without_paths(
-        request.stored_body, [*_PRECONDITIONS, ("metadata", "name"), ("metadata", "namespace")]
+        request.stored_body,
+        [*_PRECONDITIONS, ("metadata", "name"), ("metadata", "namespace")],
     )
     for key in ("apiVersion", "kind"):
         patch.pop(key, None)

@@ -6,20 +6,33 @@ _MANAGERS = frozenset({"argocd-controller", "kustomize-controller", "helm-contro
 _GO_CLIENT = "Go-http-client"
 _ARGO = "argocd.argoproj.io/"
 _TRACKING = (f"{_ARGO}instance", f"{_ARGO}tracking-id")
-_LABELS = ("app.kubernetes.io/managed-by", f"{_ARGO}instance", "kustomize.toolkit.fluxcd.io/name")
+_LABELS = (
+    "app.kubernetes.io/managed-by",
+    f"{_ARGO}instance",
+    "kustomize.toolkit.fluxcd.io/name",
+)
 
 
 def gitops_marks(live: Manifest | None) -> tuple[str, ...]:
     """Return what shows that a GitOps tool manages an object, such as `field manager argocd-controller`."""
     metadata = mapping_at(live, "metadata")
-    labels, annotations = mapping_at(metadata, "labels"), mapping_at(metadata, "annotations")
+    labels, annotations = (
+        mapping_at(metadata, "labels"),
+        mapping_at(metadata, "annotations"),
+    )
     is_tracked = any(key in labels or key in annotations for key in _TRACKING)
     marks = []
     for entry in items_at(metadata, "managedFields"):
         name = text_of(mapping_at(entry).get("manager"))
         # Versions of Argo CD before server-side apply wrote as the client library.
-        if name in _MANAGERS or name.startswith("flux") or (name == _GO_CLIENT and is_tracked):
+        if (
+            name in _MANAGERS
+            or name.startswith("flux")
+            or (name == _GO_CLIENT and is_tracked)
+        ):
             marks.append(f"field manager {name}")
-    marks += [f"label {key}={text_of(labels[key])}" for key in _LABELS if labels.get(key)]
+    marks += [
+        f"label {key}={text_of(labels[key])}" for key in _LABELS if labels.get(key)
+    ]
     marks += [f"annotation {key}" for key in _TRACKING if key in annotations]
     return tuple(dict.fromkeys(marks))

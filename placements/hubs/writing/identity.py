@@ -36,7 +36,11 @@ class Requester:
 
     @property
     def headers(self) -> Headers:
-        return {"Impersonate-User": self.user, "Impersonate-Group": self.groups} if self.user else {}
+        return (
+            {"Impersonate-User": self.user, "Impersonate-Group": self.groups}
+            if self.user
+            else {}
+        )
 
 
 def requester_on(hub: Hub, person: str, role: str) -> Requester:
@@ -47,14 +51,20 @@ def requester_on(hub: Hub, person: str, role: str) -> Requester:
     if hub.identity != HubIdentity.IMPERSONATE:
         return Requester(person)
     if not hub.user_prefix or not hub.group_prefix:
-        raise IdentityRefusedError("impersonation requires a prefix of users and of groups")
+        raise IdentityRefusedError(
+            "impersonation requires a prefix of users and of groups"
+        )
     user = f"{hub.user_prefix}{person}"
     groups = (f"{hub.group_prefix}{role}", *map(str, hub.extra_groups))
     for text in (user, *groups):
         if text.lower().startswith(SYSTEM):
-            raise IdentityRefusedError(f"{text[:80]!r} starts with {SYSTEM}, which belongs to the hub")
+            raise IdentityRefusedError(
+                f"{text[:80]!r} starts with {SYSTEM}, which belongs to the hub"
+            )
         if not text.isascii() or not text.isprintable():
-            raise IdentityRefusedError(f"{text[:80]!r} has characters that a header cannot have")
+            raise IdentityRefusedError(
+                f"{text[:80]!r} has characters that a header cannot have"
+            )
     return Requester(person, user, groups)
 
 
@@ -71,7 +81,9 @@ class ReviewCache:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._permissions: OrderedDict[tuple[object, ...], tuple[float, Permission]] = OrderedDict()
+        self._permissions: OrderedDict[tuple[object, ...], tuple[float, Permission]] = (
+            OrderedDict()
+        )
 
     def get(self, key: tuple[object, ...]) -> Permission | None:
         with self._lock:
@@ -117,7 +129,13 @@ class HubAccessCheck:
     def key(self, hub: Hub, requester: Requester) -> tuple[object, ...]:
         """Return where a review is kept: another server, credential or identity has another review."""
         server = str(hub.connection.get("server"))
-        return (hub.pk, server, requester.user, requester.groups, *self.attributes.values())
+        return (
+            hub.pk,
+            server,
+            requester.user,
+            requester.groups,
+            *self.attributes.values(),
+        )
 
     def lacking(self, who: str) -> str:
         part = f"/{self.subresource}" if self.subresource else ""
@@ -129,12 +147,21 @@ def account_of(requester: Requester) -> str:
 
 
 def review(
-    client: Client, hub: Hub, requester: Requester, request: WriteRequest, *, deadline: float
+    client: Client,
+    hub: Hub,
+    requester: Requester,
+    request: WriteRequest,
+    *,
+    deadline: float,
 ) -> Permission:
     """Return whether the hub would allow a write, at most a minute old. Raise DriverUnavailable."""
     name = "" if request.method == "POST" else request.name
     access = HubAccessCheck(
-        request.verb.permission, request.kind, request.subresource, request.namespace, name
+        request.verb.permission,
+        request.kind,
+        request.subresource,
+        request.namespace,
+        name,
     )
     key = access.key(hub, requester)
     if permission := reviews.get(key):
@@ -144,12 +171,20 @@ def review(
     if requester.user:
         kind, spec = (
             "SubjectAccessReview",
-            {**spec, "user": requester.user, "groups": [*requester.groups, AUTHENTICATED]},
+            {
+                **spec,
+                "user": requester.user,
+                "groups": [*requester.groups, AUTHENTICATED],
+            },
         )
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    answer = client.request("POST", f"{_REVIEWS}/{kind.lower()}s", body=body, deadline=deadline)
+    answer = client.request(
+        "POST", f"{_REVIEWS}/{kind.lower()}s", body=body, deadline=deadline
+    )
     if answer.status != 201:
-        permission = Permission(True, f"The hub does not say what {account_of(requester)} may do.")
+        permission = Permission(
+            True, f"The hub does not say what {account_of(requester)} may do."
+        )
     elif mapping_at(answer.body, "status").get("allowed") is True:
         permission = Permission(True)
     else:

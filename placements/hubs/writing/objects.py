@@ -63,7 +63,9 @@ def plan_save(planner: Planner, entered: Fields) -> WritePlan:
     group = str(manifest.get("apiVersion")).partition("/")[0]
     if group != KINDS[kind].group:
         message = f"Unsupported value: {str(manifest.get('apiVersion'))[:80]!r}"
-        raise InvalidManifest.of("apiVersion", "not-one-of", message, planner.api_version(kind))
+        raise InvalidManifest.of(
+            "apiVersion", "not-one-of", message, planner.api_version(kind)
+        )
     metadata = mapping_field(manifest, "metadata")
     check_name(kind, metadata)
     if kind in _PARSERS:
@@ -72,7 +74,9 @@ def plan_save(planner: Planner, entered: Fields) -> WritePlan:
     live = planner.find(kind, metadata["name"], metadata.get("namespace") or "")
     notes = budget_notes(planner, manifest) if kind == BUDGET else ()
     if live is None and base is None:
-        return WritePlan(planner.create(manifest), fields, manifest=manifest, notes=notes)
+        return WritePlan(
+            planner.create(manifest), fields, manifest=manifest, notes=notes
+        )
     if live is None:
         raise WriteRefusedError(
             f"{kind} {metadata['name']} was deleted on the hub since the draft was started; "
@@ -95,8 +99,13 @@ def plan_edit(
     check_not_deleting(live)
     request, foreign = planner.edit(live, base, manifest)
     if foreign:
-        notes = (*notes, "Fields that other managers own are removed by a second write: review again then.")
-    deselection = deselection_of(manifest) if request and live.get("kind") in PLACEMENTS else None
+        notes = (
+            *notes,
+            "Fields that other managers own are removed by a second write: review again then.",
+        )
+    deselection = (
+        deselection_of(manifest) if request and live.get("kind") in PLACEMENTS else None
+    )
     if deselection and deselection.clusters:
         notes = (*notes, f"{deselection}.")
     return WritePlan(request, fields, live, manifest, notes, foreign, deselection)
@@ -109,7 +118,11 @@ def check_name(kind: str, metadata: Mapping[str, Any]) -> None:
     namespace = text_field(metadata, "namespace", longest=63)
     if bool(namespace) is not KINDS[kind].is_namespaced:
         allowed = "a namespace" if KINDS[kind].is_namespaced else "no value"
-        message = "Required value" if KINDS[kind].is_namespaced else "Forbidden: the kind is cluster-scoped"
+        message = (
+            "Required value"
+            if KINDS[kind].is_namespaced
+            else "Forbidden: the kind is cluster-scoped"
+        )
         raise InvalidManifest.of("metadata.namespace", "conflict", message, allowed)
 
 
@@ -126,7 +139,9 @@ def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
         return (f"The hub has no placement {name} yet.",)
     type_name = placement_type(placement)
     if type_name in list(PlacementType):
-        errors = budget_errors(parse_disruption_budget(dict(manifest)).spec, PlacementType(type_name))
+        errors = budget_errors(
+            parse_disruption_budget(dict(manifest)).spec, PlacementType(type_name)
+        )
         if errors:
             raise InvalidManifest(errors)
     return ()
@@ -139,7 +154,9 @@ def placement_type(placement: Manifest) -> str:
 
 def plan_scale(planner: Planner, entered: Fields) -> WritePlan:
     """Plan another number of clusters for a placement of type PickN."""
-    fields = check_fields(entered, required=["name", "numberOfClusters"], optional=["namespace"])
+    fields = check_fields(
+        entered, required=["name", "numberOfClusters"], optional=["namespace"]
+    )
     namespace = text_field(fields, "namespace", longest=63)
     kind = NAMESPACED_PLACEMENT if namespace else PLACEMENT
     live = planner.read(kind, text_field(fields, "name"), namespace)
@@ -150,7 +167,11 @@ def plan_scale(planner: Planner, entered: Fields) -> WritePlan:
         )
     draft = deepcopy(dict(live))
     draft["spec"]["policy"]["numberOfClusters"] = number
-    notes = ("Every cluster is unselected: the placement is removed from all of them.",) if not number else ()
+    notes = (
+        ("Every cluster is unselected: the placement is removed from all of them.",)
+        if not number
+        else ()
+    )
     return plan_edit(planner, fields, live, live, draft, notes=notes)
 
 
@@ -158,7 +179,10 @@ def plan_delete(planner: Planner, entered: Fields) -> WritePlan:
     fields = check_fields(entered, required=["kind", "name"], optional=["namespace"])
     kind = choice_field(fields, "kind", DELETED)
     check_name(kind, fields)
-    name, namespace = text_field(fields, "name"), text_field(fields, "namespace", longest=63)
+    name, namespace = (
+        text_field(fields, "name"),
+        text_field(fields, "namespace", longest=63),
+    )
     live = planner.read(kind, name, namespace)
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
@@ -176,7 +200,10 @@ def bound_clusters(planner: Planner, owner: str) -> list[str]:
     """Return the clusters that have a binding of a placement, as the mirror has them."""
     kind = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
     bindings = planner.mirrored(kind, owner=owner, is_deleting=False)
-    return sorted({text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings} - {""})
+    return sorted(
+        {text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings}
+        - {""}
+    )
 
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:

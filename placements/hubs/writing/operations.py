@@ -45,7 +45,12 @@ from placements.hubs.writing.planning import (
     WriteRefusedError,
     text_field,
 )
-from placements.hubs.writing.sending import HubWriter, NotWritableError, check_writable, open_writer
+from placements.hubs.writing.sending import (
+    HubWriter,
+    NotWritableError,
+    check_writable,
+    open_writer,
+)
 from placements.hubs.writing.teams import check_plan
 
 PRECONDITIONS = ("uid", "resourceVersion")
@@ -144,7 +149,11 @@ class WritePreview:
     @property
     def result(self) -> dict[str, Any] | None:
         """The object as it would be, without secret values and managed fields."""
-        return shown_object(self.answer.content) if self.answer and self.answer.content else None
+        return (
+            shown_object(self.answer.content)
+            if self.answer and self.answer.content
+            else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +176,11 @@ class AppliedWrite:
 def shown_object(content: Manifest) -> dict[str, Any]:
     """Return an object of the hub without secret values, and without the list of its managers."""
     document: dict[str, Any] = without_secrets(content)
-    metadata = {key: one for key, one in mapping_at(document, "metadata").items() if key != "managedFields"}
+    metadata = {
+        key: one
+        for key, one in mapping_at(document, "metadata").items()
+        if key != "managedFields"
+    }
     return {**document, "metadata": metadata}
 
 
@@ -179,7 +192,9 @@ def check_role(hub: Hub, action: HubAction, by: User) -> None:
             raise PermissionDenied(message)
 
 
-def plan_offline(hub: Hub, action: HubAction, fields: Fields, *, by: User, now: datetime) -> WritePlan:
+def plan_offline(
+    hub: Hub, action: HubAction, fields: Fields, *, by: User, now: datetime
+) -> WritePlan:
     """Plan a write on the mirror: for copies, where nothing is sent."""
     with in_hub(hub.pk):
         return action.plan(Planner(hub, by.get_username(), now), fields)
@@ -194,29 +209,43 @@ def plan_of(action: HubAction, planner: Planner, entered: Fields) -> WritePlan:
     before = {key: text_field(entered, key) for key in PRECONDITIONS}
     plan = action.plan(planner, fields)
     metadata = mapping_at(plan.live, "metadata") if plan.live else {}
-    stale = [f"metadata.{key}" for key, one in before.items() if one and one != text_of(metadata.get(key))]
+    stale = [
+        f"metadata.{key}"
+        for key, one in before.items()
+        if one and one != text_of(metadata.get(key))
+    ]
     if stale == ["metadata.resourceVersion"] and plan.live:
         seen = planner.seen(plan.live, before["resourceVersion"])
-        stale = different_parts(written_parts(seen), written_parts(plan.live)) if seen else stale
+        stale = (
+            different_parts(written_parts(seen), written_parts(plan.live))
+            if seen
+            else stale
+        )
     if stale:
         raise StaleBaseError(stale)
     return plan
 
 
 @contextmanager
-def _planner(hub: Hub, action: HubAction, *, by: User, now: datetime) -> Iterator[tuple[HubWriter, Planner]]:
+def _planner(
+    hub: Hub, action: HubAction, *, by: User, now: datetime
+) -> Iterator[tuple[HubWriter, Planner]]:
     """Open a writer for a person who may write. Raise PermissionDenied, NotWritableError, HubRefusedError."""
     check_role(hub, action, by)
     check_writable(hub)
     try:
-        with open_writer(hub, person=by.get_username(), role=str(action.role)) as writer:
+        with open_writer(
+            hub, person=by.get_username(), role=str(action.role)
+        ) as writer:
             yield writer, Planner(hub, by.get_username(), now, writer)
     except IdentityRefusedError as error:
         raise NotWritableError(str(error)) from error
     except WriteTooLargeError as error:
         raise WriteRefusedError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
-        answer = WriteAnswer(WriteOutcome.UNREACHABLE, f"The hub cannot be read: {error}")
+        answer = WriteAnswer(
+            WriteOutcome.UNREACHABLE, f"The hub cannot be read: {error}"
+        )
         raise HubRefusedError(answer) from error
 
 
@@ -301,7 +330,9 @@ def apply_write(
         if plan.deselection and plan.needs_confirmation and not confirmed:
             raise ConfirmationNeededError(plan.deselection)
         if token is None:
-            request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
+            request, answer = writer.preview(
+                plan.request, plan.live, overwrite=overwrite
+            )
             if not answer.is_accepted:
                 raise HubRefusedError(answer)
         else:
@@ -318,7 +349,9 @@ def previewed(plan: WritePlan, token: str, hub: Hub, by: User) -> WriteRequest:
     Raise PreviewRequiredError, ChangedSincePreviewError.
     """
     try:
-        hub_pk, user_pk, digest, parts = signing.loads(token, salt=_SALT, max_age=PREVIEW_SECONDS)
+        hub_pk, user_pk, digest, parts = signing.loads(
+            token, salt=_SALT, max_age=PREVIEW_SECONDS
+        )
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise PreviewRequiredError from error
     request = plan.request
@@ -340,12 +373,21 @@ def result_differences(
     if answer.content is None or request.verb is Verb.DELETE:
         return ()
     # Of a new object, what the hub added to it is of interest.
-    live, result = _comparable(request.body if plan.live is None else plan.live), _comparable(answer.content)
+    live, result = (
+        _comparable(request.body if plan.live is None else plan.live),
+        _comparable(answer.content),
+    )
     if request.subresource == "status":
-        live, result = ({"status": mapping_at(one, "status")} for one in (plan.live, answer.content))
+        live, result = (
+            {"status": mapping_at(one, "status")} for one in (plan.live, answer.content)
+        )
     changes = find_differences(live, result)
     sent = sent_pointers(request)
-    return tuple(_difference(one, sent) for one in changes.fields if one.path not in ("/apiVersion", "/kind"))
+    return tuple(
+        _difference(one, sent)
+        for one in changes.fields
+        if one.path not in ("/apiVersion", "/kind")
+    )
 
 
 def _comparable(content: Manifest) -> dict[str, Any]:
@@ -357,11 +399,16 @@ def sent_pointers(request: WriteRequest) -> tuple[str, ...]:
     if request.subresource == "status":
         return ("/status/conditions",)
     leaves = leaf_paths(request.body)
-    return tuple("".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path) for path in leaves)
+    return tuple(
+        "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path)
+        for path in leaves
+    )
 
 
 def _difference(one: FieldDiff, sent: tuple[str, ...]) -> ResultDifference:
     is_ours = any(one.path == path or one.path.startswith(f"{path}/") for path in sent)
     # A whole object that is new here holds what was sent.
     is_around = any(path.startswith(f"{one.path}/") for path in sent)
-    return ResultDifference(one.path, one.in_member, one.in_hub, not (is_ours or is_around))
+    return ResultDifference(
+        one.path, one.in_member, one.in_hub, not (is_ours or is_around)
+    )

@@ -66,7 +66,10 @@ class ConfirmationNeededError(FleetError):
         super().__init__(f"{deselection}. Nothing was sent; confirm it first.")
 
     def problem_facts(self) -> dict[str, Any]:
-        emptied = {"placement": self.deselection.placement, "clusters": list(self.deselection.clusters)}
+        emptied = {
+            "placement": self.deselection.placement,
+            "clusters": list(self.deselection.clusters),
+        }
         return {"confirm": CONFIRMATION, "placements": [emptied]}
 
 
@@ -112,8 +115,14 @@ class Planner:
         hub_kind = KINDS[kind]
         if self.writer is None:
             return mirrored_object(self.hub, hub_kind.group, kind, namespace, name)
-        manifest = self.writer.read(f"{hub_kind.path(self.version(kind), namespace)}/{name}")
-        return None if manifest is None else {**manifest, "kind": kind, "apiVersion": self.api_version(kind)}
+        manifest = self.writer.read(
+            f"{hub_kind.path(self.version(kind), namespace)}/{name}"
+        )
+        return (
+            None
+            if manifest is None
+            else {**manifest, "kind": kind, "apiVersion": self.api_version(kind)}
+        )
 
     def read(self, kind: str, name: str, namespace: str = "") -> Manifest:
         """Return an object. Raise UnknownObjectError, DriverUnavailable."""
@@ -127,7 +136,11 @@ class Planner:
         kind, metadata = KINDS[str(live["kind"])], mapping_at(live, "metadata")
         place = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
         mirrored = mirrored_object(self.hub, kind.group, kind.kind, *place)
-        version = mapping_at(mirrored, "metadata").get("resourceVersion") if mirrored else None
+        version = (
+            mapping_at(mirrored, "metadata").get("resourceVersion")
+            if mirrored
+            else None
+        )
         return mirrored if version == resource_version else None
 
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
@@ -140,7 +153,14 @@ class Planner:
         body = create_body(manifest, api_version=api_version, requested_by=requested_by)
         metadata = body["metadata"]
         namespace = str(metadata.get("namespace", ""))
-        return WriteRequest(Verb.CREATE, KINDS[kind], self.version(kind), metadata["name"], body, namespace)
+        return WriteRequest(
+            Verb.CREATE,
+            KINDS[kind],
+            self.version(kind),
+            metadata["name"],
+            body,
+            namespace,
+        )
 
     def edit(
         self, live: Manifest, base: Manifest, draft: Manifest
@@ -150,26 +170,36 @@ class Planner:
         A draft that only removes is that merge patch. Raise StaleBaseError.
         """
         body = edit_body(live, base, draft, manager=self.hub.field_manager)
-        is_only_foreign = not body.changes.values and set(body.foreign) == set(body.changes.removed)
+        is_only_foreign = not body.changes.values and set(body.foreign) == set(
+            body.changes.removed
+        )
         if not body.changes:
             return None, ()
         if is_only_foreign:
             return self.patch(live, {}, body.foreign), ()
         return self._on(Verb.APPLY, live, body.content), body.foreign
 
-    def patch(self, live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()) -> WriteRequest:
+    def patch(
+        self, live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()
+    ) -> WriteRequest:
         return self._on(Verb.PATCH, live, merge_patch(live, values, removed))
 
     def delete(self, live: Manifest) -> WriteRequest:
         metadata = mapping_at(live, "metadata")
         conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
+        body = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": conditions,
+        }
         return self._on(Verb.DELETE, live, body)
 
     def apply_status(self, live: Manifest, body: Manifest) -> WriteRequest:
         return self._on(Verb.APPLY, live, body, subresource="status")
 
-    def _on(self, verb: Verb, live: Manifest, body: Manifest, *, subresource: str = "") -> WriteRequest:
+    def _on(
+        self, verb: Verb, live: Manifest, body: Manifest, *, subresource: str = ""
+    ) -> WriteRequest:
         kind, metadata = str(live["kind"]), mapping_at(live, "metadata")
         return WriteRequest(
             verb,
@@ -187,7 +217,9 @@ class Planner:
 Plan = Callable[[Planner, Fields], WritePlan]
 
 
-def check_fields(fields: object, *, required: Iterable[str], optional: Iterable[str] = ()) -> Fields:
+def check_fields(
+    fields: object, *, required: Iterable[str], optional: Iterable[str] = ()
+) -> Fields:
     """Return the fields of an action. Raise InvalidManifest for unknown and missing ones."""
     required = tuple(required)
     names = (*required, *optional)
@@ -214,7 +246,12 @@ def text_field(fields: Fields, name: str, *, longest: int = 253) -> str:
     value = fields.get(name)
     if value is None:
         return ""
-    if not isinstance(value, str) or len(value) > longest or not value.isprintable() or "/" in value:
+    if (
+        not isinstance(value, str)
+        or len(value) > longest
+        or not value.isprintable()
+        or "/" in value
+    ):
         allowed = f"a text of at most {longest} characters on one line, without a slash"
         raise InvalidManifest.of(name, "bad-format", "Invalid value", allowed)
     return value
@@ -231,9 +268,15 @@ def choice_field(fields: Fields, name: str, choices: Iterable[str]) -> str:
 
 def number_field(fields: Fields, name: str, *, least: int, most: int) -> int:
     value = fields.get(name)
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int)
+        or not least <= value <= most
+    ):
         message = f"Invalid value: {str(value)[:80]!r}"
-        raise InvalidManifest.of(name, "out-of-range", message, f"an integer from {least} to {most}")
+        raise InvalidManifest.of(
+            name, "out-of-range", message, f"an integer from {least} to {most}"
+        )
     return value
 
 

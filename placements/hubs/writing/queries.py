@@ -34,23 +34,38 @@ class OpenApproval:
 def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval]:
     """Return the newest requests of a staged update run that are not approved, as the mirror has them."""
     approvals = []
-    for one in mirrored_objects(hub, kind_of("ApprovalRequest", namespace), namespace=namespace):
+    for one in mirrored_objects(
+        hub, kind_of("ApprovalRequest", namespace), namespace=namespace
+    ):
         spec, metadata = mapping_at(one, "spec"), mapping_at(one, "metadata")
-        is_latest = mapping_at(metadata, "labels").get(IS_LATEST_APPROVAL, "true") == "true"
-        is_approved = any(condition_of(one, kind).get("status") == "True" for kind in (APPROVED, ACCEPTED))
+        is_latest = (
+            mapping_at(metadata, "labels").get(IS_LATEST_APPROVAL, "true") == "true"
+        )
+        is_approved = any(
+            condition_of(one, kind).get("status") == "True"
+            for kind in (APPROVED, ACCEPTED)
+        )
         if spec.get("parentStageRollout") == run and is_latest and not is_approved:
-            approvals.append(OpenApproval(text_of(metadata.get("name")), text_of(spec.get("targetStage"))))
+            approvals.append(
+                OpenApproval(
+                    text_of(metadata.get("name")), text_of(spec.get("targetStage"))
+                )
+            )
     return approvals
 
 
-def refusal_of_write(hub: Hub, action: HubAction, user: User | None, fields: Fields) -> str:
+def refusal_of_write(
+    hub: Hub, action: HubAction, user: User | None, fields: Fields
+) -> str:
     """Return why a person may not do an action on a hub now, and who changes that; "" where they may.
 
     Without a request and without a query but for roles: the permissions are those that the watcher reads with
     every discovery, or those of a preview of the last minute, which alone knows an impersonated person.
     """
     if user is None or not (has_role(user, action.role) or teams_of(user, action.role)):
-        return f"You don't have permission to {action.verb}. Required role: {action.role}."
+        return (
+            f"You don't have permission to {action.verb}. Required role: {action.role}."
+        )
     if hub.mode != HubMode.OPERATE:
         return f"Hub {hub.name} is read only. A cluster administrator changes its mode to operate."
     if hub.is_paused:
@@ -64,16 +79,18 @@ def refusal_of_write(hub: Hub, action: HubAction, user: User | None, fields: Fie
     # The rules that the watcher reads are those of the namespace `default`; others may have more.
     is_covered = not access.kind.is_namespaced or access.namespace == "default"
     if review is None and is_covered and hub.identity == HubIdentity.SHARED:
-        rows = [one for one in hub.found.get("permissions", ()) if one["resource"] == access.kind.resource]
+        rows = [
+            one
+            for one in hub.found.get("permissions", ())
+            if one["resource"] == access.kind.resource
+        ]
         if rows and rows[0]["verbs"].get(access.verb) is False:
             review = Permission(False, access.lacking(account_of(requester)))
     if review is None or review.is_allowed:
         return ""
     if hub.identity == HubIdentity.IMPERSONATE:
         group = f"{hub.group_prefix}{action.role}"
-        return (
-            f"{review.reason} An administrator of the hub binds a role that allows it to the group {group}."
-        )
+        return f"{review.reason} An administrator of the hub binds a role that allows it to the group {group}."
     return (
         f"{review.reason} An administrator of the hub applies the manifest that "
         f"manage.py connect_hub --rbac {action.role} prints."

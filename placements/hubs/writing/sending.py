@@ -74,12 +74,18 @@ class SentWrite:
 
 def check_writable(hub: Hub) -> None:
     """Raise NotWritableError in mode `read`, for superusers too, and while the hub is paused or removed."""
-    current = Hub.objects.filter(pk=hub.pk).values_list("mode", "is_paused", "removed_at").first()
+    current = (
+        Hub.objects.filter(pk=hub.pk)
+        .values_list("mode", "is_paused", "removed_at")
+        .first()
+    )
     mode, is_paused, removed_at = current or (HubMode.READ, False, True)
     if removed_at or hub.is_local:
         raise NotWritableError(f"hub {hub.name} is not connected")
     if mode != HubMode.OPERATE:
-        raise NotWritableError(f"hub {hub.name} is read only: its mode is read, not operate")
+        raise NotWritableError(
+            f"hub {hub.name} is read only: its mode is read, not operate"
+        )
     if is_paused:
         raise NotWritableError(f"hub {hub.name} is paused: no requests are sent")
 
@@ -88,7 +94,9 @@ def version_of(hub: Hub, kind: str) -> str:
     """Return the version that the hub stores a kind in. Raise HubKindNotServedError."""
     wanted = KINDS[kind]
     with in_hub(hub.pk):
-        streams = HubStream.objects.filter(group=wanted.group, plural=wanted.plural).exclude(state="absent")
+        streams = HubStream.objects.filter(
+            group=wanted.group, plural=wanted.plural
+        ).exclude(state="absent")
         version = streams.values_list("version", flat=True).first()
     if not version:
         raise HubKindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
@@ -110,20 +118,26 @@ class HubWriter:
         self.hub, self.requester = hub, requester
         self._client, self._monotonic, self._sleep = client, monotonic, sleep
 
-    def read(self, path: str, *, seconds: float = READ_SECONDS) -> dict[str, Any] | None:
+    def read(
+        self, path: str, *, seconds: float = READ_SECONDS
+    ) -> dict[str, Any] | None:
         """Return an object as it is on the hub, None where there is none. Raise DriverUnavailable."""
         answer = self._client.request("GET", path, deadline=self._monotonic() + seconds)
         if answer.status == 200:
             return dict(answer.body)
         if answer.status == 404:
             return None
-        message = str(answer.body.get("message") or f"the hub answers {answer.status}")[:500]
+        message = str(answer.body.get("message") or f"the hub answers {answer.status}")[
+            :500
+        ]
         raise DriverUnavailable(message, code=f"http-{answer.status}")
 
     def review(self, request: WriteRequest) -> Permission:
         """Return whether the hub would allow a write. Raise DriverUnavailable."""
         deadline = self._monotonic() + READ_SECONDS
-        return review(self._client, self.hub, self.requester, request, deadline=deadline)
+        return review(
+            self._client, self.hub, self.requester, request, deadline=deadline
+        )
 
     def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
@@ -136,7 +150,11 @@ class HubWriter:
         )
 
     def preview(
-        self, request: WriteRequest, live: Manifest | None, *, overwrite: Collection[str] = ()
+        self,
+        request: WriteRequest,
+        live: Manifest | None,
+        *,
+        overwrite: Collection[str] = (),
     ) -> tuple[WriteRequest, WriteAnswer]:
         """Return the request that would be sent, and what the hub says to a dry run of it.
 
@@ -145,13 +163,16 @@ class HubWriter:
         """
         answer = self.dry_run(request, live)
         if answer.conflicts and all(
-            is_own_conflict(one, self.hub.field_manager) or one.name in overwrite for one in answer.conflicts
+            is_own_conflict(one, self.hub.field_manager) or one.name in overwrite
+            for one in answer.conflicts
         ):
             request = request.forced()
             answer = self.dry_run(request, live)
         return request, answer
 
-    def send(self, request: WriteRequest, live: Manifest | None, *, digest: str = "") -> SentWrite:
+    def send(
+        self, request: WriteRequest, live: Manifest | None, *, digest: str = ""
+    ) -> SentWrite:
         """Send a request until the hub stores it or refuses it, and record who requested it and the outcome.
 
         Raise NotWritableError.
@@ -165,7 +186,12 @@ class HubWriter:
             raise NotWritableError("the write was given up before it was sent")
         sent, answer = self._request_at_present_version(request, live, is_dry_run=False)
         if sent.resource_version != request.resource_version:
-            move(row, HubWriteState.SENT, precondition=sent.resource_version, body=sent.stored_body)
+            move(
+                row,
+                HubWriteState.SENT,
+                precondition=sent.resource_version,
+                body=sent.stored_body,
+            )
             request = sent
         if answer.outcome is WriteOutcome.UNKNOWN:
             answer = self._read_back(request, answer)
@@ -206,17 +232,25 @@ class HubWriter:
             except DriverUnavailable:
                 break
             before, after = (
-                written_parts(one, conditions=request.written_conditions) for one in (live, present)
+                written_parts(one, conditions=request.written_conditions)
+                for one in (live, present)
             )
             if changed := different_parts(before, after):
                 words = f"changed on the hub meanwhile: {', '.join(changed)}"
-                causes = [FieldError(path, "changed", "Changed on the hub meanwhile") for path in changed]
+                causes = [
+                    FieldError(path, "changed", "Changed on the hub meanwhile")
+                    for path in changed
+                ]
                 return request, replace(answer, message=words, causes=tuple(causes))
-            request = request.at_version(text_of(mapping_at(present, "metadata").get("resourceVersion")))
+            request = request.at_version(
+                text_of(mapping_at(present, "metadata").get("resourceVersion"))
+            )
             answer = self._request(request, live, is_dry_run=is_dry_run)
         return request, answer
 
-    def _request(self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool) -> WriteAnswer:
+    def _request(
+        self, request: WriteRequest, live: Manifest | None, *, is_dry_run: bool
+    ) -> WriteAnswer:
         """Send a request; a second time after 429 and 503, which the hub has not worked on."""
         deadline = self._monotonic() + WRITE_SECONDS
         for is_last in (False, True):
@@ -236,7 +270,12 @@ class HubWriter:
             except DriverUnavailable as error:
                 answer = failure_of(error, is_sent=is_sent)
                 wait = error.retry_after
-                if is_last or answer.outcome is not WriteOutcome.BUSY or wait is None or wait > LONGEST_WAIT:
+                if (
+                    is_last
+                    or answer.outcome is not WriteOutcome.BUSY
+                    or wait is None
+                    or wait > LONGEST_WAIT
+                ):
                     return answer
                 self._sleep(wait)
             else:
@@ -246,12 +285,18 @@ class HubWriter:
     def _read_back(self, request: WriteRequest, answer: WriteAnswer) -> WriteAnswer:
         """Return what the object says; the answer as it was where that stays unknown."""
         try:
-            evidence = read_back(request, self.read(request.object_path), manager=self.hub.field_manager)
+            evidence = read_back(
+                request, self.read(request.object_path), manager=self.hub.field_manager
+            )
         except DriverUnavailable:
             return answer
         if evidence.outcome is WriteOutcome.UNKNOWN:
             return answer
-        return replace(evidence, message=f"{answer.message}. {evidence.message}", status=answer.status)
+        return replace(
+            evidence,
+            message=f"{answer.message}. {evidence.message}",
+            status=answer.status,
+        )
 
 
 def move(row: HubWrite, *states: HubWriteState, **values: Any) -> bool:
@@ -278,7 +323,9 @@ def finish(row: HubWrite, answer: WriteAnswer) -> bool:
 
 
 @contextmanager
-def open_writer(hub: Hub, *, person: str = "", role: str = "", **options: Any) -> Iterator[HubWriter]:
+def open_writer(
+    hub: Hub, *, person: str = "", role: str = "", **options: Any
+) -> Iterator[HubWriter]:
     """Connect to a hub, to write in the name of a person. Raise DriverUnavailable, IdentityRefusedError."""
     requester = requester_on(hub, person, role) if person else Requester("")
     target = HubTarget.of(hub, credential_of_hub(hub))
@@ -292,7 +339,11 @@ def open_writer(hub: Hub, *, person: str = "", role: str = "", **options: Any) -
 def request_of(row: HubWrite, version: str) -> WriteRequest:
     """Return the request of a record, to be compared with the object and never to be sent again."""
     body: Mapping[str, Any] = row.body or {}
-    uid = mapping_at(body, "metadata").get("uid") or mapping_at(body, "preconditions").get("uid") or ""
+    uid = (
+        mapping_at(body, "metadata").get("uid")
+        or mapping_at(body, "preconditions").get("uid")
+        or ""
+    )
     return WriteRequest(
         Verb(row.verb),
         KINDS[row.kind],
@@ -313,10 +364,16 @@ def resolve_writes(*, now: datetime) -> int:
         with in_hub(hub.pk):
             old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER)
             planned = list(old.filter(state=HubWriteState.PLANNED)[:100])
-            due = list(old.filter(state__in=[HubWriteState.SENT, HubWriteState.UNKNOWN]).order_by("at")[:20])
+            due = list(
+                old.filter(
+                    state__in=[HubWriteState.SENT, HubWriteState.UNKNOWN]
+                ).order_by("at")[:20]
+            )
         lost = WriteAnswer(WriteOutcome.UNREACHABLE, NEVER_SENT)
         for row in planned:
-            resolved += move(row, HubWriteState.PLANNED, state=lost.state, answer=lost.message)
+            resolved += move(
+                row, HubWriteState.PLANNED, state=lost.state, answer=lost.message
+            )
         if due and hub.state in _REACHABLE and not hub.is_paused:
             resolved += _resolve(hub, due, now=now)
     return resolved
@@ -328,10 +385,17 @@ def _resolve(hub: Hub, rows: list[HubWrite], *, now: datetime) -> int:
         with open_writer(hub) as writer:
             for row in rows:
                 request = request_of(row, version_of(hub, row.kind))
-                evidence = read_back(request, writer.read(request.object_path), manager=hub.field_manager)
-                if evidence.outcome is WriteOutcome.UNKNOWN and row.at < now - GIVE_UP_AFTER:
+                evidence = read_back(
+                    request, writer.read(request.object_path), manager=hub.field_manager
+                )
+                if (
+                    evidence.outcome is WriteOutcome.UNKNOWN
+                    and row.at < now - GIVE_UP_AFTER
+                ):
                     evidence = replace(
-                        evidence, outcome=WriteOutcome.NOT_APPLIED, message="The hub did not apply it."
+                        evidence,
+                        outcome=WriteOutcome.NOT_APPLIED,
+                        message="The hub did not apply it.",
                     )
                 if evidence.outcome is not WriteOutcome.UNKNOWN:
                     resolved += finish(row, replace(evidence, status=row.status))

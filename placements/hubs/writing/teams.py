@@ -30,11 +30,19 @@ from placements.services.boundary import (
 from placements.services.teams import labels_in
 
 _LABELLED = (
-    *("ClusterResourcePlacement", "ResourcePlacement", "ClusterResourceOverride", "ResourceOverride"),
+    *(
+        "ClusterResourcePlacement",
+        "ResourcePlacement",
+        "ClusterResourceOverride",
+        "ResourceOverride",
+    ),
     *("ClusterStagedUpdateStrategy", "StagedUpdateStrategy"),
 )
 """Kinds that have the label of their team themselves."""
-_RUNS = {"ClusterApprovalRequest": "ClusterStagedUpdateRun", "ApprovalRequest": "StagedUpdateRun"}
+_RUNS = {
+    "ClusterApprovalRequest": "ClusterStagedUpdateRun",
+    "ApprovalRequest": "StagedUpdateRun",
+}
 _REMOVING = ("abandon-run", "approve", "delete")
 """Actions that place nothing: they need the label only."""
 
@@ -59,11 +67,15 @@ def check_plan(hub: Hub, action: HubAction, plan: WritePlan, *, by: User) -> Non
     several = [one for one in (plan.live, plan.manifest, body) if one is not None]
     kind, what = plan.request.kind.kind, f"{plan.request.kind.kind} {plan.request.name}"
     for one in several:
-        labels = [labels_in(one if kind in _LABELLED else _placement_of(hub, kind, one))]
+        labels = [
+            labels_in(one if kind in _LABELLED else _placement_of(hub, kind, one))
+        ]
         if "Override" in kind:
             # What an override patches is not mirrored, so that only one for a placement of the team is known.
             named = text_of(mapping_at(one, "spec", "placement").get("name"))
-            labels.append(labels_in(_mirrored(hub, "ClusterResourcePlacement", "", named)))
+            labels.append(
+                labels_in(_mirrored(hub, "ClusterResourcePlacement", "", named))
+            )
         check_change(by, *labels, role=action.role, what=what)
     if not several:
         check_change(by, role=action.role, what=what)
@@ -72,7 +84,11 @@ def check_plan(hub: Hub, action: HubAction, plan: WritePlan, *, by: User) -> Non
     facts = MirrorFacts(hub)
     wanted = [one for one in (plan.manifest, body) if one is not None] or several
     for one in wanted:
-        owner = {**one, "kind": kind} if kind in _LABELLED else _placement_of(hub, kind, one)
+        owner = (
+            {**one, "kind": kind}
+            if kind in _LABELLED
+            else _placement_of(hub, kind, one)
+        )
         lacks = partial(_missing, manifest=owner, facts=facts)
         check_boundary(by, labels_in(owner), lacks, role=action.role, what=what)
 
@@ -81,16 +97,26 @@ def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
     """Yield what the grant of a team lacks for a placement, an override or a strategy as it will be."""
     kind = text_of(manifest.get("kind"))
     if kind in PLACEMENTS:
-        yield from missing_for_placement(team, parse_placement(manifest), manifest, facts)
+        yield from missing_for_placement(
+            team, parse_placement(manifest), manifest, facts
+        )
         return
     yield from missing_for_namespace(team, manifest, facts)
     if not kind.endswith("Override"):
         return
-    override = (parse_cluster_override if kind == CLUSTER_OVERRIDE_KIND else parse_override)(manifest)
-    field = "cluster_resource_selectors" if kind == CLUSTER_OVERRIDE_KIND else "resource_selectors"
+    override = (
+        parse_cluster_override if kind == CLUSTER_OVERRIDE_KIND else parse_override
+    )(manifest)
+    field = (
+        "cluster_resource_selectors"
+        if kind == CLUSTER_OVERRIDE_KIND
+        else "resource_selectors"
+    )
     for one in getattr(override.spec, field):
         pair = (one.group, one.kind)
-        is_outside = kind == CLUSTER_OVERRIDE_KIND or scope_of(*pair) is KindScope.CLUSTER
+        is_outside = (
+            kind == CLUSTER_OVERRIDE_KIND or scope_of(*pair) is KindScope.CLUSTER
+        )
         if pair == NAMESPACE:
             if not facts.owns_namespace(team, one.name):
                 yield f"the namespace {one.name}"
@@ -104,7 +130,9 @@ def _placement_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
     metadata, spec = mapping_at(manifest, "metadata"), mapping_at(manifest, "spec")
     namespace = text_of(metadata.get("namespace"))
     if kind in _RUNS:
-        run = _mirrored(hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout")))
+        run = _mirrored(
+            hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout"))
+        )
         name = text_of(mapping_at(run, "spec").get("placementName"))
     elif kind == "ClusterResourcePlacementDisruptionBudget":
         name = text_of(metadata.get("name"))
@@ -112,7 +140,12 @@ def _placement_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
         name = text_of(spec.get("placementName"))
     if not name:
         return {}
-    return _mirrored(hub, "ResourcePlacement" if namespace else "ClusterResourcePlacement", namespace, name)
+    return _mirrored(
+        hub,
+        "ResourcePlacement" if namespace else "ClusterResourcePlacement",
+        namespace,
+        name,
+    )
 
 
 def _mirrored(hub: Hub, kind: str, namespace: str, name: str) -> Any:

@@ -13,7 +13,12 @@ from fleetui.remote import RemoteClient, RemoteError
 from placements.engine.balance import ExceededLimit
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
-from placements.services.apply import PartlyApplied, Result, apply_documents, preview_documents
+from placements.services.apply import (
+    PartlyApplied,
+    Result,
+    apply_documents,
+    preview_documents,
+)
 from placements.services.placements import UnschedulesEverything
 from placements.services.results import CONFIRMATION
 
@@ -33,7 +38,9 @@ _LIMIT = (
 def _result(plain: Mapping[str, Any]) -> Result:
     """Return a result that a console has sent."""
     warnings = tuple(ManifestWarning(**warning) for warning in plain["warnings"])
-    return Result(plain["kind"], plain["name"], plain["did"], warnings, plain["message"])
+    return Result(
+        plain["kind"], plain["name"], plain["did"], warnings, plain["message"]
+    )
 
 
 def unconfirmed(error: UnschedulesEverything) -> CommandError:
@@ -74,9 +81,15 @@ class Command(ManifestCommand):
         confirmed, now = confirm is not None, datetime.now(UTC)
         try:
             if not dry_run:
-                self._print(apply_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict))
+                self._print(
+                    apply_documents(
+                        documents, by=None, now=now, confirmed=confirmed, strict=strict
+                    )
+                )
                 return
-            preview = preview_documents(documents, by=None, now=now, confirmed=confirmed, strict=strict)
+            preview = preview_documents(
+                documents, by=None, now=now, confirmed=confirmed, strict=strict
+            )
         except PartlyApplied as error:
             self._print(error.results)
             self.stderr.write(str(error))
@@ -109,7 +122,11 @@ class Command(ManifestCommand):
         dry_run: bool = False,
         **_options: Any,
     ) -> None:
-        query = {"confirm": confirm or "", "strict": "true" if strict else "", "dryRun": "All" * dry_run}
+        query = {
+            "confirm": confirm or "",
+            "strict": "true" if strict else "",
+            "dryRun": "All" * dry_run,
+        }
         parameters = {name: value for name, value in query.items() if value}
         try:
             answer = client.request("POST", "apply", query=parameters, body=manifests)
@@ -126,7 +143,10 @@ class Command(ManifestCommand):
                 leaves=one["leaves"],
                 count=one["placedAfter"],
                 is_fulfilled=one["isFulfilled"],
-                exceeded=[ExceededLimit(*map(limit.get, _LIMIT)) for limit in one["exceededLimits"]],
+                exceeded=[
+                    ExceededLimit(*map(limit.get, _LIMIT))
+                    for limit in one["exceededLimits"]
+                ],
             )
             for one in answer.get("decisions", ())
         ]
@@ -141,6 +161,8 @@ class Command(ManifestCommand):
     def _print(self, results: Iterable[Result], *, suffix: str = "") -> None:
         for result in results:
             detail = f": {result.message}" if result.message else ""
-            self.stdout.write(f"{result.kind} {result.name} {result.did}{suffix}{detail}")
+            self.stdout.write(
+                f"{result.kind} {result.name} {result.did}{suffix}{detail}"
+            )
             for warning in result.warnings:
                 self.stderr.write(f"  warning: {warning.path}: {warning.message}")

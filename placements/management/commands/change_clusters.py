@@ -30,15 +30,35 @@ class Command(ServerCommand):
         add = parser.add_argument
         add("action", choices=list(BULK_ACTIONS))
         add("names", nargs="*", metavar="NAME")
-        add("--filter", metavar="TEXT", help="all clusters that match, such as 'region=east status=ready'")
+        add(
+            "--filter",
+            metavar="TEXT",
+            help="all clusters that match, such as 'region=east status=ready'",
+        )
         for name, what in (("set", "label to set"), ("add", "taint to add")):
             metavar = "KEY=VALUE" if name == "set" else "KEY[=VALUE][:EFFECT]"
             add(f"--{name}", action="append", default=[], metavar=metavar, help=what)
-        add("--remove", action="append", default=[], metavar="KEY", help="label key or taint to remove")
-        add("--dry-run", action="store_true", help="print the changes and change nothing")
+        add(
+            "--remove",
+            action="append",
+            default=[],
+            metavar="KEY",
+            help="label key or taint to remove",
+        )
+        add(
+            "--dry-run",
+            action="store_true",
+            help="print the changes and change nothing",
+        )
 
     def handle(
-        self, *, action: str, names: list[str], dry_run: bool, client: RemoteClient | None, **options: Any
+        self,
+        *,
+        action: str,
+        names: list[str],
+        dry_run: bool,
+        client: RemoteClient | None,
+        **options: Any,
     ) -> None:
         is_taints = action == "taints"
         typed = read_cluster("\n".join(options["set"]), "\n".join(options["add"]))
@@ -49,7 +69,11 @@ class Command(ServerCommand):
         if not is_taints:
             labels |= dict.fromkeys(options["remove"])
         values = {"labels": labels, "add": typed.taints, "remove": removed.taints}
-        matching = None if options["filter"] is None else ClusterFilter(*parse_filter_text(options["filter"]))
+        matching = (
+            None
+            if options["filter"] is None
+            else ClusterFilter(*parse_filter_text(options["filter"]))
+        )
         if client is None:
             self._change_here(action, values, names, matching, is_dry_run=dry_run)
         else:
@@ -72,7 +96,9 @@ class Command(ServerCommand):
         options = read_options(action, values)
         clusters = selected_clusters(names, matching)
         if not is_dry_run:
-            result = change_clusters(action, options, clusters, by=None, now=datetime.now(UTC))
+            result = change_clusters(
+                action, options, clusters, by=None, now=datetime.now(UTC)
+            )
             for row in result.rows:
                 self._write_change(row.name, row.change, row.conflict)
             return
@@ -83,14 +109,22 @@ class Command(ServerCommand):
             counts = f"placement {each.placement}: {each.placed_before} -> {each.placed_after}"
             self.stdout.write(" ".join(filter(None, [counts, each.message])))
 
-    def _change_there(self, client: RemoteClient, body: dict[str, Any], *, is_dry_run: bool) -> None:
+    def _change_there(
+        self, client: RemoteClient, body: dict[str, Any], *, is_dry_run: bool
+    ) -> None:
         query = {"dryRun": "All"} if is_dry_run else {}
         content = json.dumps(body).encode()
         document = client.request(
-            "POST", "cluster-changes", query=query, body=content, content_type="application/json"
+            "POST",
+            "cluster-changes",
+            query=query,
+            body=content,
+            content_type="application/json",
         )
         for row in document["clusters"]:
-            self._write_change(row["name"], row["change"], row["refusal"] or row["conflict"])
+            self._write_change(
+                row["name"], row["change"], row["refusal"] or row["conflict"]
+            )
         for each in document["decisions"]:
             self.stdout.write(
                 f"placement {each['placement']}: {each['placedBefore']} -> {each['placedAfter']}"

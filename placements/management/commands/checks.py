@@ -16,7 +16,12 @@ from placements.explain.checks import finding_document, finding_lines, findings_
 from placements.explain.impact import note_document, notes_sarif
 from placements.services.checks import FindingsReport, current_report, examine
 from placements.services.impact.compare import assertions_of, compare
-from placements.services.impact.sources import DiffSide, SourceNote, read_checks_file, read_files
+from placements.services.impact.sources import (
+    DiffSide,
+    SourceNote,
+    read_checks_file,
+    read_files,
+)
 from placements.services.snapshots import draft_cycle
 
 HAS_FINDINGS, INVALID = 1, 2
@@ -41,7 +46,11 @@ class Command(HubCommand):
             metavar="PATH",
             help="files or folders (repeatable)",
         )
-        add("--fail-on", choices=[str(one) for one in Severity], help="the least severity that fails")
+        add(
+            "--fail-on",
+            choices=[str(one) for one in Severity],
+            help="the least severity that fails",
+        )
         add("-o", "--output", choices=["table", "json", "sarif"], default="table")
 
     def handle(self, *, filename: list[str], output: str, **options: Any) -> None:
@@ -51,18 +60,28 @@ class Command(HubCommand):
         notes = [*side.notes, *_without_effect(side)] if side else []
         for one in notes:
             self.stderr.write(f"{one.file}:{one.line}: {one.message}")
-        findings = sorted(report.findings, key=lambda pair: list(Severity).index(pair[1].severity))
+        findings = sorted(
+            report.findings, key=lambda pair: list(Severity).index(pair[1].severity)
+        )
         examined = [report.fleet, *report.placements.values()]
         muted = sum(one.muted for one in examined)
         not_checked = sorted({rule for one in examined for rule in one.not_checked})
         if output == "sarif":
             placements = side.placements.values() if side else ()
             written = side.overrides if side else ()
-            places = {one.manifest.full_name: (one.file, one.line) for one in placements}
+            places = {
+                one.manifest.full_name: (one.file, one.line) for one in placements
+            }
             members = side.member_files if side else {}
-            overrides = {override_name(one.manifest): (one.file, one.line) for one in written}
+            overrides = {
+                override_name(one.manifest): (one.file, one.line) for one in written
+            }
             text = findings_sarif(
-                findings, places | overrides, members, notes_sarif(notes), version=__version__
+                findings,
+                places | overrides,
+                members,
+                notes_sarif(notes),
+                version=__version__,
             )
             self.stdout.write(text, ending="")
         elif output == "json":
@@ -78,7 +97,10 @@ class Command(HubCommand):
             self.stdout.write("\n".join(lines))
         severe = _at_least(findings, options["fail_on"])
         if severe:
-            raise CommandError(f"--fail-on {options['fail_on']}: {severe} found", returncode=HAS_FINDINGS)
+            raise CommandError(
+                f"--fail-on {options['fail_on']}: {severe} found",
+                returncode=HAS_FINDINGS,
+            )
 
 
 def _without_effect(side: DiffSide) -> list[SourceNote]:
@@ -94,9 +116,14 @@ def _examine_files(side: DiffSide) -> FindingsReport:
     """Examine what is in files; their MemberClusters are the fleet."""
     fleet = side.fleet()
     manifests = [one.manifest for one in side.placements.values()]
-    cycles = ((one.full_name, one, draft_cycle(one, saved=None, fleet=fleet)) for one in manifests)
+    cycles = (
+        (one.full_name, one, draft_cycle(one, saved=None, fleet=fleet))
+        for one in manifests
+    )
     asserted = _asserted(side) if len(fleet) else {}
-    return examine(fleet, cycles, [one.manifest for one in side.overrides], asserted=asserted)
+    return examine(
+        fleet, cycles, [one.manifest for one in side.overrides], asserted=asserted
+    )
 
 
 def _asserted(side: DiffSide) -> dict[str, list[AssertionResult]]:
@@ -108,7 +135,9 @@ def _asserted(side: DiffSide) -> dict[str, list[AssertionResult]]:
         raise CommandError(errors, returncode=INVALID) from invalid
     impact = compare(side, side)
     return {
-        row.where.manifest.full_name: impact.assertion_results(row, items, of_base=False)
+        row.where.manifest.full_name: impact.assertion_results(
+            row, items, of_base=False
+        )
         for row in impact.rows
         if (items := assertions_of(row.where, file))
     }
@@ -119,4 +148,6 @@ def _at_least(findings: list[tuple[str, Finding]], least: str | None) -> int:
     order = list(Severity)
     if least is None:
         return 0
-    return sum(order.index(one.severity) <= order.index(Severity(least)) for _, one in findings)
+    return sum(
+        order.index(one.severity) <= order.index(Severity(least)) for _, one in findings
+    )

@@ -20,7 +20,9 @@ class Command(HubCommand):
     help = f"Print the {NAME} of the hub, or replace it by a file. Exit status: 2 the file is invalid."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("-f", "--filename", metavar="PATH", help="file that replaces it")
+        parser.add_argument(
+            "-f", "--filename", metavar="PATH", help="file that replaces it"
+        )
 
     def handle(self, *, filename: str | None, **_options: Any) -> None:
         if filename is None:
@@ -30,5 +32,7 @@ class Command(HubCommand):
         try:
             saved = save_checks_file(text, by=None, now=datetime.now(UTC))
         except InvalidManifest as invalid:
-            raise CommandError("\n".join(map(str, invalid.errors)), returncode=INVALID) from invalid
+            raise CommandError(
+                "\n".join(map(str, invalid.errors)), returncode=INVALID
+            ) from invalid
         self.stdout.write(f"{NAME} saved, revision {saved.revision}")

@@ -22,22 +22,35 @@ class Command(ManifestCommand):
         "Exit status: 0 no difference, 1 differences, above 1 an error."
     )
 
-    def run_on(self, documents: list[Document], *, strict: bool = False, **_options: Any) -> None:
+    def run_on(
+        self, documents: list[Document], *, strict: bool = False, **_options: Any
+    ) -> None:
         """Print the differences; values of secrets are hidden."""
         now = datetime.now(UTC)
-        preview = preview_documents(documents, by=None, now=now, confirmed=True, strict=strict)
+        preview = preview_documents(
+            documents, by=None, now=now, confirmed=True, strict=strict
+        )
         for change in preview.changes:
             self.stdout.write(
-                manifest_diff(change.kind, change.name, change.verb, change.before, change.after)
+                manifest_diff(
+                    change.kind, change.name, change.verb, change.before, change.after
+                )
             )
         if any(result.did != UNCHANGED for result in preview.results):
             sys.exit(DIFFERENT)
 
     def run_remotely(
-        self, client: RemoteClient, manifests: bytes, *, strict: bool = False, **_options: Any
+        self,
+        client: RemoteClient,
+        manifests: bytes,
+        *,
+        strict: bool = False,
+        **_options: Any,
     ) -> None:
         """Print what a console would change; it hides the values of secrets."""
-        query = {"dryRun": "All", "confirm": CONFIRMATION} | ({"strict": "true"} if strict else {})
+        query = {"dryRun": "All", "confirm": CONFIRMATION} | (
+            {"strict": "true"} if strict else {}
+        )
         answer = client.request("POST", "apply", query=query, body=manifests)
         for change in answer["changes"]:
             self.stdout.write(change["diff"])

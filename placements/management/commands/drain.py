@@ -23,28 +23,51 @@ class Command(HubCommand):
         add = parser.add_argument
         add("cluster", metavar="NAME")
         what = parser.add_mutually_exclusive_group()
-        what.add_argument("--cancel", action="store_true", help="stop evicting; the cordon stays")
-        what.add_argument("--status", action="store_true", help="show the progress or the impact")
-        add("--at-once", type=int, metavar="N", help=f"max concurrent evictions (default: {AT_ONCE})")
+        what.add_argument(
+            "--cancel", action="store_true", help="stop evicting; the cordon stays"
+        )
+        what.add_argument(
+            "--status", action="store_true", help="show the progress or the impact"
+        )
+        add(
+            "--at-once",
+            type=int,
+            metavar="N",
+            help=f"max concurrent evictions (default: {AT_ONCE})",
+        )
         add(
             "--deadline",
             type=duration,
             metavar="1h30m",
             help="deadline: the drain stops after this time (default: none)",
         )
-        add("--first", action="append", metavar="PLACEMENT", help="evicted first (repeatable)")
+        add(
+            "--first",
+            action="append",
+            metavar="PLACEMENT",
+            help="evicted first (repeatable)",
+        )
 
-    def handle(self, *, cluster: str, cancel: bool, status: bool, **options: Any) -> None:
+    def handle(
+        self, *, cluster: str, cancel: bool, status: bool, **options: Any
+    ) -> None:
         now = datetime.now(UTC)
-        if latest_drain(cluster) is None and not MemberCluster.objects.filter(name=cluster).exists():
+        if (
+            latest_drain(cluster) is None
+            and not MemberCluster.objects.filter(name=cluster).exists()
+        ):
             raise UnknownClusterError(cluster)
         if cancel:
             ACTIONS[ActionKind.CLUSTER, "cancel-drain"].run(cluster, by=None, now=now)
         elif not status:
             within, first = options["deadline"], options["first"]
             deadline = None if within is None else now + within
-            pace = Pace(options["at_once"], first=first and tuple(first), deadline=deadline)
-            ACTIONS[ActionKind.CLUSTER, "drain"].run(cluster, by=None, now=now, pace=pace)
+            pace = Pace(
+                options["at_once"], first=first and tuple(first), deadline=deadline
+            )
+            ACTIONS[ActionKind.CLUSTER, "drain"].run(
+                cluster, by=None, now=now, pace=pace
+            )
         row = latest_drain(cluster)
         if row is None or not row.steps.exists():
             for one in drain_impact(cluster, now=now).rows:

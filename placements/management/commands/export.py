@@ -37,19 +37,34 @@ def _approval_of(row: ApprovalRequest) -> dict[str, Any]:
     manifest = row.to_manifest()
     approved = manifest.get("status")
     return with_hub_metadata(
-        manifest, approved, uid=str(row.uid), revision=1, generation=1, created_at=row.requested_at
+        manifest,
+        approved,
+        uid=str(row.uid),
+        revision=1,
+        generation=1,
+        created_at=row.requested_at,
     )
 
 
-_KINDS: dict[str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, Any]]]] = {
-    "approvals": (lambda: ApprovalRequest.objects.select_related("run").order_by("pk"), _approval_of),
+_KINDS: dict[
+    str, tuple[Callable[[], QuerySet[Any]], Callable[[Any], dict[str, Any]]]
+] = {
+    "approvals": (
+        lambda: ApprovalRequest.objects.select_related("run").order_by("pk"),
+        _approval_of,
+    ),
     "budgets": (lambda: DisruptionBudget.objects.order_by("name"), _document_of),
     "clusters": (lambda: MemberCluster.objects.order_by("name"), queries.manifest_of),
-    "overrides": (lambda: Override.objects.order_by("kind", "namespace", "name"), _document_of),
+    "overrides": (
+        lambda: Override.objects.order_by("kind", "namespace", "name"),
+        _document_of,
+    ),
     "placements": (lambda: Placement.objects.order_by("full_name"), status.manifest_of),
     "resources": (
         lambda: Resource.objects.order_by("group", "kind", "namespace", "name"),
-        lambda row: read_manifest(row, plain_manifest(row.content, shown_as=f"export {row}")),
+        lambda row: read_manifest(
+            row, plain_manifest(row.content, shown_as=f"export {row}")
+        ),
     ),
     "runs": (
         lambda: StagedRun.objects.order_by("full_name"),
@@ -79,7 +94,15 @@ class Command(HubCommand):
             help="omit what the hub sets: the status and parts of the metadata",
         )
 
-    def handle(self, *, kind: str, names: list[str], output: str, no_status: bool, **_options: Any) -> None:
+    def handle(
+        self,
+        *,
+        kind: str,
+        names: list[str],
+        output: str,
+        no_status: bool,
+        **_options: Any,
+    ) -> None:
         find, manifest_of = _KINDS[kind]
         rows = find()
         column = "full_name" if hasattr(rows.model, "full_name") else "name"
@@ -91,7 +114,9 @@ class Command(HubCommand):
             missing = set(names) - {getattr(row, column) for row in objects}
         manifests = list(map(manifest_of, objects))
         if missing:
-            raise CommandError(f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND)
+            raise CommandError(
+                f"Not found: {', '.join(sorted(missing))}", returncode=NOT_FOUND
+            )
         if no_status:
             manifests = [stored_document(one) for one in manifests]
         if output == "json":

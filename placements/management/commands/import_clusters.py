@@ -25,7 +25,9 @@ class Command(HubCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("file", metavar="FILE", help="file with clusters, - for stdin")
+        parser.add_argument(
+            "file", metavar="FILE", help="file with clusters, - for stdin"
+        )
         parser.add_argument(
             "--driver",
             choices=sorted(set(DRIVERS) - {KUBERNETES}),
@@ -39,7 +41,10 @@ class Command(HubCommand):
             message = f"{file}: cannot read file: {error.strerror}"
             raise CommandError(message, returncode=BAD_INPUT) from error
         try:
-            specs = [ClusterSpec(one.document, driver=driver) for one in read_members(source, name=file)]
+            specs = [
+                ClusterSpec(one.document, driver=driver)
+                for one in read_members(source, name=file)
+            ]
             results = upsert_clusters(specs, by=None, now=datetime.now(UTC))
         except InvalidManifest as invalid:
             lines = "\n".join(f"{file}: {one}" for one in invalid.errors)
@@ -48,5 +53,6 @@ class Command(HubCommand):
             self.stdout.write(f"{one.name}: {one.result}")
         counts = Counter(one.result for one in results)
         self.stdout.write(
-            ", ".join(f"{count} {did}" for did, count in sorted(counts.items())) or "no clusters"
+            ", ".join(f"{count} {did}" for did, count in sorted(counts.items()))
+            or "no clusters"
         )

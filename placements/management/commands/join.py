@@ -34,14 +34,26 @@ class Command(HubCommand):
         add = parser.add_argument
         add("name", metavar="NAME")
         source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
+        source.add_argument(
+            "--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin"
+        )
         source.add_argument(
             "--in-cluster",
             action="store_true",
             help="the cluster in which this console runs, with its account",
         )
-        add("--context", default="", help="context of the kubeconfig (default: its current one)")
-        add("--label", action="append", default=[], metavar="KEY=VALUE", help="label of a new cluster")
+        add(
+            "--context",
+            default="",
+            help="context of the kubeconfig (default: its current one)",
+        )
+        add(
+            "--label",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="label of a new cluster",
+        )
         add(
             "--taint",
             action="append",
@@ -49,8 +61,16 @@ class Command(HubCommand):
             metavar="KEY[=VALUE][:EFFECT]",
             help="taint of a new cluster (default effect: NoSchedule)",
         )
-        add("--replace", action="store_true", help="set the connection of a cluster that is in the fleet")
-        add("--confirm", action="store_true", help="save the connection although its check fails")
+        add(
+            "--replace",
+            action="store_true",
+            help="set the connection of a cluster that is in the fleet",
+        )
+        add(
+            "--confirm",
+            action="store_true",
+            help="save the connection although its check fails",
+        )
         add(
             "--other-cluster",
             action="store_true",
@@ -65,7 +85,11 @@ class Command(HubCommand):
         if typed.errors:
             raise InvalidManifest(typed.errors)
         joins = not options["replace"]
-        kinds = kinds_for(new_member(name, typed.labels, typed.taints)) if joins else kinds_on(name)
+        kinds = (
+            kinds_for(new_member(name, typed.labels, typed.taints))
+            if joins
+            else kinds_on(name)
+        )
         try:
             result = set_connection(
                 name,
@@ -81,13 +105,17 @@ class Command(HubCommand):
             )
         except ConnectionCheckFailed as error:
             self.stdout.write(step_lines(error.steps))
-            option = "--other-cluster" if error.confirm == OTHER_CLUSTER else "--confirm"
+            option = (
+                "--other-cluster" if error.confirm == OTHER_CLUSTER else "--confirm"
+            )
             message = f"The check failed, and nothing was saved; repeat the command with {option} to save it"
             raise CommandError(message, returncode=UNCONFIRMED) from error
         self.stdout.write(step_lines(result.steps))
         for warning in result.warnings:
             self.stderr.write(f"Warning: {warning}")
-        self.stdout.write(f"Member cluster {name} {'added' if result.is_new else 'saved'}")
+        self.stdout.write(
+            f"Member cluster {name} {'added' if result.is_new else 'saved'}"
+        )
 
 
 def step_lines(steps: Iterable[CheckStep]) -> str:

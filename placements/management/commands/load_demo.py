@@ -16,7 +16,9 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         what = parser.add_mutually_exclusive_group(required=True)
-        what.add_argument("size", nargs="?", type=int, choices=DEMO_SIZES, help="number of clusters")
+        what.add_argument(
+            "size", nargs="?", type=int, choices=DEMO_SIZES, help="number of clusters"
+        )
         what.add_argument("--remove", action="store_true", help="remove demo data")
 
     def handle(self, *, size: int | None, remove: bool, **_options: Any) -> None:

@@ -16,7 +16,9 @@ class Command(HubCommand):
     help = "Delete rows and messages that are older than the settings FLEETUI_KEEP_… keep them."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="count them and delete nothing")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="count them and delete nothing"
+        )
 
     def handle(self, *, dry_run: bool, **_options: Any) -> None:
         now = datetime.now(UTC)

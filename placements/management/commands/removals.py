@@ -22,13 +22,23 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("cluster", metavar="CLUSTER", nargs="?", default="")
         decision = parser.add_mutually_exclusive_group()
-        decision.add_argument("--confirm", metavar="PLACEMENT", help="remove what is there of this placement")
-        decision.add_argument("--keep", metavar="PLACEMENT", help="leave what is there of this placement")
+        decision.add_argument(
+            "--confirm",
+            metavar="PLACEMENT",
+            help="remove what is there of this placement",
+        )
+        decision.add_argument(
+            "--keep", metavar="PLACEMENT", help="leave what is there of this placement"
+        )
 
-    def handle(self, *, cluster: str, confirm: str | None, keep: str | None, **_options: Any) -> None:
+    def handle(
+        self, *, cluster: str, confirm: str | None, keep: str | None, **_options: Any
+    ) -> None:
         placement = confirm or keep
         if placement and not cluster:
-            raise CommandError("CLUSTER is required with --confirm and --keep", returncode=BAD_INPUT)
+            raise CommandError(
+                "CLUSTER is required with --confirm and --keep", returncode=BAD_INPUT
+            )
         now = datetime.now(UTC)
         if confirm:
             confirm_removal(cluster, confirm, by=None, now=now)
@@ -38,5 +48,8 @@ class Command(HubCommand):
             self.stdout.write(f"The objects of {keep} stay on {cluster}")
         else:
             found = waiting_removals(cluster)
-            lines = [f"{one.cluster_name}  {one.placement_name}  {one.reason}" for one in found]
+            lines = [
+                f"{one.cluster_name}  {one.placement_name}  {one.reason}"
+                for one in found
+            ]
             self.stdout.write("\n".join(lines) or "No removal waits for a decision")

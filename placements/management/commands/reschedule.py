@@ -33,7 +33,9 @@ class Command(HubCommand):
             metavar="K",
             help=f"maximum of moves, or {FEWEST}; a move is one cluster that leaves",
         )
-        parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="only show what would change"
+        )
         parser.add_argument(
             "--confirm",
             choices=[CONFIRMATION],
@@ -41,7 +43,13 @@ class Command(HubCommand):
         )
 
     def handle(
-        self, *, placement: str, moves: str | None, dry_run: bool, confirm: str | None, **_: Any
+        self,
+        *,
+        placement: str,
+        moves: str | None,
+        dry_run: bool,
+        confirm: str | None,
+        **_: Any,
     ) -> None:
         row = get_placement(placement)
         name, now = row.full_name, datetime.now(UTC)
@@ -52,11 +60,19 @@ class Command(HubCommand):
         else:
             few = plan_few_moves(row, moves_from(moves))
             impact = impact_of_decision(row, few.decision)
-            self.stdout.write("\n".join([*plan_lines(few.plan), *filter(None, [few.hub]), ""]))
+            self.stdout.write(
+                "\n".join([*plan_lines(few.plan), *filter(None, [few.hub]), ""])
+            )
             check_possible("" if dry_run else few.refusal)
             if not dry_run:
-                reschedule_with_few_moves(name, moves=moves_from(moves), by=None, now=now)
+                reschedule_with_few_moves(
+                    name, moves=moves_from(moves), by=None, now=now
+                )
         changes = (("selected", impact.joins), ("deselected", impact.leaves))
         words = [f"{word}: {joined(names)}" for word, names in changes if names]
-        done = f"Placement {name} would be rescheduled." if dry_run else f"Placement {name} rescheduled."
+        done = (
+            f"Placement {name} would be rescheduled."
+            if dry_run
+            else f"Placement {name} rescheduled."
+        )
         self.stdout.write(f"{done} {'; '.join(words) or 'No changes'}.")

@@ -7,7 +7,11 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from placements.explain.rollouts import eta_document, progress_sentence, result_sentences
+from placements.explain.rollouts import (
+    eta_document,
+    progress_sentence,
+    result_sentences,
+)
 from placements.management.rollout_command import RolloutCommand
 from placements.services.actions import ActionKind
 from placements.services.health import health_of
@@ -22,16 +26,22 @@ class Command(RolloutCommand):
     kind = ActionKind.ROLLING
 
     def add_arguments(self, parser: CommandParser) -> None:
-        subparsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        subparsers = parser.add_subparsers(
+            dest="action", required=True, metavar="ACTION"
+        )
         self.add_actions(subparsers, target="NAME")
-        status: ArgumentParser = subparsers.add_parser("status", help="Show the latest rollout as JSON")
+        status: ArgumentParser = subparsers.add_parser(
+            "status", help="Show the latest rollout as JSON"
+        )
         status.add_argument("target", metavar="NAME")
 
     def handle(self, *, action: str, target: str, **options: Any) -> None:
         if action == "status":
             self.stdout.write(_status(target, now=datetime.now(UTC)))
         else:
-            self.stdout.write(self.run_action(options["name"], target, options.get("value", "")))
+            self.stdout.write(
+                self.run_action(options["name"], target, options.get("value", ""))
+            )
 
 
 def _status(name: str, *, now: datetime) -> str:
@@ -41,7 +51,9 @@ def _status(name: str, *, now: datetime) -> str:
         return f"{name} has no rollout yet"
     result, progress = report_of(run).result, progress_of(run, now=now)
     sentence = (
-        progress_sentence(progress, result.budgets if result else None, is_initial=run.is_initial)
+        progress_sentence(
+            progress, result.budgets if result else None, is_initial=run.is_initial
+        )
         if progress
         else None
     )
@@ -54,7 +66,9 @@ def _status(name: str, *, now: datetime) -> str:
         "stopped": row.is_stopped,
         "heldAt": row.pinned_snapshot,
         "endedBecause": run.ended_reason or None,
-        "eta": eta_document(run.eta, started_at=run.started_at, ended_at=run.ended_at, now=now),
+        "eta": eta_document(
+            run.eta, started_at=run.started_at, ended_at=run.ended_at, now=now
+        ),
         **(result_sentences(result, is_initial=run.is_initial) if result else {}),
     }
     return json.dumps(document, ensure_ascii=False, indent=2)

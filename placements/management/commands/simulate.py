@@ -17,9 +17,18 @@ from django.utils.module_loading import import_string
 from fleetui.apimachinery.model import SUPPORTED_SEMANTICS, Semantics
 from fleetui.apimachinery.yaml import dump_yaml
 from placements.engine.advice.search import why_not
-from placements.engine.exact.record import ExactVerdict, OpenReason, SearchOptions, exact_search
+from placements.engine.exact.record import (
+    ExactVerdict,
+    OpenReason,
+    SearchOptions,
+    exact_search,
+)
 from placements.engine.scheduling.comparison import SemanticsComparison
-from placements.explain.decision_document import advice_document, comparison_document, decision_document
+from placements.explain.decision_document import (
+    advice_document,
+    comparison_document,
+    decision_document,
+)
 from placements.explain.decision_tables import comparison_csv, outcome_csv
 from placements.explain.exact import exact_text
 from placements.explain.terminal import comparison_text, decision_text, warning_note
@@ -39,10 +48,31 @@ FULFILLED, NOT_FULFILLED, BAD_INPUT, NOT_DETERMINED = 0, 1, 2, 3
 _LONGEST_SEARCH = 600
 STANDARD_INPUT = "-"
 ALL = "all"
-_OUTPUTS, _OUTPUTS_OF_DIFF = ("table", "json", "yaml", "csv"), ("markdown", "json", "sarif")
+_OUTPUTS, _OUTPUTS_OF_DIFF = (
+    ("table", "json", "yaml", "csv"),
+    ("markdown", "json", "sarif"),
+)
 _ONLY_WITH_DIFF = ("path", "fleet", "render", "require_render", "renames")
-_NOT_WITH_DIFF = ("clusters", "placement", "name", "snapshot", "semantics", "step", "why", "cases")
-_NOT_WITH_CASES = ("clusters", "placement", "name", "bindings", "snapshot", "semantics", "step", "why")
+_NOT_WITH_DIFF = (
+    "clusters",
+    "placement",
+    "name",
+    "snapshot",
+    "semantics",
+    "step",
+    "why",
+    "cases",
+)
+_NOT_WITH_CASES = (
+    "clusters",
+    "placement",
+    "name",
+    "bindings",
+    "snapshot",
+    "semantics",
+    "step",
+    "why",
+)
 
 
 class Command(BaseCommand):
@@ -58,8 +88,16 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
-        add("--clusters", metavar="FILE", help="MemberClusters, their List, or plain cases; - is stdin")
-        add("--placement", metavar="FILE", help="a placement of KubeFleet, or an OCM Placement")
+        add(
+            "--clusters",
+            metavar="FILE",
+            help="MemberClusters, their List, or plain cases; - is stdin",
+        )
+        add(
+            "--placement",
+            metavar="FILE",
+            help="a placement of KubeFleet, or an OCM Placement",
+        )
         add("--name", help="which placement of the file, when it holds several")
         add(
             "--bindings",
@@ -72,15 +110,45 @@ class Command(BaseCommand):
             help="the current policy snapshot, by default the newest; new: a changed policy",
         )
         semantics = [*map(str, SUPPORTED_SEMANTICS), ALL]
-        add("--semantics", choices=semantics, help="instead of the document's; all: side by side")
+        add(
+            "--semantics",
+            choices=semantics,
+            help="instead of the document's; all: side by side",
+        )
         outputs = ["table", "json", "yaml", "csv", "markdown", "sarif"]
-        add("-o", "--output", choices=outputs, help="default: table, with --diff markdown")
+        add(
+            "-o",
+            "--output",
+            choices=outputs,
+            help="default: table, with --diff markdown",
+        )
         add("--step", type=int, metavar="K", help="all candidates of round K")
-        add("--why", metavar="CLUSTER", help="why not this cluster, and what would have to change")
-        add("--exact", action="store_true", help="whether the number is possible, and the best set")
-        add("--conflict", action="store_true", help="which rules make the number impossible")
-        add("--shopping", action="store_true", help="which clusters are missing for the number")
-        add("--limit", type=_seconds, metavar="10s", help="time for the exact search, 10s by default")
+        add(
+            "--why",
+            metavar="CLUSTER",
+            help="why not this cluster, and what would have to change",
+        )
+        add(
+            "--exact",
+            action="store_true",
+            help="whether the number is possible, and the best set",
+        )
+        add(
+            "--conflict",
+            action="store_true",
+            help="which rules make the number impossible",
+        )
+        add(
+            "--shopping",
+            action="store_true",
+            help="which clusters are missing for the number",
+        )
+        add(
+            "--limit",
+            type=_seconds,
+            metavar="10s",
+            help="time for the exact search, 10s by default",
+        )
         add(
             "--now",
             type=_moment,
@@ -88,10 +156,28 @@ class Command(BaseCommand):
             metavar="TIME|file",
             help="when heartbeats are judged; file: at the newest",
         )
-        add("--strict-health", action="store_true", help="a cluster without a status is not ready")
-        add("--diff", nargs=2, metavar=("BASE", "HEAD"), help="compare two git revisions or folders")
-        add("--path", action="append", metavar="PATH", help="of --diff: only below this (repeatable)")
-        add("--fleet", metavar="FILE|URL", help="of --diff: the clusters of both sides; URL: of a console")
+        add(
+            "--strict-health",
+            action="store_true",
+            help="a cluster without a status is not ready",
+        )
+        add(
+            "--diff",
+            nargs=2,
+            metavar=("BASE", "HEAD"),
+            help="compare two git revisions or folders",
+        )
+        add(
+            "--path",
+            action="append",
+            metavar="PATH",
+            help="of --diff: only below this (repeatable)",
+        )
+        add(
+            "--fleet",
+            metavar="FILE|URL",
+            help="of --diff: the clusters of both sides; URL: of a console",
+        )
         add(
             "--render",
             choices=list(map(str, Render)),
@@ -111,14 +197,22 @@ class Command(BaseCommand):
             metavar="OLD=NEW",
             help="of --diff: a placement with another name (repeatable)",
         )
-        add("--cases", metavar="FILE", help="answer conformance cases, JSON lines, instead")
+        add(
+            "--cases",
+            metavar="FILE",
+            help="answer conformance cases, JSON lines, instead",
+        )
 
     def handle(self, **options: Any) -> None:
         """Run and print; the exit status is the result."""
         if sys.stdout is None:  # a shell can close it
-            raise CommandError("cannot write: standard output is closed", returncode=BAD_INPUT)
+            raise CommandError(
+                "cannot write: standard output is closed", returncode=BAD_INPUT
+            )
         _refuse_odd_combinations(options)
-        options["output"] = options["output"] or ("markdown" if options["diff"] else "table")
+        options["output"] = options["output"] or (
+            "markdown" if options["diff"] else "table"
+        )
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
@@ -132,7 +226,9 @@ class Command(BaseCommand):
             status = FULFILLED
         except OSError as error:
             _forget_output()
-            raise CommandError(f"cannot write: {error.strerror}", returncode=BAD_INPUT) from error
+            raise CommandError(
+                f"cannot write: {error.strerror}", returncode=BAD_INPUT
+            ) from error
         if status:
             sys.exit(status)
 
@@ -161,25 +257,36 @@ class Command(BaseCommand):
             simulation = simulate(_request(options))
             if parts := _exact_parts(options):
                 return self._run_exact(simulation, parts, options)
-            text, is_fulfilled = _render(simulation, options), simulation.decision.is_fulfilled
+            text, is_fulfilled = (
+                _render(simulation, options),
+                simulation.decision.is_fulfilled,
+            )
         self.stdout.write(text, ending="")
         self.stdout.flush()
         return FULFILLED if is_fulfilled else NOT_FULFILLED
 
-    def _run_exact(self, simulation: Simulation, parts: list[str], options: dict[str, Any]) -> int:
+    def _run_exact(
+        self, simulation: Simulation, parts: list[str], options: dict[str, Any]
+    ) -> int:
         """Print the decision with its exact search, or with the parts of it that were named."""
         decision, seconds = simulation.decision, options["limit"]
-        search = SearchOptions() if seconds is None else SearchOptions(limit_seconds=seconds)
+        search = (
+            SearchOptions() if seconds is None else SearchOptions(limit_seconds=seconds)
+        )
         record = exact_search(decision, search)
         if options["output"] == "table":
             text = exact_text(record, decision.cycle.policy, parts=parts)
-            text = f"{_render(simulation, options)}\n{text}" if "exact" in parts else text
+            text = (
+                f"{_render(simulation, options)}\n{text}" if "exact" in parts else text
+            )
         else:
             text = _dump(record.to_plain(), options["output"])
         self.stdout.write(text, ending="")
         self.stdout.flush()
         if record.verdict is ExactVerdict.OPEN:
-            is_done = record.reason is OpenReason.NOTHING_TO_PICK and decision.is_fulfilled
+            is_done = (
+                record.reason is OpenReason.NOTHING_TO_PICK and decision.is_fulfilled
+            )
             return FULFILLED if is_done else NOT_DETERMINED
         return FULFILLED if record.is_possible else NOT_FULFILLED
 
@@ -195,7 +302,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = 0
     if not 0 < seconds <= _LONGEST_SEARCH:
-        raise ArgumentTypeError(f"{text!r} is not a time up to {_LONGEST_SEARCH}s, such as 10s")
+        raise ArgumentTypeError(
+            f"{text!r} is not a time up to {_LONGEST_SEARCH}s, such as 10s"
+        )
     return seconds
 
 
@@ -207,15 +316,21 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
     details = [name for name in ("step", "why") if options[name] is not None]
     for name, what in (("output", "csv"), ("semantics", ALL)):
         if details and options[name] == what:
-            raise CommandError(f"--{details[0]} does not go with {what}", returncode=BAD_INPUT)
+            raise CommandError(
+                f"--{details[0]} does not go with {what}", returncode=BAD_INPUT
+            )
     parts = _exact_parts(options)
     if options["limit"] is not None and not parts:
-        raise CommandError("--limit goes with --exact, --conflict or --shopping", returncode=BAD_INPUT)
+        raise CommandError(
+            "--limit goes with --exact, --conflict or --shopping", returncode=BAD_INPUT
+        )
     others = ["semantics"] if options["semantics"] == ALL else []
     others += [name for name in ("cases", "step", "why") if options[name] is not None]
     others += ["output"] if options["output"] == "csv" else []
     if parts and others:
-        raise CommandError(f"--{parts[0]} does not go with --{others[0]}", returncode=BAD_INPUT)
+        raise CommandError(
+            f"--{parts[0]} does not go with --{others[0]}", returncode=BAD_INPUT
+        )
     is_diff = options["diff"] is not None
     formats = _OUTPUTS_OF_DIFF if is_diff else _OUTPUTS
     if options["output"] not in (None, *formats):
@@ -232,7 +347,9 @@ def _refuse_odd_combinations(options: dict[str, Any]) -> None:
         raise CommandError("--snapshot goes with --bindings", returncode=BAD_INPUT)
     others = [name for name in _NOT_WITH_CASES if options[name] is not None]
     if options["cases"] is not None and others:
-        raise CommandError(f"--{others[0]} does not go with --cases", returncode=BAD_INPUT)
+        raise CommandError(
+            f"--{others[0]} does not go with --cases", returncode=BAD_INPUT
+        )
 
 
 def _rename(text: str) -> tuple[str, str]:
@@ -255,21 +372,35 @@ def _moment(text: str) -> datetime | None:
 
 
 def _request(options: dict[str, Any]) -> Request:
-    missing = [f"--{name}" for name in ("clusters", "placement") if options[name] is None]
+    missing = [
+        f"--{name}" for name in ("clusters", "placement") if options[name] is None
+    ]
     if missing:
-        raise CommandError(f"{' and '.join(missing)} needed, or --cases", returncode=BAD_INPUT)
+        raise CommandError(
+            f"{' and '.join(missing)} needed, or --cases", returncode=BAD_INPUT
+        )
     files = {
-        name: options[name] for name in ("clusters", "placement", "bindings") if options[name] is not None
+        name: options[name]
+        for name in ("clusters", "placement", "bindings")
+        if options[name] is not None
     }
     if list(files.values()).count(STANDARD_INPUT) > 1:
-        raise CommandError("only one file can be -, standard input", returncode=BAD_INPUT)
+        raise CommandError(
+            "only one file can be -, standard input", returncode=BAD_INPUT
+        )
     sources: dict[str, RequestSource] = {}
     for option, name in files.items():
         try:
-            content: Any = sys.stdin.buffer.read() if name == STANDARD_INPUT else Path(name).read_bytes()
+            content: Any = (
+                sys.stdin.buffer.read()
+                if name == STANDARD_INPUT
+                else Path(name).read_bytes()
+            )
         except OSError as error:
             content = error
-        except AttributeError:  # a shell can close standard input, and Python then has none
+        except (
+            AttributeError
+        ):  # a shell can close standard input, and Python then has none
             content = OSError(errno.EBADF, "standard input is closed")
         sources[option] = RequestSource(name, content)
     return Request(
@@ -278,7 +409,9 @@ def _request(options: dict[str, Any]) -> Request:
         sources.get("bindings"),
         name=options["name"],
         snapshot=options["snapshot"],
-        semantics=None if options["semantics"] in (None, ALL) else Semantics(options["semantics"]),
+        semantics=None
+        if options["semantics"] in (None, ALL)
+        else Semantics(options["semantics"]),
         now=options["now"],
         strict_health=options["strict_health"],
     )
@@ -292,26 +425,41 @@ def _case_lines(name: str) -> Iterator[bytes]:
     try:
         source = Path(name).open("rb")  # noqa: SIM115 -- closed below; an error of the reader is none of the file
     except OSError as error:
-        raise CommandError(f"{name}: cannot be read: {error.strerror}", returncode=BAD_INPUT) from error
+        raise CommandError(
+            f"{name}: cannot be read: {error.strerror}", returncode=BAD_INPUT
+        ) from error
     with source:
         yield from source
 
 
 def _render(simulation: Simulation, options: dict[str, Any]) -> str:
     """Return the decision in the output format, with all candidates of `--step` and the advice of `--why`."""
-    decision, output, step, cluster = simulation.decision, options["output"], options["step"], options["why"]
+    decision, output, step, cluster = (
+        simulation.decision,
+        options["output"],
+        options["step"],
+        options["why"],
+    )
     if cluster is not None and cluster not in decision.cycle.fleet.positions:
-        raise CommandError(f"--why: the fleet has no cluster {cluster!r}", returncode=BAD_INPUT)
+        raise CommandError(
+            f"--why: the fleet has no cluster {cluster!r}", returncode=BAD_INPUT
+        )
     advice = None if cluster is None else why_not(decision, cluster)
     try:
         if output == "csv":
             return outcome_csv(decision)
         if output == "table":
             time = simulation.judged_at
-            notes = [f"heartbeats judged at {time.isoformat()}"] if time is not None else []
+            notes = (
+                [f"heartbeats judged at {time.isoformat()}"] if time is not None else []
+            )
             notes += map(warning_note, simulation.warnings)
             return decision_text(
-                decision, placement=simulation.placement, notes=notes, step=step, advice=advice
+                decision,
+                placement=simulation.placement,
+                notes=notes,
+                step=step,
+                advice=advice,
             )
         document = decision_document(decision, warnings=simulation.warnings, step=step)
     except IndexError as error:
@@ -322,14 +470,18 @@ def _render(simulation: Simulation, options: dict[str, Any]) -> str:
 
 
 def _render_all(
-    simulations: dict[Semantics, Simulation], comparison: SemanticsComparison, output: str
+    simulations: dict[Semantics, Simulation],
+    comparison: SemanticsComparison,
+    output: str,
 ) -> str:
     if output == "csv":
         return comparison_csv(comparison)
     if output != "table":
         warnings = {semantics: one.warnings for semantics, one in simulations.items()}
         return _dump(comparison_document(comparison, warnings=warnings), output)
-    about: dict[str, list[str]] = {}  # each warning once, with the names of its semantics unless it is of all
+    about: dict[
+        str, list[str]
+    ] = {}  # each warning once, with the names of its semantics unless it is of all
     for semantics, one in simulations.items():
         for warning in one.warnings:
             about.setdefault(warning_note(warning), []).append(str(semantics))
@@ -345,5 +497,7 @@ def _render_all(
 
 def _dump(document: dict[str, Any], output: str) -> str:
     return (
-        dump_yaml(document) if output == "yaml" else json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+        dump_yaml(document)
+        if output == "yaml"
+        else json.dumps(document, ensure_ascii=False, indent=2) + "\n"
     )

@@ -20,7 +20,9 @@ class Command(HubCommand):
         for row in report.faulty:
             row.refresh_from_db(fields=["fault"])
             self.stdout.write(f"{row.decision_id}: {row.fault}")
-        self.stdout.write(f"{report.count - len(report.faulty)} of {report.count} decisions verified")
+        self.stdout.write(
+            f"{report.count - len(report.faulty)} of {report.count} decisions verified"
+        )
         if report.faulty:
             raise CommandError(
                 f"{len(report.faulty)} decisions of engine {ENGINE_VERSION} give a different result"

@@ -41,7 +41,11 @@ class Command(ServerCommand):
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("name", metavar="NAME", help="NAME, or NAMESPACE/NAME of a ResourcePlacement")
+        parser.add_argument(
+            "name",
+            metavar="NAME",
+            help="NAME, or NAMESPACE/NAME of a ResourcePlacement",
+        )
         parser.add_argument(
             "--for",
             action="append",
@@ -78,7 +82,11 @@ class Command(ServerCommand):
                 unmet = unmet_conditions(manifest, awaited, name=name)
             except RemoteError as error:
                 # A console that responded a moment ago may be restarting.
-                if not was_there or error.returncode != ENVIRONMENT or time.monotonic() >= deadline:
+                if (
+                    not was_there
+                    or error.returncode != ENVIRONMENT
+                    or time.monotonic() >= deadline
+                ):
                     raise
                 unmet = [str(error)]
             if not unmet:
@@ -89,7 +97,10 @@ class Command(ServerCommand):
                 printed = text
             left = deadline - time.monotonic()
             if left <= 0:
-                raise CommandError(f"{name}: not met within {timeout:g} s: {text}", returncode=TIMED_OUT)
+                raise CommandError(
+                    f"{name}: not met within {timeout:g} s: {text}",
+                    returncode=TIMED_OUT,
+                )
             time.sleep(min(_PAUSE, left))
 
 
@@ -127,7 +138,10 @@ def unmet_conditions(
     unmet = []
     for one in awaited:
         condition = stated.get(one.sort, {})
-        value, message = condition.get("status", Truth.UNKNOWN), condition.get("message") or "not stated yet"
+        value, message = (
+            condition.get("status", Truth.UNKNOWN),
+            condition.get("message") or "not stated yet",
+        )
         if one.sort == DELETED:
             unmet.append("it is not deleted")
         elif value != one.value:
@@ -137,13 +151,17 @@ def unmet_conditions(
     return unmet
 
 
-def reader_of(client: RemoteClient | None, name: str) -> Callable[[], dict[str, Any] | None]:
+def reader_of(
+    client: RemoteClient | None, name: str
+) -> Callable[[], dict[str, Any] | None]:
     """Return what reads the placement, from a console or the database; None: there is none of this name."""
     path = f"placements/{quote(name.replace('/', ':'), safe=':')}"
 
     def read_there() -> dict[str, Any] | None:
         try:
-            manifest: dict[str, Any] | None = client.request("GET", path) if client else None
+            manifest: dict[str, Any] | None = (
+                client.request("GET", path) if client else None
+            )
         except RemoteError as error:
             if error.status != _NOT_FOUND:
                 raise

@@ -14,7 +14,12 @@ from fleetui.permissions import Role, may_manage_notifications
 from placements.engine.problems import LEVELS, Cause, ProblemFacts, ProblemLevel
 from placements.models import Problem, ProblemKind
 from placements.services.problems.book import address, compare_old, open_problems
-from placements.services.problems.root_causes import AttentionSection, root_causes, section_of, title_of
+from placements.services.problems.root_causes import (
+    AttentionSection,
+    root_causes,
+    section_of,
+    title_of,
+)
 
 MOST_PROBLEMS = 5_000
 """So many problems of all hubs are read."""
@@ -53,7 +58,11 @@ class Snooze:
     mark: str
 
     def hides(self, cause: Cause, *, now: datetime) -> bool:
-        return cause.mark == self.mark if self.until is None else now.timestamp() < self.until
+        return (
+            cause.mark == self.mark
+            if self.until is None
+            else now.timestamp() < self.until
+        )
 
 
 def attention(
@@ -73,11 +82,17 @@ def attention(
     if user is None or not may_manage_notifications(user):
         problems = [one for one in problems if one.kind != ProblemKind.CHANNEL_SILENT]
     items = _items(problems, key=key)
-    snoozed = [one for one in items if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)]
+    snoozed = [
+        one
+        for one in items
+        if (snooze := snoozes.get(one.key)) and snooze.hides(one, now=now)
+    ]
     return Attention(_advice_last(one for one in items if one not in snoozed), snoozed)
 
 
-def inbox_items(user: User | AnonymousUser, *, now: datetime, hub: str = "") -> Attention:
+def inbox_items(
+    user: User | AnonymousUser, *, now: datetime, hub: str = ""
+) -> Attention:
     """Return what needs attention on the hubs that a person may see, or on one of them; five queries."""
     hubs = hubs_with_role(user)
     hubs = hubs.filter(name=hub) if hub else hubs
@@ -85,25 +100,43 @@ def inbox_items(user: User | AnonymousUser, *, now: datetime, hub: str = "") -> 
     compare_old(names, now=now)
     rows = Problem.objects.filter(ended_at=None, hub__in=list(names))
     administered = hubs_with_role(user, Role.CLUSTER_ADMINISTRATOR).values("pk")
-    rows = rows.exclude(Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(hub__in=administered))
+    rows = rows.exclude(
+        Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(hub__in=administered)
+    )
     if not isinstance(user, User) or not may_manage_notifications(user):
         rows = rows.exclude(kind=ProblemKind.CHANNEL_SILENT)
     by_hub: dict[int, list[ProblemFacts]] = defaultdict(list)
     for row in rows.order_by("pk")[:MOST_PROBLEMS]:
         by_hub[row.hub_id].append(row.facts)
-    items = [item for pk, problems in by_hub.items() for item in _items(problems, hub=names[pk])]
+    items = [
+        item
+        for pk, problems in by_hub.items()
+        for item in _items(problems, hub=names[pk])
+    ]
     items.sort(key=lambda one: LEVELS.index(ProblemLevel(one.level)))
     return Attention(_advice_last(items))
 
 
-def _items(problems: Sequence[ProblemFacts], *, key: str = "", hub: str = "") -> list[AttentionItem]:
+def _items(
+    problems: Sequence[ProblemFacts], *, key: str = "", hub: str = ""
+) -> list[AttentionItem]:
     items = []
     for cause in root_causes(problems):
         title, details = title_of(cause, key)
-        effects = tuple(replace(one, path=address(one.path, hub=hub)) for one in cause.effects)
+        effects = tuple(
+            replace(one, path=address(one.path, hub=hub)) for one in cause.effects
+        )
         facts = {name: getattr(cause, name) for name in Cause.__slots__}
         facts |= {"path": address(cause.path, hub=hub), "effects": effects}
-        items.append(AttentionItem(**facts, title=title, details=details, section=section_of(cause), hub=hub))
+        items.append(
+            AttentionItem(
+                **facts,
+                title=title,
+                details=details,
+                section=section_of(cause),
+                hub=hub,
+            )
+        )
     return items
 
 
@@ -113,5 +146,11 @@ def _advice_last(items: Iterable[AttentionItem]) -> list[AttentionItem]:
 
 def snoozes_from(stored: Any) -> dict[str, Snooze]:
     """Return the snoozes that a session keeps; what is not one of them is ignored."""
-    entries: Collection[tuple[str, Any]] = stored.items() if isinstance(stored, dict) else ()
-    return {key: Snooze(*value) for key, value in entries if isinstance(value, list) and len(value) == 2}
+    entries: Collection[tuple[str, Any]] = (
+        stored.items() if isinstance(stored, dict) else ()
+    )
+    return {
+        key: Snooze(*value)
+        for key, value in entries
+        if isinstance(value, list) and len(value) == 2
+    }

@@ -36,7 +36,11 @@ class NavigationCounts:
 
 def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     """Return them for a person as the last comparison stored them, by one query: every page has it."""
-    if not isinstance(user, User) or not user.is_active or current_hub_id() == UNKNOWN_HUB:
+    if (
+        not isinstance(user, User)
+        or not user.is_active
+        or current_hub_id() == UNKNOWN_HUB
+    ):
         return NavigationCounts(0, 0)
     now = datetime.now(UTC)
     book, inbox, has_live_hubs = _book_and_inbox(user)
@@ -49,7 +53,9 @@ def navigation_counts(user: User | AnonymousUser) -> NavigationCounts:
     if is_outdated:
         compare(now=now)
         book, inbox, has_live_hubs = _book_and_inbox(user)
-    totals = book.totals if book else count_in_all()  # no row: the database takes no writes now
+    totals = (
+        book.totals if book else count_in_all()
+    )  # no row: the database takes no writes now
     return NavigationCounts(
         totals["runs_under_way"],
         inbox,
@@ -71,7 +77,9 @@ def _book_and_inbox(user: User) -> tuple[ProblemBook | None, int, bool]:
     columns = {"group": F("hub__grants__group__name"), "role": F("hub__grants__role")}
     books: dict[int, ProblemBook] = {}
     granted = defaultdict(list)
-    rows: QuerySet[Any] = ProblemBook.objects.filter(hub__removed_at=None).annotate(**columns)
+    rows: QuerySet[Any] = ProblemBook.objects.filter(hub__removed_at=None).annotate(
+        **columns
+    )
     for row in rows:
         books[row.hub_id] = row
         if row.group:

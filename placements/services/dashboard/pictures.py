@@ -32,17 +32,29 @@ class Picture:
     high: int | None = None
 
 
-def pictures_of(several: Sequence[PlacementHeadroom], key: str, *, version: str) -> dict[int, Picture]:
+def pictures_of(
+    several: Sequence[PlacementHeadroom], key: str, *, version: str
+) -> dict[int, Picture]:
     """Return the picture of each placement, by its strictest limit, without one by `key`.
 
     Two queries, whose results this process keeps for a minute; `version` is that of the fleet.
     """
-    keys = {one.placement.pk: _strictest(one)[0] if one.skews else key for one in several}
-    placed = [(one.placement.pk, one.placement.decisions_made, one.placement.placed_count) for one in several]
+    keys = {
+        one.placement.pk: _strictest(one)[0] if one.skews else key for one in several
+    }
+    placed = [
+        (one.placement.pk, one.placement.decisions_made, one.placement.placed_count)
+        for one in several
+    ]
     words = f"{current_hub_id()} {version} {sorted(keys.items())} {placed}"
     kept = f"pictures/{sha256(words.encode(errors='replace')).hexdigest()}"
-    counts = caches["process"].get_or_set(kept, lambda: _counts(keys), _KEPT_SECONDS) or {}
-    return {one.placement.pk: _picture(one, keys[one.placement.pk], counts) for one in several}
+    counts = (
+        caches["process"].get_or_set(kept, lambda: _counts(keys), _KEPT_SECONDS) or {}
+    )
+    return {
+        one.placement.pk: _picture(one, keys[one.placement.pk], counts)
+        for one in several
+    }
 
 
 def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
@@ -50,7 +62,9 @@ def _strictest(headroom: PlacementHeadroom) -> tuple[str, int, int]:
     return worst.key, worst.skew, worst.most
 
 
-def _picture(headroom: PlacementHeadroom, key: str, counts: dict[int, tuple[int, ...]]) -> Picture:
+def _picture(
+    headroom: PlacementHeadroom, key: str, counts: dict[int, tuple[int, ...]]
+) -> Picture:
     shown = counts.get(headroom.placement.pk, ())
     if not headroom.skews or not shown:
         return Picture(key, shown)
@@ -68,15 +82,28 @@ def _counts(keys: dict[int, str]) -> dict[int, tuple[int, ...]]:
     if not placements_of:
         return {}
     domains = groups_of(placements_of, most=MOST_DOMAINS)
-    of_placement = Case(*(When(placement__in=pks, then=Value(key)) for key, pks in placements_of.items()))
-    labels = ClusterLabel.objects.filter(cluster=OuterRef("pk"), key=OuterRef(OuterRef("key")))
+    of_placement = Case(
+        *(
+            When(placement__in=pks, then=Value(key))
+            for key, pks in placements_of.items()
+        )
+    )
+    labels = ClusterLabel.objects.filter(
+        cluster=OuterRef("pk"), key=OuterRef(OuterRef("key"))
+    )
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     domain = members.values(value=Subquery(labels.values("value")[:1]))[:1]
-    rows = Binding.objects.filter(placement__in=list(keys)).exclude(state=BindingState.UNSCHEDULED)
+    rows = Binding.objects.filter(placement__in=list(keys)).exclude(
+        state=BindingState.UNSCHEDULED
+    )
     rows = rows.annotate(key=of_placement).annotate(domain=Subquery(domain))
     found: dict[int, dict[str | None, int]] = defaultdict(dict)
-    for pk, domain, count in rows.order_by().values_list("placement", "domain").annotate(count=Count("pk")):
+    for pk, domain, count in (
+        rows.order_by().values_list("placement", "domain").annotate(count=Count("pk"))
+    ):
         found[pk][domain] = count
     return {
-        pk: tuple(found[pk].get(value, 0) for value, _ in domains[key]) for pk, key in keys.items() if key
+        pk: tuple(found[pk].get(value, 0) for value, _ in domains[key])
+        for pk, key in keys.items()
+        if key
     }

@@ -13,7 +13,12 @@ from placements.explain.rollouts import result_from_document
 from placements.models import Rollout, StagedRun
 from placements.services.rollouts.approvals import with_status
 from placements.services.rollouts.lists import AnyRun, began_at
-from placements.services.rollouts.queries import Part, part_counts, parts_of, with_failed
+from placements.services.rollouts.queries import (
+    Part,
+    part_counts,
+    parts_of,
+    with_failed,
+)
 from placements.services.rollouts.staged_queries import result_in
 from placements.services.rollouts.under_way import runs_under_way
 
@@ -67,7 +72,12 @@ class RunProgress:
 
     @property
     def updated(self) -> int:
-        return sum(count for group in self.groups for tick, count in group if tick is Tick.UPDATED)
+        return sum(
+            count
+            for group in self.groups
+            for tick, count in group
+            if tick is Tick.UPDATED
+        )
 
     @property
     def has_ticks(self) -> bool:
@@ -77,10 +87,15 @@ class RunProgress:
 def runs_in_progress(most: int) -> list[RunProgress]:
     """Return the newest runs in progress with their bars: two queries, and one for each rollout."""
     rolling, staged = runs_under_way()
-    rolling = with_failed(rolling.select_related("placement").defer("placement__document"))
+    rolling = with_failed(
+        rolling.select_related("placement").defer("placement__document")
+    )
     staged = with_status(staged.select_related("placement"))
     staged = staged.defer("document", "strategy", "overrides", "placement__document")
-    newest: tuple[Iterable[Any], ...] = (rolling.order_by("-id")[:most], staged.order_by("-id")[:most])
+    newest: tuple[Iterable[Any], ...] = (
+        rolling.order_by("-id")[:most],
+        staged.order_by("-id")[:most],
+    )
     both = merge(*newest, key=began_at, reverse=True)
     return [_progress(run) for run in list(both)[:most]]
 
@@ -98,7 +113,11 @@ def _of_large(run: Rollout) -> Counter[Tick]:
     for part, count in part_counts(run).items():
         counts[_TICKS[part]] += count
     waiting = run.sync_result.get("waitingCounts", {})
-    blocked = sum(waiting.get(str(reason), 0) for reason in _BLOCKS if reason is not BlockReason.RETRY_LATER)
+    blocked = sum(
+        waiting.get(str(reason), 0)
+        for reason in _BLOCKS
+        if reason is not BlockReason.RETRY_LATER
+    )
     for tick in (
         Tick.WAITING,
         Tick.UPDATING,
@@ -113,26 +132,42 @@ def _of_large(run: Rollout) -> Counter[Tick]:
 def _of_rollout(run: Rollout) -> RunProgress:
     ticks = {name: _TICKS[part] for name, part in parts_of(run).items()}
     if run.sync_result:
-        blocked = (one for one in result_from_document(run.sync_result).blocked if one.reason in _BLOCKS)
+        blocked = (
+            one
+            for one in result_from_document(run.sync_result).blocked
+            if one.reason in _BLOCKS
+        )
         for one in blocked:
             if ticks.get(one.cluster) in (Tick.WAITING, Tick.UPDATING):
                 ticks[one.cluster] = Tick.BLOCKED
     planned = [[name for name in wave if name in ticks] for wave in run.waves]
     in_waves = {name for wave in planned for name in wave}
     later = [name for name in ticks if name not in in_waves]
-    groups = [_group(Counter(ticks[name] for name in wave).items()) for wave in [*planned, later] if wave]
+    groups = [
+        _group(Counter(ticks[name] for name in wave).items())
+        for wave in [*planned, later]
+        if wave
+    ]
     return _with_current(run, groups)
 
 
 def _of_staged_run(run: StagedRun) -> RunProgress:
     result = result_in(run)
     stages = result.run.stages if result else ()
-    groups = [_group(Counter(map(_tick_of_step, stage.steps)).items()) for stage in stages if stage.steps]
+    groups = [
+        _group(Counter(map(_tick_of_step, stage.steps)).items())
+        for stage in stages
+        if stage.steps
+    ]
     return _with_current(run, groups)
 
 
 def _with_current(run: AnyRun, groups: list[Group]) -> RunProgress:
-    open_groups = (at for at, group in enumerate(groups, 1) if any(tick != Tick.UPDATED for tick, _ in group))
+    open_groups = (
+        at
+        for at, group in enumerate(groups, 1)
+        if any(tick != Tick.UPDATED for tick, _ in group)
+    )
     return RunProgress(run, tuple(groups), next(open_groups, None))
 
 

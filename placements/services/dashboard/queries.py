@@ -20,7 +20,12 @@ from placements.models import (
     Rollout,
     StagedRun,
 )
-from placements.services.filters import PlacementFilterState, PlacementTotals, counts_in_all, decisions_of
+from placements.services.filters import (
+    PlacementFilterState,
+    PlacementTotals,
+    counts_in_all,
+    decisions_of,
+)
 from placements.services.fleet.queries import Skew, skews_of
 from placements.services.health import stored_healths
 from placements.services.rollouts.approvals import with_gate
@@ -62,17 +67,27 @@ def fleet_mark(counts: Counts, decisions: Sequence[Decision]) -> str:
     A small one has the placements of its clusters.
     """
     version = FleetState.objects.values_list("version", flat=True).first() or 0
-    states = [counts.late, counts.not_observed, counts.unhealthy, counts.workloads_failing, counts.cordoned]
+    states = [
+        counts.late,
+        counts.not_observed,
+        counts.unhealthy,
+        counts.workloads_failing,
+        counts.cordoned,
+    ]
     if counts.clusters <= WITH_PLACEMENTS:
         states += [one.pk for one in decisions[:1]]
     return "-".join(map(str, (version, *states, f"{datetime.now(UTC):%M}")))
 
 
 def is_untouched() -> bool:
-    return not any(model.objects.exists() for model in (MemberCluster, Placement, Resource))
+    return not any(
+        model.objects.exists() for model in (MemberCluster, Placement, Resource)
+    )
 
 
-def counts(stored: Mapping[str, Any] | None = None, *, version: int | None = None) -> Counts:
+def counts(
+    stored: Mapping[str, Any] | None = None, *, version: int | None = None
+) -> Counts:
     """Return the totals, those of placements as they were stored: two queries, or one if they are known.
 
     With the `version` of what was compared, this process keeps the states of many clusters for seconds.
@@ -82,7 +97,9 @@ def counts(stored: Mapping[str, Any] | None = None, *, version: int | None = Non
         of_clusters = counts_by_state()
     else:
         key = f"cluster-states/{current_hub_id()}/{version}"
-        of_clusters = caches["process"].get_or_set(key, counts_by_state, _KEPT_SECONDS) or {}
+        of_clusters = (
+            caches["process"].get_or_set(key, counts_by_state, _KEPT_SECONDS) or {}
+        )
     by_state = of_placements.by_state
     not_eligible = of_clusters[ClusterFilterState.NOT_ELIGIBLE]
     leaving = of_clusters[ClusterFilterState.LEAVING]
@@ -132,7 +149,9 @@ class PlacementHeadroom:
 
 def worst_placements(most: int) -> list[PlacementHeadroom]:
     """Return the placements with their status, the worst first, then by name."""
-    ranks = [When(health_level=level, then=rank) for rank, level in enumerate(HealthLevel)]
+    ranks = [
+        When(health_level=level, then=rank) for rank, level in enumerate(HealthLevel)
+    ]
     rows = Placement.objects.select_related("staleness_check").defer("document")
     rows = rows.order_by(Case(*ranks, default=len(HealthLevel)), "full_name")
     return headroom_of(list(rows[:most]))
@@ -147,12 +166,20 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
     staged_ids = [one.pk for one in placements if one.is_staged]
     if staged_ids:
         same = StagedRun.objects.filter(placement=OuterRef("placement")).order_by("-pk")
-        latest = StagedRun.objects.filter(placement__in=staged_ids, pk=Subquery(same.values("pk")[:1]))
-        latest = with_gate(latest).only("placement_id", "full_name", "status", "ended_at")
+        latest = StagedRun.objects.filter(
+            placement__in=staged_ids, pk=Subquery(same.values("pk")[:1])
+        )
+        latest = with_gate(latest).only(
+            "placement_id", "full_name", "status", "ended_at"
+        )
         staged = {row.placement_id: row for row in latest}
     others = [one for one in placements if one.pk not in staged]
-    rows = Rollout.objects.filter(placement__in=others, number=F("placement__runs_made"))
-    rows = rows.only("placement_id", "number", "state", "ended_reason", "verdict", "ended_at")
+    rows = Rollout.objects.filter(
+        placement__in=others, number=F("placement__runs_made")
+    )
+    rows = rows.only(
+        "placement_id", "number", "state", "ended_reason", "verdict", "ended_at"
+    )
     runs = {row.placement_id: row for row in rows}
     healths = stored_healths(placements, now=datetime.now(UTC))
     for one in placements:
@@ -161,8 +188,12 @@ def headroom_of(placements: Collection[Placement]) -> list[PlacementHeadroom]:
         for run in (runs.get(one.pk), staged.get(one.pk)):
             if run:
                 run.placement = one
-                run.failed = 0 if run.ended_at else counts.failed + counts.removal_failed
+                run.failed = (
+                    0 if run.ended_at else counts.failed + counts.removal_failed
+                )
     return [
-        PlacementHeadroom(one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk))
+        PlacementHeadroom(
+            one, healths[one.pk], skews_of(one), runs.get(one.pk), staged.get(one.pk)
+        )
         for one in placements
     ]

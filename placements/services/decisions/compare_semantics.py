@@ -14,7 +14,11 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.models import Placement
 from placements.services.results import name_on_hub
-from placements.services.simulate.translate import PlacementInput, placement_input, translate
+from placements.services.simulate.translate import (
+    PlacementInput,
+    placement_input,
+    translate,
+)
 from placements.services.snapshots import draft_cycle
 
 
@@ -30,7 +34,10 @@ class SideBySide:
 def side_by_side(decision: Decision, *, name: str) -> SideBySide:
     """Repeat a decision under each semantics, on its fleet and with its bindings."""
     cycle = decision.cycle
-    return _sides(decision, PlacementInput(name, cycle.policy, cycle.semantics, cycle.options, places={}))
+    return _sides(
+        decision,
+        PlacementInput(name, cycle.policy, cycle.semantics, cycle.options, places={}),
+    )
 
 
 def side_by_side_of_draft(draft: ClusterResourcePlacement) -> SideBySide:
@@ -40,7 +47,9 @@ def side_by_side_of_draft(draft: ClusterResourcePlacement) -> SideBySide:
     """
     own = replace(placement_input(draft), warnings=())
     saved = Placement.objects.filter(full_name=name_on_hub(draft)).first()
-    return _sides(schedule(draft_cycle(draft, saved=saved, fleet=current_fleet().fleet)), own)
+    return _sides(
+        schedule(draft_cycle(draft, saved=saved, fleet=current_fleet().fleet)), own
+    )
 
 
 def _sides(decision: Decision, own: PlacementInput) -> SideBySide:
@@ -55,7 +64,11 @@ def _sides(decision: Decision, own: PlacementInput) -> SideBySide:
             errors[semantics] = str(invalid)
             continue
         is_own = other.semantics is cycle.semantics
-        changed = replace(other.cycle(cycle.fleet, cycle.bindings), namespace=cycle.namespace)
+        changed = replace(
+            other.cycle(cycle.fleet, cycle.bindings), namespace=cycle.namespace
+        )
         decisions[semantics] = decision if is_own else schedule(changed)
         warnings[semantics] = tuple(map(own.in_document, other.warnings))
-    return SideBySide(SemanticsComparison(decisions, decision.cycle.semantics), warnings, errors)
+    return SideBySide(
+        SemanticsComparison(decisions, decision.cycle.semantics), warnings, errors
+    )

@@ -31,7 +31,9 @@ _CUT_SECONDS = 600
 _place = threading.BoundedSemaphore(1)
 
 
-def searched(decision: Decision, options: SearchOptions = REQUEST_OPTIONS, *, user: object) -> ExactRecord:
+def searched(
+    decision: Decision, options: SearchOptions = REQUEST_OPTIONS, *, user: object
+) -> ExactRecord:
     """Search at the cost of a user: a large problem in a child process, one at a time in this process.
 
     A record to which a repetition adds nothing is kept. Raise RequestTooLongError where another search
@@ -66,14 +68,19 @@ class UnknownSearchError(UnknownObject):
         super().__init__(f"no exact search {search}")
 
 
-def request_search(decision: Decision, options: SearchOptions, *, user: object) -> ExactRecord | str:
+def request_search(
+    decision: Decision, options: SearchOptions, *, user: object
+) -> ExactRecord | str:
     """Return the record of a small or known search; else leave it to a worker and return its id."""
     model = model_of(decision)
     if not isinstance(model, ExactModel) or is_small(model):
         return exact_search(decision, options)
     key = record_id(decision.id, options)
     record: ExactRecord | None = caches["default"].get(key)
-    if caches["default"].add(_request(key), (decision.id, options), _KEPT_SECONDS) and record is None:
+    if (
+        caches["default"].add(_request(key), (decision.id, options), _KEPT_SECONDS)
+        and record is None
+    ):
         settle(user, deposit=0, used=options.limit_seconds)
     if record is None:
         enqueue(TASK, search=key, hub=current_hub_id())
@@ -89,7 +96,9 @@ def result_of(search: str) -> ExactRecord | None:
 
     The request sends the hint again: a lost one delays the search until the next request.
     """
-    is_key = search.isascii() and search.isprintable() and " " not in search  # others a cache refuses
+    is_key = (
+        search.isascii() and search.isprintable() and " " not in search
+    )  # others a cache refuses
     if not is_key or caches["default"].get(_request(search)) is None:
         raise UnknownSearchError(search)
     record: ExactRecord | None = caches["default"].get(search)
@@ -104,10 +113,14 @@ def search_requested(search: str) -> None:
     if request is None or caches["default"].get(search) is not None:
         return
     decision_id, options = request
-    if not caches["default"].add("exact-search", search, options.limit_seconds + 2 * GRACE_SECONDS):
+    if not caches["default"].add(
+        "exact-search", search, options.limit_seconds + 2 * GRACE_SECONDS
+    ):
         return
     try:
         record = search_in_child(recorded(decision_id)[1], options)
     finally:
         caches["default"].delete("exact-search")
-    caches["default"].set(search, record, _KEPT_SECONDS if record.is_final else _CUT_SECONDS)
+    caches["default"].set(
+        search, record, _KEPT_SECONDS if record.is_final else _CUT_SECONDS
+    )

@@ -6,7 +6,13 @@ import resource
 import subprocess
 import sys
 
-from placements.engine.exact.record import ExactRecord, OpenReason, SearchOptions, exact_search, open_record
+from placements.engine.exact.record import (
+    ExactRecord,
+    OpenReason,
+    SearchOptions,
+    exact_search,
+    open_record,
+)
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.record import pack, pack_fleet, unpack, unpack_fleet
 
@@ -17,7 +23,9 @@ GRACE_SECONDS = 5
 
 def search_in_child(decision: Decision, options: SearchOptions) -> ExactRecord:
     """Search in a child process; one that does not respond in time is killed and leaves an open record."""
-    child_input = pickle.dumps((pack_fleet(decision.cycle.fleet), pack(decision), options, MOST_BYTES))
+    child_input = pickle.dumps(
+        (pack_fleet(decision.cycle.fleet), pack(decision), options, MOST_BYTES)
+    )
     # It has no use for the secrets of this environment.
     environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
@@ -42,7 +50,9 @@ def main() -> None:
     fleet, content, options, most_bytes = pickle.load(sys.stdin.buffer)  # noqa: S301 -- of the parent process
     resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
     seconds = int(options.limit_seconds + GRACE_SECONDS) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # ends it, too, if the parent was killed
+    resource.setrlimit(
+        resource.RLIMIT_CPU, (seconds, seconds)
+    )  # ends it, too, if the parent was killed
     record = exact_search(unpack(content, unpack_fleet(fleet)), options)
     with os.fdopen(output, "wb") as file:
         pickle.dump(record, file)

@@ -64,7 +64,9 @@ class UnknownInDecisionError(UnknownObject):
     problem_type = "unknown-cluster"
 
     def __init__(self, decision_id: str, cluster: str) -> None:
-        super().__init__(f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}")
+        super().__init__(
+            f"the fleet of {decision_id} had no cluster named {cluster[:63]!r}"
+        )
 
 
 class AmbiguousDecisionError(FleetError):
@@ -99,11 +101,19 @@ def stored_fleet(fleet: Fleet) -> FleetRecord:
     return FleetRecord.objects.get_or_create(digest=digest, defaults=values)[0]
 
 
-def stored_decision(decision: DecisionValue, fleet: FleetRecord, *, now: datetime) -> DecisionRecord:
+def stored_decision(
+    decision: DecisionValue, fleet: FleetRecord, *, now: datetime
+) -> DecisionRecord:
     """Return the record of a decision on a stored fleet, stored first if it is new."""
-    values = {"content": partial(pack, decision), "engine": ENGINE_VERSION, "fleet": fleet}
+    values = {
+        "content": partial(pack, decision),
+        "engine": ENGINE_VERSION,
+        "fleet": fleet,
+    }
     rows = DecisionRecord.objects.defer("content")
-    return rows.get_or_create(decision_id=decision.id, defaults={**values, "verified_at": now})[0]
+    return rows.get_or_create(
+        decision_id=decision.id, defaults={**values, "verified_at": now}
+    )[0]
 
 
 @lru_cache(maxsize=4)
@@ -143,12 +153,18 @@ def recorded(prefix: str) -> tuple[int, DecisionValue]:
     """
     if not _ID_PREFIX.fullmatch(prefix):
         raise UnknownDecisionError(prefix)
-    records = reachable_records().filter(decision_id__startswith=prefix).order_by("decision_id")
+    records = (
+        reachable_records()
+        .filter(decision_id__startswith=prefix)
+        .order_by("decision_id")
+    )
     alike = list(records.values_list("pk", "decision_id")[:_MOST_ALIKE])
     if not alike:
         raise UnknownDecisionError(prefix)
     if len(alike) > 1:
-        raise AmbiguousDecisionError(prefix, tuple(decision_id for _, decision_id in alike))
+        raise AmbiguousDecisionError(
+            prefix, tuple(decision_id for _, decision_id in alike)
+        )
     return alike[0][0], _decision(alike[0][0])
 
 
@@ -159,19 +175,29 @@ def fault_of(row: DecisionRecord) -> str:
     """
     try:
         stored = unpack(bytes(row.content), unpack_fleet(bytes(row.fleet.content)))
-    except (UnreadableRecordError, ValueError, KeyError, IndexError, zlib.error) as error:
+    except (
+        UnreadableRecordError,
+        ValueError,
+        KeyError,
+        IndexError,
+        zlib.error,
+    ) as error:
         return f"it cannot be read: {error}"
     return difference(stored, schedule(stored.cycle))
 
 
 def of_another_engine() -> list[int]:
-    latest = Decision.objects.filter(number=F("placement__decisions_made"), placement__deleting_since=None)
+    latest = Decision.objects.filter(
+        number=F("placement__decisions_made"), placement__deleting_since=None
+    )
     rows = latest.exclude(record__engine=ENGINE_VERSION)
     return sorted(rows.values_list("placement_id", flat=True))
 
 
 def cycles_of(record: int) -> QuerySet[Decision]:
-    rows = Decision.objects.filter(record_id=record).select_related("record", "hub_decision")
+    rows = Decision.objects.filter(record_id=record).select_related(
+        "record", "hub_decision"
+    )
     heavy = ("record__content", "hub_decision__content", "hub_decision__differences")
     return rows.defer(*heavy).order_by("-pk")
 
@@ -253,7 +279,11 @@ def _advice(record_id: int, cluster: str) -> Advice:
 def id_prefix(text: str) -> str:
     """Return how an id starts, as `decisions_named` reads a prefix; "" for another text."""
     digits = text.lower().removeprefix("d-")
-    return f"d-{digits}" if len(digits) >= _SHORTEST_PREFIX and set(digits) <= set(hexdigits) else ""
+    return (
+        f"d-{digits}"
+        if len(digits) >= _SHORTEST_PREFIX and set(digits) <= set(hexdigits)
+        else ""
+    )
 
 
 def records_named(prefix: str, *, most: int = 20) -> list[int]:
@@ -261,7 +291,11 @@ def records_named(prefix: str, *, most: int = 20) -> list[int]:
     start = id_prefix(prefix)
     if not start:
         return []
-    records = reachable_records().filter(decision_id__startswith=start).order_by("decision_id")
+    records = (
+        reachable_records()
+        .filter(decision_id__startswith=start)
+        .order_by("decision_id")
+    )
     return list(records.values_list("pk", flat=True)[:most])
 
 
@@ -273,12 +307,18 @@ def decisions_named(prefix: str, *, most: int = 20) -> list[Decision]:
     decisions = Decision.objects.filter(record__in=records_named(prefix, most=most))
     latest = decisions.values("record").annotate(latest=Max("pk")).values("latest")
     rows = Decision.objects.filter(pk__in=latest).select_related("record", "placement")
-    return list(rows.defer("record__content", "placement__document").order_by("record__decision_id"))
+    return list(
+        rows.defer("record__content", "placement__document").order_by(
+            "record__decision_id"
+        )
+    )
 
 
 def latest_decision(placement: Placement) -> Decision | None:
     """Return the latest decision that this engine can read."""
-    decisions = Decision.objects.filter(placement=placement, record__engine=ENGINE_VERSION)
+    decisions = Decision.objects.filter(
+        placement=placement, record__engine=ENGINE_VERSION
+    )
     decisions = decisions.select_related("record").defer("record__content")
     return decisions.order_by("-number").first()
 
@@ -288,19 +328,42 @@ def ranking_decision(placement: Placement, latest: Decision | None) -> Decision 
 
     Where another policy kept them all without a ranking, it is the last one to change them.
     """
-    if latest is None or latest.number == 1 or latest.joins_count or latest.leaves_count:
+    if (
+        latest is None
+        or latest.number == 1
+        or latest.joins_count
+        or latest.leaves_count
+    ):
         return latest
-    rows = Decision.objects.filter(CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION)
-    rows = rows.filter(number__lt=latest.number).select_related("record").defer("record__content")
+    rows = Decision.objects.filter(
+        CHANGES_CLUSTERS, placement=placement, record__engine=ENGINE_VERSION
+    )
+    rows = (
+        rows.filter(number__lt=latest.number)
+        .select_related("record")
+        .defer("record__content")
+    )
     rows = rows.order_by("-number")
-    decision = rows.filter(policy_number=latest.policy_number, wanted=latest.wanted).first()
+    decision = rows.filter(
+        policy_number=latest.policy_number, wanted=latest.wanted
+    ).first()
     return decision or (rows.first() if latest.is_fulfilled else None) or latest
 
 
 def forget_cached_records() -> None:
     """Clear the caches of this process: for tests, where rows vanish."""
     _latest.clear()
-    for cached in (fleet_of, _decision, _outcomes, _summary, _spreads, exact_of, _problems, _fixes, _advice):
+    for cached in (
+        fleet_of,
+        _decision,
+        _outcomes,
+        _summary,
+        _spreads,
+        exact_of,
+        _problems,
+        _fixes,
+        _advice,
+    ):
         cached.cache_clear()
 
 
@@ -312,7 +375,9 @@ def run_after(row: Decision) -> Rollout | StagedRun | None:
     """
     if row.placement_id is None:
         return None
-    rollouts = Rollout.objects.filter(placement=row.placement_id).defer("sync_result", "waves")
+    rollouts = Rollout.objects.filter(placement=row.placement_id).defer(
+        "sync_result", "waves"
+    )
     in_progress = Q(ended_at__isnull=True) | Q(ended_at__gte=row.created_at)
     rolling = rollouts.filter(in_progress).order_by("number").first()
 
@@ -321,7 +386,9 @@ def run_after(row: Decision) -> Rollout | StagedRun | None:
     if not earlier.filter(policy_number=row.policy_number).exists():
         since |= Q(plan__policy_snapshot=str(row.policy_number))
     staged_runs = StagedRun.objects.filter(placement=row.placement_id)
-    staged_runs = staged_runs.defer("plan", "sync_result", "strategy", "overrides", "document")
+    staged_runs = staged_runs.defer(
+        "plan", "sync_result", "strategy", "overrides", "document"
+    )
     staged = staged_runs.filter(since).order_by("pk").first()
 
     if rolling is None or staged is None:

@@ -19,7 +19,11 @@ from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests import ocm_placement
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import is_ocm_placement, parse_placement
-from placements.manifests.policy import PlacementPolicy, TopologySpreadConstraint, parse_policy
+from placements.manifests.policy import (
+    PlacementPolicy,
+    TopologySpreadConstraint,
+    parse_policy,
+)
 from placements.models import Binding, Decision, Placement
 from placements.services.decisions.records import DecisionView
 
@@ -37,7 +41,9 @@ def state_today(name: str, *, decided_at: datetime, now: datetime) -> str:
         since = age_words(cluster.verdict_since, now=now)
         words = f"not ready for {since} ({ELIGIBILITY_WORDS[EligibilityKind(cluster.verdict)]})"
     if cluster.joined_at > decided_at:
-        words += f"; joined {age_words(cluster.joined_at, now=now)} ago, after this decision"
+        words += (
+            f"; joined {age_words(cluster.joined_at, now=now)} ago, after this decision"
+        )
     return f"Today: {words}"
 
 
@@ -51,7 +57,9 @@ def bound_and_joined(
     rows = Binding.objects.filter(placement=placement).order_by()
     both: Any = rows.values_list("cluster_name", "state", never)
     if decision is not None:
-        newer = MemberCluster.objects.filter(joined_at__gt=decision.created_at).order_by()
+        newer = MemberCluster.objects.filter(
+            joined_at__gt=decision.created_at
+        ).order_by()
         both = both.union(newer.values_list("name", Value(""), "joined_at"), all=True)
     bound: dict[str, str] = {}
     joined: dict[str, datetime] = {}
@@ -66,7 +74,9 @@ def bound_and_joined(
 def age_words(moment: datetime, *, now: datetime) -> str:
     """Return an age without its seconds, once it has minutes."""
     age = now - moment
-    return duration_words(age - age % timedelta(minutes=1) if age >= timedelta(minutes=1) else age)
+    return duration_words(
+        age - age % timedelta(minutes=1) if age >= timedelta(minutes=1) else age
+    )
 
 
 def draft_with(view: DecisionView, change: Change) -> Document | None:
@@ -82,11 +92,17 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
         return None
     document, cycle = placement.document, view.value.cycle
     now = parse_placement(document)
-    options, decided = ({**one, "balance": None} for one in (now.spread_options, cycle.options))
+    options, decided = (
+        {**one, "balance": None} for one in (now.spread_options, cycle.options)
+    )
     has_rules = now.semantics is cycle.semantics and options == decided
     if not (has_rules and now.spec.policy.to_plain() == cycle.policy.to_plain()):
         return None
-    changed = with_option(document, *change.option) if change.option else with_change(document, change)
+    changed = (
+        with_option(document, *change.option)
+        if change.option
+        else with_change(document, change)
+    )
     return changed if _has_change(changed, change) else None
 
 
@@ -99,13 +115,17 @@ def _has_change(document: Document, change: Change) -> bool:
     has_option = change.option is None or parsed.spread_options.get(name) == value
     target = change.changed()
     heeds = profile_of(target).strategy.relevant_fields
-    return has_option and _relevant(parsed.spec.policy, heeds) == _relevant(target.policy, heeds)
+    return has_option and _relevant(parsed.spec.policy, heeds) == _relevant(
+        target.policy, heeds
+    )
 
 
 def _relevant(policy: PlacementPolicy, relevant_fields: Heeds) -> PlacementPolicy:
     """Leave out of a policy the limits that nothing reads: not every kind of document can express them."""
     limits = tuple(
-        one if "maxSkew" in relevant_fields(one) else one.model_copy(update={"max_skew": 1})
+        one
+        if "maxSkew" in relevant_fields(one)
+        else one.model_copy(update={"max_skew": 1})
         for one in policy.topology_spread_constraints
     )
     return policy.model_copy(update={"topology_spread_constraints": limits})
@@ -116,7 +136,10 @@ def with_option(document: Document, name: str, value: object) -> Document:
     changed = copy.deepcopy(document)
     notes = changed["metadata"].get("annotations") or {}
     options = {**json.loads(notes.get(SPREAD_OPTIONS_ANNOTATION, "{}")), name: value}
-    changed["metadata"]["annotations"] = {**notes, SPREAD_OPTIONS_ANNOTATION: json.dumps(options)}
+    changed["metadata"]["annotations"] = {
+        **notes,
+        SPREAD_OPTIONS_ANNOTATION: json.dumps(options),
+    }
     return changed
 
 

@@ -99,7 +99,15 @@ _SITES = (
 )
 _ENVS = {"prod": 55, "staging": 20, "test": 15, "canary": 10}
 _TIERS = {"core": 62, "edge": 38}
-_TEAMS = {"platform": 20, "shop": 18, "search": 14, "payments": 12, "media": 14, "data": 12, "mobile": 10}
+_TEAMS = {
+    "platform": 20,
+    "shop": 18,
+    "search": 14,
+    "payments": 12,
+    "media": 14,
+    "data": 12,
+    "mobile": 10,
+}
 _VERSIONS = {"v1.34": 34, "v1.33": 40, "v1.32": 20, "v1.31": 6}
 
 
@@ -114,7 +122,13 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
         blemishes += [one] * max(_FEWEST, round(count * one.per_thousand / 1000))
     blemishes += [None] * (count - len(blemishes))
     rng.shuffle(blemishes)
-    labels = {"region": "hamburg", "zone": "hamburg-a", "provider": "own", "env": "test", "tier": "lab"}
+    labels = {
+        "region": "hamburg",
+        "zone": "hamburg-a",
+        "provider": "own",
+        "env": "test",
+        "tier": "lab",
+    }
     labels |= {"team": "platform", "kubernetes-version": "v1.34"}
     small = Size(nodes=1, cpu=16, busy_percent=5, millicents_per_cpu=1200)
     clusters = [
@@ -124,18 +138,24 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
     sites = list(_SITES)  # each once, then by weight
     for index, (name, blemish) in enumerate(zip(others, blemishes, strict=True)):
         if index == len(sites):
-            sites += rng.choices(_SITES, [site.weight for site in _SITES], k=count - index)
+            sites += rng.choices(
+                _SITES, [site.weight for site in _SITES], k=count - index
+            )
         clusters.append(_cluster(name, sites[index], blemish, rng, now))
     return tuple(clusters)
 
 
-def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: datetime) -> Document:
+def _cluster(
+    name: str, site: Site, blemish: Blemish | None, rng: Random, now: datetime
+) -> Document:
     env = _draw(_ENVS, rng)
     labels = {
         "region": site.region,
         "zone": f"{site.region}-{rng.choice(site.zones)}",
         "provider": site.provider,
-        "env": "staging" if site.region == NEW_REGION and env in ("prod", "canary") else env,
+        "env": "staging"
+        if site.region == NEW_REGION and env in ("prod", "canary")
+        else env,
         "tier": _draw(_TIERS, rng),
         "team": _draw(_TEAMS, rng),
         "kubernetes-version": _draw(_VERSIONS, rng),
@@ -155,7 +175,9 @@ def _cluster(name: str, site: Site, blemish: Blemish | None, rng: Random, now: d
         del labels[key]
     if blemish.has_gpu:
         size = replace(size, cpu=64, millicents_per_cpu=size.millicents_per_cpu * 6)
-    return member(name, labels, now=now, size=size, taints=blemish.taints, fault=blemish.fault)
+    return member(
+        name, labels, now=now, size=size, taints=blemish.taints, fault=blemish.fault
+    )
 
 
 def _draw(weights: Mapping[str, int], rng: Random) -> str:
@@ -165,7 +187,10 @@ def _draw(weights: Mapping[str, int], rng: Random) -> str:
 LEFT_THE_FLEET = "gonewalrus"
 """A cluster that a PickFixed placement still names."""
 
-_CPU_FREE, _CPU_ALL = "resources.kubernetes-fleet.io/available-cpu", "resources.kubernetes-fleet.io/total-cpu"
+_CPU_FREE, _CPU_ALL = (
+    "resources.kubernetes-fleet.io/available-cpu",
+    "resources.kubernetes-fleet.io/total-cpu",
+)
 _MEMORY_FREE = "resources.kubernetes-fleet.io/available-memory"
 _PROD, _EDGE, _CORE = labelled(env="prod"), labelled(tier="edge"), labelled(tier="core")
 _CHEAP, _ROOMY = sorted_by(CPU_COST, "Ascending"), sorted_by(_CPU_FREE, "Descending")
@@ -183,29 +208,60 @@ def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
     """Return nine placements; `payments` has a pinned group, `lab-replicas` has a dead end."""
     budget = rolling("10%", "10%", 30)
-    crd = selector("CustomResourceDefinition", group="apiextensions.k8s.io", labels={"part-of": "monitoring"})
+    crd = selector(
+        "CustomResourceDefinition",
+        group="apiextensions.k8s.io",
+        labels={"part-of": "monitoring"},
+    )
     monitoring = [selector("Namespace", "monitoring"), crd]
-    yield placement("monitoring", pick_all(tolerations=[ANYTHING]), selectors=monitoring, strategy=budget)
+    yield placement(
+        "monitoring",
+        pick_all(tolerations=[ANYTHING]),
+        selectors=monitoring,
+        strategy=budget,
+    )
     soft, providers = spread("region", hard=False), spread("provider", 2 * many)
-    shop = pick_n(12 * many, required=[_PROD], prefer=[prefer(30, _CHEAP)], spread=[soft, providers])
+    shop = pick_n(
+        12 * many,
+        required=[_PROD],
+        prefer=[prefer(30, _CHEAP)],
+        spread=[soft, providers],
+    )
     yield placement("storefront", shop, strategy=rolling("25%", "10%", 60))
-    yield placement("payments", pick_n(18 * many, required=[_PROD], spread=[spread("region")]))
+    yield placement(
+        "payments", pick_n(18 * many, required=[_PROD], spread=[spread("region")])
+    )
     caches = pick_n(
-        9 * many, required=[_EDGE], prefer=[prefer(50, _ROOMY)], spread=[spread("provider", many)]
+        9 * many,
+        required=[_EDGE],
+        prefer=[prefer(50, _ROOMY)],
+        spread=[spread("provider", many)],
     )
     yield placement("edge-cache", caches, strategy={"type": "External"})
     yield placement(
-        "inference", pick_all(required=[labelled(accelerator="gpu")], tolerations=[tolerate(*GPU)])
+        "inference",
+        pick_all(required=[labelled(accelerator="gpu")], tolerations=[tolerate(*GPU)]),
     )
     rack, power = spread("rack"), spread("power")
-    yield placement("lab-replicas", pick_n(4, required=[labelled(tier="lab")], spread=[rack, power]))
+    yield placement(
+        "lab-replicas", pick_n(4, required=[labelled(tier="lab")], spread=[rack, power])
+    )
     yield placement("archive", pick_fixed(*_settled(clusters)[: 4 * min(many, 6)]))
     living = expressions(("env", "In", "prod", "staging"))
     even = spread("region", 2, minDomains=3, nodeTaintsPolicy="Honor")
-    index = pick_n(10 * many, required=[{**living, **measured(NODES, "Ge", "3")}], spread=[even])
+    index = pick_n(
+        10 * many, required=[{**living, **measured(NODES, "Ge", "3")}], spread=[even]
+    )
     yield placement("search-index", index, annotations=_KUBERNETES)
-    strict = {**_OCM, SPREAD_OPTIONS_ANNOTATION: '{"mode": "strict", "unsetPolicy": "exclude"}'}
-    mobile = pick_n(8 * many, required=[_MODERN], spread=[spread("region", 1), spread("env", 4, hard=False)])
+    strict = {
+        **_OCM,
+        SPREAD_OPTIONS_ANNOTATION: '{"mode": "strict", "unsetPolicy": "exclude"}',
+    }
+    mobile = pick_n(
+        8 * many,
+        required=[_MODERN],
+        spread=[spread("region", 1), spread("env", 4, hard=False)],
+    )
     yield placement("mobile-api", mobile, annotations=strict)
 
 
@@ -216,35 +272,64 @@ def _further(clusters: Sequence[Document]) -> Iterator[Document]:
     """
     provider, team = spread("provider", 20), spread("team", 10)
     yield placement("checkout", pick_n(140, required=[_PROD], spread=[provider, team]))
-    yield placement("sessions", pick_n(300, spread=[spread("region", 10), spread("env", 5, hard=False)]))
+    yield placement(
+        "sessions",
+        pick_n(300, spread=[spread("region", 10), spread("env", 5, hard=False)]),
+    )
     near = [spread("region", 4, hard=False), spread("zone", 2, hard=False)]
     yield placement("thumbnails", pick_n(200, required=[_CORE], spread=near))
-    yield placement("feature-flags", pick_n(120, spread=[spread("kubernetes-version", 3)]))
+    yield placement(
+        "feature-flags", pick_n(120, spread=[spread("kubernetes-version", 3)])
+    )
     two_keys = [spread("kubernetes-version", 40), spread("provider", 30)]
-    yield placement("telemetry-gateway", pick_n(160, required=[_EDGE, _CORE], spread=two_keys))
+    yield placement(
+        "telemetry-gateway", pick_n(160, required=[_EDGE, _CORE], spread=two_keys)
+    )
     apart = pick_n(90, required=[_PROD], spread=[spread("zone", hard=False)])
     yield placement("dns", apart, annotations=_KUBERNETES)
 
-    yield placement("batch-reports", pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE]))
-    rather_data = [prefer(40, labelled(team="data")), prefer(-30, labelled(env="canary")), prefer(20, _ROOMY)]
-    yield placement("feature-store", pick_n(80, prefer=rather_data, spread=[spread("provider", 40)]))
+    yield placement(
+        "batch-reports", pick_n(60, prefer=[prefer(100, _CHEAP)], required=[_CORE])
+    )
+    rather_data = [
+        prefer(40, labelled(team="data")),
+        prefer(-30, labelled(env="canary")),
+        prefer(20, _ROOMY),
+    ]
+    yield placement(
+        "feature-store", pick_n(80, prefer=rather_data, spread=[spread("provider", 40)])
+    )
     memory = [prefer(60, sorted_by(_MEMORY_FREE, "Descending")), prefer(25, _MODERN)]
-    yield placement("recommendations", pick_n(50, required=[measured(_CPU_FREE, "Ge", "64")], prefer=memory))
+    yield placement(
+        "recommendations",
+        pick_n(50, required=[measured(_CPU_FREE, "Ge", "64")], prefer=memory),
+    )
     small = [prefer(30, sorted_by(NODES, "Ascending")), prefer(10, _EDGE)]
     yield placement(
-        "smoke-tests", pick_n(40, required=[labelled(env="test"), labelled(env="canary")], prefer=small)
+        "smoke-tests",
+        pick_n(
+            40, required=[labelled(env="test"), labelled(env="canary")], prefer=small
+        ),
     )
 
-    yield placement("card-vault", pick_all(required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]))
+    yield placement(
+        "card-vault",
+        pick_all(required=[_DEDICATED], tolerations=[tolerate(*DEDICATED)]),
+    )
     large = {**_CORE, **measured(_CPU_ALL, "Ge", "2000")}
     yield placement("warehouse", pick_all(required=[large]))
     yield placement("licences", pick_fixed(*_settled(clusters)[-7:], LEFT_THE_FLEET))
     old = expressions(("kubernetes-version", "In", "v1.31"), ("env", "NotIn", "prod"))
     yield placement("upgrade-checks", pick_all(required=[old]))
-    own = pick_n(30, required=[labelled(provider="own")], spread=[spread("zone", 2, hard=False)])
+    own = pick_n(
+        30, required=[labelled(provider="own")], spread=[spread("zone", 2, hard=False)]
+    )
     yield placement("badge-printing", own)
     anywhere = pick_n(
-        25, required=[labelled(team="media")], prefer=[prefer(50, _ROOMY)], tolerations=[ANYTHING]
+        25,
+        required=[labelled(team="media")],
+        prefer=[prefer(50, _ROOMY)],
+        tolerations=[ANYTHING],
     )
     yield placement("transcoding", anywhere)
 

@@ -77,12 +77,16 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
             ("placements", demo.placements, Placement.objects.filter(namespace="")),
         ):
             names = [document["metadata"]["name"] for document in documents]
-            conflicts = sorted(rows.filter(name__in=names).values_list("name", flat=True))
+            conflicts = sorted(
+                rows.filter(name__in=names).values_list("name", flat=True)
+            )
             if conflicts:
                 raise NameTakenError(noun, conflicts)
         _refuse_taken_resources(demo)
         first = demo.at_first
-        upsert_clusters([_simulated(document) for document in first.clusters], by=by, now=start)
+        upsert_clusters(
+            [_simulated(document) for document in first.clusters], by=by, now=start
+        )
         apply_resources(list(first.resources), by=by, now=start, is_demo=True)
         for document in first.placements:
             save_placement(document, by=by, now=start, is_demo=True)
@@ -93,7 +97,9 @@ def load_demo(size: int, *, by: User | None, now: datetime) -> Loaded:
             if step.kind == MEMBER_KIND:
                 upsert_clusters([_simulated(step.after)], by=by, now=step.at)
             else:
-                save_placement(step.after, by=by, now=step.at, trigger=step.why, is_demo=True)
+                save_placement(
+                    step.after, by=by, now=step.at, trigger=step.why, is_demo=True
+                )
             _extend_leases(until=now + LONGEST_LOAD)
         _schedule(step.at, until=now + LONGEST_LOAD)
     _extend_leases(until=None)
@@ -141,16 +147,29 @@ def demo_state() -> DemoState:
     contents = Resource.objects.filter(is_demo=True).values_list("content", flat=True)
     placements = Placement.objects.filter(is_demo=True).count()
     objects = [HubObject.of(content) for content in contents]
-    on_demo = Binding.objects.filter(cluster_name__in=clusters.values("name"), placement__is_demo=False)
+    on_demo = Binding.objects.filter(
+        cluster_name__in=clusters.values("name"), placement__is_demo=False
+    )
     bound = set(on_demo.values_list("placement_id", flat=True))
     own = Placement.objects.filter(is_demo=False, deleting_since=None).order_by("name")
-    dependents = (one.full_name for one in own if one.pk in bound or may_select(one, objects))
-    return DemoState(clusters.count(), placements, len(objects), tuple(islice(dependents, _DEPENDENTS)))
+    dependents = (
+        one.full_name for one in own if one.pk in bound or may_select(one, objects)
+    )
+    return DemoState(
+        clusters.count(),
+        placements,
+        len(objects),
+        tuple(islice(dependents, _DEPENDENTS)),
+    )
 
 
 def _refuse_taken_resources(demo: Demo) -> None:
     identities = {
-        (one["kind"], str(one["metadata"].get("namespace", "")), one["metadata"]["name"])
+        (
+            one["kind"],
+            str(one["metadata"].get("namespace", "")),
+            one["metadata"]["name"],
+        )
         for one in demo.resources
     }
     there = Resource.objects.filter(name__in={name for _, _, name in identities})
@@ -170,12 +189,16 @@ def _simulated(document: Document) -> ClusterSpec:
 
 
 def _extend_leases(*, until: datetime | None) -> None:
-    Placement.objects.filter(is_demo=True).update(lease_expires_at=until, lease_token="")
+    Placement.objects.filter(is_demo=True).update(
+        lease_expires_at=until, lease_token=""
+    )
 
 
 def _schedule(now: datetime, *, until: datetime) -> None:
     enqueue_affected_placements()
-    due = Placement.objects.filter(is_demo=True, observed_generation__lt=F("generation"))
+    due = Placement.objects.filter(
+        is_demo=True, observed_generation__lt=F("generation")
+    )
     for placement_id in list(due.order_by("pk").values_list("pk", flat=True)):
         schedule_placement(placement_id, now=now)
     _extend_leases(until=until)
@@ -191,7 +214,9 @@ def demo_of(size: int, *, now: datetime) -> Demo:
     Deterministic. Raise ValueError for other sizes than `DEMO_SIZES`.
     """
     if size not in _DEMOS:
-        raise ValueError(f"no demo has {size} clusters, only {', '.join(map(str, DEMO_SIZES))}")
+        raise ValueError(
+            f"no demo has {size} clusters, only {', '.join(map(str, DEMO_SIZES))}"
+        )
     return _DEMOS[size](now)
 
 

@@ -59,7 +59,9 @@ def name_of(document: Document) -> str:
     return str(document["metadata"]["name"])
 
 
-def _undone(documents: Iterable[Document], history: tuple[HistoryStep, ...]) -> tuple[Document, ...]:
+def _undone(
+    documents: Iterable[Document], history: tuple[HistoryStep, ...]
+) -> tuple[Document, ...]:
     first = {(step.kind, step.name): step.before for step in reversed(history)}
     before = (first.get((one["kind"], name_of(one)), one) for one in documents)
     return tuple(one for one in before if one is not None)
@@ -69,7 +71,11 @@ SIMULATED_ANNOTATION = "fleetui.io/simulated"
 NODES = "kubernetes-fleet.io/node-count"
 CPU_COST, MEMORY_COST = "example.com/cost-per-cpu", "example.com/cost-per-gib"
 CORDON = ("cordon-key", "cordon-value")
-_JOINED_AGO, _SICK_AGO, _SILENT_AGO = timedelta(days=40), timedelta(minutes=25), timedelta(hours=3)
+_JOINED_AGO, _SICK_AGO, _SILENT_AGO = (
+    timedelta(days=40),
+    timedelta(minutes=25),
+    timedelta(hours=3),
+)
 _HEARTBEAT_SECONDS = 15
 
 
@@ -100,8 +106,14 @@ def member(
     fault: DemoFault | None = None,
 ) -> Document:
     """Return a MemberCluster that has reported lately; taints are keys and values."""
-    plain_taints = [{"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints]
-    identity = {"kind": "ServiceAccount", "name": f"fleet-member-{name}", "namespace": "fleet-system"}
+    plain_taints = [
+        {"key": key, "value": value, "effect": "NoSchedule"} for key, value in taints
+    ]
+    identity = {
+        "kind": "ServiceAccount",
+        "name": f"fleet-member-{name}",
+        "namespace": "fleet-system",
+    }
     identity["apiGroup"] = ""
     return {
         "apiVersion": MEMBER_VERSIONS[0],
@@ -133,19 +145,37 @@ def _status(size: Size, now: datetime, fault: DemoFault | None) -> Document:
         CPU_COST: f"{size.millicents_per_cpu / 100_000:.5f}",
         MEMORY_COST: f"{size.millicents_per_cpu / 800_000:.5f}",
     }
-    health = {"status": "True" if is_healthy else "False", "reason": "Healthy" if is_healthy else "NotReady"}
+    health = {
+        "status": "True" if is_healthy else "False",
+        "reason": "Healthy" if is_healthy else "NotReady",
+    }
     conditions = [
-        {"type": "Joined", "status": "True", "reason": "Joined", "lastTransitionTime": joined},
+        {
+            "type": "Joined",
+            "status": "True",
+            "reason": "Joined",
+            "lastTransitionTime": joined,
+        },
         {"type": "Healthy", **health, "lastTransitionTime": since},
     ]
     usage = {
-        name: {"cpu": f"{milli * share // 100}m", "memory": f"{milli * share * 4 // 100_000}Gi"}
+        name: {
+            "cpu": f"{milli * share // 100}m",
+            "memory": f"{milli * share * 4 // 100_000}Gi",
+        }
         for name, share in shares.items()
     }
     return {
-        "agentStatus": [{"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": reported}],
+        "agentStatus": [
+            {
+                "type": "MemberAgent",
+                "conditions": conditions,
+                "lastReceivedHeartbeat": reported,
+            }
+        ],
         "properties": {
-            name: {"value": value, "observationTime": reported} for name, value in properties.items()
+            name: {"value": value, "observationTime": reported}
+            for name, value in properties.items()
         },
         "resourceUsage": {**usage, "observationTime": reported},
     }
@@ -171,8 +201,18 @@ panda parrot penguin plover puffin puma quail rabbit raven robin salmon seal sha
 
 
 def unique_names(count: int, rng: Random) -> list[str]:
-    plain = sorted({adjective + animal for adjective in _ADJECTIVES.split() for animal in _ANIMALS.split()})
+    plain = sorted(
+        {
+            adjective + animal
+            for adjective in _ADJECTIVES.split()
+            for animal in _ANIMALS.split()
+        }
+    )
     rng.shuffle(plain)
     rounds = range(1, 1 + -(-count // len(plain)))
-    names = [name if number == 1 else f"{name}-{number}" for number in rounds for name in plain]
+    names = [
+        name if number == 1 else f"{name}-{number}"
+        for number in rounds
+        for name in plain
+    ]
     return names[:count]

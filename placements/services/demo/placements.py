@@ -18,21 +18,39 @@ def placement(
     strategy: Document | None = None,
 ) -> Document:
     """Return a placement; without selectors it selects the namespace with its name."""
-    spec = {"resourceSelectors": list(selectors) or [selector("Namespace", name)], "policy": policy}
+    spec = {
+        "resourceSelectors": list(selectors) or [selector("Namespace", name)],
+        "policy": policy,
+    }
     spec |= {"strategy": strategy} if strategy else {}
-    metadata: Document = {"name": name, **({"annotations": dict(annotations)} if annotations else {})}
+    metadata: Document = {
+        "name": name,
+        **({"annotations": dict(annotations)} if annotations else {}),
+    }
     return _object(PLACEMENT_VERSIONS[0], PLACEMENT_KIND, metadata, spec=spec)
 
 
 def selector(
-    kind: str, name: str = "", *, group: str = "", labels: Mapping[str, str] | None = None
+    kind: str,
+    name: str = "",
+    *,
+    group: str = "",
+    labels: Mapping[str, str] | None = None,
 ) -> Document:
-    choice: Document = {"name": name} if labels is None else {"labelSelector": {"matchLabels": dict(labels)}}
+    choice: Document = (
+        {"name": name}
+        if labels is None
+        else {"labelSelector": {"matchLabels": dict(labels)}}
+    )
     return {"group": group, "version": "v1", "kind": kind, **choice}
 
 
 def rolling(unavailable: str, surge: str, seconds: int) -> Document:
-    budgets = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": seconds}
+    budgets = {
+        "maxUnavailable": unavailable,
+        "maxSurge": surge,
+        "unavailablePeriodSeconds": seconds,
+    }
     return {"type": "RollingUpdate", "rollingUpdate": budgets}
 
 
@@ -40,7 +58,9 @@ def pick_fixed(*names: str) -> Document:
     return {"placementType": "PickFixed", "clusterNames": list(names)}
 
 
-def pick_all(*, required: Sequence[Document] = (), tolerations: Sequence[Document] = ()) -> Document:
+def pick_all(
+    *, required: Sequence[Document] = (), tolerations: Sequence[Document] = ()
+) -> Document:
     return {"placementType": "PickAll", **_common(required, (), tolerations)}
 
 
@@ -54,11 +74,18 @@ def pick_n(
 ) -> Document:
     constraints = {"topologySpreadConstraints": list(spread)} if spread else {}
     common = _common(required, prefer, tolerations)
-    return {"placementType": "PickN", "numberOfClusters": number, **constraints, **common}
+    return {
+        "placementType": "PickN",
+        "numberOfClusters": number,
+        **constraints,
+        **common,
+    }
 
 
 def _common(
-    required: Sequence[Document], prefer: Sequence[Document], tolerations: Sequence[Document]
+    required: Sequence[Document],
+    prefer: Sequence[Document],
+    tolerations: Sequence[Document],
 ) -> Document:
     affinity: Document = {}
     if required:
@@ -67,13 +94,24 @@ def _common(
     if prefer:
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = list(prefer)
     fields: Document = {"affinity": {"clusterAffinity": affinity}} if affinity else {}
-    return {**fields, "tolerations": [dict(one) for one in tolerations]} if tolerations else fields
+    return (
+        {**fields, "tolerations": [dict(one) for one in tolerations]}
+        if tolerations
+        else fields
+    )
 
 
-def spread(key: str, max_skew: int = 1, *, hard: bool = True, **more: object) -> Document:
+def spread(
+    key: str, max_skew: int = 1, *, hard: bool = True, **more: object
+) -> Document:
     """Return a topology spread constraint; `more` are fields of other semantics."""
     effect = "DoNotSchedule" if hard else "ScheduleAnyway"
-    return {"topologyKey": key, "maxSkew": max_skew, "whenUnsatisfiable": effect, **more}
+    return {
+        "topologyKey": key,
+        "maxSkew": max_skew,
+        "whenUnsatisfiable": effect,
+        **more,
+    }
 
 
 def labelled(**labels: str) -> Document:
@@ -90,7 +128,11 @@ def expressions(*requirements: tuple[str, ...]) -> Document:
 
 def measured(name: str, operator: str, value: str) -> Document:
     return {
-        "propertySelector": {"matchExpressions": [{"name": name, "operator": operator, "values": [value]}]}
+        "propertySelector": {
+            "matchExpressions": [
+                {"name": name, "operator": operator, "values": [value]}
+            ]
+        }
     }
 
 
@@ -99,31 +141,53 @@ def sorted_by(name: str, order: str) -> Document:
 
 
 def prefer(weight: int, *terms: Document) -> Document:
-    return {"weight": weight, "preference": {key: part for term in terms for key, part in term.items()}}
+    return {
+        "weight": weight,
+        "preference": {key: part for term in terms for key, part in term.items()},
+    }
 
 
 def tolerate(key: str, value: str) -> Document:
     return {"key": key, "operator": "Equal", "value": value, "effect": "NoSchedule"}
 
 
-def application(name: str, *, team: str = "platform", replicas: int = 2, port: int = 8080) -> list[Document]:
+def application(
+    name: str, *, team: str = "platform", replicas: int = 2, port: int = 8080
+) -> list[Document]:
     """Return a namespace with an application in it: its settings, its deployment, its service."""
     container = {
         "name": name,
         "image": f"registry.example.com/{name}:1.4.2",
         "envFrom": [{"configMapRef": {"name": f"{name}-settings"}}],
         "ports": [{"containerPort": port}],
-        "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
+        "resources": {
+            "requests": {"cpu": "250m", "memory": "256Mi"},
+            "limits": {"memory": "512Mi"},
+        },
     }
     settings = {"LOG_LEVEL": "info", "LISTEN": f":{port}"}
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
-    deployed = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
+    template = {
+        "metadata": {"labels": {"app": name}},
+        "spec": {"containers": [container]},
+    }
+    deployed = {
+        "replicas": replicas,
+        "selector": {"matchLabels": {"app": name}},
+        "template": template,
+    }
     ports = [{"name": "http", "port": 80, "protocol": "TCP", "targetPort": port}]
     return [
-        _object("v1", "Namespace", {"name": name, "labels": {"app": name, "team": team}}),
+        _object(
+            "v1", "Namespace", {"name": name, "labels": {"app": name, "team": team}}
+        ),
         _object("v1", "ConfigMap", _inside(name, f"{name}-settings"), data=settings),
         _object("apps/v1", "Deployment", _inside(name, name), spec=deployed),
-        _object("v1", "Service", _inside(name, name), spec={"selector": {"app": name}, "ports": ports}),
+        _object(
+            "v1",
+            "Service",
+            _inside(name, name),
+            spec={"selector": {"app": name}, "ports": ports},
+        ),
     ]
 
 
@@ -131,19 +195,30 @@ def _inside(namespace: str, name: str) -> Document:
     return {"name": name, "namespace": namespace, "labels": {"app": namespace}}
 
 
-def _object(api_version: str, kind: str, metadata: Document, **fields: object) -> Document:
+def _object(
+    api_version: str, kind: str, metadata: Document, **fields: object
+) -> Document:
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
 
 
 def cluster_role(name: str, *kinds: str) -> Document:
-    rules = [{"apiGroups": [""], "resources": list(kinds), "verbs": ["get", "list", "watch"]}]
-    return _object("rbac.authorization.k8s.io/v1", "ClusterRole", {"name": name}, rules=rules)
+    rules = [
+        {"apiGroups": [""], "resources": list(kinds), "verbs": ["get", "list", "watch"]}
+    ]
+    return _object(
+        "rbac.authorization.k8s.io/v1", "ClusterRole", {"name": name}, rules=rules
+    )
 
 
 def custom_kind(kind: str, *, group: str, labels: dict[str, str]) -> Document:
     """Return a CustomResourceDefinition whose objects accept any field."""
     plural = f"{kind.lower()}s"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    schema = {
+        "openAPIV3Schema": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+    }
     spec = {
         "group": group,
         "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
@@ -151,4 +226,6 @@ def custom_kind(kind: str, *, group: str, labels: dict[str, str]) -> Document:
         "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
     }
     metadata: Document = {"name": f"{plural}.{group}", "labels": labels}
-    return _object("apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, spec=spec)
+    return _object(
+        "apiextensions.k8s.io/v1", "CustomResourceDefinition", metadata, spec=spec
+    )

@@ -29,11 +29,15 @@ _SYSTEM = ("system", "Exists")
 
 def four(now: datetime) -> Demo:
     west = prefer(20, labelled(region="west"))
-    east_with_system = labelled(region="east")["labelSelector"] | expressions(_SYSTEM)["labelSelector"]
+    east_with_system = (
+        labelled(region="east")["labelSelector"] | expressions(_SYSTEM)["labelSelector"]
+    )
     policies = {
         "fixed": pick_fixed("bravelion", "smartfish"),
         "critical": pick_all(required=[labelled(system="critical")]),
-        "critical-or-standard": pick_all(required=[expressions(("system", "In", "critical", "standard"))]),
+        "critical-or-standard": pick_all(
+            required=[expressions(("system", "In", "critical", "standard"))]
+        ),
         "east-with-system": pick_all(required=[{"labelSelector": east_with_system}]),
         "west-or-without-system": pick_all(
             required=[labelled(region="west"), expressions(("system", "DoesNotExist"))]
@@ -48,7 +52,10 @@ def four(now: datetime) -> Demo:
     return Demo(
         "The guide's fleet of 4",
         tuple(member(name, labels, now=now) for name, labels in _LABELS.items()),
-        (*(one for documents in applications for one in documents), cluster_role("secretReader", "secrets")),
+        (
+            *(one for documents in applications for one in documents),
+            cluster_role("secretReader", "secrets"),
+        ),
         tuple(
             placement(name, policy, selectors=[role] if name == "fixed" else [])
             for name, policy in policies.items()
@@ -74,7 +81,10 @@ def nine(now: datetime) -> Demo:
     clusters = []
     for region, names in _REGIONS.items():
         for name in names.split():
-            labels = {"region": region, "env": "canary" if name in _CANARIES else "prod"}
+            labels = {
+                "region": region,
+                "env": "canary" if name in _CANARIES else "prod",
+            }
             labels |= {"system": "critical"} if name in _CRITICAL else {}
             labels |= {"tier": "edge"} if name in _EDGE else {}
             clusters.append(member(name, labels, now=now))
@@ -83,8 +93,14 @@ def nine(now: datetime) -> Demo:
         selector("Namespace", "config"),
         selector("ClusterRole", "config-reader", group="rbac.authorization.k8s.io"),
     ]
-    config = placement("config", pick_fixed("nimblefox", "bravelion", "quietheron"), selectors=selectors)
-    applications = (application(name) for name in ("web", "ledger", "cache", "batch", "config"))
+    config = placement(
+        "config",
+        pick_fixed("nimblefox", "bravelion", "quietheron"),
+        selectors=selectors,
+    )
+    applications = (
+        application(name) for name in ("web", "ledger", "cache", "batch", "config")
+    )
     return Demo(
         "Nine clusters in four regions",
         tuple(clusters),
@@ -116,15 +132,22 @@ def _history(clusters: dict[str, Document], now: datetime) -> tuple[HistoryStep,
 
 def _web(*, with_env: bool = True) -> Document:
     env = [spread("env", 2, hard=False)] if with_env else []
-    critical, canary = prefer(20, labelled(system="critical")), prefer(-10, labelled(env="canary"))
+    critical, canary = (
+        prefer(20, labelled(system="critical")),
+        prefer(-10, labelled(env="canary")),
+    )
     policy = pick_n(5, spread=[spread("region"), *env], prefer=[critical, canary])
     return placement("web", policy, strategy=rolling("25%", "25%", 60))
 
 
 def _ledger(number: int) -> Document:
-    policy = pick_n(number, required=[labelled(system="critical")], spread=[spread("region")])
+    policy = pick_n(
+        number, required=[labelled(system="critical")], spread=[spread("region")]
+    )
     return placement("ledger", policy)
 
 
 def _cache() -> Document:
-    return placement("cache", pick_n(3, required=[labelled(tier="edge")], spread=[spread("region")]))
+    return placement(
+        "cache", pick_n(3, required=[labelled(tier="edge")], spread=[spread("region")])
+    )

@@ -29,7 +29,11 @@ class UnknownBudgetError(UnknownObject):
 
 @retry_on_conflict
 def save_budget(
-    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> SaveResult[DisruptionBudget]:
     """Create a budget or change it; the same again changes nothing. Its placement may be created later.
 
@@ -39,8 +43,16 @@ def save_budget(
     name = parsed.metadata.name
     check_placement(by, name)
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)
-    placement_type = Placement.objects.filter(full_name=name).values_list("placement_type", flat=True).first()
-    errors = budget_errors(parsed.spec, PlacementType(placement_type)) if placement_type else []
+    placement_type = (
+        Placement.objects.filter(full_name=name)
+        .values_list("placement_type", flat=True)
+        .first()
+    )
+    errors = (
+        budget_errors(parsed.spec, PlacementType(placement_type))
+        if placement_type
+        else []
+    )
     if errors:
         raise InvalidManifest(errors)
     row = current or DisruptionBudget(name=name, created_at=now, revision=0)
@@ -48,7 +60,9 @@ def save_budget(
 
 
 @transaction.atomic
-def delete_budget(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
+def delete_budget(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> None:
     """Delete a budget. Raise UnknownBudgetError, RevisionConflict."""
     check_placement(by, name)
     current = locked_row(DisruptionBudget, BUDGET, expected, name=name)

@@ -44,7 +44,11 @@ def take_steps(drain: Drain, *, now: datetime) -> None:
     """Update the steps, then evict as many placements as the options allow, in their order."""
     steps = note_steps(drain, now=now)
     room = drain.at_once - _evictions_in_progress(drain, steps)
-    due = [step for step in steps if step.state in TRIED and not (step.try_at and step.try_at > now)]
+    due = [
+        step
+        for step in steps
+        if step.state in TRIED and not (step.try_at and step.try_at > now)
+    ]
     for step in due[:MOSTTRIED]:
         if room <= 0:
             return
@@ -54,17 +58,22 @@ def take_steps(drain: Drain, *, now: datetime) -> None:
 
 def note_steps(drain: Drain, *, now: datetime) -> list[DrainStep]:
     """Update the step of every placement; return the steps in the order of eviction."""
-    rows = Binding.objects.filter(cluster_name=drain.cluster_name).select_related("placement")
+    rows = Binding.objects.filter(cluster_name=drain.cluster_name).select_related(
+        "placement"
+    )
     bindings = {row.placement.full_name: row for row in rows}
     known = set(drain.steps.values_list("placement_name", flat=True))
     missing = [
-        DrainStep(drain=drain, placement_name=name, changed_at=now) for name in bindings if name not in known
+        DrainStep(drain=drain, placement_name=name, changed_at=now)
+        for name in bindings
+        if name not in known
     ]
     DrainStep.objects.bulk_create(missing, batch_size=500, ignore_conflicts=True)
     place = {name: at for at, name in enumerate(drain.first)}
     last = len(place)
     steps = sorted(
-        drain.steps.all(), key=lambda step: (place.get(step.placement_name, last), step.placement_name)
+        drain.steps.all(),
+        key=lambda step: (place.get(step.placement_name, last), step.placement_name),
     )
     for step in steps:
         binding = bindings.get(step.placement_name)
@@ -87,12 +96,26 @@ TRIED = (DrainStep.State.WAITING, DrainStep.State.BLOCKED)
 
 
 def _put(
-    step: DrainStep, state: DrainStep.State, why: str, *, now: datetime, check: EvictionCheck | None = None
+    step: DrainStep,
+    state: DrainStep.State,
+    why: str,
+    *,
+    now: datetime,
+    check: EvictionCheck | None = None,
 ) -> None:
     verdict = check.verdict if check else None
-    numbers = None if verdict is None or isinstance(verdict, Invalid) else numbers_facts(verdict.numbers)
+    numbers = (
+        None
+        if verdict is None or isinstance(verdict, Invalid)
+        else numbers_facts(verdict.numbers)
+    )
     try_at = now + TRY_AGAIN if state == DrainStep.State.BLOCKED else None
-    if (step.state, step.why, step.numbers, step.try_at) != (state, why, numbers, try_at):
+    if (step.state, step.why, step.numbers, step.try_at) != (
+        state,
+        why,
+        numbers,
+        try_at,
+    ):
         is_news = step.state != state
         step.state, step.why, step.numbers, step.try_at = state, why, numbers, try_at
         step.changed_at = now if is_news else step.changed_at
@@ -100,7 +123,9 @@ def _put(
 
 
 def _evictions_in_progress(drain: Drain, steps: Iterable[DrainStep]) -> int:
-    if MemberCluster.objects.filter(name=drain.cluster_name, verdict__in=_SILENT).exists():
+    if MemberCluster.objects.filter(
+        name=drain.cluster_name, verdict__in=_SILENT
+    ).exists():
         return 0
     leaving = [step for step in steps if step.state == DrainStep.State.LEAVING]
     return sum(step.why == EvictionReason.LEAVING for step in leaving)
@@ -108,7 +133,9 @@ def _evictions_in_progress(drain: Drain, steps: Iterable[DrainStep]) -> int:
 
 def _is_moving_elsewhere(drain: Drain, placement: str) -> bool:
     others = DrainStep.objects.filter(
-        drain__state=Drain.State.RUNNING, placement_name=placement, state=DrainStep.State.LEAVING
+        drain__state=Drain.State.RUNNING,
+        placement_name=placement,
+        state=DrainStep.State.LEAVING,
     )
     return others.exclude(drain=drain).count() >= drain.per_placement
 
@@ -146,7 +173,11 @@ def _try(drain: Drain, step: DrainStep, *, now: datetime) -> int:
 
 
 def _may_evict(drain: Drain, step: DrainStep) -> bool:
-    row = Drain.objects.select_for_update().filter(pk=drain.pk, state=Drain.State.RUNNING).first()
+    row = (
+        Drain.objects.select_for_update()
+        .filter(pk=drain.pk, state=Drain.State.RUNNING)
+        .first()
+    )
     if row is None or not row.steps.filter(pk=step.pk, state__in=TRIED).exists():
         return False
     return _evictions_in_progress(row, row.steps.all()) < row.at_once
@@ -158,7 +189,9 @@ RESYNC = timedelta(seconds=2)
 """How often a drain is continued, also after its worker was killed."""
 BATCH = 20
 _NAMED = 20
-OVER = frozenset({DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN})
+OVER = frozenset(
+    {DrainStep.State.GONE, DrainStep.State.STAYS, DrainStep.State.NEXT_RUN}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,28 +209,47 @@ class Pace:
 
     @property
     def columns(self) -> dict[str, object]:
-        values = {**asdict(self), "first": None if self.first is None else list(self.first)}
+        values = {
+            **asdict(self),
+            "first": None if self.first is None else list(self.first),
+        }
         return {name: value for name, value in values.items() if value is not None}
 
 
 DEFAULT_PACE = Pace()
 
 
-def why_not_drain(cluster: MemberCluster, _draining: Collection[str] | None = None) -> str:
+def why_not_drain(
+    cluster: MemberCluster, _draining: Collection[str] | None = None
+) -> str:
     """Return why a cluster cannot be drained; empty if it can."""
     is_leaving = cluster.membership == Membership.LEAVING
-    return f"{cluster.name} is leaving the fleet; nothing to drain" if is_leaving else ""
+    return (
+        f"{cluster.name} is leaving the fleet; nothing to drain" if is_leaving else ""
+    )
 
 
-def why_not_cancel(cluster: MemberCluster, draining: Collection[str] | None = None) -> str:
+def why_not_cancel(
+    cluster: MemberCluster, draining: Collection[str] | None = None
+) -> str:
     """Return why there is no drain to cancel; empty if there is one. `draining` are those that have one."""
-    is_drained = running_drain(cluster.name) is not None if draining is None else cluster.name in draining
-    return "" if is_drained else f"{cluster.name} is not being drained; nothing to cancel"
+    is_drained = (
+        running_drain(cluster.name) is not None
+        if draining is None
+        else cluster.name in draining
+    )
+    return (
+        "" if is_drained else f"{cluster.name} is not being drained; nothing to cancel"
+    )
 
 
 @transaction.atomic
 def drain(
-    clusters: Collection[str], *, by: User | None, now: datetime, pace: Pace = DEFAULT_PACE
+    clusters: Collection[str],
+    *,
+    by: User | None,
+    now: datetime,
+    pace: Pace = DEFAULT_PACE,
 ) -> list[Drain]:
     """Cordon clusters and start to evict their placements, or change the options of their running drains.
 
@@ -210,9 +262,17 @@ def drain(
     running = running_drains(clusters)
     errors = []
     if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
-        errors.append(FieldError("atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"))
+        errors.append(
+            FieldError(
+                "atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"
+            )
+        )
     if pace.deadline is not None and pace.deadline <= now:
-        errors.append(FieldError("deadline", "out-of-range", "is over already", "a time in the future"))
+        errors.append(
+            FieldError(
+                "deadline", "out-of-range", "is over already", "a time in the future"
+            )
+        )
     for cluster in clusters if pace.first else ():
         errors += _order_errors(cluster, list(pace.first or ()), running.get(cluster))
     if errors:
@@ -221,22 +281,35 @@ def drain(
         _change_pace(row, pace, by=by, now=now)
     new = [name for name in clusters if name not in running]
     cordon(new, by=by, now=now)
-    options: dict[str, Any] = {"at_once": AT_ONCE, "per_placement": PER_PLACEMENT, **pace.columns}
+    options: dict[str, Any] = {
+        "at_once": AT_ONCE,
+        "per_placement": PER_PLACEMENT,
+        **pace.columns,
+    }
     started = Drain.objects.bulk_create(
         [
-            Drain(cluster_name=name, requeue_at=now, started_at=now, started_by=actor_name(by), **options)
+            Drain(
+                cluster_name=name,
+                requeue_at=now,
+                started_at=now,
+                started_by=actor_name(by),
+                **options,
+            )
             for name in new
         ],
         batch_size=BATCH_SIZE,
     )
     events = [
-        AuditEvent("drain started", CLUSTER, row.cluster_name, after=_pace_facts(row)) for row in started
+        AuditEvent("drain started", CLUSTER, row.cluster_name, after=_pace_facts(row))
+        for row in started
     ]
     record_all(events, by=by, now=now)
     return [*running.values(), *started]
 
 
-def _order_errors(cluster: str, first: Sequence[str], running: Drain | None) -> list[FieldError]:
+def _order_errors(
+    cluster: str, first: Sequence[str], running: Drain | None
+) -> list[FieldError]:
     """Return what is wrong with the order of evictions from a cluster."""
     bindings = Binding.objects.filter(cluster_name=cluster)
     here = set(bindings.values_list("placement__full_name", flat=True))
@@ -245,10 +318,16 @@ def _order_errors(cluster: str, first: Sequence[str], running: Drain | None) -> 
     errors = []
     for at, name in enumerate(first):
         if name in first[:at]:
-            errors.append(FieldError(f"order[{at}]", "duplicate", f"Duplicate value: {name!r}"))
+            errors.append(
+                FieldError(f"order[{at}]", "duplicate", f"Duplicate value: {name!r}")
+            )
         elif name not in here:
             errors.append(
-                FieldError(f"order[{at}]", "not-found", f"{name[:63]!r} is not placed on {cluster}")
+                FieldError(
+                    f"order[{at}]",
+                    "not-found",
+                    f"{name[:63]!r} is not placed on {cluster}",
+                )
             )
     return errors
 
@@ -259,7 +338,9 @@ def _change_pace(row: Drain, pace: Pace, *, by: User | None, now: datetime) -> N
         setattr(row, name, value)
     if (after := _pace_facts(row)) != before:
         row.save(update_fields=[*pace.columns])
-        event = AuditEvent("drain pace changed", CLUSTER, row.cluster_name, before=before, after=after)
+        event = AuditEvent(
+            "drain pace changed", CLUSTER, row.cluster_name, before=before, after=after
+        )
         record(event, by=by, now=now)
 
 
@@ -270,14 +351,18 @@ def _pace_facts(row: Drain) -> dict[str, object]:
 
 
 @transaction.atomic
-def cancel_drain(clusters: Collection[str], *, by: User | None, now: datetime) -> list[Drain]:
+def cancel_drain(
+    clusters: Collection[str], *, by: User | None, now: datetime
+) -> list[Drain]:
     """Stop evicting from clusters, which stay cordoned; evicted placements do not return automatically.
 
     All or none. Raise UnknownClusterError, and ActionNotAllowed for a cluster without a running drain.
     """
     lock_fleet()
     running = running_drains(clusters)
-    check_all_possible([why_not_cancel(row, running) for row in clusters_named(clusters)])
+    check_all_possible(
+        [why_not_cancel(row, running) for row in clusters_named(clusters)]
+    )
     return _cancel(clusters, f"cancelled by {actor_name(by)}", by=by, now=now)
 
 
@@ -294,15 +379,23 @@ def continue_drains(
     continued: list[str] = []
     for part in batched(clusters):
         cordons = ClusterTaint.objects.filter(key=CORDON_KEY, value=CORDON_VALUE)
-        cordoned = cordons.filter(cluster__name__in=part).exclude(cluster__membership=Membership.LEAVING)
+        cordoned = cordons.filter(cluster__name__in=part).exclude(
+            cluster__membership=Membership.LEAVING
+        )
         names = set(cordoned.values_list("cluster__name", flat=True)) - running.keys()
-        ended = Drain.objects.filter(cluster_name__in=names, state=Drain.State.CANCELLED, ended_at=ended_at)
+        ended = Drain.objects.filter(
+            cluster_name__in=names, state=Drain.State.CANCELLED, ended_at=ended_at
+        )
         latest = dict(ended.order_by("pk").values_list("cluster_name", "pk"))
         Drain.objects.filter(pk__in=latest.values()).update(
             state=Drain.State.RUNNING, ended_at=None, ended_reason="", requeue_at=now
         )
         continued += latest
-    record_all([AuditEvent("drain continued", CLUSTER, name) for name in continued], by=by, now=now)
+    record_all(
+        [AuditEvent("drain continued", CLUSTER, name) for name in continued],
+        by=by,
+        now=now,
+    )
     return [name for name in clusters if name not in set(continued)]
 
 
@@ -311,15 +404,29 @@ def end_drains_of(clusters: Collection[str], *, by: User | None, now: datetime) 
     _cancel(clusters, "the cluster has left the fleet", by=by, now=now)
 
 
-def _cancel(clusters: Collection[str], reason: str, *, by: User | None, now: datetime) -> list[Drain]:
+def _cancel(
+    clusters: Collection[str], reason: str, *, by: User | None, now: datetime
+) -> list[Drain]:
     """End the running drains of these clusters; their rows are locked, because a worker may end them too."""
     running = Drain.objects.select_for_update().filter(state=Drain.State.RUNNING)
     rows: list[Drain] = []
     for part in batched(clusters):
-        some = list(running.filter(cluster_name__in=part).order_by("pk").prefetch_related("steps"))
+        some = list(
+            running.filter(cluster_name__in=part)
+            .order_by("pk")
+            .prefetch_related("steps")
+        )
         for row in some:
-            row.state, row.ended_at, row.ended_reason = Drain.State.CANCELLED, now, reason
-        ended = {"state": Drain.State.CANCELLED, "ended_at": now, "ended_reason": reason}
+            row.state, row.ended_at, row.ended_reason = (
+                Drain.State.CANCELLED,
+                now,
+                reason,
+            )
+        ended = {
+            "state": Drain.State.CANCELLED,
+            "ended_at": now,
+            "ended_reason": reason,
+        }
         running.filter(pk__in=[row.pk for row in some]).update(**ended)
         rows += some
     record_all([_end_event(row) for row in rows], by=by, now=now)
@@ -331,7 +438,9 @@ def advance_drains(*, now: datetime) -> int:
     due = Drain.objects.filter(state=Drain.State.RUNNING, requeue_at__lte=now)
     rows = list(due.order_by("requeue_at", "pk")[:BATCH])
     # Row by row: a claim without a token is exact only when each update returns whether this worker has it.
-    claimed = [row for row in rows if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)]
+    claimed = [
+        row for row in rows if due.filter(pk=row.pk).update(requeue_at=now + RESYNC)
+    ]
     for row in claimed:
         _continue(row, now=now)
     return len(claimed)
@@ -339,9 +448,15 @@ def advance_drains(*, now: datetime) -> int:
 
 def _continue(row: Drain, *, now: datetime) -> None:
     cluster = MemberCluster.objects.filter(name=row.cluster_name).first()
-    taints = ClusterTaint.objects.filter(cluster=cluster, key=CORDON_KEY, value=CORDON_VALUE)
+    taints = ClusterTaint.objects.filter(
+        cluster=cluster, key=CORDON_KEY, value=CORDON_VALUE
+    )
     if cluster is None or not taints.exists():
-        ended = "the cluster was uncordoned" if cluster else "the cluster has left the fleet"
+        ended = (
+            "the cluster was uncordoned"
+            if cluster
+            else "the cluster has left the fleet"
+        )
         _end(row, Drain.State.CANCELLED, ended, by=None, now=now)
         return
     is_expired = row.deadline is not None and row.deadline <= now
@@ -350,7 +465,13 @@ def _continue(row: Drain, *, now: datetime) -> None:
         _end(row, Drain.State.DONE, "nothing is left to evict", by=None, now=now)
     elif is_expired:
         left = counted(len(left_of(row)), "placement")
-        _end(row, Drain.State.EXPIRED, f"the deadline passed with {left} left", by=None, now=now)
+        _end(
+            row,
+            Drain.State.EXPIRED,
+            f"the deadline passed with {left} left",
+            by=None,
+            now=now,
+        )
 
 
 def running_drain(cluster: str) -> Drain | None:
@@ -362,11 +483,15 @@ def running_drains(clusters: Collection[str]) -> dict[str, Drain]:
     return {
         row.cluster_name: row
         for part in batched(clusters)
-        for row in Drain.objects.filter(cluster_name__in=part, state=Drain.State.RUNNING)
+        for row in Drain.objects.filter(
+            cluster_name__in=part, state=Drain.State.RUNNING
+        )
     }
 
 
-def _end(row: Drain, state: Drain.State, reason: str, *, by: User | None, now: datetime) -> None:
+def _end(
+    row: Drain, state: Drain.State, reason: str, *, by: User | None, now: datetime
+) -> None:
     ended = Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING)
     if state == Drain.State.EXPIRED:  # unless the deadline was changed meanwhile
         ended = ended.filter(deadline=row.deadline)
@@ -377,8 +502,14 @@ def _end(row: Drain, state: Drain.State, reason: str, *, by: User | None, now: d
 
 
 def _end_event(row: Drain) -> AuditEvent:
-    left = sorted(step.placement_name for step in row.steps.all() if step.state != DrainStep.State.GONE)
+    left = sorted(
+        step.placement_name
+        for step in row.steps.all()
+        if step.state != DrainStep.State.GONE
+    )
     after = {"because": row.ended_reason, "left": left[:_NAMED], "leftCount": len(left)}
     state = Drain.State(row.state)
     is_late = state is Drain.State.EXPIRED
-    return AuditEvent(f"drain {state}", CLUSTER, row.cluster_name, after=after, is_warning=is_late)
+    return AuditEvent(
+        f"drain {state}", CLUSTER, row.cluster_name, after=after, is_warning=is_late
+    )

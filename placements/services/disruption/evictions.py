@@ -19,18 +19,39 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import retry_on_conflict
 from fleetui.task_queue import enqueue
-from placements.engine.disruption import EvictionReason, Executed, Invalid, Verdict, judge_eviction
+from placements.engine.disruption import (
+    EvictionReason,
+    Executed,
+    Invalid,
+    Verdict,
+    judge_eviction,
+)
 from placements.engine.rollout.state import EMPTY
 from placements.manifests.binding import BindingState
 from placements.manifests.disruption import eviction_change_errors, parse_eviction
-from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
+from placements.models import (
+    Binding,
+    ClusterUpdate,
+    Drain,
+    Eviction,
+    Placement,
+    Rollout,
+)
 from placements.services.disruption.queries import budget_for, numbers_facts
 from placements.services.results import PLACEMENT
-from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
+from placements.services.rollout_state import (
+    RolloutContext,
+    eviction_context,
+    load_rollout_context,
+)
 from placements.services.rollouts.controller import create_run, running_rollout
 from placements.services.rollouts.starts import build_updates
 from placements.services.teams import check_placement
-from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout, enqueue_scheduling
+from placements.services.workqueue import (
+    RUN_CLUSTER_CALLS,
+    enqueue_rollout,
+    enqueue_scheduling,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +75,9 @@ def evict(placement: str, cluster: str, *, by: User | None, now: datetime) -> Ev
 
 
 @retry_on_conflict
-def apply_eviction(document: Mapping[str, Any], *, by: User | None, now: datetime) -> tuple[Eviction, bool]:
+def apply_eviction(
+    document: Mapping[str, Any], *, by: User | None, now: datetime
+) -> tuple[Eviction, bool]:
     """Perform the eviction of a manifest, once; return it and whether it is new.
 
     Raise InvalidManifest, also if an eviction of this name has another target: evictions of two placements
@@ -78,10 +101,17 @@ def judge(name: str, cluster: str, *, now: datetime) -> EvictionCheck:
     placement = Placement.objects.select_for_update().filter(full_name=name).first()
     if placement is None:
         return EvictionCheck(name, cluster, Invalid(EvictionReason.NO_PLACEMENT), None)
-    list(Binding.objects.select_for_update().filter(placement=placement, cluster_name=cluster))
+    list(
+        Binding.objects.select_for_update().filter(
+            placement=placement, cluster_name=cluster
+        )
+    )
     context = load_rollout_context(placement, now=now)
     return EvictionCheck(
-        name, cluster, judge_eviction(eviction_context(context), cluster, budget_for(name)), context
+        name,
+        cluster,
+        judge_eviction(eviction_context(context), cluster, budget_for(name)),
+        context,
     )
 
 
@@ -99,10 +129,16 @@ def execute(
     Without `removes` the binding ends and its resources stay until a staged run removes them.
     """
     verdict, context = check.verdict, check.context
-    if context and isinstance(verdict, Executed) and verdict.why is not EvictionReason.LEAVING:
+    if (
+        context
+        and isinstance(verdict, Executed)
+        and verdict.why is not EvictionReason.LEAVING
+    ):
         _unschedule(context, check.cluster, by=by, now=now, removes=removes)
     is_executed = isinstance(verdict, Executed)
-    outcome = Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
+    outcome = (
+        Eviction.Outcome.EXECUTED if is_executed else Eviction.Outcome.NOT_EXECUTED
+    )
     row = Eviction.objects.create(
         name=document["metadata"]["name"] if document else None,
         document=document,
@@ -112,24 +148,35 @@ def execute(
         drain=drain,
         outcome=Eviction.Outcome.INVALID if isinstance(verdict, Invalid) else outcome,
         why=verdict.why,
-        numbers=None if isinstance(verdict, Invalid) else numbers_facts(verdict.numbers),
+        numbers=None
+        if isinstance(verdict, Invalid)
+        else numbers_facts(verdict.numbers),
         at=now,
         by=actor_name(by),
     )
     after = {"cluster": check.cluster, "outcome": row.outcome, "why": row.why}
-    event = AuditEvent("evicted", PLACEMENT, check.placement, after=after, is_warning=not is_executed)
+    event = AuditEvent(
+        "evicted", PLACEMENT, check.placement, after=after, is_warning=not is_executed
+    )
     record(event, by=by, now=now)
     return row
 
 
 def _unschedule(
-    context: RolloutContext, cluster: str, *, by: User | None, now: datetime, removes: bool
+    context: RolloutContext,
+    cluster: str,
+    *,
+    by: User | None,
+    now: datetime,
+    removes: bool,
 ) -> None:
     """End the binding and start its removal, in the present rollout or a new one."""
     placement = context.placement
     placement.trigger = f"evicted from {cluster}"
     placement.triggered_by = actor_name(by)
-    enqueue_scheduling([placement.pk], trigger=placement.trigger, by=placement.triggered_by)
+    enqueue_scheduling(
+        [placement.pk], trigger=placement.trigger, by=placement.triggered_by
+    )
     binding = next(one for one in context.bindings if one.cluster_name == cluster)
     row = Binding.objects.filter(pk=binding.pk)
     if binding.phase in EMPTY:
@@ -145,7 +192,13 @@ def _unschedule(
     enqueue(RUN_CLUSTER_CALLS)
     if not context.is_staged:
         run = running_rollout(placement) or create_run(context, [[cluster]], now=now)
-        earlier = ClusterUpdate.objects.filter(rollout__placement=placement, cluster_name=cluster, outcome="")
+        earlier = ClusterUpdate.objects.filter(
+            rollout__placement=placement, cluster_name=cluster, outcome=""
+        )
         earlier.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
-        ClusterUpdate.objects.create(rollout=run, cluster_name=cluster, what="remove", started_at=now)
-        Rollout.objects.filter(pk=run.pk).update(progress_version=F("progress_version") + 1)
+        ClusterUpdate.objects.create(
+            rollout=run, cluster_name=cluster, what="remove", started_at=now
+        )
+        Rollout.objects.filter(pk=run.pk).update(
+            progress_version=F("progress_version") + 1
+        )

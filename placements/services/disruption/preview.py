@@ -5,8 +5,19 @@ from dataclasses import replace
 from datetime import datetime
 
 from clusters.queries import current_fleet
-from placements.engine.disruption import EvictionReason, Executed, KeptReason, judge_eviction
-from placements.engine.loss import ChangedFleet, LossVariant, PlacementImpact, PlacementLoss, loss
+from placements.engine.disruption import (
+    EvictionReason,
+    Executed,
+    KeptReason,
+    judge_eviction,
+)
+from placements.engine.loss import (
+    ChangedFleet,
+    LossVariant,
+    PlacementImpact,
+    PlacementLoss,
+    loss,
+)
 from placements.explain.loss import loss_message
 from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence
 from placements.models import Binding, Placement
@@ -17,24 +28,34 @@ from placements.services.disruption.queries import (
     why_placement_stays,
 )
 from placements.services.loss.evaluation import MOST_EVALUATED, Impact, facts_of
-from placements.services.rollout_state import RolloutContext, eviction_context, load_rollout_context
+from placements.services.rollout_state import (
+    RolloutContext,
+    eviction_context,
+    load_rollout_context,
+)
 from placements.services.snapshots import cycles_of
 
 
 def drain_impact(*clusters: str, now: datetime) -> Impact:
     """Return the impact of draining clusters on at most 200 placements, by name."""
-    here = Binding.objects.filter(cluster_name__in=clusters).values_list("placement_id", "cluster_name")
+    here = Binding.objects.filter(cluster_name__in=clusters).values_list(
+        "placement_id", "cluster_name"
+    )
     on: dict[int, list[str]] = {}
     for placement_id, cluster in here:
         on.setdefault(placement_id, []).append(cluster)
     rows = Placement.objects.filter(pk__in=list(on))
     evaluated = list(rows.order_by("full_name")[:MOST_EVALUATED])
-    change = ChangedFleet(current_fleet().fleet, lost=frozenset(clusters), variant=LossVariant.CORDON)
+    change = ChangedFleet(
+        current_fleet().fleet, lost=frozenset(clusters), variant=LossVariant.CORDON
+    )
     losses = []
     for placement, cycle in cycles_of(evaluated, change.before):
         row = loss(facts_of(placement, cycle), change)
         losses.append(_obstructed(row, placement, on[placement.pk], now=now))
-    return Impact.of(losses, evaluated=len(evaluated), not_evaluated=len(on) - len(evaluated))
+    return Impact.of(
+        losses, evaluated=len(evaluated), not_evaluated=len(on) - len(evaluated)
+    )
 
 
 def _obstructed(
@@ -51,13 +72,19 @@ def _obstructed(
         if obstacle is not None:
             return _kept(row, *obstacle)
     if context.is_staged:
-        return replace(row, message=f"{loss_message(row)} {STAYS_SENTENCES[KeptReason.NEXT_RUN]}")
+        return replace(
+            row, message=f"{loss_message(row)} {STAYS_SENTENCES[KeptReason.NEXT_RUN]}"
+        )
     return row
 
 
-def _obstacle(context: RolloutContext, cluster: str) -> tuple[PlacementImpact, str] | None:
+def _obstacle(
+    context: RolloutContext, cluster: str
+) -> tuple[PlacementImpact, str] | None:
     placement = context.placement
-    verdict = judge_eviction(eviction_context(context), cluster, budget_for(placement.full_name))
+    verdict = judge_eviction(
+        eviction_context(context), cluster, budget_for(placement.full_name)
+    )
     if verdict.why is EvictionReason.LEAVING:
         return PlacementImpact.LEAVING, "Removal in progress."
     if is_held(placement):
@@ -70,4 +97,6 @@ def _obstacle(context: RolloutContext, cluster: str) -> tuple[PlacementImpact, s
 
 
 def _kept(row: PlacementLoss, obstacle: PlacementImpact, message: str) -> PlacementLoss:
-    return replace(row, after=row.before, decisions=(), obstacle=obstacle, message=message)
+    return replace(
+        row, after=row.before, decisions=(), obstacle=obstacle, message=message
+    )

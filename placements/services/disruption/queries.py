@@ -20,9 +20,17 @@ from placements.engine.disruption import (
 )
 from placements.engine.loss import why_stays
 from placements.engine.rollout.state import EMPTY, Phase
-from placements.explain.staged_updates import STAYS_SENTENCES, eviction_sentence, hub_eviction_sentence
+from placements.explain.staged_updates import (
+    STAYS_SENTENCES,
+    eviction_sentence,
+    hub_eviction_sentence,
+)
 from placements.manifests.binding import BindingState
-from placements.manifests.disruption import DisruptionBudgetSpec, budget_errors, parse_disruption_budget
+from placements.manifests.disruption import (
+    DisruptionBudgetSpec,
+    budget_errors,
+    parse_disruption_budget,
+)
 from placements.manifests.placement import parse_placement
 from placements.manifests.policy import PlacementType
 from placements.models import (
@@ -55,7 +63,9 @@ def has_started_run(placement: Placement) -> bool:
 
     See `rules/lifecycle.md#staged-update-runs`.
     """
-    started = StagedRun.objects.filter(placement=placement, ended_at=None, started_at__isnull=False)
+    started = StagedRun.objects.filter(
+        placement=placement, ended_at=None, started_at__isnull=False
+    )
     return started.exists()
 
 
@@ -89,13 +99,17 @@ def latest_drain(cluster: str) -> Drain | None:
 
 def left_of(drain: Drain) -> list[DrainStep]:
     """Return the steps of placements that are not evicted, by name."""
-    return list(drain.steps.exclude(state=DrainStep.State.GONE).order_by("placement_name"))
+    return list(
+        drain.steps.exclude(state=DrainStep.State.GONE).order_by("placement_name")
+    )
 
 
 def taken_over(drain: Drain) -> dict[str, list[Binding]]:
     """Return, by placement of a drain, the bindings that were selected since its start."""
     names = drain.steps.values("placement_name")
-    rows = Binding.objects.filter(placement__full_name__in=names, picked_at__gte=drain.started_at)
+    rows = Binding.objects.filter(
+        placement__full_name__in=names, picked_at__gte=drain.started_at
+    )
     by_placement: dict[str, list[Binding]] = {}
     rows = rows.exclude(cluster_name=drain.cluster_name).select_related("placement")
     for row in rows.order_by("cluster_name"):
@@ -110,8 +124,13 @@ def step_sentence(step: DrainStep) -> str:
             return "Not evicted before the drain ended."
         case DrainStep.State.LEAVING if is_over:
             return "Removal was in progress when the drain ended."
-        case DrainStep.State.BLOCKED if step.why not in (KeptReason.HELD, KeptReason.STAGED_RUN):
-            return eviction_sentence(NotExecuted(EvictionReason(step.why), _numbers(step.numbers)))
+        case DrainStep.State.BLOCKED if step.why not in (
+            KeptReason.HELD,
+            KeptReason.STAGED_RUN,
+        ):
+            return eviction_sentence(
+                NotExecuted(EvictionReason(step.why), _numbers(step.numbers))
+            )
         case DrainStep.State.BLOCKED | DrainStep.State.STAYS | DrainStep.State.NEXT_RUN:
             return STAYS_SENTENCES[KeptReason(step.why)]
         case DrainStep.State.LEAVING if step.why == EvictionReason.BEING_DELETED:
@@ -160,10 +179,22 @@ def evictions_matching(*, placement: str = "", outcome: str = "") -> QuerySet[Ev
 def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
     """Return what each budget allows now; two queries."""
     names = [row.name for row in rows]
-    placements = {one.full_name: one for one in Placement.objects.filter(full_name__in=names)}
-    bindings = Binding.objects.filter(placement__in=[one.pk for one in placements.values()])
-    phase = Case(When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)), default="phase")
-    grouped = bindings.order_by().annotate(now=phase).values("placement", "now").annotate(count=Count("pk"))
+    placements = {
+        one.full_name: one for one in Placement.objects.filter(full_name__in=names)
+    }
+    bindings = Binding.objects.filter(
+        placement__in=[one.pk for one in placements.values()]
+    )
+    phase = Case(
+        When(state=BindingState.UNSCHEDULED, then=Value(Phase.REMOVING)),
+        default="phase",
+    )
+    grouped = (
+        bindings.order_by()
+        .annotate(now=phase)
+        .values("placement", "now")
+        .annotate(count=Count("pk"))
+    )
     counts: dict[int, dict[str, int]] = {}
     for one in grouped:
         counts.setdefault(one["placement"], {})[one["now"]] = one["count"]
@@ -171,23 +202,33 @@ def budget_states(rows: list[DisruptionBudget]) -> list[BudgetState]:
 
 
 def _state_of(
-    row: DisruptionBudget, placement: Placement | None, counts: dict[int, dict[str, int]]
+    row: DisruptionBudget,
+    placement: Placement | None,
+    counts: dict[int, dict[str, int]],
 ) -> BudgetState:
     spec = parse_disruption_budget(row.document).spec
     is_maximum = spec.max_unavailable is not None
-    limit = f"maxUnavailable {spec.max_unavailable}" if is_maximum else f"minAvailable {spec.min_available}"
+    limit = (
+        f"maxUnavailable {spec.max_unavailable}"
+        if is_maximum
+        else f"minAvailable {spec.min_available}"
+    )
     if placement is None:
         return BudgetState(row, limit, None, None, f"No placement is named {row.name}.")
     kind = PlacementType(placement.placement_type)
     if errors := budget_errors(spec, kind):
-        return BudgetState(row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}.")
+        return BudgetState(
+            row, limit, placement, None, f"Not allowed for {kind}: {errors[0].message}."
+        )
     clusters = {
         f"{phase}-{number}": availability_of(phase)
         for phase, count in counts.get(placement.pk, {}).items()
         for number in range(count)
     }
     wanted = placement.number_of_clusters
-    context = EvictionContext(kind, clusters, len(clusters) if wanted is None else wanted)
+    context = EvictionContext(
+        kind, clusters, len(clusters) if wanted is None else wanted
+    )
     return BudgetState(row, limit, placement, budget_numbers(context, spec))
 
 

@@ -68,7 +68,9 @@ def bring_back(cluster: str) -> RestorePlan:
     last, now = latest_drain(cluster), current_fleet().fleet
     steps = DrainStep.objects.filter(drain=last).exclude(state=DrainStep.State.STAYS)
     names = steps.values_list("placement_name", flat=True) if last else ()
-    rows = Placement.objects.filter(full_name__in=names, deleting_since=None, selection_faults=[])
+    rows = Placement.objects.filter(
+        full_name__in=names, deleting_since=None, selection_faults=[]
+    )
     evaluated = list(rows.order_by("name")[:MOST_EVALUATED])
     fleet, returns = uncordoned(now, cluster), []
     for placement, cycle in cycles_of(evaluated, fleet):
@@ -76,15 +78,26 @@ def bring_back(cluster: str) -> RestorePlan:
         if cluster in active(cycle.live_bindings):
             how, message = Return.HERE, "Present."
         elif cluster in schedule(cycle).picked_names:
-            how, message = Return.BY_ITSELF, "Returns automatically once the cluster is uncordoned."
+            how, message = (
+                Return.BY_ITSELF,
+                "Returns automatically once the cluster is uncordoned.",
+            )
         elif cluster not in fresh.joins:
-            how, message = Return.ELSEWHERE, "Would not be selected even if rescheduled."
+            how, message = (
+                Return.ELSEWHERE,
+                "Would not be selected even if rescheduled.",
+            )
         else:
             replaced = f", replacing {joined(fresh.leaves)}" if fresh.leaves else ""
-            how, message = Return.RESCHEDULED, f"Would be selected if rescheduled{replaced}."
+            how, message = (
+                Return.RESCHEDULED,
+                f"Would be selected if rescheduled{replaced}.",
+            )
         returns.append(BringBackRow(placement.full_name, how, fresh, message))
     returns.sort(key=lambda row: (_ORDER.index(row.how), row.placement))
-    return RestorePlan(cluster, fleet is not now, tuple(returns), rows.count() - len(evaluated))
+    return RestorePlan(
+        cluster, fleet is not now, tuple(returns), rows.count() - len(evaluated)
+    )
 
 
 _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
@@ -92,9 +105,16 @@ _ORDER = (Return.RESCHEDULED, Return.BY_ITSELF, Return.ELSEWHERE, Return.HERE)
 
 def uncordoned(fleet: Fleet, name: str) -> Fleet:
     """Return the fleet with one cluster uncordoned; the same object if it is not cordoned."""
-    clusters, cordon = [one for one in fleet if one.name == name], (CORDON_KEY, CORDON_VALUE)
+    clusters, cordon = (
+        [one for one in fleet if one.name == name],
+        (CORDON_KEY, CORDON_VALUE),
+    )
     changed = [
-        one._replace(taints=tuple(taint for taint in one.taints if (taint.key, taint.value) != cordon))
+        one._replace(
+            taints=tuple(
+                taint for taint in one.taints if (taint.key, taint.value) != cordon
+            )
+        )
         for one in clusters
     ]
     return fleet if changed == clusters else fleet.with_clusters(changed)

@@ -12,9 +12,19 @@ from fleetui.apimachinery.errors import Keys
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
-from placements.manifests.placement import ClusterResourcePlacement, ResourcePlacement, is_reserved_namespace
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    ResourcePlacement,
+    is_reserved_namespace,
+)
 from placements.services.editor.form import NAMESPACE, POLICY, SELECTORS
-from placements.services.editor.hints import Suggestions, label_keys, label_values, property_names, taint_keys
+from placements.services.editor.hints import (
+    Suggestions,
+    label_keys,
+    label_values,
+    property_names,
+    taint_keys,
+)
 
 MOST_COMPLETIONS = 200
 
@@ -56,7 +66,9 @@ class Cursor:
         """Return the value beside this one, or beside the list that it is in."""
         # The value itself may be an item of a list.
         ends = range(len(self.keys) - self.is_value, 0, -1)
-        around = next((self.keys[:end] for end in ends if isinstance(self.keys[end - 1], int)), ())
+        around = next(
+            (self.keys[:end] for end in ends if isinstance(self.keys[end - 1], int)), ()
+        )
         return self.scalars.get((*around, key), "")
 
 
@@ -84,7 +96,11 @@ def _scan(lines: Sequence[str]) -> Iterator[tuple[int, tuple[Keys, str]]]:
     last_items: dict[Keys, int] = {}
     for number, line in enumerate(lines):
         match = _LINE.match(line)
-        if match is None or line.lstrip().startswith("#") or not (match["key"] or match["dashes"]):
+        if (
+            match is None
+            or line.lstrip().startswith("#")
+            or not (match["key"] or match["dashes"])
+        ):
             continue
         column = len(match["indent"])
         for dash in re.finditer(r"- *", match["dashes"]):
@@ -103,7 +119,9 @@ def _scan(lines: Sequence[str]) -> Iterator[tuple[int, tuple[Keys, str]]]:
         yield number, (tuple(key for _, key in stack), value)
 
 
-def completions(cursor: Cursor, *, fleet: Fleet, objects: Iterable[HubObject]) -> list[Completion]:
+def completions(
+    cursor: Cursor, *, fleet: Fleet, objects: Iterable[HubObject]
+) -> list[Completion]:
     """Return what is valid at a cursor: what exists, counted in clusters, or what the schema names."""
     entries = [
         Completion(value, "" if count is None else counted(count, "cluster"))
@@ -111,30 +129,63 @@ def completions(cursor: Cursor, *, fleet: Fleet, objects: Iterable[HubObject]) -
     ]
     schema = _schema_at(cursor.keys, cursor.scalars)
     if cursor.is_value and not entries:
-        kinds = (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND) if cursor.keys == ("kind",) else ()
-        allowed = kinds or schema.get("enum") or ("true", "false") * (schema.get("type") == "boolean")
-        entries = [Completion(str(one), "default" * (one == schema.get("default"))) for one in allowed]
+        kinds = (
+            (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND)
+            if cursor.keys == ("kind",)
+            else ()
+        )
+        allowed = (
+            kinds
+            or schema.get("enum")
+            or ("true", "false") * (schema.get("type") == "boolean")
+        )
+        entries = [
+            Completion(str(one), "default" * (one == schema.get("default")))
+            for one in allowed
+        ]
     elif not cursor.is_value:
         entries = [Completion(f"{one.value}: ", one.meta) for one in entries]
         for key, inner in schema.get("properties", {}).items():
             one = _resolve(inner, schema["$defs"])
             shape = str(one.get("type", ""))
-            words = _TYPES.get(shape, "") + ", required" * (key in schema.get("required", ()))
+            words = _TYPES.get(shape, "") + ", required" * (
+                key in schema.get("required", ())
+            )
             default = inner.get("default")
-            default = f"Default: {default}." if isinstance(default, str | int) and default != "" else ""
+            default = (
+                f"Default: {default}."
+                if isinstance(default, str | int) and default != ""
+                else ""
+            )
             text = f"{key}:" if shape in ("object", "array") else f"{key}: "
-            entries.append(Completion(text, words, f"{one.get('description', '')} {default}".strip()))
-        entries = [one for one in entries if (*cursor.keys, one.value.rstrip(": ")) not in cursor.scalars]
+            entries.append(
+                Completion(
+                    text, words, f"{one.get('description', '')} {default}".strip()
+                )
+            )
+        entries = [
+            one
+            for one in entries
+            if (*cursor.keys, one.value.rstrip(": ")) not in cursor.scalars
+        ]
     return entries[:MOST_COMPLETIONS]
 
 
-def _existing(cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]) -> Suggestions:
+def _existing(
+    cursor: Cursor, fleet: Fleet, objects: Iterable[HubObject]
+) -> Suggestions:
     """Return the labels, properties, taints, clusters or resources that may be named at a cursor."""
     names = tuple(str(key) for key in cursor.keys if isinstance(key, str))
     last = names[-1] if names else ""
-    if names[:2] == SELECTORS and len(names) > 2 and last in ("group", "version", "kind", "name"):
+    if (
+        names[:2] == SELECTORS
+        and len(names) > 2
+        and last in ("group", "version", "kind", "name")
+    ):
         kind = "" if last == "kind" else cursor.sibling("kind")
-        candidates = (one for one in objects if one.namespace == cursor.scalars.get(NAMESPACE, ""))
+        candidates = (
+            one for one in objects if one.namespace == cursor.scalars.get(NAMESPACE, "")
+        )
         return _distinct(candidates, last, kind)
     if names == NAMESPACE:
         return _distinct(objects, "name", "Namespace")
@@ -152,16 +203,30 @@ def _of_fleet(cursor: Cursor, names: Sequence[str], fleet: Fleet) -> Suggestions
     match names:
         case ("clusterNames",):
             return tuple((name, None) for name in fleet.names)
-        case ("topologySpreadConstraints", "topologyKey") | (*_, "labelSelector", "matchExpressions", "key"):
+        case ("topologySpreadConstraints", "topologyKey") | (
+            *_,
+            "labelSelector",
+            "matchExpressions",
+            "key",
+        ):
             return label_keys(fleet)
         case (*_, "labelSelector", "matchExpressions", "values"):
             return label_values(fleet, cursor.sibling("key"))
         case (*_, "matchLabels", key):
             return label_values(fleet, key)
-        case (*_, "propertySelector", "matchExpressions", "name") | (*_, "propertySorter", "name"):
+        case (*_, "propertySelector", "matchExpressions", "name") | (
+            *_,
+            "propertySorter",
+            "name",
+        ):
             return property_names(fleet)
         case ("tolerations", "key" | "value" as part):
-            taints = [one for cluster in fleet for one in cluster.taints if one.key == cursor.sibling("key")]
+            taints = [
+                one
+                for cluster in fleet
+                for one in cluster.taints
+                if one.key == cursor.sibling("key")
+            ]
             values = Counter(one.value for one in taints)
             return taint_keys(fleet) if part == "key" else tuple(values.most_common())
     return ()
@@ -173,14 +238,22 @@ def _distinct(objects: Iterable[HubObject], part: str, kind: str) -> Suggestions
         str(getattr(one, part))
         for one in objects
         if kind in ("", one.kind)
-        and not (part == "name" and one.kind == "Namespace" and is_reserved_namespace(one.name))
+        and not (
+            part == "name"
+            and one.kind == "Namespace"
+            and is_reserved_namespace(one.name)
+        )
     }
     return tuple((value, None) for value in sorted(values) if value)
 
 
 @cache
 def _schema_of(kind: str) -> dict[str, Any]:
-    model = ResourcePlacement if kind == NAMESPACED_PLACEMENT_KIND else ClusterResourcePlacement
+    model = (
+        ResourcePlacement
+        if kind == NAMESPACED_PLACEMENT_KIND
+        else ClusterResourcePlacement
+    )
     return model.model_json_schema(mode="validation")
 
 
@@ -189,7 +262,11 @@ def _schema_at(keys: Keys, scalars: Mapping[Keys, str]) -> dict[str, Any]:
     root = _schema_of(scalars.get(("kind",), ""))
     schema = root
     for key in keys:
-        inner = schema.get("items") if isinstance(key, int) else schema.get("properties", {}).get(key)
+        inner = (
+            schema.get("items")
+            if isinstance(key, int)
+            else schema.get("properties", {}).get(key)
+        )
         schema = _resolve(inner or {}, root["$defs"])
     if schema.get("type") == "array":
         schema = _resolve(schema["items"], root["$defs"])
@@ -199,5 +276,12 @@ def _schema_at(keys: Keys, scalars: Mapping[Keys, str]) -> dict[str, Any]:
 def _resolve(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema without references; of alternatives the first that is not null."""
     if "anyOf" in schema:
-        schema = {**schema, **next(one for one in schema["anyOf"] if one.get("type") != "null")}
-    return {**schema, **parts[schema["$ref"].rpartition("/")[2]]} if "$ref" in schema else dict(schema)
+        schema = {
+            **schema,
+            **next(one for one in schema["anyOf"] if one.get("type") != "null"),
+        }
+    return (
+        {**schema, **parts[schema["$ref"].rpartition("/")[2]]}
+        if "$ref" in schema
+        else dict(schema)
+    )

@@ -4,8 +4,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fleetui.apimachinery.errors import Keys, split_path
-from fleetui.apimachinery.yaml_edit import Change, RemoveValue, SetValue, UneditableYaml, changed, edit
-from placements.services.editor.form import ABSENT, CLUSTER_NAMES, POLICY, FieldGroup, PlacementForm, at
+from fleetui.apimachinery.yaml_edit import (
+    Change,
+    RemoveValue,
+    SetValue,
+    UneditableYaml,
+    changed,
+    edit,
+)
+from placements.services.editor.form import (
+    ABSENT,
+    CLUSTER_NAMES,
+    POLICY,
+    FieldGroup,
+    PlacementForm,
+    at,
+)
 from placements.services.editor.validation import PlacementDraft
 
 _ROOTS = 2
@@ -26,7 +40,9 @@ def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) 
     data, changes, renames = draft.data, list[Change](), []
     for field in form.fields:
         change = field.change(values[field.name]) if field.name in values else None
-        if change is None or (isinstance(change, RemoveValue) and at(data, change.keys) is ABSENT):
+        if change is None or (
+            isinstance(change, RemoveValue) and at(data, change.keys) is ABSENT
+        ):
             continue
         if isinstance(change, RemoveValue):
             change = _drop(data, change.keys)
@@ -44,7 +60,10 @@ def apply_form(draft: PlacementDraft, values: Mapping[str, str], *, shape: str) 
 
 def add_row(draft: PlacementDraft, name: str) -> str:
     """Return the text with a new row in the list of that name. Raise KeyError, UneditableYaml."""
-    group = next((one for one in _form_of(draft).all_groups if one.name == name and one.can_add), None)
+    group = next(
+        (one for one in _form_of(draft).all_groups if one.name == name and one.can_add),
+        None,
+    )
     if group is None:
         raise KeyError(name)
     if group.is_single:
@@ -55,7 +74,9 @@ def add_row(draft: PlacementDraft, name: str) -> str:
 def _add_row(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
     rows = at(draft.data, group.keys)
     if rows == []:  # removed first, so that the new row is written as people write one
-        return edit(draft.text, [_drop(draft.data, group.keys), SetValue((*group.keys, 0), new)])
+        return edit(
+            draft.text, [_drop(draft.data, group.keys), SetValue((*group.keys, 0), new)]
+        )
     place = len(rows) if isinstance(rows, list) else 0
     return edit(draft.text, [SetValue((*group.keys, place), new)])
 
@@ -63,10 +84,16 @@ def _add_row(draft: PlacementDraft, group: FieldGroup, new: Any) -> str:
 def pick_resource(draft: PlacementDraft, selector: Mapping[str, str]) -> str:
     """Return the text with a resource selector, in place of the first empty one. Raise UneditableYaml."""
     form = _form_of(draft)
-    empty = next((row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))), None)
+    empty = next(
+        (row for row in form.resources.rows if not at(draft.data, (*row.keys, "kind"))),
+        None,
+    )
     if empty is None:
         return _add_row(draft, form.resources, dict(selector))
-    return edit(draft.text, [SetValue((*empty.keys, key), value) for key, value in selector.items()])
+    return edit(
+        draft.text,
+        [SetValue((*empty.keys, key), value) for key, value in selector.items()],
+    )
 
 
 def pick_cluster(draft: PlacementDraft, name: str) -> str:
@@ -83,7 +110,10 @@ def remove_row(draft: PlacementDraft, name: str) -> str:
     keys = rows[name].keys
     if len(at(draft.data, keys[:-1])) == 1 and isinstance(keys[-1], int):
         return edit(draft.text, [_drop(draft.data, keys[:-1])])
-    return edit(draft.text, [_drop(draft.data, keys) if isinstance(keys[-1], str) else RemoveValue(keys)])
+    return edit(
+        draft.text,
+        [_drop(draft.data, keys) if isinstance(keys[-1], str) else RemoveValue(keys)],
+    )
 
 
 def remove_places(draft: PlacementDraft, paths: Sequence[str]) -> str:

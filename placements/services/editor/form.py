@@ -31,7 +31,11 @@ MOST_FIELDS = 600
 POLICY: Keys = ("spec", "policy")
 AFFINITY: Keys = (*POLICY, "affinity", "clusterAffinity")
 SELECTORS: Keys = ("spec", "resourceSelectors")
-REQUIRED: Keys = (*AFFINITY, "requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
+REQUIRED: Keys = (
+    *AFFINITY,
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "clusterSelectorTerms",
+)
 PREFERRED: Keys = (*AFFINITY, "preferredDuringSchedulingIgnoredDuringExecution")
 SPREAD: Keys = (*POLICY, "topologySpreadConstraints")
 TOLERATIONS: Keys = (*POLICY, "tolerations")
@@ -47,7 +51,10 @@ _NOT_IN_ONE_LINE = re.compile(f"[{_LINE_BREAKS}]")
 _NOT_AMONG_WORDS = re.compile(rf"[,{_LINE_BREAKS}]|^\s|\s$|^$")
 _ALWAYS_SHOWN = frozenset({"apiVersion", "kind"})
 _LISTS = ("required", "preferred", "spread", "tolerations")
-_TYPE_FIELDS = {"number": "spec.policy.numberOfClusters", "names": "spec.policy.clusterNames"}
+_TYPE_FIELDS = {
+    "number": "spec.policy.numberOfClusters",
+    "names": "spec.policy.clusterNames",
+}
 _SECTIONS_OF_TYPE = {
     PlacementType.PICK_ALL: {"required", "tolerations"},
     PlacementType.PICK_N: {"required", "preferred", "spread", "tolerations", "number"},
@@ -210,16 +217,40 @@ class PlacementForm:
             _fields(data, (), _RULES),
             _group(data, SELECTORS, "resource selector", _NEW_SELECTOR, _resource),
             _group(data, REQUIRED, "term", _NEW_TERM, _required),
-            _group(data, PREFERRED, "preference", {"weight": 10, "preference": _NEW_TERM}, _preferred),
-            _group(data, SPREAD, "constraint", _NEW_CONSTRAINT, partial(_simple_row, _CONSTRAINT)),
-            _group(data, TOLERATIONS, "toleration", _NEW_TOLERATION, partial(_simple_row, _TOLERATION)),
+            _group(
+                data,
+                PREFERRED,
+                "preference",
+                {"weight": 10, "preference": _NEW_TERM},
+                _preferred,
+            ),
+            _group(
+                data,
+                SPREAD,
+                "constraint",
+                _NEW_CONSTRAINT,
+                partial(_simple_row, _CONSTRAINT),
+            ),
+            _group(
+                data,
+                TOLERATIONS,
+                "toleration",
+                _NEW_TOLERATION,
+                partial(_simple_row, _TOLERATION),
+            ),
             _fields(data, STRATEGY, _STRATEGY),
             _fields(data, (*STRATEGY, "applyStrategy"), _APPLYING),
         )
 
     @property
     def groups(self) -> tuple[FieldGroup, ...]:
-        return (self.resources, self.required, self.preferred, self.spread, self.tolerations)
+        return (
+            self.resources,
+            self.required,
+            self.preferred,
+            self.spread,
+            self.tolerations,
+        )
 
     @cached_property
     def all_groups(self) -> tuple[FieldGroup, ...]:
@@ -227,7 +258,12 @@ class PlacementForm:
 
     @cached_property
     def fields(self) -> tuple[FormField, ...]:
-        inside = (field for group in self.all_groups for row in group.rows for field in row.fields)
+        inside = (
+            field
+            for group in self.all_groups
+            for row in group.rows
+            for field in row.fields
+        )
         return (*self.basics, *inside, *self.strategy, *self.rules, *self.applying)
 
     @property
@@ -246,15 +282,25 @@ class PlacementForm:
         visible |= {name for name in _LISTS if getattr(self, name).rows}
         visible |= {name for name, path in _TYPE_FIELDS.items() if by_name.get(path)}
         is_staged = by_name.get("spec.strategy.type") == StrategyType.EXTERNAL
-        return {name: name in visible for name in (*_LISTS, *_TYPE_FIELDS)} | {"rolling": not is_staged}
+        return {name: name in visible for name in (*_LISTS, *_TYPE_FIELDS)} | {
+            "rolling": not is_staged
+        }
 
     def visible(self) -> dict[str, Keys]:
         """Return the places of all lists, rows and fields that are shown, by name; fields come last."""
-        hidden = {getattr(self, name).name for name in _LISTS if not self.sections[name]}
-        hidden |= {path for name, path in _TYPE_FIELDS.items() if not self.sections[name]}
+        hidden = {
+            getattr(self, name).name for name in _LISTS if not self.sections[name]
+        }
+        hidden |= {
+            path for name, path in _TYPE_FIELDS.items() if not self.sections[name]
+        }
         if not self.sections["rolling"]:
-            hidden |= {one.name for one in self.strategy if one.name != "spec.strategy.type"}
-        groups = {one.name: one.keys for one in self.all_groups if one.rows or one.can_add}
+            hidden |= {
+                one.name for one in self.strategy if one.name != "spec.strategy.type"
+            }
+        groups = {
+            one.name: one.keys for one in self.all_groups if one.rows or one.can_add
+        }
         rows = {row.name: row.keys for group in self.all_groups for row in group.rows}
         places = {**groups, **rows, **{one.name: one.keys for one in self.fields}}
         return {name: keys for name, keys in places.items() if name not in hidden}
@@ -264,7 +310,9 @@ class PlacementForm:
         """The outermost places of the manifest that no field shows."""
         leaves = frozenset(one.keys for one in self.fields)
         rows = [row.keys for group in self.all_groups for row in group.rows]
-        places = frozenset(keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1))
+        places = frozenset(
+            keys[:end] for keys in (*leaves, *rows) for end in range(len(keys) + 1)
+        )
 
         def walk(keys: Keys, value: object) -> Iterator[Keys]:
             entries: Any = ()
@@ -306,7 +354,9 @@ def _field_text(value: Any, field_type: FieldType) -> str | None:
     if value is ABSENT or value is None:
         return ""
     if field_type in (*_MANY, FieldType.ONE):
-        if not isinstance(value, list) or (field_type is FieldType.ONE and len(value) > 1):
+        if not isinstance(value, list) or (
+            field_type is FieldType.ONE and len(value) > 1
+        ):
             return None
         if any(isinstance(one, (Mapping, list)) or one is None for one in value):
             return None
@@ -326,7 +376,12 @@ def _word(value: Any) -> str:
 
 
 def _fields(
-    data: object, base: Keys, specs: Iterable[FormField], *, label_key: str = "", name: str = ""
+    data: object,
+    base: Keys,
+    specs: Iterable[FormField],
+    *,
+    label_key: str = "",
+    name: str = "",
 ) -> tuple[FormField, ...]:
     """Return the fields below a place, without those that could not show what is there."""
     fields = []
@@ -336,23 +391,41 @@ def _fields(
         if value is not None:
             key = label_key if spec.suggest is Suggest.LABEL_VALUES else ""
             place = name or format_path(keys)
-            fields.append(replace(spec, keys=keys, value=value or spec.value, label_key=key, name=place))
+            fields.append(
+                replace(
+                    spec,
+                    keys=keys,
+                    value=value or spec.value,
+                    label_key=key,
+                    name=place,
+                )
+            )
     return tuple(fields)
 
 
 def _group(
-    data: object, keys: Keys, noun: str, new: Any, row_of: Callable[[object, Keys], FormRow]
+    data: object,
+    keys: Keys,
+    noun: str,
+    new: Any,
+    row_of: Callable[[object, Keys], FormRow],
 ) -> FieldGroup:
     """Return a list with its rows; items that are no objects stay in the YAML."""
     value = at(data, keys)
     if value is not ABSENT and value is not None and not isinstance(value, list):
         return FieldGroup(keys, noun, new, can_add=False)
     items = value if isinstance(value, list) else []
-    rows = [row_of(data, (*keys, place)) for place, one in enumerate(items) if isinstance(one, Mapping)]
+    rows = [
+        row_of(data, (*keys, place))
+        for place, one in enumerate(items)
+        if isinstance(one, Mapping)
+    ]
     return FieldGroup(keys, noun, new, tuple(rows))
 
 
-def _form_row(keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup) -> FormRow:
+def _form_row(
+    keys: Keys, fields: tuple[FormField, ...], *groups: FieldGroup
+) -> FormRow:
     return FormRow(keys, fields, groups, format_path(keys))
 
 
@@ -362,7 +435,11 @@ def _simple_row(specs: Sequence[FormField], data: object, keys: Keys) -> FormRow
 
 def _resource(data: object, keys: Keys) -> FormRow:
     is_namespace = at(data, (*keys, "kind")) == "Namespace"
-    usual = _NAMESPACED_RESOURCE if isinstance(data, Mapping) and is_namespaced(data) else _RESOURCE
+    usual = (
+        _NAMESPACED_RESOURCE
+        if isinstance(data, Mapping) and is_namespaced(data)
+        else _RESOURCE
+    )
     specs = (*usual, _SCOPE) if is_namespace else usual
     labels = _label_groups(data, (*keys, "labelSelector"), _OBJECT_LABEL)
     return _form_row(keys, _fields(data, keys, specs), *labels)
@@ -372,19 +449,30 @@ def _required(data: object, keys: Keys) -> FormRow:
     labels = _label_groups(data, (*keys, "labelSelector"), _CLUSTER_LABEL)
     place = (*keys, "propertySelector", "matchExpressions")
     new = {"name": "", "operator": "Ge", "values": []}
-    return _form_row(keys, (), *labels, _group(data, place, "property", new, partial(_simple_row, _PROPERTY)))
+    return _form_row(
+        keys,
+        (),
+        *labels,
+        _group(data, place, "property", new, partial(_simple_row, _PROPERTY)),
+    )
 
 
 def _preferred(data: object, keys: Keys) -> FormRow:
     labels = _label_groups(data, (*keys, "preference", "labelSelector"), _CLUSTER_LABEL)
     place = (*keys, "preference", "propertySorter")
-    rows = (_simple_row(_SORTER, data, place),) if isinstance(at(data, place), Mapping) else ()
+    rows = (
+        (_simple_row(_SORTER, data, place),)
+        if isinstance(at(data, place), Mapping)
+        else ()
+    )
     new = {"name": "", "sortOrder": "Descending"}
     sorter = FieldGroup(place, "property", new, rows, can_add=not rows, is_single=True)
     return _form_row(keys, _fields(data, keys, _PREFERENCE), *labels, sorter)
 
 
-def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple[FieldGroup, FieldGroup]:
+def _label_groups(
+    data: object, keys: Keys, specs: Sequence[FormField]
+) -> tuple[FieldGroup, FieldGroup]:
     """Return the rows of a label selector: those of matchLabels by their place, then the expressions.
 
     A row of matchLabels is named by its place, as its key may be changed.
@@ -392,18 +480,32 @@ def _label_groups(data: object, keys: Keys, specs: Sequence[FormField]) -> tuple
     place = (*keys, "matchLabels")
     labels = at(data, place)
     suggests = specs[0].suggest is not None
-    value = FormField((), "Value", kept_empty=True, suggest=Suggest.LABEL_VALUES if suggests else None)
+    value = FormField(
+        (), "Value", kept_empty=True, suggest=Suggest.LABEL_VALUES if suggests else None
+    )
     rows = []
     for index, key in enumerate(labels if isinstance(labels, Mapping) else ()):
         name = f"{format_path(place)}#{index}"
         keys_of, label_key = (*place, key), key if suggests else ""
-        label = FormField(keys_of, "Label", FieldType.KEY, key, suggest=specs[0].suggest, name=f"{name}.key")
-        values = _fields(data, keys_of, [value], label_key=label_key, name=f"{name}.value")
+        label = FormField(
+            keys_of,
+            "Label",
+            FieldType.KEY,
+            key,
+            suggest=specs[0].suggest,
+            name=f"{name}.key",
+        )
+        values = _fields(
+            data, keys_of, [value], label_key=label_key, name=f"{name}.value"
+        )
         rows.append(FormRow(keys_of, (label, *values), name=name))
 
     def expression(data: object, keys: Keys) -> FormRow:
         key = at(data, (*keys, "key"))
-        return _form_row(keys, _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""))
+        return _form_row(
+            keys,
+            _fields(data, keys, specs, label_key=key if isinstance(key, str) else ""),
+        )
 
     return (
         FieldGroup(place, "label", None, tuple(rows), can_add=False),
@@ -420,20 +522,43 @@ def _choice(
     kept_empty: bool = False,
 ) -> FormField:
     """Return a field with a closed set of values, which may have separate labels."""
-    labels = values if isinstance(values, Mapping) else {str(one): str(one) for one in values}
+    labels = (
+        values
+        if isinstance(values, Mapping)
+        else {str(one): str(one) for one in values}
+    )
     keys = (key,) if isinstance(key, str) else key
-    return FormField(keys, label, FieldType.CHOICE, default, tuple(labels.items()), kept_empty=kept_empty)
+    return FormField(
+        keys,
+        label,
+        FieldType.CHOICE,
+        default,
+        tuple(labels.items()),
+        kept_empty=kept_empty,
+    )
 
 
 LABEL_ROW: dict[str, Any] = {"key": "", "operator": "In", "values": []}
 _NEW_TERM: dict[str, Any] = {"labelSelector": {"matchExpressions": [LABEL_ROW]}}
 _NEW_SELECTOR = {"group": "", "version": "v1", "kind": "", "name": ""}
-_NEW_CONSTRAINT = {"topologyKey": "", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+_NEW_CONSTRAINT = {
+    "topologyKey": "",
+    "maxSkew": 1,
+    "whenUnsatisfiable": "DoNotSchedule",
+}
 _NEW_TOLERATION = {"key": "", "operator": "Equal", "value": ""}
-_STRATEGIES = {"RollingUpdate": "Rolling update", "External": "External (staged update runs)"}
-_WHEN_UNSATISFIABLE = {"DoNotSchedule": "DoNotSchedule (hard)", "ScheduleAnyway": "ScheduleAnyway (soft)"}
+_STRATEGIES = {
+    "RollingUpdate": "Rolling update",
+    "External": "External (staged update runs)",
+}
+_WHEN_UNSATISFIABLE = {
+    "DoNotSchedule": "DoNotSchedule (hard)",
+    "ScheduleAnyway": "ScheduleAnyway (soft)",
+}
 _OPERATOR = _choice("operator", "Operator", LabelOperator, kept_empty=True)
-_PROPERTY_NAME = FormField(("name",), "Property", kept_empty=True, suggest=Suggest.PROPERTIES)
+_PROPERTY_NAME = FormField(
+    ("name",), "Property", kept_empty=True, suggest=Suggest.PROPERTIES
+)
 
 _BASICS = (
     FormField(("metadata", "name"), "Name", kept_empty=True),
@@ -448,23 +573,46 @@ _NAMESPACED_BASICS = (
 )
 _RULES = (
     _choice(SEMANTICS, "Scheduling rules", Semantics, DEFAULT_SEMANTICS),
-    FormField(("spec", "revisionHistoryLimit"), "Revision history limit", FieldType.WHOLE, placeholder="10"),
+    FormField(
+        ("spec", "revisionHistoryLimit"),
+        "Revision history limit",
+        FieldType.WHOLE,
+        placeholder="10",
+    ),
 )
 _RESOURCE = (
     FormField(("group",), "Group", placeholder="core", kept_empty=True),
     FormField(("version",), "Version", kept_empty=True),
     FormField(("kind",), "Kind", placeholder="Namespace", kept_empty=True),
-    FormField(("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS),
+    FormField(
+        ("name",), "Name", placeholder="all of this kind", suggest=Suggest.OBJECTS
+    ),
 )
 _NAMESPACED_RESOURCE = tuple(
-    replace(one, placeholder="ConfigMap") if one.keys == ("kind",) else one for one in _RESOURCE
+    replace(one, placeholder="ConfigMap") if one.keys == ("kind",) else one
+    for one in _RESOURCE
 )
-_SCOPE = _choice("selectionScope", "Selection scope", SelectionScope, SelectionScope.NAMESPACE_WITH_RESOURCES)
+_SCOPE = _choice(
+    "selectionScope",
+    "Selection scope",
+    SelectionScope,
+    SelectionScope.NAMESPACE_WITH_RESOURCES,
+)
 _CLUSTER_LABEL = (
-    FormField(("key",), "Label", placeholder="label", kept_empty=True, suggest=Suggest.LABEL_KEYS),
+    FormField(
+        ("key",),
+        "Label",
+        placeholder="label",
+        kept_empty=True,
+        suggest=Suggest.LABEL_KEYS,
+    ),
     _OPERATOR,
     FormField(
-        ("values",), "Values", FieldType.WORDS, placeholder="value, value", suggest=Suggest.LABEL_VALUES
+        ("values",),
+        "Values",
+        FieldType.WORDS,
+        placeholder="value, value",
+        suggest=Suggest.LABEL_VALUES,
     ),
 )
 _OBJECT_LABEL = (
@@ -480,9 +628,13 @@ _PROPERTY = (
 _PREFERENCE = (FormField(("weight",), "Weight", FieldType.WHOLE, kept_empty=True),)
 _SORTER = (_PROPERTY_NAME, _choice("sortOrder", "Order", SortOrder, kept_empty=True))
 _CONSTRAINT = (
-    FormField(("topologyKey",), "Topology key", kept_empty=True, suggest=Suggest.LABEL_KEYS),
+    FormField(
+        ("topologyKey",), "Topology key", kept_empty=True, suggest=Suggest.LABEL_KEYS
+    ),
     FormField(("maxSkew",), "Max skew", FieldType.WHOLE, placeholder="1"),
-    _choice("whenUnsatisfiable", "When unsatisfiable", _WHEN_UNSATISFIABLE, "DoNotSchedule"),
+    _choice(
+        "whenUnsatisfiable", "When unsatisfiable", _WHEN_UNSATISFIABLE, "DoNotSchedule"
+    ),
 )
 _TOLERATION = (
     FormField(("key",), "Taint", suggest=Suggest.TAINTS),
@@ -493,13 +645,30 @@ _TOLERATION = (
 _ROLLING, _PERIOD = "rollingUpdate", "unavailablePeriodSeconds"
 _STRATEGY = (
     _choice("type", "Rollout strategy", _STRATEGIES, StrategyType.ROLLING_UPDATE),
-    FormField((_ROLLING, "maxUnavailable"), "Max unavailable", FieldType.AMOUNT, placeholder="25%"),
+    FormField(
+        (_ROLLING, "maxUnavailable"),
+        "Max unavailable",
+        FieldType.AMOUNT,
+        placeholder="25%",
+    ),
     FormField((_ROLLING, "maxSurge"), "Max surge", FieldType.AMOUNT, placeholder="25%"),
-    FormField((_ROLLING, _PERIOD), "Unavailable period (seconds)", FieldType.WHOLE, placeholder="60"),
+    FormField(
+        (_ROLLING, _PERIOD),
+        "Unavailable period (seconds)",
+        FieldType.WHOLE,
+        placeholder="60",
+    ),
 )
 _APPLYING = (
     _choice("type", "Apply type", ApplyType, ApplyType.CLIENT_SIDE_APPLY),
-    _choice("comparisonOption", "Comparison", ComparisonOption, ComparisonOption.PARTIAL_COMPARISON),
+    _choice(
+        "comparisonOption",
+        "Comparison",
+        ComparisonOption,
+        ComparisonOption.PARTIAL_COMPARISON,
+    ),
     _choice("whenToApply", "When to apply", WhenToApply, WhenToApply.ALWAYS),
-    _choice("whenToTakeOver", "When to take over", WhenToTakeOver, WhenToTakeOver.ALWAYS),
+    _choice(
+        "whenToTakeOver", "When to take over", WhenToTakeOver, WhenToTakeOver.ALWAYS
+    ),
 )

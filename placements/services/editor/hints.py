@@ -8,15 +8,33 @@ from functools import lru_cache
 import numpy as np
 
 from clusters.fleet import Fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning, split_path
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    Keys,
+    ManifestWarning,
+    split_path,
+)
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, Semantics, parse_manifest
 from fleetui.apimachinery.words import counted
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.selectors import match_labels, meets_property, property_requirements
+from placements.engine.scheduling.selectors import (
+    match_labels,
+    meets_property,
+    property_requirements,
+)
 from placements.manifests.affinity import ClusterSelectorTerm
 from placements.manifests.placement import ClusterResourcePlacement
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
-from placements.services.editor.form import PREFERRED, STRATEGY, FormRow, PlacementForm, Suggest, at, slug
+from placements.services.editor.form import (
+    PREFERRED,
+    STRATEGY,
+    FormRow,
+    PlacementForm,
+    Suggest,
+    at,
+    slug,
+)
 from placements.services.editor.validation import PlacementDraft
 
 MOST_SUGGESTIONS = 50
@@ -76,7 +94,9 @@ def notes_of(
     def nearest(path: str) -> FieldNotes | None:
         keys = split_path(path)
         ends = range(len(keys), 1, -1)
-        return next((notes[names[keys[:end]]] for end in ends if keys[:end] in names), None)
+        return next(
+            (notes[names[keys[:end]]] for end in ends if keys[:end] in names), None
+        )
 
     errors_without_place: list[FieldError] = []
     for error in errors:
@@ -89,7 +109,10 @@ def notes_of(
         note = None if draft.left_out else nearest(one.path)
         (note.warnings if note else warnings_without_place).append(one)
 
-    for name, hint in (*resource_hints.items(), *_hints(draft.form, draft, fleet, cycle, bound)):
+    for name, hint in (
+        *resource_hints.items(),
+        *_hints(draft.form, draft, fleet, cycle, bound),
+    ):
         if name in notes:
             notes[name].hint = hint
     for path in left_out:
@@ -99,7 +122,11 @@ def notes_of(
 
 
 def _hints(
-    form: PlacementForm, draft: PlacementDraft, fleet: Fleet, cycle: Cycle | None, bound: int | None
+    form: PlacementForm,
+    draft: PlacementDraft,
+    fleet: Fleet,
+    cycle: Cycle | None,
+    bound: int | None,
 ) -> Iterator[tuple[str, str]]:
     semantics = cycle.semantics if cycle else DEFAULT_SEMANTICS
     for row in (*form.required.rows, *form.preferred.rows):
@@ -108,19 +135,32 @@ def _hints(
         yield row.name, _domains(row, draft.data, fleet, semantics)
     wanted = wanted_clusters(draft.valid_part) if draft.valid_part else None
     if bound is not None and (wanted or 0) <= bound:  # above it there is a warning
-        yield "spec.policy.numberOfClusters", f"Maximum with the current fleet: {bound:,}"
+        yield (
+            "spec.policy.numberOfClusters",
+            f"Maximum with the current fleet: {bound:,}",
+        )
     manifest = draft.valid_part
     if manifest is None:
         return
 
     rolling, number = manifest.spec.strategy.rolling_update, wanted_clusters(manifest)
     if rolling is not None and number is not None:
-        amounts = {"maxUnavailable": rolling.max_unavailable, "maxSurge": rolling.max_surge}
+        amounts = {
+            "maxUnavailable": rolling.max_unavailable,
+            "maxSurge": rolling.max_surge,
+        }
         for one in form.strategy:
             amount = amounts.get(str(one.keys[-1]))
-            if one.keys[:-1] == (*STRATEGY, "rollingUpdate") and amount is not None and amount.is_percent:
+            if (
+                one.keys[:-1] == (*STRATEGY, "rollingUpdate")
+                and amount is not None
+                and amount.is_percent
+            ):
                 default = "" if one.value else "Default: "
-                yield one.name, f"{default}{amount} ({amount.of(number)} of {counted(number, 'cluster')})"
+                yield (
+                    one.name,
+                    f"{default}{amount} ({amount.of(number)} of {counted(number, 'cluster')})",
+                )
 
     if names := manifest.spec.policy.cluster_names:
         missing = [name for name in names if name not in fleet.positions]
@@ -130,7 +170,9 @@ def _hints(
         yield "spec.policy.clusterNames", hint
 
 
-def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:
+def _matching_clusters(
+    row: FormRow, data: object, fleet: Fleet, semantics: Semantics
+) -> str:
     raw = at(data, row.keys)
     if row.keys[:-1] == PREFERRED:
         raw = raw.get("preference")
@@ -143,7 +185,9 @@ def _matching_clusters(row: FormRow, data: object, fleet: Fleet, semantics: Sema
     matches = match_labels(term.label_selector, fleet)
     for requirement in property_requirements(term):
         matches &= meets_property(requirement, fleet)
-    return f"{int(np.count_nonzero(matches)):,} of {counted(len(fleet), 'cluster')} match"
+    return (
+        f"{int(np.count_nonzero(matches)):,} of {counted(len(fleet), 'cluster')} match"
+    )
 
 
 def _domains(row: FormRow, data: object, fleet: Fleet, semantics: Semantics) -> str:
@@ -163,7 +207,11 @@ def wanted_clusters(manifest: ClusterResourcePlacement) -> int | None:
     policy = manifest.spec.policy
     if policy.placement_type is PlacementType.PICK_N:
         return policy.number_of_clusters
-    return len(policy.cluster_names) if policy.placement_type is PlacementType.PICK_FIXED else None
+    return (
+        len(policy.cluster_names)
+        if policy.placement_type is PlacementType.PICK_FIXED
+        else None
+    )
 
 
 def suggestions(
@@ -176,7 +224,9 @@ def suggestions(
     lists: dict[str, Suggestions] = {}
     for one in form.fields:
         if one.suggest is Suggest.OBJECTS:
-            lists[one.list_id] = tuple((name, None) for name in names.get(one.keys[:-1], ()))
+            lists[one.list_id] = tuple(
+                (name, None) for name in names.get(one.keys[:-1], ())
+            )
         elif one.list_id and one.list_id not in lists:
             if one.suggest is Suggest.LABEL_KEYS:
                 lists[one.list_id] = label_keys(fleet)
@@ -185,7 +235,9 @@ def suggestions(
             elif one.suggest is Suggest.TAINTS:
                 lists[one.list_id] = taint_keys(fleet)
             else:
-                lists[one.list_id] = label_values(fleet, one.label_key) if one.label_key else ()
+                lists[one.list_id] = (
+                    label_values(fleet, one.label_key) if one.label_key else ()
+                )
     return lists
 
 
@@ -196,19 +248,27 @@ def label_keys(fleet: Fleet) -> Suggestions:
 
 @lru_cache(maxsize=2)
 def property_names(fleet: Fleet) -> Suggestions:
-    return _most_frequent(Counter(name for cluster in fleet for name in cluster.properties))
+    return _most_frequent(
+        Counter(name for cluster in fleet for name in cluster.properties)
+    )
 
 
 @lru_cache(maxsize=2)
 def taint_keys(fleet: Fleet) -> Suggestions:
-    return _most_frequent(Counter(key for cluster in fleet for key in {one.key for one in cluster.taints}))
+    return _most_frequent(
+        Counter(key for cluster in fleet for key in {one.key for one in cluster.taints})
+    )
 
 
 def label_values(fleet: Fleet, key: str) -> Suggestions:
     column = fleet.label(key)
     counts = np.bincount(column.codes[column.is_present], minlength=len(column.values))
-    return _most_frequent(Counter(dict(zip(column.values, counts.tolist(), strict=True))))
+    return _most_frequent(
+        Counter(dict(zip(column.values, counts.tolist(), strict=True)))
+    )
 
 
 def _most_frequent(counts: Counter[str]) -> Suggestions:
-    return tuple(sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:MOST_SUGGESTIONS])
+    return tuple(
+        sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:MOST_SUGGESTIONS]
+    )

@@ -44,7 +44,9 @@ class ReviewedDraft:
 
 def draft_of(number: int, *, by: User) -> Draft:
     """Return a person's own draft. Raise UnknownDraftError."""
-    draft = Draft.objects.select_related("placement").filter(pk=number, owner=by).first()
+    draft = (
+        Draft.objects.select_related("placement").filter(pk=number, owner=by).first()
+    )
     if draft is None:
         raise UnknownDraftError(number)
     return draft
@@ -122,7 +124,12 @@ def rebase_draft(number: int, *, keep: Side, by: User, now: datetime) -> Draft:
 
 @transaction.atomic
 def confirm_draft(
-    number: int, *, reviewed: ReviewedDraft, by: User, now: datetime, confirmed: bool = False
+    number: int,
+    *,
+    reviewed: ReviewedDraft,
+    by: User,
+    now: datetime,
+    confirmed: bool = False,
 ) -> SaveResult[Placement]:
     """Save a draft, schedule it as previewed, and delete the draft: all of it or nothing.
 
@@ -141,7 +148,9 @@ def confirm_draft(
 
     # The cycle below shows whether clusters are left, so that the draft is scheduled once.
     must_keep_clusters = (
-        not confirmed and row.placement is not None and changes_scheduling(row.placement, draft.manifest)
+        not confirmed
+        and row.placement is not None
+        and changes_scheduling(row.placement, draft.manifest)
     )
     expected = row.revision if row.placement else 0
     try:

@@ -11,7 +11,12 @@ from django.contrib.auth.models import User
 
 from clusters.fleet import Fleet, collector_paused
 from clusters.queries import current_fleet
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, ManifestWarning
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    Keys,
+    ManifestWarning,
+)
 from fleetui.apimachinery.model import DEFAULT_SEMANTICS, parse_manifest
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.words import counted
@@ -31,18 +36,38 @@ from placements.engine.scheduling.warnings import decision_warnings
 from placements.engine.selection import Selection, is_ever_placed, select
 from placements.engine.selection import content_hash as content_hash_of_resources
 from placements.explain.advice import bound_sentence, trap_sentences
-from placements.explain.preview import PickLine, SpreadBars, passed_over, pick_lines, spread_bars
+from placements.explain.preview import (
+    PickLine,
+    SpreadBars,
+    passed_over,
+    pick_lines,
+    spread_bars,
+)
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
-from placements.manifests.placement import ClusterResourcePlacement, ResourceSelector, is_reserved_namespace
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    ResourceSelector,
+    is_reserved_namespace,
+)
 from placements.manifests.strategy import RollingUpdate, StrategyType
 from placements.models import Placement, ResourceSnapshot
 from placements.services.assertions import assertion_results, assertion_warning
 from placements.services.checks import quick_findings
 from placements.services.editor.form import NAMESPACE, PlacementForm, at, is_namespaced
-from placements.services.editor.hints import FormNotes, Suggestions, notes_of, suggestions, wanted_clusters
+from placements.services.editor.hints import (
+    FormNotes,
+    Suggestions,
+    notes_of,
+    suggestions,
+    wanted_clusters,
+)
 from placements.services.editor.validation import PlacementDraft
-from placements.services.placements import immutable_field_errors, manifest_warnings, reserved_name_errors
+from placements.services.placements import (
+    immutable_field_errors,
+    manifest_warnings,
+    reserved_name_errors,
+)
 from placements.services.resources.queries import (
     hub_objects,
     names_among,
@@ -50,7 +75,11 @@ from placements.services.resources.queries import (
     selection_of,
 )
 from placements.services.results import name_on_hub
-from placements.services.rollout_state import load_rollout_context, version_of, version_of_content
+from placements.services.rollout_state import (
+    load_rollout_context,
+    version_of,
+    version_of_content,
+)
 from placements.services.snapshots import content_hash, draft_cycle, placed_lately
 from placements.services.teams import placement_refusal
 
@@ -78,7 +107,9 @@ class SchedulePreview:
 
     @cached_property
     def assertions(self) -> list[AssertionResult]:
-        return assertion_results(self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC))
+        return assertion_results(
+            self.manifest, self.decision, saved=self.saved, now=datetime.now(UTC)
+        )
 
     @property
     def kept_assertions(self) -> int:
@@ -97,14 +128,24 @@ class SchedulePreview:
             *manifest_warnings(self.manifest),
             *self.selection.warnings,
             *map(self.manifest.in_document, of_fleet),
-            *(assertion_warning(result) for result in self.assertions if result.is_broken),
+            *(
+                assertion_warning(result)
+                for result in self.assertions
+                if result.is_broken
+            ),
             *(one.warning for one in self.overlaps),
         )
-        if self.bound is not None and self.bound < (wanted_clusters(self.manifest) or 0):
-            above = ManifestWarning("above-maximum", "policy.numberOfClusters", self.bound_text)
+        if self.bound is not None and self.bound < (
+            wanted_clusters(self.manifest) or 0
+        ):
+            above = ManifestWarning(
+                "above-maximum", "policy.numberOfClusters", self.bound_text
+            )
             warnings = (*warnings, self.manifest.in_document(above))
         return tuple(
-            replace(one, path=f"spec.{one.path}") if one.path.startswith("policy") else one
+            replace(one, path=f"spec.{one.path}")
+            if one.path.startswith("policy")
+            else one
             for one in warnings
         )
 
@@ -122,20 +163,37 @@ class SchedulePreview:
         """What is accepted only with a confirmation, as it is nearly always a mistake."""
         cycle = self.decision.cycle
         constraints = cycle.policy.topology_spread_constraints
-        keys = [cycle.fleet.topology(one.topology_key, one.topology_key_type) for one in constraints]
+        keys = [
+            cycle.fleet.topology(one.topology_key, one.topology_key_type)
+            for one in constraints
+        ]
         unlikely_results = []
-        if not all(key.values for key in keys):  # a review enters the rules for their words alone
+        if not all(
+            key.values for key in keys
+        ):  # a review enters the rules for their words alone
             unlikely_results = [
                 warning.message
                 for warning in self.fleet_warnings
-                if warning.code == "unknown-key" and warning.path.endswith(".topologyKey")
+                if warning.code == "unknown-key"
+                and warning.path.endswith(".topologyKey")
             ]
-        resources = self.snapshot.objects_count if self.snapshot else len(self.selection.objects)
-        return (*unlikely_results, *(() if resources else ("No resources are selected.",)))
+        resources = (
+            self.snapshot.objects_count
+            if self.snapshot
+            else len(self.selection.objects)
+        )
+        return (
+            *unlikely_results,
+            *(() if resources else ("No resources are selected.",)),
+        )
 
     @cached_property
     def joins(self) -> tuple[str, ...]:
-        return tuple(name for name in self.decision.picked_names if name not in self._placed_before)
+        return tuple(
+            name
+            for name in self.decision.picked_names
+            if name not in self._placed_before
+        )
 
     @cached_property
     def leaves(self) -> tuple[str, ...]:
@@ -148,28 +206,43 @@ class SchedulePreview:
     @cached_property
     def _placed_before(self) -> set[str]:
         live = self.decision.cycle.live_bindings
-        return {binding.cluster for binding in live if binding.state is not BindingState.UNSCHEDULED}
+        return {
+            binding.cluster
+            for binding in live
+            if binding.state is not BindingState.UNSCHEDULED
+        }
 
     @cached_property
     def rescored(self) -> tuple[str, ...]:
         """The clusters that would stay with other scores than those that they were picked with."""
-        before = {one.cluster: one for one in self.decision.cycle.live_bindings if one.is_active}
+        before = {
+            one.cluster: one
+            for one in self.decision.cycle.live_bindings
+            if one.is_active
+        }
         return tuple(
             one.cluster
             for one in self.decision.picked
             if one.cluster in before
             and (one.topology_spread_score, one.affinity_score)
-            != (before[one.cluster].topology_spread_score, before[one.cluster].affinity_score)
+            != (
+                before[one.cluster].topology_spread_score,
+                before[one.cluster].affinity_score,
+            )
         )
 
     @cached_property
     def placed_after(self) -> tuple[str, ...]:
-        return tuple(one.cluster for one in self.decision.bindings_after if one.is_active)
+        return tuple(
+            one.cluster for one in self.decision.bindings_after if one.is_active
+        )
 
     @cached_property
     def sentence(self) -> str:
         return policy_sentence(
-            self.manifest.spec.policy, self.manifest.semantics, self.manifest.spread_options
+            self.manifest.spec.policy,
+            self.manifest.semantics,
+            self.manifest.spread_options,
         )
 
     @cached_property
@@ -180,7 +253,11 @@ class SchedulePreview:
         """
         cycle = self.decision.cycle
         is_flat = isinstance(profile_of(cycle).strategy, GroupStrategy)
-        return feasibility_bound(cycle) if is_flat or len(cycle.fleet) <= _MOST_CLUSTERS_FOR_BOUND else None
+        return (
+            feasibility_bound(cycle)
+            if is_flat or len(cycle.fleet) <= _MOST_CLUSTERS_FOR_BOUND
+            else None
+        )
 
     @property
     def bound_text(self) -> str:
@@ -207,7 +284,10 @@ class SchedulePreview:
 
     @cached_property
     def passed_over(self) -> tuple[tuple[str, int], ...]:
-        return tuple((OUTCOME_WORDS[outcome], count) for outcome, count in passed_over(self.decision))
+        return tuple(
+            (OUTCOME_WORDS[outcome], count)
+            for outcome, count in passed_over(self.decision)
+        )
 
     @property
     def is_staged(self) -> bool:
@@ -228,7 +308,9 @@ class SchedulePreview:
                 if saved.pinned_snapshot is not None and context.target:
                     version = version_of(context.target, manifest)
             after: Iterable[str] = sorted(self.placed_after)
-            if not self.selection.objects and (saved is None or saved.pinned_snapshot is None):
+            if not self.selection.objects and (
+                saved is None or saved.pinned_snapshot is None
+            ):
                 holding = {one.name for one in state.clusters if one.has_resources}
                 after = [name for name in after if name in holding]
             versions = dict.fromkeys(after, version)
@@ -253,11 +335,16 @@ def preview(manifest: ClusterResourcePlacement) -> SchedulePreview:
 
 
 def preview_over(
-    saved: Placement | None, manifest: ClusterResourcePlacement, selection: Selection, fleet: Fleet
+    saved: Placement | None,
+    manifest: ClusterResourcePlacement,
+    selection: Selection,
+    fleet: Fleet,
 ) -> SchedulePreview:
     """Schedule a manifest that selects these resources as saving it over a placement, or as new, would."""
     is_incremental = saved is not None and (
-        saved.policy_snapshots.filter(is_latest=True, content_hash=content_hash(manifest)).exists()
+        saved.policy_snapshots.filter(
+            is_latest=True, content_hash=content_hash(manifest)
+        ).exists()
     )
     decision = schedule(draft_cycle(manifest, saved=saved, fleet=fleet))
     return SchedulePreview(manifest, decision, selection, saved, is_incremental)
@@ -294,7 +381,9 @@ class DraftPreview:
         if self.schedule is None or self.draft.manifest is None:
             return ()
         schedule = self.schedule
-        return quick_findings(self.draft.manifest, schedule.decision.cycle, schedule.assertions)
+        return quick_findings(
+            self.draft.manifest, schedule.decision.cycle, schedule.assertions
+        )
 
     @cached_property
     def waves(self) -> tuple[int, ...] | None:
@@ -303,7 +392,10 @@ class DraftPreview:
     @property
     def waves_while_typing(self) -> tuple[int, ...] | None:
         """The waves, None with so many clusters that planning would make typing slow."""
-        is_small = self.schedule is not None and len(self.schedule.placed_after) <= _MOST_PLANNED
+        is_small = (
+            self.schedule is not None
+            and len(self.schedule.placed_after) <= _MOST_PLANNED
+        )
         return self.waves if is_small else None
 
     @cached_property
@@ -324,8 +416,12 @@ class DraftPreview:
         for row in self.form.resources.rows[:_MOST_SELECTORS] if self.form else ():
             with suppress(InvalidManifest):
                 raw = at(self.draft.data, row.keys)
-                selector = parse_manifest(ResourceSelector, raw, semantics=DEFAULT_SEMANTICS, path="")
-                selected = select((selector,), self.objects, namespace=self.namespace, path="").objects
+                selector = parse_manifest(
+                    ResourceSelector, raw, semantics=DEFAULT_SEMANTICS, path=""
+                )
+                selected = select(
+                    (selector,), self.objects, namespace=self.namespace, path=""
+                ).objects
                 hints[row.name] = f"Selects {counted(len(selected), 'resource')}"
         return hints
 
@@ -333,7 +429,11 @@ class DraftPreview:
     def namespace(self) -> str:
         """The namespace in which the draft selects resources; empty for one that is cluster-scoped."""
         data = self.draft.data
-        namespace = at(data, NAMESPACE) if isinstance(data, Mapping) and is_namespaced(data) else ""
+        namespace = (
+            at(data, NAMESPACE)
+            if isinstance(data, Mapping) and is_namespaced(data)
+            else ""
+        )
         return namespace if isinstance(namespace, str) else ""
 
     @cached_property
@@ -342,7 +442,11 @@ class DraftPreview:
         objects = [one for one in self.objects if one.namespace == self.namespace]
         if self.namespace:
             objects = [one for one in objects if is_ever_placed(one.group, one.kind)]
-        objects = [one for one in objects if one.kind != "Namespace" or not is_reserved_namespace(one.name)]
+        objects = [
+            one
+            for one in objects
+            if one.kind != "Namespace" or not is_reserved_namespace(one.name)
+        ]
         objects.sort(key=lambda one: (one.kind != "Namespace", one.kind, one.name))
         return tuple(
             (f"{one.api_version} {one.kind} {one.name}", f"{one.kind} {one.name}")
@@ -363,14 +467,23 @@ class DraftPreview:
         if self.saved is None:
             names[NAMESPACE[:-1]] = names_among(self.objects, "", "Namespace", "")
         for row in self.form.resources.rows[:_MOST_SELECTORS]:
-            values = (at(self.draft.data, (*row.keys, key)) for key in ("group", "kind", "name"))
+            values = (
+                at(self.draft.data, (*row.keys, key))
+                for key in ("group", "kind", "name")
+            )
             group, kind, typed = (one if isinstance(one, str) else "" for one in values)
-            names[row.keys] = names_among(self.objects, group, kind, typed, namespace=self.namespace)
+            names[row.keys] = names_among(
+                self.objects, group, kind, typed, namespace=self.namespace
+            )
         return suggestions(self.form, self.fleet, names)
 
 
 def preview_draft(
-    draft: PlacementDraft, *, saved: Placement | None, now: datetime, by: User | None = None
+    draft: PlacementDraft,
+    *,
+    saved: Placement | None,
+    now: datetime,
+    by: User | None = None,
 ) -> DraftPreview:
     """Check a draft against the hub, and the grants of the user who will save it; schedule what can be."""
     fleet, objects = current_fleet().fleet, tuple(hub_objects())
@@ -379,21 +492,37 @@ def preview_draft(
     if readable is not None:
         problems = reserved_name_errors(readable)
         if saved is not None:
-            problems += immutable_field_errors(saved, draft.manifest, draft.data) if draft.manifest else []
-        elif Placement.objects.filter(full_name=(name := name_on_hub(readable))).exists():
+            problems += (
+                immutable_field_errors(saved, draft.manifest, draft.data)
+                if draft.manifest
+                else []
+            )
+        elif Placement.objects.filter(
+            full_name=(name := name_on_hub(readable))
+        ).exists():
             message = f"a placement {name} exists already: edit that one, or give this one another name"
-            problems.append(FieldError("metadata.name", "duplicate", message, "a name that is not taken"))
+            problems.append(
+                FieldError(
+                    "metadata.name", "duplicate", message, "a name that is not taken"
+                )
+            )
         try:
-            selection = selection_of(draft.manifest, objects) if draft.manifest else selection
+            selection = (
+                selection_of(draft.manifest, objects) if draft.manifest else selection
+            )
         except InvalidManifest as invalid:
             problems += invalid.errors
         if draft.manifest is not None:
             before = saved.document if saved else None
-            if refusal := placement_refusal(by, draft.manifest, before=before, after=draft.data):
+            if refusal := placement_refusal(
+                by, draft.manifest, before=before, after=draft.data
+            ):
                 problems.append(FieldError("metadata.labels", "forbidden", refusal))
         errors += draft.with_lines(problems)
     started, result = perf_counter(), None
     if draft.valid_part is not None:
         result = preview_over(saved, draft.valid_part, selection, fleet)
     milliseconds = round((perf_counter() - started) * 1000)
-    return DraftPreview(draft, saved, fleet, objects, tuple(errors), result, milliseconds, now)
+    return DraftPreview(
+        draft, saved, fleet, objects, tuple(errors), result, milliseconds, now
+    )

@@ -30,7 +30,9 @@ from placements.services.rollouts.queries import applied_names
 from placements.services.snapshots import cycles_of
 
 
-def preview_reschedule(placement: Placement, decision: Decision | None = None) -> SchedulePreview:
+def preview_reschedule(
+    placement: Placement, decision: Decision | None = None
+) -> SchedulePreview:
     """Preview what rescheduling a saved placement would change. Raise InvalidManifest of its selectors.
 
     `decision`: the one of few moves, in place of that of all at once.
@@ -40,14 +42,18 @@ def preview_reschedule(placement: Placement, decision: Decision | None = None) -
     if decision is None:
         [(_, cycle)] = cycles_of([placement], current_fleet().fleet)
         decision = schedule(cycle.rescheduled())
-    return SchedulePreview(manifest, decision, selection, placement, is_incremental=False)
+    return SchedulePreview(
+        manifest, decision, selection, placement, is_incremental=False
+    )
 
 
 def drafts_of(person: AnyUser, placement: Placement | None) -> QuerySet[Draft]:
     """Return a person's drafts of a placement, or of new ones, the latest first."""
     if not person.pk:
         return Draft.objects.none()
-    return Draft.objects.filter(owner_id=person.pk, placement=placement).order_by("-updated_at", "-pk")
+    return Draft.objects.filter(owner_id=person.pk, placement=placement).order_by(
+        "-updated_at", "-pk"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +71,38 @@ def summaries_of(drafts: Iterable[Draft]) -> list[DraftSummary]:
     for row in drafts:
         data = PlacementDraft.parse(plain_manifest(row.text)).data
         is_read = isinstance(data, dict)
-        changes = counted(len(differences(row.base or {}, data)), "change") if is_read else "Invalid YAML"
+        changes = (
+            counted(len(differences(row.base or {}, data)), "change")
+            if is_read
+            else "Invalid YAML"
+        )
         title = row.placement.full_name if row.placement else ""
         if not title:
-            name = written_name(data) if row.base and written_name(data) != written_name(row.base) else None
-            title = f"New placement {name or ''}".strip() + f" ({row.created_at:%H:%M}, {changes})"
+            name = (
+                written_name(data)
+                if row.base and written_name(data) != written_name(row.base)
+                else None
+            )
+            title = (
+                f"New placement {name or ''}".strip()
+                + f" ({row.created_at:%H:%M}, {changes})"
+            )
         summaries.append(DraftSummary(row, title, changes))
     return summaries
 
 
-def starting_text(template: str, *, copied: Placement | None, is_namespaced: bool = False) -> str:
+def starting_text(
+    template: str, *, copied: Placement | None, is_namespaced: bool = False
+) -> str:
     """Return the text that a new placement starts from: a template, or a copy of another placement."""
     if copied is None:
-        return template_named(template).text(current_fleet().fleet, is_namespaced=is_namespaced)
+        return template_named(template).text(
+            current_fleet().fleet, is_namespaced=is_namespaced
+        )
     name = f"{copied.name[: LONGEST_NAME - 5]}-copy"
-    return dump_yaml({**copied.document, "metadata": {**copied.document["metadata"], "name": name}})
+    return dump_yaml(
+        {**copied.document, "metadata": {**copied.document["metadata"], "name": name}}
+    )
 
 
 def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], int]:
@@ -92,11 +115,15 @@ def manifest_at(placement: Placement, revision: int) -> tuple[dict[str, Any], in
 
 
 @collector_paused()
-def plan_now(placement: Placement, *, now: datetime) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
+def plan_now(
+    placement: Placement, *, now: datetime
+) -> tuple[WavePlan, dict[str, str], dict[str, str]]:
     """Return the plan of a placement, the names of the versions in it: `r4`, and what clusters run."""
     context = load_rollout_context(placement, now=now)
     versions = {cluster.wanted for cluster in context.state.clusters if cluster.wanted}
-    target = dict.fromkeys(versions, f"r{context.target.number}") if context.target else {}
+    target = (
+        dict.fromkeys(versions, f"r{context.target.number}") if context.target else {}
+    )
     running = {one.name: one.running for one in context.state.clusters if one.running}
     return plan_waves(context.state), {**target, **applied_names(placement.pk)}, running
 

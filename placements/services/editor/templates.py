@@ -4,9 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from clusters.fleet import Fleet
-from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND, PLACEMENT_VERSIONS
+from fleetui.apimachinery.kinds import (
+    NAMESPACED_PLACEMENT_KIND,
+    PLACEMENT_KIND,
+    PLACEMENT_VERSIONS,
+)
 
-_USUAL_KEYS = ("region", "topology.kubernetes.io/region", "zone", "topology.kubernetes.io/zone")
+_USUAL_KEYS = (
+    "region",
+    "topology.kubernetes.io/region",
+    "zone",
+    "topology.kubernetes.io/zone",
+)
 _FEWEST_DOMAINS, _MOST_DOMAINS = 2, 24
 _HEAD = f"""\
 apiVersion: {PLACEMENT_VERSIONS[0]}
@@ -43,7 +52,11 @@ class PlacementTemplate:
 
     def text(self, fleet: Fleet, *, is_namespaced: bool = False) -> str:
         """Return the manifest of a placement of the cluster, or of a namespace that is still to be named."""
-        return (_NAMESPACED_HEAD if is_namespaced else _HEAD) + _SELECTORS + self.policy(fleet)
+        return (
+            (_NAMESPACED_HEAD if is_namespaced else _HEAD)
+            + _SELECTORS
+            + self.policy(fleet)
+        )
 
 
 def topology_key(fleet: Fleet) -> str:
@@ -52,8 +65,16 @@ def topology_key(fleet: Fleet) -> str:
     if usual:
         return usual
     keys = sorted({key for cluster in fleet for key in cluster.labels})
-    fitting = [key for key in keys if _FEWEST_DOMAINS <= len(fleet.label(key).values) <= _MOST_DOMAINS]
-    return max(fitting, key=lambda key: int(fleet.label(key).is_present.sum()), default=_USUAL_KEYS[0])
+    fitting = [
+        key
+        for key in keys
+        if _FEWEST_DOMAINS <= len(fleet.label(key).values) <= _MOST_DOMAINS
+    ]
+    return max(
+        fitting,
+        key=lambda key: int(fleet.label(key).is_present.sum()),
+        default=_USUAL_KEYS[0],
+    )
 
 
 def _spread(fleet: Fleet, number: int | None, reason: str) -> str:
@@ -87,7 +108,9 @@ TEMPLATES = (
         "one-each",
         "One per domain",
         "as many clusters as the label has domains",
-        lambda fleet: _spread(fleet, None, f"one for each {topology_key(fleet)} there is now"),
+        lambda fleet: _spread(
+            fleet, None, f"one for each {topology_key(fleet)} there is now"
+        ),
     ),
     PlacementTemplate(
         "everywhere",
@@ -105,7 +128,10 @@ TEMPLATES = (
         "staged",
         "Staged",
         "spread likewise; changes wait for a staged update run",
-        lambda fleet: _spread(fleet, 3, "as many as you need") + "  strategy:\n    type: External\n",
+        lambda fleet: (
+            _spread(fleet, 3, "as many as you need")
+            + "  strategy:\n    type: External\n"
+        ),
     ),
 )
 

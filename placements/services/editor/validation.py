@@ -13,15 +13,33 @@ from operator import itemgetter
 from typing import Any
 
 from fleetui.access.secret_values import plain_manifest
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, format_path, split_path
+from fleetui.apimachinery.errors import (
+    FieldError,
+    InvalidManifest,
+    Keys,
+    format_path,
+    split_path,
+)
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.secrets import HIDDEN, without_nested_secrets
 from fleetui.apimachinery.words import split_full_name
-from fleetui.apimachinery.yaml import Document, attach_lines, dump_yaml, items_of, load_documents
+from fleetui.apimachinery.yaml import (
+    Document,
+    attach_lines,
+    dump_yaml,
+    items_of,
+    load_documents,
+)
 from fleetui.permissions import AnyUser, may_view_secrets
 from placements.manifests.placement import ClusterResourcePlacement, parse_placement
 from placements.models import Draft
-from placements.services.editor.form import ABSENT, MOST_FIELDS, SELECTORS, PlacementForm, at
+from placements.services.editor.form import (
+    ABSENT,
+    MOST_FIELDS,
+    SELECTORS,
+    PlacementForm,
+    at,
+)
 from placements.services.results import name_on_hub
 
 _ROUNDS = 20
@@ -29,7 +47,12 @@ _MOST_UNREADABLE = 3
 _LONGEST_REPAIRED = 20_000
 _ALLOWED = f"one {PLACEMENT_KIND}, or one Placement of OCM"
 _STAND_IN_NAME = "draft"
-_STAND_IN_SELECTOR = {"group": "", "version": "v1", "kind": "Namespace", "name": "draft"}
+_STAND_IN_SELECTOR = {
+    "group": "",
+    "version": "v1",
+    "kind": "Namespace",
+    "name": "draft",
+}
 
 
 @dataclass(frozen=True)
@@ -52,8 +75,14 @@ class PlacementDraft:
         except InvalidManifest as invalid:
             return cls(text, name, syntax_errors=invalid.errors)
         if len(documents) != 1:
-            message = f"there are {len(documents)} manifests" if documents else "Empty manifest"
-            error = FieldError("", "too-many" if documents else "required", message, _ALLOWED)
+            message = (
+                f"there are {len(documents)} manifests"
+                if documents
+                else "Empty manifest"
+            )
+            error = FieldError(
+                "", "too-many" if documents else "required", message, _ALLOWED
+            )
             return cls(text, name, syntax_errors=(error,))
         items = items_of(documents[0])
         return cls(text, name, items[0] if len(items) == 1 else documents[0])
@@ -76,25 +105,38 @@ class PlacementDraft:
         return self._manifest_and_errors[0]
 
     @cached_property
-    def _manifest_and_errors(self) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
+    def _manifest_and_errors(
+        self,
+    ) -> tuple[ClusterResourcePlacement | None, tuple[FieldError, ...]]:
         if self.document is None:
             return None, self.syntax_errors
         try:
             manifest = parse_placement(self.document.data)
         except InvalidManifest as invalid:
             return None, self.with_lines(invalid.errors)
-        if self.name not in ("", manifest.full_name) and name_on_hub(manifest) != self.name:
+        if (
+            self.name not in ("", manifest.full_name)
+            and name_on_hub(manifest) != self.name
+        ):
             namespace, name = split_full_name(self.name)
-            key, allowed = ("name", name) if manifest.metadata.name != name else ("namespace", namespace)
+            key, allowed = (
+                ("name", name)
+                if manifest.metadata.name != name
+                else ("namespace", namespace)
+            )
             message = f"the {key} of the placement {self.name} cannot be changed"
-            error = FieldError(f"metadata.{key}", "immutable", message, allowed or "no namespace")
+            error = FieldError(
+                f"metadata.{key}", "immutable", message, allowed or "no namespace"
+            )
             return None, self.with_lines([error])
         return manifest, ()
 
     def with_lines(self, errors: Iterable[FieldError]) -> tuple[FieldError, ...]:
         """Return the errors with the lines of the text where their places are."""
         document = self.document
-        return tuple(attach_lines((document, error) for error in errors) if document else errors)
+        return tuple(
+            attach_lines((document, error) for error in errors) if document else errors
+        )
 
     @property
     def valid_part(self) -> ClusterResourcePlacement | None:
@@ -114,14 +156,23 @@ class PlacementDraft:
         if self.document is not None or len(self.text) > _LONGEST_REPAIRED:
             return self.data, ()
         lines, left_out = self.text.split("\n"), list[int]()
-        line = next((error.line for error in self.syntax_errors if error.line), None) or 0
+        line = (
+            next((error.line for error in self.syntax_errors if error.line), None) or 0
+        )
         for _ in range(_MOST_UNREADABLE):
             attempts, readable = [], []
             # An empty line is part of the block before it.
-            indents = [len(one) - len(one.lstrip()) if one.strip() else len(self.text) for one in lines]
+            indents = [
+                len(one) - len(one.lstrip()) if one.strip() else len(self.text)
+                for one in lines
+            ]
             for number in range(max(1, line - 2), min(line, len(lines)) + 1):
                 indent = indents[number - 1]
-                later = (place for place in range(number, len(lines)) if indents[place] <= indent)
+                later = (
+                    place
+                    for place in range(number, len(lines))
+                    if indents[place] <= indent
+                )
                 end = next(later, len(lines))
                 rest = [*lines[: number - 1], *[""] * (end - number + 1), *lines[end:]]
                 try:
@@ -164,7 +215,11 @@ class PlacementDraft:
             for keys in last_first:
                 if at(rest, keys) is not ABSENT:
                     around = origins.get(id(at(rest, keys[:-1])), keys[:-1])
-                    left_out.append(format_path(origins.get(id(at(rest, keys)), (*around, keys[-1]))))
+                    left_out.append(
+                        format_path(
+                            origins.get(id(at(rest, keys)), (*around, keys[-1]))
+                        )
+                    )
                     _remove(rest, keys)
         return None, ()
 
@@ -183,13 +238,18 @@ class PlacementDraft:
         data = self.document.data
         if self.document.path_prefix or not isinstance(data, Mapping):
             return None, f"This is not one {PLACEMENT_KIND}. Edit it as YAML."
-        if str(data.get("apiVersion")).startswith("cluster.open-cluster-management.io/"):
+        if str(data.get("apiVersion")).startswith(
+            "cluster.open-cluster-management.io/"
+        ):
             return None, "OCM manifests have no form. Edit the manifest as YAML."
         if data.get("kind") not in (PLACEMENT_KIND, NAMESPACED_PLACEMENT_KIND):
             return None, f"This is not a {PLACEMENT_KIND}. Edit it as YAML."
         form = PlacementForm.of(data)
         if len(form.fields) > MOST_FIELDS:
-            return None, f"The form would have {len(form.fields)} fields. Edit it as YAML."
+            return (
+                None,
+                f"The form would have {len(form.fields)} fields. Edit it as YAML.",
+            )
         return form, ""
 
 
@@ -205,10 +265,15 @@ def _origins(value: Any, keys: Keys) -> Iterator[tuple[int, Keys]]:
 def _place_to_cut(data: dict[str, Any], error: FieldError) -> Keys | None:
     """Return what to leave out because of an error: () for a substitute, None where nothing helps."""
     keys = split_path(error.path)
-    if keys == ("metadata", "name") or (keys == ("metadata",) and error.code == "required"):
+    if keys == ("metadata", "name") or (
+        keys == ("metadata",) and error.code == "required"
+    ):
         data["metadata"] = {**(data.get("metadata") or {}), "name": _STAND_IN_NAME}
         return ()
-    if keys == ("metadata", "namespace") and data.get("kind") == NAMESPACED_PLACEMENT_KIND:
+    if (
+        keys == ("metadata", "namespace")
+        and data.get("kind") == NAMESPACED_PLACEMENT_KIND
+    ):
         data["metadata"]["namespace"] = _STAND_IN_NAME
         return ()
     if error.code == "unknown-field":

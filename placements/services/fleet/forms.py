@@ -8,7 +8,10 @@ from typing import Any
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_STRATEGY_KIND, STAGED_STRATEGY_KIND
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
-from placements.manifests.staged_update import ClusterStagedUpdateStrategy, parse_staged_strategy
+from placements.manifests.staged_update import (
+    ClusterStagedUpdateStrategy,
+    parse_staged_strategy,
+)
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
 _EFFECT = "NoSchedule"
@@ -27,7 +30,10 @@ class TypedCluster:
         keys = split_path(error.path)
         longest_first = (keys[:end] for end in range(len(keys), 0, -1))
         return replace(
-            error, line=next((self.lines[one] for one in longest_first if one in self.lines), None)
+            error,
+            line=next(
+                (self.lines[one] for one in longest_first if one in self.lines), None
+            ),
         )
 
 
@@ -40,7 +46,13 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
         key, is_there, value = (part.strip() for part in line.partition("="))
         if not is_there or not key:
             errors.append(
-                FieldError(LABELS_PATH, "bad-format", f"Invalid value: {line!r}", "key=value", number)
+                FieldError(
+                    LABELS_PATH,
+                    "bad-format",
+                    f"Invalid value: {line!r}",
+                    "key=value",
+                    number,
+                )
             )
             continue
         if key in by_key:
@@ -52,7 +64,9 @@ def read_cluster(labels: str, taints: str) -> TypedCluster:
         pair, _, effect = line.partition(":")
         name, _, text = (part.strip() for part in pair.partition("="))
         value_of_taint = {"value": text} if text else {}
-        plain_taints.append({"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT})
+        plain_taints.append(
+            {"key": name, **value_of_taint, "effect": effect.strip() or _EFFECT}
+        )
         lines[("spec", "taints", place)] = number
     return TypedCluster(by_key, plain_taints, tuple(errors), lines)
 
@@ -69,7 +83,8 @@ def write_labels(labels: Mapping[str, str]) -> str:
 def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
     """Return taints in the form of `read_cluster`."""
     return "\n".join(
-        f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}" for one in taints
+        f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}"
+        for one in taints
     )
 
 
@@ -77,7 +92,9 @@ def read_documents(text: str | bytes) -> list[Document]:
     """Return the documents of a text and the items of its lists. Raise InvalidManifest, also without any."""
     documents = [item for one in load_documents(text) for item in items_of(one)]
     if not documents:
-        raise InvalidManifest.of("", "required", "Empty manifest", "one or more YAML documents")
+        raise InvalidManifest.of(
+            "", "required", "Empty manifest", "one or more YAML documents"
+        )
     return documents
 
 
@@ -87,16 +104,23 @@ def lines_of(document: Document) -> Iterator[None]:
     try:
         yield
     except InvalidManifest as invalid:
-        raise InvalidManifest(attach_lines((document, error) for error in invalid.errors)) from invalid
+        raise InvalidManifest(
+            attach_lines((document, error) for error in invalid.errors)
+        ) from invalid
 
 
-def read_strategy(text: str, *, name: str = "") -> tuple[Document, ClusterStagedUpdateStrategy]:
+def read_strategy(
+    text: str, *, name: str = ""
+) -> tuple[Document, ClusterStagedUpdateStrategy]:
     """Return the only strategy of a text, with this full name if any. Raise InvalidManifest with lines."""
     documents = read_documents(text)
     if len(documents) > 1:
         message = f"there are {len(documents)} documents"
         raise InvalidManifest.of(
-            "", "too-many", message, f"one {STAGED_STRATEGY_KIND} or {NAMESPACED_STRATEGY_KIND}"
+            "",
+            "too-many",
+            message,
+            f"one {STAGED_STRATEGY_KIND} or {NAMESPACED_STRATEGY_KIND}",
         )
     with lines_of(documents[0]):
         draft = parse_staged_strategy(documents[0].data)

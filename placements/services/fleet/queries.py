@@ -37,13 +37,19 @@ _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _placed_count() -> Coalesce:
-    rows = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(state=BindingState.UNSCHEDULED)
-    return _count_column(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+    rows = Binding.objects.filter(cluster_name=OuterRef("name")).exclude(
+        state=BindingState.UNSCHEDULED
+    )
+    return _count_column(
+        rows.order_by().values("cluster_name").annotate(count=Count("pk"))
+    )
 
 
 def _stale() -> Coalesce:
     rows = StalePick.objects.filter(cluster_name=OuterRef("name"))
-    return _count_column(rows.order_by().values("cluster_name").annotate(count=Count("pk")))
+    return _count_column(
+        rows.order_by().values("cluster_name").annotate(count=Count("pk"))
+    )
 
 
 def _count_column(rows: Any) -> Coalesce:
@@ -63,24 +69,37 @@ _COLUMNS = {
 ORDERS = tuple(f"{sign}{name}" for name in _COLUMNS for sign in ("", "-"))
 
 
-def in_order(rows: QuerySet[MemberCluster], order: str) -> tuple[QuerySet[MemberCluster], str, str]:
+def in_order(
+    rows: QuerySet[MemberCluster], order: str
+) -> tuple[QuerySet[MemberCluster], str, str]:
     """Return the rows with their state, the column to sort by, and the order; by name if unsupported."""
     rows = rows.annotate(how=list_state())
     sign, field = ("-", order[1:]) if order.startswith("-") else ("", order)
     if field.startswith(LABEL) and len(field) > len(LABEL):
         key = field.removeprefix(LABEL)
-        return rows.annotate(value=Coalesce(label_of(key), Value(""))), f"{sign}value", order
+        return (
+            rows.annotate(value=Coalesce(label_of(key), Value(""))),
+            f"{sign}value",
+            order,
+        )
     column = _COLUMNS.get(field)
     if column is None:
         return rows, "name", "name"
-    ranks = [When(how=state.value, then=Value(place)) for place, state in enumerate(ClusterListState)]
+    ranks = [
+        When(how=state.value, then=Value(place))
+        for place, state in enumerate(ClusterListState)
+    ]
     expressions: dict[str, Callable[[], Expression]] = {
         "rank": lambda: Case(*ranks, output_field=IntegerField()),
         "beat": lambda: Coalesce("heartbeat_at", Value(_NEVER)),
         "placed": _placed_count,
         "stale_picks": _stale,
     }
-    rows = rows.annotate(**{column: expressions[column]()}) if column in expressions else rows
+    rows = (
+        rows.annotate(**{column: expressions[column]()})
+        if column in expressions
+        else rows
+    )
     return rows, f"{sign}{column}", order
 
 
@@ -128,8 +147,17 @@ def headroom_of(cycle: Cycle) -> Headroom:
     for one, groups in zip(candidates.constraints, candidates.groups, strict=True):
         counts = groups.count(placed)
         projected = candidates.strategy.project(one, groups, counts)
-        if is_limit(one, projected):  # of a soft constraint only where its skew is scored
-            skews.append(Skew(one.topology_key, imbalance(counts, projected), one.max_skew, is_hard(one)))
+        if is_limit(
+            one, projected
+        ):  # of a soft constraint only where its skew is scored
+            skews.append(
+                Skew(
+                    one.topology_key,
+                    imbalance(counts, projected),
+                    one.max_skew,
+                    is_hard(one),
+                )
+            )
     return Headroom(tuple(skews), stale, exceeded)
 
 
@@ -150,7 +178,9 @@ def stale_picks_of(placement: Placement) -> list[str]:
 
 
 def stale_on(names: Collection[str]) -> dict[str, int]:
-    rows = StalePick.objects.filter(cluster_name__in=list(names)).values_list("cluster_name")
+    rows = StalePick.objects.filter(cluster_name__in=list(names)).values_list(
+        "cluster_name"
+    )
     return dict(rows.annotate(count=Count("pk")).order_by())
 
 
@@ -168,9 +198,14 @@ _MOST_POLICIES = 500
 def favourite_keys(known: Sequence[str], *, most: int) -> list[str]:
     """Return the keys that most placements spread over, else the first key."""
     rows = PolicySnapshot.objects.filter(is_latest=True).order_by("pk")
-    constraints = rows.values_list("policy__topologySpreadConstraints", flat=True)[:_MOST_POLICIES]
+    constraints = rows.values_list("policy__topologySpreadConstraints", flat=True)[
+        :_MOST_POLICIES
+    ]
     counted = Counter(
-        one["topologyKey"] for several in constraints for one in several or () if one["topologyKey"] in known
+        one["topologyKey"]
+        for several in constraints
+        for one in several or ()
+        if one["topologyKey"] in known
     )
     favourites = [key for key, _ in counted.most_common(most)]
     return favourites or list(known[:1])

@@ -16,7 +16,9 @@ def fleet_snapshot() -> dict[str, Any]:
     view = current_fleet()
     rows = Placement.objects.filter(deleting_since=None).order_by("full_name")
     bindings = {
-        row.full_name: [case_of_binding(one) for one in cycle.bindings if not one.is_deleting]
+        row.full_name: [
+            case_of_binding(one) for one in cycle.bindings if not one.is_deleting
+        ]
         for row, cycle in cycles_of(list(rows), view.fleet)
     }
     content = {"clusters": list(map(case_of_cluster, view.fleet)), "bindings": bindings}

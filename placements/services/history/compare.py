@@ -18,7 +18,12 @@ from placements.explain.vocabulary import policy_sentence
 from placements.manifests.policy import PlacementPolicy
 from placements.models import Decision, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.decisions.records import decision_of, outcomes_of
-from placements.services.history.queries import decisions_under, manifest_with, numbers_under, saved_until
+from placements.services.history.queries import (
+    decisions_under,
+    manifest_with,
+    numbers_under,
+    saved_until,
+)
 from placements.services.snapshots import policy_of
 
 _SNAPSHOT = re.compile(r"([ps])(\d{1,9})")
@@ -35,7 +40,9 @@ class UnknownRevisionError(UnknownObject):
 
     def __init__(self, name: str, key: str) -> None:
         allowed = "p3 for a policy, s3 for resources, or at least 4 hex digits of the id of a decision"
-        super().__init__(f"{name} has no revision {key[:40]!r}, or it was pruned (allowed: {allowed})")
+        super().__init__(
+            f"{name} has no revision {key[:40]!r}, or it was pruned (allowed: {allowed})"
+        )
 
 
 class IncomparableRevisionsError(FleetError, ValueError):
@@ -45,7 +52,9 @@ class IncomparableRevisionsError(FleetError, ValueError):
     problem_type = "incomparable"
 
     def __init__(self) -> None:
-        super().__init__("resource snapshots can only be compared with resource snapshots")
+        super().__init__(
+            "resource snapshots can only be compared with resource snapshots"
+        )
 
 
 @dataclass(frozen=True)
@@ -66,7 +75,9 @@ class RevisionSide:
     def sentence(self) -> str:
         if self.policy is None or self.snapshot is None:
             return policy_sentence(self.policy) if self.policy else ""
-        return policy_sentence(self.policy, Semantics(self.snapshot.semantics), self.snapshot.options)
+        return policy_sentence(
+            self.policy, Semantics(self.snapshot.semantics), self.snapshot.options
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +112,17 @@ def compare(placement: Placement, before: str, after: str) -> RevisionComparison
     if (old.resources is None) != (new.resources is None):
         raise IncomparableRevisionsError
     if old.resources and new.resources:
-        has_content = old.resources.parts.count() + new.resources.parts.count() <= _MOST_PARTS
-        contents = (_contents(one, has_content=has_content) for one in (old.resources, new.resources))
+        has_content = (
+            old.resources.parts.count() + new.resources.parts.count() <= _MOST_PARTS
+        )
+        contents = (
+            _contents(one, has_content=has_content)
+            for one in (old.resources, new.resources)
+        )
         changes = _resource_changes(*contents)
-        same = new.resources.objects_count - sum(one.did != "removed" for one in changes)
+        same = new.resources.objects_count - sum(
+            one.did != "removed" for one in changes
+        )
         return RevisionComparison(old, new, resources=changes, same_resources=same)
 
     decision = None
@@ -131,30 +149,44 @@ def side_of(placement: Placement, key: str) -> RevisionSide:
     if numbered and numbered[1] == "s":
         if resources := placement.resource_snapshots.filter(number=number).first():
             at, by = resources.created_at, resources.created_by
-            return RevisionSide(f"s{number}", f"resources r{number}", at, by, resources=resources)
+            return RevisionSide(
+                f"s{number}", f"resources r{number}", at, by, resources=resources
+            )
     elif numbered:
         if snapshot := placement.policy_snapshots.filter(number=number).first():
             at, by = snapshot.created_at, snapshot.created_by
             decision = decisions_under(placement, number).first()
-            policy = policy_of(snapshot, decision.wanted if decision else placement.number_of_clusters)
+            policy = policy_of(
+                snapshot, decision.wanted if decision else placement.number_of_clusters
+            )
             manifest = _manifest_at(placement, snapshot, until=at)
             title = f"policy #{number}"
-            return RevisionSide(f"p{number}", title, at, by, policy, manifest, decision, snapshot)
+            return RevisionSide(
+                f"p{number}", title, at, by, policy, manifest, decision, snapshot
+            )
     elif identified:
-        decisions = placement.decisions.select_related("record").defer("record__content")
+        decisions = placement.decisions.select_related("record").defer(
+            "record__content"
+        )
         matches = decisions.filter(record__decision_id__startswith=f"d-{identified[1]}")
         row = matches.order_by("-number").first()
         if row and not matches.exclude(record=row.record_id).exists():
             at, by = row.created_at, row.triggered_by
-            snapshot = placement.policy_snapshots.filter(number=row.policy_number).first()
+            snapshot = placement.policy_snapshots.filter(
+                number=row.policy_number
+            ).first()
             policy = decision_of(row).cycle.policy
             manifest = _manifest_at(placement, snapshot, until=at)
             title = f"decision {row.number}"
-            return RevisionSide(row.record.decision_id, title, at, by, policy, manifest, row, snapshot)
+            return RevisionSide(
+                row.record.decision_id, title, at, by, policy, manifest, row, snapshot
+            )
     raise UnknownRevisionError(placement.full_name, key)
 
 
-def _manifest_at(placement: Placement, snapshot: PolicySnapshot | None, *, until: datetime) -> dict[str, Any]:
+def _manifest_at(
+    placement: Placement, snapshot: PolicySnapshot | None, *, until: datetime
+) -> dict[str, Any]:
     """Return the manifest as it was saved last until then; if not recorded, today's with that policy."""
     if saved := saved_until(placement, until):
         return saved
@@ -164,7 +196,9 @@ def _manifest_at(placement: Placement, snapshot: PolicySnapshot | None, *, until
     return manifest_with(placement, snapshot, number) or placement.document
 
 
-def changes_by_unpinning(placement: Placement, selected: Iterable[HubObject]) -> list[ResourceChange]:
+def changes_by_unpinning(
+    placement: Placement, selected: Iterable[HubObject]
+) -> list[ResourceChange]:
     """Compare what a pinned placement has with what it selects on the hub now."""
     latest = placement.resource_snapshots.get(is_latest=True)
     has_content = 2 * latest.parts.count() <= _MOST_PARTS

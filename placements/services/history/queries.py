@@ -17,7 +17,13 @@ from fleetui.models import Event
 from fleetui.pagination import BadCursorError
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
 from placements.manifests.placement import SEMANTICS_ANNOTATION, is_ocm_placement
-from placements.models import CHANGES_CLUSTERS, Decision, Placement, PolicySnapshot, ResourceSnapshot
+from placements.models import (
+    CHANGES_CLUSTERS,
+    Decision,
+    Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
+)
 
 Document = dict[str, Any]
 _SAVES_READ = 200
@@ -33,7 +39,11 @@ class EntryKind(StrEnum):
 
 _RANKS = {EntryKind.POLICY: 1, EntryKind.RESOURCES: 2, EntryKind.DECISION: 3}
 """Of what was created at the same time, the decision is listed above the policy that it followed from."""
-_TITLES = {EntryKind.POLICY: "policy #", EntryKind.RESOURCES: "resources r", EntryKind.DECISION: "decision "}
+_TITLES = {
+    EntryKind.POLICY: "policy #",
+    EntryKind.RESOURCES: "resources r",
+    EntryKind.DECISION: "decision ",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +93,11 @@ class PolicyRestore:
 
 
 def history_of(
-    placement: Placement, *, size: int, after: str | None = None, is_folded: bool = False
+    placement: Placement,
+    *,
+    size: int,
+    after: str | None = None,
+    is_folded: bool = False,
 ) -> PlacementHistory:
     """Return one page of the history of a placement; `is_folded` without decisions that changed no cluster.
 
@@ -93,7 +107,10 @@ def history_of(
     tables: tuple[tuple[EntryKind, QuerySet[Any]], ...] = (
         (EntryKind.POLICY, placement.policy_snapshots.all()),
         (EntryKind.RESOURCES, placement.resource_snapshots.all()),
-        (EntryKind.DECISION, decisions.filter(CHANGES_CLUSTERS) if is_folded else decisions),
+        (
+            EntryKind.DECISION,
+            decisions.filter(CHANGES_CLUSTERS) if is_folded else decisions,
+        ),
     )
     position = None if after is None else _parse_cursor(after)
     entries: list[HistoryEntry] = []
@@ -103,10 +120,16 @@ def history_of(
             at, rank, number = position
             below = rows.filter(created_at__lte=at)
             if _RANKS[kind] >= rank:
-                below = below.exclude(created_at=at, number__gte=number if _RANKS[kind] == rank else 0)
+                below = below.exclude(
+                    created_at=at, number__gte=number if _RANKS[kind] == rank else 0
+                )
         # One more than needed for the row before the last, and one to know whether there is a next page.
         newest = below.order_by("-created_at", "-number")[: size + 2]
-        entries += [HistoryEntry(kind, row, before) for row, before in pairwise([*newest, None]) if row]
+        entries += [
+            HistoryEntry(kind, row, before)
+            for row, before in pairwise([*newest, None])
+            if row
+        ]
     entries.sort(key=lambda entry: entry.position, reverse=True)
     page = entries[:size]
     return PlacementHistory(page, page[-1].cursor if len(entries) > size else None)
@@ -126,7 +149,9 @@ def _parse_cursor(cursor: str) -> tuple[datetime, int, int]:
         raise BadCursorError from error
 
 
-def policy_restores(placement: Placement, snapshots: Iterable[PolicySnapshot]) -> dict[int, PolicyRestore]:
+def policy_restores(
+    placement: Placement, snapshots: Iterable[PolicySnapshot]
+) -> dict[int, PolicyRestore]:
     """Return what restoring each of these policy snapshots would bring to the editor, by their numbers."""
     older = list(snapshots)
     # A live hub may have a policy of a newer API.
@@ -168,21 +193,33 @@ class Revision:
 
 def revisions_of(placement: Placement) -> list[Revision]:
     """Return all revisions of a placement that are recorded, the newest first."""
-    saves = Event.objects.filter(kind="placement", name=placement.full_name, verb="changed")
-    saves = saves.filter(at__gte=placement.created_at, before__isnull=False, after__isnull=False)
-    values = saves.order_by("-id").values_list("at", "actor_name", "before", "after")[:_SAVES_READ]
+    saves = Event.objects.filter(
+        kind="placement", name=placement.full_name, verb="changed"
+    )
+    saves = saves.filter(
+        at__gte=placement.created_at, before__isnull=False, after__isnull=False
+    )
+    values = saves.order_by("-id").values_list("at", "actor_name", "before", "after")[
+        :_SAVES_READ
+    ]
     saved = [(at, by, old, new) for at, by, old, new in values if old and new]
     by_time: dict[datetime, Revision] = {}
     by_policy: dict[int, Revision] = {}
     for snapshot in sorted(placement.policy_snapshots.all(), key=attrgetter("number")):
-        revision = by_time.setdefault(snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by))
+        revision = by_time.setdefault(
+            snapshot.created_at, Revision(snapshot.created_at, snapshot.created_by)
+        )
         revision.policy, revision.spec_key = snapshot.number, f"p{snapshot.number}"
         by_policy[snapshot.number] = revision
     for decision in _first_decisions(placement):
         known = by_policy.pop(decision.policy_number, None)
         if known is None:  # another number makes no policy snapshot
             wanted = decision.wanted
-            numbers = ((at, by) for at, by, old, new in saved if _number(old) != _number(new) == wanted)
+            numbers = (
+                (at, by)
+                for at, by, old, new in saved
+                if _number(old) != _number(new) == wanted
+            )
             own = decision.created_at, decision.triggered_by
             at, by = next((one for one in numbers if one[0] <= own[0]), own)
             known = by_time.setdefault(at, Revision(at, by, decision.policy_number))
@@ -191,7 +228,9 @@ def revisions_of(placement: Placement) -> list[Revision]:
     strategy: Document = placement.document["spec"].get("strategy") or {}
     for at, by, old, new in saved:
         if old["spec"].get("strategy") != new["spec"].get("strategy"):
-            by_time.setdefault(at, Revision(at, by)).strategy = new["spec"].get("strategy") or {}
+            by_time.setdefault(at, Revision(at, by)).strategy = (
+                new["spec"].get("strategy") or {}
+            )
             strategy = old["spec"].get("strategy") or {}
     for resources in placement.resource_snapshots.order_by("number"):
         at = min(by_time) if by_time and resources.number == 0 else resources.created_at
@@ -203,15 +242,22 @@ def revisions_of(placement: Placement) -> list[Revision]:
         if before:
             one.policy = before.policy if one.policy is None else one.policy
             one.wanted = one.wanted if one.decision else before.wanted
-            one.spec_key, one.resources = one.spec_key or before.spec_key, one.resources or before.resources
+            one.spec_key, one.resources = (
+                one.spec_key or before.spec_key,
+                one.resources or before.resources,
+            )
         before = one
     return [by_time[at] for at in sorted(by_time, reverse=True)]
 
 
 def _first_decisions(placement: Placement) -> QuerySet[Decision]:
     """Return the first decision under each policy and number of clusters, the oldest first."""
-    specs = placement.decisions.order_by("number").values_list("number", "policy_number", "wanted")
-    numbers = [new[0] for old, new in pairwise([(0, -1, -1), *specs]) if old[1:] != new[1:]]
+    specs = placement.decisions.order_by("number").values_list(
+        "number", "policy_number", "wanted"
+    )
+    numbers = [
+        new[0] for old, new in pairwise([(0, -1, -1), *specs]) if old[1:] != new[1:]
+    ]
     rows = placement.decisions.filter(number__in=numbers).order_by("number")
     return rows.select_related("record").defer("record__content")
 
@@ -222,29 +268,48 @@ def _number(document: Document) -> int | None:
     return number
 
 
-def spec_restores(placement: Placement, revisions: Sequence[Revision]) -> dict[datetime, Document]:
+def spec_restores(
+    placement: Placement, revisions: Sequence[Revision]
+) -> dict[datetime, Document]:
     """Return the manifests with policy, number and strategy of revisions that differ from today's."""
     snapshots = {one.number: one for one in placement.policy_snapshots.all()}
     latest = next((one for one in snapshots.values() if one.is_latest), None)
-    today = placement.number_of_clusters, placement.document["spec"].get("strategy") or {}
+    today = (
+        placement.number_of_clusters,
+        placement.document["spec"].get("strategy") or {},
+    )
     manifests = {}
     for one in revisions:
         snapshot = snapshots.get(one.policy) if one.policy is not None else None
         if snapshot is None or latest is None:
             continue
-        wanted = one.wanted if one.decision or one.wanted else placement.number_of_clusters
-        if snapshot.content_hash == latest.content_hash and (wanted, one.strategy) == today:
+        wanted = (
+            one.wanted if one.decision or one.wanted else placement.number_of_clusters
+        )
+        if (
+            snapshot.content_hash == latest.content_hash
+            and (wanted, one.strategy) == today
+        ):
             continue
         manifest = manifest_with(placement, snapshot, wanted)
         if manifest and not is_ocm_placement(manifest):
-            kept = {key: value for key, value in manifest["spec"].items() if key != "strategy"}
-            manifest["spec"] = {**kept, **({"strategy": one.strategy} if one.strategy else {})}
+            kept = {
+                key: value
+                for key, value in manifest["spec"].items()
+                if key != "strategy"
+            }
+            manifest["spec"] = {
+                **kept,
+                **({"strategy": one.strategy} if one.strategy else {}),
+            }
         if manifest:
             manifests[one.at] = manifest
     return manifests
 
 
-def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | None) -> Document | None:
+def manifest_with(
+    placement: Placement, snapshot: PolicySnapshot, number: int | None
+) -> Document | None:
     """Return today's manifest with the policy of a snapshot, for a number of clusters.
 
     None where it is not recorded any more. The policy of a ClusterResourcePlacement is one part of it and can
@@ -255,9 +320,14 @@ def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | 
     if not is_ocm_placement(document):
         fields = {} if number is None else {"numberOfClusters": number}
         document["spec"]["policy"] = {**snapshot.policy, **fields}
-        semantics = "" if snapshot.semantics == DEFAULT_SEMANTICS else snapshot.semantics
+        semantics = (
+            "" if snapshot.semantics == DEFAULT_SEMANTICS else snapshot.semantics
+        )
         options = json.dumps(snapshot.options) if snapshot.options else ""
-        return _annotated(document, {SEMANTICS_ANNOTATION: semantics, SPREAD_OPTIONS_ANNOTATION: options})
+        return _annotated(
+            document,
+            {SEMANTICS_ANNOTATION: semantics, SPREAD_OPTIONS_ANNOTATION: options},
+        )
 
     before = saved_until(placement, snapshot.created_at)
     if before is None:
@@ -265,30 +335,42 @@ def manifest_with(placement: Placement, snapshot: PolicySnapshot, number: int | 
     document["spec"] = deepcopy(before["spec"])
     if number is not None:
         document["spec"]["numberOfClusters"] = number
-    options = (before["metadata"].get("annotations") or {}).get(SPREAD_OPTIONS_ANNOTATION, "")
+    options = (before["metadata"].get("annotations") or {}).get(
+        SPREAD_OPTIONS_ANNOTATION, ""
+    )
     return _annotated(document, {SPREAD_OPTIONS_ANNOTATION: options})
 
 
 def _annotated(document: Document, annotations: dict[str, str]) -> Document:
     kept = {**(document["metadata"].pop("annotations", None) or {}), **annotations}
-    if notes := {key: text for key, text in kept.items() if text or key not in annotations}:
+    if notes := {
+        key: text for key, text in kept.items() if text or key not in annotations
+    }:
         document["metadata"]["annotations"] = notes
     return document
 
 
 def saved_until(placement: Placement, moment: datetime) -> Document | None:
     """Return the manifest as it was saved last until then, None where that is not recorded any more."""
-    saved = Event.objects.filter(kind="placement", name=placement.full_name, verb__in=("created", "changed"))
-    within = saved.filter(at__gte=placement.created_at, at__lte=moment, after__isnull=False)
+    saved = Event.objects.filter(
+        kind="placement", name=placement.full_name, verb__in=("created", "changed")
+    )
+    within = saved.filter(
+        at__gte=placement.created_at, at__lte=moment, after__isnull=False
+    )
     event = within.order_by("-id").first()
     return event.after if event else None
 
 
-def numbers_under(placement: Placement, policies: Sequence[int]) -> dict[int, int | None]:
+def numbers_under(
+    placement: Placement, policies: Sequence[int]
+) -> dict[int, int | None]:
     """Return numberOfClusters as it was last under each policy; another number makes no policy snapshot."""
     decisions = placement.decisions.filter(policy_number__in=policies)
     last = decisions.values("policy_number").annotate(last=Max("number")).values("last")
-    rows = placement.decisions.filter(number__in=last).values_list("policy_number", "wanted")
+    rows = placement.decisions.filter(number__in=last).values_list(
+        "policy_number", "wanted"
+    )
     return dict.fromkeys(policies, placement.number_of_clusters) | dict(rows)
 
 

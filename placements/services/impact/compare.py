@@ -116,9 +116,18 @@ class DiffRow:
 
     @property
     def has_changes(self) -> bool:
-        changes = self.joins or self.leaves or self.fresh_joins or self.fresh_leaves or self.findings
+        changes = (
+            self.joins
+            or self.leaves
+            or self.fresh_joins
+            or self.fresh_leaves
+            or self.findings
+        )
         return bool(
-            changes or self.becomes_unfulfilled or self.becomes_fulfilled or self.change != "fleet only"
+            changes
+            or self.becomes_unfulfilled
+            or self.becomes_fulfilled
+            or self.change != "fleet only"
         )
 
     @property
@@ -129,7 +138,9 @@ class DiffRow:
             return 0
         strategy, seconds = self.head.manifest.spec.strategy.rolling_update, 0
         if strategy and has_timed_objects(self.head.manifest):
-            seconds = least_seconds(strategy, placed=len(self.placed_now), updated=changing)
+            seconds = least_seconds(
+                strategy, placed=len(self.placed_now), updated=changing
+            )
         return seconds + int(self.waits.total_seconds())
 
     @property
@@ -162,7 +173,10 @@ class RevisionImpact:
     def notes(self) -> list[SourceNote]:
         """Return what was not read: in the head, and in the base alone."""
         known = {(one.file, one.message) for one in self.head.notes}
-        return [*self.head.notes, *(one for one in self.base.notes if (one.file, one.message) not in known)]
+        return [
+            *self.head.notes,
+            *(one for one in self.base.notes if (one.file, one.message) not in known),
+        ]
 
     @cached_property
     def changed(self) -> list[DiffRow]:
@@ -179,9 +193,15 @@ class RevisionImpact:
     @cached_property
     def decisions(self) -> tuple[dict[str, Decision], dict[str, Decision]]:
         """Return the decisions of both sides by name; a renamed placement has both names in the base."""
-        before = {row.base.manifest.full_name: row.before for row in self.rows if row.base and row.before}
+        before = {
+            row.base.manifest.full_name: row.before
+            for row in self.rows
+            if row.base and row.before
+        }
         renamed = {row.name: row.before for row in self.rows if row.before}
-        return {**renamed, **before}, {row.name: row.now for row in self.rows if row.now}
+        return {**renamed, **before}, {
+            row.name: row.now for row in self.rows if row.now
+        }
 
     def assertion_results(
         self, row: DiffRow, items: Sequence[Assertion], *, of_base: bool
@@ -192,22 +212,33 @@ class RevisionImpact:
         if decision is None:
             return []
         names = {str(one.value) for one in items if one.predicate in _NAMED}
-        others = {name: placed_after(decisions[name]) if name in decisions else None for name in names}
+        others = {
+            name: placed_after(decisions[name]) if name in decisions else None
+            for name in names
+        }
         survived = _survived(decision, items)
         return evaluate_assertions(items, decision, AssertionFacts(others, survived))
 
 
-def assertions_of(placement: WrittenPlacement, file: ChecksFile) -> tuple[Assertion, ...]:
+def assertions_of(
+    placement: WrittenPlacement, file: ChecksFile
+) -> tuple[Assertion, ...]:
     """Return the assertions of a placement, with those of a file about it."""
     manifest = placement.manifest
     metadata = manifest.metadata
-    return assertions_about(manifest.full_name, metadata.labels, metadata.annotations, file.assertions)
+    return assertions_about(
+        manifest.full_name, metadata.labels, metadata.annotations, file.assertions
+    )
 
 
 def _survived(decision: Decision, items: Sequence[Assertion]) -> dict[str, bool]:
     """Return for each level that assertions name whether the placement survives all of its losses."""
     values = [one.value for one in items if one.predicate == "survives"]
-    levels = {level for value in values for level in ([value] if isinstance(value, str) else value)}
+    levels = {
+        level
+        for value in values
+        for level in ([value] if isinstance(value, str) else value)
+    }
     if not levels:
         return {}
     fleet = decision.cycle.fleet
@@ -237,20 +268,29 @@ def compare(
     """
     fleets = (fleet, fleet) if fleet is not None else (base.fleet(), head.fleet())
     renamed = dict(renames or {})
-    pairs: dict[tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]] = {}
+    pairs: dict[
+        tuple[str, str], tuple[WrittenPlacement | None, WrittenPlacement | None]
+    ] = {}
     for (kind, name), one in base.placements.items():
         pairs[renamed.get(name, name), kind] = (one, None)
     for (kind, name), one in head.placements.items():
         pairs[name, kind] = (pairs.get((name, kind), (None, None))[0], one)
     is_same_fleet = fleet is not None or base.members == head.members
-    hygiene = [fleet_examination(one).findings for one in fleets[: 1 if is_same_fleet else 2]]
+    hygiene = [
+        fleet_examination(one).findings for one in fleets[: 1 if is_same_fleet else 2]
+    ]
     rows = []
     for (name, _), (old, new) in sorted(pairs.items(), key=lambda pair: pair[0]):
         before = now = fresh = None
         if old is not None:
             base_bindings = (bindings or {}).get(old.manifest.full_name, ())
             before = schedule(_cycle(old.manifest, fleets[0], base_bindings))
-        if new is not None and old is not None and is_same_fleet and old.manifest == new.manifest:
+        if (
+            new is not None
+            and old is not None
+            and is_same_fleet
+            and old.manifest == new.manifest
+        ):
             rows.append(DiffRow(name, old, new, before, before, before))
             continue
         if new is not None:
@@ -265,10 +305,14 @@ def compare(
                 for one in (old or new, new)
             ]
             is_current = policies[0] == policies[1]
-            kept = tuple(one._replace(is_current=is_current) for one in placed if one.is_active)
+            kept = tuple(
+                one._replace(is_current=is_current) for one in placed if one.is_active
+            )
             now = schedule(_cycle(new.manifest, fleets[1], kept))
             fresh = schedule(_cycle(new.manifest, fleets[1], ()))
-        row = DiffRow(name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta()))
+        row = DiffRow(
+            name, old, new, before, now, fresh, waits=head.waits.get(name, timedelta())
+        )
         rows.append(_examine(row, hygiene))
     if fleet is not None:
         head = replace(head, member_files={})
@@ -279,15 +323,26 @@ def _examine(row: DiffRow, hygiene: Sequence[Sequence[Finding]]) -> DiffRow:
     """Return a row with what the checks find in the head and not in the base; runs are limited by number."""
     if row.head is None or row.now is None:
         return row
-    examination = examine_one(row.head.manifest, row.now.cycle, hygiene[-1], clock=float)
+    examination = examine_one(
+        row.head.manifest, row.now.cycle, hygiene[-1], clock=float
+    )
     was = Examination(())
     if row.base is not None and row.before is not None:
         was = examine_one(row.base.manifest, row.before.cycle, hygiene[0], clock=float)
     findings = introduced(was.findings, examination.findings)
     new = (one for one in findings if RULES[one.rule].needs not in OF_FLEET)
-    missing = tuple(rule for rule in examination.not_checked if rule not in was.not_checked)
+    missing = tuple(
+        rule for rule in examination.not_checked if rule not in was.not_checked
+    )
     return replace(row, findings=tuple(new), not_checked=missing)
 
 
-def _cycle(manifest: ClusterResourcePlacement, fleet: Fleet, bindings: tuple[PlacedBinding, ...]) -> Cycle:
-    return replace(placement_input(manifest).cycle(fleet, bindings), namespace=manifest.resource_namespace)
+def _cycle(
+    manifest: ClusterResourcePlacement,
+    fleet: Fleet,
+    bindings: tuple[PlacedBinding, ...],
+) -> Cycle:
+    return replace(
+        placement_input(manifest).cycle(fleet, bindings),
+        namespace=manifest.resource_namespace,
+    )

@@ -30,12 +30,16 @@ class GateResult:
     row: DiffRow | None = None
 
 
-def check_gates(impact: RevisionImpact, file: ChecksFile, base_file: ChecksFile) -> list[GateResult]:
+def check_gates(
+    impact: RevisionImpact, file: ChecksFile, base_file: ChecksFile
+) -> list[GateResult]:
     """Check every gate, first those of all placements together; of the base only what it asserts counts."""
     total = GatedChange(file.gates, "", impact.leaves, impact.bindings_before)
     results = [*_check_change(total, Needs.CHANGES)]
     if severity := file.gates.checks:
-        results += _check_findings("labels of the fleet", impact.fleet_findings, (), severity)
+        results += _check_findings(
+            "labels of the fleet", impact.fleet_findings, (), severity
+        )
     for row in impact.rows:
         gates = file.gates_for(row.where.manifest.metadata.labels)
         change = GatedChange(
@@ -49,12 +53,16 @@ def check_gates(impact: RevisionImpact, file: ChecksFile, base_file: ChecksFile)
         results += _check_change(change, Needs.CHANGE, row)
         if row.head is not None:
             if gates.checks:
-                results += _check_findings(row.name, row.findings, row.not_checked, gates.checks, row)
+                results += _check_findings(
+                    row.name, row.findings, row.not_checked, gates.checks, row
+                )
             results += _check_assertions(impact, row, file, base_file)
     return results
 
 
-def _check_change(change: GatedChange, needs: Needs, row: DiffRow | None = None) -> Iterator[GateResult]:
+def _check_change(
+    change: GatedChange, needs: Needs, row: DiffRow | None = None
+) -> Iterator[GateResult]:
     """Check the gates that are rules of their own, as far as the file has them."""
     for gate, rule in GATES.items():
         limit = getattr(change.gates, gate.replace("-", "_"), None)
@@ -78,7 +86,9 @@ def _check_findings(
     severe = _SEVERITIES[: _SEVERITIES.index(severity) + 1]
     broken = [finding for finding in findings if finding.severity in severe]
     for finding in broken:
-        yield GateResult("checks", GateState.BROKEN, f"{name}: {finding.rule} {finding.message}", row)
+        yield GateResult(
+            "checks", GateState.BROKEN, f"{name}: {finding.rule} {finding.message}", row
+        )
     missing = [rule for rule in not_checked if RULES[rule].severity in severe]
     if missing:
         message = f"{name}: not checked: {', '.join(missing)}"
@@ -98,12 +108,17 @@ def _check_assertions(
     asserted = assertions_of(row.where, file)
     before = assertions_of(row.base, base_file) if row.base else ()
     items = (*asserted, *(one for one in before if one not in asserted))
-    base_states = [result.state for result in impact.assertion_results(row, items, of_base=True)]
+    base_states = [
+        result.state for result in impact.assertion_results(row, items, of_base=True)
+    ]
     results = impact.assertion_results(row, items, of_base=False)
     for at, result in enumerate(results):
         was = base_states[at] if base_states else None
         is_withdrawn = at >= len(asserted)
-        if is_withdrawn and (was, result.state) != (AssertionState.HOLDS, AssertionState.BROKEN):
+        if is_withdrawn and (was, result.state) != (
+            AssertionState.HOLDS,
+            AssertionState.BROKEN,
+        ):
             continue
         message = f"{row.name}: {result.sentence}"
         if is_withdrawn:

@@ -15,9 +15,20 @@ from typing import Any, NamedTuple
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import load_documents
 
-KUSTOMIZE, KUSTOMIZATIONS = "kustomize", ("kustomization.yaml", "kustomization.yml", "Kustomization")
+KUSTOMIZE, KUSTOMIZATIONS = (
+    "kustomize",
+    ("kustomization.yaml", "kustomization.yml", "Kustomization"),
+)
 RENDER_SECONDS = 60
-_LISTS = ("resources", "bases", "components", "crds", "generators", "transformers", "validators")
+_LISTS = (
+    "resources",
+    "bases",
+    "components",
+    "crds",
+    "generators",
+    "transformers",
+    "validators",
+)
 _PATCHES = ("patches", "patchesStrategicMerge", "patchesJson6902", "replacements")
 _LONGEST_REASON = 300
 
@@ -63,14 +74,27 @@ class Kustomizations:
                 continue
             found.add(each.file)
             found.update(path for path in each.paths if path in self.tree)
-            waiting += (self.by_folder[path] for path in each.paths if path in self.by_folder)
+            waiting += (
+                self.by_folder[path] for path in each.paths if path in self.by_folder
+            )
         return found
 
     def roots(self, within: Callable[[str], bool]) -> list[Kustomization]:
         """Return those that no other one uses: they render what the others have."""
-        several = {folder: one for folder, one in self.by_folder.items() if within(one.file)}
-        used = {path for folder, one in several.items() for path in one.paths if path != folder}
-        return [one for folder, one in sorted(several.items()) if folder not in used and not one.is_component]
+        several = {
+            folder: one for folder, one in self.by_folder.items() if within(one.file)
+        }
+        used = {
+            path
+            for folder, one in several.items()
+            for path in one.paths
+            if path != folder
+        }
+        return [
+            one
+            for folder, one in sorted(several.items())
+            if folder not in used and not one.is_component
+        ]
 
 
 def kustomizations_of(tree: Mapping[str, SourceFile]) -> Kustomizations:
@@ -88,12 +112,20 @@ def _parse(name: str, content: bytes, tree: Collection[str]) -> Kustomization:
         data = next((one.data for one in load_documents(content)), None)
     except InvalidManifest:
         # What it reads is not known: kustomize may read it nevertheless, and most name files beside it.
-        beside = (one for one in tree if str(PurePosixPath(one).parent) == folder and one != name)
+        beside = (
+            one
+            for one in tree
+            if str(PurePosixPath(one).parent) == folder and one != name
+        )
         return Kustomization(name, tuple(beside))
     if not isinstance(data, dict):
         return Kustomization(name, ())
-    paths = (normpath(f"{folder}/{path}") for path in paths_in(data) if "://" not in path)
-    return Kustomization(name, tuple(paths), is_component=data.get("kind") == "Component")
+    paths = (
+        normpath(f"{folder}/{path}") for path in paths_in(data) if "://" not in path
+    )
+    return Kustomization(
+        name, tuple(paths), is_component=data.get("kind") == "Component"
+    )
 
 
 def paths_in(data: Mapping[str, Any]) -> Iterator[str]:
@@ -111,10 +143,17 @@ class Renderer:
 
     rendered: dict[str, bytes | NotRenderedError] = field(default_factory=dict)
 
-    def render(self, one: Kustomization, inputs: Collection[SourceFile], root: Callable[[], Path]) -> bytes:
+    def render(
+        self,
+        one: Kustomization,
+        inputs: Collection[SourceFile],
+        root: Callable[[], Path],
+    ) -> bytes:
         """Return the documents of a kustomization. Raise NotRenderedError."""
         parts = sorted(f"{file.name}\0{file.key}" for file in inputs)
-        key = hashlib.sha256("\n".join([one.file, *parts]).encode(errors="surrogateescape")).hexdigest()
+        key = hashlib.sha256(
+            "\n".join([one.file, *parts]).encode(errors="surrogateescape")
+        ).hexdigest()
         if key not in self.rendered:
             try:
                 self.rendered[key] = build(root(), one.folder)
@@ -136,10 +175,16 @@ def build(root: Path, folder: str) -> bytes:
     if program is None and kubectl is None:
         raise NotRenderedError("neither kustomize nor kubectl is installed")
     command = (
-        [program, "build", str(root / folder)] if program else [str(kubectl), KUSTOMIZE, str(root / folder)]
+        [program, "build", str(root / folder)]
+        if program
+        else [str(kubectl), KUSTOMIZE, str(root / folder)]
     )
     with TemporaryDirectory(prefix="fleetui-home-") as home:
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "HOME": home, "LANG": "C.UTF-8"}
+        environment = {
+            "PATH": os.environ.get("PATH", os.defpath),
+            "HOME": home,
+            "LANG": "C.UTF-8",
+        }
         process = subprocess.Popen(  # noqa: S603 -- a program of the user's PATH, without a shell
             command,
             stdin=subprocess.DEVNULL,
@@ -153,8 +198,12 @@ def build(root: Path, folder: str) -> bytes:
         except subprocess.TimeoutExpired as error:
             os.killpg(process.pid, signal.SIGKILL)  # with what it started itself
             process.communicate()
-            raise NotRenderedError(f"kustomize took longer than {RENDER_SECONDS} seconds") from error
+            raise NotRenderedError(
+                f"kustomize took longer than {RENDER_SECONDS} seconds"
+            ) from error
     if process.returncode:
-        message = errors.decode(errors="replace").strip().replace(f"{root.resolve()}/", "")
+        message = (
+            errors.decode(errors="replace").strip().replace(f"{root.resolve()}/", "")
+        )
         raise NotRenderedError(f"kustomize build: {message[:_LONGEST_REASON]}")
     return output

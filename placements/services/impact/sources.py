@@ -35,7 +35,14 @@ from fleetui.apimachinery.kinds import (
     STAGED_STRATEGY_KIND,
 )
 from fleetui.apimachinery.words import full_name
-from fleetui.apimachinery.yaml import Document, attach_lines, items_of, kind_of, lines_of, load_documents
+from fleetui.apimachinery.yaml import (
+    Document,
+    attach_lines,
+    items_of,
+    kind_of,
+    lines_of,
+    load_documents,
+)
 from fleetui.errors import FleetError
 from placements.engine.checks.file import NAME
 from placements.manifests.override import (
@@ -44,7 +51,11 @@ from placements.manifests.override import (
     parse_cluster_override,
     parse_override,
 )
-from placements.manifests.placement import ClusterResourcePlacement, is_ocm_placement, parse_placement
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    is_ocm_placement,
+    parse_placement,
+)
 from placements.manifests.staged_update import (
     ClusterStagedUpdateRun,
     ClusterStagedUpdateStrategy,
@@ -101,7 +112,9 @@ class ParsedFile:
     member_documents: list[Document] = field(default_factory=list)
     placements: list[ClusterResourcePlacement] = field(default_factory=list)
     lines: Sequence[int] = ()
-    overrides: list[ClusterResourceOverride | ResourceOverride] = field(default_factory=list)
+    overrides: list[ClusterResourceOverride | ResourceOverride] = field(
+        default_factory=list
+    )
     override_lines: Sequence[int] = ()
     strategies: list[ClusterStagedUpdateStrategy] = field(default_factory=list)
     runs: list[ClusterStagedUpdateRun] = field(default_factory=list)
@@ -156,7 +169,9 @@ class DiffSide:
 
     def fleet(self) -> Fleet:
         moment = newest_heartbeat_of(self.members) or _LONG_AGO
-        return Fleet(one.cluster(now=moment, strict_health=False) for one in self.members)
+        return Fleet(
+            one.cluster(now=moment, strict_health=False) for one in self.members
+        )
 
 
 class Render(StrEnum):
@@ -168,7 +183,11 @@ class Render(StrEnum):
 
 
 def read_side(
-    source: str, paths: Sequence[str], reader: BlobReader, *, render: Render | None = Render.AUTO
+    source: str,
+    paths: Sequence[str],
+    reader: BlobReader,
+    *,
+    render: Render | None = Render.AUTO,
 ) -> DiffSide:
     """Return what a folder or a git revision has below the paths. Raise UnreadableSourceError.
 
@@ -197,7 +216,9 @@ def read_side(
             try:
                 if render is Render.NONE:
                     raise NotRenderedError("--render none")
-                content = reader.renderer.render(root, [tree[name] for name in inputs], checkout)
+                content = reader.renderer.render(
+                    root, [tree[name] for name in inputs], checkout
+                )
             except NotRenderedError as why:
                 as_written |= inputs
                 message = f"not rendered: {why}. The result is incomplete."
@@ -225,7 +246,12 @@ class _Collector:
         self.notes: list[SourceNote] = []
 
     def add(
-        self, file: SourceFile, reader: BlobReader, *, is_rendered: bool = False, is_part: bool = False
+        self,
+        file: SourceFile,
+        reader: BlobReader,
+        *,
+        is_rendered: bool = False,
+        is_part: bool = False,
     ) -> None:
         """Add a file; what is invalid in a part of a kustomization, such as a patch, is no error."""
         name = file.name
@@ -236,15 +262,21 @@ class _Collector:
         for member, document in zip(blob.members, blob.member_documents, strict=True):
             cluster = member.metadata.name
             # Kustomizations of several environments may have the same clusters.
-            if cluster in self.members and not (is_rendered and self.members[cluster] == member):
-                self.errors.append(f"{self.source}: {name}: MemberCluster {cluster} is there twice")
+            if cluster in self.members and not (
+                is_rendered and self.members[cluster] == member
+            ):
+                self.errors.append(
+                    f"{self.source}: {name}: MemberCluster {cluster} is there twice"
+                )
             self.members[cluster] = member
             self.member_files[cluster] = name, None if is_rendered else document
         for manifest, line in zip(blob.placements, blob.lines, strict=True):
             written = WrittenPlacement(manifest, name, 1 if is_rendered else line)
             self.placements.append((written, is_rendered))
         for override, line in zip(blob.overrides, blob.override_lines, strict=True):
-            self.overrides.append(WrittenOverride(override, name, 1 if is_rendered else line))
+            self.overrides.append(
+                WrittenOverride(override, name, 1 if is_rendered else line)
+            )
 
     def result(self) -> DiffSide:
         """Return the side. Raise UnreadableSourceError.
@@ -253,13 +285,17 @@ class _Collector:
         each with its name.
         """
         placements: dict[tuple[str, str], WrittenPlacement] = {}
-        counts = Counter((one.manifest.kind, one.manifest.full_name) for one, _ in self.placements)
+        counts = Counter(
+            (one.manifest.kind, one.manifest.full_name) for one, _ in self.placements
+        )
         for one, is_rendered in self.placements:
             kind, name = one.manifest.kind, one.manifest.full_name
             if is_rendered and counts[kind, name] > 1:
                 name = f"{name} ({PurePosixPath(one.file).parent})"
             if (kind, name) in placements:
-                self.errors.append(f"{self.source}: {one.file}: {kind} {name} is there twice")
+                self.errors.append(
+                    f"{self.source}: {one.file}: {kind} {name} is there twice"
+                )
             placements[kind, name] = one
         if self.errors:
             raise UnreadableSourceError("\n".join(self.errors))
@@ -276,10 +312,14 @@ class _Collector:
 
 def _waits(blobs: Collection[ParsedFile]) -> dict[str, timedelta]:
     """Return the timed waits of all stages, by the full name of a placement with a staged update run."""
-    strategies = {one.full_name: one.spec.stages for blob in blobs for one in blob.strategies}
+    strategies = {
+        one.full_name: one.spec.stages for blob in blobs for one in blob.strategies
+    }
     waits = {}
     for run in (one for blob in blobs for one in blob.runs):
-        stages = strategies.get(full_name(run.namespace, run.spec.staged_rollout_strategy_name), ())
+        stages = strategies.get(
+            full_name(run.namespace, run.spec.staged_rollout_strategy_name), ()
+        )
         name = full_name(run.namespace, run.spec.placement_name)
         waits[name] = sum((one.wait for one in stages), timedelta())
     return waits
@@ -291,7 +331,11 @@ def read_files(names: Sequence[str]) -> DiffSide:
     if missing:
         raise UnreadableSourceError(f"{missing[0]}: no such file or folder")
     paths = [Path(one).resolve() for one in names]
-    root = Path.cwd() if all(one.is_relative_to(Path.cwd()) for one in paths) else Path("/")
+    root = (
+        Path.cwd()
+        if all(one.is_relative_to(Path.cwd()) for one in paths)
+        else Path("/")
+    )
     return read_side(str(root), [str(one) for one in paths], BlobReader(), render=None)
 
 
@@ -300,7 +344,11 @@ def read_checks_file(source: str) -> bytes | None:
     if Path(source).is_dir():
         path = Path(source) / NAME
         return path.read_bytes() if path.is_file() else None
-    names = git("ls-tree", "--full-tree", "--name-only", f"{source}^{{tree}}").decode().splitlines()
+    names = (
+        git("ls-tree", "--full-tree", "--name-only", f"{source}^{{tree}}")
+        .decode()
+        .splitlines()
+    )
     return git("show", f"{source}:{NAME}") if NAME in names else None
 
 
@@ -311,7 +359,9 @@ def relative_path(source: str, path: str) -> str:
 
 
 def is_below(paths: Sequence[str], name: str) -> bool:
-    return not paths or any(path == "." or name == path or name.startswith(f"{path}/") for path in paths)
+    return not paths or any(
+        path == "." or name == path or name.startswith(f"{path}/") for path in paths
+    )
 
 
 def _tree(source: str, paths: Sequence[str], stack: ExitStack) -> dict[str, SourceFile]:
@@ -320,15 +370,23 @@ def _tree(source: str, paths: Sequence[str], stack: ExitStack) -> dict[str, Sour
     A kustomization in a folder around the paths is there as well.
     """
     is_folder = Path(source).is_dir()
-    files = _files_of_folder(source, paths) if is_folder else _files_of_revision(source, stack)
+    files = (
+        _files_of_folder(source, paths)
+        if is_folder
+        else _files_of_revision(source, stack)
+    )
     return {file.name: file for file in files}
 
 
 def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
     root = Path(source)
     tops = [root / path for path in paths] or [root]
-    candidates = {each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))}
-    around = {folder for top in tops for folder in top.parents if folder.is_relative_to(root)}
+    candidates = {
+        each for top in tops for each in ([top] if top.is_file() else top.rglob("*"))
+    }
+    around = {
+        folder for top in tops for folder in top.parents if folder.is_relative_to(root)
+    }
     candidates |= {folder / name for folder in around for name in KUSTOMIZATIONS}
     for path in sorted(candidates):
         is_read = path.suffix in _ENDINGS or path.name in KUSTOMIZATIONS
@@ -337,7 +395,9 @@ def _files_of_folder(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
 
 
 def _content(name: str, content: bytes) -> SourceFile:
-    return SourceFile(name, hashlib.sha256(content).hexdigest(), partial(bytes, content))
+    return SourceFile(
+        name, hashlib.sha256(content).hexdigest(), partial(bytes, content)
+    )
 
 
 def _files_of_revision(source: str, stack: ExitStack) -> Iterator[SourceFile]:
@@ -369,12 +429,17 @@ def rendered_paths(source: str, paths: Sequence[str]) -> Iterator[SourceFile]:
         for path in paths or ["."]:
             folder = root / path
             if folder.is_dir():
-                name = next((one for one in KUSTOMIZATIONS if (folder / one).is_file()), KUSTOMIZATIONS[0])
+                name = next(
+                    (one for one in KUSTOMIZATIONS if (folder / one).is_file()),
+                    KUSTOMIZATIONS[0],
+                )
                 file = (folder / name).relative_to(root).as_posix()
                 try:
                     yield _content(file, build(root, path))
                 except NotRenderedError as error:
-                    raise UnreadableSourceError(f"--render kustomize: {path}: {error}") from error
+                    raise UnreadableSourceError(
+                        f"--render kustomize: {path}: {error}"
+                    ) from error
 
 
 def _checkout(source: str, stack: ExitStack) -> Path:
@@ -383,7 +448,9 @@ def _checkout(source: str, stack: ExitStack) -> Path:
         return Path(source)
     _refuse_option(source)
     root = Path(stack.enter_context(TemporaryDirectory(prefix="fleetui-")))
-    with tarfile.open(fileobj=io.BytesIO(git("archive", "--format=tar", source))) as archive:
+    with tarfile.open(
+        fileobj=io.BytesIO(git("archive", "--format=tar", source))
+    ) as archive:
         # Python has filters from 3.11.4 on; git stores no path outside, so only links can lead there.
         files = [one for one in archive if not (one.issym() or one.islnk())]
         has_filters = hasattr(tarfile, "data_filter")
@@ -400,9 +467,15 @@ def _refuse_option(revision: str) -> None:
 def git(*arguments: str) -> bytes:
     """Run git in the current folder. Raise UnreadableSourceError; paths are last and start with no dash."""
     try:
-        return subprocess.run(["git", *arguments], capture_output=True, check=True).stdout  # noqa: S603, S607
+        return subprocess.run(  # noqa: S603
+            ["git", *arguments],  # noqa: S607
+            capture_output=True,
+            check=True,
+        ).stdout
     except FileNotFoundError as error:
-        raise UnreadableSourceError("git is not installed, and BASE and HEAD are no folders") from error
+        raise UnreadableSourceError(
+            "git is not installed, and BASE and HEAD are no folders"
+        ) from error
     except subprocess.CalledProcessError as error:
         message = error.stderr.decode(errors="replace").strip()
         raise UnreadableSourceError(f"git {arguments[0]}: {message}") from error
@@ -447,7 +520,9 @@ def _parse(content: bytes) -> ParsedFile:
         except InvalidManifest as invalid:
             if _TEMPLATE in str(one.data):
                 [line] = lines_of([(one, "metadata.name")])
-                file.notes.append((line or 1, f"not read: {kind} is a template: {invalid.errors[0]}"))
+                file.notes.append(
+                    (line or 1, f"not read: {kind} is a template: {invalid.errors[0]}")
+                )
                 continue
             errors += [(one, error) for error in invalid.errors]
         else:
@@ -478,7 +553,11 @@ def _documents(content: bytes, file: ParsedFile) -> list[Document]:
         before = text.count("\n", 0, start)
         try:
             # Empty lines before it keep the numbers of its lines.
-            documents += [item for one in load_documents("\n" * before + part) for item in items_of(one)]
+            documents += [
+                item
+                for one in load_documents("\n" * before + part)
+                for item in items_of(one)
+            ]
         except InvalidManifest as invalid:
             error = invalid.errors[0]
             file.notes.append((error.line or before + 1, f"not read: {error.message}"))

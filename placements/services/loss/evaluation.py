@@ -30,7 +30,11 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import Decision
 from placements.explain.loss import loss_message
 from placements.models import Placement
-from placements.services.fleet_events import affected_by_change, losing_a_cluster, reading_labels
+from placements.services.fleet_events import (
+    affected_by_change,
+    losing_a_cluster,
+    reading_labels,
+)
 from placements.services.snapshots import cycles_of
 
 MOST_EVALUATED = 200
@@ -50,12 +54,22 @@ class Impact:
     not_evaluated: int = 0
 
     @classmethod
-    def of(cls, rows: Iterable[PlacementLoss], *, evaluated: int, not_evaluated: int) -> "Impact":
+    def of(
+        cls, rows: Iterable[PlacementLoss], *, evaluated: int, not_evaluated: int
+    ) -> "Impact":
         """Order the rows, with their messages."""
         worst_first = sorted(
-            rows, key=lambda row: (_RANKS[row.impact], not row.exceeded_limits, row.placement)
+            rows,
+            key=lambda row: (
+                _RANKS[row.impact],
+                not row.exceeded_limits,
+                row.placement,
+            ),
         )
-        explained = tuple(replace(row, message=row.message or loss_message(row)) for row in worst_first)
+        explained = tuple(
+            replace(row, message=row.message or loss_message(row))
+            for row in worst_first
+        )
         return cls(explained, evaluated, not_evaluated)
 
     @property
@@ -65,12 +79,17 @@ class Impact:
 
     @property
     def needs_typed_name(self) -> bool:
-        return not self.counts.keys().isdisjoint({PlacementImpact.STUCK, PlacementImpact.SHRINKS})
+        return not self.counts.keys().isdisjoint(
+            {PlacementImpact.STUCK, PlacementImpact.SHRINKS}
+        )
 
 
 def facts_of(placement: Placement, cycle: Cycle) -> EvaluatedPlacement:
     return EvaluatedPlacement(
-        cycle, placement.is_fulfilled, placement.full_name, objects=placement.selected_count or 0
+        cycle,
+        placement.is_fulfilled,
+        placement.full_name,
+        objects=placement.selected_count or 0,
     )
 
 
@@ -100,16 +119,25 @@ def impact_of(
             opens = True
             continue
         old = before.clusters[at[name]]
-        opens = opens or (old.taints, old.eligibility.kind) != (new.taints, new.eligibility.kind)
+        opens = opens or (old.taints, old.eligibility.kind) != (
+            new.taints,
+            new.eligibility.kind,
+        )
         keys |= {key for key, _ in set(old.labels.items()) ^ set(new.labels.items())}
         if (old.properties, old.usage) != (new.properties, new.usage):
             opens = True  # which properties a policy reads is not known here, so all placements are affected
-    affected = affected_by_change(opens=opens, label_keys=keys, property_names=frozenset())
+    affected = affected_by_change(
+        opens=opens, label_keys=keys, property_names=frozenset()
+    )
     # A label moves clusters between domains, also of placements that no fleet change reschedules.
-    return impact_on({*affected, *losing_a_cluster(lost), *reading_labels(keys)}, change)
+    return impact_on(
+        {*affected, *losing_a_cluster(lost), *reading_labels(keys)}, change
+    )
 
 
-def impact_on(placements: Collection[int], change: ChangedFleet, *, named: Collection[str] = ()) -> Impact:
+def impact_on(
+    placements: Collection[int], change: ChangedFleet, *, named: Collection[str] = ()
+) -> Impact:
     """Return what a change of the fleet does to these placements; at most 200 are evaluated, by name.
 
     Those in `named` are included although nothing would change.
@@ -120,16 +148,25 @@ def impact_on(placements: Collection[int], change: ChangedFleet, *, named: Colle
 
 def losses(clusters: Collection[str]) -> dict[LossVariant, Impact]:
     """Return what the loss of clusters does, in each variant, on at most 2,000 placements by name."""
-    affected = affected_by_change(opens=True, label_keys=set(), property_names=frozenset())
+    affected = affected_by_change(
+        opens=True, label_keys=set(), property_names=frozenset()
+    )
     fleet = current_fleet().fleet
-    changes = [ChangedFleet(fleet, lost=frozenset(clusters), variant=variant) for variant in LossVariant]
+    changes = [
+        ChangedFleet(fleet, lost=frozenset(clusters), variant=variant)
+        for variant in LossVariant
+    ]
     placements = {*affected, *losing_a_cluster(clusters)}
     impacts = _evaluated(placements, changes, named=(), most=MOST_IN_ANALYSIS)
     return dict(zip(LossVariant, impacts, strict=True))
 
 
 def _evaluated(
-    placements: Collection[int], changes: Sequence[ChangedFleet], *, named: Collection[str], most: int
+    placements: Collection[int],
+    changes: Sequence[ChangedFleet],
+    *,
+    named: Collection[str],
+    most: int,
 ) -> list[Impact]:
     """Return the impact of each of several changes of one fleet."""
     rows = valid_placements().filter(pk__in=sorted(placements))
@@ -140,9 +177,17 @@ def _evaluated(
         facts = facts_of(placement, cycle)
         for change, losses_of_change in zip(changes, concerned, strict=True):
             row = loss(facts, change)
-            if row.is_touched or row.gets_worse or row.exceeds_more or row.placement in named:
+            if (
+                row.is_touched
+                or row.gets_worse
+                or row.exceeds_more
+                or row.placement in named
+            ):
                 losses_of_change.append(row)
-    return [Impact.of(rows, evaluated=len(evaluated), not_evaluated=not_evaluated) for rows in concerned]
+    return [
+        Impact.of(rows, evaluated=len(evaluated), not_evaluated=not_evaluated)
+        for rows in concerned
+    ]
 
 
 def impact_of_decision(placement: Placement, decision: Decision) -> PlacementLoss:
@@ -156,16 +201,26 @@ def chosen_clusters(names: Collection[str], labels: Sequence[str]) -> tuple[str,
     """
     known = set[str]()
     for part in batched(names):
-        known |= set(MemberCluster.objects.filter(name__in=part).values_list("name", flat=True))
+        known |= set(
+            MemberCluster.objects.filter(name__in=part).values_list("name", flat=True)
+        )
     errors = [
-        FieldError(f"clusters[{at}]", "unknown-cluster", f"Invalid value: {name[:63]!r}: cluster not found")
+        FieldError(
+            f"clusters[{at}]",
+            "unknown-cluster",
+            f"Invalid value: {name[:63]!r}: cluster not found",
+        )
         for at, name in enumerate(names)
         if name not in known
     ]
     rows = clusters_matching(ClusterFilter(labels=tuple(labels)))
     labelled = set(rows.values_list("name", flat=True)) if labels else set()
     if labels and not labelled:
-        errors.append(FieldError("labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"))
+        errors.append(
+            FieldError(
+                "labels", "unsatisfiable", f"No cluster has {', '.join(labels)[:200]}"
+            )
+        )
     if not names and not labels:
         allowed = "names, or labels such as region=east"
         errors.append(FieldError("clusters", "required", "Required value", allowed))

@@ -18,7 +18,12 @@ from placements.engine.loss import (
     level_rank,
     pair_key,
 )
-from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.models import (
+    Placement,
+    PlacementResilience,
+    ResilienceLoss,
+    ResilienceReport,
+)
 from placements.services.loss.report import cells_of, changed_placements, latest_report
 
 TREND = 12
@@ -46,7 +51,9 @@ class ReportAge:
 
 
 def age_of(report: ResilienceReport) -> ReportAge:
-    return ReportAge(report.fleet_version != counters()[0], changed_placements().count())
+    return ReportAge(
+        report.fleet_version != counters()[0], changed_placements().count()
+    )
 
 
 def has_cluster_of(report: ResilienceReport) -> bool:
@@ -55,7 +62,11 @@ def has_cluster_of(report: ResilienceReport) -> bool:
 
 
 def report_in_progress() -> ResilienceReport | None:
-    return ResilienceReport.objects.filter(evaluate_at__isnull=False).order_by("pk").first()
+    return (
+        ResilienceReport.objects.filter(evaluate_at__isnull=False)
+        .order_by("pk")
+        .first()
+    )
 
 
 def trend(*, most: int = TREND) -> list[ResilienceReport]:
@@ -77,7 +88,9 @@ def worst_domain() -> Weakness | None:
     return Weakness(largest.level, largest.value) if largest else None
 
 
-def worst_losses(report: ResilienceReport, variant: str, level: str = "") -> QuerySet[ResilienceLoss]:
+def worst_losses(
+    report: ResilienceReport, variant: str, level: str = ""
+) -> QuerySet[ResilienceLoss]:
     """Return the losses of one variant, the worst first, without their cells."""
     rows = report.losses.filter(variant=variant).defer("cells")
     rows = rows.filter(level=level) if level else rows
@@ -85,7 +98,8 @@ def worst_losses(report: ResilienceReport, variant: str, level: str = "") -> Que
 
 
 def survival_by_group(
-    losses: Iterable[ResilienceLoss], placements: Collection[tuple[int, str, str, Mapping[str, str]]]
+    losses: Iterable[ResilienceLoss],
+    placements: Collection[tuple[int, str, str, Mapping[str, str]]],
 ) -> tuple[str, list[dict[str, tuple[int, int]]]]:
     """Return what placements are grouped by, and for each loss the placements and the bad ones by group.
 
@@ -100,7 +114,10 @@ def survival_by_group(
     )
     for word, groups in () if few else candidates:
         if len(set(groups.values())) > 1:
-            by, names = word, {key: group or f"no {word}" for key, group in groups.items()}
+            by, names = (
+                word,
+                {key: group or f"no {word}" for key, group in groups.items()},
+            )
             break
     counts_by_loss = []
     for loss in losses:
@@ -139,7 +156,11 @@ def losses_for(report: ResilienceReport, placement: Placement) -> list[ReportedL
 
 
 def resilience_of(placement: Placement) -> PlacementResilience | None:
-    return PlacementResilience.objects.filter(placement=placement).select_related("report").first()
+    return (
+        PlacementResilience.objects.filter(placement=placement)
+        .select_related("report")
+        .first()
+    )
 
 
 def resilience_in(placement: Placement) -> PlacementResilience | None:
@@ -148,7 +169,9 @@ def resilience_in(placement: Placement) -> PlacementResilience | None:
 
 
 def with_fleet_version(placements: QuerySet[Placement]) -> QuerySet[Placement]:
-    return placements.annotate(fleet_version=Subquery(FleetState.objects.values("version")[:1]))
+    return placements.annotate(
+        fleet_version=Subquery(FleetState.objects.values("version")[:1])
+    )
 
 
 def is_outdated(placement: Any) -> bool:

@@ -31,7 +31,12 @@ from placements.engine.loss import (
     pair_key,
     weakest_point,
 )
-from placements.models import Placement, PlacementResilience, ResilienceLoss, ResilienceReport
+from placements.models import (
+    Placement,
+    PlacementResilience,
+    ResilienceLoss,
+    ResilienceReport,
+)
 from placements.services.assertions import REPORT, recheck
 from placements.services.decisions.records import fleet_of, fleet_record_of
 from placements.services.loss.evaluation import facts_of, valid_placements
@@ -51,14 +56,24 @@ MOST_CLUSTERS = 5_000
 MOST_KEYS = 10
 KEPT = 1_000
 _FORMER = np.dtype(
-    [("placement", "<u8"), ("kept", "<u4"), ("moved", "<u4"), ("lost", "<u4"), ("flags", "u1")]
+    [
+        ("placement", "<u8"),
+        ("kept", "<u4"),
+        ("moved", "<u4"),
+        ("lost", "<u4"),
+        ("flags", "u1"),
+    ]
 )
 _CELL = np.dtype([*_FORMER.descr, ("skew", "<u4")])
 _Rows = dict[tuple[str, str, str], dict[int, LossCounts]]
 
 
 def start_report(
-    *, keys: Sequence[str] = (), variants: Sequence[str] = (), by: User | None, now: datetime
+    *,
+    keys: Sequence[str] = (),
+    variants: Sequence[str] = (),
+    by: User | None,
+    now: datetime,
 ) -> ResilienceReport:
     """Create a report and start it: immediately on a small fleet, otherwise in a worker.
 
@@ -66,7 +81,12 @@ def start_report(
     """
     view, allowed = current_fleet(), [str(one) for one in LossVariant]
     errors = [
-        FieldError(f"variants[{at}]", "not-one-of", f"Unsupported value: {one[:63]!r}", ", ".join(allowed))
+        FieldError(
+            f"variants[{at}]",
+            "not-one-of",
+            f"Unsupported value: {one[:63]!r}",
+            ", ".join(allowed),
+        )
         for at, one in enumerate(variants)
         if one not in allowed
     ]
@@ -77,9 +97,20 @@ def start_report(
             errors.append(FieldError(f"keys[{at}]", "unsatisfiable", message))
         elif pair_key(one) and domains > MOST_PAIRED:
             message = f"Too many: {pair_key(one)[:63]!r} has {domains} domains"
-            errors.append(FieldError(f"keys[{at}]", "too-many", message, f"at most {MOST_PAIRED} for pairs"))
+            errors.append(
+                FieldError(
+                    f"keys[{at}]",
+                    "too-many",
+                    message,
+                    f"at most {MOST_PAIRED} for pairs",
+                )
+            )
     if len(keys) > MOST_KEYS:
-        errors.append(FieldError("keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"))
+        errors.append(
+            FieldError(
+                "keys", "too-many", f"Too many: {len(keys)}", f"at most {MOST_KEYS}"
+            )
+        )
     if errors:
         raise InvalidManifest(errors)
     if keys:
@@ -89,10 +120,17 @@ def start_report(
         levels = list(default_keys(view.fleet, [cycle.policy for _, cycle in cycles]))
     kinds = [one for one in allowed if one in variants or not variants]
     open_reports = ResilienceReport.objects.filter(evaluate_at__isnull=False)
-    row = next((one for one in open_reports if (one.keys, one.variants) == (levels, kinds)), None)
+    row = next(
+        (one for one in open_reports if (one.keys, one.variants) == (levels, kinds)),
+        None,
+    )
     if row is None:
         row = ResilienceReport.objects.create(
-            keys=levels, variants=kinds, created_at=now, created_by=actor_name(by), evaluate_at=now
+            keys=levels,
+            variants=kinds,
+            created_at=now,
+            created_by=actor_name(by),
+            evaluate_at=now,
         )
     if len(view.fleet) <= SMALL_FLEET and _claim(row, now=now):
         _evaluate(row, now=now, seconds=AT_ONCE)
@@ -103,7 +141,9 @@ def start_report(
 
 def compute_now(row: ResilienceReport, *, now: datetime) -> ResilienceReport:
     """Evaluate what is left of a report in this process; a worker may take a part of it."""
-    while ResilienceReport.objects.filter(pk=row.pk, completed_at=None).update(evaluate_at=now + LEASE):
+    while ResilienceReport.objects.filter(pk=row.pk, completed_at=None).update(
+        evaluate_at=now + LEASE
+    ):
         _evaluate(row, now=now, seconds=PIECE)
     row.refresh_from_db()
     return row
@@ -111,7 +151,11 @@ def compute_now(row: ResilienceReport, *, now: datetime) -> ResilienceReport:
 
 def evaluate_due(*, now: datetime) -> int:
     """Continue the oldest due report, start one after a change, or evaluate changed placements."""
-    row = ResilienceReport.objects.filter(evaluate_at__lte=now).order_by("evaluate_at", "pk").first()
+    row = (
+        ResilienceReport.objects.filter(evaluate_at__lte=now)
+        .order_by("evaluate_at", "pk")
+        .first()
+    )
     if row is not None:
         if _claim(row, now=now):
             _evaluate(row, now=now, seconds=PIECE)
@@ -130,11 +174,17 @@ def is_due(*, now: datetime) -> bool:
     if ResilienceReport.objects.filter(evaluate_at__isnull=False).exists():
         return ResilienceReport.objects.filter(evaluate_at__lte=now).exists()
     latest = latest_report()
-    return _is_run_due(latest, now=now) or (latest is not None and _are_changes_due(latest, now=now))
+    return _is_run_due(latest, now=now) or (
+        latest is not None and _are_changes_due(latest, now=now)
+    )
 
 
 def latest_report() -> ResilienceReport | None:
-    return ResilienceReport.objects.filter(completed_at__isnull=False).order_by("-pk").first()
+    return (
+        ResilienceReport.objects.filter(completed_at__isnull=False)
+        .order_by("-pk")
+        .first()
+    )
 
 
 def changed_placements() -> QuerySet[Placement]:
@@ -170,8 +220,18 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         row.losses.all().delete()
         row.fleet, row.fleet_version, row.done = fleet_record_of(view), view.version, 0
         row.has_clusters = len(view.fleet) <= MOST_CLUSTERS
-        row.losses_count = len(domains_of(view.fleet, row.keys, has_clusters=row.has_clusters))
-        row.save(update_fields=["fleet", "fleet_version", "done", "has_clusters", "losses_count"])
+        row.losses_count = len(
+            domains_of(view.fleet, row.keys, has_clusters=row.has_clusters)
+        )
+        row.save(
+            update_fields=[
+                "fleet",
+                "fleet_version",
+                "done",
+                "has_clusters",
+                "losses_count",
+            ]
+        )
     fleet = fleet_of(row.fleet_id)
     losses = domains_of(fleet, row.keys, has_clusters=row.has_clusters)
     subjects, counts = _subjects(valid_placements(), fleet)
@@ -180,12 +240,19 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         chunk = losses[row.done : row.done + CHUNK]
         by_loss = _cells(chunk, placed, fleet, row.variants)
         with transaction.atomic():
-            mine = ResilienceReport.objects.filter(pk=row.pk, done=row.done, completed_at=None)
+            mine = ResilienceReport.objects.filter(
+                pk=row.pk, done=row.done, completed_at=None
+            )
             if not mine.update(done=row.done + len(chunk), evaluate_at=now + LEASE):
                 return  # another worker was quicker
             sizes = {(one.level, one.value): len(one.clusters) for one in chunk}
-            rows = [_loss(row, *key, sizes[key[:2]], cells) for key, cells in by_loss.items()]
-            ResilienceLoss.objects.bulk_create([one for one in rows if one], batch_size=200)
+            rows = [
+                _loss(row, *key, sizes[key[:2]], cells)
+                for key, cells in by_loss.items()
+            ]
+            ResilienceLoss.objects.bulk_create(
+                [one for one in rows if one], batch_size=200
+            )
         row.done += len(chunk)
         if perf_counter() > until:
             break
@@ -194,13 +261,20 @@ def _evaluate(row: ResilienceReport, *, now: datetime, seconds: float) -> None:
         row.save(update_fields=["evaluate_at"])
         return
     with transaction.atomic():
-        row.placements_count, row.completed_at, row.evaluate_at, row.fleet = len(counts), now, None, None
+        row.placements_count, row.completed_at, row.evaluate_at, row.fleet = (
+            len(counts),
+            now,
+            None,
+            None,
+        )
         row.totals = _totals(row)
         row.save()
         PlacementResilience.objects.all().delete()
         _write_placements(row, subjects, counts)
         recheck(REPORT)
-        others = ResilienceReport.objects.exclude(pk=row.pk).filter(completed_at__isnull=False)
+        others = ResilienceReport.objects.exclude(pk=row.pk).filter(
+            completed_at__isnull=False
+        )
         ResilienceLoss.objects.filter(report__in=others).delete()
         newest = others.order_by("-pk").values_list("pk", flat=True)[:KEPT]
         others.exclude(pk__in=list(newest)).delete()
@@ -210,25 +284,43 @@ def _subjects(
     rows: QuerySet[Placement], fleet: Fleet
 ) -> tuple[dict[int, EvaluatedPlacement], dict[int, int]]:
     """Return the placements to evaluate by key, and the number of decisions of each."""
-    placements = list(rows.filter(decisions_made__gt=0).order_by("pk"))  # cycles read their documents
-    subjects = {one.pk: facts_of(one, cycle) for one, cycle in cycles_of(placements, fleet)}
-    return subjects, {one.pk: one.decisions_made for one in placements if one.pk in subjects}
+    placements = list(
+        rows.filter(decisions_made__gt=0).order_by("pk")
+    )  # cycles read their documents
+    subjects = {
+        one.pk: facts_of(one, cycle) for one, cycle in cycles_of(placements, fleet)
+    }
+    return subjects, {
+        one.pk: one.decisions_made for one in placements if one.pk in subjects
+    }
 
 
 def _cells(
-    losses: Iterable[LostDomain], placed: PlacementIndex, fleet: Fleet, variants: Sequence[str]
+    losses: Iterable[LostDomain],
+    placed: PlacementIndex,
+    fleet: Fleet,
+    variants: Sequence[str],
 ) -> _Rows:
     """Return the cells of each loss and variant; of single clusters those in which something is lost."""
     by_loss: _Rows = {}
     for loss in losses:
-        for variant, cells in placed.counts(fleet, loss.clusters, map(LossVariant, variants)):
+        for variant, cells in placed.counts(
+            fleet, loss.clusters, map(LossVariant, variants)
+        ):
             worse = {key: one for key, one in cells.items() if one.lost or one.is_bad}
-            by_loss[loss.level, loss.value, variant] = worse if loss.level == CLUSTER else cells
+            by_loss[loss.level, loss.value, variant] = (
+                worse if loss.level == CLUSTER else cells
+            )
     return by_loss
 
 
 def _loss(
-    report: ResilienceReport, level: str, value: str, variant: str, size: int, cells: Mapping[int, LossCounts]
+    report: ResilienceReport,
+    level: str,
+    value: str,
+    variant: str,
+    size: int,
+    cells: Mapping[int, LossCounts],
 ) -> ResilienceLoss | None:
     if level == CLUSTER and not cells:
         return None
@@ -266,9 +358,13 @@ def cells_of(row: ResilienceLoss) -> dict[int, LossCounts]:
 
 def _totals(row: ResilienceReport) -> dict[str, Any]:
     """Return by level and variant the worst counts, each with the domain that has it."""
-    totals: dict[str, Any] = {level: {one: {} for one in row.variants} for level in levels_of(row)}
+    totals: dict[str, Any] = {
+        level: {one: {} for one in row.variants} for level in levels_of(row)
+    }
     columns = ("level", "value", "variant", "unfulfilled", "empty", "lost")
-    for level, value, variant, *numbers in row.losses.order_by("pk").values_list(*columns):
+    for level, value, variant, *numbers in row.losses.order_by("pk").values_list(
+        *columns
+    ):
         worst = totals[level][variant]
         for name, number in zip(columns[3:], numbers, strict=True):
             if number > worst.get(name, {"count": 0})["count"]:
@@ -282,7 +378,9 @@ def levels_of(row: ResilienceReport) -> list[str]:
 
 
 def _write_placements(
-    row: ResilienceReport, subjects: Mapping[int, EvaluatedPlacement], counts: Mapping[int, int]
+    row: ResilienceReport,
+    subjects: Mapping[int, EvaluatedPlacement],
+    counts: Mapping[int, int],
 ) -> None:
     """Write the result of the report for these placements, from its losses."""
     bad: dict[int, list[tuple[str, str, int]]] = {key: [] for key in counts}
@@ -293,7 +391,11 @@ def _write_placements(
     rows = []
     for key, decisions_made in counts.items():
         weakest, fails = weakest_point(bad[key]), {level for level, _, _ in bad[key]}
-        survives = [level for level in levels_of(row) if level not in fails and subjects[key].placed]
+        survives = [
+            level
+            for level in levels_of(row)
+            if level not in fails and subjects[key].placed
+        ]
         rows.append(
             PlacementResilience(
                 placement_id=key,

@@ -8,7 +8,13 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.credentials import CHANNEL_PURPOSE, CredentialsUnreadable, decrypt, encrypt, fingerprint
+from clusters.credentials import (
+    CHANNEL_PURPOSE,
+    CredentialsUnreadable,
+    decrypt,
+    encrypt,
+    fingerprint,
+)
 from clusters.drivers.kubernetes.addresses import (
     AddressNotAllowed,
     AddressRules,
@@ -20,7 +26,12 @@ from clusters.kubernetes_drivers import address_rules
 from clusters.models import FORMER_KIND, ChannelKind, NotificationChannel
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
-from placements.services.notifications.services import SERVICES, Service, Values, former_fields
+from placements.services.notifications.services import (
+    SERVICES,
+    Service,
+    Values,
+    former_fields,
+)
 
 CHANNEL = "channel"
 _FORMER = "its address is not one of the present services, or has options; enter its fields again"
@@ -45,7 +56,9 @@ def checked_fields(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
 
 def _errors(service: Service, fields: Mapping[str, str]) -> Iterator[FieldError]:
     known = {field.name: field for field in service.fields}
-    for name in sorted(name for name, value in fields.items() if value and name not in known):
+    for name in sorted(
+        name for name, value in fields.items() if value and name not in known
+    ):
         message = f"Forbidden: {service.kind.value} has no such field"
         yield FieldError(name[:40], "unknown-field", message, ", ".join(known))
     for field in service.fields:
@@ -66,11 +79,20 @@ def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]
     url = value if path == "address" else f"https://{value}"
     try:
         parts = urlsplit(url)
-        is_valid = (parts.port is None or parts.port > 0) and parts.scheme == "https" and parts.hostname
+        is_valid = (
+            (parts.port is None or parts.port > 0)
+            and parts.scheme == "https"
+            and parts.hostname
+        )
     except ValueError:
         is_valid = False
     if not is_valid or parts.username is not None or "#" in url:
-        yield FieldError(path, "bad-format", "Invalid value: must have no user and no fragment", allowed)
+        yield FieldError(
+            path,
+            "bad-format",
+            "Invalid value: must have no user and no fragment",
+            allowed,
+        )
         return
     host, rules = (parts.hostname or "").rstrip("."), rules_for_channels()
     if is_ip_address(host):
@@ -81,21 +103,32 @@ def _address_errors(path: str, value: str, allowed: str) -> Iterator[FieldError]
         return
     last = host.rpartition(".")[2]
     if not last[:1].isalpha() or (last == "localhost" and not rules.allow_loopback):
-        yield FieldError(path, "not-allowed", "Forbidden: a host of this machine, or no name", allowed)
+        yield FieldError(
+            path,
+            "not-allowed",
+            "Forbidden: a host of this machine, or no name",
+            allowed,
+        )
 
 
 def summary_of(kind: str, fields: Values) -> str:
     """Return what may be shown: of a webhook the host, of a service what is no secret."""
     if kind == ChannelKind.WEBHOOK:
         return f"https://{urlsplit(fields['address']).hostname}/…"[:200]
-    shown = [fields[field.name] for field in SERVICES[kind].fields if field.is_shown and fields[field.name]]
+    shown = [
+        fields[field.name]
+        for field in SERVICES[kind].fields
+        if field.is_shown and fields[field.name]
+    ]
     return " ".join([ChannelKind(kind).label, *shown])[:200]
 
 
 def fields_of(channel: NotificationChannel) -> Values:
     """Return the fields of a channel. Raise CredentialsUnreadable."""
     values = decrypt(channel.uid, channel.ciphertext, purpose=CHANNEL_PURPOSE).values
-    if channel.kind == ChannelKind.WEBHOOK and "url" in values:  # as it was saved formerly
+    if (
+        channel.kind == ChannelKind.WEBHOOK and "url" in values
+    ):  # as it was saved formerly
         return {"address": values["url"], "key": values["key"]}
     return values
 
@@ -109,7 +142,9 @@ def save_channel(
     with transaction.atomic():
         row = NotificationChannel.objects.select_for_update().filter(name=name).first()
         verb = "changed" if row else "created"
-        row = row or NotificationChannel(name=name, created_at=now, created_by=actor_name(by))
+        row = row or NotificationChannel(
+            name=name, created_at=now, created_by=actor_name(by)
+        )
         if row.disabled_reason:  # what was wrong with it is replaced
             row.is_enabled, row.disabled_reason = True, ""
         row.kind, row.summary = kind, summary_of(kind, values)
@@ -136,6 +171,10 @@ def convert_former_channels(*, now: datetime) -> None:
         except InvalidManifest:
             pass
         disabled = {"is_enabled": False, "disabled_reason": reason[:200]}
-        NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(**disabled)
-        event = AuditEvent("disabled", CHANNEL, row.name, after={"reason": reason}, is_warning=True)
+        NotificationChannel.objects.filter(pk=row.pk, kind=FORMER_KIND).update(
+            **disabled
+        )
+        event = AuditEvent(
+            "disabled", CHANNEL, row.name, after={"reason": reason}, is_warning=True
+        )
         record(event, by=None, now=now)

@@ -18,7 +18,12 @@ from clusters.observation import LONGEST_SILENCE
 from fleetui.apimachinery.words import counted
 from fleetui.hub_scope import LOCAL_HUB
 from placements.engine.problems import NOUNS, Noun
-from placements.models import NotificationDelivery, NotificationRule, Problem, ProblemKind
+from placements.models import (
+    NotificationDelivery,
+    NotificationRule,
+    Problem,
+    ProblemKind,
+)
 from placements.services.problems.book import compare_due
 from placements.services.problems.sources import LATE, NOT_OBSERVED
 
@@ -71,7 +76,10 @@ def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]
     for problem in problems:
         keys = [(problem.hub_id, key) for key in problem.causes]
         causes = [by_key[key] for key in keys if key in by_key]
-        is_brief = all(one.reason == LATE and now - one.since < SHORT_SILENCE for one in causes or [problem])
+        is_brief = all(
+            one.reason == LATE and now - one.since < SHORT_SILENCE
+            for one in causes or [problem]
+        )
         is_restart = problem.reason == NOT_OBSERVED and problem.hub_id not in hubs
         if not is_brief and not is_restart:
             found.append((problem, causes))
@@ -80,28 +88,40 @@ def _problems_with_causes(*, now: datetime) -> list[tuple[Problem, list[Problem]
 
 def quiet_until(rule: NotificationRule, now: datetime) -> datetime | None:
     """Return the end of the quiet hours that a moment is in; None outside of them."""
-    if rule.quiet_from is None or rule.quiet_until is None or rule.quiet_from == rule.quiet_until:
+    if (
+        rule.quiet_from is None
+        or rule.quiet_until is None
+        or rule.quiet_from == rule.quiet_until
+    ):
         return None
     local = now.astimezone(ZoneInfo(rule.time_zone))
     for days in (-1, 0):
         day = local.date() + timedelta(days=days)
         start = datetime.combine(day, rule.quiet_from, local.tzinfo)
         crosses = rule.quiet_until <= rule.quiet_from
-        end = datetime.combine(day + timedelta(days=crosses), rule.quiet_until, local.tzinfo)
+        end = datetime.combine(
+            day + timedelta(days=crosses), rule.quiet_until, local.tzinfo
+        )
         if start <= local < end:
             return end
     return None
 
 
 def make_messages(*, now: datetime) -> int:
-    rules = list(NotificationRule.objects.filter(is_enabled=True, channel__is_enabled=True).order_by("pk"))
+    rules = list(
+        NotificationRule.objects.filter(
+            is_enabled=True, channel__is_enabled=True
+        ).order_by("pk")
+    )
     if not rules:
         return 0
     problems = _problems_with_causes(now=now)
-    deliveries: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(dict)
-    for one in NotificationDelivery.objects.filter(problem__in=[problem for problem, _ in problems]).defer(
-        "body"
-    ):
+    deliveries: dict[tuple[int, int], dict[str, NotificationDelivery]] = defaultdict(
+        dict
+    )
+    for one in NotificationDelivery.objects.filter(
+        problem__in=[problem for problem, _ in problems]
+    ).defer("body"):
         if one.rule_id and one.problem_id:
             deliveries[one.rule_id, one.problem_id][one.idempotence_key] = one
     messages: list[_Message] = []
@@ -113,13 +133,19 @@ def make_messages(*, now: datetime) -> int:
                 before = deliveries[rule.pk, problem.pk]
                 messages += _messages_of(rule, problem, before, now=now)
                 if problem.ended_at is not None:
-                    canceled += [one.pk for one in before.values() if one.state == State.PENDING]
+                    canceled += [
+                        one.pk for one in before.values() if one.state == State.PENDING
+                    ]
     with transaction.atomic():
         # What ended before it was sent is not worth a message; nor is that it ended.
-        pending = NotificationDelivery.objects.filter(pk__in=canceled, state=State.PENDING, attempts=0)
+        pending = NotificationDelivery.objects.filter(
+            pk__in=canceled, state=State.PENDING, attempts=0
+        )
         pending.exclude(kind=Kind.RESOLVED).update(state=State.CANCELED)
         rows_made = _deliveries(messages, now=now)
-        NotificationDelivery.objects.bulk_create(rows_made, batch_size=500, ignore_conflicts=True)
+        NotificationDelivery.objects.bulk_create(
+            rows_made, batch_size=500, ignore_conflicts=True
+        )
     return sum(one.state == State.PENDING for one in rows_made)
 
 
@@ -141,12 +167,16 @@ def _messages_of(
     if first is None:
         yield _Message(rule, problem, Kind.PROBLEM, f"{name}-problem")
     elif rule.reminder_hours and first.state == State.SENT:
-        number = int((now - (first.sent_at or now)) / timedelta(hours=rule.reminder_hours))
+        number = int(
+            (now - (first.sent_at or now)) / timedelta(hours=rule.reminder_hours)
+        )
         if number and f"{name}-reminder-{number}" not in before:
             yield _Message(rule, problem, Kind.REMINDER, f"{name}-reminder-{number}")
 
 
-def _deliveries(messages: Sequence[_Message], *, now: datetime) -> list[NotificationDelivery]:
+def _deliveries(
+    messages: Sequence[_Message], *, now: datetime
+) -> list[NotificationDelivery]:
     """Return the rows of messages; of many of one rule, kind and event the first has them all."""
     groups: dict[tuple[int, str, str], list[_Message]] = defaultdict(list)
     for one in messages:
@@ -155,7 +185,11 @@ def _deliveries(messages: Sequence[_Message], *, now: datetime) -> list[Notifica
     for group in groups.values():
         is_grouped = len(group) > MOST_SINGLE
         for number, one in enumerate(group):
-            problems = [each.problem for each in group] if is_grouped and not number else [one.problem]
+            problems = (
+                [each.problem for each in group]
+                if is_grouped and not number
+                else [one.problem]
+            )
             title, body = message_text(one.kind, problems)
             rows.append(
                 NotificationDelivery(
@@ -178,7 +212,9 @@ def message_text(kind: str, problems: Sequence[Problem]) -> tuple[str, str]:
     """Return title and body of a message: what, why, since when, and the links."""
     first = problems[0]
     words = str(ProblemKind(first.kind).label)
-    prefix = {Kind.RESOLVED: "Resolved: ", Kind.REMINDER: "Reminder: "}.get(Kind(kind), "")
+    prefix = {Kind.RESOLVED: "Resolved: ", Kind.REMINDER: "Reminder: "}.get(
+        Kind(kind), ""
+    )
     names = first.name if len(problems) == 1 else counted(len(problems), "problem")
     lines = [_problem_text(one) for one in problems[:_MOST_LINES]]
     if len(problems) > _MOST_LINES:

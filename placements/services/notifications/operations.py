@@ -62,18 +62,39 @@ def check_name(name: str) -> list[FieldError]:
 
 def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
     """Return the columns of a rule. Raise InvalidManifest with all errors."""
-    errors = [*check_name(rule_input.name), *_event_errors(rule_input), *_quiet_errors(rule_input)]
+    errors = [
+        *check_name(rule_input.name),
+        *_event_errors(rule_input),
+        *_quiet_errors(rule_input),
+    ]
     key, _, value = rule_input.label.partition("=")
     if rule_input.label and (label_key_problem(key) or label_value_problem(value)):
-        errors.append(FieldError("label", "bad-format", "Invalid value", "a label such as team=payments"))
-    is_number = rule_input.reminder_hours.isdecimal() and len(rule_input.reminder_hours) <= 4
+        errors.append(
+            FieldError(
+                "label", "bad-format", "Invalid value", "a label such as team=payments"
+            )
+        )
+    is_number = (
+        rule_input.reminder_hours.isdecimal() and len(rule_input.reminder_hours) <= 4
+    )
     if not is_number or int(rule_input.reminder_hours) > LONGEST_REMINDER:
         allowed = f"hours from 0 (never) to {LONGEST_REMINDER}"
-        errors.append(FieldError("reminderHours", "out-of-range", "Invalid value", allowed))
+        errors.append(
+            FieldError("reminderHours", "out-of-range", "Invalid value", allowed)
+        )
     channel = NotificationChannel.objects.filter(name=rule_input.channel).first()
     if channel is None:
-        allowed = ", ".join(NotificationChannel.objects.order_by("name").values_list("name", flat=True))
-        errors.append(FieldError("channel", "not-one-of", "Unsupported value", allowed or "create one first"))
+        allowed = ", ".join(
+            NotificationChannel.objects.order_by("name").values_list("name", flat=True)
+        )
+        errors.append(
+            FieldError(
+                "channel",
+                "not-one-of",
+                "Unsupported value",
+                allowed or "create one first",
+            )
+        )
     if errors or channel is None:
         raise InvalidManifest(errors)
     return {
@@ -81,8 +102,12 @@ def rule_columns(rule_input: RuleInput) -> dict[str, Any]:
         "events": list(rule_input.events),
         "label_key": key,
         "label_value": value,
-        "quiet_from": time.fromisoformat(rule_input.quiet_from) if rule_input.quiet_from else None,
-        "quiet_until": time.fromisoformat(rule_input.quiet_until) if rule_input.quiet_until else None,
+        "quiet_from": time.fromisoformat(rule_input.quiet_from)
+        if rule_input.quiet_from
+        else None,
+        "quiet_until": time.fromisoformat(rule_input.quiet_until)
+        if rule_input.quiet_until
+        else None,
         "time_zone": rule_input.time_zone,
         "reminder_hours": int(rule_input.reminder_hours),
         "sends_resolved": rule_input.sends_resolved,
@@ -100,28 +125,45 @@ def _event_errors(rule_input: RuleInput) -> list[FieldError]:
 
 def _quiet_errors(rule_input: RuleInput) -> list[FieldError]:
     errors = [
-        FieldError(path, "bad-format", f"Invalid value: {value[:20]!r}", "a time such as 22:00")
-        for path, value in (("quietFrom", rule_input.quiet_from), ("quietUntil", rule_input.quiet_until))
+        FieldError(
+            path, "bad-format", f"Invalid value: {value[:20]!r}", "a time such as 22:00"
+        )
+        for path, value in (
+            ("quietFrom", rule_input.quiet_from),
+            ("quietUntil", rule_input.quiet_until),
+        )
         if value and not _CLOCK.fullmatch(value)
     ]
     if bool(rule_input.quiet_from) != bool(rule_input.quiet_until):
-        errors.append(FieldError("quietUntil", "required", "Required value", "both times, or none"))
+        errors.append(
+            FieldError(
+                "quietUntil", "required", "Required value", "both times, or none"
+            )
+        )
     try:
         ZoneInfo(rule_input.time_zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         allowed = "a time zone such as Europe/Berlin"
-        errors.append(FieldError("timeZone", "not-one-of", "Unsupported value", allowed))
+        errors.append(
+            FieldError("timeZone", "not-one-of", "Unsupported value", allowed)
+        )
     return errors
 
 
-def save_rule(rule_input: RuleInput, *, by: User | None, now: datetime) -> NotificationRule:
+def save_rule(
+    rule_input: RuleInput, *, by: User | None, now: datetime
+) -> NotificationRule:
     """Create a rule, or change the one with this name. Raise InvalidManifest.
 
     A rule that is new or enabled again is about problems that start from then on.
     """
     columns = rule_columns(rule_input)
     with transaction.atomic():
-        row = NotificationRule.objects.select_for_update().filter(name=rule_input.name).first()
+        row = (
+            NotificationRule.objects.select_for_update()
+            .filter(name=rule_input.name)
+            .first()
+        )
         verb = "changed" if row else "created"
         was_enabled = bool(row and row.is_enabled)
         row = row or NotificationRule(name=rule_input.name)
@@ -131,7 +173,9 @@ def save_rule(rule_input: RuleInput, *, by: User | None, now: datetime) -> Notif
             row.active_since = now
         row.save()
         facts = {**columns, "channel": rule_input.channel}
-        facts |= {key: str(facts[key]) for key in ("quiet_from", "quiet_until") if facts[key]}
+        facts |= {
+            key: str(facts[key]) for key in ("quiet_from", "quiet_until") if facts[key]
+        }
         record(AuditEvent(verb, RULE, rule_input.name, after=facts), by=by, now=now)
     return row
 
@@ -167,12 +211,18 @@ def delete_channel(name: str, *, by: User | None, now: datetime) -> None:
 
 
 @transaction.atomic
-def enable_channel(name: str, *, is_enabled: bool, by: User | None, now: datetime) -> None:
+def enable_channel(
+    name: str, *, is_enabled: bool, by: User | None, now: datetime
+) -> None:
     """Enable or disable a channel. Raise UnknownNotificationError."""
     NotificationChannel.objects.filter(pk=named_channel(name).pk).update(
         is_enabled=is_enabled, disabled_reason=""
     )
-    record(AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name), by=by, now=now)
+    record(
+        AuditEvent("enabled" if is_enabled else "disabled", CHANNEL, name),
+        by=by,
+        now=now,
+    )
 
 
 def send_test(name: str, *, by: User, now: datetime) -> NotificationDelivery:
@@ -194,7 +244,10 @@ def preview(rule: NotificationRule, *, now: datetime) -> tuple[list[Problem], in
     rows = Problem.objects.filter(seen_at__gte=since, kind__in=rule.events)
     rows = rows.order_by("-seen_at", "-pk")
     earlier = NotificationRule(
-        events=rule.events, label_key=rule.label_key, label_value=rule.label_value, active_since=since
+        events=rule.events,
+        label_key=rule.label_key,
+        label_value=rule.label_value,
+        active_since=since,
     )
     problems = [one for one in rows[:5000] if matches(earlier, one)]
     return problems[:MOST_PREVIEWED], len(problems)

@@ -42,7 +42,11 @@ FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=30), timedelta(hours=1)
 _BATCH = 5
 _SECONDS = 15.0
 _MOST_READ = 4096
-SIGNATURE, TIMESTAMP, KEY = "X-FleetUI-Signature", "X-FleetUI-Timestamp", "X-FleetUI-Idempotency-Key"
+SIGNATURE, TIMESTAMP, KEY = (
+    "X-FleetUI-Signature",
+    "X-FleetUI-Timestamp",
+    "X-FleetUI-Idempotency-Key",
+)
 
 
 class NotDeliveredError(Exception):
@@ -54,7 +58,9 @@ def send_due(*, now: datetime) -> int:
     tried = 0
     convert_former_channels(now=now)
     is_free = Q(lease_expires_at=None) | Q(lease_expires_at__lte=now)
-    due = NotificationDelivery.objects.filter(is_free, state=State.PENDING, due_at__lte=now)
+    due = NotificationDelivery.objects.filter(
+        is_free, state=State.PENDING, due_at__lte=now
+    )
     for row in list(due.select_related("channel").order_by("due_at", "pk")[:_BATCH]):
         mine = NotificationDelivery.objects.filter(
             pk=row.pk, state=State.PENDING, lease_expires_at=row.lease_expires_at
@@ -62,7 +68,9 @@ def send_due(*, now: datetime) -> int:
         if not mine.update(lease_expires_at=now + LEASE, attempts=F("attempts") + 1):
             continue  # another worker has it
         tried += 1
-        claim = NotificationDelivery.objects.filter(pk=row.pk, lease_expires_at=now + LEASE)
+        claim = NotificationDelivery.objects.filter(
+            pk=row.pk, lease_expires_at=now + LEASE
+        )
         try:
             send_one(row, now=now)
         except (NotDeliveredError, CredentialsUnreadable) as error:
@@ -88,8 +96,14 @@ def send_one(row: NotificationDelivery, *, now: datetime) -> None:
         send_webhook(fields, _payload(row), row.idempotence_key, now=now)
         return
     if kind not in SERVICES:
-        raise NotDeliveredError("the channel has no known service; enter its fields again")
-    problem = f"fleetui-problem-{row.problem_id}" if row.problem_id else f"fleetui-{row.idempotence_key}"
+        raise NotDeliveredError(
+            "the channel has no known service; enter its fields again"
+        )
+    problem = (
+        f"fleetui-problem-{row.problem_id}"
+        if row.problem_id
+        else f"fleetui-{row.idempotence_key}"
+    )
     is_resolved = row.kind == NotificationDelivery.Kind.RESOLVED
     message = Message(row.title, row.body, problem, is_resolved=is_resolved)
     if kind == ChannelKind.EMAIL:
@@ -104,7 +118,12 @@ def _payload(row: NotificationDelivery) -> dict[str, Any]:
     if problem is None:
         return facts
     about = {"event": problem.kind, "name": problem.name, "labels": problem.labels}
-    return {**facts, **about, "message": problem.message, "since": problem.since.isoformat()}
+    return {
+        **facts,
+        **about,
+        "message": problem.message,
+        "since": problem.since.isoformat(),
+    }
 
 
 def signature_of(key: str, timestamp: str, body: bytes) -> str:
@@ -113,11 +132,15 @@ def signature_of(key: str, timestamp: str, body: bytes) -> str:
     return f"sha256={digest.hexdigest()}"
 
 
-def send_webhook(fields: Values, payload: dict[str, Any], key: str, *, now: datetime) -> None:
+def send_webhook(
+    fields: Values, payload: dict[str, Any], key: str, *, now: datetime
+) -> None:
     """Post a signed message to the address of a webhook. Raise NotDeliveredError."""
     body, timestamp = json.dumps(payload).encode(), str(int(now.timestamp()))
     signature = signature_of(fields["key"], timestamp, body)
-    post(fields["address"], {KEY: key, TIMESTAMP: timestamp, SIGNATURE: signature}, body)
+    post(
+        fields["address"], {KEY: key, TIMESTAMP: timestamp, SIGNATURE: signature}, body
+    )
 
 
 def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
@@ -127,7 +150,12 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     connection = Connection(server=url)
     link = BoundedConnection(
-        parts.hostname or "", parts.port or 443, connection, system_tls(), rules_for_channels(), monotonic
+        parts.hostname or "",
+        parts.port or 443,
+        connection,
+        system_tls(),
+        rules_for_channels(),
+        monotonic,
     )
     link.deadline = monotonic() + _SECONDS
     try:
@@ -137,7 +165,12 @@ def post(url: str, headers: Mapping[str, str], body: bytes) -> None:
             answer.read(_MOST_READ)
     except AddressNotAllowed as error:
         raise NotDeliveredError(f"the address is not allowed: {error}") from error
-    except (NameNotResolved, OSError, http.client.HTTPException, urllib3.exceptions.HTTPError) as error:
+    except (
+        NameNotResolved,
+        OSError,
+        http.client.HTTPException,
+        urllib3.exceptions.HTTPError,
+    ) as error:
         raise NotDeliveredError(f"no answer: {type(error).__name__}") from error
     if not http.client.OK <= answer.status < http.client.MULTIPLE_CHOICES:
         raise NotDeliveredError(f"the service responded with status {answer.status}")
@@ -152,7 +185,9 @@ def send_email(message: Message, recipients: str) -> None:
     try:
         send_mail(subject, message.body, settings.DEFAULT_FROM_EMAIL, to)
     except (OSError, smtplib.SMTPException) as error:
-        raise NotDeliveredError(f"the mail server did not accept it: {type(error).__name__}") from error
+        raise NotDeliveredError(
+            f"the mail server did not accept it: {type(error).__name__}"
+        ) from error
 
 
 def system_tls() -> ssl.SSLContext:

@@ -17,7 +17,8 @@ Values = Mapping[str, str]
 MOST_RECIPIENTS = 20
 _HOST = r"([A-Za-z0-9][-A-Za-z0-9]{0,62}\.){0,20}[A-Za-z0-9][-A-Za-z0-9]{0,62}(:[1-9][0-9]{0,4})?"
 _TEAMS = re.compile(
-    r"([-a-z0-9]+\.)+(logic\.azure\.com|environment\.api\.powerplatform\.com)(:443)?", re.IGNORECASE
+    r"([-a-z0-9]+\.)+(logic\.azure\.com|environment\.api\.powerplatform\.com)(:443)?",
+    re.IGNORECASE,
 )
 _MAIL = r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,253}"
 
@@ -34,7 +35,9 @@ class ServiceField:
     is_required: bool = True
 
 
-def _field(name: str, label: str, pattern: str, allowed: str, **options: Any) -> ServiceField:
+def _field(
+    name: str, label: str, pattern: str, allowed: str, **options: Any
+) -> ServiceField:
     return ServiceField(name, label, re.compile(pattern), allowed, **options)
 
 
@@ -62,10 +65,16 @@ class Service:
     payload: Callable[[Message, Values], Mapping[str, Any]] | None = None
     headers: tuple[tuple[str, str], ...] = ()
 
-    def request(self, message: Message, values: Values) -> tuple[str, dict[str, str], bytes]:
+    def request(
+        self, message: Message, values: Values
+    ) -> tuple[str, dict[str, str], bytes]:
         """Return address, headers and body of the request for a message."""
-        host = _REGIONAL.get((self.kind, values.get("region", "")), values.get("host", ""))
-        path, version = _WORKFLOWS[host.lower().removesuffix(":443").endswith(".logic.azure.com")]
+        host = _REGIONAL.get(
+            (self.kind, values.get("region", "")), values.get("host", "")
+        )
+        path, version = _WORKFLOWS[
+            host.lower().removesuffix(":443").endswith(".logic.azure.com")
+        ]
         filled = {**values, "host": host, "path": path, "version": version}
         body = self.payload(message, values) if self.payload else {}
         headers = {
@@ -76,7 +85,10 @@ class Service:
         return self.url.format(**filled), headers, json.dumps(body).encode()
 
 
-_WORKFLOWS = {True: ("workflows", "2016-06-01"), False: ("powerautomate/automations/direct/workflows", "1")}
+_WORKFLOWS = {
+    True: ("workflows", "2016-06-01"),
+    False: ("powerautomate/automations/direct/workflows", "1"),
+}
 """Path and version of the address of a Teams workflow, by whether it is on logic.azure.com."""
 _REGIONAL = {
     (ChannelKind.PAGERDUTY, "us"): "events.pagerduty.com",
@@ -98,7 +110,12 @@ def _plain_text(message: Message, _values: Values) -> Mapping[str, Any]:
 
 
 def _teams_card(message: Message, _values: Values) -> Mapping[str, Any]:
-    title = {"type": "TextBlock", "text": message.title, "weight": "Bolder", "wrap": True}
+    title = {
+        "type": "TextBlock",
+        "text": message.title,
+        "weight": "Bolder",
+        "wrap": True,
+    }
     blocks = [title, {"type": "TextBlock", "text": message.body[:15_000], "wrap": True}]
     card = {"type": "AdaptiveCard", "version": "1.4", "body": blocks}
     kind = "application/vnd.microsoft.card.adaptive"
@@ -106,24 +123,52 @@ def _teams_card(message: Message, _values: Values) -> Mapping[str, Any]:
 
 
 _HOST_FIELD = _field(
-    "host", "Host", _HOST, "a host such as chat.example.com, with or without a port", is_shown=True
+    "host",
+    "Host",
+    _HOST,
+    "a host such as chat.example.com, with or without a port",
+    is_shown=True,
 )
 _REGION = _field("region", "Region", "us|eu", "us, eu", is_shown=True)
-_ROOM_TOKEN = _field("token", "Token", "[A-Za-z0-9_-]{8,200}", "8 to 200 letters, digits, - and _")
+_ROOM_TOKEN = _field(
+    "token", "Token", "[A-Za-z0-9_-]{8,200}", "8 to 200 letters, digits, - and _"
+)
 _ALL = (
     Service(
         ChannelKind.WEBHOOK,
         (
             _field("address", "Address", r"[\x21-\x7e]{1,2000}", "https://…"),
-            _field("key", "Signing key", r"[^\x00-\x1f]{16,200}", "a random text of 16 to 200 characters"),
+            _field(
+                "key",
+                "Signing key",
+                r"[^\x00-\x1f]{16,200}",
+                "a random text of 16 to 200 characters",
+            ),
         ),
     ),
     Service(
         ChannelKind.SLACK,
         (
-            _field("workspace", "Workspace", "T[A-Z0-9]{2,20}", "the part T… of the webhook", is_shown=True),
-            _field("webhook", "Webhook", "B[A-Z0-9]{2,20}", "the part B… of the webhook", is_shown=True),
-            _field("token", "Token", "[A-Za-z0-9]{8,60}", "the last part of the webhook: letters and digits"),
+            _field(
+                "workspace",
+                "Workspace",
+                "T[A-Z0-9]{2,20}",
+                "the part T… of the webhook",
+                is_shown=True,
+            ),
+            _field(
+                "webhook",
+                "Webhook",
+                "B[A-Z0-9]{2,20}",
+                "the part B… of the webhook",
+                is_shown=True,
+            ),
+            _field(
+                "token",
+                "Token",
+                "[A-Za-z0-9]{8,60}",
+                "the last part of the webhook: letters and digits",
+            ),
         ),
         "https://hooks.slack.com/services/{workspace}/{webhook}/{token}",
         _slack_text,
@@ -138,8 +183,18 @@ _ALL = (
                 "a host under logic.azure.com or environment.api.powerplatform.com",
                 is_shown=True,
             ),
-            _field("workflow", "Workflow", "[A-Za-z0-9]{16,64}", "the identifier after /workflows/"),
-            _field("token", "Signature", "[A-Za-z0-9_-]{20,100}", "the value of sig in the address"),
+            _field(
+                "workflow",
+                "Workflow",
+                "[A-Za-z0-9]{16,64}",
+                "the identifier after /workflows/",
+            ),
+            _field(
+                "token",
+                "Signature",
+                "[A-Za-z0-9_-]{20,100}",
+                "the value of sig in the address",
+            ),
         ),
         "https://{host}/{path}/{workflow}/triggers/manual/paths/invoke"
         "?api-version={version}&sp=%2Ftriggers%2Fmanual%2Frun&sv=1.0&sig={token}",
@@ -155,25 +210,55 @@ _ALL = (
                 "the number in the address of the webhook",
                 is_shown=True,
             ),
-            _field("token", "Token", "[A-Za-z0-9_-]{30,120}", "the last part of the webhook"),
+            _field(
+                "token",
+                "Token",
+                "[A-Za-z0-9_-]{30,120}",
+                "the last part of the webhook",
+            ),
         ),
         "https://discord.com/api/webhooks/{webhook}/{token}",
-        lambda message, _: {"content": message.text[:2_000], "allowed_mentions": {"parse": []}},
+        lambda message, _: {
+            "content": message.text[:2_000],
+            "allowed_mentions": {"parse": []},
+        },
     ),
     Service(
         ChannelKind.TELEGRAM,
         (
-            _field("token", "Token of the bot", "[0-9]{5,20}:[A-Za-z0-9_-]{30,60}", "such as 123456:ABC…"),
-            _field("chat", "Chat", "-?[0-9]{1,20}|@[A-Za-z0-9_]{5,32}", "a number, or @name", is_shown=True),
+            _field(
+                "token",
+                "Token of the bot",
+                "[0-9]{5,20}:[A-Za-z0-9_-]{30,60}",
+                "such as 123456:ABC…",
+            ),
+            _field(
+                "chat",
+                "Chat",
+                "-?[0-9]{1,20}|@[A-Za-z0-9_]{5,32}",
+                "a number, or @name",
+                is_shown=True,
+            ),
         ),
         "https://api.telegram.org/bot{token}/sendMessage",
-        lambda message, values: {"chat_id": values["chat"], "text": message.text[:4_000]},
+        lambda message, values: {
+            "chat_id": values["chat"],
+            "text": message.text[:4_000],
+        },
     ),
     Service(
         ChannelKind.GOOGLE_CHAT,
         (
-            _field("space", "Space", "[A-Za-z0-9_-]{5,40}", "the part after /spaces/", is_shown=True),
-            _field("key", "Key", "[A-Za-z0-9_-]{20,60}", "the value of key in the webhook"),
+            _field(
+                "space",
+                "Space",
+                "[A-Za-z0-9_-]{5,40}",
+                "the part after /spaces/",
+                is_shown=True,
+            ),
+            _field(
+                "key", "Key", "[A-Za-z0-9_-]{20,60}", "the value of key in the webhook"
+            ),
             _field(
                 "token",
                 "Token",
@@ -190,12 +275,23 @@ _ALL = (
         "https://webexapis.com/v1/webhooks/incoming/{token}",
         _plain_text,
     ),
-    Service(ChannelKind.MATTERMOST, (_HOST_FIELD, _ROOM_TOKEN), "https://{host}/hooks/{token}", _plain_text),
+    Service(
+        ChannelKind.MATTERMOST,
+        (_HOST_FIELD, _ROOM_TOKEN),
+        "https://{host}/hooks/{token}",
+        _plain_text,
+    ),
     Service(
         ChannelKind.ROCKET_CHAT,
         (
             _HOST_FIELD,
-            _field("webhook", "Webhook", "[A-Za-z0-9]{8,40}", "the first part after /hooks/", is_shown=True),
+            _field(
+                "webhook",
+                "Webhook",
+                "[A-Za-z0-9]{8,40}",
+                "the first part after /hooks/",
+                is_shown=True,
+            ),
             _ROOM_TOKEN,
         ),
         "https://{host}/hooks/{webhook}/{token}",
@@ -214,7 +310,11 @@ _ALL = (
             _HOST_FIELD,
             _field("topic", "Topic", "[A-Za-z0-9_-]{1,64}", "letters, digits, - and _"),
             _field(
-                "token", "Access token", "[A-Za-z0-9_]{8,100}", "letters, digits and _", is_required=False
+                "token",
+                "Access token",
+                "[A-Za-z0-9_]{8,100}",
+                "letters, digits and _",
+                is_required=False,
             ),
         ),
         "https://{host}/",
@@ -227,7 +327,12 @@ _ALL = (
     ),
     Service(
         ChannelKind.PAGERDUTY,
-        (_field("key", "Integration key", "[A-Za-z0-9]{32}", "32 letters and digits"), _REGION),
+        (
+            _field(
+                "key", "Integration key", "[A-Za-z0-9]{32}", "32 letters and digits"
+            ),
+            _REGION,
+        ),
         "https://{host}/v2/enqueue",
         lambda message, values: {
             "routing_key": values["key"],
@@ -243,13 +348,18 @@ _ALL = (
     ),
     Service(
         ChannelKind.OPSGENIE,
-        (_field("key", "API key", "[A-Za-z0-9-]{20,60}", "letters, digits and -"), _REGION),
+        (
+            _field("key", "API key", "[A-Za-z0-9-]{20,60}", "letters, digits and -"),
+            _REGION,
+        ),
         "https://{host}/v2/alerts",
         lambda message, _: {
             "message": message.title[:130],
             "description": message.body[:15_000],
             "source": "fleetui",
-            "alias": f"{message.problem}-resolved" if message.is_resolved else message.problem,
+            "alias": f"{message.problem}-resolved"
+            if message.is_resolved
+            else message.problem,
         },
         (("Authorization", "GenieKey {key}"),),
     ),
@@ -277,7 +387,11 @@ def former_fields(url: str) -> tuple[str, dict[str, str]] | None:
         return None
     user, _, host = parts.netloc.rpartition("@")
     path = [unquote(part) for part in parts.path.split("/") if part]
-    if parts.query or parts.fragment or (user and parts.scheme not in ("pagerduty", "ntfys")):
+    if (
+        parts.query
+        or parts.fragment
+        or (user and parts.scheme not in ("pagerduty", "ntfys"))
+    ):
         return None
     found: dict[str, tuple[ChannelKind, list[str], list[str]]] = {
         "slack": (ChannelKind.SLACK, ["workspace", "webhook", "token"], [host, *path]),
@@ -288,7 +402,11 @@ def former_fields(url: str) -> tuple[str, dict[str, str]] | None:
         "workflows": (ChannelKind.TEAMS, ["host", "workflow", "token"], [host, *path]),
         "webexteams": (ChannelKind.WEBEX, ["token"], [host, *path]),
         "mmosts": (ChannelKind.MATTERMOST, ["host", "token"], [host, *path]),
-        "rockets": (ChannelKind.ROCKET_CHAT, ["host", "webhook", "token"], [host, *path]),
+        "rockets": (
+            ChannelKind.ROCKET_CHAT,
+            ["host", "webhook", "token"],
+            [host, *path],
+        ),
         "gotifys": (ChannelKind.GOTIFY, ["host", "token"], [host, *path]),
         "ntfys": (ChannelKind.NTFY, ["host", "topic", "token"], [host, *path, user]),
         "pagerduty": (ChannelKind.PAGERDUTY, ["key", "region"], [user, "us"]),
@@ -299,4 +417,6 @@ def former_fields(url: str) -> tuple[str, dict[str, str]] | None:
     kind, names, values = found[parts.scheme]
     if len(names) != len(values):
         return None
-    return kind.value, {name: value for name, value in zip(names, values, strict=True) if value}
+    return kind.value, {
+        name: value for name, value in zip(names, values, strict=True) if value
+    }

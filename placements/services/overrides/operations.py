@@ -25,7 +25,12 @@ from placements.manifests.override import (
     parse_cluster_override,
     parse_override,
 )
-from placements.models import Override, OverrideSnapshot, OverrideTarget, ResourceSnapshot
+from placements.models import (
+    Override,
+    OverrideSnapshot,
+    OverrideTarget,
+    ResourceSnapshot,
+)
 from placements.services.overrides.queries import KEY, TargetKey, target_keys
 from placements.services.pruning import prune_override_snapshots
 from placements.services.results import (
@@ -60,7 +65,11 @@ class UnknownOverrideError(UnknownObject):
 
 @retry_on_conflict
 def save_override(
-    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> SaveResult[Override]:
     """Create an override or change it; the same again changes nothing.
 
@@ -70,18 +79,29 @@ def save_override(
     refuse_hidden(raw)
     manifest = PARSERS.get(str(raw.get("kind")), parse_cluster_override)(raw)
     namespace = manifest.namespace
-    place = {"kind": manifest.kind, "namespace": namespace, "name": manifest.metadata.name}
+    place = {
+        "kind": manifest.kind,
+        "namespace": namespace,
+        "name": manifest.metadata.name,
+    }
     noun, label = NOUNS[manifest.kind], full_name(namespace, place["name"])
     current = locked_row(Override, noun, expected, label=label, **place)
-    check_documents(by, f"{manifest.kind} {label}", current.document if current else None, raw)
+    check_documents(
+        by, f"{manifest.kind} {label}", current.document if current else None, raw
+    )
     warnings = idle_rule_warnings(manifest, load_fleet())
     if current and plain_manifest(current.document) == stored_document(raw):
         return SaveResult(current, OperationResult.UNCHANGED, warnings)
     if isinstance(manifest, ClusterResourceOverride):
-        field, selected = "clusterResourceSelectors", manifest.spec.cluster_resource_selectors
+        field, selected = (
+            "clusterResourceSelectors",
+            manifest.spec.cluster_resource_selectors,
+        )
     else:
         field, selected = "resourceSelectors", manifest.spec.resource_selectors
-    keys: list[TargetKey] = [(namespace, one.group, one.version, one.kind, one.name) for one in selected]
+    keys: list[TargetKey] = [
+        (namespace, one.group, one.version, one.kind, one.name) for one in selected
+    ]
     targets = {f"spec.{field}[{at}]": key for at, key in enumerate(keys)}
     check_override(by, manifest)
     if errors := _save_errors(current, manifest, namespace, targets):
@@ -93,18 +113,28 @@ def save_override(
     if before != set(keys):
         row.targets.all().delete()
         OverrideTarget.objects.bulk_create(
-            OverrideTarget(override=row, override_kind=row.kind, **dict(zip(KEY, key, strict=True)))
+            OverrideTarget(
+                override=row, override_kind=row.kind, **dict(zip(KEY, key, strict=True))
+            )
             for key in keys
         )
     _take_snapshot(row, manifest, by=by, now=now)
     trigger = f"{manifest.kind} {label} {saved.result}"
-    _enqueue_affected(row.placement_name, before | set(keys), trigger=trigger, by=actor_name(by))
+    _enqueue_affected(
+        row.placement_name, before | set(keys), trigger=trigger, by=actor_name(by)
+    )
     return replace(saved, warnings=warnings)
 
 
 @transaction.atomic
 def delete_override(
-    kind: str, namespace: str, name: str, *, by: User | None, now: datetime, expected: int | None = None
+    kind: str,
+    namespace: str,
+    name: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> None:
     """Delete an override; what it changed on clusters is undone as versions are rolled out.
 
@@ -113,7 +143,15 @@ def delete_override(
     if kind not in NOUNS:
         raise UnknownOverrideError(kind, namespace, name)
     label = full_name(namespace, name)
-    row = locked_row(Override, NOUNS[kind], expected, label=label, kind=kind, namespace=namespace, name=name)
+    row = locked_row(
+        Override,
+        NOUNS[kind],
+        expected,
+        label=label,
+        kind=kind,
+        namespace=namespace,
+        name=name,
+    )
     if row is None:
         raise UnknownOverrideError(kind, namespace, name)
     check_documents(by, f"{kind} {label}", row.document)
@@ -126,20 +164,36 @@ def delete_override(
 
 
 def _save_errors(
-    current: Override | None, manifest: _Manifest, namespace: str, targets: Mapping[str, TargetKey]
+    current: Override | None,
+    manifest: _Manifest,
+    namespace: str,
+    targets: Mapping[str, TargetKey],
 ) -> list[FieldError]:
     """Return what prevents saving a manifest with these targets, by path, over the current one."""
     rows = Override.objects.filter(kind=manifest.kind, namespace=namespace)
-    others = OverrideTarget.objects.filter(override_kind=manifest.kind, namespace=namespace)
+    others = OverrideTarget.objects.filter(
+        override_kind=manifest.kind, namespace=namespace
+    )
     errors = []
     if current:
-        errors = override_change_errors(PARSERS[manifest.kind](current.document), manifest)
+        errors = override_change_errors(
+            PARSERS[manifest.kind](current.document), manifest
+        )
         others = others.exclude(override=current)
     elif rows.count() >= MOST:
         place = f"in the namespace {namespace}" if namespace else "in the fleet"
         message = f"there are {MOST} of this kind {place} already"
-        errors = [FieldError("kind", "too-many", message, "changes to one that is there, or delete one")]
-    owners = {tuple(key): name for name, *key in others.values_list("override__name", *KEY)}
+        errors = [
+            FieldError(
+                "kind",
+                "too-many",
+                message,
+                "changes to one that is there, or delete one",
+            )
+        ]
+    owners = {
+        tuple(key): name for name, *key in others.values_list("override__name", *KEY)
+    }
     return errors + [
         FieldError(
             path,
@@ -152,7 +206,9 @@ def _save_errors(
     ]
 
 
-def _take_snapshot(row: Override, manifest: _Manifest, *, by: User | None, now: datetime) -> None:
+def _take_snapshot(
+    row: Override, manifest: _Manifest, *, by: User | None, now: datetime
+) -> None:
     content = hash_of(manifest.spec.to_plain())
     rows = _snapshots_of(row)
     if rows.filter(is_latest=True, content_hash=content).exists():
@@ -174,24 +230,36 @@ def _take_snapshot(row: Override, manifest: _Manifest, *, by: User | None, now: 
 
 
 def _snapshots_of(row: Override) -> Any:
-    return OverrideSnapshot.objects.filter(kind=row.kind, namespace=row.namespace, override_name=row.name)
+    return OverrideSnapshot.objects.filter(
+        kind=row.kind, namespace=row.namespace, override_name=row.name
+    )
 
 
 def labels_changed(trigger: str) -> None:
-    for placement in Override.objects.values_list("placement_name", flat=True).distinct():
+    for placement in Override.objects.values_list(
+        "placement_name", flat=True
+    ).distinct():
         targets = OverrideTarget.objects.filter(override__placement_name=placement)
-        _enqueue_affected(placement, targets.values_list(*KEY), trigger=trigger, by=SYSTEM)
+        _enqueue_affected(
+            placement, targets.values_list(*KEY), trigger=trigger, by=SYSTEM
+        )
 
 
-def _enqueue_affected(placement: str, targets: Iterable[TargetKey], *, trigger: str, by: str) -> None:
+def _enqueue_affected(
+    placement: str, targets: Iterable[TargetKey], *, trigger: str, by: str
+) -> None:
     """Enqueue the rollouts of the placements that have one of the resources.
 
     See `rules/lifecycle.md#triggers`.
     """
     keys = frozenset(targets)
-    latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
+    latest = ResourceSnapshot.objects.filter(
+        is_latest=True, placement__deleting_since=None
+    )
     if placement:
         latest = latest.filter(placement__full_name=placement)
     rows = latest.values_list("placement_id", "identities").iterator()
-    ids = [pk for pk, identities in rows if not keys.isdisjoint(target_keys(identities))]
+    ids = [
+        pk for pk, identities in rows if not keys.isdisjoint(target_keys(identities))
+    ]
     enqueue_rollout(ids, trigger=trigger, by=by)

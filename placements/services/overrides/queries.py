@@ -27,7 +27,12 @@ from placements.manifests.override import (
     parse_cluster_override,
     parse_override,
 )
-from placements.models import Override, OverrideSnapshot, OverrideTarget, ResourceSnapshot
+from placements.models import (
+    Override,
+    OverrideSnapshot,
+    OverrideTarget,
+    ResourceSnapshot,
+)
 
 Applying: TypeAlias = Mapping[str, tuple[OverrideSnapshot, ...]]
 """The override snapshots that apply, by cluster; clusters to which none applies are missing."""
@@ -43,12 +48,19 @@ def applying_to(placement: str, target: ResourceSnapshot) -> Applying:
     One query, without the fleet, if no override names one of the resources.
     """
     objects = list(_identified(target.identities))
-    rows = {(row.kind, str(row)): row for row in _candidates(placement, target.identities)}
+    rows = {
+        (row.kind, str(row)): row for row in _candidates(placement, target.identities)
+    }
     if not rows:
         return {}
     # What it selects needs no values of Secrets.
-    contents, fleet = (_content_of(row, row.document) for row in rows.values()), current_fleet().fleet
-    by_cluster = applicable_to_each(contents, placement=placement, fleet=fleet, objects=objects)
+    contents, fleet = (
+        (_content_of(row, row.document) for row in rows.values()),
+        current_fleet().fleet,
+    )
+    by_cluster = applicable_to_each(
+        contents, placement=placement, fleet=fleet, objects=objects
+    )
     return {
         name: tuple(rows[one.override.kind, one.full_name] for one in several)
         for name, several in by_cluster.items()
@@ -71,23 +83,31 @@ def _identified(identities: Iterable[Sequence[str]]) -> Iterator[HubObject]:
         yield HubObject(group, version, kind, namespace, name, {}, {})
 
 
-def _candidates(placement: str, identities: Iterable[Sequence[str]]) -> list[OverrideSnapshot]:
+def _candidates(
+    placement: str, identities: Iterable[Sequence[str]]
+) -> list[OverrideSnapshot]:
     """Return the latest snapshots of overrides that name one of the resources, whatever the cluster."""
     keys = target_keys(identities)
-    targets = OverrideTarget.objects.filter(override__placement_name__in=("", placement))
+    targets = OverrideTarget.objects.filter(
+        override__placement_name__in=("", placement)
+    )
     namespaces = {key[0] for key in keys} | {""}
     if len(namespaces) <= _MOST_NAMESPACES:
         targets = targets.filter(namespace__in=namespaces)
     named = {
         (override_kind, key[0], override_name)
-        for override_kind, override_name, *key in targets.values_list("override_kind", "override__name", *KEY)
+        for override_kind, override_name, *key in targets.values_list(
+            "override_kind", "override__name", *KEY
+        )
         if tuple(key) in keys
     }
     names = sorted({name for _, _, name in named})
     return [
         row
         for part in batched(names)
-        for row in OverrideSnapshot.objects.filter(is_latest=True, override_name__in=part)
+        for row in OverrideSnapshot.objects.filter(
+            is_latest=True, override_name__in=part
+        )
         if (row.kind, row.namespace, row.override_name) in named
     ]
 
@@ -101,7 +121,9 @@ def frozen_of(row: OverrideSnapshot) -> OverrideContent:
 
 
 def _content_of(row: OverrideSnapshot, document: Mapping[str, Any]) -> OverrideContent:
-    parse = parse_cluster_override if row.kind == CLUSTER_OVERRIDE_KIND else parse_override
+    parse = (
+        parse_cluster_override if row.kind == CLUSTER_OVERRIDE_KIND else parse_override
+    )
     return OverrideContent(row.name, parse(document))
 
 
@@ -152,11 +174,17 @@ def overrides_matching(*, text: str = "", placement: str = "") -> QuerySet[Overr
 def effects_of(row: Override) -> OverrideEffects:
     """Return what an override changes on the fleet as it is now."""
     is_for_clusters = row.kind == ClusterResourceOverride.__name__
-    parsed: Any = (parse_cluster_override if is_for_clusters else parse_override)(row.document)
+    parsed: Any = (parse_cluster_override if is_for_clusters else parse_override)(
+        row.document
+    )
     spec = parsed.spec
-    selected = spec.cluster_resource_selectors if is_for_clusters else spec.resource_selectors
+    selected = (
+        spec.cluster_resource_selectors if is_for_clusters else spec.resource_selectors
+    )
     rules = tuple(_effect_of(one) for one in spec.policy.override_rules)
-    same = OverrideSnapshot.objects.filter(kind=row.kind, namespace=row.namespace, override_name=row.name)
+    same = OverrideSnapshot.objects.filter(
+        kind=row.kind, namespace=row.namespace, override_name=row.name
+    )
     return OverrideEffects(
         row,
         tuple(f"{one.kind} {full_name(row.namespace, one.name)}" for one in selected),
@@ -168,8 +196,14 @@ def effects_of(row: Override) -> OverrideEffects:
 def _effect_of(rule: OverrideRule) -> RuleEffect:
     fleet = current_fleet().fleet
     names = tuple(clusters_matching_rule(rule, fleet))
-    terms = rule.cluster_selector.cluster_selector_terms if rule.cluster_selector else ()
+    terms = (
+        rule.cluster_selector.cluster_selector_terms if rule.cluster_selector else ()
+    )
     words = " or ".join(label_words(one.label_selector) for one in terms)
-    selector = words or ("All clusters" if rule.cluster_selector is not None else "No clusters")
+    selector = words or (
+        "All clusters" if rule.cluster_selector is not None else "No clusters"
+    )
     patches = tuple(f"{one.op} {one.path}" for one in rule.json_patch_overrides)
-    return RuleEffect(selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names))
+    return RuleEffect(
+        selector, str(rule.override_type), patches, names[:MOST_NAMES], len(names)
+    )

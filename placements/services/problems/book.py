@@ -21,7 +21,11 @@ from placements.services.filters import MOST_NAMESPACES, count_in_all
 from placements.services.health import all_healths
 from placements.services.problems.of_placements import of_placements
 from placements.services.problems.parts import MOST
-from placements.services.problems.root_causes import AttentionSection, root_causes, section_of
+from placements.services.problems.root_causes import (
+    AttentionSection,
+    root_causes,
+    section_of,
+)
 from placements.services.problems.sources import SOURCES
 
 SWEPT_AFTER = timedelta(seconds=15)
@@ -35,7 +39,9 @@ def find_problems(*, now: datetime) -> list[ProblemFacts]:
     return _problems_of(list(all_healths(now=now)), now=now)
 
 
-def _problems_of(healths: Sequence[tuple[Any, PlacementHealth]], *, now: datetime) -> list[ProblemFacts]:
+def _problems_of(
+    healths: Sequence[tuple[Any, PlacementHealth]], *, now: datetime
+) -> list[ProblemFacts]:
     found = [problem for source in SOURCES for problem in source(now)]
     return with_causes([*found, *of_placements(healths, now=now)])
 
@@ -66,7 +72,9 @@ def _is_current(*, now: datetime) -> bool:
 
 
 def _current_books(*, oldest: datetime) -> QuerySet[ProblemBook]:
-    return ProblemBook.objects.filter(compared_at__gt=oldest, requested_version__lte=F("observed_version"))
+    return ProblemBook.objects.filter(
+        compared_at__gt=oldest, requested_version__lte=F("observed_version")
+    )
 
 
 def compare(*, now: datetime, book: ProblemBook | None = None) -> list[ProblemFacts]:
@@ -111,7 +119,10 @@ def outdate(hub: int, *, by_request: bool = True) -> None:
     The sweep does, and after a request of a user the next reader. A lost mark costs the time until the sweep.
     """
     next_version = F("version") + 1
-    values = {"version": next_version, **({"requested_version": next_version} if by_request else {})}
+    values = {
+        "version": next_version,
+        **({"requested_version": next_version} if by_request else {}),
+    }
     ProblemBook.objects.filter(hub=hub).update(**values)
 
 
@@ -136,7 +147,9 @@ def _save_statuses(healths: Iterable[tuple[Any, PlacementHealth]]) -> bool:
             changed[placement.pk] = placement
     for part in batched(changed):
         can_skip = connection.features.has_select_for_update_skip_locked
-        rows = Placement.objects.select_for_update(skip_locked=can_skip, no_key=True).filter(pk__in=part)
+        rows = Placement.objects.select_for_update(
+            skip_locked=can_skip, no_key=True
+        ).filter(pk__in=part)
         free = rows.values_list("pk", flat=True)
         Placement.objects.bulk_update(
             [changed[pk] for pk in free], ["health_level", "health"], batch_size=100
@@ -153,17 +166,31 @@ def _save_problems(hub: int, found: Sequence[ProblemFacts], *, now: datetime) ->
     changed = []
     for key, row in known.items():
         fresh = by_key.get(key)
-        if fresh and any(getattr(row, name) != getattr(fresh, name) for name in _COLUMNS):
+        if fresh and any(
+            getattr(row, name) != getattr(fresh, name) for name in _COLUMNS
+        ):
             for name in _COLUMNS:
                 setattr(row, name, getattr(fresh, name))
             changed.append(row)
-    gone = [row.pk for key, row in known.items() if key not in by_key and row.kind not in capped]
-    failing = {one.name: one.message[:200] for one in found if one.kind == ProblemKind.CLUSTER_WORKLOADS}
-    if failing or any(row.kind == ProblemKind.CLUSTER_WORKLOADS for row in known.values()):
+    gone = [
+        row.pk
+        for key, row in known.items()
+        if key not in by_key and row.kind not in capped
+    ]
+    failing = {
+        one.name: one.message[:200]
+        for one in found
+        if one.kind == ProblemKind.CLUSTER_WORKLOADS
+    }
+    if failing or any(
+        row.kind == ProblemKind.CLUSTER_WORKLOADS for row in known.values()
+    ):
         members = MemberCluster.objects.exclude(workloads_problem="")
         shown = dict(members.values_list("name", "workloads_problem"))
         for name, _ in failing.items() ^ shown.items():
-            MemberCluster.objects.filter(name=name).update(workloads_problem=failing.get(name, ""))
+            MemberCluster.objects.filter(name=name).update(
+                workloads_problem=failing.get(name, "")
+            )
     Problem.objects.bulk_create(new, batch_size=500, ignore_conflicts=True)
     Problem.objects.bulk_update(changed, _COLUMNS, batch_size=500)
     Problem.objects.filter(pk__in=gone, ended_at=None).update(ended_at=now)
@@ -183,7 +210,9 @@ def _save_book(
 
     `more` are totals beside the counts.
     """
-    in_inbox = sum(section_of(one) is not AttentionSection.ADVICE for one in root_causes(found))
+    in_inbox = sum(
+        section_of(one) is not AttentionSection.ADVICE for one in root_causes(found)
+    )
     totals = {**count_in_all(), **more, "inbox": in_inbox}
     values = {"compared_at": now, "totals": totals}
     if book is None:

@@ -51,24 +51,32 @@ def inbox(
     names = dict(hubs.values_list("pk", "name"))
     compare_old(names, now=now)
     administered = hubs_with_role(user, Role.CLUSTER_ADMINISTRATOR).values("pk")
-    of_administrators = Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(hub__in=administered)
-    rows = Problem.objects.filter(ended_at=None, hub__in=list(names), kind__in=kinds).exclude(
-        of_administrators
+    of_administrators = Q(kind=ProblemKind.CREDENTIAL_EXPIRES) & ~Q(
+        hub__in=administered
     )
+    rows = Problem.objects.filter(
+        ended_at=None, hub__in=list(names), kind__in=kinds
+    ).exclude(of_administrators)
     if not isinstance(user, User) or not may_manage_notifications(user):
         rows = rows.exclude(kind=ProblemKind.CHANNEL_SILENT)
     roots: Any = rows.filter(causes=[]).annotate(
         in_all=Window(Count("pk"), partition_by="kind"),
-        place=Window(RowNumber(), partition_by="kind", order_by=("since", "name", "pk")),
+        place=Window(
+            RowNumber(), partition_by="kind", order_by=("since", "name", "pk")
+        ),
     )
     found: dict[str, list[Any]] = defaultdict(list)
     for row in roots.filter(place__lte=MOST).order_by("since", "name", "pk"):
         found[row.kind].append(row)
     following: dict[tuple[int, str], list[str]] = defaultdict(list)
     others = (
-        Problem.objects.filter(ended_at=None, hub__in=list(names)).exclude(causes=[]).order_by("name", "pk")
+        Problem.objects.filter(ended_at=None, hub__in=list(names))
+        .exclude(causes=[])
+        .order_by("name", "pk")
     )
-    for pk, causes, name in others.values_list("hub_id", "causes", "name")[:_MOST_FOLLOWING]:
+    for pk, causes, name in others.values_list("hub_id", "causes", "name")[
+        :_MOST_FOLLOWING
+    ]:
         for cause in causes:
             following[pk, cause].append(name)
     groups = []

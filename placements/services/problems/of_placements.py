@@ -45,17 +45,25 @@ class _Where:
         return [*self.failed, *self.not_available]
 
 
-def of_placements(healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime) -> Iterator[ProblemFacts]:
+def of_placements(
+    healths: Iterable[tuple[Any, PlacementHealth]], *, now: datetime
+) -> Iterator[ProblemFacts]:
     """Yield a problem for each placement that is degraded by its status; two queries."""
-    degraded = {placement: health for placement, health in healths if health.is_degraded}
+    degraded = {
+        placement: health for placement, health in healths if health.is_degraded
+    }
     placements = list(degraded)[:MOST]
     if not placements:
         return
     where = _where(placements, now=now)
-    decisions = latest_decisions([one for one in placements if one.is_unfulfilled][:_MOST_REASONS])
+    decisions = latest_decisions(
+        [one for one in placements if one.is_unfulfilled][:_MOST_REASONS]
+    )
     problems = []
     for placement in placements:
-        problem = _of_placement(placement, degraded[placement], where[placement.pk], decisions)
+        problem = _of_placement(
+            placement, degraded[placement], where[placement.pk], decisions
+        )
         problems += [problem] if problem else []
     yield from problems
     yield from _of_workloads([where[placement.pk] for placement in placements])
@@ -89,20 +97,42 @@ def _of_workloads(places: Iterable[_Where]) -> Iterator[ProblemFacts]:
 
 def _where(placements: Collection[Placement], *, now: datetime) -> dict[int, _Where]:
     """Return where the placements have problems, by key; one query, which reads no healthy cluster."""
-    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(failure=FailureKind.DIFFERS)
+    has_failed = Q(phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)) | Q(
+        failure=FailureKind.DIFFERS
+    )
     is_waiting = Q(phase=Phase.APPLIED) & ~Q(available_status="True")
     is_selected = ~Q(state=BindingState.UNSCHEDULED)
     is_away = is_selected & ~Q(cluster_name__in=ready_clusters(now=now).values("name"))
-    rows = Binding.objects.filter(has_failed | is_waiting | is_away, placement__in=placements)
+    rows = Binding.objects.filter(
+        has_failed | is_waiting | is_away, placement__in=placements
+    )
     columns = (
-        *("placement_id", "cluster_name", "state", "phase", "failure", "phase_changed_at", "message"),
+        *(
+            "placement_id",
+            "cluster_name",
+            "state",
+            "phase",
+            "failure",
+            "phase_changed_at",
+            "message",
+        ),
         "removal_check",
     )
     rows = rows.order_by("placement_id", "cluster_name")
     rows = rows.annotate(is_there=Case(When(~is_away, then=True), default=False))
     found: dict[int, _Where] = defaultdict(_Where)
     values = rows.values_list(*columns, "is_there")[:_MOST_BINDINGS]
-    for placement, name, state, phase, failure, since, message, check, is_there in values:
+    for (
+        placement,
+        name,
+        state,
+        phase,
+        failure,
+        since,
+        message,
+        check,
+        is_there,
+    ) in values:
         one = found[placement]
         if check == WAITING:
             one.waits.append(name)
@@ -126,10 +156,17 @@ def _where(placements: Collection[Placement], *, now: datetime) -> dict[int, _Wh
 
 
 def _of_placement(
-    placement: Any, health: PlacementHealth, where: _Where, decisions: Mapping[int, Decision]
+    placement: Any,
+    health: PlacementHealth,
+    where: _Where,
+    decisions: Mapping[int, Decision],
 ) -> ProblemFacts | None:
     """Return what is wrong in sentences; None where a stalled rollout or a removal that waits says it."""
-    kind, path, since = ProblemKind.PLACEMENT_DEGRADED, page("placement", placement.full_name), where.since
+    kind, path, since = (
+        ProblemKind.PLACEMENT_DEGRADED,
+        page("placement", placement.full_name),
+        where.since,
+    )
     sentences = _of_scheduling(placement)
     is_nowhere = bool(sentences)
     if placement.is_unfulfilled:
@@ -165,9 +202,15 @@ def _of_placement(
 
 def _of_scheduling(placement: Placement) -> list[str]:
     if placement.selection_faults:
-        return [f"Invalid resource selector; not scheduled: {placement.selection_faults[0]['message']}."]
+        return [
+            f"Invalid resource selector; not scheduled: {placement.selection_faults[0]['message']}."
+        ]
     is_pinned = placement.pinned_snapshot is not None
-    if placement.selected_count == 0 and not is_pinned and placement.deleting_since is None:
+    if (
+        placement.selected_count == 0
+        and not is_pinned
+        and placement.deleting_since is None
+    ):
         return [NO_RESOURCES]
     return []
 
@@ -197,7 +240,11 @@ def _of_absence(health: PlacementHealth) -> list[str]:
         "not ready": counts.not_ready,
     }
     parts = [f"{number:,} {word}" for word, number in states.items() if number]
-    return [f"{counts.available:,} of {counts.wanted:,} available, {', '.join(parts)}."] if parts else []
+    return (
+        [f"{counts.available:,} of {counts.wanted:,} available, {', '.join(parts)}."]
+        if parts
+        else []
+    )
 
 
 def _names(clusters: list[str]) -> str:
@@ -205,7 +252,9 @@ def _names(clusters: list[str]) -> str:
 
 
 def _why_unfulfilled(placement: Placement, decision: Decision | None) -> str:
-    wanted = (decision.wanted if decision else placement.number_of_clusters) or placement.named_count
+    wanted = (
+        decision.wanted if decision else placement.number_of_clusters
+    ) or placement.named_count
     of_all = "" if wanted is None else f" of {wanted:,}"
     reasons = problems_of(decision) if decision else ()
     reason = reasons[0] if reasons else "Too few clusters pass the filters"

@@ -19,7 +19,9 @@ NOT_COUNTED = (
 
 def page(view: str, *arguments: object) -> str:
     """Return the address of a page below the root of its hub."""
-    return "/" + reverse(f"web:{view}", args=arguments).removeprefix(get_script_prefix())
+    return "/" + reverse(f"web:{view}", args=arguments).removeprefix(
+        get_script_prefix()
+    )
 
 
 def labels_of(document: Any) -> dict[str, str]:

@@ -10,7 +10,14 @@ from enum import StrEnum
 
 from clusters.fleet import EligibilityKind
 from fleetui.apimachinery.words import counted, names_and_more
-from placements.engine.problems import Cause, Noun, ProblemFacts, ProblemLevel, causes_of, headline
+from placements.engine.problems import (
+    Cause,
+    Noun,
+    ProblemFacts,
+    ProblemLevel,
+    causes_of,
+    headline,
+)
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import ProblemKind
 from placements.services.problems import sources
@@ -33,7 +40,11 @@ _GROUPS: Mapping[str, tuple[str, str, str]] = {
         "The statuses are those of the last observation",
         "state=not-observed",
     ),
-    sources.UNHEALTHY: ("unhealthy", "By own report; not selected after 5m of it", "state=unhealthy"),
+    sources.UNHEALTHY: (
+        "unhealthy",
+        "By own report; not selected after 5m of it",
+        "state=unhealthy",
+    ),
 }
 """State, sentence and filter of the list of clusters that are alike."""
 
@@ -85,11 +96,22 @@ def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     """Return the problems with one for all clusters in a state that several are in."""
     groups: dict[str, list[ProblemFacts]] = defaultdict(list)
     for one in problems:
-        is_state = one.kind in (ProblemKind.CLUSTER_NOT_READY, ProblemKind.CLUSTER_LEAVING)
+        is_state = one.kind in (
+            ProblemKind.CLUSTER_NOT_READY,
+            ProblemKind.CLUSTER_LEAVING,
+        )
         if is_state and one.reason != sources.NO_RESPONSE:
             groups[one.reason if one.reason in _GROUPS else _NOT_READY].append(one)
-    large = {state: several for state, several in groups.items() if len(several) >= GROUPED_FROM}
-    keys = {one.key: f"{_GROUP}{state}" for state, several in large.items() for one in several}
+    large = {
+        state: several
+        for state, several in groups.items()
+        if len(several) >= GROUPED_FROM
+    }
+    keys = {
+        one.key: f"{_GROUP}{state}"
+        for state, several in large.items()
+        for one in several
+    }
     found = [_group_of(state, several) for state, several in large.items()]
     for one in problems:
         if one.key not in keys:
@@ -107,7 +129,10 @@ def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
         names: dict[str, list[str]] = defaultdict(list)
         for one in problems:
             names[ELIGIBILITY_WORDS[EligibilityKind(one.reason)]].append(one.name)
-        message = " · ".join(f"{why}: {names_and_more(several, _NAMES)}" for why, several in names.items())
+        message = " · ".join(
+            f"{why}: {names_and_more(several, _NAMES)}"
+            for why, several in names.items()
+        )
     return replace(
         problems[0],
         key=f"{_GROUP}{state}",
@@ -131,7 +156,9 @@ def _without_cordoned(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
     outdated = [
         one
         for one in problems
-        if one.kind == ProblemKind.PLACEMENT_OUTDATED and one.reason == CORDONED and not one.causes
+        if one.kind == ProblemKind.PLACEMENT_OUTDATED
+        and one.reason == CORDONED
+        and not one.causes
     ]
     if not outdated:
         return list(problems)
@@ -146,5 +173,7 @@ def _without_cordoned(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
         placement="",
         labels={},
     )
-    others = [replace(one, causes=(key,)) if one in outdated else one for one in problems]
+    others = [
+        replace(one, causes=(key,)) if one in outdated else one for one in problems
+    ]
     return [cause, *others]

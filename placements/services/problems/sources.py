@@ -5,7 +5,19 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from django.db.models import Case, CharField, Count, Exists, F, Min, OuterRef, Q, QuerySet, Value, When
+from django.db.models import (
+    Case,
+    CharField,
+    Count,
+    Exists,
+    F,
+    Min,
+    OuterRef,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
 
 from clusters.credentials import expiry_notice
 from clusters.filters import cordoned_names
@@ -21,7 +33,11 @@ from placements.engine.rollout.actions import BlockReason, RunPhase
 from placements.engine.rollout.staged_run import ApprovalPoint, RunStatus, WaitReason
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.explain.connections import unreachable_reason
-from placements.explain.rollouts import away_sentence, blocked_removals_sentence, result_from_document
+from placements.explain.rollouts import (
+    away_sentence,
+    blocked_removals_sentence,
+    result_from_document,
+)
 from placements.explain.staged_updates import eviction_sentence, hub_eviction_sentence
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.models import (
@@ -52,7 +68,11 @@ LATE, LEAVING, NOT_OBSERVED, UNHEALTHY, NO_RESPONSE = (
     "reports-unhealthy",
     "no-response",
 )
-_IN_NEED = Q(membership=Membership.LEAVING) | ~Q(verdict="") | Q(unanswered_since__isnull=False)
+_IN_NEED = (
+    Q(membership=Membership.LEAVING)
+    | ~Q(verdict="")
+    | Q(unanswered_since__isnull=False)
+)
 
 
 def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
@@ -66,16 +86,28 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
         output_field=CharField(),
     )
     is_away = _IN_NEED | not_observed(now=now) | unhealthy(now=now)
-    rows = MemberCluster.objects.filter(is_away).annotate(reason=reason).select_related("credential")
+    rows = (
+        MemberCluster.objects.filter(is_away)
+        .annotate(reason=reason)
+        .select_related("credential")
+    )
     names = set()
     for row in rows.defer("properties", "usage").order_by("name")[:MOST]:
         names.add(row.name)
         yield _of_cluster(row)
 
     # Its heartbeats arrive, and calls of placements do not. What is available there has no problem.
-    is_available = Q(phase=Phase.AVAILABLE) | Q(phase=Phase.APPLIED, available_status="True")
-    silent = Binding.objects.filter(failure=FailureKind.UNREACHABLE).exclude(is_available).order_by()
-    counts = silent.values("cluster_name").annotate(count=Count("pk"), since=Min("phase_changed_at"))
+    is_available = Q(phase=Phase.AVAILABLE) | Q(
+        phase=Phase.APPLIED, available_status="True"
+    )
+    silent = (
+        Binding.objects.filter(failure=FailureKind.UNREACHABLE)
+        .exclude(is_available)
+        .order_by()
+    )
+    counts = silent.values("cluster_name").annotate(
+        count=Count("pk"), since=Min("phase_changed_at")
+    )
     for each in counts.order_by("cluster_name")[:MOST]:
         name = each["cluster_name"]
         if name not in names:
@@ -95,9 +127,17 @@ def of_clusters(now: datetime) -> Iterator[ProblemFacts]:
 
 def _of_cluster(row: Any) -> ProblemFacts:
     why = unreachable_reason(row)[0]
-    kind, level, since = ProblemKind.CLUSTER_NOT_READY, ProblemLevel.ATTENTION, row.unanswered_since
+    kind, level, since = (
+        ProblemKind.CLUSTER_NOT_READY,
+        ProblemLevel.ATTENTION,
+        row.unanswered_since,
+    )
     if row.reason == LEAVING:
-        kind, level, since = ProblemKind.CLUSTER_LEAVING, ProblemLevel.PROGRESS, row.leaving_since
+        kind, level, since = (
+            ProblemKind.CLUSTER_LEAVING,
+            ProblemLevel.PROGRESS,
+            row.leaving_since,
+        )
         message = "Being removed from the fleet."
     elif row.reason == LATE:
         words = why or "does not answer"
@@ -152,21 +192,33 @@ def of_rollouts(_now: datetime) -> Iterator[ProblemFacts]:
     is_stalled = Q(verdict=RunPhase.HALTED, placement__paused_since=None)
     is_cut_off = Q(sync_result__waitingCounts__unreachable__isnull=False)
     has_blocked = Q(sync_result__heldBack__staying__isnull=False)
-    rows = Rollout.objects.filter(is_stalled | is_cut_off | has_blocked, state=Rollout.State.RUNNING)
+    rows = Rollout.objects.filter(
+        is_stalled | is_cut_off | has_blocked, state=Rollout.State.RUNNING
+    )
     rows = rows.order_by("placement_name").select_related("placement").defer("waves")
     for run in rows[:_MOST_RESULTS]:
         result, sentences = result_from_document(run.sync_result), []
         away = away_sentence(result)
         may_be_causes = (BlockReason.UNREACHABLE, BlockReason.NOT_AVAILABLE)
-        clusters = [one.cluster for one in result.blocked if one.reason in may_be_causes]
+        clusters = [
+            one.cluster for one in result.blocked if one.reason in may_be_causes
+        ]
         if result.phase is RunPhase.HALTED:
-            is_paused = run.placement is not None and run.placement.paused_since is not None
+            is_paused = (
+                run.placement is not None and run.placement.paused_since is not None
+            )
             # Nothing is ever applied to a cluster without a driver: that is its status, and no stall.
-            if is_paused or {one.reason for one in result.blocked} == {BlockReason.NOT_MONITORED}:
+            if is_paused or {one.reason for one in result.blocked} == {
+                BlockReason.NOT_MONITORED
+            }:
                 continue
             late = away_sentence(result, BlockReason.NOT_AVAILABLE)
             blocked = counted(len(result.blocked), "cluster")
-            sentences = [f"Rollout {run.number} stalled: {blocked} blocked.", away, late]
+            sentences = [
+                f"Rollout {run.number} stalled: {blocked} blocked.",
+                away,
+                late,
+            ]
         elif away:
             sentences = [f"Rollout {run.number}: {away}"]
         if result.blocked_removals:
@@ -192,7 +244,12 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
     rows = rows.select_related("placement").defer("plan")
     for run in rows.order_by("placement_name", "pk")[:MOST]:
         waits, late = run.sync_result.get("waits", ()), run.sync_result.get("stuck")
-        names = [name for one in waits if one["reason"] == WaitReason.UNREACHABLE for name in one["names"]]
+        names = [
+            name
+            for one in waits
+            if one["reason"] == WaitReason.UNREACHABLE
+            for name in one["names"]
+        ]
         kind, level = ProblemKind.ROLLOUT_STALLED, ProblemLevel.ATTENTION
         if run.status == RunStatus.FAILED:
             kind, level = ProblemKind.ROLLOUT_FAILED, ProblemLevel.FAILED
@@ -201,7 +258,10 @@ def of_staged_runs(rows: QuerySet[StagedRun]) -> Iterator[ProblemFacts]:
             kind, level = ProblemKind.ROLLOUT_HELD, ProblemLevel.SUSPENDED
             words, names = "is stopped; no new updates start.", []
         elif late:
-            words, names = f"is stuck: {counted(len(late), 'cluster')} not updated within 5m.", []
+            words, names = (
+                f"is stuck: {counted(len(late), 'cluster')} not updated within 5m.",
+                [],
+            )
         elif names:
             words = f"waits for unreachable clusters: {first_names(names)}."
         elif run.status == RunStatus.STUCK:
@@ -243,7 +303,11 @@ def of_pauses(rows: QuerySet[Placement]) -> Iterator[ProblemFacts]:
 def of_removals(_now: datetime) -> Iterator[ProblemFacts]:
     """Yield the removals that wait for a person, with the labels of the placement, if there is one."""
     rows = waiting_removals(most=MOST)
-    known = Placement.objects.filter(full_name__in={one.placement_name for one in rows}) if rows else ()
+    known = (
+        Placement.objects.filter(full_name__in={one.placement_name for one in rows})
+        if rows
+        else ()
+    )
     labels = {one.full_name: labels_of(one.document) for one in known}
     for one in rows:
         message = f"Removal of {one.placement_name} waits: {one.reason}"
@@ -271,11 +335,15 @@ def of_evictions(rows: QuerySet[Eviction]) -> Iterator[ProblemFacts]:
         pk__gt=OuterRef("pk"),
     )
     for row in rows.filter(~Exists(later)).order_by("at", "pk")[:MOST]:
-        words = hub_eviction_sentence(row.hub_conditions)  # a live hub has conditions instead
+        words = hub_eviction_sentence(
+            row.hub_conditions
+        )  # a live hub has conditions instead
         if row.why:
             reason = EvictionReason(row.why)
             is_invalid = row.outcome == Eviction.Outcome.INVALID
-            words = eviction_sentence(Invalid(reason) if is_invalid else NotExecuted(reason))
+            words = eviction_sentence(
+                Invalid(reason) if is_invalid else NotExecuted(reason)
+            )
         yield ProblemFacts(
             ProblemKind.EVICTION_NOT_EXECUTED,
             f"{ProblemKind.EVICTION_NOT_EXECUTED}/{row.placement_name}/{row.cluster_name}",
@@ -301,11 +369,19 @@ def of_drift(_now: datetime) -> Iterator[ProblemFacts]:
         clusters=Count("pk"),
     )
     groups = list(counts.order_by("name")[:MOST])
-    found = Placement.objects.filter(pk__in=[one["placement"] for one in groups]) if groups else ()
+    found = (
+        Placement.objects.filter(pk__in=[one["placement"] for one in groups])
+        if groups
+        else ()
+    )
     labels = {one.pk: labels_of(one.document) for one in found}
     for one in groups:
         numbers = {"drift": one["drifted"], "differences": one["diffed"]}
-        parts = [f"{noun} on {counted(count, 'cluster')}" for noun, count in numbers.items() if count]
+        parts = [
+            f"{noun} on {counted(count, 'cluster')}"
+            for noun, count in numbers.items()
+            if count
+        ]
         where = names_and_more([one["first"]], 1, count=one["clusters"])
         yield ProblemFacts(
             ProblemKind.DRIFT,
@@ -335,12 +411,19 @@ def of_records(rows: QuerySet[DecisionRecord]) -> Iterator[ProblemFacts]:
         )
 
 
-def of_cluster_credentials(rows: QuerySet[ClusterCredential], now: datetime) -> Iterator[ProblemFacts]:
-    rows = rows.select_related("cluster").defer("ciphertext", "cluster__properties", "cluster__usage")
+def of_cluster_credentials(
+    rows: QuerySet[ClusterCredential], now: datetime
+) -> Iterator[ProblemFacts]:
+    rows = rows.select_related("cluster").defer(
+        "ciphertext", "cluster__properties", "cluster__usage"
+    )
     for row in rows.order_by("expires_at", "pk")[:MOST]:
         if notice := expiry_notice(row, now=now):
             name = row.cluster.name
-            address, labels = page("cluster-connection", name), labels_of(row.cluster.document)
+            address, labels = (
+                page("cluster-connection", name),
+                labels_of(row.cluster.document),
+            )
             yield of_credential(Noun.CONNECTION, name, row, notice, address, labels)
 
 
@@ -380,14 +463,19 @@ def of_channels(rows: QuerySet[Any]) -> Iterator[ProblemFacts]:
 
 def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
     """Yield the placements that would not select some of their clusters again."""
-    owner, checked_at = "staleness_check__placement__full_name", "staleness_check__checked_at"
-    is_cordoned = Case(When(cluster_name__in=cordoned_names(), then=True), default=False)
+    owner, checked_at = (
+        "staleness_check__placement__full_name",
+        "staleness_check__checked_at",
+    )
+    is_cordoned = Case(
+        When(cluster_name__in=cordoned_names(), then=True), default=False
+    )
     rows = rows.annotate(is_cordoned=is_cordoned).order_by(owner, "cluster_name")
     found: dict[tuple[str, bool], list[str]] = {}
     checked: dict[str, datetime] = {}
-    for name, cluster, at, cordoned in rows.values_list(owner, "cluster_name", checked_at, "is_cordoned")[
-        :MOST
-    ]:
+    for name, cluster, at, cordoned in rows.values_list(
+        owner, "cluster_name", checked_at, "is_cordoned"
+    )[:MOST]:
         found.setdefault((name, cordoned), []).append(cluster)
         checked[name] = at
     for (name, cordoned), clusters in found.items():
@@ -410,17 +498,33 @@ def of_outdated(rows: QuerySet[StalePick]) -> Iterator[ProblemFacts]:
 
 def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
     """Yield the problems of which most hubs have none: one query finds out which kinds there are."""
-    newer = StagedRun.objects.filter(placement=OuterRef("placement"), pk__gt=OuterRef("pk"))
+    newer = StagedRun.objects.filter(
+        placement=OuterRef("placement"), pk__gt=OuterRef("pk")
+    )
     has_failed = Q(~Exists(newer), status=RunStatus.FAILED, placement__isnull=False)
-    listed = (RunStatus.STUCK, RunStatus.WAITING, RunStatus.PROGRESSING, RunStatus.STOPPED)
+    listed = (
+        RunStatus.STUCK,
+        RunStatus.WAITING,
+        RunStatus.PROGRESSING,
+        RunStatus.STOPPED,
+    )
     is_open = Q(ended_at=None, started_at__isnull=False, status__in=listed)
     failed = (Eviction.Outcome.NOT_EXECUTED, Eviction.Outcome.INVALID)
-    recent = Eviction.objects.filter(at__gte=now - EVICTIONS_LISTED, placement__isnull=False)
+    recent = Eviction.objects.filter(
+        at__gte=now - EVICTIONS_LISTED, placement__isnull=False
+    )
     expiring = ClusterCredential.objects.filter(expires_at__isnull=False)
-    kinds: list[tuple[QuerySet[Any], Callable[[QuerySet[Any]], Iterator[ProblemFacts]]]] = [
+    kinds: list[
+        tuple[QuerySet[Any], Callable[[QuerySet[Any]], Iterator[ProblemFacts]]]
+    ] = [
         (approvals_waiting(), of_approvals),
         (StagedRun.objects.filter(has_failed | is_open), of_staged_runs),
-        (Placement.objects.filter(Q(paused_since__isnull=False) | Q(is_stopped=True)), of_pauses),
+        (
+            Placement.objects.filter(
+                Q(paused_since__isnull=False) | Q(is_stopped=True)
+            ),
+            of_pauses,
+        ),
         (recent.filter(outcome__in=failed), of_evictions),
         (reachable_records().filter(fault__gt=""), of_records),
         (expiring, partial(of_cluster_credentials, now=now)),
@@ -428,7 +532,9 @@ def of_what_is_rare(now: datetime) -> Iterator[ProblemFacts]:
     ]
     hub = current_hub_id()
     if hub == LOCAL_HUB:  # channels belong to it
-        channels = channels_with_failures().filter(failing_since__lte=now - FAILING_AFTER)
+        channels = channels_with_failures().filter(
+            failing_since__lte=now - FAILING_AFTER
+        )
         kinds.append((channels, of_channels))
     exist = {f"kind_{number}": Exists(rows) for number, (rows, _) in enumerate(kinds)}
     is_there = Hub.objects.annotate(**exist).values_list(*exist).get(pk=hub)

@@ -35,61 +35,117 @@ class UnknownResourceError(UnknownObject):
     def __init__(self, key: ObjectKey) -> None:
         group, kind, namespace, name = key
         place = f"{namespace}/" if namespace else ""
-        super().__init__(f"no {kind} {place}{name}{f' of {group}' if group else ''} on the hub")
+        super().__init__(
+            f"no {kind} {place}{name}{f' of {group}' if group else ''} on the hub"
+        )
         self.key = key
 
 
 def apply_resource(
-    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> SaveResult[Resource]:
     """Apply one object; `expected` as everywhere. Raise InvalidManifest, RevisionConflict."""
     hub_object = parse_hub_object(without_hub_metadata(document))
     with transaction.atomic():
         row = _rows_by_key([hub_object]).get(hub_object.key)
-        check_revision(RESOURCE, name_of(hub_object), expected=expected, revision=row.revision if row else 0)
+        check_revision(
+            RESOURCE,
+            name_of(hub_object),
+            expected=expected,
+            revision=row.revision if row else 0,
+        )
         return apply_resources([document], by=by, now=now)[0]
 
 
 @retry_on_conflict
 def apply_resources(
-    documents: Sequence[Mapping[str, Any]], *, by: User | None, now: datetime, is_demo: bool = False
+    documents: Sequence[Mapping[str, Any]],
+    *,
+    by: User | None,
+    now: datetime,
+    is_demo: bool = False,
 ) -> list[SaveResult[Resource]]:
     """Apply objects to the hub, all or none; what is there already is unchanged. Raise InvalidManifest."""
-    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    objects = [
+        parse_hub_object(without_hub_metadata(document)) for document in documents
+    ]
     there = _rows_by_key(objects)
     _check(objects, there, by=by)
-    before = {key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()}
-    applied = [_apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects]
+    before = {
+        key: HubObject.of(plain_manifest(row.content)) for key, row in there.items()
+    }
+    applied = [
+        _apply(one, there.get(one.key), now=now, is_demo=is_demo) for one in objects
+    ]
     created = (one.object for one in applied if one.result is OperationResult.CREATED)
     Resource.objects.bulk_create(created, batch_size=200)
     changed = [one.object for one in applied if one.result is OperationResult.CHANGED]
-    columns = ["version", "labels", "content", "revision", "spec_generation", "updated_at"]
+    columns = [
+        "version",
+        "labels",
+        "content",
+        "revision",
+        "spec_generation",
+        "updated_at",
+    ]
     # An upsert of locked rows, and never an insert: bulk_update takes three times as long.
     Resource.objects.bulk_create(
-        changed, update_conflicts=True, unique_fields=["id"], update_fields=columns, batch_size=200
+        changed,
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=columns,
+        batch_size=200,
     )
     moved = [one for one in applied if one.result is not OperationResult.UNCHANGED]
     events = []
     for one in moved:
         hub_object = HubObject.of(one.object.content)
         old = dict(before[hub_object.key].content) if hub_object.key in before else None
-        hidden = without_secrets(old), without_secrets(dict(hub_object.content), before=old)
-        events.append(AuditEvent(one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden))
+        hidden = (
+            without_secrets(old),
+            without_secrets(dict(hub_object.content), before=old),
+        )
+        events.append(
+            AuditEvent(
+                one.result, RESOURCE, name_of(hub_object), one.object.revision, *hidden
+            )
+        )
     record_all(events, by=by, now=now)
     after = [HubObject.of(one.object.content) for one in moved]
-    _enqueue_selecting([*(before[one.key] for one in after if one.key in before), *after], by=by)
+    _enqueue_selecting(
+        [*(before[one.key] for one in after if one.key in before), *after], by=by
+    )
     return applied
 
 
-def check_resources_to_apply(documents: Sequence[Mapping[str, Any]], *, by: User | None) -> None:
+def check_resources_to_apply(
+    documents: Sequence[Mapping[str, Any]], *, by: User | None
+) -> None:
     """Raise what `apply_resources` would. Nothing is locked or written."""
-    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    objects = [
+        parse_hub_object(without_hub_metadata(document)) for document in documents
+    ]
     _check(objects, _rows_by_key(objects, lock=False), by=by)
 
 
-def _check(objects: Sequence[HubObject], there: Mapping[ObjectKey, Resource], *, by: User | None) -> None:
-    named = {one.namespace for one in objects if one.namespace and not is_reserved_namespace(one.namespace)}
-    brought = {one.name for one in objects if (one.group, one.kind) == ("", "Namespace")}
+def _check(
+    objects: Sequence[HubObject],
+    there: Mapping[ObjectKey, Resource],
+    *,
+    by: User | None,
+) -> None:
+    named = {
+        one.namespace
+        for one in objects
+        if one.namespace and not is_reserved_namespace(one.namespace)
+    }
+    brought = {
+        one.name for one in objects if (one.group, one.kind) == ("", "Namespace")
+    }
     missing = named - brought - existing_namespaces(named)
     errors = [
         FieldError(
@@ -103,17 +159,23 @@ def _check(objects: Sequence[HubObject], there: Mapping[ObjectKey, Resource], *,
     ]
     if errors:
         raise InvalidManifest(errors)
-    namespaces = {one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE}
+    namespaces = {
+        one.name: one.labels for one in objects if (one.group, one.kind) == NAMESPACE
+    }
     check_objects(by, (HubObject.of(row.content) for row in there.values()))
     check_objects(by, objects, facts=HubFacts(namespaces))
 
 
-def unchanged_resources(documents: Sequence[Mapping[str, Any]]) -> list[SaveResult[Resource] | None]:
+def unchanged_resources(
+    documents: Sequence[Mapping[str, Any]],
+) -> list[SaveResult[Resource] | None]:
     """Return the result for each object that is on the hub as it is written, None for any other.
 
     Nothing is locked. Raise InvalidManifest.
     """
-    objects = [parse_hub_object(without_hub_metadata(document)) for document in documents]
+    objects = [
+        parse_hub_object(without_hub_metadata(document)) for document in documents
+    ]
     there = _rows_by_key(objects, lock=False)
     return [
         SaveResult(row, OperationResult.UNCHANGED, _warnings(one))
@@ -133,24 +195,36 @@ def delete_resource(
     group, kind, namespace, name = key
     with transaction.atomic():
         rows = Resource.objects.select_for_update()
-        row = rows.filter(group=group, kind=kind, namespace=namespace, name=name).first()
+        row = rows.filter(
+            group=group, kind=kind, namespace=namespace, name=name
+        ).first()
         if row is None:
             raise UnknownResourceError(key)
         deleted = HubObject.of(row.content)
-        check_revision(RESOURCE, name_of(deleted), expected=expected, revision=row.revision)
-        inside = rows.filter(namespace=name) if (group, kind) == ("", "Namespace") else rows.none()
+        check_revision(
+            RESOURCE, name_of(deleted), expected=expected, revision=row.revision
+        )
+        inside = (
+            rows.filter(namespace=name)
+            if (group, kind) == ("", "Namespace")
+            else rows.none()
+        )
         gone = [*inside, row]
         delete_resources(gone, by=by, now=now)
     return gone
 
 
-def delete_resources(rows: Sequence[Resource], *, by: User | None, now: datetime) -> None:
+def delete_resources(
+    rows: Sequence[Resource], *, by: User | None, now: datetime
+) -> None:
     """Delete these objects, inside the caller's transaction."""
     check_objects(by, (HubObject.of(row.content) for row in rows))
     Resource.objects.filter(pk__in=[row.pk for row in rows]).delete()
     objects = [HubObject.of(row.content) for row in rows]
     events = [
-        AuditEvent("deleted", RESOURCE, name_of(one), row.revision + 1, before=row.content)
+        AuditEvent(
+            "deleted", RESOURCE, name_of(one), row.revision + 1, before=row.content
+        )
         for one, row in zip(objects, rows, strict=True)
     ]
     record_all(events, by=by, now=now)
@@ -162,18 +236,24 @@ def name_of(one: HubObject) -> str:
     return "/".join(one.key)
 
 
-def _rows_by_key(objects: Sequence[HubObject], *, lock: bool = True) -> dict[ObjectKey, Resource]:
+def _rows_by_key(
+    objects: Sequence[HubObject], *, lock: bool = True
+) -> dict[ObjectKey, Resource]:
     keys = {one.key for one in objects}
     rows: dict[ObjectKey, Resource] = {}
     names = sorted({one.name for one in objects})
     for part in batched(names):
         resources = Resource.objects.filter(name__in=part)
         resources = resources.select_for_update() if lock else resources
-        rows |= {(row.group, row.kind, row.namespace, row.name): row for row in resources}
+        rows |= {
+            (row.group, row.kind, row.namespace, row.name): row for row in resources
+        }
     return {key: row for key, row in rows.items() if key in keys}
 
 
-def _apply(one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool) -> SaveResult[Resource]:
+def _apply(
+    one: HubObject, row: Resource | None, *, now: datetime, is_demo: bool
+) -> SaveResult[Resource]:
     warnings = _warnings(one)
     if row is None:
         group, kind, namespace, name = one.key
@@ -206,8 +286,12 @@ def _enqueue_selecting(changed: Sequence[HubObject], *, by: User | None) -> None
     """Enqueue the placements whose selection these objects, before or after, may change."""
     if not changed:
         return
-    placements = Placement.objects.filter(deleting_since=None).only("namespace", "document")
+    placements = Placement.objects.filter(deleting_since=None).only(
+        "namespace", "document"
+    )
     ids = [each.pk for each in placements.iterator() if may_select(each, changed)]
     several = {one.key: one for one in changed}
     word = str(changed[-1]) if len(several) == 1 else counted(len(several), "resource")
-    enqueue_scheduling(ids, trigger=f"{word} changed", by=actor_name(by), resources=True)
+    enqueue_scheduling(
+        ids, trigger=f"{word} changed", by=actor_name(by), resources=True
+    )

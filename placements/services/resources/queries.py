@@ -9,7 +9,12 @@ from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import HubObject, sanitised
 from fleetui.bulk import batched
-from placements.engine.selection import Selection, concerns, is_namespace_selector, select
+from placements.engine.selection import (
+    Selection,
+    concerns,
+    is_namespace_selector,
+    select,
+)
 from placements.manifests.placement import (
     ClusterResourcePlacement,
     OcmPlacement,
@@ -28,14 +33,18 @@ def hub_objects() -> Iterator[HubObject]:
         yield HubObject.of(content)
 
 
-def selection_of(draft: ClusterResourcePlacement, objects: Iterable[HubObject] | None = None) -> Selection:
+def selection_of(
+    draft: ClusterResourcePlacement, objects: Iterable[HubObject] | None = None
+) -> Selection:
     """Return the selection of a placement among these objects or all of the hub. Raise InvalidManifest."""
     path, selectors = draft.selectors_path, draft.spec.resource_selectors
     hub = _objects_in_reach(draft) if objects is None and selectors else objects or ()
     selection = select(selectors, hub, namespace=draft.resource_namespace, path=path)
     if selectors or not isinstance(draft, OcmPlacement):
         return selection
-    return Selection((), (ManifestWarning("no-resources", path, _NO_RESOURCES), *selection.warnings))
+    return Selection(
+        (), (ManifestWarning("no-resources", path, _NO_RESOURCES), *selection.warnings)
+    )
 
 
 def _objects_in_reach(draft: ClusterResourcePlacement) -> Iterator[HubObject]:
@@ -51,7 +60,9 @@ def _objects_in_reach(draft: ClusterResourcePlacement) -> Iterator[HubObject]:
             reach |= of_kind | ~Q(namespace="")
         if selector.kind == "Endpoints":  # those of a Service are not placed
             reach |= Q(group="", kind="Service")
-    for content in Resource.objects.filter(reach).values_list("content", flat=True).iterator():
+    for content in (
+        Resource.objects.filter(reach).values_list("content", flat=True).iterator()
+    ):
         yield HubObject.of(content)
 
 
@@ -63,7 +74,9 @@ _NO_RESOURCES = (
 
 def plain_objects(objects: Iterable[HubObject]) -> tuple[HubObject, ...]:
     """Return objects of the hub as a snapshot stores them, with values of Secrets."""
-    return tuple(sanitised(replace(one, content=plain_manifest(one.content))) for one in objects)
+    return tuple(
+        sanitised(replace(one, content=plain_manifest(one.content))) for one in objects
+    )
 
 
 def selection_for(placement: Placement) -> Selection:
@@ -81,8 +94,12 @@ def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
     """Return the placements whose latest snapshot has each of these resources; one query."""
     keys = {(one.group, one.kind, one.namespace, one.name): one.pk for one in resources}
     by_resource: dict[int, list[str]] = {one.pk: [] for one in resources}
-    latest = ResourceSnapshot.objects.filter(is_latest=True, placement__deleting_since=None)
-    rows = latest.order_by("placement__full_name").values_list("placement__full_name", "identities")
+    latest = ResourceSnapshot.objects.filter(
+        is_latest=True, placement__deleting_since=None
+    )
+    rows = latest.order_by("placement__full_name").values_list(
+        "placement__full_name", "identities"
+    )
     for placement, identities in rows:
         for api_version, kind, namespace, name in identities:
             pk = keys.get((api_version.rpartition("/")[0], kind, namespace, name))
@@ -92,14 +109,25 @@ def placements_with(resources: Collection[Resource]) -> dict[int, list[str]]:
 
 
 def names_among(
-    objects: Iterable[HubObject], group: str, kind: str, typed: str, *, namespace: str = ""
+    objects: Iterable[HubObject],
+    group: str,
+    kind: str,
+    typed: str,
+    *,
+    namespace: str = "",
 ) -> tuple[str, ...]:
     """Return up to 50 names of a kind in a namespace or outside, first those that contain the typed text."""
-    is_hubs_own = is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
+    is_hubs_own = (
+        is_reserved_namespace if (group, kind) == ("", "Namespace") else lambda _: False
+    )
     place = (group, kind, namespace)
-    names = (one.name for one in objects if (one.group, one.kind, one.namespace) == place)
+    names = (
+        one.name for one in objects if (one.group, one.kind, one.namespace) == place
+    )
     names = (name for name in names if not is_hubs_own(name))
-    return tuple(sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES])
+    return tuple(
+        sorted(names, key=lambda name: (typed not in name, name))[:_MOST_NAMES]
+    )
 
 
 def existing_namespaces(names: Iterable[str]) -> set[str]:

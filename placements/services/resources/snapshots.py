@@ -22,7 +22,10 @@ class PlacementChanged(Exception):
 
 
 def refresh_resources(
-    placement: Placement, *, now: datetime, manifest: ClusterResourcePlacement | None = None
+    placement: Placement,
+    *,
+    now: datetime,
+    manifest: ClusterResourcePlacement | None = None,
 ) -> bool:
     """Select the resources again if that is due; return whether the selectors are valid.
 
@@ -37,7 +40,10 @@ def refresh_resources(
     try:
         selected = selection_of(manifest).objects
     except InvalidManifest as invalid:
-        errors = [{"path": one.path, "code": one.code, "message": str(one)} for one in invalid.errors]
+        errors = [
+            {"path": one.path, "code": one.code, "message": str(one)}
+            for one in invalid.errors
+        ]
         _save_selection(placement, errors, count=None)
         return False
     with transaction.atomic():
@@ -45,10 +51,16 @@ def refresh_resources(
         objects = plain_objects(selected)
         if manifest.spec.strategy.type is StrategyType.EXTERNAL:
             latest = placement.resource_snapshots.filter(is_latest=True).first()
-            is_newer = latest is not None and latest.content_hash != content_hash(objects)
-            Placement.objects.filter(pk=placement.pk).update(has_newer_resources=is_newer)
+            is_newer = latest is not None and latest.content_hash != content_hash(
+                objects
+            )
+            Placement.objects.filter(pk=placement.pk).update(
+                has_newer_resources=is_newer
+            )
         elif placement.pinned_snapshot is None:
-            take_resource_snapshot(placement, objects, by=placement.triggered_by or SYSTEM, now=now)
+            take_resource_snapshot(
+                placement, objects, by=placement.triggered_by or SYSTEM, now=now
+            )
     return True
 
 
@@ -59,24 +71,32 @@ def take_resource_snapshot(
     """Freeze the selected objects, unless the latest snapshot has the same content."""
     if Placement.objects.select_for_update().get(pk=placement.pk).has_newer_resources:
         Placement.objects.filter(pk=placement.pk).update(has_newer_resources=False)
-    latest = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
+    latest = ResourceSnapshot.objects.filter(
+        placement=placement, is_latest=True
+    ).first()
     content = content_hash(objects)
     if latest and latest.content_hash == content:
         return latest
-    ResourceSnapshot.objects.filter(placement=placement, is_latest=True).update(is_latest=False)
+    ResourceSnapshot.objects.filter(placement=placement, is_latest=True).update(
+        is_latest=False
+    )
     snapshot = ResourceSnapshot.objects.create(
         placement=placement,
         number=latest.number + 1 if latest else 0,
         content_hash=content,
         objects_count=len(objects),
-        identities=[[one.api_version, one.kind, one.namespace, one.name] for one in objects],
+        identities=[
+            [one.api_version, one.kind, one.namespace, one.name] for one in objects
+        ],
         wrapped_identities=wrapped_identities(objects),
         created_at=now,
         created_by=by,
     )
     ResourceSnapshotPart.objects.bulk_create(
         ResourceSnapshotPart(
-            snapshot=snapshot, position=part.index, manifests=[one.content for one in part.objects]
+            snapshot=snapshot,
+            position=part.index,
+            manifests=[one.content for one in part.objects],
         )
         for part in parts(objects)
     )
@@ -85,11 +105,17 @@ def take_resource_snapshot(
     return snapshot
 
 
-def _save_selection(placement: Placement, errors: list[dict[str, str]], *, count: int | None) -> None:
+def _save_selection(
+    placement: Placement, errors: list[dict[str, str]], *, count: int | None
+) -> None:
     unmoved = Placement.objects.filter(
-        pk=placement.pk, revision=placement.revision, selection_observed=placement.selection_observed
+        pk=placement.pk,
+        revision=placement.revision,
+        selection_observed=placement.selection_observed,
     )
     if not unmoved.update(
-        selection_observed=placement.selection_generation, selection_faults=errors, selected_count=count
+        selection_observed=placement.selection_generation,
+        selection_faults=errors,
+        selected_count=count,
     ):
         raise PlacementChanged

@@ -33,19 +33,29 @@ def with_warnings(call: ClusterCall, answer: Answer, result: CallResult) -> Call
         return result
     written = {one.object: one.messages for one in answer.warnings}
     manifests = () if isinstance(call.manifests, OverrideFailed) else call.manifests
-    present = {(one.get("kind"), (one.get("metadata") or {}).get("name")) for one in manifests}
+    present = {
+        (one.get("kind"), (one.get("metadata") or {}).get("name")) for one in manifests
+    }
     kept = {
-        ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row["messages"]
+        ObjectRef(row["group"], row["kind"], row["namespace"], row["name"]): row[
+            "messages"
+        ]
         for row in call.binding.warnings
         if not manifests or (row["kind"], row["name"]) in present
     }
-    rows = warning_rows(ObjectWarnings(*one) for one in sorted((kept | written).items()))
+    rows = warning_rows(
+        ObjectWarnings(*one) for one in sorted((kept | written).items())
+    )
     is_same = rows == call.binding.warnings and not result.is_removed  # whose row goes
     return result if is_same else replace(result, warnings=json.dumps(rows))
 
 
 def warning_rows(warnings: Iterable[ObjectWarnings]) -> list[dict[str, Any]]:
-    rows = [{**asdict(one.object), "messages": list(one.messages)} for one in warnings if one.messages]
+    rows = [
+        {**asdict(one.object), "messages": list(one.messages)}
+        for one in warnings
+        if one.messages
+    ]
     return rows[:MOST_OBJECTS]
 
 

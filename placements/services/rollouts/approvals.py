@@ -30,13 +30,25 @@ class PendingApproval:
 
     @property
     def side(self) -> str:
-        return "before the stage" if self.request.side == ApprovalPoint.BEFORE else "after the stage"
+        return (
+            "before the stage"
+            if self.request.side == ApprovalPoint.BEFORE
+            else "after the stage"
+        )
 
 
 def approvals_waiting() -> QuerySet[ApprovalRequest]:
     """Return the requests that runs wait for, with run and placement; unordered. A stopped one has none."""
-    rows = ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL).select_related("run__placement")
-    return rows.defer("run__plan", "run__sync_result", "run__strategy", "run__overrides", "run__document")
+    rows = ApprovalRequest.objects.filter(WAITS_FOR_APPROVAL).select_related(
+        "run__placement"
+    )
+    return rows.defer(
+        "run__plan",
+        "run__sync_result",
+        "run__strategy",
+        "run__overrides",
+        "run__document",
+    )
 
 
 def with_status(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -52,7 +64,11 @@ def waiting_for(request: ApprovalRequest, user: User | None) -> PendingApproval:
     """Return who may approve, and why this user may not."""
     run = request.run
     is_person = run.started_by not in ("", SYSTEM)
-    other = f" other than {run.started_by}, who started it" if is_person and _requires_another(run) else ""
+    other = (
+        f" other than {run.started_by}, who started it"
+        if is_person and _requires_another(run)
+        else ""
+    )
     return PendingApproval(request, f"an approver{other}", why_not_approve(run, user))
 
 
@@ -67,4 +83,7 @@ def why_not_approve(run: StagedRun, user: User | None) -> str:
 
 
 def _requires_another(run: StagedRun) -> bool:
-    return run.placement is not None and parse_placement(run.placement.document).approver_differs
+    return (
+        run.placement is not None
+        and parse_placement(run.placement.document).approver_differs
+    )

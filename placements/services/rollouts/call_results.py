@@ -97,11 +97,17 @@ class ClusterCall:
     @property
     def is_report(self) -> bool:
         is_applied = self.binding.phase not in (Phase.REMOVING, Phase.REMOVE_FAILED)
-        return is_applied and strategy_value(self.binding, "type") == ApplyType.REPORT_DIFF
+        return (
+            is_applied and strategy_value(self.binding, "type") == ApplyType.REPORT_DIFF
+        )
 
     @property
-    def is_observation(self) -> bool:  # the call changes nothing, and those of one cluster can be joined
-        is_change = self.binding.phase in (Phase.APPLYING, Phase.REMOVING) or self.is_report
+    def is_observation(
+        self,
+    ) -> bool:  # the call changes nothing, and those of one cluster can be joined
+        is_change = (
+            self.binding.phase in (Phase.APPLYING, Phase.REMOVING) or self.is_report
+        )
         return not is_change and not self.missing_kinds
 
     @property
@@ -109,8 +115,13 @@ class ClusterCall:
         """Return apiVersion and kind of what failed since the cluster did not serve it."""
         if self.binding.phase != (Phase.APPLIED if self.is_report else Phase.FAILED):
             return frozenset()
-        faults = (one for one in self.binding.failed_objects if one["code"] == NOT_SERVED)
-        return frozenset((f"{one['group']}/{one['version']}".lstrip("/"), one["kind"]) for one in faults)
+        faults = (
+            one for one in self.binding.failed_objects if one["code"] == NOT_SERVED
+        )
+        return frozenset(
+            (f"{one['group']}/{one['version']}".lstrip("/"), one["kind"])
+            for one in faults
+        )
 
     def is_comparison_due(self, now: datetime) -> bool:
         """Return whether a report is made again although the kinds that it lacks may still be missing."""
@@ -147,10 +158,23 @@ class CallResult:
     warnings: str | None = None
 
     def updates(self) -> dict[str, Any]:
-        updates = {**dict(self.columns), **(self.failure.columns() if self.failure else {})}
-        updates |= {"warnings": json.loads(self.warnings)} if self.warnings is not None else {}
-        updates |= {"drifted_objects": json.loads(self.drifted)} if self.drifted is not None else {}
-        return updates | ({"diffed_objects": json.loads(self.diffed)} if self.diffed is not None else {})
+        updates = {
+            **dict(self.columns),
+            **(self.failure.columns() if self.failure else {}),
+        }
+        updates |= (
+            {"warnings": json.loads(self.warnings)} if self.warnings is not None else {}
+        )
+        updates |= (
+            {"drifted_objects": json.loads(self.drifted)}
+            if self.drifted is not None
+            else {}
+        )
+        return updates | (
+            {"diffed_objects": json.loads(self.diffed)}
+            if self.diffed is not None
+            else {}
+        )
 
     @property
     def is_removed(self) -> bool:
@@ -161,18 +185,33 @@ class CallResult:
     def is_settling(self) -> bool:
         """Return whether what was applied will be available later, when that is observed."""
         columns = dict(self.columns)
-        return columns.get("phase") == Phase.APPLIED and not columns.get("untrackable_since")
+        return columns.get("phase") == Phase.APPLIED and not columns.get(
+            "untrackable_since"
+        )
 
     def changes(self, binding: Binding, *names: str) -> bool:
-        return any(getattr(binding, name) != value for name, value in self.columns if name in names)
+        return any(
+            getattr(binding, name) != value
+            for name, value in self.columns
+            if name in names
+        )
 
 
 Answer: TypeAlias = (
-    Applied | DiffResult | Observation | Removed | bool | DriverError | NotCalled | OverrideFailed
+    Applied
+    | DiffResult
+    | Observation
+    | Removed
+    | bool
+    | DriverError
+    | NotCalled
+    | OverrideFailed
 )
 
 
-def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool) -> CallResult:
+def to_result(
+    call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
+) -> CallResult:
     """Return what is to be written."""
     binding = call.binding
     match answer:
@@ -198,7 +237,11 @@ def to_result(call: ClusterCall, answer: Answer, *, now: datetime, is_busy: bool
         case Observation():
             state = answer.of(call.placement)
             result = _observation_result(call, state, now=now, is_busy=is_busy)
-            return _with_objects(result, binding, state.objects, now=now) if state else result
+            return (
+                _with_objects(result, binding, state.objects, now=now)
+                if state
+                else result
+            )
         case Applied():
             return _apply_result(call, answer, now=now, is_busy=is_busy)
     return CallResult((), outcome=ClusterUpdate.Outcome.REMOVED)
@@ -211,7 +254,11 @@ def kinds_result(call: ClusterCall, answer: Answer, *, now: datetime) -> CallRes
     """
     if answer is True:
         return CallResult((("retry_at", now), ("next_call_at", None)), failure=None)
-    pause = timedelta() if isinstance(answer, NotCalled) else _kinds_pause(call.binding, now)
+    pause = (
+        timedelta()
+        if isinstance(answer, NotCalled)
+        else _kinds_pause(call.binding, now)
+    )
     return CallResult((("next_call_at", now + pause),), failure=None)
 
 
@@ -221,7 +268,11 @@ def _kinds_pause(binding: Binding, now: datetime) -> timedelta:
 
 
 def _with_objects(
-    result: CallResult, binding: Binding, objects: Sequence[LiveObject], *, now: datetime
+    result: CallResult,
+    binding: Binding,
+    objects: Sequence[LiveObject],
+    *,
+    now: datetime,
 ) -> CallResult:
     """Return a result that also keeps the states of the objects, where the driver reads them."""
     if not objects:
@@ -244,33 +295,54 @@ def live_rows(objects: Sequence[LiveObject]) -> tuple[str, str]:
     return text, hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _apply_result(call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool) -> CallResult:
+def _apply_result(
+    call: ClusterCall, applied: Applied, *, now: datetime, is_busy: bool
+) -> CallResult:
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, applied.drifts, now=now)
     if applied.placement:
         result = _observation_result(call, applied.placement, now=now, is_busy=is_busy)
         columns = (*result.columns, *_apply_columns(binding).items())
         return replace(result, columns=columns, is_applied=True, drifted=drifted)
-    changes = {"phase": Phase.APPLIED, "phase_changed_at": now, "next_call_at": now, "message": ""}
-    return CallResult((*changes.items(), *_apply_columns(binding).items()), is_applied=True, drifted=drifted)
+    changes = {
+        "phase": Phase.APPLIED,
+        "phase_changed_at": now,
+        "next_call_at": now,
+        "message": "",
+    }
+    return CallResult(
+        (*changes.items(), *_apply_columns(binding).items()),
+        is_applied=True,
+        drifted=drifted,
+    )
 
 
 def _apply_columns(binding: Binding, removal_check: str = "") -> dict[str, Any]:
     """Return what an apply that was answered changes in a binding."""
     columns = _answer_columns(binding)
     columns |= {"was_applied": True} if not binding.was_applied else {}
-    return columns | ({"removal_check": removal_check} if binding.removal_check != removal_check else {})
+    return columns | (
+        {"removal_check": removal_check}
+        if binding.removal_check != removal_check
+        else {}
+    )
 
 
 def _answer_columns(binding: Binding) -> dict[str, Any]:
     """Return what an answer ends: a call in several parts, and the reason why there was none."""
     ended = {"objects_done": None, "unavailable_code": ""}
-    return {name: value for name, value in ended.items() if getattr(binding, name) != value}
+    return {
+        name: value for name, value in ended.items() if getattr(binding, name) != value
+    }
 
 
-def _unavailable_result(binding: Binding, error: DriverError, *, now: datetime) -> CallResult:
+def _unavailable_result(
+    binding: Binding, error: DriverError, *, now: datetime
+) -> CallResult:
     """Return when to make the same call again, as whether it took effect is unknown: later and later."""
-    pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
+    pause = max(
+        OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE)
+    )
     code = ""
     if isinstance(error, DriverUnavailable):
         pause, code = max(pause, timedelta(seconds=error.retry_after or 0)), error.code
@@ -279,11 +351,16 @@ def _unavailable_result(binding: Binding, error: DriverError, *, now: datetime) 
     return CallResult(tuple(columns.items()), failure=Failure(FailureKind.UNREACHABLE))
 
 
-def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) -> CallResult:
+def _pending_result(
+    binding: Binding, pending: DriverPending, *, now: datetime
+) -> CallResult:
     """Return when to continue: at once while the calls make progress. Nothing has failed."""
     pause = OBSERVE_AGAIN
     if binding.objects_done is not None and pending.done <= binding.objects_done:
-        pause = max(OBSERVE_AGAIN, min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE))
+        pause = max(
+            OBSERVE_AGAIN,
+            min((now - (binding.phase_changed_at or now)) / 2, LONGEST_PAUSE),
+        )
     columns: dict[str, Any] = _answer_columns(binding)
     columns |= {
         "next_call_at": now + pause,
@@ -295,15 +372,24 @@ def _pending_result(binding: Binding, pending: DriverPending, *, now: datetime) 
     return CallResult(tuple(columns.items()))
 
 
-def _rejection_result(binding: Binding, error: DriverRejected, *, now: datetime) -> CallResult:
-    message = object_messages((one.object, one.message) for one in error.refusals) or str(error)
+def _rejection_result(
+    binding: Binding, error: DriverRejected, *, now: datetime
+) -> CallResult:
+    message = object_messages(
+        (one.object, one.message) for one in error.refusals
+    ) or str(error)
     result = _failure_result(binding, message, refusal_failure(binding, error), now=now)
     reached = _answer_columns(binding)
-    if any(one.code == NOT_SERVED for one in error.refusals) and binding.phase != Phase.REMOVING:
+    if (
+        any(one.code == NOT_SERVED for one in error.refusals)
+        and binding.phase != Phase.REMOVING
+    ):
         reached["next_call_at"] = now + LOOK_FOR_KINDS[0]
     if binding.phase == Phase.APPLYING:
         is_waiting = error.code == NOT_CONFIRMED
-        reached |= _apply_columns(binding, WAITING if is_waiting else binding.removal_check)
+        reached |= _apply_columns(
+            binding, WAITING if is_waiting else binding.removal_check
+        )
     return replace(
         result,
         columns=(*result.columns, *reached.items()),
@@ -317,10 +403,14 @@ def object_messages(messages: Iterable[tuple[ObjectRef, str]]) -> str:
     objects: dict[str, list[str]] = {}
     for ref, message in messages:
         objects.setdefault(message, []).append(str(ref))
-    return "; ".join(f"{names_and_more(refs, 3)}: {message}" for message, refs in objects.items())
+    return "; ".join(
+        f"{names_and_more(refs, 3)}: {message}" for message, refs in objects.items()
+    )
 
 
-def _failure_result(binding: Binding, message: str, failure: Failure, *, now: datetime) -> CallResult:
+def _failure_result(
+    binding: Binding, message: str, failure: Failure, *, now: datetime
+) -> CallResult:
     """Return a failure, to be tried again with growing pauses."""
     removing = binding.phase == Phase.REMOVING
     columns = {
@@ -330,7 +420,9 @@ def _failure_result(binding: Binding, message: str, failure: Failure, *, now: da
         "next_call_at": None,
         "message": message[:MESSAGE_LENGTH],
     }
-    return CallResult(tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure)
+    return CallResult(
+        tuple(columns.items()), outcome=ClusterUpdate.Outcome.FAILED, failure=failure
+    )
 
 
 def next_at_rest(cluster: MemberCluster, since: datetime, now: datetime) -> datetime:
@@ -364,20 +456,29 @@ def _observation_result(
     """Return what follows from the state of a placement on a cluster, observed or answered to an apply."""
     binding = call.binding
     if state is None or state.version != binding.applied_version:
-        return _reapply_result(binding, "The applied resources were deleted; applying them again.", now=now)
+        return _reapply_result(
+            binding, "The applied resources were deleted; applying them again.", now=now
+        )
     if state.refusals:
-        return _rejection_result(binding, DriverRejected("refused", state.refusals), now=now)
+        return _rejection_result(
+            binding, DriverRejected("refused", state.refusals), now=now
+        )
     if state.whole_version != state.version:
         return _reapply_result(binding, "An interrupted apply is continued.", now=now)
     if state.missing or state.drifted:
         return _drift_result(call, state, now=now, is_busy=is_busy)
 
     columns: dict[str, Any] = _answer_columns(binding)
-    if binding.contested_since and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]:
+    if (
+        binding.contested_since
+        and now - datetime.fromisoformat(binding.repairs[-1]) > CONTESTED_PAUSES[1]
+    ):
         columns |= {"contested_since": None, "repairs": ()}
     phase = Phase.AVAILABLE if state.readiness is Readiness.AVAILABLE else Phase.APPLIED
     since = now if binding.phase != phase else binding.phase_changed_at or now
-    next_call = now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, since, now)
+    next_call = (
+        now + OBSERVE_IN_ROLLOUT if is_busy else next_at_rest(call.cluster, since, now)
+    )
     columns["phase"] = phase
     if binding.phase != phase:
         columns["phase_changed_at"] = now
@@ -388,18 +489,31 @@ def _observation_result(
         outcome = ClusterUpdate.Outcome.AVAILABLE
         return CallResult(tuple(columns.items()), outcome=outcome, drifted=drifted)
     hints = {one.object: f" ({one.hint})" for one in state.objects if one.hint}
-    unready = [replace(one, reason=one.reason + hints.get(one.object, "")) for one in state.unready]
+    unready = [
+        replace(one, reason=one.reason + hints.get(one.object, ""))
+        for one in state.unready
+    ]
     is_timed = state.readiness is Readiness.NOT_TRACKABLE
     if not is_timed:
         pause = OBSERVE_AGAIN
-        if call.cluster.driver in ACTING_DRIVERS:  # each observation costs a request for every object
-            waited = timedelta(seconds=(now - since) // timedelta(seconds=2))  # alike for many clusters
+        if (
+            call.cluster.driver in ACTING_DRIVERS
+        ):  # each observation costs a request for every object
+            waited = timedelta(
+                seconds=(now - since) // timedelta(seconds=2)
+            )  # alike for many clusters
             pause = max(pause, min(waited, OBSERVE_IN_ROLLOUT))
         next_call = now + pause
-    applied_at = now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
+    applied_at = (
+        now if binding.phase == Phase.APPLYING else binding.phase_changed_at or now
+    )
     columns |= {
-        "untrackable_since": (binding.untrackable_since or applied_at) if is_timed else None,
-        "message": object_messages((one.object, one.reason) for one in unready)[:MESSAGE_LENGTH],
+        "untrackable_since": (binding.untrackable_since or applied_at)
+        if is_timed
+        else None,
+        "message": object_messages((one.object, one.reason) for one in unready)[
+            :MESSAGE_LENGTH
+        ],
         "next_call_at": next_call,
     }
     failure = unready_failure(binding, unready)
@@ -407,7 +521,12 @@ def _observation_result(
 
 
 def _reapply_result(
-    binding: Binding, message: str, *, now: datetime, drifted: str | None = None, **columns: Any
+    binding: Binding,
+    message: str,
+    *,
+    now: datetime,
+    drifted: str | None = None,
+    **columns: Any,
 ) -> CallResult:
     """Return that the same version is applied again."""
     columns |= {
@@ -421,7 +540,9 @@ def _reapply_result(
     return CallResult(tuple(columns.items()), drifted=drifted)
 
 
-def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool) -> CallResult:
+def _drift_result(
+    call: ClusterCall, state: PlacementSeen, *, now: datetime, is_busy: bool
+) -> CallResult:
     """Return what follows where others removed or changed objects (`rules/kubernetes-driver.md#observation`).
 
     A repair applies the same version again. Objects that others change again and again are repaired ever
@@ -429,7 +550,9 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
     """
     binding = call.binding
     drifted = difference_rows(binding.drifted_objects, state.drifted, now=now)
-    objects = {str(one) for one in state.missing} | {str(one.object) for one in state.drifted}
+    objects = {str(one) for one in state.missing} | {
+        str(one.object) for one in state.drifted
+    }
     names = ", ".join(sorted(objects))
     if (
         state.drifted
@@ -437,14 +560,24 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
         and strategy_value(binding, "whenToApply") == WhenToApply.IF_NOT_DRIFTED
     ):
         message = "it was changed on the cluster, and whenToApply is IfNotDrifted"
-        refusals = tuple(Refusal(one.object, FOUND_DRIFTS, message) for one in state.drifted)
-        return _rejection_result(binding, DriverRejected(message, refusals, drifts=state.drifted), now=now)
+        refusals = tuple(
+            Refusal(one.object, FOUND_DRIFTS, message) for one in state.drifted
+        )
+        return _rejection_result(
+            binding, DriverRejected(message, refusals, drifts=state.drifted), now=now
+        )
 
-    recent = [at for at in binding.repairs if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN]
+    recent = [
+        at
+        for at in binding.repairs
+        if now - datetime.fromisoformat(at) <= CONTESTED_WITHIN
+    ]
     since = binding.contested_since or (now if len(recent) >= MOST_REPAIRS else None)
     if since:
         shortest, longest = CONTESTED_PAUSES
-        due = datetime.fromisoformat(binding.repairs[-1]) + max(shortest, min(now - since, longest))
+        due = datetime.fromisoformat(binding.repairs[-1]) + max(
+            shortest, min(now - since, longest)
+        )
         if now < due:
             next_call = min(due, now + OBSERVE_IN_ROLLOUT) if is_busy else due
             message = f"Others change what is applied here, repaired again at {due:%H:%M:%S} UTC: {names}"
@@ -458,16 +591,29 @@ def _drift_result(call: ClusterCall, state: PlacementSeen, *, now: datetime, is_
                 return CallResult(tuple(columns.items()), failure=None, drifted=drifted)
             # What is not there is not available, also while it waits for its next repair.
             columns |= {"phase": Phase.APPLIED, "untrackable_since": None}
-            columns |= {"phase_changed_at": now} if binding.phase != Phase.APPLIED else {}
-            gone = [ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing]
+            columns |= (
+                {"phase_changed_at": now} if binding.phase != Phase.APPLIED else {}
+            )
+            gone = [
+                ObjectSeen(one, Readiness.NOT_YET, MISSING) for one in state.missing
+            ]
             failure = unready_failure(binding, gone)
             return CallResult(tuple(columns.items()), failure=failure, drifted=drifted)
     repairs = (*binding.repairs[-MOST_REPAIRS:], now.isoformat())
     message = f"Changed on the cluster, applying again: {names}"
-    return _reapply_result(binding, message, now=now, drifted=drifted, repairs=repairs, contested_since=since)
+    return _reapply_result(
+        binding,
+        message,
+        now=now,
+        drifted=drifted,
+        repairs=repairs,
+        contested_since=since,
+    )
 
 
-def _diff_result(call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool) -> CallResult:
+def _diff_result(
+    call: ClusterCall, report: DiffResult, *, now: datetime, is_busy: bool
+) -> CallResult:
     """Return what follows from a report of differences: a complete one counts as available.
 
     See `rules/kubernetes-driver.md#reportdiff`.
@@ -503,10 +649,15 @@ def difference_rows(
     stored: Sequence[Mapping[str, Any]], diffs: Iterable[ObjectDiff], *, now: datetime
 ) -> str | None:
     """Return the rows to store as JSON, each since it was first observed; None where there are none still."""
-    diffs = sorted(diffs, key=lambda one: (one.object.group, one.version, one.object))[:MOST_OBJECTS]
+    diffs = sorted(diffs, key=lambda one: (one.object.group, one.version, one.object))[
+        :MOST_OBJECTS
+    ]
     if not diffs and not stored:
         return None
-    first = {(row["group"], row["kind"], row["namespace"], row["name"]): row["since"] for row in stored}
+    first = {
+        (row["group"], row["kind"], row["namespace"], row["name"]): row["since"]
+        for row in stored
+    }
     rows, size = [], 0
     for one in diffs:
         ref = one.object
@@ -518,7 +669,9 @@ def difference_rows(
             "name": ref.name,
             "generation": one.member_generation,
             "observed": now.isoformat(),
-            "since": first.get((ref.group, ref.kind, ref.namespace, ref.name), now.isoformat()),
+            "since": first.get(
+                (ref.group, ref.kind, ref.namespace, ref.name), now.isoformat()
+            ),
             "fields": [[each.path, each.in_member, each.in_hub] for each in one.fields],
             "isDegraded": one.is_degraded,
             "isTruncated": one.is_truncated,
@@ -544,7 +697,11 @@ def refusal_failure(binding: Binding, error: DriverRejected) -> Failure:
 def unready_failure(binding: Binding, unready: Iterable[ObjectSeen]) -> Failure:
     """Return the objects that are not available yet, without those that cannot be observed."""
     waiting = [one for one in unready if one.readiness is not Readiness.NOT_TRACKABLE]
-    return Failure(objects=_object_errors(binding, [(one.object, NOT_READY, one.reason) for one in waiting]))
+    return Failure(
+        objects=_object_errors(
+            binding, [(one.object, NOT_READY, one.reason) for one in waiting]
+        )
+    )
 
 
 def _object_errors(
@@ -553,12 +710,24 @@ def _object_errors(
     """Return the first 100 objects in order, each with the API version that was sent to the cluster."""
     snapshot = binding.resource_snapshot if objects else None
     versions = {}
-    for api_version, kind, namespace, name, *_ in snapshot.applied_identities if snapshot else ():
+    for api_version, kind, namespace, name, *_ in (
+        snapshot.applied_identities if snapshot else ()
+    ):
         group, _, version = api_version.rpartition("/")
         versions[ObjectRef(group, kind, namespace, name)] = version
     errors = [
-        ObjectFault(ref.group, versions.get(ref, ""), ref.kind, ref.namespace, ref.name, code, message)
+        ObjectFault(
+            ref.group,
+            versions.get(ref, ""),
+            ref.kind,
+            ref.namespace,
+            ref.name,
+            code,
+            message,
+        )
         for ref, code, message in objects
     ]
-    errors.sort(key=lambda one: (one.group, one.version, one.kind, one.namespace, one.name))
+    errors.sort(
+        key=lambda one: (one.group, one.version, one.kind, one.namespace, one.name)
+    )
     return tuple(errors[:MOST_OBJECTS])

@@ -23,7 +23,10 @@ from placements.manifests.strategy import ApplyType
 from placements.models import Binding, ObservedObjects, Placement
 from placements.services.rollouts.call_results import MOST_OBJECTS
 
-_COLUMNS = {DifferenceType.DRIFT: "drifted_objects", DifferenceType.DIFF: "diffed_objects"}
+_COLUMNS = {
+    DifferenceType.DRIFT: "drifted_objects",
+    DifferenceType.DIFF: "diffed_objects",
+}
 _READ_AT_ONCE = 50
 REAPPLIED = (Phase.APPLYING, Phase.APPLIED, Phase.AVAILABLE, Phase.FAILED)
 """In these phases the version of a cluster can be applied again."""
@@ -39,7 +42,9 @@ class DifferenceFilter:
     type: DifferenceType | None = None
 
     def matches(self, one: Difference) -> bool:
-        return self.kind in ("", one.kind) and (not self.path or one.concerns(self.path))
+        return self.kind in ("", one.kind) and (
+            not self.path or one.concerns(self.path)
+        )
 
 
 def differences_page(
@@ -51,12 +56,16 @@ def differences_page(
     """
     beyond = _parse_cursor(after) if after else None
     differences: list[Difference] = []
-    for one in _differences(placement, filters, from_cluster=beyond[0] if beyond else ""):
+    for one in _differences(
+        placement, filters, from_cluster=beyond[0] if beyond else ""
+    ):
         if beyond and _key(one) <= beyond:
             continue
         if len(differences) == size:
             cursor = json.dumps(_key(differences[-1]))
-            return differences, base64.urlsafe_b64encode(cursor.encode()).decode().rstrip("=")
+            return differences, base64.urlsafe_b64encode(
+                cursor.encode()
+            ).decode().rstrip("=")
         differences.append(one)
     return differences, None
 
@@ -67,10 +76,16 @@ def _key(one: Difference) -> list[str]:
 
 def _parse_cursor(cursor: str) -> list[str]:
     try:
-        key = json.loads(base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4)))
+        key = json.loads(
+            base64.urlsafe_b64decode(cursor.encode() + b"=" * (-len(cursor) % 4))
+        )
     except (binascii.Error, ValueError, RecursionError) as error:
         raise BadCursorError from error
-    if not isinstance(key, list) or len(key) != 6 or not all(isinstance(one, str) for one in key):
+    if (
+        not isinstance(key, list)
+        or len(key) != 6
+        or not all(isinstance(one, str) for one in key)
+    ):
         raise BadCursorError
     if any("\0" in one for one in key):
         raise BadCursorError
@@ -88,10 +103,17 @@ def _differences(
     rows = Binding.objects.filter(has_any, placement=placement)
     rows = rows.filter(cluster_name=filters.cluster) if filters.cluster else rows
     # Not sorted by the database, whose collation may differ from the order of the cursor.
-    names = sorted(one for one in rows.values_list("cluster_name", flat=True) if one >= from_cluster)
+    names = sorted(
+        one
+        for one in rows.values_list("cluster_name", flat=True)
+        if one >= from_cluster
+    )
     for start in range(0, len(names), _READ_AT_ONCE):
         several = rows.filter(cluster_name__in=names[start : start + _READ_AT_ONCE])
-        part = {name: stored for name, *stored in several.values_list("cluster_name", *columns)}
+        part = {
+            name: stored
+            for name, *stored in several.values_list("cluster_name", *columns)
+        }
         for name in sorted(part):
             differences = [
                 Difference.of(name, found_by, row)
@@ -132,7 +154,9 @@ def store_objects(texts: Mapping[int, str], *, now: datetime) -> None:
     """
     before = {
         pk: {state_key(row): row[-1] for row in rows}
-        for pk, rows in ObservedObjects.objects.filter(pk__in=list(texts)).values_list("pk", "rows")
+        for pk, rows in ObservedObjects.objects.filter(pk__in=list(texts)).values_list(
+            "pk", "rows"
+        )
     }
     ObservedObjects.objects.bulk_create(
         [
@@ -159,5 +183,9 @@ def live_states(binding: Binding) -> list[LiveState]:
     """Return the states of the objects of a binding; none where its driver does not read them."""
     if binding.observed_at is None:
         return []
-    rows = ObservedObjects.objects.filter(pk=binding.pk).values_list("rows", flat=True).first()
+    rows = (
+        ObservedObjects.objects.filter(pk=binding.pk)
+        .values_list("rows", flat=True)
+        .first()
+    )
     return [LiveState(*row) for row in rows or ()]

@@ -11,7 +11,12 @@ from django.db.models import F, Q, QuerySet
 
 from fleetui.audit import SYSTEM, AuditEvent, record
 from fleetui.bulk import batched, claim_batch
-from placements.engine.rollout.actions import Action, Remove, RollingUpdateResult, RunPhase
+from placements.engine.rollout.actions import (
+    Action,
+    Remove,
+    RollingUpdateResult,
+    RunPhase,
+)
 from placements.engine.rollout.rolling_update import needs_run, next_actions
 from placements.engine.rollout.state import EMPTY, Phase, Suspension
 from placements.engine.rollout.waves import plan_waves, rollout_progress
@@ -24,7 +29,12 @@ from placements.services.rollout_state import RolloutContext, load_rollout_conte
 from placements.services.rollouts.forecasts import eta_of_next, update_forecast
 from placements.services.rollouts.orphans import keep_leftovers
 from placements.services.rollouts.staged_controller import sync_staged_runs
-from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
+from placements.services.rollouts.starts import (
+    Content,
+    RunChanged,
+    build_updates,
+    save_updates,
+)
 from placements.services.traces import forget_placements
 
 
@@ -68,7 +78,9 @@ def sync_due_rollouts(*, now: datetime) -> int:
     end, and the placement it belongs to is tried again when its lease is over.
     """
     oldest = F("rollout_lease_expires_at").asc(nulls_first=True)
-    ids = claim_batch(_due(now), oldest, size=BATCH, rollout_lease_expires_at=now + LEASE)
+    ids = claim_batch(
+        _due(now), oldest, size=BATCH, rollout_lease_expires_at=now + LEASE
+    )
     with ExitStack() as stack:
         for placement_id in reversed(ids):
             stack.callback(sync_rollout, placement_id, now=now)
@@ -81,7 +93,9 @@ def is_due(*, now: datetime) -> bool:
 
 
 def _due(now: datetime) -> QuerySet[Placement]:
-    is_due = Q(rollout_observed__lt=F("rollout_generation")) | Q(rollout_requeue_at__lte=now)
+    is_due = Q(rollout_observed__lt=F("rollout_generation")) | Q(
+        rollout_requeue_at__lte=now
+    )
     is_free = Q(rollout_lease_expires_at=None) | Q(rollout_lease_expires_at__lte=now)
     return Placement.objects.filter(is_due & is_free)
 
@@ -102,9 +116,16 @@ def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | N
                 _mark_synced(context, requeue_at=None, now=now)
                 run = running_rollout(context.placement)
                 if run:
-                    end_run(run, Rollout.State.SUPERSEDED, "staged runs update this placement now", now=now)
+                    end_run(
+                        run,
+                        Rollout.State.SUPERSEDED,
+                        "staged runs update this placement now",
+                        now=now,
+                    )
                 requeue_at = sync_staged_runs(context, now=now)
-                Placement.objects.filter(pk=context.placement.pk).update(rollout_requeue_at=requeue_at)
+                Placement.objects.filter(pk=context.placement.pk).update(
+                    rollout_requeue_at=requeue_at
+                )
             if placement.deleting_since is None:
                 update_conditions(context, now=now)
     except RunChanged:
@@ -113,7 +134,9 @@ def sync_rollout(placement_id: int, *, now: datetime) -> RollingUpdateResult | N
     return result
 
 
-def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: datetime) -> None:
+def _save_rolling(
+    context: RolloutContext, result: RollingUpdateResult, *, now: datetime
+) -> None:
     placement, state = context.placement, context.state
     is_over = result.phase is RunPhase.FINISHED
     resync_at = now + (RESYNC if result.actions else IDLE_RESYNC)
@@ -122,13 +145,19 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     _delete_left_behind(context, now=now)
 
     run, eta = running_rollout(placement), None
-    if run and (run.version, run.is_deletion) != (context.version, placement.deleting_since is not None):
+    if run and (run.version, run.is_deletion) != (
+        context.version,
+        placement.deleting_since is not None,
+    ):
         end_run(run, Rollout.State.SUPERSEDED, "a newer version is wanted", now=now)
         eta = eta_of_next(run)
         run = None
     is_stopped = state.suspension is Suspension.STOPPED and not state.deletion
     if run is None and not is_stopped and needs_run(state):
-        waves = [[action.cluster for action in wave.actions] for wave in plan_waves(state).waves]
+        waves = [
+            [action.cluster for action in wave.actions]
+            for wave in plan_waves(state).waves
+        ]
         run = create_run(context, waves, eta=eta, now=now)
 
     if run is not None:
@@ -138,7 +167,9 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
         has_forecast = not is_over and update_forecast(run, placement, result, now=now)
         if not result.actions and not has_forecast:
             changed = changed.exclude(sync_result=document)
-        if changed.update(sync_result=document, progress_version=F("progress_version") + 1):
+        if changed.update(
+            sync_result=document, progress_version=F("progress_version") + 1
+        ):
             counts = asdict(rollout_progress(context.state, result))
             RolloutSample.objects.create(rollout=run, at=now, **counts)
         if is_over:
@@ -146,19 +177,29 @@ def _save_rolling(context: RolloutContext, result: RollingUpdateResult, *, now: 
     elif state.suspension is Suspension.NONE and not state.deletion:
         _mark_synced(context, requeue_at=None, now=now)
     if is_over and placement.deleting_since:
-        leftovers = sorted(placement.bindings.exclude(phase__in=EMPTY).values_list("cluster_name", flat=True))
+        leftovers = sorted(
+            placement.bindings.exclude(phase__in=EMPTY).values_list(
+                "cluster_name", flat=True
+            )
+        )
         placement.bindings.all().delete()
         keep_leftovers(placement.full_name, leftovers, now=now)
         finish_deletion(placement, now=now)
         after = {"mayStillHold": leftovers} if leftovers else None
-        record(AuditEvent("gone", PLACEMENT, placement.full_name, after=after), by=None, now=now)
+        record(
+            AuditEvent("gone", PLACEMENT, placement.full_name, after=after),
+            by=None,
+            now=now,
+        )
 
 
 def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
     """Delete bindings of clusters that have left the fleet, unless they rejoined and were selected again."""
     if not context.left_behind:
         return
-    rows = Binding.objects.filter(pk__in=[binding.pk for binding in context.left_behind])
+    rows = Binding.objects.filter(
+        pk__in=[binding.pk for binding in context.left_behind]
+    )
     gone = rows.filter(state=BindingState.UNSCHEDULED)
     names = sorted(gone.values_list("cluster_name", flat=True))
     if names:
@@ -166,11 +207,17 @@ def _delete_left_behind(context: RolloutContext, *, now: datetime) -> None:
         keep_leftovers(context.placement.full_name, names, now=now)
         after = {"clusters": names}
         record(
-            AuditEvent("left behind", PLACEMENT, context.placement.full_name, after=after), by=None, now=now
+            AuditEvent(
+                "left behind", PLACEMENT, context.placement.full_name, after=after
+            ),
+            by=None,
+            now=now,
         )
 
 
-def _mark_synced(context: RolloutContext, *, requeue_at: datetime | None, now: datetime) -> None:
+def _mark_synced(
+    context: RolloutContext, *, requeue_at: datetime | None, now: datetime
+) -> None:
     """Record that the sync is done. Raise RunChanged if a user changed the placement meanwhile."""
     placement, count = context.placement, len(context.bindings)
     unchanged = Placement.objects.filter(
@@ -190,7 +237,9 @@ def _mark_synced(context: RolloutContext, *, requeue_at: datetime | None, now: d
         raise RunChanged
 
 
-def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Action], *, now: datetime) -> None:
+def start_actions(
+    run: Rollout, context: RolloutContext, actions: Sequence[Action], *, now: datetime
+) -> None:
     """Record what starts; the calls to the clusters are made later, outside of this transaction.
 
     The caller increments the version of the progress.
@@ -209,8 +258,15 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
         content, what = None, "release" if context.is_release else "remove"
         if not isinstance(action, Remove):
             overrides = [one.pk for one in context.overrides.get(action.cluster, ())]
-            strategy = context.versions.strategy_on(action.cluster) if context.versions else None
-            content, what = Content(action.version, context.target, overrides, strategy), action.reason
+            strategy = (
+                context.versions.strategy_on(action.cluster)
+                if context.versions
+                else None
+            )
+            content, what = (
+                Content(action.version, context.target, overrides, strategy),
+                action.reason,
+            )
         starts.append(
             ClusterUpdate(
                 rollout=run,
@@ -221,7 +277,11 @@ def start_actions(run: Rollout, context: RolloutContext, actions: Sequence[Actio
                 started_at=now,
             )
         )
-        updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
+        updates.append(
+            build_updates(
+                rows[action.cluster], content, attempt=action.attempt, now=now
+            )
+        )
     ClusterUpdate.objects.bulk_create(starts, batch_size=500)
     save_updates(updates, context, now=now)
 
@@ -241,8 +301,14 @@ def create_run(
 ) -> Rollout:
     placement, target = context.placement, context.target
     started_by = placement.triggered_by or SYSTEM
-    if started_by == SYSTEM and target and not placement.rollouts.filter(resource_snapshot=target).exists():
-        started_by = target.created_by  # what the system triggered meanwhile is not why these are rolled out
+    if (
+        started_by == SYSTEM
+        and target
+        and not placement.rollouts.filter(resource_snapshot=target).exists()
+    ):
+        started_by = (
+            target.created_by
+        )  # what the system triggered meanwhile is not why these are rolled out
     placement.runs_made += 1
     Placement.objects.filter(pk=placement.pk).update(runs_made=placement.runs_made)
     run = Rollout.objects.create(
@@ -268,12 +334,21 @@ def end_run(run: Rollout, state: Rollout.State, reason: str, *, now: datetime) -
     """End a rollout in progress; what it started is still observed until it ends."""
     ended = Rollout.objects.filter(pk=run.pk, state=Rollout.State.RUNNING)
     if ended.update(
-        state=state, ended_at=now, ended_reason=reason, progress_version=run.progress_version + 1
+        state=state,
+        ended_at=now,
+        ended_reason=reason,
+        progress_version=run.progress_version + 1,
     ):
         open_starts = ClusterUpdate.objects.filter(rollout=run, outcome="")
-        if state == Rollout.State.FINISHED:  # what cannot be observed became available by time alone
-            untrackable = Binding.objects.filter(placement=run.placement_id, phase=Phase.APPLIED)
-            applied = open_starts.filter(cluster_name__in=untrackable.values("cluster_name"))
+        if (
+            state == Rollout.State.FINISHED
+        ):  # what cannot be observed became available by time alone
+            untrackable = Binding.objects.filter(
+                placement=run.placement_id, phase=Phase.APPLIED
+            )
+            applied = open_starts.filter(
+                cluster_name__in=untrackable.values("cluster_name")
+            )
             applied.update(outcome=ClusterUpdate.Outcome.AVAILABLE, ended_at=now)
         open_starts.update(outcome=ClusterUpdate.Outcome.SUPERSEDED, ended_at=now)
         name, after = f"{run.placement_name}/{run.number}", {"because": reason}

@@ -13,7 +13,11 @@ from django.db.models import QuerySet
 
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.engine.rollout.forecast import WorkSpan, seconds_left
-from placements.engine.rollout.staged_run import RunStatus, StagedUpdateResult, WaitReason
+from placements.engine.rollout.staged_run import (
+    RunStatus,
+    StagedUpdateResult,
+    WaitReason,
+)
 from placements.models import ClusterUpdate, Placement, Rollout, StagedRun
 
 MOST_RUNS = 10
@@ -27,7 +31,11 @@ _BUDGETS = {
     BlockReason.DELETION_LIMIT,
     BlockReason.BEING_REMOVED,
 }
-_NEVER_END = {BlockReason.UNREACHABLE, BlockReason.NOT_IN_FLEET, BlockReason.NOT_MONITORED}
+_NEVER_END = {
+    BlockReason.UNREACHABLE,
+    BlockReason.NOT_IN_FLEET,
+    BlockReason.NOT_MONITORED,
+}
 
 
 def update_forecast(
@@ -47,12 +55,19 @@ def update_forecast(
     if result.in_progress and all(one.available_at for one in result.in_progress):
         cause = _PERIOD if result.blocked else None
     elif result.blocked:
-        cause = _BUDGET if any(one.reason in _BUDGETS for one in result.blocked) else _CLUSTER
+        cause = (
+            _BUDGET
+            if any(one.reason in _BUDGETS for one in result.blocked)
+            else _CLUSTER
+        )
     past = placement.rollouts.filter(state=Rollout.State.FINISHED)
     after = _eta_after(run, left, past, obstacle=obstacle, now=now)
     run.eta = {**after, "cause": cause, "obstacle": obstacle}
     Rollout.objects.filter(pk=run.pk).update(eta=run.eta)
-    return (before.get("left"), before.get("reason")) != (after["left"], after["reason"])
+    return (before.get("left"), before.get("reason")) != (
+        after["left"],
+        after["reason"],
+    )
 
 
 def eta_of_next(run: Rollout) -> dict[str, Any]:
@@ -62,7 +77,10 @@ def eta_of_next(run: Rollout) -> dict[str, Any]:
     """
     if not run.eta:
         return {}
-    return {name: run.eta[name] for name in ("at", "obstacle")} | {"left": None, "reason": ""}
+    return {name: run.eta[name] for name in ("at", "obstacle")} | {
+        "left": None,
+        "reason": "",
+    }
 
 
 def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
@@ -71,7 +89,9 @@ def _is_due(before: Mapping[str, Any], obstacle: str, *, now: datetime) -> bool:
     return now - datetime.fromisoformat(before["at"]) >= EVERY
 
 
-def _spans_of(run: Rollout, placement: Placement, result: RollingUpdateResult) -> list[WorkSpan]:
+def _spans_of(
+    run: Rollout, placement: Placement, result: RollingUpdateResult
+) -> list[WorkSpan]:
     """Return the work on each cluster of a rollout.
 
     The row of a cluster whose readiness cannot be observed ends with the rollout; its work ended when the
@@ -89,7 +109,9 @@ def _spans_of(run: Rollout, placement: Placement, result: RollingUpdateResult) -
             end = applied_at + placement.unavailable_period
             has_passed = True
         seconds = end.timestamp() if end else None
-        spans.append(WorkSpan(started_at.timestamp(), seconds, has_passed or outcome in _DONE))
+        spans.append(
+            WorkSpan(started_at.timestamp(), seconds, has_passed or outcome in _DONE)
+        )
     return spans
 
 
@@ -113,16 +135,25 @@ def _eta_after(
         durations = [_work_seconds(former) for former in newest]
         passed = (now - (run.started_at or now)).total_seconds() - waiting[_APPROVAL]
         rest = median(durations) - passed if durations else 0.0
-        remaining = {"seconds": round(rest, 1), "runs": len(durations)} if rest > 0 else None
+        remaining = (
+            {"seconds": round(rest, 1), "runs": len(durations)} if rest > 0 else None
+        )
     reason = obstacle or ("" if remaining else "no-rate")
-    found = {"at": now.isoformat(), "left": remaining, "reason": reason, "waiting": waiting}
+    found = {
+        "at": now.isoformat(),
+        "left": remaining,
+        "reason": reason,
+        "waiting": waiting,
+    }
     # Workers of the release before read `remaining` during an upgrade, as a range, and show none for None.
     # It may go in the release after the one that first writes `left`.
     return {**found, "remaining": None}
 
 
 def _waiting_at(before: Mapping[str, Any], *, now: datetime) -> dict[str, float]:
-    waiting = dict(before.get("waiting") or {_APPROVAL: 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0})
+    waiting = dict(
+        before.get("waiting") or {_APPROVAL: 0, _PERIOD: 0, _BUDGET: 0, _CLUSTER: 0}
+    )
     if cause := before.get("cause"):
         passed = (now - datetime.fromisoformat(before["at"])).total_seconds()
         waiting[cause] = round(waiting[cause] + passed, 1)
@@ -151,7 +182,9 @@ _OBSTACLES = {
 }
 
 
-def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> dict[str, Any]:
+def staged_eta(
+    run: StagedRun, result: StagedUpdateResult, *, now: datetime
+) -> dict[str, Any]:
     """Return the time left of a staged run to store: the former one until it is due.
 
     Timed waits are added. Nothing is added for approvals; `approvals` is how many are still needed.
@@ -160,27 +193,51 @@ def staged_eta(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> 
     if result.run.outcome:
         if not before:
             return before
-        return {**before, "waiting": _waiting_at(before, now=now), "at": now.isoformat(), "cause": None}
+        return {
+            **before,
+            "waiting": _waiting_at(before, now=now),
+            "at": now.isoformat(),
+            "cause": None,
+        }
     obstacle = _OBSTACLES.get(result.status, "")
     if not _is_due(before, obstacle, now=now):
         return before
     plan = result.run
     spans = [
-        WorkSpan(step.started_at.timestamp(), step.done_at.timestamp() if step.done_at else None)
+        WorkSpan(
+            step.started_at.timestamp(),
+            step.done_at.timestamp() if step.done_at else None,
+        )
         for step in plan.steps
         if step.started_at
     ]
-    stages = [stage for stage in (*plan.stages, plan.deletions) if not stage.ended_at and stage.steps]
+    stages = [
+        stage
+        for stage in (*plan.stages, plan.deletions)
+        if not stage.ended_at and stage.steps
+    ]
     left = None
     if not obstacle:
-        waiting = sum(step.started_at is None for stage in stages for step in stage.steps)
+        waiting = sum(
+            step.started_at is None for stage in stages for step in stage.steps
+        )
         left = seconds_left(spans, waiting=waiting, now=now.timestamp())
     if left is not None:
-        until = {one.stage: one.until for one in result.waits if one.reason is WaitReason.TIME}
+        until = {
+            one.stage: one.until
+            for one in result.waits
+            if one.reason is WaitReason.TIME
+        }
         for stage in stages:
             end = until.get(stage.name)
-            left += max(0.0, (end - now).total_seconds()) if end else stage.wait.total_seconds()
-    finished = StagedRun.objects.filter(placement=run.placement_id, status=RunStatus.SUCCEEDED)
+            left += (
+                max(0.0, (end - now).total_seconds())
+                if end
+                else stage.wait.total_seconds()
+            )
+    finished = StagedRun.objects.filter(
+        placement=run.placement_id, status=RunStatus.SUCCEEDED
+    )
     approvals = sum((not stage.may_start) + (not stage.may_end) for stage in stages)
     cause = next((_CAUSES.get(one.reason, _CLUSTER) for one in result.waits), None)
     after = _eta_after(run, left, finished, obstacle=obstacle, now=now)

@@ -38,7 +38,11 @@ _STAGED = {
     RunListState.SUPERSEDED: Q(pk__in=()),
     RunListState.STOPPED: Q(status__in=(RunStatus.ABANDONED, RunStatus.STOPPED)),
     RunListState.FAILED: Q(status=RunStatus.FAILED)
-    | Q(failed__gt=0, placement__paused_since=None, status__in=(RunStatus.PROGRESSING, RunStatus.STUCK)),
+    | Q(
+        failed__gt=0,
+        placement__paused_since=None,
+        status__in=(RunStatus.PROGRESSING, RunStatus.STUCK),
+    ),
 }
 
 
@@ -60,7 +64,11 @@ def newest_run(placement: str) -> AnyRun | None:
     """Return the latest rollout or staged run of the placement that has this name or had it last."""
     rolling = Rollout.objects.filter(placement_name=placement).order_by("-id").first()
     staged = StagedRun.objects.filter(placement_name=placement).order_by("-id").first()
-    return max((one for one in (rolling, staged) if one is not None), key=began_at, default=None)
+    return max(
+        (one for one in (rolling, staged) if one is not None),
+        key=began_at,
+        default=None,
+    )
 
 
 def latest_runs(*, placement: str, most: int) -> list[AnyRun]:
@@ -76,7 +84,13 @@ def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
 
 
 def runs_page(
-    *, placement: str, state: RunListState | None, after: str, size: int, text: str = "", start: int = 0
+    *,
+    placement: str,
+    state: RunListState | None,
+    after: str,
+    size: int,
+    text: str = "",
+    start: int = 0,
 ) -> RunsPage:
     """Return a page of those in a state, or, without, of those that have ended; `start` come before it.
 
@@ -88,8 +102,14 @@ def runs_page(
     staged = _staged(placement, text, state).order_by("-id")
     before = None
     if match and start > size:
-        times = [(at, pk, False) for at, pk in rolling.values_list("started_at", "pk")[: start - size]]
-        times += [(at, pk, True) for at, pk in staged.values_list("created_at", "pk")[: start - size]]
+        times = [
+            (at, pk, False)
+            for at, pk in rolling.values_list("started_at", "pk")[: start - size]
+        ]
+        times += [
+            (at, pk, True)
+            for at, pk in staged.values_list("created_at", "pk")[: start - size]
+        ]
         earlier = sorted(times, reverse=True)[: start - size]
         before = _cursor(((pk, is_staged) for _, pk, is_staged in earlier), _FIRST)
     rolling, staged = rolling.filter(pk__lt=last[0]), staged.filter(pk__lt=last[1])
@@ -101,7 +121,9 @@ def runs_page(
 
 def runs_count(*, placement: str, state: RunListState | None, text: str = "") -> int:
     """Return how many are in a state, or, without, have ended."""
-    rolling, staged = (find(placement, text, state).values_list("pk") for find in (_rolling, _staged))
+    rolling, staged = (
+        find(placement, text, state).values_list("pk") for find in (_rolling, _staged)
+    )
     return rolling.union(staged, all=True).count()
 
 
@@ -113,23 +135,42 @@ def _cursor(keys: Iterable[tuple[int, bool]], last: tuple[int, int]) -> str:
     return f"{least[0]}.{least[1]}"
 
 
-def _merge_runs(rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]) -> Iterator[AnyRun]:
+def _merge_runs(
+    rolling: QuerySet[Rollout], staged: QuerySet[StagedRun]
+) -> Iterator[AnyRun]:
     return merge(rolling, staged, key=began_at, reverse=True)
 
 
-def _rolling(placement: str, text: str, state: RunListState | None) -> QuerySet[Rollout]:
+def _rolling(
+    placement: str, text: str, state: RunListState | None
+) -> QuerySet[Rollout]:
     rows = runs_to_show(placement=placement, text=text)
     if state is RunListState.FAILED:
         return rows.filter(Q(failed__gt=0, placement__paused_since=None))
-    return rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
+    return (
+        rows.filter(state=state) if state else rows.exclude(state=Rollout.State.RUNNING)
+    )
 
 
 def _staged(
-    placement: str, text: str, state: RunListState | None, *, is_ended: bool | None = True
+    placement: str,
+    text: str,
+    state: RunListState | None,
+    *,
+    is_ended: bool | None = True,
 ) -> QuerySet[StagedRun]:
-    rows = runs_matching(placement=placement).filter(placement_name__contains=text.lower())
+    rows = runs_matching(placement=placement).filter(
+        placement_name__contains=text.lower()
+    )
     rows = rows.select_related("placement")
-    rows = rows.defer("plan", "sync_result", "strategy", "overrides", "document", "placement__document")
+    rows = rows.defer(
+        "plan",
+        "sync_result",
+        "strategy",
+        "overrides",
+        "document",
+        "placement__document",
+    )
     rows = with_status(rows)
     if state:
         rows = rows.filter(_STAGED[state])

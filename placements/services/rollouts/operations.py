@@ -19,7 +19,13 @@ from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
 from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
-from placements.models import Binding, Placement, ResourceSnapshot, ResourceSnapshotPart, Rollout
+from placements.models import (
+    Binding,
+    Placement,
+    ResourceSnapshot,
+    ResourceSnapshotPart,
+    Rollout,
+)
 from placements.services.pruning import prune_resource_snapshots
 from placements.services.resources.queries import selection_for
 from placements.services.results import PLACEMENT
@@ -56,7 +62,9 @@ def check_all_possible(reasons: Sequence[str]) -> None:
 
 
 @transaction.atomic
-def pause(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+def pause(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> Placement:
     """Start nothing more on a placement; running updates finish. Again it does nothing."""
     placement = locked_placement(name, by=by, expected=expected, removes=True)
     if placement.paused_since is None:
@@ -66,7 +74,9 @@ def pause(name: str, *, by: User | None, now: datetime, expected: int | None = N
 
 
 @transaction.atomic
-def resume(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+def resume(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> Placement:
     """Continue after a pause. Again it does nothing."""
     placement = locked_placement(name, by=by, expected=expected)
     if placement.paused_since is not None:
@@ -76,7 +86,9 @@ def resume(name: str, *, by: User | None, now: datetime, expected: int | None = 
 
 
 @transaction.atomic
-def stop(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+def stop(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> Placement:
     """End the rollout; the placement starts nothing until a user starts a new rollout.
 
     Raise ActionNotAllowed when no rollout is in progress.
@@ -92,7 +104,9 @@ def stop(name: str, *, by: User | None, now: datetime, expected: int | None = No
 
 
 @transaction.atomic
-def restart(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+def restart(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> Placement:
     """Start a new rollout of a stopped placement. Raise ActionNotAllowed when it is not stopped."""
     placement = locked_placement(name, by=by, expected=expected)
     check_possible(why_not_start(placement))
@@ -117,7 +131,9 @@ def retry(name: str, cluster: str = "", *, by: User | None, now: datetime) -> li
 
 
 @transaction.atomic
-def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetime) -> list[str]:
+def reapply(
+    name: str, clusters: Sequence[str], *, by: User | None, now: datetime
+) -> list[str]:
     """Apply the same version again on these clusters, now and without a budget. Return their names.
 
     Raise InvalidManifest for clusters on which nothing is applied, ActionNotAllowed during a deletion.
@@ -128,7 +144,12 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
     known = dict(rows.values_list("cluster_name", "pk"))
     allowed = names_and_more(known, _MOST_NAMES) or "none: nothing is applied yet"
     errors = [
-        FieldError(f"clusters[{at}]", "unknown-name", _not_applied_words(placement, cluster), allowed)
+        FieldError(
+            f"clusters[{at}]",
+            "unknown-name",
+            _not_applied_words(placement, cluster),
+            allowed,
+        )
         for at, cluster in enumerate(clusters)
         if cluster not in known
     ]
@@ -149,7 +170,11 @@ def reapply(name: str, clusters: Sequence[str], *, by: User | None, now: datetim
         message=f"Applied again by {actor_name(by)}",
         **NO_FAILURE.columns(),
     )
-    record(AuditEvent("applied again", PLACEMENT, name, after={"clusters": names}), by=by, now=now)
+    record(
+        AuditEvent("applied again", PLACEMENT, name, after={"clusters": names}),
+        by=by,
+        now=now,
+    )
     enqueue_rollout([placement.pk])
     enqueue(RUN_CLUSTER_CALLS)
     return names
@@ -161,7 +186,12 @@ def reapply_on(name: str, cluster: str, *, by: User | None, now: datetime) -> li
 
 @transaction.atomic
 def roll_back(
-    name: str, number: int | None, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    number: int | None,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> ResourceSnapshot:
     """Roll out the resources of an older snapshot, and pin the placement to them.
 
@@ -176,9 +206,14 @@ def roll_back(
     latest, older = rows.get(is_latest=True), rows.filter(is_latest=False)
     old = older.filter(number=number).first() if number is not None else None
     if old is None:
-        numbers = ", ".join(f"r{one}" for one in older.order_by("number").values_list("number", flat=True))
+        numbers = ", ".join(
+            f"r{one}"
+            for one in older.order_by("number").values_list("number", flat=True)
+        )
         target = "an unknown revision" if number is None else f"r{number}"
-        raise ActionNotAllowed(f"{name} cannot roll back to {target}; older revisions: {numbers}")
+        raise ActionNotAllowed(
+            f"{name} cannot roll back to {target}; older revisions: {numbers}"
+        )
     check_rollback(by, old, selected=lambda: selection_for(placement).objects)
     ResourceSnapshot.objects.filter(pk=latest.pk).update(is_latest=False)
     restored = ResourceSnapshot.objects.create(
@@ -192,7 +227,9 @@ def roll_back(
         created_by=actor_name(by),
     )
     ResourceSnapshotPart.objects.bulk_create(
-        ResourceSnapshotPart(snapshot=restored, position=part.position, manifests=part.manifests)
+        ResourceSnapshotPart(
+            snapshot=restored, position=part.position, manifests=part.manifests
+        )
         for part in old.parts.all()
     )
     placement.pinned_snapshot, placement.is_stopped = restored.number, False
@@ -204,7 +241,9 @@ def roll_back(
 
 
 @transaction.atomic
-def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> Placement:
+def unpin(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> Placement:
     """Unpin a placement after a rollback. Raise ActionNotAllowed if it is not pinned."""
     placement = locked_placement(name, by=by, expected=expected)
     check_possible(why_not_unpin(placement))
@@ -218,7 +257,9 @@ def unpin(name: str, *, by: User | None, now: datetime, expected: int | None = N
 
 
 @transaction.atomic
-def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datetime) -> None:
+def abandon_cluster(
+    placement: str, cluster: str, *, by: User | None, now: datetime
+) -> None:
     """End a deletion without a cluster that has been unreachable for 15 minutes.
 
     See `rules/lifecycle.md#deletion`.
@@ -227,20 +268,28 @@ def abandon_cluster(placement: str, cluster: str, *, by: User | None, now: datet
     """
     row = locked_placement(placement, by=by, removes=True)
     if row.deleting_since is None:
-        raise ActionNotAllowed(f"{placement} is not being deleted; evict it from {cluster} instead")
+        raise ActionNotAllowed(
+            f"{placement} is not being deleted; evict it from {cluster} instead"
+        )
     work = plan_work(load_rollout_context(row, now=now).state)
-    allowed_from = {one.cluster: one.abandonable_from for one in work.blocked}.get(cluster)
+    allowed_from = {one.cluster: one.abandonable_from for one in work.blocked}.get(
+        cluster
+    )
     if allowed_from is None:
         raise ActionNotAllowed(
             f"{cluster} can be reached or holds nothing of {placement}; it cannot be force-removed"
         )
     if now < allowed_from:
         moment = allowed_from.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        raise ActionNotAllowed(f"{cluster} may come back; it can be force-removed from {moment} on")
+        raise ActionNotAllowed(
+            f"{cluster} may come back; it can be force-removed from {moment} on"
+        )
     Binding.objects.filter(placement=row, cluster_name=cluster).delete()
     keep_leftovers(placement, [cluster], now=now)
     after = {"cluster": cluster, "mayStillHold": [cluster]}
-    record(AuditEvent("force-removed", PLACEMENT, placement, after=after), by=by, now=now)
+    record(
+        AuditEvent("force-removed", PLACEMENT, placement, after=after), by=by, now=now
+    )
     enqueue_rollout([row.pk])
 
 
@@ -266,7 +315,9 @@ def why_not_retry(placement: Placement, cluster: str = "") -> str:
 
 
 def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
-    rows = Binding.objects.filter(placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED))
+    rows = Binding.objects.filter(
+        placement=placement, phase__in=(Phase.FAILED, Phase.REMOVE_FAILED)
+    )
     return rows.filter(cluster_name=cluster) if cluster else rows
 
 
@@ -274,7 +325,10 @@ def why_not_reapply(placement: Placement, cluster: str = "") -> str:
     """Return why a placement cannot be applied again, on one cluster or on any."""
     if placement.deleting_since is not None:
         return f"{placement.full_name} is being deleted; its resources are not applied again"
-    if cluster and not _applied_bindings(placement).filter(cluster_name=cluster).exists():
+    if (
+        cluster
+        and not _applied_bindings(placement).filter(cluster_name=cluster).exists()
+    ):
         return _not_applied_words(placement, cluster)
     return ""
 
@@ -302,7 +356,9 @@ def why_not_roll_back(placement: Placement) -> str:
 
 def why_not_unpin(placement: Placement) -> str:
     is_pinned = placement.pinned_snapshot is not None
-    return "" if is_pinned else f"{placement.full_name} is not pinned: it follows the hub"
+    return (
+        "" if is_pinned else f"{placement.full_name} is not pinned: it follows the hub"
+    )
 
 
 def _why_not_rolling(placement: Placement) -> str:
@@ -332,6 +388,8 @@ def _save(
 ) -> None:
     placement.revision += 1
     placement.save(update_fields=["revision", *fields])
-    event = AuditEvent(verb, PLACEMENT, placement.full_name, revision=placement.revision, after=after)
+    event = AuditEvent(
+        verb, PLACEMENT, placement.full_name, revision=placement.revision, after=after
+    )
     record(event, by=by, now=now)
     enqueue_rollout([placement.pk])

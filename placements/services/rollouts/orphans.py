@@ -40,7 +40,9 @@ def is_due(*, now: datetime) -> bool:
 
 def _due(now: datetime) -> QuerySet[MemberCluster]:
     is_due = Q(inventory_at=None) | Q(inventory_at__lte=now)
-    return MemberCluster.objects.filter(is_due, driver__in=DRIVERS).exclude(membership=Membership.LEAVING)
+    return MemberCluster.objects.filter(is_due, driver__in=DRIVERS).exclude(
+        membership=Membership.LEAVING
+    )
 
 
 def remove_orphans(
@@ -52,7 +54,9 @@ def remove_orphans(
     removal here.
     """
     period = max(SHORTEST_PERIOD, MemberCluster.objects.count() * PERIOD_PER_CLUSTER)
-    claimed = claim_batch(_due(now), "inventory_at", "pk", size=BATCH, inventory_at=now + period)
+    claimed = claim_batch(
+        _due(now), "inventory_at", "pk", size=BATCH, inventory_at=now + period
+    )
     rows = MemberCluster.objects.select_related("credential").in_bulk(claimed)
     take = {pk: partial(take_inventory, row, clock) for pk, row in rows.items()}
     call = partial(
@@ -62,15 +66,21 @@ def remove_orphans(
         patience=CALL_SECONDS,
         at_end=close_connections,
     )
-    observed = {rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)}
+    observed = {
+        rows[pk].name: one for pk, one in call(take) if isinstance(one, Observation)
+    }
     found = {name: one for name, one in observed.items() if one.fences is not None}
     orphans = find_orphans({name: one.fences or {} for name, one in found.items()})
-    waiting = hold_back(orphans, {name: one.held for name, one in found.items()}, now=now)
+    waiting = hold_back(
+        orphans, {name: one.held for name, one in found.items()}, now=now
+    )
     look_again({name: one.fences or {} for name, one in found.items()}, now=now)
 
     by_name = {row.name: row for row in rows.values()}
     removals = {
-        (cluster, placement): partial(remove_orphan, by_name[cluster], placement, fence, clock)
+        (cluster, placement): partial(
+            remove_orphan, by_name[cluster], placement, fence, clock
+        )
         for (cluster, placement), fence in orphans.items()
         if (cluster, placement) not in waiting
     }
@@ -79,17 +89,25 @@ def remove_orphans(
         if isinstance(answer, Removed) and answer.existed:
             warnings = warning_words(warning_rows(answer.warnings))
             after = {"cluster": cluster} | ({"warnings": warnings} if warnings else {})
-            events.append(AuditEvent("orphan removed", PLACEMENT, placement, after=after))
+            events.append(
+                AuditEvent("orphan removed", PLACEMENT, placement, after=after)
+            )
     record_all(events, by=None, now=now)
     return len(claimed)
 
 
-def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+def find_orphans(
+    inventory: Mapping[str, Mapping[str, int]],
+) -> dict[tuple[str, str], int]:
     """Return the fence of each pair of cluster and placement there that is neither bound nor a leftover.
 
     `inventory`: the fences by placement, by cluster. A leftover that is not in it is deleted.
     """
-    pairs = {(cluster, name): fence for cluster, one in inventory.items() for name, fence in one.items()}
+    pairs = {
+        (cluster, name): fence
+        for cluster, one in inventory.items()
+        for name, fence in one.items()
+    }
     bindings = Binding.objects.filter(cluster_name__in=inventory)
     bound = set(bindings.values_list("cluster_name", "placement__full_name"))
     leftovers = {
@@ -99,7 +117,11 @@ def find_orphans(inventory: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, 
     gone = [pk for pair, pk in leftovers.items() if pair not in pairs or pair in bound]
     if gone:
         Leftover.objects.filter(pk__in=gone).delete()
-    return {pair: fence for pair, fence in pairs.items() if pair not in bound and pair not in leftovers}
+    return {
+        pair: fence
+        for pair, fence in pairs.items()
+        if pair not in bound and pair not in leftovers
+    }
 
 
 def look_again(inventory: Mapping[str, Mapping[str, int]], *, now: datetime) -> None:
@@ -107,26 +129,41 @@ def look_again(inventory: Mapping[str, Mapping[str, int]], *, now: datetime) -> 
 
     At rest they are read every 15 minutes; what someone has deleted would be called available until then.
     """
-    settled = Binding.objects.filter(cluster_name__in=inventory, phase=Phase.AVAILABLE, next_call_at__gt=now)
-    settled = settled.exclude(apply_strategy__type=ApplyType.REPORT_DIFF)  # which writes no inventory
+    settled = Binding.objects.filter(
+        cluster_name__in=inventory, phase=Phase.AVAILABLE, next_call_at__gt=now
+    )
+    settled = settled.exclude(
+        apply_strategy__type=ApplyType.REPORT_DIFF
+    )  # which writes no inventory
     keys = settled.values_list("pk", "cluster_name", "placement__full_name")
-    lost = [pk for pk, cluster, placement in keys if placement not in inventory[cluster]]
+    lost = [
+        pk for pk, cluster, placement in keys if placement not in inventory[cluster]
+    ]
     if lost:
-        Binding.objects.filter(pk__in=lost, phase=Phase.AVAILABLE).update(next_call_at=now)
+        Binding.objects.filter(pk__in=lost, phase=Phase.AVAILABLE).update(
+            next_call_at=now
+        )
 
 
 def take_inventory(row: MemberCluster, clock: Callable[[], datetime]) -> Observation:
     return driver_for(row, clock=clock).observe(inventory=True, timeout=CALL_SECONDS)
 
 
-def remove_orphan(row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime]) -> Removed:
+def remove_orphan(
+    row: MemberCluster, placement: str, fence: int, clock: Callable[[], datetime]
+) -> Removed:
     try:
-        return driver_for(row, clock=clock).remove(placement, fence=fence, timeout=CALL_SECONDS)
+        return driver_for(row, clock=clock).remove(
+            placement, fence=fence, timeout=CALL_SECONDS
+        )
     except DriverFenced:  # it was removed or applied meanwhile
         return Removed(existed=False)
 
 
 def keep_leftovers(placement: str, clusters: list[str], *, now: datetime) -> None:
     """Record what a placement leaves on these clusters on purpose, so that it does not count as an orphan."""
-    rows = [Leftover(placement_name=placement, cluster_name=name, noted_at=now) for name in clusters]
+    rows = [
+        Leftover(placement_name=placement, cluster_name=name, noted_at=now)
+        for name in clusters
+    ]
     Leftover.objects.bulk_create(rows, ignore_conflicts=True, batch_size=500)

@@ -37,9 +37,13 @@ class UnknownRolloutError(UnknownObject):
         super().__init__(f"rollout {number} of placement {placement[:63]!r} not found")
 
 
-def runs_matching(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
+def runs_matching(
+    *, placement: str = "", state: str = "", text: str = ""
+) -> QuerySet[Rollout]:
     """Return rollouts that match, without their large columns; unordered. `text` is part of a placement."""
-    rows = Rollout.objects.defer("sync_result").filter(placement_name__contains=text.lower())
+    rows = Rollout.objects.defer("sync_result").filter(
+        placement_name__contains=text.lower()
+    )
     rows = rows.filter(placement_name=placement) if placement else rows
     return rows.filter(state=state) if state else rows
 
@@ -49,19 +53,26 @@ _FAILED = (Phase.FAILED.value, Phase.REMOVE_FAILED.value)
 
 def with_failed(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Return rollouts or staged runs with `failed`: on how many clusters they failed, until they end."""
-    failed = Binding.objects.filter(placement=OuterRef("placement"), phase__in=_FAILED).order_by()
+    failed = Binding.objects.filter(
+        placement=OuterRef("placement"), phase__in=_FAILED
+    ).order_by()
     count = Coalesce(Subquery(failed.values("placement").values(count=Count("pk"))), 0)
     return rows.annotate(failed=Case(When(ended_at=None, then=count), default=0))
 
 
-def runs_to_show(*, placement: str = "", state: str = "", text: str = "") -> QuerySet[Rollout]:
+def runs_to_show(
+    *, placement: str = "", state: str = "", text: str = ""
+) -> QuerySet[Rollout]:
     """Return the same with the values of a list: `ready` of `of` clusters; unordered."""
-    rows = runs_matching(placement=placement, state=state, text=text).select_related("placement")
+    rows = runs_matching(placement=placement, state=state, text=text).select_related(
+        "placement"
+    )
     return (
         with_failed(rows)
         .defer("sync_result", "waves", "placement__document")
         .annotate(
-            ready=KT("sync_result__budgets__updates__ready"), of=KT("sync_result__budgets__updates__number")
+            ready=KT("sync_result__budgets__updates__ready"),
+            of=KT("sync_result__budgets__updates__number"),
         )
     )
 
@@ -70,7 +81,9 @@ def events_of(run: Rollout) -> QuerySet[Event]:
     """Return the events of a rollout, and those of its placement meanwhile; unordered."""
     meanwhile = Q(kind="placement", name=run.placement_name, at__gte=run.started_at)
     meanwhile &= Q(at__lte=run.ended_at) if run.ended_at else Q()
-    return Event.objects.filter(Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile)
+    return Event.objects.filter(
+        Q(kind="rollout", name=f"{run.placement_name}/{run.number}") | meanwhile
+    )
 
 
 def running_count() -> int:
@@ -81,7 +94,9 @@ def running_count() -> int:
 
 def run_named(placement: str, number: int) -> Rollout:
     """Return a rollout; of two placements that had one name, the later. Raise UnknownRolloutError."""
-    rows = Rollout.objects.filter(placement_name=placement, number=number).select_related("placement")
+    rows = Rollout.objects.filter(
+        placement_name=placement, number=number
+    ).select_related("placement")
     run = with_failed(rows).order_by("-pk").first()
     if run is None:
         raise UnknownRolloutError(placement, number)
@@ -89,7 +104,11 @@ def run_named(placement: str, number: int) -> Rollout:
 
 
 def latest_run(placement: Placement) -> Rollout | None:
-    run = with_failed(Rollout.objects.filter(placement=placement)).order_by("-number").first()
+    run = (
+        with_failed(Rollout.objects.filter(placement=placement))
+        .order_by("-number")
+        .first()
+    )
     if run is not None:
         run.placement = placement
     return run
@@ -99,7 +118,9 @@ def updates_of(run: Rollout) -> QuerySet[ClusterUpdate]:
     return ClusterUpdate.objects.filter(rollout=run)
 
 
-def version_names(run: Rollout, applied: Mapping[str, str] | None = None) -> Mapping[str, str]:
+def version_names(
+    run: Rollout, applied: Mapping[str, str] | None = None
+) -> Mapping[str, str]:
     """Return the names of the versions on the clusters of a rollout, by their resource snapshots: `r4`.
 
     With overrides a cluster may need another version. `applied` are the `applied_names`, if they are known.
@@ -107,14 +128,26 @@ def version_names(run: Rollout, applied: Mapping[str, str] | None = None) -> Map
     names = applied_names(run.placement_id) if applied is None else applied
     if run.resource_number is None:
         return names
-    versions = [one["wanted"] for one in (run.sync_result or {}).get("waiting", ()) if one["wanted"]]
-    return {**dict.fromkeys([*versions, run.version], f"r{run.resource_number}"), **names}
+    versions = [
+        one["wanted"]
+        for one in (run.sync_result or {}).get("waiting", ())
+        if one["wanted"]
+    ]
+    return {
+        **dict.fromkeys([*versions, run.version], f"r{run.resource_number}"),
+        **names,
+    }
 
 
 def applied_names(placement: int | None, **clusters: Collection[str]) -> dict[str, str]:
-    rows = Binding.objects.filter(placement=placement, resource_snapshot__isnull=False, **clusters)
+    rows = Binding.objects.filter(
+        placement=placement, resource_snapshot__isnull=False, **clusters
+    )
     pairs = rows.values_list("applied_version", "resource_snapshot__number").distinct()
-    return {version: f"r{number}" for version, number in pairs.order_by("resource_snapshot__number")}
+    return {
+        version: f"r{number}"
+        for version, number in pairs.order_by("resource_snapshot__number")
+    }
 
 
 @dataclass(frozen=True)
@@ -160,26 +193,51 @@ def report_of(run: Rollout, applied: Mapping[str, str] | None = None) -> Rollout
 def waiting_words(bindings: Collection[Binding]) -> dict[int, str]:
     """Return why nothing starts on these clusters, and what unblocks them, by the key of the binding."""
     running = Rollout.objects.filter(state=Rollout.State.RUNNING)
-    runs = list(running.filter(placement__in={row.placement_id for row in bindings})) if bindings else []
+    runs = (
+        list(running.filter(placement__in={row.placement_id for row in bindings}))
+        if bindings
+        else []
+    )
     applied: dict[int | None, dict[str, str]] = {run.placement_id: {} for run in runs}
-    versions = Binding.objects.filter(placement__in=applied, resource_snapshot__isnull=False)
-    columns = versions.values_list("placement", "applied_version", "resource_snapshot__number").distinct()
-    for placement, version, number in columns.order_by("resource_snapshot__number") if runs else ():
+    versions = Binding.objects.filter(
+        placement__in=applied, resource_snapshot__isnull=False
+    )
+    columns = versions.values_list(
+        "placement", "applied_version", "resource_snapshot__number"
+    ).distinct()
+    for placement, version, number in (
+        columns.order_by("resource_snapshot__number") if runs else ()
+    ):
         applied[placement][version] = f"r{number}"
     words: dict[int, str] = {}
     for run in runs:
         rows = (row for row in bindings if row.placement_id == run.placement_id)
-        words |= {pk: why for pk, (_, why) in report_of(run, applied[run.placement_id]).waiting(rows).items()}
-    if pending := [row for row in bindings if row.phase in EMPTY and row.pk not in words]:
+        words |= {
+            pk: why
+            for pk, (_, why) in report_of(run, applied[run.placement_id])
+            .waiting(rows)
+            .items()
+        }
+    if pending := [
+        row for row in bindings if row.phase in EMPTY and row.pk not in words
+    ]:
         ids = {row.placement_id for row in pending}
-        staged = Placement.objects.filter(pk__in=ids, strategy_type=StrategyType.EXTERNAL)
+        staged = Placement.objects.filter(
+            pk__in=ids, strategy_type=StrategyType.EXTERNAL
+        )
         waits: dict[int | None, str] = {
             one.pk: "Waiting for a staged update run." for one in staged.only("pk")
         }
-        in_progress = StagedRun.objects.filter(placement__in=waits, ended_at=None, started_at__isnull=False)
+        in_progress = StagedRun.objects.filter(
+            placement__in=waits, ended_at=None, started_at__isnull=False
+        )
         for one in in_progress.select_related("placement") if waits else ():
             waits[one.placement_id] = next(iter(sentences_of(one, result_in(one))), "")
-        words |= {row.pk: waits[row.placement_id] for row in pending if row.placement_id in waits}
+        words |= {
+            row.pk: waits[row.placement_id]
+            for row in pending
+            if row.placement_id in waits
+        }
     return words
 
 
@@ -225,7 +283,9 @@ def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
     `bound` are the clusters with a binding, where they are known.
     """
     planned = [name for wave in run.waves for name in wave]
-    others = set(ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True))
+    others = set(
+        ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True)
+    )
     if run.state == Rollout.State.RUNNING and bound is None:
         rows = Binding.objects.filter(placement=run.placement_id)
         bound = set(rows.values_list("cluster_name", flat=True))
@@ -239,8 +299,13 @@ def names_later(run: Rollout, parts: Mapping[str, "Part"]) -> list[str]:
     others = [name for name in parts if name not in planned] if planned else []
     if not others:
         return []
-    started = ClusterUpdate.objects.filter(rollout=run).values_list("cluster_name", flat=True)
-    changed = {*started, *(name for name in others if parts[name] not in (Part.UPDATED, Part.REMOVED))}
+    started = ClusterUpdate.objects.filter(rollout=run).values_list(
+        "cluster_name", flat=True
+    )
+    changed = {
+        *started,
+        *(name for name in others if parts[name] not in (Part.UPDATED, Part.REMOVED)),
+    }
     return [name for name in others if name in changed]
 
 
@@ -265,19 +330,29 @@ def parts_of(run: Rollout) -> dict[str, Part]:
             **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
             **dict.fromkeys(_FAILED, Part.FAILED),
         }
-        return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)}
+        return {
+            name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)
+        }
     rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run)
     columns = ("cluster_name", "phase", "is_wanted", "state")
     parts = {name: _part(run, *facts) for name, *facts in rows.values_list(*columns)}
-    planned = (name for wave in run.waves for name in wave)  # what has no binding is not selected any more
-    return dict.fromkeys(planned, Part.REMOVED) | parts if not run.is_deletion else parts
+    planned = (
+        name for wave in run.waves for name in wave
+    )  # what has no binding is not selected any more
+    return (
+        dict.fromkeys(planned, Part.REMOVED) | parts if not run.is_deletion else parts
+    )
 
 
 def part_counts(run: Rollout) -> Counter[Part]:
     """Return how many clusters with a binding have come how far with a rollout in progress."""
-    rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run).order_by()
+    rows = _with_is_wanted(
+        Binding.objects.filter(placement=run.placement_id), run
+    ).order_by()
     counts: Counter[Part] = Counter()
-    for *facts, count in rows.values_list("phase", "is_wanted", "state").annotate(count=Count("pk")):
+    for *facts, count in rows.values_list("phase", "is_wanted", "state").annotate(
+        count=Count("pk")
+    ):
         counts[_part(run, *facts)] += count
     return counts
 
@@ -295,23 +370,33 @@ def _part(run: Rollout, phase: str, is_wanted: bool, state: str) -> Part:
 
 def _is_wanted(run: Rollout) -> Q:
     """Return the condition of bindings with what a rollout wants there: overrides change the version."""
-    if run.is_mirrored:  # the hub compares snapshots by number, whatever overrides a cluster has
+    if (
+        run.is_mirrored
+    ):  # the hub compares snapshots by number, whatever overrides a cluster has
         return Q(resource_snapshot__number=run.resource_number)
     return Q(applied_version=run.version) | Q(started_status="True")
 
 
 def _with_is_wanted(rows: QuerySet[Any], run: Rollout) -> QuerySet[Any]:
-    return rows.annotate(is_wanted=Case(When(_is_wanted(run), then=True), default=False))
+    return rows.annotate(
+        is_wanted=Case(When(_is_wanted(run), then=True), default=False)
+    )
 
 
-def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> list[ClusterInRun]:
+def clusters_in(
+    run: Rollout, names: Sequence[str], report: RolloutReport
+) -> list[ClusterInRun]:
     """Return the rows of these clusters, as they are while it is in progress, later as it left them."""
     waves = {name: number for number, wave in enumerate(run.waves, 1) for name in wave}
     bindings = {}
     if run.state == Rollout.State.RUNNING:
-        rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=names)
+        rows = Binding.objects.filter(
+            placement=run.placement_id, cluster_name__in=names
+        )
         bindings = {row.cluster_name: row for row in _with_is_wanted(rows, run)}
-    updates = ClusterUpdate.objects.filter(rollout=run, cluster_name__in=names).order_by("pk")
+    updates = ClusterUpdate.objects.filter(
+        rollout=run, cluster_name__in=names
+    ).order_by("pk")
     latest = {row.cluster_name: row for row in updates}
     waiting, clusters = report.waiting(bindings.values()), []
     for name in names:
@@ -344,7 +429,9 @@ def clusters_in(run: Rollout, names: Sequence[str], report: RolloutReport) -> li
                 waves.get(name),
                 update.outcome or Phase.APPLYING,
                 update.ended_at or update.started_at,
-                None if update.what in (REMOVE, RELEASE) else version_name(run.version, report.names),
+                None
+                if update.what in (REMOVE, RELEASE)
+                else version_name(run.version, report.names),
                 attempts=update.attempt,
                 message=update.message,
             )
@@ -363,7 +450,9 @@ def progress_of(run: Rollout, *, now: datetime) -> Progress | None:
     rows = Binding.objects.filter(placement=run.placement_id)
     if run.is_deletion:
         number = max(run.placement.deletion_number, rows.count())
-        return Progress(number - rows.exclude(phase__in=EMPTY).count(), number, is_deletion=True)
+        return Progress(
+            number - rows.exclude(phase__in=EMPTY).count(), number, is_deletion=True
+        )
     available_since = now - run.placement.unavailable_period
     is_untrackable = Q(phase=Phase.APPLIED, untrackable_since__lte=available_since)
     selected = rows.exclude(state=BindingState.UNSCHEDULED)

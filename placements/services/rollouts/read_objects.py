@@ -33,7 +33,9 @@ def readable_cluster(binding: Binding) -> MemberCluster | None:
     return rows.filter(name=binding.cluster_name, driver__in=ACTING_DRIVERS).first()
 
 
-def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock) -> None:
+def read_objects(
+    binding: Binding, *, clock: Callable[[], datetime] = wall_clock
+) -> None:
     """Read the objects of a binding on its cluster, at most five seconds, and store their states.
 
     What follows from them is left to the worker, which is notified where something is missing or has drifted.
@@ -41,18 +43,26 @@ def read_objects(binding: Binding, *, clock: Callable[[], datetime] = wall_clock
     """
     cluster, name = readable_cluster(binding), binding.placement.full_name
     if cluster is None:
-        raise NotReadableError(f"{binding.cluster_name} has nothing of {name} that could be read")
+        raise NotReadableError(
+            f"{binding.cluster_name} has nothing of {name} that could be read"
+        )
     call = ClusterCall(binding, name, cluster, ())
     driver = driver_for(cluster, clock=clock)
-    state = driver.observe(name, version_of=lambda _: observed_version(call), timeout=READ_SECONDS).of(name)
+    state = driver.observe(
+        name, version_of=lambda _: observed_version(call), timeout=READ_SECONDS
+    ).of(name)
     now = clock()
     text, digest = live_rows(state.objects if state else ())
     with transaction.atomic():
-        rows = Binding.objects.filter(pk=binding.pk, applied_version=binding.applied_version)
+        rows = Binding.objects.filter(
+            pk=binding.pk, applied_version=binding.applied_version
+        )
         if not rows.update(observed_at=now, objects_digest=digest):
             return  # another version was started meanwhile
         store_objects({binding.pk: text}, now=now)
         if state is None or state.missing or state.drifted:
             is_free = Q(call_lease_expires_at=None) | Q(call_lease_expires_at__lt=now)
-            rows.filter(is_free, phase__in=(Phase.APPLIED, Phase.AVAILABLE)).update(next_call_at=now)
+            rows.filter(is_free, phase__in=(Phase.APPLIED, Phase.AVAILABLE)).update(
+                next_call_at=now
+            )
             enqueue(RUN_CLUSTER_CALLS)

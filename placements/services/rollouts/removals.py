@@ -21,7 +21,12 @@ from fleetui.models import Event
 from fleetui.task_queue import enqueue
 from placements.models import Binding, Leftover, Placement, WaitingRemoval
 from placements.services.results import PLACEMENT
-from placements.services.rollout_state import CONFIRMED, WAITING, orphans_to_decide, prunes_to_decide
+from placements.services.rollout_state import (
+    CONFIRMED,
+    WAITING,
+    orphans_to_decide,
+    prunes_to_decide,
+)
 from placements.services.teams import check_placement
 from placements.services.workqueue import RUN_CLUSTER_CALLS, enqueue_rollout
 
@@ -53,7 +58,10 @@ class RemovalToDecide:
 
 
 def hold_back(
-    orphans: Mapping[Pair, int], held: Mapping[str, Mapping[str, HeldObjects]], *, now: datetime
+    orphans: Mapping[Pair, int],
+    held: Mapping[str, Mapping[str, HeldObjects]],
+    *,
+    now: datetime,
 ) -> set[Pair]:
     """Return which orphans, as pairs of cluster and placement, wait for a person, and record them.
 
@@ -82,8 +90,16 @@ def hold_back(
         waiting.add((cluster, placement))
         if row is None:
             after = {"cluster": cluster, "reason": reason}
-            events.append(AuditEvent("removal waits", PLACEMENT, placement, after=after, is_warning=True))
-        values = {"objects_count": mine.count, "of_objects": total, "reason": reason[:500]}
+            events.append(
+                AuditEvent(
+                    "removal waits", PLACEMENT, placement, after=after, is_warning=True
+                )
+            )
+        values = {
+            "objects_count": mine.count,
+            "of_objects": total,
+            "reason": reason[:500],
+        }
         WaitingRemoval.objects.update_or_create(
             cluster_name=cluster,
             placement_name=placement,
@@ -96,8 +112,12 @@ def hold_back(
 
 def known_placements(names: set[str]) -> set[str]:
     """Return those that this database has, or has an event of: the others are from another one."""
-    rows = Placement.objects.filter(full_name__in=names).values_list("full_name", flat=True)
-    events = Event.objects.filter(kind=PLACEMENT, name__in=names).exclude(verb__in=_ABOUT_ORPHANS)
+    rows = Placement.objects.filter(full_name__in=names).values_list(
+        "full_name", flat=True
+    )
+    events = Event.objects.filter(kind=PLACEMENT, name__in=names).exclude(
+        verb__in=_ABOUT_ORPHANS
+    )
     return {*rows, *events.values_list("name", flat=True).distinct()}
 
 
@@ -109,34 +129,57 @@ def reason_to_wait(mine: HeldObjects, going: int, total: int, *, is_known: bool)
         names = names_and_more([str(one) for one in mine.containers], 3)
         return f"It contains {names}: what others put there would be deleted with it."
     if going > max(FEW_OBJECTS, total / LARGEST_SHARE):
-        return f"{going:,} of {total:,} objects on the cluster would be removed at once."
+        return (
+            f"{going:,} of {total:,} objects on the cluster would be removed at once."
+        )
     return ""
 
 
-def waiting_removals(cluster: str = "", *, most: int | None = None) -> list[RemovalToDecide]:
+def waiting_removals(
+    cluster: str = "", *, most: int | None = None
+) -> list[RemovalToDecide]:
     """Return the removals that wait, on one cluster or on all, by cluster and placement."""
     orphans, behind = orphans_to_decide(), prunes_to_decide()
     if cluster:
-        orphans, behind = orphans.filter(cluster_name=cluster), behind.filter(cluster_name=cluster)
+        orphans, behind = (
+            orphans.filter(cluster_name=cluster),
+            behind.filter(cluster_name=cluster),
+        )
     rows = orphans.order_by().values_list(
-        "cluster_name", "placement_name", "reason", "noted_at", Value(True, BooleanField())
+        "cluster_name",
+        "placement_name",
+        "reason",
+        "noted_at",
+        Value(True, BooleanField()),
     )
     others = behind.order_by().values_list(
-        "cluster_name", "placement__full_name", "message", "phase_changed_at", Value(False, BooleanField())
+        "cluster_name",
+        "placement__full_name",
+        "message",
+        "phase_changed_at",
+        Value(False, BooleanField()),
     )
-    found = rows.union(others, all=True).order_by("cluster_name", "placement_name")[:most]
+    found = rows.union(others, all=True).order_by("cluster_name", "placement_name")[
+        :most
+    ]
     return [
-        RemovalToDecide(cluster_name, placement_name, reason, since, is_orphan=is_orphan)
+        RemovalToDecide(
+            cluster_name, placement_name, reason, since, is_orphan=is_orphan
+        )
         for cluster_name, placement_name, reason, since, is_orphan in found
     ]
 
 
 @transaction.atomic
-def confirm_removal(cluster: str, placement: str, *, by: User | None, now: datetime) -> None:
+def confirm_removal(
+    cluster: str, placement: str, *, by: User | None, now: datetime
+) -> None:
     """Remove what waits on a cluster. Raise NoWaitingRemovalError, NotOfTeamError."""
     check_placement(by, placement)
     values = {"confirmed_at": now, "confirmed_by": actor_name(by)}
-    orphans = WaitingRemoval.objects.filter(cluster_name=cluster, placement_name=placement, confirmed_at=None)
+    orphans = WaitingRemoval.objects.filter(
+        cluster_name=cluster, placement_name=placement, confirmed_at=None
+    )
     is_orphan = bool(orphans.update(**values))
     behind = Binding.objects.filter(
         cluster_name=cluster, placement__full_name=placement, removal_check=WAITING
@@ -146,21 +189,35 @@ def confirm_removal(cluster: str, placement: str, *, by: User | None, now: datet
     if not is_orphan and not placements:
         raise NoWaitingRemovalError(placement, cluster)
     _record("removal confirmed", cluster, placement, by=by, now=now)
-    MemberCluster.objects.filter(name=cluster).update(inventory_at=now)  # the next round removes it
+    MemberCluster.objects.filter(name=cluster).update(
+        inventory_at=now
+    )  # the next round removes it
     enqueue_rollout(placements)
     enqueue(RUN_CLUSTER_CALLS)
 
 
 @transaction.atomic
-def keep_objects(cluster: str, placement: str, *, by: User | None, now: datetime) -> None:
+def keep_objects(
+    cluster: str, placement: str, *, by: User | None, now: datetime
+) -> None:
     """Leave an orphan on its cluster, as a leftover. Raise NoWaitingRemovalError, NotOfTeamError."""
     check_placement(by, placement)
-    waiting = WaitingRemoval.objects.filter(cluster_name=cluster, placement_name=placement, confirmed_at=None)
+    waiting = WaitingRemoval.objects.filter(
+        cluster_name=cluster, placement_name=placement, confirmed_at=None
+    )
     if not waiting.delete()[0]:
         raise NoWaitingRemovalError(placement, cluster)
-    Leftover.objects.get_or_create(placement_name=placement, cluster_name=cluster, defaults={"noted_at": now})
+    Leftover.objects.get_or_create(
+        placement_name=placement, cluster_name=cluster, defaults={"noted_at": now}
+    )
     _record("orphan kept", cluster, placement, by=by, now=now)
 
 
-def _record(verb: str, cluster: str, placement: str, *, by: User | None, now: datetime) -> None:
-    record_all([AuditEvent(verb, PLACEMENT, placement, after={"cluster": cluster})], by=by, now=now)
+def _record(
+    verb: str, cluster: str, placement: str, *, by: User | None, now: datetime
+) -> None:
+    record_all(
+        [AuditEvent(verb, PLACEMENT, placement, after={"cluster": cluster})],
+        by=by,
+        now=now,
+    )

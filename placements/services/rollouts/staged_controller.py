@@ -34,7 +34,12 @@ from placements.services.rollout_state import (
 )
 from placements.services.rollouts.forecasts import staged_eta
 from placements.services.rollouts.staged_runs import NO_PLAN, STAGED_RUN
-from placements.services.rollouts.starts import Content, RunChanged, build_updates, save_updates
+from placements.services.rollouts.starts import (
+    Content,
+    RunChanged,
+    build_updates,
+    save_updates,
+)
 
 BUSY_RESYNC = timedelta(seconds=10)
 IDLE_RESYNC = timedelta(minutes=1)
@@ -70,7 +75,11 @@ def sync_staged_runs(context: RolloutContext, *, now: datetime) -> datetime | No
 
 
 def _sync_run(
-    run: StagedRun, context: RolloutContext, others: Iterable[StagedRun], *, now: datetime
+    run: StagedRun,
+    context: RolloutContext,
+    others: Iterable[StagedRun],
+    *,
+    now: datetime,
 ) -> datetime | None:
     if run.plan is None:
         initialised = _initialise(run, context, now=now)
@@ -85,15 +94,26 @@ def _sync_run(
     _start_actions(run, context, result, now=now)
     for approval in result.approvals:
         request, is_new = ApprovalRequest.objects.get_or_create(
-            run=run, stage=approval.stage, side=approval.when, defaults={"requested_at": now}
+            run=run,
+            stage=approval.stage,
+            side=approval.when,
+            defaults={"requested_at": now},
         )
         if is_new:
             after = {"request": str(request)}
-            record(AuditEvent("approval requested", STAGED_RUN, run.full_name, after=after), by=None, now=now)
+            record(
+                AuditEvent(
+                    "approval requested", STAGED_RUN, run.full_name, after=after
+                ),
+                by=None,
+                now=now,
+            )
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
         gone = {binding.cluster_name for binding in context.left_behind}
-        rows = Binding.objects.filter(placement=context.placement, state=BindingState.UNSCHEDULED)
+        rows = Binding.objects.filter(
+            placement=context.placement, state=BindingState.UNSCHEDULED
+        )
         for some in batched(names):
             part = rows.filter(cluster_name__in=some)
             part.filter(phase__in=EMPTY).delete()
@@ -101,17 +121,26 @@ def _sync_run(
         left = sorted(gone.intersection(names))
         if left:
             event = AuditEvent(
-                "left behind", PLACEMENT, context.placement.full_name, after={"clusters": left}
+                "left behind",
+                PLACEMENT,
+                context.placement.full_name,
+                after={"clusters": left},
             )
             record(event, by=None, now=now)
     if result.run.outcome:
         return None
-    is_idle = result.status in (RunStatus.INITIALISED, RunStatus.WAITING, RunStatus.STOPPED)
+    is_idle = result.status in (
+        RunStatus.INITIALISED,
+        RunStatus.WAITING,
+        RunStatus.STOPPED,
+    )
     resync_at = now + (IDLE_RESYNC if is_idle else BUSY_RESYNC)
     return min(result.requeue_at or resync_at, resync_at)
 
 
-def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> StagedUpdateResult | None:
+def _initialise(
+    run: StagedRun, context: RolloutContext, *, now: datetime
+) -> StagedUpdateResult | None:
     """Return the plan of a run that starts or cannot; None while it has to wait.
 
     It waits for a decision, for valid resource selectors (until then it counts as not decided), and for the
@@ -137,38 +166,66 @@ def _initialise(run: StagedRun, context: RolloutContext, *, now: datetime) -> St
         except InvalidManifest:  # invalid resource selectors
             return None
     if not target.objects_count and all(one.phase in EMPTY for one in context.bindings):
-        return ended(NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources")))
+        return ended(
+            NO_PLAN.end(StagedRunOutcome.FAILED, now, StageReason("no-resources"))
+        )
     overrides = applying_to(placement.full_name, target)
     versions = Versions.of(target, context.manifest, overrides)
     names = [step.name for stage in initial.stages for step in stage.steps]
-    plan = plan_staged_run(run, context, {name: versions.of_cluster(name) for name in names})
+    plan = plan_staged_run(
+        run, context, {name: versions.of_cluster(name) for name in names}
+    )
     run.resource_snapshot, run.resource_number = target, target.number
-    run.overrides = {name: [one.pk for one in overrides[name]] for name in names if name in overrides}
-    return None if isinstance(plan, CannotStart) else StagedUpdateResult(plan, RunStatus.INITIALISED)
+    run.overrides = {
+        name: [one.pk for one in overrides[name]] for name in names if name in overrides
+    }
+    return (
+        None
+        if isinstance(plan, CannotStart)
+        else StagedUpdateResult(plan, RunStatus.INITIALISED)
+    )
 
 
 def _store(run: StagedRun, result: StagedUpdateResult, *, now: datetime) -> None:
     """Write the progress of a run. Raise RunChanged if it has changed meanwhile."""
     before, eta = (run.plan, run.sync_result, run.status), run.eta
     expected = run.progress_version
-    run.plan, run.sync_result, run.status = result.run.to_plain(), staged_document(result), result.status
+    run.plan, run.sync_result, run.status = (
+        result.run.to_plain(),
+        staged_document(result),
+        result.status,
+    )
     run.ended_at = result.run.ended_at
     run.eta = staged_eta(run, result, now=now)
     has_moved = before != (run.plan, run.sync_result, run.status)
     run.progress_version += has_moved or run.eta.get("left") != eta.get("left")
     rows = StagedRun.objects.filter(pk=run.pk, progress_version=expected)
-    columns = {name: getattr(run, name) for name in _STORED} if run.progress_version != expected else {}
+    columns = (
+        {name: getattr(run, name) for name in _STORED}
+        if run.progress_version != expected
+        else {}
+    )
     if not rows.update(progress_version=run.progress_version, **columns):
         raise RunChanged
     if run.ended_at:
-        after = {"why": [reason.code for reason in result.run.reasons]} if result.run.reasons else None
+        after = (
+            {"why": [reason.code for reason in result.run.reasons]}
+            if result.run.reasons
+            else None
+        )
         has_failed = run.status == RunStatus.FAILED
-        event = AuditEvent(run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed)
+        event = AuditEvent(
+            run.status, STAGED_RUN, run.full_name, after=after, is_warning=has_failed
+        )
         record(event, by=None, now=now)
 
 
 def _start_actions(
-    run: StagedRun, context: RolloutContext, result: StagedUpdateResult, *, now: datetime
+    run: StagedRun,
+    context: RolloutContext,
+    result: StagedUpdateResult,
+    *,
+    now: datetime,
 ) -> None:
     """Record what starts; the calls to the clusters are made later, outside of this transaction."""
     rows = {binding.cluster_name: binding for binding in context.bindings}
@@ -177,9 +234,19 @@ def _start_actions(
         content = None
         if isinstance(action, StartUpdate):
             overrides = run.overrides.get(action.cluster, ())
-            strategy = context.versions.strategy_on(action.cluster) if context.versions else None
-            content = Content(action.version, run.resource_snapshot, overrides, strategy)
+            strategy = (
+                context.versions.strategy_on(action.cluster)
+                if context.versions
+                else None
+            )
+            content = Content(
+                action.version, run.resource_snapshot, overrides, strategy
+            )
         if action.cluster in rows:
-            updates.append(build_updates(rows[action.cluster], content, attempt=action.attempt, now=now))
+            updates.append(
+                build_updates(
+                    rows[action.cluster], content, attempt=action.attempt, now=now
+                )
+            )
     if updates:
         save_updates(updates, context, now=now)

@@ -19,7 +19,10 @@ from fleetui.concurrency import check_revision
 from fleetui.errors import UnknownObject
 from fleetui.permissions import check_change
 from placements.engine.rollout.staged_run import RunStatus, StagedRunOutcome, WaitReason
-from placements.manifests.staged_update import approval_change_errors, parse_approval_request
+from placements.manifests.staged_update import (
+    approval_change_errors,
+    parse_approval_request,
+)
 from placements.models import ApprovalRequest, StagedRun
 from placements.services.results import OperationResult
 from placements.services.rollouts.approvals import why_not_approve
@@ -49,17 +52,26 @@ class UnknownRunError(UnknownObject):
 
 @transaction.atomic
 def set_state(
-    name: str, state: str, *, by: User | None, now: datetime, expected: int | None = None
+    name: str,
+    state: str,
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> StagedRun:
     """Start, stop or resume a run. Raise UnknownRunError, InvalidManifest, RevisionConflict."""
-    run = _locked(name, expected, by=by, removes=True)  # to start it again is checked where it is saved
+    run = _locked(
+        name, expected, by=by, removes=True
+    )  # to start it again is checked where it is saved
     document: dict[str, Any] = deepcopy(run.document)
     document["spec"]["state"] = state
     return save_run(document, by=by, now=now).object
 
 
 @transaction.atomic
-def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: str = "") -> ApprovalRequest:
+def approve(
+    name: str, stage: str, *, by: User | None, now: datetime, comment: str = ""
+) -> ApprovalRequest:
     """Approve a stage with a pending request; again does nothing.
 
     Raise UnknownRunError, PermissionDenied, ActionNotAllowed when the stage has no pending request,
@@ -68,16 +80,29 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
     if len(comment) > LONGEST_COMMENT:
         message = f"The comment has {len(comment):,} characters; at most {LONGEST_COMMENT} are allowed"
         raise InvalidManifest(
-            [FieldError("comment", "too-long", message, f"at most {LONGEST_COMMENT} characters")]
+            [
+                FieldError(
+                    "comment",
+                    "too-long",
+                    message,
+                    f"at most {LONGEST_COMMENT} characters",
+                )
+            ]
         )
-    run = _locked(name, by=None, removes=True)  # whether the user may approve is checked below
+    run = _locked(
+        name, by=None, removes=True
+    )  # whether the user may approve is checked below
     why_not = why_not_approve(run, by)
     if by is None or why_not:
         raise PermissionDenied(why_not)
     check_possible(why_not_pending(run, stage))
     request = _request_of(run, stage)
     if request.approved_at is None:
-        request.approved_at, request.approved_by, request.comment = now, by.get_username(), comment
+        request.approved_at, request.approved_by, request.comment = (
+            now,
+            by.get_username(),
+            comment,
+        )
         request.save(update_fields=["approved_at", "approved_by", "comment"])
         _remove_wait(run, WaitReason(f"approval-{request.side}"), stage)
         facts = {"request": str(request)} | ({"comment": comment} if comment else {})
@@ -86,17 +111,27 @@ def approve(name: str, stage: str, *, by: User | None, now: datetime, comment: s
 
 
 @transaction.atomic
-def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetime) -> OperationResult:
+def apply_approval(
+    document: Mapping[str, Any], *, by: User | None, now: datetime
+) -> OperationResult:
     """Approve a stage by the status of its request's document. Raise InvalidManifest."""
     manifest = parse_approval_request(dict(document))
-    run = full_name(manifest.namespace, manifest.spec.parent_stage_rollout)  # which it is beside
+    run = full_name(
+        manifest.namespace, manifest.spec.parent_stage_rollout
+    )  # which it is beside
     name, stage = manifest.full_name, manifest.spec.target_stage
-    requests = ApprovalRequest.objects.filter(stage=name.rpartition("-")[2]).select_related("run")
+    requests = ApprovalRequest.objects.filter(
+        stage=name.rpartition("-")[2]
+    ).select_related("run")
     request = next((one for one in requests if str(one) == name), None)
     if request is None:
         message = f"stage {stage} of {run} has no request of this name"
-        raise InvalidManifest([FieldError("metadata.name", "not-found", message, "a pending request")])
-    if errors := approval_change_errors(parse_approval_request(request.to_manifest()), manifest):
+        raise InvalidManifest(
+            [FieldError("metadata.name", "not-found", message, "a pending request")]
+        )
+    if errors := approval_change_errors(
+        parse_approval_request(request.to_manifest()), manifest
+    ):
         raise InvalidManifest(errors)
     if request.approved_at or not manifest.is_approved:
         return OperationResult.UNCHANGED
@@ -104,7 +139,11 @@ def apply_approval(document: Mapping[str, Any], *, by: User | None, now: datetim
         approve(run, stage, by=by, now=now)
     except (PermissionDenied, ActionNotAllowed) as error:
         raise InvalidManifest(
-            [FieldError("status.conditions", "forbidden", str(error), "set by an approver")]
+            [
+                FieldError(
+                    "status.conditions", "forbidden", str(error), "set by an approver"
+                )
+            ]
         ) from error
     return OperationResult.CHANGED
 
@@ -150,13 +189,22 @@ def why_not_pending(run: StagedRun, stage: str) -> str:
 
 def _request_of(run: StagedRun, stage: str) -> Any:
     requests = run.approvals.filter(stage=stage)
-    return requests.filter(approved_at=None).first() or requests.order_by("-approved_at").first()
+    return (
+        requests.filter(approved_at=None).first()
+        or requests.order_by("-approved_at").first()
+    )
 
 
 def why_not_skip_wait(run: StagedRun, stage: str) -> str:
-    waits = [(wait["reason"], wait["stage"]) for wait in run.sync_result.get("waits", [])]
+    waits = [
+        (wait["reason"], wait["stage"]) for wait in run.sync_result.get("waits", [])
+    ]
     is_waiting = (WaitReason.TIME, stage) in waits and plan_of(run).current.updated_at
-    return "" if is_waiting else f"stage {stage} of {run.full_name} has no timed wait in progress"
+    return (
+        ""
+        if is_waiting
+        else f"stage {stage} of {run.full_name} has no timed wait in progress"
+    )
 
 
 def why_not_retry(run: StagedRun, cluster: str) -> str:
@@ -166,14 +214,20 @@ def why_not_retry(run: StagedRun, cluster: str) -> str:
 
 
 def _failures_on(run: StagedRun, cluster: str) -> list[int]:
-    return [step.failures for step in plan_of(run).steps if step.name == cluster and step.failed_at]
+    return [
+        step.failures
+        for step in plan_of(run).steps
+        if step.name == cluster and step.failed_at
+    ]
 
 
 def why_not_abandon(run: StagedRun) -> str:
     return f"{run.full_name} has ended already ({run.status})" if run.ended_at else ""
 
 
-def _locked(name: str, expected: int | None = None, *, by: User | None, removes: bool = False) -> StagedRun:
+def _locked(
+    name: str, expected: int | None = None, *, by: User | None, removes: bool = False
+) -> StagedRun:
     run = locked_run(name)
     if run is None:
         raise UnknownRunError(name)
@@ -188,14 +242,25 @@ def _remove_wait(run: StagedRun, reason: WaitReason, stage: str) -> None:
     waits = run.sync_result.get("waits", [])
     left = [one for one in waits if (one["reason"], one["stage"]) != (reason, stage)]
     if left != waits:
-        show_progress(run, RunStatus(run.status) if left else RunStatus.PROGRESSING, left)
+        show_progress(
+            run, RunStatus(run.status) if left else RunStatus.PROGRESSING, left
+        )
 
 
 def _save(
-    run: StagedRun, verb: str, after: Mapping[str, Any] | None, *, by: User | None, now: datetime
+    run: StagedRun,
+    verb: str,
+    after: Mapping[str, Any] | None,
+    *,
+    by: User | None,
+    now: datetime,
 ) -> None:
     run.revision, run.progress_version = run.revision + 1, run.progress_version + 1
     run.save()
-    record(AuditEvent(verb, STAGED_RUN, run.full_name, revision=run.revision, after=after), by=by, now=now)
+    record(
+        AuditEvent(verb, STAGED_RUN, run.full_name, revision=run.revision, after=after),
+        by=by,
+        now=now,
+    )
     if run.placement_id:
         enqueue_rollout([run.placement_id])

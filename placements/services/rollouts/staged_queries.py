@@ -38,9 +38,20 @@ from placements.explain.staged_updates import (
 )
 from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_strategy
-from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, StagedRun, StagedStrategy
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    Placement,
+    ResourceSnapshot,
+    StagedRun,
+    StagedStrategy,
+)
 from placements.models.rollouts import INITIALISING
-from placements.services.rollout_state import load_rollout_context, placement_facts, strategy_of
+from placements.services.rollout_state import (
+    load_rollout_context,
+    placement_facts,
+    strategy_of,
+)
 
 _LONGEST = 63
 
@@ -51,9 +62,19 @@ def run_manifest(run: StagedRun) -> dict[str, Any]:
         return {**run.document, "status": run.hub_status or {}}
     result = result_in(run)
     if result:
-        return {**run.document, "status": run_status(result, snapshot=run.resource_number)}
-    waiting = {"type": "Initialized", "status": "Unknown", "reason": "UpdateRunInitializing"}
-    return {**run.document, "status": {"conditions": [{**waiting, "message": initialising_sentence(run)}]}}
+        return {
+            **run.document,
+            "status": run_status(result, snapshot=run.resource_number),
+        }
+    waiting = {
+        "type": "Initialized",
+        "status": "Unknown",
+        "reason": "UpdateRunInitializing",
+    }
+    return {
+        **run.document,
+        "status": {"conditions": [{**waiting, "message": initialising_sentence(run)}]},
+    }
 
 
 def initialising_sentence(run: StagedRun) -> str:
@@ -62,7 +83,12 @@ def initialising_sentence(run: StagedRun) -> str:
     placement = run.placement
     if placement and placement.selection_faults:
         return reason_sentence(StageReason("invalid-selectors"))
-    if index and run.resource_snapshot_id is None and placement and not placement.is_due:
+    if (
+        index
+        and run.resource_snapshot_id is None
+        and placement
+        and not placement.is_due
+    ):
         return reason_sentence(StageReason("no-snapshot", (f"r{index}",)))
     if placement is None or placement.is_due:
         return reason_sentence(StageReason("not-decided"))
@@ -79,21 +105,29 @@ def sentences_of(run: StagedRun, result: StagedUpdateResult | None) -> list[str]
     if run.is_mirrored:
         words = hub_run_sentences(run.hub_status or {})
         return [*words, *(run_sentences(result) if result else ())] or [NOT_INITIALIZED]
-    placement, sentences = run.placement, run_sentences(result) if result else [initialising_sentence(run)]
+    placement, sentences = (
+        run.placement,
+        run_sentences(result) if result else [initialising_sentence(run)],
+    )
     if placement and placement.paused_since and run.ended_at is None:
         by = placement.paused_by
         sentences.insert(
-            0, f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues."
+            0,
+            f"{placement.full_name} is paused by {by}: no new updates start, and no stage continues.",
         )
     elif result and result.status is RunStatus.PROGRESSING and not result.waits:
-        sentences.append("The run continues in a moment.")  # after an action that no worker has processed
+        sentences.append(
+            "The run continues in a moment."
+        )  # after an action that no worker has processed
     return sentences
 
 
 def eta_of(run: StagedRun) -> dict[str, Any]:
     """Return the time left as plain data (`rules/foresight.md#time-left`)."""
     now = datetime.now(UTC)
-    return eta_document(run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now)
+    return eta_document(
+        run.eta, started_at=run.started_at or now, ended_at=run.ended_at, now=now
+    )
 
 
 def progress_of(run: StagedRun) -> dict[str, Any]:
@@ -131,9 +165,13 @@ _NOT_STARTED: dict[str, Any] = {
 }
 
 
-def runs_matching(*, placement: str = "", active: bool | None = None) -> QuerySet[StagedRun]:
+def runs_matching(
+    *, placement: str = "", active: bool | None = None
+) -> QuerySet[StagedRun]:
     """Return the runs of a placement, or of all; those that have not ended, or have, or both."""
-    rows = StagedRun.objects.defer("plan", "sync_result", "strategy", "overrides", "document")
+    rows = StagedRun.objects.defer(
+        "plan", "sync_result", "strategy", "overrides", "document"
+    )
     if placement:
         rows = rows.filter(placement_name=placement)
     return rows if active is None else rows.filter(ended_at__isnull=active)
@@ -145,7 +183,13 @@ def result_in(run: StagedRun) -> StagedUpdateResult | None:
 
 
 ROWS, MORE_ROWS = 20, 50
-DONE, CURRENT, PENDING, NOT_REACHED, NOT_STARTED = "done", "current", "to come", "not reached", "not started"
+DONE, CURRENT, PENDING, NOT_REACHED, NOT_STARTED = (
+    "done",
+    "current",
+    "to come",
+    "not reached",
+    "not started",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +254,9 @@ class StageView:
 
     @property
     def running(self) -> int:
-        return sum(step.is_running and step.failed_at is None for step in self.stage.steps)
+        return sum(
+            step.is_running and step.failed_at is None for step in self.stage.steps
+        )
 
     @property
     def last(self) -> int:
@@ -225,7 +271,9 @@ class StageView:
         return self.last if self.last < self.total else None
 
 
-def stages_of(run: StagedRun, result: StagedUpdateResult, window: Window | None) -> list[StageView]:
+def stages_of(
+    run: StagedRun, result: StagedUpdateResult, window: Window | None
+) -> list[StageView]:
     """Return every stage; the delete stage is the last, and is left out where it is empty."""
     specs = {spec.name: spec for spec in strategy_of(run).stages}
     requests = {(one.stage, one.side): one for one in run.approvals.all()}
@@ -233,9 +281,13 @@ def stages_of(run: StagedRun, result: StagedUpdateResult, window: Window | None)
     # Clusters that are being worked on show the phase and message of their bindings.
     running = [step.name for step in plan.steps if step.is_running]
     rows = Binding.objects.filter(placement=run.placement_id, cluster_name__in=running)
-    builder = _StageBuilder(result, requests, window, {one.cluster_name: one for one in rows})
+    builder = _StageBuilder(
+        result, requests, window, {one.cluster_name: one for one in rows}
+    )
     stages = [
-        builder.build(number, stage, stage_words(specs[stage.name], clusters=len(stage.steps)))
+        builder.build(
+            number, stage, stage_words(specs[stage.name], clusters=len(stage.steps))
+        )
         for number, stage in enumerate(plan.stages, 1)
     ]
     if plan.deletions.steps:
@@ -262,15 +314,29 @@ class _StageBuilder:
             after.append(self.approval(stage, ApprovalPoint.AFTER))
         # The rows of the window; otherwise those from the first cluster on that is not done.
         if self.window and self.window.stage == stage.name:
-            first, most = self.window.first if self.window.first < len(stage.steps) else 0, MORE_ROWS
+            first, most = (
+                self.window.first if self.window.first < len(stage.steps) else 0,
+                MORE_ROWS,
+            )
         else:
-            first, most = next((at for at, step in enumerate(stage.steps) if not step.done_at), 0), ROWS
+            first, most = (
+                next(
+                    (at for at, step in enumerate(stage.steps) if not step.done_at), 0
+                ),
+                ROWS,
+            )
             first = max(0, min(first, len(stage.steps) - ROWS))
-        rows = tuple(self.step(step, stage) for step in stage.steps[first : first + most])
+        rows = tuple(
+            self.step(step, stage) for step in stage.steps[first : first + most]
+        )
         state = stage_state(self.result.run, stage)
         if state == CURRENT and self.result.status is RunStatus.INITIALISED:
             state = NOT_STARTED
-        elif state == CURRENT and stage.updated_at and all(task.state == DONE for task in after):
+        elif (
+            state == CURRENT
+            and stage.updated_at
+            and all(task.state == DONE for task in after)
+        ):
             state = DONE  # approved; no worker has processed it yet
         return StageView(number, stage, words, state, before, tuple(after), rows, first)
 
@@ -284,12 +350,18 @@ class _StageBuilder:
 
     def timed_wait(self, stage: Stage) -> TaskView:
         words = f"Wait ({duration_words(stage.wait)})"
-        timed = next((one for one in self.result.waits if one.reason is WaitReason.TIME), None)
+        timed = next(
+            (one for one in self.result.waits if one.reason is WaitReason.TIME), None
+        )
         if timed and timed.stage == stage.name:
             return TaskView(words, CURRENT, until=timed.until)
         # A timed wait of a stopped run restarts later, or never.
-        is_stopped = self.result.run.is_stopped or self.result.status is RunStatus.STOPPING
-        if stage.ended_at or (stage.updated_at and not is_stopped and not self.result.run.outcome):
+        is_stopped = (
+            self.result.run.is_stopped or self.result.status is RunStatus.STOPPING
+        )
+        if stage.ended_at or (
+            stage.updated_at and not is_stopped and not self.result.run.outcome
+        ):
             return TaskView(words, DONE)
         if self.result.run.outcome:
             return TaskView(words, "aborted" if stage.updated_at else NOT_REACHED)
@@ -300,8 +372,13 @@ class _StageBuilder:
             return StepView(step, DONE, "", step.started_at, step.done_at, "", "")
         if not step.is_running:
             state = NOT_REACHED if self.result.run.outcome else PENDING
-            return StepView(step, state, "", None, None, "", self.why_waits(step, stage))
-        state, binding = "failed" if step.failed_at else "running", self.bindings.get(step.name)
+            return StepView(
+                step, state, "", None, None, "", self.why_waits(step, stage)
+            )
+        state, binding = (
+            "failed" if step.failed_at else "running",
+            self.bindings.get(step.name),
+        )
         phase, message = (binding.phase, binding.message) if binding else ("", "")
         return StepView(step, state, phase, step.started_at, None, message, "")
 
@@ -357,20 +434,34 @@ class RunPreview:
 
     @property
     def is_rollback(self) -> bool:
-        return self.snapshot is not None and self.latest is not None and self.snapshot < self.latest
+        return (
+            self.snapshot is not None
+            and self.latest is not None
+            and self.snapshot < self.latest
+        )
 
 
 def preview_of(
-    placement: Placement, strategy: StagedStrategy, snapshot: int | None, *, now: datetime
+    placement: Placement,
+    strategy: StagedStrategy,
+    snapshot: int | None,
+    *,
+    now: datetime,
 ) -> RunPreview:
     """Return what a run with this strategy would do; nothing is written."""
     spec = parse_staged_strategy(strategy.document).spec
-    plan = initialise(spec, placement_facts(load_rollout_context(placement, now=now), {}))
-    latest = ResourceSnapshot.objects.filter(placement=placement, is_latest=True).first()
+    plan = initialise(
+        spec, placement_facts(load_rollout_context(placement, now=now), {})
+    )
+    latest = ResourceSnapshot.objects.filter(
+        placement=placement, is_latest=True
+    ).first()
     number = latest.number if latest else None
     if isinstance(plan, CannotStart):
         problems = tuple(map(reason_sentence, plan.reasons))
-        return RunPreview((), (), problems, plan.is_final, frozenset(), number, snapshot)
+        return RunPreview(
+            (), (), problems, plan.is_final, frozenset(), number, snapshot
+        )
     stages = tuple(
         StagePreview(stage_words(words, clusters=len(stage.steps)), stage.cluster_names)
         for words, stage in zip(spec.stages, plan.stages, strict=True)
@@ -380,7 +471,9 @@ def preview_of(
         rows = Binding.objects.filter(placement=placement, phase=Phase.AVAILABLE)
         rows = rows.filter(resource_snapshot__number=snapshot)
         have_it = frozenset(rows.values_list("cluster_name", flat=True))
-    return RunPreview(stages, plan.deletions.cluster_names, (), True, have_it, number, snapshot)
+    return RunPreview(
+        stages, plan.deletions.cluster_names, (), True, have_it, number, snapshot
+    )
 
 
 def waits_for_run(placement: Placement) -> str:
@@ -397,10 +490,15 @@ def waits_for_run(placement: Placement) -> str:
 
 def is_rollback(run: StagedRun) -> bool:
     """Return whether a run rolls out older resources than were the latest when it was created."""
-    if run.resource_number is None or "resourceSnapshotIndex" not in run.document["spec"]:
+    if (
+        run.resource_number is None
+        or "resourceSnapshotIndex" not in run.document["spec"]
+    ):
         return False
     newer = ResourceSnapshot.objects.filter(
-        placement=run.placement_id, number__gt=run.resource_number, created_at__lte=run.created_at
+        placement=run.placement_id,
+        number__gt=run.resource_number,
+        created_at__lte=run.created_at,
     )
     return newer.exists()
 

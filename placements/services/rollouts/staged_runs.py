@@ -43,25 +43,39 @@ from placements.models import Placement, ResourceSnapshot, StagedRun, StagedStra
 from placements.services.resources.queries import selection_for
 from placements.services.results import OperationResult, SaveResult, stored_document
 from placements.services.rollout_state import spec_state_of
-from placements.services.teams import check_placement_as_is, check_rollback, labels_of_run
+from placements.services.teams import (
+    check_placement_as_is,
+    check_rollback,
+    labels_of_run,
+)
 from placements.services.workqueue import enqueue_rollout
 
 STAGED_RUN = "staged-run"
 NO_PLAN = StagedRunPlan((), Stage(DELETE_STAGE, ()))
 """The plan of a run that never started."""
-_VERBS = {RunState.INITIALIZE: "changed", RunState.RUN: "started", RunState.STOP: "stopped"}
+_VERBS = {
+    RunState.INITIALIZE: "changed",
+    RunState.RUN: "started",
+    RunState.STOP: "stopped",
+}
 
 
 def locked_run(name: str) -> StagedRun | None:
     """Lock a run, and before it its placement, as a sync does; only inside a transaction."""
     placement = StagedRun.objects.filter(full_name=name).values("placement")
-    list(Placement.objects.select_for_update().filter(pk__in=placement).values_list("pk"))
+    list(
+        Placement.objects.select_for_update().filter(pk__in=placement).values_list("pk")
+    )
     return StagedRun.objects.select_for_update().filter(full_name=name).first()
 
 
 @retry_on_conflict
 def save_run(
-    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> SaveResult[StagedRun]:
     """Create a run or change its state; the same again changes nothing.
 
@@ -73,22 +87,33 @@ def save_run(
     current = locked_run(name)
     if current is not None:
         check_change(by, labels_of_run(current), what=f"staged run {name}")
-    check_revision(STAGED_RUN, name, expected=expected, revision=current.revision if current else 0)
+    check_revision(
+        STAGED_RUN, name, expected=expected, revision=current.revision if current else 0
+    )
     if current is None:
         spec = manifest.spec
-        key = {"namespace": namespace, "name": spec.placement_name}  # a run refers to its own namespace
+        key = {
+            "namespace": namespace,
+            "name": spec.placement_name,
+        }  # a run refers to its own namespace
         placement = Placement.objects.select_for_update().filter(**key).first()
-        check_placement_as_is(by, spec.placement_name, placement.document if placement else None)
+        check_placement_as_is(
+            by, spec.placement_name, placement.document if placement else None
+        )
         key["name"] = spec.staged_rollout_strategy_name
         strategy = StagedStrategy.objects.filter(**key).first()
         index = spec.resource_snapshot_index
         snapshots = ResourceSnapshot.objects.filter(placement=placement)
-        snapshot = snapshots.filter(number=int(index)).first() if index and placement else None
+        snapshot = (
+            snapshots.filter(number=int(index)).first() if index and placement else None
+        )
         errors = list(_missing(manifest, placement, strategy, snapshot))
         if placement is None or strategy is None or errors:
             raise InvalidManifest(errors)
         if snapshot is not None:
-            check_rollback(by, snapshot, selected=lambda: selection_for(placement).objects)
+            check_rollback(
+                by, snapshot, selected=lambda: selection_for(placement).objects
+            )
         run = StagedRun(
             namespace=namespace,
             name=manifest.metadata.name,
@@ -103,7 +128,11 @@ def save_run(
         )
         _set_started(run, spec.state, by=by, now=now)
         run.save(force_insert=True)
-        record(AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=content), by=by, now=now)
+        record(
+            AuditEvent("created", STAGED_RUN, run.full_name, revision=1, after=content),
+            by=by,
+            now=now,
+        )
         enqueue_rollout([placement.pk])
         return SaveResult(run, OperationResult.CREATED)
     if current.document == content:
@@ -119,18 +148,36 @@ def _missing(
     snapshot: ResourceSnapshot | None,
 ) -> Iterator[FieldError]:
     """Yield the references of a new run that do not exist, or are not possible."""
-    spec, place = manifest.spec, f" in namespace {manifest.namespace}" if manifest.namespace else ""
+    spec, place = (
+        manifest.spec,
+        f" in namespace {manifest.namespace}" if manifest.namespace else "",
+    )
     kind = NAMESPACED_STRATEGY_KIND if manifest.namespace else STAGED_STRATEGY_KIND
     if placement is None:
         message = f"no placement is named {spec.placement_name!r}{place}"
-        yield FieldError("spec.placementName", "not-found", message, "a placement with strategy External")
+        yield FieldError(
+            "spec.placementName",
+            "not-found",
+            message,
+            "a placement with strategy External",
+        )
     elif placement.deleting_since:
         message = f"the placement {placement.full_name} is being deleted"
-        yield FieldError("spec.placementName", "being-deleted", message, "another placement")
-    elif parse_placement(placement.document).spec.strategy.type is not StrategyType.EXTERNAL:
+        yield FieldError(
+            "spec.placementName", "being-deleted", message, "another placement"
+        )
+    elif (
+        parse_placement(placement.document).spec.strategy.type
+        is not StrategyType.EXTERNAL
+    ):
         message = f"the placement {placement.full_name} is not updated by staged runs"
         message = f"{message}: its strategy is not External"
-        yield FieldError("spec.placementName", "not-staged", message, "a placement with strategy External")
+        yield FieldError(
+            "spec.placementName",
+            "not-staged",
+            message,
+            "a placement with strategy External",
+        )
     if strategy is None:
         path, name = "spec.stagedRolloutStrategyName", spec.staged_rollout_strategy_name
         message, allowed = f"no strategy is named {name!r}{place}", f"a {kind}"
@@ -142,7 +189,9 @@ def _missing(
             return  # the next one: the run waits until it exists
         numbers_text = ", ".join(map(str, numbers)) or "0, which is the first one"
         message = f"{placement.full_name} has no resource snapshot {spec.resource_snapshot_index}"
-        yield FieldError("spec.resourceSnapshotIndex", "not-found", message, numbers_text)
+        yield FieldError(
+            "spec.resourceSnapshotIndex", "not-found", message, numbers_text
+        )
 
 
 def _change_run(
@@ -162,11 +211,24 @@ def _change_run(
         check_placement_as_is(by, run.placement_name, run.placement.document)
     _set_started(run, state, by=by, now=now)
     verb = _VERBS[state] if state != before.spec.state else "changed"
-    event = AuditEvent(verb, STAGED_RUN, run.full_name, run.revision + 1, before=run.document, after=content)
+    event = AuditEvent(
+        verb,
+        STAGED_RUN,
+        run.full_name,
+        run.revision + 1,
+        before=run.document,
+        after=content,
+    )
     run.generation = next_generation(run.spec_generation, run.document, content)
-    run.document, run.revision, run.progress_version = content, run.revision + 1, run.progress_version + 1
+    run.document, run.revision, run.progress_version = (
+        content,
+        run.revision + 1,
+        run.progress_version + 1,
+    )
     if run.plan and state != before.spec.state:
-        show_progress(run, RunStatus.PROGRESSING if state is RunState.RUN else RunStatus.STOPPING)
+        show_progress(
+            run, RunStatus.PROGRESSING if state is RunState.RUN else RunStatus.STOPPING
+        )
     run.save()
     record(event, by=by, now=now)
     if run.placement_id:
@@ -176,7 +238,11 @@ def _change_run(
 def _ended_errors(run: StagedRun, state: RunState) -> list[FieldError]:
     if run.ended_at is None or state is spec_state_of(run):
         return []
-    return [FieldError("spec.state", "ended", f"the run has ended ({run.status})", "make a new run")]
+    return [
+        FieldError(
+            "spec.state", "ended", f"the run has ended ({run.status})", "make a new run"
+        )
+    ]
 
 
 def why_not_state(run: StagedRun, state: RunState) -> str:
@@ -187,10 +253,15 @@ def why_not_state(run: StagedRun, state: RunState) -> str:
 
 def show_progress(run: StagedRun, status: RunStatus, waits: Sequence[Any] = ()) -> None:
     """Set what a run does and waits for after an action of a user, until a worker processes that."""
-    run.status, run.sync_result = status, {**run.sync_result, "status": status, "waits": list(waits)}
+    run.status, run.sync_result = (
+        status,
+        {**run.sync_result, "status": status, "waits": list(waits)},
+    )
 
 
-def _set_started(run: StagedRun, state: RunState, *, by: User | None, now: datetime) -> None:
+def _set_started(
+    run: StagedRun, state: RunState, *, by: User | None, now: datetime
+) -> None:
     if state is RunState.RUN and run.started_at is None:
         run.started_at, run.started_by = now, actor_name(by)
 
@@ -227,7 +298,9 @@ def start_run(
         return save_run(document, by=by, now=now, expected=0).object
     except RevisionConflict as exists:
         message = f"a run is named {name} already; run names cannot be reused"
-        raise InvalidManifest([FieldError("metadata.name", "duplicate", message, "another name")]) from exists
+        raise InvalidManifest(
+            [FieldError("metadata.name", "duplicate", message, "another name")]
+        ) from exists
 
 
 def plan_of(run: StagedRun) -> StagedRunPlan:
@@ -235,21 +308,48 @@ def plan_of(run: StagedRun) -> StagedRunPlan:
 
 
 def end_run(
-    run: StagedRun, outcome: StagedRunOutcome, *reasons: StageReason, by: User | None, now: datetime
+    run: StagedRun,
+    outcome: StagedRunOutcome,
+    *reasons: StageReason,
+    by: User | None,
+    now: datetime,
 ) -> None:
     """End a run, inside the caller's transaction; running updates on clusters finish."""
     result = ended(plan_of(run).end(outcome, now, *reasons))
-    run.plan, run.sync_result, run.status = result.run.to_plain(), staged_document(result), result.status
-    run.ended_at, run.progress_version, run.revision = now, run.progress_version + 1, run.revision + 1
-    run.save(update_fields=["plan", "sync_result", "status", "ended_at", "progress_version", "revision"])
+    run.plan, run.sync_result, run.status = (
+        result.run.to_plain(),
+        staged_document(result),
+        result.status,
+    )
+    run.ended_at, run.progress_version, run.revision = (
+        now,
+        run.progress_version + 1,
+        run.revision + 1,
+    )
+    run.save(
+        update_fields=[
+            "plan",
+            "sync_result",
+            "status",
+            "ended_at",
+            "progress_version",
+            "revision",
+        ]
+    )
     after = {"why": [reason.code for reason in reasons]} if reasons else None
     has_failed = outcome is StagedRunOutcome.FAILED
     name = run.full_name
-    event = AuditEvent(run.status, STAGED_RUN, name, run.revision, after=after, is_warning=has_failed)
+    event = AuditEvent(
+        run.status, STAGED_RUN, name, run.revision, after=after, is_warning=has_failed
+    )
     record(event, by=by, now=now)
 
 
-def end_runs_of(placement: Placement, reason: StageReason, *, by: User | None, now: datetime) -> None:
-    rows = StagedRun.objects.select_for_update().filter(placement=placement, ended_at=None)
+def end_runs_of(
+    placement: Placement, reason: StageReason, *, by: User | None, now: datetime
+) -> None:
+    rows = StagedRun.objects.select_for_update().filter(
+        placement=placement, ended_at=None
+    )
     for run in rows.order_by("pk"):
         end_run(run, StagedRunOutcome.FAILED, reason, by=by, now=now)

@@ -26,24 +26,37 @@ class UnknownStrategyError(UnknownObject):
 
 @retry_on_conflict
 def save_strategy(
-    document: Mapping[str, Any], *, by: User | None, now: datetime, expected: int | None = None
+    document: Mapping[str, Any],
+    *,
+    by: User | None,
+    now: datetime,
+    expected: int | None = None,
 ) -> SaveResult[StagedStrategy]:
     """Create a strategy or change it; the same again changes nothing.
 
     Raise InvalidManifest, RevisionConflict.
     """
     manifest = parse_staged_strategy(dict(document))
-    label, key = manifest.full_name, {"namespace": manifest.namespace, "name": manifest.metadata.name}
+    label, key = (
+        manifest.full_name,
+        {"namespace": manifest.namespace, "name": manifest.metadata.name},
+    )
     current = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=label, **key)
-    check_documents(by, f"strategy {label}", current.document if current else None, dict(document))
+    check_documents(
+        by, f"strategy {label}", current.document if current else None, dict(document)
+    )
     row = current or StagedStrategy(**key, created_at=now, revision=0)
     return save_row(row, STAGED_STRATEGY, document, by=by, now=now, label=label)
 
 
 @transaction.atomic
-def delete_strategy(name: str, *, by: User | None, now: datetime, expected: int | None = None) -> None:
+def delete_strategy(
+    name: str, *, by: User | None, now: datetime, expected: int | None = None
+) -> None:
     """Delete a strategy; runs keep their copy. Raise UnknownStrategyError, RevisionConflict."""
-    row = locked_row(StagedStrategy, STAGED_STRATEGY, expected, label=name, full_name=name)
+    row = locked_row(
+        StagedStrategy, STAGED_STRATEGY, expected, label=name, full_name=name
+    )
     if row is None:
         raise UnknownStrategyError(name)
     check_documents(by, f"strategy {name}", row.document)

@@ -11,7 +11,10 @@ from placements.engine.rollout.state import NO_FAILURE, Phase
 from placements.manifests.binding import BindingState
 from placements.models import Binding, ResourceSnapshot
 from placements.services.rollout_state import BindingColumns, RolloutContext
-from placements.services.rollouts.call_results import OBSERVE_AT_REST, OBSERVE_IN_ROLLOUT
+from placements.services.rollouts.call_results import (
+    OBSERVE_AT_REST,
+    OBSERVE_IN_ROLLOUT,
+)
 from placements.services.workqueue import RUN_CLUSTER_CALLS
 
 MOST_VERSIONS = 10
@@ -81,10 +84,14 @@ def build_updates(
 def started_versions(binding: BindingColumns, version: str) -> str:
     """Return the last versions that were started on a cluster: any other one is not of this database."""
     earlier = (binding.started_versions or binding.applied_version).split()
-    return " ".join([*(one for one in earlier if one != version), version][-MOST_VERSIONS:])
+    return " ".join(
+        [*(one for one in earlier if one != version), version][-MOST_VERSIONS:]
+    )
 
 
-def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext, *, now: datetime) -> None:
+def save_updates(
+    updates: Sequence[BindingUpdate], context: RolloutContext, *, now: datetime
+) -> None:
     """Write rows that were started, record that in the context, and enqueue the cluster calls.
 
     All rows that get the same are written in one statement: one with a case for each row takes seconds. Only
@@ -94,11 +101,15 @@ def save_updates(updates: Sequence[BindingUpdate], context: RolloutContext, *, n
     alike: dict[str, tuple[Mapping[str, Any], list[int]]] = {}
     for update in updates:
         context.started[update.pk] = update.columns
-        alike.setdefault(repr(update.columns), (update.columns, []))[1].append(update.pk)
+        alike.setdefault(repr(update.columns), (update.columns, []))[1].append(
+            update.pk
+        )
     for columns, pks in alike.values():
         for part in batched(pks):
             Binding.objects.filter(pk__in=part).update(**columns)
-    if any(one.is_releasable for one in context.state.clusters):  # others are observed as often at rest
+    if any(
+        one.is_releasable for one in context.state.clusters
+    ):  # others are observed as often at rest
         late = Binding.objects.filter(
             placement=context.placement, next_call_at__gt=now + 1.5 * OBSERVE_AT_REST
         )
@@ -122,9 +133,18 @@ def _check_unchanged(context: RolloutContext, starting: Collection[int]) -> None
     count: in a large rollout there are always some.
     """
     bindings = (*context.bindings, *context.left_behind)
-    before = {one.pk: _Expected(one.state, one.phase, one.applied_version) for one in bindings}
-    locked = Binding.objects.select_for_update().filter(placement=context.placement).order_by("pk")
-    after = {pk: _Expected(*values) for pk, *values in locked.values_list("pk", *_Expected._fields)}
+    before = {
+        one.pk: _Expected(one.state, one.phase, one.applied_version) for one in bindings
+    }
+    locked = (
+        Binding.objects.select_for_update()
+        .filter(placement=context.placement)
+        .order_by("pk")
+    )
+    after = {
+        pk: _Expected(*values)
+        for pk, *values in locked.values_list("pk", *_Expected._fields)
+    }
 
     def is_selected(expected: _Expected | None) -> bool:
         return expected is not None and expected.state != BindingState.UNSCHEDULED
@@ -133,6 +153,9 @@ def _check_unchanged(context: RolloutContext, starting: Collection[int]) -> None
         was, became = before.get(pk), after.get(pk)
         if was == became:
             continue
-        is_started = became is not None and became.phase in (Phase.APPLYING, Phase.REMOVING)
+        is_started = became is not None and became.phase in (
+            Phase.APPLYING,
+            Phase.REMOVING,
+        )
         if pk in starting or is_started or is_selected(was) != is_selected(became):
             raise RunChanged

@@ -10,13 +10,17 @@ _STARTED = Q(ended_at=None, started_at__isnull=False)
 
 
 def runs_under_way() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
-    return Rollout.objects.filter(state=Rollout.State.RUNNING), StagedRun.objects.filter(_STARTED)
+    return Rollout.objects.filter(
+        state=Rollout.State.RUNNING
+    ), StagedRun.objects.filter(_STARTED)
 
 
 def waiting_runs() -> tuple[QuerySet[Rollout], QuerySet[StagedRun]]:
     """Return the rollouts and the staged runs in progress that stalled or wait for a user."""
     is_paused = Q(placement__paused_since__isnull=False)
-    is_pending = Exists(ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None))
+    is_pending = Exists(
+        ApprovalRequest.objects.filter(run=OuterRef("pk"), approved_at=None)
+    )
     is_idle = Q(status__in=(RunStatus.STOPPED, RunStatus.STUCK))
     rolling, staged = runs_under_way()
     return rolling.filter(Q(verdict=RunPhase.HALTED) | is_paused), staged.filter(

@@ -82,10 +82,36 @@ _EMPTY = {
     "next_call_at": None,
 }
 _READ = (
-    *("placement", "cluster_name", "phase", "phase_changed_at", "untrackable_since", "attempts", "message"),
-    *("applied_version", "resource_snapshot", "override_snapshots", "apply_strategy", "was_applied"),
-    *("objects_done", "objects_digest", "unavailable_code", "drifted_objects", "diffed_objects"),
-    *("repairs", "contested_since", "call_lease_expires_at", "call_lease_token", "calls"),
+    *(
+        "placement",
+        "cluster_name",
+        "phase",
+        "phase_changed_at",
+        "untrackable_since",
+        "attempts",
+        "message",
+    ),
+    *(
+        "applied_version",
+        "resource_snapshot",
+        "override_snapshots",
+        "apply_strategy",
+        "was_applied",
+    ),
+    *(
+        "objects_done",
+        "objects_digest",
+        "unavailable_code",
+        "drifted_objects",
+        "diffed_objects",
+    ),
+    *(
+        "repairs",
+        "contested_since",
+        "call_lease_expires_at",
+        "call_lease_token",
+        "calls",
+    ),
     *("removal_check", "started_versions", "retry_at", "failed_objects", "warnings"),
     "observed_at",
 )
@@ -94,7 +120,10 @@ _APPLIED_VERSION = Binding._meta.get_field("applied_version")
 _SYNCED = ("phase", "untrackable_since", "retry_at")
 """Columns of which a rollout has to know."""
 _OVERRIDE_GONE = OverrideFailed(
-    "a snapshot", "spec", "any resource", "the snapshot was deleted; a newer version follows"
+    "a snapshot",
+    "spec",
+    "any resource",
+    "the snapshot was deleted; a newer version follows",
 )
 """The override was changed or deleted in the moment in which the cluster was started."""
 
@@ -113,9 +142,15 @@ def run_cluster_calls(
         return 0
     calls = prepare_calls(bindings, now=now)
     placements = {binding.placement_id for binding in bindings}
-    running = Rollout.objects.filter(placement_id__in=placements, state=Rollout.State.RUNNING)
+    running = Rollout.objects.filter(
+        placement_id__in=placements, state=Rollout.State.RUNNING
+    )
     staged = StagedRun.objects.filter(placement_id__in=placements, ended_at=None)
-    in_rollout = {row for rows in (running, staged) for row in rows.values_list("placement_id", flat=True)}
+    in_rollout = {
+        row
+        for rows in (running, staged)
+        for row in rows.values_list("placement_id", flat=True)
+    }
     answers = call_clusters(calls, clock=clock, threads=threads)
     for batch in batch_answers(answers) if threads else [list(answers)]:
         answered_at = clock()
@@ -134,7 +169,8 @@ def run_cluster_calls(
             calls[pk].cluster.pk
             for pks, answer in batch
             for pk in pks
-            if calls[pk].cluster.unanswered_since and not isinstance(answer, _NO_ANSWERS)
+            if calls[pk].cluster.unanswered_since
+            and not isinstance(answer, _NO_ANSWERS)
         }
         observe_now(silent, now=answered_at)
     return len(bindings)
@@ -142,7 +178,11 @@ def run_cluster_calls(
 
 def claim(*, now: datetime) -> list[Binding]:
     """Claim up to 500 bindings whose call is due, with a lease."""
-    lease = {"call_lease_token": uuid4().hex, "call_lease_expires_at": now + LEASE, "calls": F("calls") + 1}
+    lease = {
+        "call_lease_token": uuid4().hex,
+        "call_lease_expires_at": now + LEASE,
+        "calls": F("calls") + 1,
+    }
     ids = claim_batch(_due(now), "next_call_at", "pk", size=BATCH, **lease)
     if not ids:
         return []
@@ -161,25 +201,37 @@ def _due(now: datetime) -> QuerySet[Binding]:
     return Binding.objects.filter(is_free, next_call_at__lte=now)
 
 
-def prepare_calls(bindings: Sequence[Binding], *, now: datetime) -> dict[int, ClusterCall]:
+def prepare_calls(
+    bindings: Sequence[Binding], *, now: datetime
+) -> dict[int, ClusterCall]:
     """Return the calls by binding, with what each cluster is to have; release those that cannot be called."""
     names = {row.cluster_name for row in bindings}
-    rows = MemberCluster.objects.filter(name__in=names, driver__in=DRIVERS).select_related("credential")
+    rows = MemberCluster.objects.filter(
+        name__in=names, driver__in=DRIVERS
+    ).select_related("credential")
     clusters = {one.name: one for one in rows}
     cache = ManifestCache()
-    cache.read({row.resource_snapshot_id for row in bindings if row.phase == Phase.APPLYING})
+    cache.read(
+        {row.resource_snapshot_id for row in bindings if row.phase == Phase.APPLYING}
+    )
     calls = {}
     for row in bindings:
         if cluster := clusters.get(row.cluster_name):
             call = ClusterCall(row, row.placement.full_name, cluster, ())
             if row.phase == Phase.APPLYING or call.is_report:
-                kinds = cache.kinds_of(row.placement_id) if cluster.driver in ACTING_DRIVERS else ()
+                kinds = (
+                    cache.kinds_of(row.placement_id)
+                    if cluster.driver in ACTING_DRIVERS
+                    else ()
+                )
                 call = replace(call, manifests=cache.of(row, cluster), kinds=kinds)
             elif row.phase == Phase.REMOVING and cluster.driver in ACTING_DRIVERS:
                 call = replace(call, is_release=cache.is_abandoned(row.placement_id))
             calls[row.pk] = call
     released = [row.pk for row in bindings if row.pk not in calls]
-    Binding.objects.filter(pk__in=released).update(**_RELEASED, next_call_at=now + OBSERVE_IN_ROLLOUT)
+    Binding.objects.filter(pk__in=released).update(
+        **_RELEASED, next_call_at=now + OBSERVE_IN_ROLLOUT
+    )
     return calls
 
 
@@ -189,17 +241,22 @@ class ManifestCache:
 
     _manifests: dict[int | None, Manifests] = field(default_factory=dict)
     _applied: dict[int | None, Manifests] = field(default_factory=dict)
-    _overrides: dict[tuple[int, ...], tuple[OverrideContent, ...]] = field(default_factory=dict)
+    _overrides: dict[tuple[int, ...], tuple[OverrideContent, ...]] = field(
+        default_factory=dict
+    )
     _kinds: dict[int, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     _abandoned: dict[int, bool] = field(default_factory=dict)
 
     def is_abandoned(self, placement_id: int) -> bool:
         """Return whether a placement is being deleted and leaves its resources on the clusters."""
         if placement_id not in self._abandoned:
-            deleting = Placement.objects.filter(pk=placement_id, deleting_since__isnull=False)
+            deleting = Placement.objects.filter(
+                pk=placement_id, deleting_since__isnull=False
+            )
             document = deleting.values_list("document", flat=True).first()
             self._abandoned[placement_id] = (
-                document is not None and parse_placement(document).spec.strategy.abandons
+                document is not None
+                and parse_placement(document).spec.strategy.abandons
             )
         return self._abandoned[placement_id]
 
@@ -208,21 +265,29 @@ class ManifestCache:
         if placement_id not in self._kinds:
             kept = ResourceSnapshot.objects.filter(placement=placement_id)
             pairs = kept.values_list("identities", "wrapped_identities")
-            kinds = {(one[0], one[1]) for pair in pairs for one in applied_identities(*pair)}
+            kinds = {
+                (one[0], one[1]) for pair in pairs for one in applied_identities(*pair)
+            }
             self._kinds[placement_id] = tuple(sorted(kinds))
         return self._kinds[placement_id]
 
     def read(self, snapshots: Collection[int | None]) -> None:
         """Read these snapshots with one query."""
-        stored = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots).order_by("position")
+        stored = ResourceSnapshotPart.objects.filter(snapshot__in=snapshots).order_by(
+            "position"
+        )
         parts: dict[int, list[Any]] = {}
         for snapshot, part in stored.values_list("snapshot", "manifests"):
             parts.setdefault(snapshot, []).append(plain_manifest(part))
         for wanted in snapshots:
-            self._manifests[wanted] = tuple(chain.from_iterable(parts.get(wanted or 0, ())))
+            self._manifests[wanted] = tuple(
+                chain.from_iterable(parts.get(wanted or 0, ()))
+            )
             self._applied[wanted] = unwrapped(self._manifests[wanted])
 
-    def of(self, binding: Binding, cluster: MemberCluster) -> Manifests | OverrideFailed:
+    def of(
+        self, binding: Binding, cluster: MemberCluster
+    ) -> Manifests | OverrideFailed:
         """Return what one cluster is to have after its overrides, or which override failed."""
         snapshot, keys = binding.resource_snapshot_id, tuple(binding.override_snapshots)
         if snapshot not in self._manifests:
@@ -233,9 +298,15 @@ class ManifestCache:
             rows = OverrideSnapshot.objects.in_bulk(list(keys))
             if len(rows) < len(keys):
                 return _OVERRIDE_GONE
-            self._overrides[keys] = tuple(frozen_of(rows[key]) for key in keys)  # in the order of applying
-        manifests = overridden(self._manifests[snapshot], self._overrides[keys], cluster_of(cluster))
-        return manifests if isinstance(manifests, OverrideFailed) else unwrapped(manifests)
+            self._overrides[keys] = tuple(
+                frozen_of(rows[key]) for key in keys
+            )  # in the order of applying
+        manifests = overridden(
+            self._manifests[snapshot], self._overrides[keys], cluster_of(cluster)
+        )
+        return (
+            manifests if isinstance(manifests, OverrideFailed) else unwrapped(manifests)
+        )
 
 
 def call_clusters(
@@ -251,7 +322,9 @@ def call_clusters(
             simulated.setdefault(one.cluster.pk, []).append(one.placement)
             if not one.is_observation:
                 simulated[one.cluster.pk].append(OWNERS)
-    states = read_states(simulated)  # at once: a query for each call would cost more than the call
+    states = read_states(
+        simulated
+    )  # at once: a query for each call would cost more than the call
     functions = {
         tuple(one.binding.pk for one in group): partial(
             call_cluster, group, clock, states.get(group[0].cluster.pk)
@@ -271,13 +344,19 @@ def group_by_cluster(calls: Iterable[ClusterCall]) -> Iterable[Sequence[ClusterC
     """Group the observations of one cluster: it is called once for all its placements."""
     groups: dict[tuple[str, int], list[ClusterCall]] = {}
     for one in calls:
-        key = ("observe", one.cluster.pk) if one.is_observation else ("change", one.binding.pk)
+        key = (
+            ("observe", one.cluster.pk)
+            if one.is_observation
+            else ("change", one.binding.pk)
+        )
         groups.setdefault(key, []).append(one)
     return groups.values()
 
 
 def call_cluster(
-    calls: Sequence[ClusterCall], clock: Callable[[], datetime], states: Mapping[str, Stored] | None = None
+    calls: Sequence[ClusterCall],
+    clock: Callable[[], datetime],
+    states: Mapping[str, Stored] | None = None,
 ) -> Answer:
     """Make one call for these bindings; `states` are those of a simulated cluster, read a moment ago."""
     first, binding = calls[0], calls[0].binding
@@ -294,7 +373,9 @@ def call_cluster(
     if binding.phase == Phase.REMOVING:
         end = driver.release if first.is_release else driver.remove
         return end(first.placement, fence=binding.fence, timeout=timeout)
-    if first.missing_kinds and not (first.is_report and first.is_comparison_due(clock())):
+    if first.missing_kinds and not (
+        first.is_report and first.is_comparison_due(clock())
+    ):
         is_served = driver.serves(first.missing_kinds, timeout=timeout)
         if not (is_served and first.is_report):
             return is_served
@@ -303,7 +384,11 @@ def call_cluster(
     if binding.phase == Phase.APPLYING:
         return driver.apply(version_of(first, first.manifests), timeout=timeout)
     by_name = {one.placement: one for one in calls}
-    return driver.observe(*by_name, version_of=lambda name: observed_version(by_name[name]), timeout=timeout)
+    return driver.observe(
+        *by_name,
+        version_of=lambda name: observed_version(by_name[name]),
+        timeout=timeout,
+    )
 
 
 def version_of(call: ClusterCall, manifests: Manifests) -> Version:
@@ -334,7 +419,10 @@ def apply_options(plain: Mapping[str, Any] | None) -> ApplyOptions:
         strategy.when_to_apply.value,
         strategy.when_to_take_over.value,
         strategy.allow_co_ownership,
-        bool(strategy.server_side_apply_config and strategy.server_side_apply_config.force),
+        bool(
+            strategy.server_side_apply_config
+            and strategy.server_side_apply_config.force
+        ),
     )
 
 
@@ -345,7 +433,9 @@ def observed_version(call: ClusterCall) -> Version | None:
     """
     with brief_connection():
         manifests = ManifestCache().of(call.binding, call.cluster)
-    return None if isinstance(manifests, OverrideFailed) else version_of(call, manifests)
+    return (
+        None if isinstance(manifests, OverrideFailed) else version_of(call, manifests)
+    )
 
 
 def batch_answers(answers: Iterator[BindingsAnswer]) -> Iterator[list[BindingsAnswer]]:
@@ -391,7 +481,9 @@ class _ResultKind(NamedTuple):
     is_progress: bool
 
     @classmethod
-    def of(cls, binding: Binding, result: CallResult, columns: Iterable[str]) -> "_ResultKind":
+    def of(
+        cls, binding: Binding, result: CallResult, columns: Iterable[str]
+    ) -> "_ResultKind":
         # A sync may find more than other texts; that all is still available is no change.
         is_ended = bool(result.outcome and binding.phase != Phase.AVAILABLE)
         needs_sync = is_ended or result.changes(binding, *_SYNCED)
@@ -416,7 +508,9 @@ class _Written(NamedTuple):
     columns: Mapping[str, Any]
 
 
-def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetime) -> None:
+def apply_results(
+    results: Iterable[tuple[Binding, CallResult]], *, now: datetime
+) -> None:
     """Write the results; those of one kind are written together, also where each has a text of its own."""
     kinds: dict[_ResultKind, list[_Written]] = {}
     for binding, result in results:
@@ -425,27 +519,43 @@ def apply_results(results: Iterable[tuple[Binding, CallResult]], *, now: datetim
         kinds.setdefault(kind, []).append(_Written(binding, result, columns))
     for kind, rows in kinds.items():
         # Most calls at rest find the same as before.
-        with unnoticed(when=not kind.is_news and not kind.has_objects), transaction.atomic():
+        with (
+            unnoticed(when=not kind.is_news and not kind.has_objects),
+            transaction.atomic(),
+        ):
             _write(kind, rows, now=now)
 
 
 def _write(kind: _ResultKind, rows: Sequence[_Written], *, now: datetime) -> None:
     columns = {one.binding.pk: one.columns for one in rows}
-    mine = Binding.objects.filter(pk__in=list(columns), call_lease_token=kind.lease_token)
+    mine = Binding.objects.filter(
+        pk__in=list(columns), call_lease_token=kind.lease_token
+    )
     versions = {one.binding.pk: one.binding.applied_version for one in rows}
-    unchanged = mine.filter(phase=kind.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions))
+    unchanged = mine.filter(
+        phase=kind.phase, applied_version=OfEachRow(_APPLIED_VERSION, versions)
+    )
     placements = {one.binding.placement_id for one in rows}
     # First, as a sync of a rollout starts with this row and then writes conditions: else a deadlock.
     if kind.is_news or connection.features.has_select_for_update:
-        locked = Placement.objects.select_for_update().filter(pk__in=placements).order_by("pk")
+        locked = (
+            Placement.objects.select_for_update()
+            .filter(pk__in=placements)
+            .order_by("pk")
+        )
         list(locked.values_list("pk", flat=True))
     needs_reported = kind.is_news or kind.has_objects
     reported = set(unchanged.values_list("pk", flat=True)) if needs_reported else set()
 
     if kind.outcome == ClusterUpdate.Outcome.REMOVED:
         # A cluster that was selected again meanwhile starts from nothing.
-        selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(placement__deleting_since=None)
-        row_count = update_each(selected, columns, **_RELEASED, **_EMPTY) + unchanged.delete()[0]
+        selected = unchanged.exclude(state=BindingState.UNSCHEDULED).filter(
+            placement__deleting_since=None
+        )
+        row_count = (
+            update_each(selected, columns, **_RELEASED, **_EMPTY)
+            + unchanged.delete()[0]
+        )
     else:
         row_count = update_each(unchanged, columns, **_RELEASED)
         if kind.has_objects:
@@ -463,8 +573,14 @@ def _write(kind: _ResultKind, rows: Sequence[_Written], *, now: datetime) -> Non
 
 def _sync_soon(placements: Collection[int], *, now: datetime) -> set[int]:
     """Sync rollouts on many clusters soon, for several results at once; return their placements."""
-    counts = Binding.objects.filter(placement__in=placements).values("placement").annotate(Count("pk"))
-    large = set(counts.filter(pk__count__gt=MANY_CLUSTERS).values_list("placement", flat=True))
+    counts = (
+        Binding.objects.filter(placement__in=placements)
+        .values("placement")
+        .annotate(Count("pk"))
+    )
+    large = set(
+        counts.filter(pk__count__gt=MANY_CLUSTERS).values_list("placement", flat=True)
+    )
     soon = now + PROGRESS_SYNC
     is_later = Q(rollout_requeue_at=None) | Q(rollout_requeue_at__gt=soon)
     with unnoticed():
@@ -478,12 +594,16 @@ def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> 
     messages: dict[tuple[int, str], str] = {}
     for binding, result, columns in rows:
         words = (
-            warning_words(json.loads(result.warnings or "[]")) if is_removed else columns.get("message", "")
+            warning_words(json.loads(result.warnings or "[]"))
+            if is_removed
+            else columns.get("message", "")
         )
         messages[binding.placement_id, binding.cluster_name] = words
     placements = {placement for placement, _ in messages}
     started = ClusterUpdate.objects.filter(
-        rollout__placement_id__in=placements, cluster_name__in={name for _, name in messages}, outcome=""
+        rollout__placement_id__in=placements,
+        cluster_name__in={name for _, name in messages},
+        outcome="",
     )
     keys = started.values_list("pk", "rollout__placement_id", "cluster_name")
     updates = {
@@ -494,5 +614,7 @@ def _report(kind: _ResultKind, rows: Collection[_Written], *, now: datetime) -> 
     same: dict[str, Any] = {"applied_at": now} if kind.is_applied else {}
     same |= {"outcome": kind.outcome, "ended_at": now} if kind.outcome else {}
     update_each(ClusterUpdate.objects.all(), updates, **same)
-    running = Rollout.objects.filter(placement_id__in=placements, state=Rollout.State.RUNNING)
+    running = Rollout.objects.filter(
+        placement_id__in=placements, state=Rollout.State.RUNNING
+    )
     running.update(progress_version=F("progress_version") + 1)

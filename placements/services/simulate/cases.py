@@ -16,7 +16,11 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.decision_document import scores_of
 from placements.explain.hub_status import HubStatus, hub_status
-from placements.manifests.binding import BindingState, PlacedBinding, parse_case_bindings
+from placements.manifests.binding import (
+    BindingState,
+    PlacedBinding,
+    parse_case_bindings,
+)
 from placements.manifests.ocm_options import parse_ocm_options, refuse_weighted_limits
 from placements.manifests.ocm_placement import parse_ocm_placement
 from placements.manifests.policy import parse_policy
@@ -34,8 +38,14 @@ _CHANGES = ("add", "remove", *_FIELDS)
 def run_scenario(case: Raw) -> list[dict[str, Any]]:
     """Run every step of a scenario; return the result of each. Raise InvalidManifest."""
     semantics = parse_semantics(case.get("semantics") or Semantics.KUBEFLEET.value)
-    hub = _Hub(semantics, {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))})
-    return [hub.run(step, f"steps[{index}]") for index, step in enumerate(_items(case["steps"], "steps"))]
+    hub = _Hub(
+        semantics,
+        {cluster.name: cluster for cluster in parse_clusters(case.get("clusters"))},
+    )
+    return [
+        hub.run(step, f"steps[{index}]")
+        for index, step in enumerate(_items(case["steps"], "steps"))
+    ]
 
 
 @dataclass
@@ -70,11 +80,15 @@ class _Hub:
         """Change the fleet, bind, set the policy, and run a cycle; return its result."""
         for index, change in enumerate(_items(step.get("fleet"), f"{path}.fleet")):
             self._change_fleet(change, f"{path}.fleet[{index}]")
-        for name in _items(step.get("bind"), f"{path}.bind", str, "the name of a cluster", "text"):
+        for name in _items(
+            step.get("bind"), f"{path}.bind", str, "the name of a cluster", "text"
+        ):
             placed = self.placed.get(name)
             if placed is not None and placed.binding.state is BindingState.SCHEDULED:
                 placed.binding = placed.binding._replace(state=BindingState.BOUND)
-        policy = parse_policy(step.get("policy"), semantics=self.semantics, path=f"{path}.policy")
+        policy = parse_policy(
+            step.get("policy"), semantics=self.semantics, path=f"{path}.policy"
+        )
 
         # No webhook writes defaults here: on a hub without one, an explicit PickAll differs from no policy.
         is_null = step.get("policy") is None and self.semantics is Semantics.KUBEFLEET
@@ -88,7 +102,9 @@ class _Hub:
             placed.binding._replace(is_current=placed.snapshot == self.snapshot)
             for placed in self.placed.values()
         )
-        decision = schedule(Cycle(Fleet(self.clusters.values()), policy, bindings, self.semantics))
+        decision = schedule(
+            Cycle(Fleet(self.clusters.values()), policy, bindings, self.semantics)
+        )
 
         picked = set(decision.picked_names)
         for binding in decision.bindings_after:
@@ -100,7 +116,9 @@ class _Hub:
         self.status = hub_status(decision) or self.status
 
         return {
-            "bindings": [self.placed[name].plain(self.snapshot) for name in sorted(self.placed)],
+            "bindings": [
+                self.placed[name].plain(self.snapshot) for name in sorted(self.placed)
+            ],
             "pickedOrder": list(decision.picked_names),
             "condition": self.status and self.status.condition,
             "decisions": [] if self.status is None else list(self.status.decisions),
@@ -111,7 +129,9 @@ class _Hub:
         operation = change.get("op")
         if operation not in _CHANGES:
             message = "Unsupported value: not a change of the fleet"
-            raise InvalidManifest.of(f"{path}.op", "not-one-of", message, ", ".join(_CHANGES))
+            raise InvalidManifest.of(
+                f"{path}.op", "not-one-of", message, ", ".join(_CHANGES)
+            )
         if operation == "add":
             cluster = parse_case_cluster(change.get("cluster"), path=f"{path}.cluster")
             if cluster.name in self.clusters:
@@ -128,27 +148,40 @@ class _Hub:
         else:
             key, field = _FIELDS[operation]
             new = parse_case_cluster({"name": name, key: change.get(key)}, path=path)
-            self.clusters[name] = self.clusters[name]._replace(**{field: getattr(new, field)})
+            self.clusters[name] = self.clusters[name]._replace(
+                **{field: getattr(new, field)}
+            )
 
 
 def _items(
-    raw: object, path: str, kind: type = Mapping, noun: str = "an object", allowed: str = "an object"
+    raw: object,
+    path: str,
+    kind: type = Mapping,
+    noun: str = "an object",
+    allowed: str = "an object",
 ) -> list[Any]:
     if raw is None:
         return []
     if not isinstance(raw, list):
-        raise InvalidManifest.of(path, "wrong-type", "Invalid value: must be a list", "a list")
+        raise InvalidManifest.of(
+            path, "wrong-type", "Invalid value: must be a list", "a list"
+        )
     for index, item in enumerate(raw):
         if not isinstance(item, kind):
             raise InvalidManifest.of(
-                f"{path}[{index}]", "wrong-type", f"Invalid value: must be {noun}", allowed
+                f"{path}[{index}]",
+                "wrong-type",
+                f"Invalid value: must be {noun}",
+                allowed,
             )
     return raw
 
 
 Answer = dict[str, Any]
 
-_KEYS = frozenset({"id", "semantics", "clusters", "bindings", "policy", "placement", "ocm", "expect"})
+_KEYS = frozenset(
+    {"id", "semantics", "clusters", "bindings", "policy", "placement", "ocm", "expect"}
+)
 _ALIKE = 0.8
 
 
@@ -160,10 +193,15 @@ def answers(lines: Iterable[bytes]) -> Iterator[Answer]:
             case = load_json(line.decode())
             if not isinstance(case, dict):
                 message = "Invalid value: must be a JSON object"
-                raise InvalidManifest.of("", "wrong-type", message, "one object per line")
+                raise InvalidManifest.of(
+                    "", "wrong-type", message, "one object per line"
+                )
             if "id" in case:
                 identity = {"id": case["id"]}
-            yield {**identity, **({"steps": run_scenario(case)} if "steps" in case else _single(case))}
+            yield {
+                **identity,
+                **({"steps": run_scenario(case)} if "steps" in case else _single(case)),
+            }
         except InvalidManifest as invalid:
             yield {**identity, "line": position, "error": _error(invalid.errors[0])}
         except UnicodeDecodeError:
@@ -178,7 +216,11 @@ def _error(error: FieldError) -> Answer:
 def _single(case: Raw) -> Answer:
     decision = schedule(_cycle(case))
     if decision.is_failed:
-        path = "policy.topologySpreadConstraints" if case.get("placement") is None else "placement.spec"
+        path = (
+            "policy.topologySpreadConstraints"
+            if case.get("placement") is None
+            else "placement.spec"
+        )
         return {"error": _error(failure_fault(decision, path))}
     return {
         "picked": list(decision.picked_names),
@@ -192,7 +234,9 @@ def _single(case: Raw) -> Answer:
 def _cycle(case: Raw) -> Cycle:
     semantics, misplaced = parse_semantics(case.get("semantics")), []
     for key in sorted(case.keys() - _KEYS):  # others, such as a source, are free
-        similar = difflib.get_close_matches(key.lower(), _KEYS - case.keys(), n=1, cutoff=_ALIKE)
+        similar = difflib.get_close_matches(
+            key.lower(), _KEYS - case.keys(), n=1, cutoff=_ALIKE
+        )
         if similar:
             message = f'Unknown field. Did you mean "{similar[0]}"?'
             misplaced.append(FieldError(key, "unknown-field", message))
@@ -212,10 +256,19 @@ def _cycle(case: Raw) -> Cycle:
     fleet = Fleet(parse_clusters(case.get("clusters")))
     bindings = parse_case_bindings(case.get("bindings"))
     if semantics is not Semantics.OCM:
-        return Cycle(fleet, parse_policy(case.get("policy"), semantics=semantics), bindings, semantics)
+        return Cycle(
+            fleet,
+            parse_policy(case.get("policy"), semantics=semantics),
+            bindings,
+            semantics,
+        )
     if case.get("placement") is not None:
-        placement = parse_ocm_placement(case["placement"], options=case.get("ocm"), path="placement")
-        return Cycle(fleet, placement.policy, bindings, semantics, placement.options.to_plain())
+        placement = parse_ocm_placement(
+            case["placement"], options=case.get("ocm"), path="placement"
+        )
+        return Cycle(
+            fleet, placement.policy, bindings, semantics, placement.options.to_plain()
+        )
     policy = parse_policy(case.get("policy"), semantics=semantics)
     options = parse_ocm_options(case.get("ocm"))
     refuse_weighted_limits(policy, options)
@@ -226,10 +279,14 @@ def failure_fault(decision: Decision, path: str) -> FieldError:
     """Return why the cycle failed, as an error: a malformed property, or what `path` requires."""
     if decision.is_unsatisfiable:
         number = decision.cycle.policy.number_of_clusters
-        return FieldError(path, "unsatisfiable", f"Fewer than {number} clusters can be selected")
+        return FieldError(
+            path, "unsatisfiable", f"Fewer than {number} clusters can be selected"
+        )
     first = decision.malformed[0]
     place = format_path(("clusters", first.cluster, "properties", first.property))
     message = f"Invalid value: {first.text[:60]!r}: must be a quantity, since the policy compares it"
     if has_second_dash(first.property):
-        message = "Invalid name: KubeFleet cannot read a resource name with a second dash"
+        message = (
+            "Invalid name: KubeFleet cannot read a resource name with a second dash"
+        )
     return FieldError(place, "malformed-property", message)

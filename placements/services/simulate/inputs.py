@@ -9,7 +9,11 @@ from clusters.case_manifest import parse_case_cluster, parse_clusters
 from clusters.fleet import Cluster, EligibilityKind, Fleet
 from clusters.manifest import MemberClusterManifest, newest_heartbeat_of, parse_member
 from fleetui.apimachinery.errors import InvalidManifest, ManifestWarning, format_path
-from fleetui.apimachinery.kinds import MEMBER_KIND, NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
+from fleetui.apimachinery.kinds import (
+    MEMBER_KIND,
+    NAMESPACED_PLACEMENT_KIND,
+    PLACEMENT_KIND,
+)
 from fleetui.apimachinery.yaml import Read, items_in, kind_of, read_each, refuse_twice
 from placements.engine.scheduling.warnings import property_warnings
 from placements.manifests.binding import (
@@ -47,7 +51,9 @@ class BindingsFile:
     warnings: tuple[ManifestWarning, ...] = ()
 
 
-def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: bool = False) -> FleetFile:
+def read_fleet(
+    source: bytes, *, now: datetime | None = None, strict_health: bool = False
+) -> FleetFile:
     """Read MemberCluster objects, a List of them, or plain cases. Raise InvalidManifest.
 
     `now` is the moment to judge heartbeats by; None means that the newest heartbeat in the file is now.
@@ -55,18 +61,26 @@ def read_fleet(source: bytes, *, now: datetime | None = None, strict_health: boo
     reads = read_each(items_in(source), _fleet_entry)
     if not reads:
         raise InvalidManifest.of(
-            "", "required", "No member cluster found", "MemberCluster objects, their List, or cases"
+            "",
+            "required",
+            "No member cluster found",
+            "MemberCluster objects, their List, or cases",
         )
     refuse_twice(
         reads,
-        lambda entries: [one.name if isinstance(one, Cluster) else one.metadata.name for one in entries],
+        lambda entries: [
+            one.name if isinstance(one, Cluster) else one.metadata.name
+            for one in entries
+        ],
         "metadata.name",
     )
     entries = [one for read in reads for one in read.value]
     members = [one for one in entries if isinstance(one, MemberClusterManifest)]
     moment = now or newest_heartbeat_of(members) or _LONG_AGO
     fleet = Fleet(
-        one if isinstance(one, Cluster) else one.cluster(now=moment, strict_health=strict_health)
+        one
+        if isinstance(one, Cluster)
+        else one.cluster(now=moment, strict_health=strict_health)
         for one in entries
     )
     warnings: list[ManifestWarning] = []
@@ -99,18 +113,25 @@ def _heartbeat_warnings(
     fleet: Fleet, members: list[MemberClusterManifest], moment: datetime
 ) -> Iterator[ManifestWarning]:
     # One odd clock, or an odd --now, may make the whole fleet stale.
-    stale = sum(one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet)
+    stale = sum(
+        one.eligibility.kind is EligibilityKind.STALE_HEARTBEAT for one in fleet
+    )
     if 2 * stale > len(fleet):
         message = f"{stale} of {len(fleet)} heartbeats are outdated as of {moment.isoformat()}: check --now"
         yield ManifestWarning("mostly-stale", "status.agentStatus", message)
 
-    later = sum(one.newest_heartbeat is not None and one.newest_heartbeat > moment for one in members)
+    later = sum(
+        one.newest_heartbeat is not None and one.newest_heartbeat > moment
+        for one in members
+    )
     if later:
         message = f"{later} of {len(members)} heartbeats are after {moment.isoformat()}: they count as recent"
         yield ManifestWarning("future-heartbeat", "status.agentStatus", message)
 
 
-def _of_kinds(kinds: Iterable[str], parse: Callable[[Any], Value]) -> Callable[[Any], Value | None]:
+def _of_kinds(
+    kinds: Iterable[str], parse: Callable[[Any], Value]
+) -> Callable[[Any], Value | None]:
     """Return a parser that skips, with None, the kinds of the other files."""
     others = _OF_OTHER_FILES.difference(kinds)
     return lambda data: None if kind_of(data) in others else parse(data)
@@ -118,7 +139,9 @@ def _of_kinds(kinds: Iterable[str], parse: Callable[[Any], Value]) -> Callable[[
 
 def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     """Read the only placement of a file, or the one of that full name. Raise InvalidManifest."""
-    parse = _of_kinds(_PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data)))
+    parse = _of_kinds(
+        _PLACEMENT_KINDS, lambda data: placement_input(parse_placement(data))
+    )
     inputs = [read.value for read in read_each(items_in(source), parse)]
     matches = [one for one in inputs if name in (None, one.name)]
     if len(matches) == 1:
@@ -127,7 +150,10 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     if name is not None:
         problem = "found more than once" if matches else "not found in this file"
         raise InvalidManifest.of(
-            "metadata.name", "unknown-placement", f"{name} {problem}", f"one of: {names}"
+            "metadata.name",
+            "unknown-placement",
+            f"{name} {problem}",
+            f"one of: {names}",
         )
     if not inputs:
         allowed = f"one {PLACEMENT_KIND} or {NAMESPACED_PLACEMENT_KIND}, or a Placement of OCM"
@@ -136,7 +162,9 @@ def read_placement(source: bytes, *, name: str | None = None) -> PlacementInput:
     raise InvalidManifest.of("metadata.name", "too-many", message, names)
 
 
-def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None = None) -> BindingsFile:
+def read_bindings(
+    source: bytes, *, placement: str | None, snapshot: str | None = None
+) -> BindingsFile:
     """Read the bindings of a placement: plain cases or objects of a hub. Raise InvalidManifest.
 
     Current are those of `snapshot`, or else of the newest policy snapshot that they name. `placement` None
@@ -144,7 +172,11 @@ def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None 
     """
     items = items_in(source)
     if any("kind" in item.data for item in items if isinstance(item.data, dict)):
-        return _hub_bindings(read_each(items, _of_kinds(BINDING_KINDS, parse_binding)), placement, snapshot)
+        return _hub_bindings(
+            read_each(items, _of_kinds(BINDING_KINDS, parse_binding)),
+            placement,
+            snapshot,
+        )
     if snapshot is not None:
         message = "Forbidden: --snapshot is only allowed with bindings of KubeFleet"
         raise InvalidManifest.of("", "conflict", message, "no --snapshot")
@@ -153,7 +185,9 @@ def read_bindings(source: bytes, *, placement: str | None, snapshot: str | None 
     return BindingsFile(tuple(one for read in reads for one in read.value))
 
 
-def read_all_bindings(source: bytes, *, is_snapshot: bool = False) -> dict[str, tuple[PlacedBinding, ...]]:
+def read_all_bindings(
+    source: bytes, *, is_snapshot: bool = False
+) -> dict[str, tuple[PlacedBinding, ...]]:
     """Read bindings by the full name of their placement: objects of a hub, or those of a fleet snapshot.
 
     With `is_snapshot` the file may be another one of clusters, which has none. Raise InvalidManifest.
@@ -174,9 +208,15 @@ def read_all_bindings(source: bytes, *, is_snapshot: bool = False) -> dict[str, 
     if "" in by_name or not reads:
         message = "No binding with the name of its placement found"
         raise InvalidManifest.of(
-            "", "required", message, f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot"
+            "",
+            "required",
+            message,
+            f"{' or '.join(BINDING_KINDS)} objects, or a fleet snapshot",
         )
-    return {name: _hub_bindings(several, name, None).bindings for name, several in by_name.items()}
+    return {
+        name: _hub_bindings(several, name, None).bindings
+        for name, several in by_name.items()
+    }
 
 
 def _hub_bindings(
@@ -189,7 +229,11 @@ def _hub_bindings(
             f"No {BINDING_KIND} found",
             f"{' or '.join(BINDING_KINDS)} objects, or plain cases",
         )
-    ours = [read for read in reads if placement is None or read.value.placement in (None, placement)]
+    ours = [
+        read
+        for read in reads
+        if placement is None or read.value.placement in (None, placement)
+    ]
     documents = [read.value for read in ours]
     current = newest_snapshot(documents) if snapshot is None else snapshot
     live = [read for read in ours if not read.value.is_deleting]
@@ -200,8 +244,14 @@ def _hub_bindings(
         warnings.append(ManifestWarning("other-bindings", "metadata.labels", message))
     if snapshot is not None and snapshot not in {one.snapshot for one in documents}:
         message = f"no binding was decided under {snapshot}: all of them are obsolete"
-        warnings.append(ManifestWarning("unknown-snapshot", "spec.schedulingPolicySnapshotName", message))
-    return BindingsFile(tuple(one.binding(current) for one in documents), tuple(warnings))
+        warnings.append(
+            ManifestWarning(
+                "unknown-snapshot", "spec.schedulingPolicySnapshotName", message
+            )
+        )
+    return BindingsFile(
+        tuple(one.binding(current) for one in documents), tuple(warnings)
+    )
 
 
 def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
@@ -212,5 +262,6 @@ def _plain_bindings(data: Any) -> tuple[PlacedBinding, ...]:
         return parse_case_bindings(data if isinstance(data, list) else [data])
     except InvalidManifest as invalid:
         raise InvalidManifest(
-            replace(one, path=one.path.removeprefix(prefix).removeprefix(".")) for one in invalid.errors
+            replace(one, path=one.path.removeprefix(prefix).removeprefix("."))
+            for one in invalid.errors
         ) from invalid

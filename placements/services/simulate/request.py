@@ -17,7 +17,12 @@ from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.warnings import decision_warnings
 from placements.manifests.binding import PlacedBinding
-from placements.services.simulate.inputs import BindingsFile, read_bindings, read_fleet, read_placement
+from placements.services.simulate.inputs import (
+    BindingsFile,
+    read_bindings,
+    read_fleet,
+    read_placement,
+)
 from placements.services.simulate.translate import PlacementInput, translate
 
 Value = TypeVar("Value")
@@ -84,20 +89,29 @@ def simulate(request: Request) -> Simulation:
 def simulate_all(request: Request) -> dict[Semantics, Simulation]:
     """Read all files, then run the same placement under every semantics. Raise BadInputError."""
     inputs = _read_inputs(request)
-    return {one: _run(_translated(inputs.placement_input, one, request), inputs) for one in Semantics}
+    return {
+        one: _run(_translated(inputs.placement_input, one, request), inputs)
+        for one in Semantics
+    }
 
 
 def compared(simulations: Mapping[Semantics, Simulation]) -> SemanticsComparison:
     """Return simulations of one placement side by side, compared with the semantics of its manifest."""
     own = next(iter(simulations.values())).asked_for
-    return SemanticsComparison({semantics: one.decision for semantics, one in simulations.items()}, own)
+    return SemanticsComparison(
+        {semantics: one.decision for semantics, one in simulations.items()}, own
+    )
 
 
-def _translated(placement_input: PlacementInput, semantics: Semantics, request: Request) -> PlacementInput:
+def _translated(
+    placement_input: PlacementInput, semantics: Semantics, request: Request
+) -> PlacementInput:
     try:
         return translate(placement_input, semantics)
     except InvalidManifest as invalid:
-        raise BadInputError([(request.placement.name, error) for error in invalid.errors]) from invalid
+        raise BadInputError(
+            [(request.placement.name, error) for error in invalid.errors]
+        ) from invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +126,17 @@ class _Inputs:
 def _read_inputs(request: Request) -> _Inputs:
     errors: list[tuple[str, FieldError]] = []
 
-    def read(source: RequestSource, parse: Callable[..., Value], **options: Any) -> Value | None:
+    def read(
+        source: RequestSource, parse: Callable[..., Value], **options: Any
+    ) -> Value | None:
         if isinstance(source.content, OSError):
             reason = source.content.strerror or str(source.content)
-            errors.append((source.name, FieldError("", "unreadable", f"Cannot read the file: {reason}")))
+            errors.append(
+                (
+                    source.name,
+                    FieldError("", "unreadable", f"Cannot read the file: {reason}"),
+                )
+            )
             return None
         try:
             return parse(source.content, **options)
@@ -123,16 +144,25 @@ def _read_inputs(request: Request) -> _Inputs:
             errors.extend((source.name, error) for error in invalid.errors)
             return None
 
-    fleet = read(request.clusters, read_fleet, now=request.now, strict_health=request.strict_health)
+    fleet = read(
+        request.clusters,
+        read_fleet,
+        now=request.now,
+        strict_health=request.strict_health,
+    )
     placement_input = read(request.placement, read_placement, name=request.name)
     bindings: BindingsFile | None = BindingsFile(())
     if request.bindings is not None:
         owner = request.name if placement_input is None else placement_input.name
-        bindings = read(request.bindings, read_bindings, placement=owner, snapshot=request.snapshot)
+        bindings = read(
+            request.bindings, read_bindings, placement=owner, snapshot=request.snapshot
+        )
     if fleet is None or placement_input is None or bindings is None:
         raise BadInputError(errors)
     warnings = (*fleet.warnings, *bindings.warnings)
-    return _Inputs(fleet.fleet, placement_input, bindings.bindings, warnings, fleet.judged_at)
+    return _Inputs(
+        fleet.fleet, placement_input, bindings.bindings, warnings, fleet.judged_at
+    )
 
 
 def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
@@ -142,5 +172,9 @@ def _run(placement_input: PlacementInput, inputs: _Inputs) -> Simulation:
     all_warnings = (*inputs.warnings, *placement_input.warnings, *of_cycle)
     warnings = tuple(map(placement_input.in_document, all_warnings))
     return Simulation(
-        placement_input.name, decision, warnings, inputs.placement_input.semantics, inputs.judged_at
+        placement_input.name,
+        decision,
+        warnings,
+        inputs.placement_input.semantics,
+        inputs.judged_at,
     )

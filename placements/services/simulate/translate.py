@@ -14,8 +14,16 @@ from fleetui.apimachinery.words import joined
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.binding import PlacedBinding
 from placements.manifests.ocm import SPREAD_OPTIONS_ANNOTATION
-from placements.manifests.ocm_options import OcmOptions, parse_ocm_options, refuse_weighted_limits
-from placements.manifests.placement import ClusterResourcePlacement, OcmPlacement, placement_warnings
+from placements.manifests.ocm_options import (
+    OcmOptions,
+    parse_ocm_options,
+    refuse_weighted_limits,
+)
+from placements.manifests.placement import (
+    ClusterResourcePlacement,
+    OcmPlacement,
+    placement_warnings,
+)
 from placements.manifests.policy import PlacementPolicy, parse_policy
 
 _REQUIRED = ("requiredDuringSchedulingIgnoredDuringExecution", "clusterSelectorTerms")
@@ -60,18 +68,26 @@ def placement_input(placement: ClusterResourcePlacement) -> PlacementInput:
     name, warnings = placement.full_name, placement_warnings(placement)
     if isinstance(placement, OcmPlacement):
         policy, places = placement.spec.policy, placement.places
-        return PlacementInput(name, policy, Semantics.OCM, placement.spread_options, warnings, places)
+        return PlacementInput(
+            name, policy, Semantics.OCM, placement.spread_options, warnings, places
+        )
     options: Mapping[str, Any] = placement.spread_options
     if placement.semantics is Semantics.OCM:
         options = _check_options(placement.spec.policy, options)
-    return PlacementInput(name, placement.spec.policy, placement.semantics, options, warnings)
+    return PlacementInput(
+        name, placement.spec.policy, placement.semantics, options, warnings
+    )
 
 
-def _check_options(policy: PlacementPolicy, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _check_options(
+    policy: PlacementPolicy, options: Mapping[str, Any]
+) -> Mapping[str, Any]:
     path = format_path(("metadata", "annotations", SPREAD_OPTIONS_ANNOTATION))
     chosen = parse_ocm_options(dict(options), path=path)
     count = len(policy.topology_spread_constraints)
-    places = [f"spec.policy.topologySpreadConstraints[{index}]" for index in range(count)]
+    places = [
+        f"spec.policy.topologySpreadConstraints[{index}]" for index in range(count)
+    ]
     refuse_weighted_limits(policy, chosen, places=places)
     return chosen.to_plain()
 
@@ -87,16 +103,26 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     lost = [
         _left_out(f"policy.topologySpreadConstraints[{index}].{name}", semantics)
         for index, constraint in enumerate(plain.get("topologySpreadConstraints", []))
-        for name in (_KUBERNETES_FIELDS if semantics is not Semantics.KUBERNETES else ())
+        for name in (
+            _KUBERNETES_FIELDS if semantics is not Semantics.KUBERNETES else ()
+        )
         if constraint.pop(name, None) is not None
     ]
     lost += _leave_out_ocm(plain, placement_input, semantics)
     # The target's own parser would refuse what only its own manifests must not have, such as large weights.
     policy = parse_policy(plain, semantics=Semantics.KUBERNETES)
-    options = _check_options(policy, placement_input.options) if semantics is Semantics.OCM else {}
+    options = (
+        _check_options(policy, placement_input.options)
+        if semantics is Semantics.OCM
+        else {}
+    )
 
     path = f"policy.affinity.clusterAffinity.{_PREFERRED}"
-    rows = [term["topologyKey"] for term in _row_terms(placement_input) for _ in term["topologyWeights"]]
+    rows = [
+        term["topologyKey"]
+        for term in _row_terms(placement_input)
+        for _ in term["topologyWeights"]
+    ]
     places_of_rows = {
         f"{path}[{index}].preference": f"spec.spreadConstraints (Affinity to {key})"
         for index, key in enumerate(rows)
@@ -104,7 +130,12 @@ def translate(placement_input: PlacementInput, semantics: Semantics) -> Placemen
     places = {**places_of_rows, **placement_input.places}
 
     return PlacementInput(
-        placement_input.name, policy, semantics, options, (*placement_input.warnings, *lost), places
+        placement_input.name,
+        policy,
+        semantics,
+        options,
+        (*placement_input.warnings, *lost),
+        places,
     )
 
 
@@ -121,20 +152,29 @@ def _leave_out_ocm(
 ) -> Iterator[ManifestWarning]:
     constraints = plain.get("topologySpreadConstraints", [])
     for index, constraint in enumerate(constraints):
-        if placement_input.semantics is Semantics.OCM and constraint["whenUnsatisfiable"] == "ScheduleAnyway":
+        if (
+            placement_input.semantics is Semantics.OCM
+            and constraint["whenUnsatisfiable"] == "ScheduleAnyway"
+        ):
             constraint["maxSkew"] = 1
         if constraint.pop("topologyKeyType", None) == "Claim":
             constraint["dropped"] = True
             yield _left_out(
-                f"policy.topologySpreadConstraints[{index}]", semantics, "a claim as topology key"
+                f"policy.topologySpreadConstraints[{index}]",
+                semantics,
+                "a claim as topology key",
             )
     if constraints:
-        plain["topologySpreadConstraints"] = [one for one in constraints if "dropped" not in one]
+        plain["topologySpreadConstraints"] = [
+            one for one in constraints if "dropped" not in one
+        ]
 
     affinity = plain.get("affinity", {}).get("clusterAffinity", {})
     for index, term in enumerate(affinity.get(_REQUIRED[0], {}).get(_REQUIRED[1], [])):
         if term.pop("claimSelector", None) is not None:
-            yield _left_out(f"{_TERMS}[{index}].claimSelector", semantics, "a claim selector")
+            yield _left_out(
+                f"{_TERMS}[{index}].claimSelector", semantics, "a claim selector"
+            )
 
     yield from _prefer_rows(plain, placement_input, semantics)
     if placement_input.semantics is not Semantics.OCM:
@@ -155,23 +195,41 @@ def _prefer_rows(
     plain: dict[str, Any], placement_input: PlacementInput, semantics: Semantics
 ) -> Iterator[ManifestWarning]:
     """Turn affinity rows on labels into preferred terms of the same weights, which they replace."""
-    if placement_input.semantics is not Semantics.OCM or not placement_input.options.get("affinityTerms"):
+    if (
+        placement_input.semantics is not Semantics.OCM
+        or not placement_input.options.get("affinityTerms")
+    ):
         return
-    affinity, rows = plain.get("affinity", {}).get("clusterAffinity", {}), _row_terms(placement_input)
+    affinity, rows = (
+        plain.get("affinity", {}).get("clusterAffinity", {}),
+        _row_terms(placement_input),
+    )
     if affinity.pop(_PREFERRED, None):
         path = f"policy.affinity.clusterAffinity.{_PREFERRED}"
-        yield ManifestWarning("left-out", path, "replaced by the affinity rows; ignored")
+        yield ManifestWarning(
+            "left-out", path, "replaced by the affinity rows; ignored"
+        )
     if len(rows) < len(placement_input.options["affinityTerms"]):
         yield _left_out("spec.spreadConstraints", semantics, "affinity to a claim")
     if rows and plain["placementType"] == "PickN":
         preferred = []
-        for key, row in ((term["topologyKey"], row) for term in rows for row in term["topologyWeights"]):
+        for key, row in (
+            (term["topologyKey"], row)
+            for term in rows
+            for row in term["topologyWeights"]
+        ):
             values = row.get("values", [])
             requirement = {"key": key, "operator": row["operator"], "values": values}
             selector = {"labelSelector": {"matchExpressions": [requirement]}}
             preferred.append({"weight": row["weight"], "preference": selector})
-        plain.setdefault("affinity", {}).setdefault("clusterAffinity", {})[_PREFERRED] = preferred
+        plain.setdefault("affinity", {}).setdefault("clusterAffinity", {})[
+            _PREFERRED
+        ] = preferred
 
 
-def _left_out(path: str, semantics: Semantics, what: str = "this field") -> ManifestWarning:
-    return ManifestWarning("left-out", path, f"{semantics} semantics have no equivalent of {what}; ignored")
+def _left_out(
+    path: str, semantics: Semantics, what: str = "this field"
+) -> ManifestWarning:
+    return ManifestWarning(
+        "left-out", path, f"{semantics} semantics have no equivalent of {what}; ignored"
+    )

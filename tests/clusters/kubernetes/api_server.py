@@ -6,7 +6,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
-from tests.clusters.kubernetes.servers import INVENTORIES, Member, Request, answer, status_body
+from tests.clusters.kubernetes.servers import (
+    INVENTORIES,
+    Member,
+    Request,
+    answer,
+    status_body,
+)
 
 _KINDS = {
     "/api/v1": [
@@ -33,27 +39,50 @@ class ApiServer(Member):
         if url.path in _KINDS:
             verbs = ["get", "create", "patch", "delete"]
             resources = [
-                {"name": plural, "kind": kind, "namespaced": is_namespaced, "verbs": verbs}
+                {
+                    "name": plural,
+                    "kind": kind,
+                    "namespaced": is_namespaced,
+                    "verbs": verbs,
+                }
                 for plural, kind, is_namespaced in _KINDS[url.path]
             ]
             return answer(200, {"resources": resources})
         name = url.path.rpartition("/")[2]
         if request.method == "POST" and url.path.endswith("/configmaps"):
             name = json.loads(request.body)["metadata"]["name"]
-            return self._patched(f"{url.path}/{name}", name, request, is_dry=False, status=201)
+            return self._patched(
+                f"{url.path}/{name}", name, request, is_dry=False, status=201
+            )
         if request.method == "PATCH":
-            return self._patched(url.path, name, request, is_dry=parse_qs(url.query).get("dryRun") == ["All"])
+            return self._patched(
+                url.path,
+                name,
+                request,
+                is_dry=parse_qs(url.query).get("dryRun") == ["All"],
+            )
         is_own = url.path in (SYSTEM_NAMESPACE_PATH, INVENTORIES)
-        if request.method == "GET" and url.path.startswith(("/api/v1/", "/apis/")) and not is_own:
+        if (
+            request.method == "GET"
+            and url.path.startswith(("/api/v1/", "/apis/"))
+            and not is_own
+        ):
             if url.path in self.objects:
                 return answer(200, self.objects[url.path])
-            return answer(404, {**status_body(404, "NotFound"), "details": {"name": name}})
+            return answer(
+                404, {**status_body(404, "NotFound"), "details": {"name": name}}
+            )
         return super()._answer(request)
 
-    def _patched(self, path: str, name: str, request: Request, *, is_dry: bool, status: int = 200) -> bytes:
+    def _patched(
+        self, path: str, name: str, request: Request, *, is_dry: bool, status: int = 200
+    ) -> bytes:
         if name in self.refusals:
             code, message = self.refusals[name]
-            return answer(code, {**status_body(code, "Invalid", message), "details": {"name": name}})
+            return answer(
+                code,
+                {**status_body(code, "Invalid", message), "details": {"name": name}},
+            )
         body = json.loads(request.body)
         version = str(len(self.written) + 1)
         kept = {"uid": f"uid-{name}", "resourceVersion": version}

@@ -24,11 +24,18 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
         builder = _builder(self._name, self._name, self._key.public_key(), days=30)
-        usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+        usage = x509.KeyUsage(
+            True, False, False, False, False, True, True, False, False
+        )
         self._certificate = (
-            builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            builder.add_extension(
+                x509.BasicConstraints(ca=True, path_length=None), critical=True
+            )
             .add_extension(usage, critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()),
+                critical=False,
+            )
             .sign(self._key, hashes.SHA256())
         )
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM).decode()
@@ -36,9 +43,14 @@ class Authority:
     def issue(self, name: str = "member", *hosts: str, days: int = 30) -> Pair:
         """Issue a certificate for server and client; `days` < 0: it expired so many days ago."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = [_general_name(one) for one in hosts or ("127.0.0.1", "localhost", "member.test")]
+        names = [
+            _general_name(one)
+            for one in hosts or ("127.0.0.1", "localhost", "member.test")
+        ]
         usages = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(
+            self._key.public_key()
+        )
         certificate = (
             _builder(_name(name), self._name, key.public_key(), days=days)
             .add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -46,7 +58,9 @@ class Authority:
             .add_extension(issuer, critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        return Pair(certificate.public_bytes(serialization.Encoding.PEM).decode(), key_pem(key))
+        return Pair(
+            certificate.public_bytes(serialization.Encoding.PEM).decode(), key_pem(key)
+        )
 
 
 @cache

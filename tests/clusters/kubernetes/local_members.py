@@ -46,7 +46,10 @@ def kubeconfig(server: LocalServer, token: str = TOKEN) -> str:
             "clusters": [
                 {
                     "name": "c",
-                    "cluster": {"server": server.url, "certificate-authority-data": encode(authority().pem)},
+                    "cluster": {
+                        "server": server.url,
+                        "certificate-authority-data": encode(authority().pem),
+                    },
                 }
             ],
             "users": [{"name": "u", "user": {"token": token}}],

@@ -48,7 +48,10 @@ KINDS = {
 }
 AMOUNTS = {"cpu": "4", "memory": "16Gi"}
 NODES = {"items": [{"status": {"capacity": AMOUNTS, "allocatable": AMOUNTS}}] * 3}
-PODS = {"items": [{"spec": {"containers": [{"resources": {"requests": {"cpu": "100m"}}}]}}] * 10}
+PODS = {
+    "items": [{"spec": {"containers": [{"resources": {"requests": {"cpu": "100m"}}}]}}]
+    * 10
+}
 Objects = dict[str, dict[str, Any]]
 
 
@@ -82,8 +85,12 @@ class MemberFleet:
     """
 
     objects: dict[str, Objects] = field(default_factory=lambda: defaultdict(dict))
-    requests: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    heartbeats: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    requests: dict[str, Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    heartbeats: dict[str, list[float]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     frozen: dict[str, threading.Event] = field(default_factory=dict)
     uids: dict[str, str] = field(default_factory=dict)
     servers: dict[str, str] = field(default_factory=dict)
@@ -91,7 +98,9 @@ class MemberFleet:
     answered: Callable[[str, str], None] = lambda _token, _path: None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, link: socket.socket, request: Request, server: LocalServer) -> None:
+    def __call__(
+        self, link: socket.socket, request: Request, server: LocalServer
+    ) -> None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         path = urlsplit(request.path).path
         if path == "/readyz":
@@ -110,20 +119,32 @@ class MemberFleet:
         token = self.servers.get(token, token)
         objects = self.objects[token]
         if path == SYSTEM_NAMESPACE_PATH:
-            return answer(200, system_namespace(self.uids.get(token) or f"uid-of-{token}"))
+            return answer(
+                200, system_namespace(self.uids.get(token) or f"uid-of-{token}")
+            )
         if path == "/heartbeats":
             return answer(200, self.heartbeats)
         if path.endswith("/selfsubjectaccessreviews"):
-            return answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": True}})
+            return answer(
+                201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": True}}
+            )
         if request.method in ("POST", "PATCH"):
             return self._written(objects, request, path)
         found = objects.get(path)
-        if found is None and request.method == "GET" and path.rpartition("/")[2] in _PLURALS:
-            items = [one for where, one in objects.items() if where.startswith(f"{path}/")]
+        if (
+            found is None
+            and request.method == "GET"
+            and path.rpartition("/")[2] in _PLURALS
+        ):
+            items = [
+                one for where, one in objects.items() if where.startswith(f"{path}/")
+            ]
             return answer(200, {"items": items})
         if found is None:
             name = path.rpartition("/")[2]
-            return answer(404, {**status_body(404, "NotFound"), "details": {"name": name}})
+            return answer(
+                404, {**status_body(404, "NotFound"), "details": {"name": name}}
+            )
         if request.method == "DELETE":
             self._delete(token, path)
         return answer(200, found)
@@ -136,7 +157,10 @@ class MemberFleet:
                 return answer(409, status_body(409, "AlreadyExists"))
         before = objects.get(path)
         expected = body["metadata"].get("resourceVersion")
-        if expected and (before or {}).get("metadata", {}).get("resourceVersion") != expected:
+        if (
+            expected
+            and (before or {}).get("metadata", {}).get("resourceVersion") != expected
+        ):
             return answer(409, status_body(409, "Conflict"))
         if before and "merge-patch" in request.headers.get("content-type", ""):
             body = _merged(before, body)
@@ -148,7 +172,11 @@ class MemberFleet:
     def _delete(self, token: str, path: str) -> None:
         is_namespace = path.rpartition("/")[0] == "/api/v1/namespaces"
         inside = f"/namespaces/{path.rpartition('/')[2]}/" if is_namespace else None
-        for each in [one for one in self.objects[token] if one == path or (inside and inside in one)]:
+        for each in [
+            one
+            for one in self.objects[token]
+            if one == path or (inside and inside in one)
+        ]:
             self.deleted(token, each)
             del self.objects[token][each]
 
@@ -158,7 +186,9 @@ _PLURALS = {plural for kinds in KINDS.values() for plural in kinds}
 
 def _merged(before: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a merge patch makes of an object; None removes a field."""
-    merged = {key: value for key, value in before.items() if patch.get(key, value) is not None}
+    merged = {
+        key: value for key, value in before.items() if patch.get(key, value) is not None
+    }
     for key, value in patch.items():
         if isinstance(value, dict):
             merged[key] = _merged(before.get(key) or {}, value)
@@ -171,7 +201,11 @@ def _live(body: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str
     """Return an object as an API server would store it, with a field set that depends on its content."""
     version = int(before["metadata"]["resourceVersion"]) + 1 if before else 1
     digest = sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    entry = {"manager": "fleetui", "operation": "Apply", "fieldsV1": {f"f:{digest}": {}}}
+    entry = {
+        "manager": "fleetui",
+        "operation": "Apply",
+        "fieldsV1": {f"f:{digest}": {}},
+    }
     metadata = {
         **body["metadata"],
         "uid": before["metadata"]["uid"] if before else str(uuid4()),
@@ -185,7 +219,11 @@ def _live(body: Mapping[str, Any], before: Mapping[str, Any] | None) -> dict[str
         names = ("replicas", "updatedReplicas", "availableReplicas", "readyReplicas")
         live["status"] = {"observedGeneration": version, **dict.fromkeys(names, count)}
     if body["kind"] == "Service":
-        live["spec"] = {**(body.get("spec") or {}), "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"]}
+        live["spec"] = {
+            **(body.get("spec") or {}),
+            "clusterIP": "10.0.0.1",
+            "clusterIPs": ["10.0.0.1"],
+        }
     return live
 
 
@@ -202,7 +240,9 @@ class FleetProcess:
 def separate_fleet() -> Iterator[FleetProcess]:
     """Serve a fleet from a process of its own; the cluster whose token begins with "frozen" never answers."""
     command = [sys.executable, "-m", "tests.clusters.kubernetes.member_fleet"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:

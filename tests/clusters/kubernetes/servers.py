@@ -80,7 +80,9 @@ def serve(
         with suppress(OSError, ValueError):
             link = raw
             if not plain:
-                link = context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
+                link = context.wrap_socket(
+                    raw, server_side=True, do_handshake_on_connect=False
+                )
             links.append(link)
             with link, link.makefile("rb") as reader:
                 if isinstance(link, ssl.SSLSocket):
@@ -117,11 +119,19 @@ def _read_request(reader: Any) -> Request | None:
 
 
 def answer(
-    status: int, body: object = None, *, headers: Mapping[str, str] | None = None, raw: bytes | None = None
+    status: int,
+    body: object = None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    raw: bytes | None = None,
 ) -> bytes:
     """Return the bytes of an answer with a JSON body, or with a raw one."""
     content = raw if raw is not None else json.dumps(body).encode()
-    lines = {"Content-Length": str(len(content)), "Content-Type": "application/json", **(headers or {})}
+    lines = {
+        "Content-Length": str(len(content)),
+        "Content-Type": "application/json",
+        **(headers or {}),
+    }
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"HTTP/1.1 {status} Whatever\r\n{head}\r\n".encode() + content
 
@@ -162,7 +172,9 @@ def drip(head: bytes, piece: bytes = b" ") -> Behaviour:
 
 
 def endless(link: socket.socket, request: Request, server: LocalServer) -> None:
-    link.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n[")
+    link.sendall(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n["
+    )
     piece = b"1234567," * 32_768
     while not server.stopped.is_set():
         link.sendall(piece)
@@ -209,7 +221,11 @@ INVENTORIES = "/api/v1/namespaces/fleetui-system/configmaps"
 
 
 def system_namespace(uid: str) -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system", "uid": uid}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "kube-system", "uid": uid},
+    }
 
 
 @dataclass
@@ -222,9 +238,15 @@ class Member:
     requested: list[dict[str, Any]] = field(default_factory=list)
     cluster_uid: str = field(default_factory=lambda: str(uuid4()))
 
-    def __call__(self, link: socket.socket, request: Request, server: LocalServer) -> None:
+    def __call__(
+        self, link: socket.socket, request: Request, server: LocalServer
+    ) -> None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
-        link.sendall(self._answer(request) if token in self.tokens else answer(401, status_body(401)))
+        link.sendall(
+            self._answer(request)
+            if token in self.tokens
+            else answer(401, status_body(401))
+        )
 
     def _answer(self, request: Request) -> bytes:
         if request.path == "/readyz":
@@ -239,15 +261,26 @@ class Member:
             return answer(200, {"gitVersion": "v1.30.1"})
         if request.path == "/apis/apps/v1":
             verbs = ["get", "patch"]
-            return answer(200, {"resources": [{"name": "deployments", "kind": "Deployment", "verbs": verbs}]})
+            return answer(
+                200,
+                {
+                    "resources": [
+                        {"name": "deployments", "kind": "Deployment", "verbs": verbs}
+                    ]
+                },
+            )
         if request.path.endswith("/selfsubjectaccessreviews"):
             wanted = json.loads(request.body)["spec"]["resourceAttributes"]
             allowed = f"{wanted['verb']} {wanted['resource']}" not in self.denied
-            return answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}})
+            return answer(
+                201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}}
+            )
         if request.path.endswith("/serviceaccounts/fleetui/token"):
             if "create serviceaccounts/token" in self.denied:
                 return answer(403, status_body(403, "Forbidden"))
             self.requested.append(json.loads(request.body)["spec"])
             self.tokens.add(self.issued[0])
-            return answer(201, {"kind": "TokenRequest", "status": {"token": self.issued.pop(0)}})
+            return answer(
+                201, {"kind": "TokenRequest", "status": {"token": self.issued.pop(0)}}
+            )
         return answer(404, status_body(404, "NotFound"))

@@ -95,7 +95,9 @@ def test_allowed_by_default(address: str) -> None:
     ],
 )
 def test_networks_restrict(address: str, allowed: bool) -> None:
-    rules = AddressRules(networks=(ip_network("10.1.0.0/16"), ip_network("fd00:1::/32")))
+    rules = AddressRules(
+        networks=(ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"))
+    )
 
     assert is_allowed(address, rules) is allowed
 
@@ -109,11 +111,15 @@ def test_loopback_may_be_allowed(address: str) -> None:
 
 
 def test_the_message_names_address_and_setting() -> None:
-    with pytest.raises(AddressNotAllowed, match=r"127\.0\.0\.1 is not allowed: loopback") as error:
+    with pytest.raises(
+        AddressNotAllowed, match=r"127\.0\.0\.1 is not allowed: loopback"
+    ) as error:
         check_address("127.0.0.1", AddressRules())
     assert error.value.setting == "FLEETUI_MEMBER_LOOPBACK=1 allows it"
 
-    with pytest.raises(AddressNotAllowed, match="outside of the networks of members") as error:
+    with pytest.raises(
+        AddressNotAllowed, match="outside of the networks of members"
+    ) as error:
         check_address("8.8.8.8", AddressRules(networks=(ip_network("10.0.0.0/8"),)))
     assert error.value.setting == "FLEETUI_MEMBER_NETWORKS lists the allowed networks"
 
@@ -128,13 +134,20 @@ def test_one_denied_address_of_a_name_denies_the_name() -> None:
 def test_names_and_addresses() -> None:
     rules = AddressRules(resolve=lambda host, port: ["10.0.0.7", "10.0.0.8"])
 
-    assert checked_addresses("member.test", 443, rules, seconds=1) == ["10.0.0.7", "10.0.0.8"]
+    assert checked_addresses("member.test", 443, rules, seconds=1) == [
+        "10.0.0.7",
+        "10.0.0.8",
+    ]
     assert checked_addresses("10.0.0.9", 443, rules, seconds=1) == ["10.0.0.9"]
     with pytest.raises(NameNotResolved):
-        checked_addresses("none.test", 443, AddressRules(resolve=lambda host, port: []), seconds=1)
+        checked_addresses(
+            "none.test", 443, AddressRules(resolve=lambda host, port: []), seconds=1
+        )
 
 
-@pytest.mark.parametrize("spelling", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1"])
+@pytest.mark.parametrize(
+    "spelling", ["2130706433", "0x7f000001", "0177.0.0.1", "127.1"]
+)
 def test_other_spellings_of_loopback_are_resolved_and_denied(spelling: str) -> None:
     with pytest.raises((AddressNotAllowed, NameNotResolved)):
         checked_addresses(spelling, 443, AddressRules(), seconds=1)

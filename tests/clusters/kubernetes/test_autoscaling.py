@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 
 from clusters.drivers.base import ObjectRef
-from clusters.drivers.kubernetes.autoscaling import manifest_over, scaled_object, sent_over
+from clusters.drivers.kubernetes.autoscaling import (
+    manifest_over,
+    scaled_object,
+    sent_over,
+)
 
 MANIFEST = {"kind": "Deployment", "spec": {"replicas": 1, "paused": False}}
 OURS = "fleetui"
@@ -26,7 +30,13 @@ def live(replicas: int, *managers: str) -> dict[str, Any]:
                 "apiVersion": "autoscaling/v2",
                 "kind": "HorizontalPodAutoscaler",
                 "metadata": {"name": "a", "namespace": "shop"},
-                "spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db"}},
+                "spec": {
+                    "scaleTargetRef": {
+                        "apiVersion": "apps/v1",
+                        "kind": "StatefulSet",
+                        "name": "db",
+                    }
+                },
             },
             ObjectRef("apps", "StatefulSet", "shop", "db"),
         ),
@@ -42,7 +52,9 @@ def live(replicas: int, *managers: str) -> dict[str, Any]:
         ({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}, None),
     ],
 )
-def test_the_object_that_is_scaled_is_found(manifest: dict[str, Any], expected: ObjectRef | None) -> None:
+def test_the_object_that_is_scaled_is_found(
+    manifest: dict[str, Any], expected: ObjectRef | None
+) -> None:
     assert scaled_object(manifest) == expected
 
 
@@ -50,16 +62,27 @@ def test_without_an_autoscaler_the_replicas_are_those_of_the_manifest() -> None:
     found = live(3, OURS, "kubectl")
 
     assert manifest_over(MANIFEST, found, is_autoscaled=False) == MANIFEST
-    assert sent_over(MANIFEST, found, is_autoscaled=False, field_manager=OURS) == MANIFEST
+    assert (
+        sent_over(MANIFEST, found, is_autoscaled=False, field_manager=OURS) == MANIFEST
+    )
 
 
 def test_an_autoscaler_that_is_placed_with_the_object_keeps_its_replicas() -> None:
     before_it_scales = live(3, OURS)
     after_it_scaled = live(3, "kube-controller-manager")
 
-    assert manifest_over(MANIFEST, before_it_scales, is_autoscaled=True)["spec"]["replicas"] == 3
-    sent_before = sent_over(MANIFEST, before_it_scales, is_autoscaled=True, field_manager=OURS)
-    sent_after = sent_over(MANIFEST, after_it_scaled, is_autoscaled=True, field_manager=OURS)
+    assert (
+        manifest_over(MANIFEST, before_it_scales, is_autoscaled=True)["spec"][
+            "replicas"
+        ]
+        == 3
+    )
+    sent_before = sent_over(
+        MANIFEST, before_it_scales, is_autoscaled=True, field_manager=OURS
+    )
+    sent_after = sent_over(
+        MANIFEST, after_it_scaled, is_autoscaled=True, field_manager=OURS
+    )
     assert sent_before["spec"] == {"replicas": 3, "paused": False}
     assert sent_after["spec"] == {"paused": False}
 
@@ -68,4 +91,9 @@ def test_an_autoscaler_that_is_found_on_the_cluster_keeps_its_replicas() -> None
     found = live(3, OURS, "kube-controller-manager")
 
     assert manifest_over(MANIFEST, found, is_autoscaled=False)["spec"]["replicas"] == 3
-    assert "replicas" not in sent_over(MANIFEST, found, is_autoscaled=False, field_manager=OURS)["spec"]
+    assert (
+        "replicas"
+        not in sent_over(MANIFEST, found, is_autoscaled=False, field_manager=OURS)[
+            "spec"
+        ]
+    )

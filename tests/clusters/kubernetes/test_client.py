@@ -61,7 +61,9 @@ def _close_clients() -> Iterator[None]:
         OPEN.pop().close()
 
 
-def client_of(member: LocalServer, *, rules: AddressRules = RULES, **changes: Any) -> Client:
+def client_of(
+    member: LocalServer, *, rules: AddressRules = RULES, **changes: Any
+) -> Client:
     connection = Connection(member.url, ca=authority().pem)
     return make(replace(connection, **changes), rules=rules)
 
@@ -77,18 +79,24 @@ def make(
     return OPEN[-1]
 
 
-def get(client: Client, path: str = "/api/v1/pods", *, seconds: float = 2.0) -> Response:
+def get(
+    client: Client, path: str = "/api/v1/pods", *, seconds: float = 2.0
+) -> Response:
     return client.request("GET", path, deadline=time.monotonic() + seconds)
 
 
-def unavailable(client: Client, path: str = "/api/v1/pods", *, seconds: float = 2.0) -> DriverUnavailable:
+def unavailable(
+    client: Client, path: str = "/api/v1/pods", *, seconds: float = 2.0
+) -> DriverUnavailable:
     with pytest.raises(DriverUnavailable) as error:
         get(client, path, seconds=seconds)
     assert TOKEN not in str(error.value)
     return error.value
 
 
-def outcome_of(behave: Behaviour, path: str = "/api/v1/pods", *, seconds: float = 2.0) -> DriverUnavailable:
+def outcome_of(
+    behave: Behaviour, path: str = "/api/v1/pods", *, seconds: float = 2.0
+) -> DriverUnavailable:
     with serve(behave) as server:
         return unavailable(client_of(server), path, seconds=seconds)
 
@@ -134,7 +142,9 @@ def test_a_path_of_the_server_comes_first() -> None:
 
 def test_uses_a_socket_again_and_reads_gzip() -> None:
     body = gzip.compress(json.dumps(POD).encode())
-    with serve(always(answer(200, raw=body, headers={"Content-Encoding": "gzip"}))) as server:
+    with serve(
+        always(answer(200, raw=body, headers={"Content-Encoding": "gzip"}))
+    ) as server:
         client = client_of(server)
 
         found = [get(client) for _ in range(3)]
@@ -154,10 +164,13 @@ def test_a_server_that_closes_after_each_answer_is_read() -> None:
 def test_a_large_chunked_answer_is_read() -> None:
     items = json.dumps({"kind": "List", "items": ["x" * 70] * 10_000}).encode()
     chunks = b"".join(
-        b"%x\r\n%b\r\n" % (len(items[start : start + 5000]), items[start : start + 5000])
+        b"%x\r\n%b\r\n"
+        % (len(items[start : start + 5000]), items[start : start + 5000])
         for start in range(0, len(items), 5000)
     )
-    with serve(always(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")) as server:
+    with serve(
+        always(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n")
+    ) as server:
         client = client_of(server)
 
         assert [len(get(client).body["items"]) for _ in range(2)] == [10_000] * 2
@@ -169,15 +182,26 @@ def test_a_large_chunked_answer_is_read() -> None:
     ("behave", "code"),
     [
         pytest.param(freeze, "timeout", id="frozen"),
-        pytest.param(drip(HEAD + b"Content-Length: 100000\r\n\r\n"), "timeout", id="dripping body"),
-        pytest.param(drip(HEAD, b"X"), "timeout", id="dripping header"),
-        pytest.param(drip(b"HTTP/1.1 100 Continue\r\n\r\n", b"\r\n"), "broken", id="nothing but continue"),
         pytest.param(
-            drip(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"), "timeout", id="dripping chunks"
+            drip(HEAD + b"Content-Length: 100000\r\n\r\n"),
+            "timeout",
+            id="dripping body",
+        ),
+        pytest.param(drip(HEAD, b"X"), "timeout", id="dripping header"),
+        pytest.param(
+            drip(b"HTTP/1.1 100 Continue\r\n\r\n", b"\r\n"),
+            "broken",
+            id="nothing but continue",
+        ),
+        pytest.param(
+            drip(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+            "timeout",
+            id="dripping chunks",
         ),
         pytest.param(
             drip(
-                HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"{}")[:10], b"\x00\x00\x00\xff\xff"
+                HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"{}")[:10],
+                b"\x00\x00\x00\xff\xff",
             ),
             "timeout",
             id="dripping gzip",
@@ -188,7 +212,9 @@ def test_a_large_chunked_answer_is_read() -> None:
         pytest.param(always(answer(200, raw=HTML)), "not-kubernetes", id="HTML"),
         pytest.param(always(answer(200, raw=b"")), "not-kubernetes", id="empty"),
         pytest.param(always(answer(200, [1])), "not-kubernetes", id="a list"),
-        pytest.param(always(answer(200, raw=b"[" * 100_000)), "not-kubernetes", id="deep"),
+        pytest.param(
+            always(answer(200, raw=b"[" * 100_000)), "not-kubernetes", id="deep"
+        ),
         pytest.param(
             always(answer(302, raw=HTML, headers={"Location": "https://127.0.0.1/"})),
             "not-kubernetes",
@@ -199,10 +225,18 @@ def test_a_large_chunked_answer_is_read() -> None:
             "not-kubernetes",
             id="redirect with a Status",
         ),
-        pytest.param(always(answer(403, raw=HTML)), "not-kubernetes", id="403 of a proxy"),
-        pytest.param(always(answer(404, raw=b"404 page not found")), "no-such-path", id="404 as text"),
+        pytest.param(
+            always(answer(403, raw=HTML)), "not-kubernetes", id="403 of a proxy"
+        ),
+        pytest.param(
+            always(answer(404, raw=b"404 page not found")),
+            "no-such-path",
+            id="404 as text",
+        ),
         pytest.param(always(answer(401, raw=HTML)), "credentials", id="401"),
-        pytest.param(always(answer(401, status_body(401))), "credentials", id="401 with a Status"),
+        pytest.param(
+            always(answer(401, status_body(401))), "credentials", id="401 with a Status"
+        ),
         pytest.param(always(answer(500, raw=HTML)), "http-500", id="500 of a proxy"),
         pytest.param(always(answer(502, raw=HTML)), "http-502", id="502"),
         pytest.param(always(answer(503, status_body(503))), "http-503", id="503"),
@@ -211,11 +245,15 @@ def test_a_large_chunked_answer_is_read() -> None:
         pytest.param(always(answer(425, status_body(425))), "http-425", id="425"),
         pytest.param(always(answer(429, status_body(429))), "http-429", id="429"),
         pytest.param(
-            always(answer(200, raw=b"x" * 20, headers={"Content-Encoding": "gzip"})), "broken", id="bad gzip"
+            always(answer(200, raw=b"x" * 20, headers={"Content-Encoding": "gzip"})),
+            "broken",
+            id="bad gzip",
         ),
     ],
 )
-def test_unavailable_in_time_and_without_a_quotation(behave: Behaviour, code: str) -> None:
+def test_unavailable_in_time_and_without_a_quotation(
+    behave: Behaviour, code: str
+) -> None:
     started = time.monotonic()
 
     error = outcome_of(behave, seconds=0.3)
@@ -233,24 +271,38 @@ def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (error.code, str(error)) == ("too-large", "the answer has more than 1 MiB")
 
 
-def test_a_compressed_answer_counts_by_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_compressed_answer_counts_by_its_content(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "LARGEST_BODY", 1024 * 1024)
     bomb = gzip.compress(b" " * 8 * 1024 * 1024)
 
-    error = outcome_of(always(answer(200, raw=bomb, headers={"Content-Encoding": "gzip"})))
+    error = outcome_of(
+        always(answer(200, raw=bomb, headers={"Content-Encoding": "gzip"}))
+    )
 
     assert error.code == "too-large"
 
 
 def test_an_answer_that_is_compressed_too_well_is_no_answer() -> None:
     objects = b"".join(b'{"name": "object-%d"},' % number for number in range(100_000))
-    bomb, dense = gzip.compress(b" " * 2 * 1024 * 1024), gzip.compress(b'{"items": [%s 1]}' % objects)
+    bomb, dense = (
+        gzip.compress(b" " * 2 * 1024 * 1024),
+        gzip.compress(b'{"items": [%s 1]}' % objects),
+    )
     assert len(objects) > 2 * 1024 * 1024
 
-    error = outcome_of(always(answer(200, raw=bomb, headers={"Content-Encoding": "gzip"})))
+    error = outcome_of(
+        always(answer(200, raw=bomb, headers={"Content-Encoding": "gzip"}))
+    )
 
-    assert (error.code, str(error)) == ("too-large", "the answer is compressed more than 100 times")
-    with serve(always(answer(200, raw=dense, headers={"Content-Encoding": "gzip"}))) as server:
+    assert (error.code, str(error)) == (
+        "too-large",
+        "the answer is compressed more than 100 times",
+    )
+    with serve(
+        always(answer(200, raw=dense, headers={"Content-Encoding": "gzip"}))
+    ) as server:
         assert get(client_of(server)).status == 200
 
 
@@ -258,8 +310,20 @@ def test_an_answer_that_is_compressed_too_well_is_no_answer() -> None:
 @pytest.mark.parametrize(
     ("status", "body"),
     [
-        *((400, "BadRequest"), (403, "Forbidden"), (404, "NotFound"), (409, "Conflict"), (422, "Invalid")),
-        *((405, "MethodNotAllowed"), (410, "Gone"), (413, ""), (415, ""), (500, "InternalError")),
+        *(
+            (400, "BadRequest"),
+            (403, "Forbidden"),
+            (404, "NotFound"),
+            (409, "Conflict"),
+            (422, "Invalid"),
+        ),
+        *(
+            (405, "MethodNotAllowed"),
+            (410, "Gone"),
+            (413, ""),
+            (415, ""),
+            (500, "InternalError"),
+        ),
     ],
 )
 def test_an_answer_with_a_status_is_returned(status: int, body: str) -> None:
@@ -267,7 +331,9 @@ def test_an_answer_with_a_status_is_returned(status: int, body: str) -> None:
         assert get(client_of(server)) == Response(status, status_body(status, body))
 
 
-@pytest.mark.parametrize("path", ["/api/v1", "/apis", "/apis/none.example.com/v1", "/apis/none.example.com"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1", "/apis", "/apis/none.example.com/v1", "/apis/none.example.com"]
+)
 def test_an_unknown_group_may_answer_by_text(path: str) -> None:
     with serve(always(answer(404, raw=b"404 page not found"))) as server:
         assert get(client_of(server), path) == Response(404, {})
@@ -277,17 +343,31 @@ def test_readyz_is_text() -> None:
     with serve(always(answer(200, raw=b"ok"))) as server:
         assert get(client_of(server), "/readyz") == Response(200, {}, "ok")
     with serve(always(answer(500, raw=b"[-]etcd failed: reason withheld\n"))) as server:
-        assert get(client_of(server), "/readyz") == Response(500, {}, "[-]etcd failed: reason withheld\n")
+        assert get(client_of(server), "/readyz") == Response(
+            500, {}, "[-]etcd failed: reason withheld\n"
+        )
     assert outcome_of(always(answer(200, raw=HTML)), "/readyz").code == "not-kubernetes"
-    assert outcome_of(always(answer(401, status_body(401))), "/readyz").code == "credentials"
+    assert (
+        outcome_of(always(answer(401, status_body(401))), "/readyz").code
+        == "credentials"
+    )
 
 
 @pytest.mark.parametrize(
     ("header", "pause"),
-    [("7", 7.0), ("0", 1.0), ("-5", None), ("86400", 60.0), ("9" * 5000, 60.0), ("soon", None)],
+    [
+        ("7", 7.0),
+        ("0", 1.0),
+        ("-5", None),
+        ("86400", 60.0),
+        ("9" * 5000, 60.0),
+        ("soon", None),
+    ],
 )
 def test_retry_after_is_bounded(header: str, pause: float | None) -> None:
-    error = outcome_of(always(answer(503, status_body(503), headers={"Retry-After": header})))
+    error = outcome_of(
+        always(answer(503, status_body(503), headers={"Retry-After": header}))
+    )
 
     assert (error.code, error.retry_after) == ("http-503", pause)
 
@@ -295,14 +375,18 @@ def test_retry_after_is_bounded(header: str, pause: float | None) -> None:
 def test_retry_after_may_be_a_time() -> None:
     until = format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True)
 
-    error = outcome_of(always(answer(429, status_body(429), headers={"Retry-After": until})))
+    error = outcome_of(
+        always(answer(429, status_body(429), headers={"Retry-After": until}))
+    )
 
     assert 27 < (error.retry_after or 0) <= 30
 
 
 def test_no_request_during_the_pause() -> None:
     now = [1000.0]
-    with serve(always(answer(429, status_body(429), headers={"Retry-After": "7"}))) as server:
+    with serve(
+        always(answer(429, status_body(429), headers={"Retry-After": "7"}))
+    ) as server:
         connection = Connection(server.url, ca=authority().pem)
         client = make(connection, monotonic=lambda: now[0])
 
@@ -312,7 +396,11 @@ def test_no_request_during_the_pause() -> None:
             return error.value
 
         first, second = attempt(), attempt()
-        assert (first.retry_after, second.code, second.retry_after) == (7.0, "http-429", 7.0)
+        assert (first.retry_after, second.code, second.retry_after) == (
+            7.0,
+            "http-429",
+            7.0,
+        )
         assert len(server.requests) == 1
 
         now[0] += 7.1
@@ -334,7 +422,9 @@ def test_a_request_is_repeated_while_the_storage_of_a_new_kind_is_prepared(
         link.sendall(answers.pop(0))
 
     with serve(behave) as server:
-        found = client_of(server).request("GET", "/api/v1/pods", deadline=time.monotonic() + 5)
+        found = client_of(server).request(
+            "GET", "/api/v1/pods", deadline=time.monotonic() + 5
+        )
 
     assert (found.status, pauses, answers) == (200, [1.0], [])
 
@@ -347,16 +437,25 @@ def test_a_kind_that_is_not_ready_in_time_pauses_no_other_request() -> None:
 
     with serve(behave) as server:
         client = client_of(server)
-        with pytest.raises(DriverUnavailable, match="429: the API server prepares the storage of a new kind"):
+        with pytest.raises(
+            DriverUnavailable,
+            match="429: the API server prepares the storage of a new kind",
+        ):
             client.request("GET", "/api/v1/pods", deadline=time.monotonic() + 5)
-        assert client.request("GET", "/api/v1/nodes", deadline=time.monotonic() + 5).status == 200
+        assert (
+            client.request("GET", "/api/v1/nodes", deadline=time.monotonic() + 5).status
+            == 200
+        )
 
 
 @pytest.mark.parametrize(
     ("headers", "words"),
     [
         (
-            {"X-Kubernetes-PF-FlowSchema-UID": "a", "X-Kubernetes-PF-PriorityLevel-UID": "b"},
+            {
+                "X-Kubernetes-PF-FlowSchema-UID": "a",
+                "X-Kubernetes-PF-PriorityLevel-UID": "b",
+            },
             "429: the API server limits the requests of this account; continuing in 1 s",
         ),
         (
@@ -366,25 +465,44 @@ def test_a_kind_that_is_not_ready_in_time_pauses_no_other_request() -> None:
         ({"Content-Type": "text/html"}, "429, and not from an API server"),
     ],
 )
-def test_a_refusal_of_priority_and_fairness_is_named(headers: dict[str, str], words: str) -> None:
+def test_a_refusal_of_priority_and_fairness_is_named(
+    headers: dict[str, str], words: str
+) -> None:
     refusal = b"Too many requests, please try again later.\n"
 
-    error = outcome_of(always(answer(429, raw=refusal, headers={"Retry-After": "1", **headers})))
+    error = outcome_of(
+        always(answer(429, raw=refusal, headers={"Retry-After": "1", **headers}))
+    )
 
     assert str(error) == words
 
 
 def test_warnings_are_read_from_the_headers_within_bounds() -> None:
     lines = [
-        f'299 - "{text}"' for text in ['use \\"v1\\"\x01', "x" * 400, "", "old", "old", *map(str, range(20))]
+        f'299 - "{text}"'
+        for text in [
+            'use \\"v1\\"\x01',
+            "x" * 400,
+            "",
+            "old",
+            "old",
+            *map(str, range(20)),
+        ]
     ]
 
     found = parse_warnings(", ".join(lines))
 
     assert len(found) == MOST_WARNINGS
     assert found[:4] == ('use "v1"', "x" * LONGEST_WARNING, "old", "0")
-    assert parse_warnings('299 - "' + "größer".encode().decode("latin-1") + '"') == ("größer",)
-    assert parse_warnings(None) == parse_warnings("299 -") == parse_warnings('299 - "never ends') == ()
+    assert parse_warnings('299 - "' + "größer".encode().decode("latin-1") + '"') == (
+        "größer",
+    )
+    assert (
+        parse_warnings(None)
+        == parse_warnings("299 -")
+        == parse_warnings('299 - "never ends')
+        == ()
+    )
 
 
 def test_the_warnings_of_an_answer_are_kept_with_it() -> None:
@@ -422,7 +540,10 @@ def test_waiting_for_others_counts_against_the_deadline() -> None:
     with serve(freeze) as server:
         client = client_of(server)
         threads = [
-            threading.Thread(target=unavailable, args=(client,), kwargs={"seconds": 0.6}) for _ in "four"
+            threading.Thread(
+                target=unavailable, args=(client,), kwargs={"seconds": 0.6}
+            )
+            for _ in "four"
         ]
         for thread in threads:
             thread.start()
@@ -452,14 +573,18 @@ def test_tls_errors() -> None:
         assert error.code == "tls", words
         assert words in str(error)
         assert server.requests == []
-    with serve(freeze, plain=True, greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n") as server:
+    with serve(
+        freeze, plain=True, greeting=b"HTTP/1.1 400 Bad Request\r\n\r\n"
+    ) as server:
         assert unavailable(client_of(server)).code == "tls"
     with serve(always(answer(200, POD))) as server:
         assert unavailable(client_of(server, ca="")).code == "tls"
 
 
 def test_the_name_of_the_certificate_may_be_another() -> None:
-    with serve(always(answer(200, POD)), pair=authority().issue("a", "elsewhere.test")) as server:
+    with serve(
+        always(answer(200, POD)), pair=authority().issue("a", "elsewhere.test")
+    ) as server:
         assert get(client_of(server, tls_server_name="elsewhere.test")).status == 200
 
 
@@ -467,7 +592,10 @@ def test_insecure_tls_needs_permission_at_each_connection() -> None:
     with serve(always(answer(200, POD)), pair=authority("other").issue()) as server:
         allowed = replace(RULES, allow_insecure_tls=True)
 
-        assert get(client_of(server, ca="", insecure_tls=True, rules=allowed)).status == 200
+        assert (
+            get(client_of(server, ca="", insecure_tls=True, rules=allowed)).status
+            == 200
+        )
         error = unavailable(client_of(server, ca="", insecure_tls=True))
 
     assert error.code == "tls-insecure-not-allowed"
@@ -493,8 +621,15 @@ def test_refused_and_dns() -> None:
     def resolve(host: str, port: int) -> list[str]:
         raise socket.gaierror
 
-    error = unavailable(client_of(server, server="https://none.test", rules=replace(RULES, resolve=resolve)))
-    assert (error.code, str(error)) == ("dns", "name not resolved: none.test has no address")
+    error = unavailable(
+        client_of(
+            server, server="https://none.test", rules=replace(RULES, resolve=resolve)
+        )
+    )
+    assert (error.code, str(error)) == (
+        "dns",
+        "name not resolved: none.test has no address",
+    )
 
 
 def test_name_servers_that_do_not_answer() -> None:
@@ -506,7 +641,9 @@ def test_name_servers_that_do_not_answer() -> None:
 
     rules = replace(RULES, resolve=resolve)
     started = time.monotonic()
-    error = unavailable(make(Connection("https://a.test"), dict, rules=rules), seconds=1)
+    error = unavailable(
+        make(Connection("https://a.test"), dict, rules=rules), seconds=1
+    )
     stopped.set()
 
     assert error.code == "dns"
@@ -544,7 +681,14 @@ def test_the_next_address_is_tried() -> None:
     with serve(always(answer(200, POD))) as server:
         rules = replace(RULES, resolve=lambda host, port: ["127.0.0.9", "127.0.0.1"])
 
-        assert get(client_of(server, server=f"https://member.test:{server.port}", rules=rules)).status == 200
+        assert (
+            get(
+                client_of(
+                    server, server=f"https://member.test:{server.port}", rules=rules
+                )
+            ).status
+            == 200
+        )
 
 
 def test_a_killed_server_is_noticed_on_the_next_use() -> None:
@@ -586,7 +730,9 @@ def test_a_client_that_was_closed_keeps_no_connection() -> None:
         assert (client.idle_sockets, len(sockets.idle_sockets)) == (0, before)
 
 
-def test_of_too_many_idle_sockets_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_idle_sockets_the_oldest_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(sockets, "idle_sockets", IdleSockets(most=2))
     with serve(always(answer(200, POD))) as server:
         clients = [client_of(server) for _ in range(4)]
@@ -629,7 +775,10 @@ def test_in_cluster_the_token_is_read_for_each_request() -> None:
         get(client)
         get(client)
 
-    assert [one.headers["authorization"] for one in server.requests] == ["Bearer first", "Bearer second"]
+    assert [one.headers["authorization"] for one in server.requests] == [
+        "Bearer first",
+        "Bearer second",
+    ]
 
 
 def test_a_slow_reader_does_not_hold_a_call() -> None:
@@ -644,7 +793,10 @@ def test_a_slow_reader_does_not_hold_a_call() -> None:
             stopped.wait()
 
     threading.Thread(target=accept, daemon=True).start()
-    client = make(Connection(f"https://127.0.0.1:{listener.getsockname()[1]}"), lambda: {"token": TOKEN})
+    client = make(
+        Connection(f"https://127.0.0.1:{listener.getsockname()[1]}"),
+        lambda: {"token": TOKEN},
+    )
     started = time.monotonic()
 
     error = unavailable(client, seconds=0.3)
@@ -676,12 +828,16 @@ def test_a_proxy_that_refuses() -> None:
     with serve(always(answer(200, POD))) as server, connect_proxy(status=407) as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
 
-        error = unavailable(client_of(server, proxy=url, rules=replace(RULES, proxies=frozenset({url}))))
+        error = unavailable(
+            client_of(server, proxy=url, rules=replace(RULES, proxies=frozenset({url})))
+        )
 
     assert (error.code, server.connections) == ("proxy", 0)
 
 
-def test_environment_variables_of_proxies_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_of_proxies_are_not_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:1")
     with serve(always(answer(200, POD))) as server:
         assert get(client_of(server)).status == 200

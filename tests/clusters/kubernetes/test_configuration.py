@@ -35,9 +35,13 @@ def test_all_fields() -> None:
         }
     )
 
-    assert found == Connection(f"{SERVER}/k8s", ca, "kubernetes", "http://proxy.test:3128")
+    assert found == Connection(
+        f"{SERVER}/k8s", ca, "kubernetes", "http://proxy.test:3128"
+    )
     assert parse_connection({"server": SERVER, "insecureTLS": True}).insecure_tls
-    assert parse_connection({"inCluster": True}) == Connection(IN_CLUSTER_SERVER, in_cluster=True)
+    assert parse_connection({"inCluster": True}) == Connection(
+        IN_CLUSTER_SERVER, in_cluster=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,9 @@ def test_all_fields() -> None:
     ],
 )
 def test_servers(server: str, parts: tuple[str, int, str]) -> None:
-    assert split_server(parse_connection({"server": server}).server) == ServerAddress(*parts)
+    assert split_server(parse_connection({"server": server}).server) == ServerAddress(
+        *parts
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,9 +93,15 @@ def test_a_server_that_is_refused(server: str) -> None:
     [
         ({}, [("connection.server", "required")]),
         ({"server": SERVER, "ca": "x"}, [("connection.ca", "bad-format")]),
-        ({"server": SERVER, "ca": authority().pem * 21}, [("connection.ca", "bad-format")]),
         (
-            {"server": SERVER, "ca": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
+            {"server": SERVER, "ca": authority().pem * 21},
+            [("connection.ca", "bad-format")],
+        ),
+        (
+            {
+                "server": SERVER,
+                "ca": "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            },
             [("connection.ca", "bad-format")],
         ),
         ({"server": SERVER, "ca": "x" * 300_000}, [("connection.ca", "too-long")]),
@@ -97,10 +109,22 @@ def test_a_server_that_is_refused(server: str) -> None:
             {"server": SERVER, "ca": authority().pem, "insecureTLS": True},
             [("connection.ca", "conflict")],
         ),
-        ({"server": SERVER, "tlsServerName": "a b"}, [("connection.tlsServerName", "bad-format")]),
-        ({"server": SERVER, "proxy": "socks5://proxy.test:1"}, [("connection.proxy", "bad-format")]),
-        ({"server": SERVER, "proxy": "http://user:x@proxy.test:1"}, [("connection.proxy", "bad-format")]),
-        ({"server": SERVER, "proxy": "http://proxy.test:1/path"}, [("connection.proxy", "bad-format")]),
+        (
+            {"server": SERVER, "tlsServerName": "a b"},
+            [("connection.tlsServerName", "bad-format")],
+        ),
+        (
+            {"server": SERVER, "proxy": "socks5://proxy.test:1"},
+            [("connection.proxy", "bad-format")],
+        ),
+        (
+            {"server": SERVER, "proxy": "http://user:x@proxy.test:1"},
+            [("connection.proxy", "bad-format")],
+        ),
+        (
+            {"server": SERVER, "proxy": "http://proxy.test:1/path"},
+            [("connection.proxy", "bad-format")],
+        ),
         ({"server": SERVER, "inCluster": True}, [("connection.server", "conflict")]),
         ({"server": SERVER, "token": "x"}, [("connection.token", "unknown-field")]),
         ({"server": 7}, [("connection.server", "wrong-type")]),

@@ -44,10 +44,14 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers")]
 
 
 def fields_of(server: LocalServer, /, **changes: Any) -> ConnectionInput:
-    return ConnectionInput(fields={"server": server.url, "ca": authority().pem, "token": TOKEN, **changes})
+    return ConnectionInput(
+        fields={"server": server.url, "ca": authority().pem, "token": TOKEN, **changes}
+    )
 
 
-def save(wanted: ConnectionInput, name: str = "member", **options: Any) -> SavedConnection:
+def save(
+    wanted: ConnectionInput, name: str = "member", **options: Any
+) -> SavedConnection:
     return set_connection(name, wanted, by=None, now=NOW, **options)
 
 
@@ -56,11 +60,16 @@ def credential() -> ClusterCredential:
 
 
 def events(verb: str) -> list[tuple[Any, Any]]:
-    return list(Event.objects.filter(verb=verb).order_by("pk").values_list("before", "after"))
+    return list(
+        Event.objects.filter(verb=verb).order_by("pk").values_list("before", "after")
+    )
 
 
 def account_token(
-    *, lifetime: timedelta = timedelta(days=30), age: timedelta = timedelta(), **claims: Any
+    *,
+    lifetime: timedelta = timedelta(days=30),
+    age: timedelta = timedelta(),
+    **claims: Any,
 ) -> str:
     issued = NOW - age
     return token_of(
@@ -82,7 +91,9 @@ def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
     assert all(ok for ok, _ in steps.values())
     assert steps["address"] == (True, "127.0.0.1 is 127.0.0.1")
     assert steps["version"] == (True, "Kubernetes v1.30.1")
-    assert steps["TLS"][1].startswith("certificate of member, issued by test, valid until ")
+    assert steps["TLS"][1].startswith(
+        "certificate of member, issued by test, valid until "
+    )
     assert steps["create configmaps in fleetui-system"] == (True, "allowed")
     assert "list nodes" in steps
     assert (saved.cluster.driver, saved.cluster.connection) == (
@@ -91,7 +102,12 @@ def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
     )
     row = credential()
     assert decrypt(row.cluster.uid, row.ciphertext).values == {"token": TOKEN}
-    facts = {"kind": "token", "subject": "", "fingerprint": row.fingerprint, "expiresAt": None}
+    facts = {
+        "kind": "token",
+        "subject": "",
+        "fingerprint": row.fingerprint,
+        "expiresAt": None,
+    }
     assert events("credentials set") == [(None, facts)]
 
 
@@ -104,7 +120,10 @@ def test_a_kubeconfig_gives_the_same(server: LocalServer) -> None:
         "clusters": [
             {
                 "name": "c",
-                "cluster": {"server": server.url, "certificate-authority-data": encode(authority().pem)},
+                "cluster": {
+                    "server": server.url,
+                    "certificate-authority-data": encode(authority().pem),
+                },
             }
         ],
         "users": [{"name": "u", "user": {"token": TOKEN}}],
@@ -113,11 +132,16 @@ def test_a_kubeconfig_gives_the_same(server: LocalServer) -> None:
     saved = save(ConnectionInput(kubeconfig=json.dumps(document), context="main"))
 
     assert saved.cluster.connection == {"server": server.url, "ca": authority().pem}
-    document["clusters"] = [{"name": "c", "cluster": {"server": "https://169.254.169.254"}}]
+    document["clusters"] = [
+        {"name": "c", "cluster": {"server": "https://169.254.169.254"}}
+    ]
     with pytest.raises(InvalidManifest) as error:
         save(ConnectionInput(kubeconfig=json.dumps(document), context="main"))
     (one,) = error.value.errors
-    assert (one.path, one.code) == ("kubeconfig.clusters[0].cluster.server", "address-not-allowed")
+    assert (one.path, one.code) == (
+        "kubeconfig.clusters[0].cluster.server",
+        "address-not-allowed",
+    )
     assert "169.254.169.254" in one.message
 
 
@@ -159,13 +183,18 @@ def test_a_cluster_may_join_by_its_connection(server: LocalServer) -> None:
 
 
 @pytest.mark.nightly
-def test_a_failed_check_saves_only_after_confirmation(server: LocalServer, member: Member) -> None:
+def test_a_failed_check_saves_only_after_confirmation(
+    server: LocalServer, member: Member
+) -> None:
     joined("member")
     member.denied = {"list nodes", "list pods"}
 
     with pytest.raises(ConnectionCheckFailed) as error:
         save(fields_of(server))
-    assert [one.step for one in error.value.steps if not one.ok] == ["list nodes", "list pods"]
+    assert [one.step for one in error.value.steps if not one.ok] == [
+        "list nodes",
+        "list pods",
+    ]
     assert not ClusterCredential.objects.exists()
     assert MemberCluster.objects.get().driver == ""
 
@@ -189,11 +218,16 @@ def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
         assert [one.message for one in steps if one.ok is None] == ["not run"] * rest
 
 
-def test_the_kinds_that_are_placed_are_checked(server: LocalServer, member: Member) -> None:
+def test_the_kinds_that_are_placed_are_checked(
+    server: LocalServer, member: Member
+) -> None:
     joined("member")
     member.denied = {"patch deployments"}
     with pytest.raises(ConnectionCheckFailed) as error:
-        save(fields_of(server), kinds=[("apps/v1", "Deployment"), ("example.com/v1", "Crontab")])
+        save(
+            fields_of(server),
+            kinds=[("apps/v1", "Deployment"), ("example.com/v1", "Crontab")],
+        )
 
     failed = {one.step: one.message for one in error.value.steps if one.ok is False}
     assert failed == {
@@ -212,7 +246,9 @@ def test_the_stored_connection_is_checked(server: LocalServer, member: Member) -
     steps = check_stored_connection("member")
     assert [one.step for one in steps if one.ok is False] == ["authentication"]
     with override_settings(CREDENTIAL_KEYS=(("B" * 43 + "="),)):
-        assert [(one.step, one.ok) for one in check_stored_connection("member")] == [("credentials", False)]
+        assert [(one.step, one.ok) for one in check_stored_connection("member")] == [
+            ("credentials", False)
+        ]
 
 
 @pytest.mark.nightly
@@ -234,15 +270,21 @@ def test_another_server_does_not_get_the_stored_secret(server: LocalServer) -> N
     for changes in ({"server": "https://127.0.0.1:1"}, {"tlsServerName": "other"}):
         with pytest.raises(InvalidManifest) as error:
             save(fields_of(server, token="", **changes))
-        assert [(one.path, one.code) for one in error.value.errors] == [("token", "required")]
+        assert [(one.path, one.code) for one in error.value.errors] == [
+            ("token", "required")
+        ]
 
 
 @pytest.mark.nightly
-def test_a_new_secret_has_a_new_revision_and_ends_a_block(server: LocalServer, member: Member) -> None:
+def test_a_new_secret_has_a_new_revision_and_ends_a_block(
+    server: LocalServer, member: Member
+) -> None:
     joined("member")
     save(fields_of(server))
     ClusterCredential.objects.update(
-        unauthorized_count=2, unauthorized_since=NOW, blocked_until=NOW + timedelta(minutes=5)
+        unauthorized_count=2,
+        unauthorized_since=NOW,
+        blocked_until=NOW + timedelta(minutes=5),
     )
     member.tokens.add("newer")
 
@@ -285,7 +327,11 @@ def test_a_connection_is_removed(server: LocalServer) -> None:
 def test_insecure_tls_warns_and_leaves_an_event() -> None:
     joined("member")
     with serve(Member(), pair=authority("other").issue()) as server:
-        saved = save(ConnectionInput(fields={"server": server.url, "insecureTLS": True, "token": TOKEN}))
+        saved = save(
+            ConnectionInput(
+                fields={"server": server.url, "insecureTLS": True, "token": TOKEN}
+            )
+        )
 
     assert saved.warnings == (INSECURE_WARNING,)
     assert len(events("TLS verification off")) == 1
@@ -293,7 +339,9 @@ def test_insecure_tls_warns_and_leaves_an_event() -> None:
     assert tls.message == "the certificate of the server was not verified"
 
 
-def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, member: Member) -> None:
+def test_a_token_is_renewed_after_half_of_its_lifetime(
+    server: LocalServer, member: Member
+) -> None:
     old, new = account_token(), account_token(age=-timedelta(days=1))
     member.tokens, member.issued = {old}, [new]
     joined("member")
@@ -309,7 +357,11 @@ def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, memb
 
     row = credential()
     assert decrypt(row.cluster.uid, row.ciphertext).values == {"token": new}
-    assert (row.revision, row.renew_at, row.set_by) == (2, NOW + timedelta(days=16), "system")
+    assert (row.revision, row.renew_at, row.set_by) == (
+        2,
+        NOW + timedelta(days=16),
+        "system",
+    )
     assert member.requested == [{"expirationSeconds": 30 * 86_400}]
     ((before, after),) = events("credentials renewed")
     assert before["fingerprint"] != after["fingerprint"] == row.fingerprint
@@ -319,7 +371,10 @@ def test_a_token_is_renewed_after_half_of_its_lifetime(server: LocalServer, memb
     ("claims", "bound"),
     [
         ({"secret": {"name": "seal", "uid": "u-1"}}, ("Secret", "seal", "u-1")),
-        ({"pod": {"name": "web", "uid": "u-2"}, "node": {"name": "n", "uid": "u-3"}}, ("Pod", "web", "u-2")),
+        (
+            {"pod": {"name": "web", "uid": "u-2"}, "node": {"name": "n", "uid": "u-3"}},
+            ("Pod", "web", "u-2"),
+        ),
         ({"node": {"name": "n", "uid": "u-3"}}, ("Node", "n", "u-3")),
         ({"secret": {"name": "seal"}}, None),
         ({"secret": "seal"}, None),
@@ -343,27 +398,36 @@ def test_a_token_is_renewed_for_the_object_that_it_is_bound_to(
     assert requested.get("boundObjectRef") == (reference if bound else None)
 
 
-def test_a_renewal_that_is_refused_is_tried_hourly(server: LocalServer, member: Member) -> None:
+def test_a_renewal_that_is_refused_is_tried_hourly(
+    server: LocalServer, member: Member
+) -> None:
     old = account_token()
     member.tokens, member.denied = {old}, {"create serviceaccounts/token"}
     joined("member")
     save(fields_of(server, token=old))
     later = NOW + timedelta(days=15)
 
-    assert [renew_due(now=later + timedelta(minutes=minutes)) for minutes in (0, 59, 60)] == [0, 0, 0]
+    assert [
+        renew_due(now=later + timedelta(minutes=minutes)) for minutes in (0, 59, 60)
+    ] == [0, 0, 0]
 
     requests = [one for one in server.requests if one.path.endswith("/token")]
     assert len(requests) == 2
     row = credential()
     assert row.renewal_error == "the API server answers 403 to the request for a token"
     soon = NOW + timedelta(days=29)
-    assert expiry_notice(row, now=soon) == f"cannot renew; expires on {NOW + timedelta(days=30):%Y-%m-%d}"
+    assert (
+        expiry_notice(row, now=soon)
+        == f"cannot renew; expires on {NOW + timedelta(days=30):%Y-%m-%d}"
+    )
     with pytest.raises(DriverRejected):
         renew_credentials("member", by=None, now=NOW)
 
 
 @pytest.mark.nightly
-def test_a_new_token_that_does_not_work_is_not_stored(server: LocalServer, member: Member) -> None:
+def test_a_new_token_that_does_not_work_is_not_stored(
+    server: LocalServer, member: Member
+) -> None:
     old = account_token()
     member.tokens, member.issued = {old}, ["does-not-work"]
     joined("member")
@@ -395,16 +459,24 @@ def test_notices_fourteen_seven_and_one_day_before_the_expiry() -> None:
     expires_at = credential().expires_at
     assert expires_at is not None
 
-    found = [notify_expiring(now=expires_at - timedelta(days=days)) for days in (15, 14, 13, 7, 2, 1, 0)]
+    found = [
+        notify_expiring(now=expires_at - timedelta(days=days))
+        for days in (15, 14, 13, 7, 2, 1, 0)
+    ]
 
     assert found == [0, 1, 0, 1, 0, 1, 0]
     notices = [after["notice"] for _, after in events("credentials expiring")]
     assert notices == [f"expires on {expires_at:%Y-%m-%d}"] * 3
-    assert expiry_notice(credential(), now=expires_at) == f"expired on {expires_at:%Y-%m-%d}"
+    assert (
+        expiry_notice(credential(), now=expires_at)
+        == f"expired on {expires_at:%Y-%m-%d}"
+    )
 
 
 @pytest.mark.nightly
-def test_a_token_that_is_renewed_gets_no_notice(server: LocalServer, member: Member) -> None:
+def test_a_token_that_is_renewed_gets_no_notice(
+    server: LocalServer, member: Member
+) -> None:
     token = account_token(lifetime=timedelta(hours=1))
     member.tokens = {token}
     joined("member")

@@ -70,7 +70,10 @@ def test_it_does_not_decrypt_for_another_cluster_or_with_another_key() -> None:
     for broken in ("", "x", ciphertext[:-2], "marker-token"):
         with pytest.raises(CredentialsUnreadable, match="no key"):
             decrypt(UID, broken)
-    with override_settings(CREDENTIAL_KEYS=KEYS[1:]), pytest.raises(CredentialsUnreadable, match="no key"):
+    with (
+        override_settings(CREDENTIAL_KEYS=KEYS[1:]),
+        pytest.raises(CredentialsUnreadable, match="no key"),
+    ):
         decrypt(UID, ciphertext)
 
 
@@ -135,7 +138,9 @@ def test_rotation_encrypts_with_the_first_key_and_names_what_it_cannot_read(
 @pytest.mark.django_db
 def test_credentials_of_hubs_are_checked_and_rotated_as_well() -> None:
     hubs = [
-        Hub.objects.create(name=name, kind="kubefleet", created_at=NOW, created_by="ana")
+        Hub.objects.create(
+            name=name, kind="kubefleet", created_at=NOW, created_by="ana"
+        )
         for name in ("prod-eu", "lost")
     ]
     for hub in hubs:
@@ -165,7 +170,11 @@ def test_the_second_rejection_in_a_row_blocks_for_five_minutes() -> None:
 
     record_rejection(row.pk, revision=1, now=NOW)
     row.refresh_from_db()
-    assert (row.unauthorized_count, row.unauthorized_since, row.blocked_until) == (1, NOW, None)
+    assert (row.unauthorized_count, row.unauthorized_since, row.blocked_until) == (
+        1,
+        NOW,
+        None,
+    )
 
     later = NOW + timedelta(minutes=1)
     record_rejection(row.pk, revision=1, now=later)
@@ -176,4 +185,8 @@ def test_the_second_rejection_in_a_row_blocks_for_five_minutes() -> None:
     record_rejection(row.pk, revision=7, now=later)  # of a secret that was replaced
     record_acceptance(row.pk, revision=1)
     row.refresh_from_db()
-    assert (row.unauthorized_count, row.unauthorized_since, row.blocked_until) == (0, None, None)
+    assert (row.unauthorized_count, row.unauthorized_since, row.blocked_until) == (
+        0,
+        None,
+        None,
+    )

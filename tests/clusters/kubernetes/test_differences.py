@@ -39,7 +39,11 @@ status: {phase: Active}
 
 
 def test_what_servers_write_is_cleaned_away() -> None:
-    ours = {"applyset.kubernetes.io/part-of": "1", "fleetui.io/owner": "1", "app.k8s.io/x": "1"}
+    ours = {
+        "applyset.kubernetes.io/part-of": "1",
+        "fleetui.io/owner": "1",
+        "app.k8s.io/x": "1",
+    }
     [document] = load_documents(AS_STORED)
     live = document.data
     live["metadata"] |= {"labels": {**ours, "app": "web"}, "annotations": ours}
@@ -53,23 +57,33 @@ def test_what_servers_write_is_cleaned_away() -> None:
     assert live["status"] == {"phase": "Active"}
 
 
-@pytest.mark.parametrize("metadata", [{}, {"labels": None}, {"annotations": {}, "name": "a"}])
+@pytest.mark.parametrize(
+    "metadata", [{}, {"labels": None}, {"annotations": {}, "name": "a"}]
+)
 def test_empty_metadata_is_no_metadata(metadata: dict[str, Any]) -> None:
     assert clean({"kind": "A", "metadata": metadata}) == {"kind": "A"}
 
 
-@pytest.mark.parametrize("path", [("spec", "template"), ("spec", "jobTemplate", "spec", "template")])
+@pytest.mark.parametrize(
+    "path", [("spec", "template"), ("spec", "jobTemplate", "spec", "template")]
+)
 def test_the_timestamp_of_a_pod_template_is_cleaned_away(path: tuple[str, ...]) -> None:
     def at(template: dict[str, Any]) -> dict[str, Any]:
         for key in reversed(path):
             template = {key: template}
         return template
 
-    live = at({"metadata": {"creationTimestamp": None, "labels": {"a": "1"}}, "spec": {}})
+    live = at(
+        {"metadata": {"creationTimestamp": None, "labels": {"a": "1"}}, "spec": {}}
+    )
 
     assert clean(live) == at({"metadata": {"labels": {"a": "1"}}, "spec": {}})
-    assert clean(at({"metadata": {"creationTimestamp": None}, "spec": {}})) == at({"spec": {}})
-    assert live == at({"metadata": {"creationTimestamp": None, "labels": {"a": "1"}}, "spec": {}})
+    assert clean(at({"metadata": {"creationTimestamp": None}, "spec": {}})) == at(
+        {"spec": {}}
+    )
+    assert live == at(
+        {"metadata": {"creationTimestamp": None, "labels": {"a": "1"}}, "spec": {}}
+    )
 
 
 @pytest.mark.nightly
@@ -84,7 +98,11 @@ def test_the_timestamp_of_a_pod_template_is_cleaned_away(path: tuple[str, ...]) 
         ({}, {"a": {"b": [1]}}, [("/a", "", '{"b":[1]}')]),
         ({"a": {"b": 1, "c": 2}}, {"a": {"b": 1}}, [("/a/c", "2", "")]),
         ({"a": [1, 2]}, {"a": [1]}, [("/a", "[1,2]", "[1]")]),
-        ({"a": [{"b": 1}, {"b": 2}]}, {"a": [{"b": 1}, {"b": 3}]}, [("/a/1/b", "2", "3")]),
+        (
+            {"a": [{"b": 1}, {"b": 2}]},
+            {"a": [{"b": 1}, {"b": 3}]},
+            [("/a/1/b", "2", "3")],
+        ),
         ({"a/b": {"~": 1}}, {"a/b": {"~": 2}}, [("/a~1b/~0", "1", "2")]),
         ({"a": {"b": 1}}, {"a": [1]}, [("/a", '{"b":1}', "[1]")]),
         ({"a": "ü"}, {"a": "u"}, [("/a", '"ü"', '"u"')]),
@@ -93,11 +111,15 @@ def test_the_timestamp_of_a_pod_template_is_cleaned_away(path: tuple[str, ...]) 
 def test_differences_have_paths_and_values(
     member: dict[str, Any], hub: dict[str, Any], expected: list[tuple[str, str, str]]
 ) -> None:
-    assert list(find_differences(member, hub).fields) == [FieldDiff(*one) for one in expected]
+    assert list(find_differences(member, hub).fields) == [
+        FieldDiff(*one) for one in expected
+    ]
 
 
 def test_differences_are_limited_in_number_and_length() -> None:
-    many = find_differences({}, {str(number): "x" * 5_000 for number in range(MOST_DIFFERENCES + 1)})
+    many = find_differences(
+        {}, {str(number): "x" * 5_000 for number in range(MOST_DIFFERENCES + 1)}
+    )
 
     assert (len(many.fields), many.is_truncated) == (MOST_DIFFERENCES, True)
     assert {len(one.in_hub) for one in many.fields} == {LONGEST_VALUE}
@@ -122,15 +144,24 @@ def test_values_of_a_secret_are_redacted(
     secret = {"apiVersion": "v1", "kind": "Secret"}
     other = {"apiVersion": "example.com/v1", "kind": "Secret"}
 
-    assert find_differences({**secret, **member}, {**secret, **hub}).fields == (FieldDiff(*expected),)
-    assert find_differences({**other, **member}, {**other, **hub}).fields == (FieldDiff(*expected),)
+    assert find_differences({**secret, **member}, {**secret, **hub}).fields == (
+        FieldDiff(*expected),
+    )
+    assert find_differences({**other, **member}, {**other, **hub}).fields == (
+        FieldDiff(*expected),
+    )
 
 
 def managed(*entries: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"managedFields": list(entries)}}
 
 
-OURS = {"manager": "fleetui", "operation": "Apply", "apiVersion": "v1", "fieldsV1": {"f:data": {"f:a": {}}}}
+OURS = {
+    "manager": "fleetui",
+    "operation": "Apply",
+    "apiVersion": "v1",
+    "fieldsV1": {"f:data": {"f:a": {}}},
+}
 
 
 def test_the_field_digest_covers_our_applies_and_nothing_else() -> None:
@@ -142,12 +173,22 @@ def test_the_field_digest_covers_our_applies_and_nothing_else() -> None:
     )
 
     assert len(digest) == 16
-    assert managed_fields_digest(managed(*others, {**OURS, "time": "2026-01-01T00:00:00Z"})) == digest
-    assert managed_fields_digest(managed({**OURS, "fieldsV1": {"f:data": {"f:b": {}}}})) != digest
+    assert (
+        managed_fields_digest(
+            managed(*others, {**OURS, "time": "2026-01-01T00:00:00Z"})
+        )
+        == digest
+    )
+    assert (
+        managed_fields_digest(managed({**OURS, "fieldsV1": {"f:data": {"f:b": {}}}}))
+        != digest
+    )
     assert managed_fields_digest(managed(*others)) == ""
     assert managed_fields_digest({"metadata": {"managedFields": None}}) == ""
     second = {**OURS, "apiVersion": "v2", "fieldsV1": {"f:x": {}}}
-    assert managed_fields_digest(managed(OURS, second)) == managed_fields_digest(managed(second, OURS))
+    assert managed_fields_digest(managed(OURS, second)) == managed_fields_digest(
+        managed(second, OURS)
+    )
 
 
 @pytest.mark.parametrize(

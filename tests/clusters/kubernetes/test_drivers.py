@@ -23,7 +23,14 @@ from clusters.models import ClusterCredential, MemberCluster, Membership
 from clusters.operations.heartbeat import observe
 from fleetui.encryption import keep_keys
 from tests.clusters.kubernetes.certificates import authority
-from tests.clusters.kubernetes.servers import LocalServer, Member, always, answer, serve, status_body
+from tests.clusters.kubernetes.servers import (
+    LocalServer,
+    Member,
+    always,
+    answer,
+    serve,
+    status_body,
+)
 from tests.rows import joined
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -40,9 +47,14 @@ def drivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[DriverCache]:
     cache.clear()
 
 
-def connected(server: LocalServer, name: str = "member", *, token: str = TOKEN) -> MemberCluster:
+def connected(
+    server: LocalServer, name: str = "member", *, token: str = TOKEN
+) -> MemberCluster:
     cluster = joined(name)
-    cluster.driver, cluster.connection = KUBERNETES, {"server": server.url, "ca": authority().pem}
+    cluster.driver, cluster.connection = (
+        KUBERNETES,
+        {"server": server.url, "ca": authority().pem},
+    )
     cluster.save()
     secret = Secret({"token": token})
     ClusterCredential.objects.create(
@@ -70,11 +82,17 @@ def beat(cluster: MemberCluster, now: datetime = NOW) -> str:
 
 
 def tokens(server: LocalServer) -> list[str]:
-    return [one.headers["authorization"].removeprefix("Bearer ") for one in server.requests]
+    return [
+        one.headers["authorization"].removeprefix("Bearer ") for one in server.requests
+    ]
 
 
 def ready(link, request, server) -> None:
-    link.sendall(answer(200, raw=b"ok") if request.path == "/readyz" else answer(403, status_body(403)))
+    link.sendall(
+        answer(200, raw=b"ok")
+        if request.path == "/readyz"
+        else answer(403, status_body(403))
+    )
 
 
 def test_one_driver_and_one_socket_for_all_calls(drivers: DriverCache) -> None:
@@ -115,17 +133,25 @@ def test_another_connection_is_another_driver(drivers: DriverCache) -> None:
         drivers.clear()
 
 
-def test_a_rotation_of_keys_needs_no_restart(drivers: DriverCache, tmp_path: Path) -> None:
+def test_a_rotation_of_keys_needs_no_restart(
+    drivers: DriverCache, tmp_path: Path
+) -> None:
     with (
-        override_settings(CREDENTIAL_KEYS=(), CREDENTIAL_KEY_FILE=tmp_path / "credential.keys"),
+        override_settings(
+            CREDENTIAL_KEYS=(), CREDENTIAL_KEY_FILE=tmp_path / "credential.keys"
+        ),
         serve(ready) as server,
     ):
         keep_keys()
         cluster = connected(server)
         assert beat(cluster) == ""
         add_key()
-        ClusterCredential.objects.update(ciphertext=encrypt(cluster.uid, Secret({"token": TOKEN})))
-        (tmp_path / "credential.keys").write_text((tmp_path / "credential.keys").read_text().split()[0])
+        ClusterCredential.objects.update(
+            ciphertext=encrypt(cluster.uid, Secret({"token": TOKEN}))
+        )
+        (tmp_path / "credential.keys").write_text(
+            (tmp_path / "credential.keys").read_text().split()[0]
+        )
         for one in drivers._cached.values():
             one.client.close_idle(seconds=0)
 
@@ -136,7 +162,9 @@ def test_a_rotation_of_keys_needs_no_restart(drivers: DriverCache, tmp_path: Pat
 def test_a_lost_key_is_an_error_of_the_cluster_alone() -> None:
     with serve(ready) as server:
         cluster = connected(server)
-        with override_settings(CREDENTIAL_KEYS=(), CREDENTIAL_KEY_FILE=Path("/nowhere/credential.keys")):
+        with override_settings(
+            CREDENTIAL_KEYS=(), CREDENTIAL_KEY_FILE=Path("/nowhere/credential.keys")
+        ):
             assert beat(cluster) == "credentials-unreadable"
         assert server.requests == []
         ClusterCredential.objects.all().delete()
@@ -174,13 +202,19 @@ def test_idle_sockets_are_closed_after_twenty_seconds() -> None:
         assert cached.client.idle_sockets == 0
 
 
-def test_two_rejections_block_for_five_minutes_over_all_workers(drivers: DriverCache) -> None:
+def test_two_rejections_block_for_five_minutes_over_all_workers(
+    drivers: DriverCache,
+) -> None:
     with serve(always(answer(401, status_body(401)))) as server:
         cluster = connected(server)
-        times = [NOW + timedelta(seconds=seconds) for seconds in (0, 60, 120, 180, 359, 361)]
+        times = [
+            NOW + timedelta(seconds=seconds) for seconds in (0, 60, 120, 180, 359, 361)
+        ]
 
         assert [beat(cluster, now) for now in times] == ["credentials"] * 6
-        assert len(server.requests) == 3  # the last one, after five minutes, was a call again
+        assert (
+            len(server.requests) == 3
+        )  # the last one, after five minutes, was a call again
         row = ClusterCredential.objects.get()
         assert (row.unauthorized_count, row.unauthorized_since) == (3, NOW)
 
@@ -197,9 +231,14 @@ def test_a_database_that_refuses_the_note_neither_hides_the_rejection_nor_loses_
             raise OperationalError("database table is locked")
         return execute(sql, *rest)
 
-    with serve(always(answer(401, status_body(401)))) as server, connection.execute_wrapper(refuse):
+    with (
+        serve(always(answer(401, status_body(401)))) as server,
+        connection.execute_wrapper(refuse),
+    ):
         cluster = connected(server)
-        times = [NOW + timedelta(seconds=seconds) for seconds in (0, 15, 30, 45, 60, 75)]
+        times = [
+            NOW + timedelta(seconds=seconds) for seconds in (0, 15, 30, 45, 60, 75)
+        ]
 
         assert [beat(cluster, now) for now in times] == ["credentials"] * 6
 
@@ -211,7 +250,9 @@ def test_a_database_that_refuses_the_note_neither_hides_the_rejection_nor_loses_
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_refuses_a_note_about_a_success_hides_no_answer(drivers: DriverCache) -> None:
+def test_a_database_that_refuses_a_note_about_a_success_hides_no_answer(
+    drivers: DriverCache,
+) -> None:
     answers = [401, 200, 200]
     refused: list[str] = []
 
@@ -220,7 +261,9 @@ def test_a_database_that_refuses_a_note_about_a_success_hides_no_answer(drivers:
             link.sendall(answer(403, status_body(403)))
             return
         status = answers.pop(0)
-        link.sendall(answer(200, raw=b"ok") if status == 200 else answer(401, status_body(401)))
+        link.sendall(
+            answer(200, raw=b"ok") if status == 200 else answer(401, status_body(401))
+        )
 
     def refuse(execute, sql, *rest):
         if sql.startswith(UPDATE) and len(answers) == 1 and not refused:
@@ -248,7 +291,10 @@ def test_a_blocked_call_says_since_when_and_until_when(drivers: DriverCache) -> 
         with pytest.raises(DriverUnavailable) as error:
             driver.observe()
 
-    assert str(error.value) == "credentials rejected since 2026-11-22 12:00 UTC; no call until they change"
+    assert (
+        str(error.value)
+        == "credentials rejected since 2026-11-22 12:00 UTC; no call until they change"
+    )
     assert error.value.retry_after == 200.0
 
 
@@ -260,7 +306,9 @@ def test_a_success_or_another_credential_ends_the_block(drivers: DriverCache) ->
             link.sendall(answer(403, status_body(403)))
             return
         status = answers.pop(0)
-        link.sendall(answer(200, raw=b"ok") if status == 200 else answer(401, status_body(401)))
+        link.sendall(
+            answer(200, raw=b"ok") if status == 200 else answer(401, status_body(401))
+        )
 
     with serve(behave) as server:
         cluster = connected(server)
@@ -270,7 +318,11 @@ def test_a_success_or_another_credential_ends_the_block(drivers: DriverCache) ->
         assert [beat(cluster) for _ in range(3)] == ["credentials"] * 3
         newer = encrypt(cluster.uid, Secret({"token": "newer"}))
         ClusterCredential.objects.update(
-            ciphertext=newer, revision=2, unauthorized_count=0, unauthorized_since=None, blocked_until=None
+            ciphertext=newer,
+            revision=2,
+            unauthorized_count=0,
+            unauthorized_since=None,
+            blocked_until=None,
         )
         assert beat(cluster) == ""
         drivers.clear()
@@ -279,17 +331,25 @@ def test_a_success_or_another_credential_ends_the_block(drivers: DriverCache) ->
 def test_a_cluster_is_observed_and_joins(drivers: DriverCache) -> None:
     with serve(Member()) as server:
         cluster = connected(server)
-        MemberCluster.objects.update(observe_at=NOW, membership=Membership.JOINING, expects_report=True)
+        MemberCluster.objects.update(
+            observe_at=NOW, membership=Membership.JOINING, expects_report=True
+        )
 
         assert observe(now=NOW).observed == 1
 
         row = again(cluster)
-        assert (row.membership, row.heartbeat_at, row.verdict) == (Membership.JOINED, NOW, "")
+        assert (row.membership, row.heartbeat_at, row.verdict) == (
+            Membership.JOINED,
+            NOW,
+            "",
+        )
         assert row.properties["k8s.io/k8s-version"] == "v1.30.1"
         drivers.clear()
 
 
-def test_why_a_cluster_does_not_answer_is_kept_until_it_answers(drivers: DriverCache) -> None:
+def test_why_a_cluster_does_not_answer_is_kept_until_it_answers(
+    drivers: DriverCache,
+) -> None:
     with serve(always(answer(503, status_body(503)))) as server:
         cluster = connected(server)
         MemberCluster.objects.update(observe_at=NOW)
@@ -331,7 +391,9 @@ def test_in_cluster(tmp_path: Path) -> None:
 
     connection, secret = in_cluster(parsed, tmp_path, environ)
 
-    assert connection == replace(parsed, server="https://[fd00::1]:443", ca=authority().pem)
+    assert connection == replace(
+        parsed, server="https://[fd00::1]:443", ca=authority().pem
+    )
     assert secret() == {"token": "first"}
     (tmp_path / "token").write_text("second")
     os.utime(tmp_path / "token", ns=(1, 1))

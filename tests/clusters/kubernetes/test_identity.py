@@ -31,7 +31,10 @@ from tests.rows import joined, person
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 INVENTORIES = "/api/v1/namespaces/fleetui-system/configmaps"
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers", "collected_static")]
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.usefixtures("local_drivers", "collected_static"),
+]
 
 
 @pytest.fixture
@@ -48,10 +51,14 @@ def server(fleet: MemberFleet) -> Iterator[LocalServer]:
         yield found
 
 
-def join(server: LocalServer, name: str, *, token: str = TOKEN, **options: Any) -> MemberCluster:
+def join(
+    server: LocalServer, name: str, *, token: str = TOKEN, **options: Any
+) -> MemberCluster:
     fields = {"server": server.url, "ca": authority().pem, "token": token}
     wanted = ConnectionInput(fields=fields)
-    return set_connection(name, wanted, by=None, now=NOW, **{"joins": True, **options}).cluster
+    return set_connection(
+        name, wanted, by=None, now=NOW, **{"joins": True, **options}
+    ).cluster
 
 
 def hold(fleet: MemberFleet, member: str) -> None:
@@ -62,7 +69,10 @@ def hold(fleet: MemberFleet, member: str) -> None:
     metadata = {**document["metadata"], "resourceVersion": "1", "uid": "u"}
     if not member:
         del metadata["annotations"]["fleetui.io/member"]
-    fleet.objects[TOKEN][f"{INVENTORIES}/{metadata['name']}"] = {**document, "metadata": metadata}
+    fleet.objects[TOKEN][f"{INVENTORIES}/{metadata['name']}"] = {
+        **document,
+        "metadata": metadata,
+    }
 
 
 def gone(name: str) -> None:
@@ -81,24 +91,44 @@ def test_no_door_lets_a_cluster_in_twice(server: LocalServer, tmp_path: Path) ->
     fields = {"server": server.url, "ca": authority().pem, "token": "again"}
 
     for confirm in ("", "?confirm=failed-check", "?confirm=other-cluster"):
-        refused = rest.put(f"/api/v1/clusters/pier-3/connection{confirm}", fields, format="json")
+        refused = rest.put(
+            f"/api/v1/clusters/pier-3/connection{confirm}", fields, format="json"
+        )
         assert (refused.status_code, message in refused.json()["detail"]) == (409, True)
     for confirm in ("", "failed-check", "other-cluster"):
-        entered = {"kind": "kubernetes", "name": "pier-2", "source": "fields", "do": "save", **fields}
+        entered = {
+            "kind": "kubernetes",
+            "name": "pier-2",
+            "source": "fields",
+            "do": "save",
+            **fields,
+        }
         answer = page.post("/clusters/new/", {**entered, "confirm": confirm})
         assert (answer.status_code, message in answer.content.decode()) == (422, True)
-        answer = page.post("/clusters/pier-3/connection/edit/", {**entered, "confirm": confirm})
+        answer = page.post(
+            "/clusters/pier-3/connection/edit/", {**entered, "confirm": confirm}
+        )
         assert (answer.status_code, message in answer.content.decode()) == (422, True)
     file = tmp_path / "kubeconfig"
     file.write_text(kubeconfig(server, "again"), encoding="utf-8")
     for options in ((), ("--confirm",), ("--other-cluster",)):
         for name, more in (("pier-2", ()), ("pier-3", ("--replace",))):
             with pytest.raises(CommandError, match=message):
-                call_command("join", name, "--kubeconfig", str(file), *options, *more, stdout=StringIO())
+                call_command(
+                    "join",
+                    name,
+                    "--kubeconfig",
+                    str(file),
+                    *options,
+                    *more,
+                    stdout=StringIO(),
+                )
 
     assert not MemberCluster.objects.filter(name="pier-2").exists()
     assert MemberCluster.objects.get(name="pier-3").driver == ""
-    checked = rest.post("/api/v1/clusters/pier-3/connection/check", fields, format="json").json()
+    checked = rest.post(
+        "/api/v1/clusters/pier-3/connection/check", fields, format="json"
+    ).json()
     assert [one["message"][:30] for one in checked if not one["ok"]] == [message[:30]]
 
 
@@ -118,18 +148,24 @@ def test_a_cluster_that_left_keeps_its_name_while_it_holds_something(
     assert not FormerMember.objects.exists()
 
 
-def test_an_empty_cluster_that_left_joins_under_a_new_name_after_a_confirmation(server: LocalServer) -> None:
+def test_an_empty_cluster_that_left_joins_under_a_new_name_after_a_confirmation(
+    server: LocalServer,
+) -> None:
     join(server, "pier-1")
     gone("pier-1")
 
-    with pytest.raises(ConnectionCheckFailed, match="the cluster was member pier-1 until") as caught:
+    with pytest.raises(
+        ConnectionCheckFailed, match="the cluster was member pier-1 until"
+    ) as caught:
         join(server, "pier-2", confirmed=True)
     assert caught.value.confirm == OTHER_CLUSTER
 
     assert join(server, "pier-2", other_cluster=True).name == "pier-2"
 
 
-def test_records_without_a_member_need_a_confirmation(server: LocalServer, fleet: MemberFleet) -> None:
+def test_records_without_a_member_need_a_confirmation(
+    server: LocalServer, fleet: MemberFleet
+) -> None:
     hold(fleet, "")
 
     with pytest.raises(ConnectionCheckFailed, match="they become those of pier-1"):
@@ -148,7 +184,10 @@ def test_another_cluster_behind_a_new_connection_is_confirmed_and_recorded(
     row = join(server, "pier-1", joins=False, other_cluster=True)
     assert (row.cluster_uid, row.rebuilt_at) == ("another", NOW)
     event = Event.objects.get(verb="rebuilt")
-    assert (event.before, event.after) == ({"clusterUid": f"uid-of-{TOKEN}"}, {"clusterUid": "another"})
+    assert (event.before, event.after) == (
+        {"clusterUid": f"uid-of-{TOKEN}"},
+        {"clusterUid": "another"},
+    )
     assert event.is_warning
 
 
@@ -158,7 +197,9 @@ def test_a_rebuilt_cluster_is_noticed_by_a_heartbeat_and_named(
     join(server, "pier-1")
     observe(now=NOW)
     fleet.uids[TOKEN] = "rebuilt"
-    MemberCluster.objects.update(health_message="")  # the driver below is new: it reads at once
+    MemberCluster.objects.update(
+        health_message=""
+    )  # the driver below is new: it reads at once
     from clusters import kubernetes_drivers  # noqa: PLC0415 -- as replaced by the fixture
 
     kubernetes_drivers.drivers.clear()
@@ -168,7 +209,10 @@ def test_a_rebuilt_cluster_is_noticed_by_a_heartbeat_and_named(
     assert (row.cluster_uid, row.rebuilt_at) == ("rebuilt", NOW + timedelta(minutes=6))
     assert Event.objects.filter(verb="rebuilt", name="pier-1").count() == 1
     client.force_login(person("vera", "viewer"))
-    assert "it is another cluster than before" in client.get("/clusters/pier-1/").content.decode()
+    assert (
+        "it is another cluster than before"
+        in client.get("/clusters/pier-1/").content.decode()
+    )
 
 
 def test_members_that_turn_out_to_be_one_cluster_say_so_until_one_leaves(
@@ -182,13 +226,26 @@ def test_members_that_turn_out_to_be_one_cluster_say_so_until_one_leaves(
 
     shared = dict(MemberCluster.objects.values_list("name", "shares_server_with"))
     assert shared == {"pier-1": "pier-2", "pier-2": "pier-1"}
-    assert Event.objects.filter(verb="shares an API server", is_warning=True).count() == 2
+    assert (
+        Event.objects.filter(verb="shares an API server", is_warning=True).count() == 2
+    )
     client.force_login(person("vera", "viewer"))
     for name, other in shared.items():
-        assert f"This is the same cluster as {other}." in client.get(f"/clusters/{name}/").content.decode()
+        assert (
+            f"This is the same cluster as {other}."
+            in client.get(f"/clusters/{name}/").content.decode()
+        )
 
     gone("pier-2")
 
     row = MemberCluster.objects.get()
-    assert (row.name, row.shares_server_with, row.inherited_names) == ("pier-1", "", "pier-2")
-    assert identity_of(row).own_members == ("", member_id("pier-1"), member_id("pier-2"))
+    assert (row.name, row.shares_server_with, row.inherited_names) == (
+        "pier-1",
+        "",
+        "pier-2",
+    )
+    assert identity_of(row).own_members == (
+        "",
+        member_id("pier-1"),
+        member_id("pier-2"),
+    )

@@ -37,7 +37,13 @@ def encode(text: str) -> str:
 def token_of(**claims: Any) -> str:
     parts = ({"alg": "none"}, claims)
     return ".".join(
-        [*(base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=") for one in parts), "x"]
+        [
+            *(
+                base64.urlsafe_b64encode(json.dumps(one).encode()).decode().rstrip("=")
+                for one in parts
+            ),
+            "x",
+        ]
     )
 
 
@@ -47,21 +53,34 @@ def kubeconfig(user: dict[str, Any] | None = None, /, **cluster: Any) -> dict[st
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "main",
-        "contexts": [{"name": "main", "context": {"cluster": "one", "user": "fleetui"}}],
-        "clusters": [
-            {"name": "one", "cluster": {key: one for key, one in content.items() if one is not None}}
+        "contexts": [
+            {"name": "main", "context": {"cluster": "one", "user": "fleetui"}}
         ],
-        "users": [{"name": "fleetui", "user": {"token": "abc"} if user is None else user}],
+        "clusters": [
+            {
+                "name": "one",
+                "cluster": {
+                    key: one for key, one in content.items() if one is not None
+                },
+            }
+        ],
+        "users": [
+            {"name": "fleetui", "user": {"token": "abc"} if user is None else user}
+        ],
     }
 
 
-def errors_of(document: object, *, context: str = "", rules: AddressRules = RULES) -> list[tuple[str, str]]:
+def errors_of(
+    document: object, *, context: str = "", rules: AddressRules = RULES
+) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_kubeconfig(document, context=context, rules=rules, now=NOW)
     return [(one.path, one.code) for one in error.value.errors]
 
 
-def field_errors(fields: dict[str, Any], *, rules: AddressRules = RULES) -> list[tuple[str, str]]:
+def field_errors(
+    fields: dict[str, Any], *, rules: AddressRules = RULES
+) -> list[tuple[str, str]]:
     with pytest.raises(InvalidManifest) as error:
         parse_fields(fields, rules=rules, now=NOW)
     return [(one.path, one.code) for one in error.value.errors]
@@ -71,15 +90,23 @@ def test_a_kubeconfig_and_the_fields_have_the_same_result() -> None:
     wanted = ParsedConnection({"server": SERVER, "ca": CA}, Secret({"token": "abc"}))
 
     assert parse_kubeconfig(kubeconfig(), rules=RULES, now=NOW) == wanted
-    assert parse_fields({"server": SERVER, "ca": CA, "token": "abc"}, rules=RULES, now=NOW) == wanted
+    assert (
+        parse_fields({"server": SERVER, "ca": CA, "token": "abc"}, rules=RULES, now=NOW)
+        == wanted
+    )
     assert "abc" not in repr(wanted)
 
 
 def test_all_fields() -> None:
     pair = authority().issue("admin")
     rules = replace(RULES, proxies=frozenset({"http://proxy.test:3128"}))
-    user = {"client-certificate-data": encode(pair.certificate), "client-key-data": encode(pair.key)}
-    document = kubeconfig(user, **{"tls-server-name": "kubernetes", "proxy-url": "http://proxy.test:3128"})
+    user = {
+        "client-certificate-data": encode(pair.certificate),
+        "client-key-data": encode(pair.key),
+    }
+    document = kubeconfig(
+        user, **{"tls-server-name": "kubernetes", "proxy-url": "http://proxy.test:3128"}
+    )
 
     found = parse_kubeconfig(document, rules=rules, now=NOW)
 
@@ -89,24 +116,39 @@ def test_all_fields() -> None:
         "tlsServerName": "kubernetes",
         "proxy": "http://proxy.test:3128",
     }
-    assert found == ParsedConnection(connection, Secret({"certificate": pair.certificate, "key": pair.key}))
+    assert found == ParsedConnection(
+        connection, Secret({"certificate": pair.certificate, "key": pair.key})
+    )
 
 
-def test_the_request_may_name_the_context_and_what_others_need_does_not_matter() -> None:
+def test_the_request_may_name_the_context_and_what_others_need_does_not_matter() -> (
+    None
+):
     document = kubeconfig()
-    document["contexts"].append({"name": "other", "context": {"cluster": "two", "user": "program"}})
+    document["contexts"].append(
+        {"name": "other", "context": {"cluster": "two", "user": "program"}}
+    )
     document["users"].append({"name": "program", "user": {"exec": {"command": "aws"}}})
-    document["clusters"].append({"name": "two", "cluster": {"server": "https://two.test"}})
+    document["clusters"].append(
+        {"name": "two", "cluster": {"server": "https://two.test"}}
+    )
     document["current-context"] = "other"
 
-    assert parse_kubeconfig(document, context="main", rules=RULES, now=NOW).connection["server"] == SERVER
+    assert (
+        parse_kubeconfig(document, context="main", rules=RULES, now=NOW).connection[
+            "server"
+        ]
+        == SERVER
+    )
     assert errors_of(document) == [("kubeconfig.users[1].user.exec", "not-supported")]
 
 
 def test_without_a_ca_the_roots_of_the_system_apply() -> None:
     document = kubeconfig(**{"certificate-authority-data": None})
 
-    assert parse_kubeconfig(document, rules=RULES, now=NOW).connection == {"server": SERVER}
+    assert parse_kubeconfig(document, rules=RULES, now=NOW).connection == {
+        "server": SERVER
+    }
 
 
 @pytest.mark.parametrize(
@@ -138,8 +180,12 @@ def test_messages_say_what_to_do() -> None:
         "would run a program chosen by the file on this console; "
         'use a service account token (see "Prepare a cluster")'
     )
-    with pytest.raises(InvalidManifest, match="use the certificate-authority-data form"):
-        parse_kubeconfig(kubeconfig(**{"certificate-authority": "/etc/ca"}), rules=RULES, now=NOW)
+    with pytest.raises(
+        InvalidManifest, match="use the certificate-authority-data form"
+    ):
+        parse_kubeconfig(
+            kubeconfig(**{"certificate-authority": "/etc/ca"}), rules=RULES, now=NOW
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,10 +200,21 @@ def test_messages_say_what_to_do() -> None:
             {"contexts": [{"name": "main", "context": {"cluster": "one"}}]},
             "kubeconfig.contexts[0].context.user",
         ),
-        ({"users": [{"name": "fleetui", "user": {"token": "a"}}] * 2}, "kubeconfig.users"),
-        ({"clusters": [{"name": "one", "cluster": {"server": SERVER}}] * 2}, "kubeconfig.clusters"),
         (
-            {"contexts": [{"name": "main", "context": {"cluster": "one", "user": "fleetui"}}] * 2},
+            {"users": [{"name": "fleetui", "user": {"token": "a"}}] * 2},
+            "kubeconfig.users",
+        ),
+        (
+            {"clusters": [{"name": "one", "cluster": {"server": SERVER}}] * 2},
+            "kubeconfig.clusters",
+        ),
+        (
+            {
+                "contexts": [
+                    {"name": "main", "context": {"cluster": "one", "user": "fleetui"}}
+                ]
+                * 2
+            },
             "kubeconfig.contexts",
         ),
     ],
@@ -171,7 +228,8 @@ def test_an_unknown_context_of_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "server", ["http://a.test", "ftp://a.test", "https://", "https://a.test:0", "a.test"]
+    "server",
+    ["http://a.test", "ftp://a.test", "https://", "https://a.test:0", "a.test"],
 )
 def test_servers(server: str) -> None:
     assert errors_of(kubeconfig(server=server)) == [(f"{CLUSTER}.server", "bad-format")]
@@ -180,9 +238,15 @@ def test_servers(server: str) -> None:
 
 def test_base64_and_pem() -> None:
     path = f'{CLUSTER}["certificate-authority-data"]'
-    assert errors_of(kubeconfig(**{"certificate-authority-data": "%%%"})) == [(path, "bad-format")]
-    assert errors_of(kubeconfig(**{"certificate-authority-data": encode("no PEM")})) == [(path, "bad-format")]
-    assert errors_of(kubeconfig(**{"certificate-authority-data": encode(CA * 21)})) == [(path, "bad-format")]
+    assert errors_of(kubeconfig(**{"certificate-authority-data": "%%%"})) == [
+        (path, "bad-format")
+    ]
+    assert errors_of(
+        kubeconfig(**{"certificate-authority-data": encode("no PEM")})
+    ) == [(path, "bad-format")]
+    assert errors_of(kubeconfig(**{"certificate-authority-data": encode(CA * 21)})) == [
+        (path, "bad-format")
+    ]
     user = {"client-certificate-data": "%%%", "client-key-data": "%%%"}
     assert errors_of(kubeconfig(user)) == [
         (f'{USER}["client-certificate-data"]', "bad-format"),
@@ -200,11 +264,22 @@ def test_client_certificates() -> None:
 
     assert errors(certificate=pair.certificate) == [("certificate", "bad-format")]
     assert errors(key=pair.key) == [("key", "bad-format")]
-    assert errors(certificate=pair.certificate, key=other.key) == [("key", "bad-format")]
-    assert errors(certificate=pair.certificate, key=encrypted) == [("key", "bad-format")]
-    assert errors(certificate="x", key="x") == [("certificate", "bad-format"), ("key", "bad-format")]
-    assert errors(certificate=expired.certificate, key=expired.key) == [("certificate", "expired")]
-    assert errors(certificate=pair.certificate, key=pair.key, token="a") == [("token", "conflict")]
+    assert errors(certificate=pair.certificate, key=other.key) == [
+        ("key", "bad-format")
+    ]
+    assert errors(certificate=pair.certificate, key=encrypted) == [
+        ("key", "bad-format")
+    ]
+    assert errors(certificate="x", key="x") == [
+        ("certificate", "bad-format"),
+        ("key", "bad-format"),
+    ]
+    assert errors(certificate=expired.certificate, key=expired.key) == [
+        ("certificate", "expired")
+    ]
+    assert errors(certificate=pair.certificate, key=pair.key, token="a") == [
+        ("token", "conflict")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -234,7 +309,9 @@ def test_insecure_tls() -> None:
     found = parse_kubeconfig(document, rules=allowed, now=NOW)
     assert found.connection == {"server": SERVER, "insecureTLS": True}
     both = kubeconfig(**{key: True})
-    assert errors_of(both, rules=allowed) == [(f'{CLUSTER}["certificate-authority-data"]', "conflict")]
+    assert errors_of(both, rules=allowed) == [
+        (f'{CLUSTER}["certificate-authority-data"]', "conflict")
+    ]
 
 
 def test_in_cluster_needs_permission() -> None:
@@ -242,8 +319,12 @@ def test_in_cluster_needs_permission() -> None:
 
     assert field_errors(fields) == [("inCluster", "not-supported")]
     allowed = replace(RULES, allow_in_cluster=True)
-    assert parse_fields(fields, rules=allowed, now=NOW) == ParsedConnection({"inCluster": True})
-    assert field_errors({**fields, "token": "a"}, rules=allowed) == [("token", "conflict")]
+    assert parse_fields(fields, rules=allowed, now=NOW) == ParsedConnection(
+        {"inCluster": True}
+    )
+    assert field_errors({**fields, "token": "a"}, rules=allowed) == [
+        ("token", "conflict")
+    ]
 
 
 def test_only_listed_proxies() -> None:
@@ -252,7 +333,9 @@ def test_only_listed_proxies() -> None:
     assert field_errors(fields) == [("proxy", "not-supported")]
 
 
-@pytest.mark.parametrize("document", [None, [], "text", {}, {"contexts": "x", "current-context": 7}])
+@pytest.mark.parametrize(
+    "document", [None, [], "text", {}, {"contexts": "x", "current-context": 7}]
+)
 def test_other_documents(document: object) -> None:
     assert errors_of(document)
 
@@ -268,7 +351,9 @@ def test_odd_types_are_errors() -> None:
 
 def test_nothing_secret_in_messages() -> None:
     pair = authority().issue("admin")
-    document = kubeconfig({"token": "marker secret", "client-key-data": encode(pair.key)})
+    document = kubeconfig(
+        {"token": "marker secret", "client-key-data": encode(pair.key)}
+    )
     with pytest.raises(InvalidManifest) as error:
         parse_kubeconfig(deepcopy(document), rules=RULES, now=NOW)
 
@@ -276,7 +361,9 @@ def test_nothing_secret_in_messages() -> None:
 
 
 def test_facts_of_tokens() -> None:
-    token = token_of(sub="system:serviceaccount:fleetui-system:fleetui", iat=1000, exp=5000)
+    token = token_of(
+        sub="system:serviceaccount:fleetui-system:fleetui", iat=1000, exp=5000
+    )
     facts = facts_of(Secret({"token": token}))
 
     assert facts == SecretFacts(
@@ -290,7 +377,13 @@ def test_facts_of_tokens() -> None:
 
 @pytest.mark.parametrize(
     "token",
-    ["abc", "a.b.c", "a.%%%.c", token_of(sub=7, exp="soon"), token_of(exp=10**30, iat=True, sub="\n")],
+    [
+        "abc",
+        "a.b.c",
+        "a.%%%.c",
+        token_of(sub=7, exp="soon"),
+        token_of(exp=10**30, iat=True, sub="\n"),
+    ],
 )
 def test_a_token_without_readable_claims(token: str) -> None:
     facts = facts_of(Secret({"token": token}))

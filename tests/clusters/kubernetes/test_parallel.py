@@ -33,7 +33,9 @@ def test_second_steps_wait_for_earlier_waves_and_first_steps_do_not() -> None:
 
         def write() -> str:
             if item == "a":
-                assert is_read.wait(5)  # the read of a later wave did not wait for this write
+                assert is_read.wait(
+                    5
+                )  # the read of a later wave did not wait for this write
             log.append(f"write {item}")
             return item.upper()
 
@@ -82,7 +84,9 @@ def test_a_pool_full_of_other_calls_costs_no_more_than_the_time() -> None:
     others = [pool().submit(is_over.wait, 10) for _ in range(THREADS)]
     until = time.monotonic() + 0.2
     try:
-        results = run_waves([["a", "b"]], lambda one: one, time_left=lambda: until - time.monotonic())
+        results = run_waves(
+            [["a", "b"]], lambda one: one, time_left=lambda: until - time.monotonic()
+        )
         with pytest.raises(DriverUnavailable):
             result_of(pool().submit(int), 0.1)
         needed = time.monotonic() - until

@@ -10,18 +10,29 @@ from fleetui.apimachinery.errors import InvalidManifest
 
 def rules_of(name: str, **chosen: Any) -> list[dict[str, Any]]:
     documents = preparation_documents(Preparation(**chosen))
-    return next(one["rules"] for one in documents if one["metadata"]["name"] == name and "rules" in one)
+    return next(
+        one["rules"]
+        for one in documents
+        if one["metadata"]["name"] == name and "rules" in one
+    )
 
 
 def verbs_by_kind(**chosen: Any) -> dict[tuple[str, str], set[str]]:
     found: dict[tuple[str, str], set[str]] = {}
     for rule in rules_of("fleetui-placer", **chosen):
         for resource in rule["resources"]:
-            found.setdefault((rule["apiGroups"][0], resource), set()).update(rule["verbs"])
+            found.setdefault((rule["apiGroups"][0], resource), set()).update(
+                rule["verbs"]
+            )
     return found
 
 
-EVERY_CHOICE = {"cluster_roles": True, "definitions": True, "groups": ("example.com",), "recover": True}
+EVERY_CHOICE = {
+    "cluster_roles": True,
+    "definitions": True,
+    "groups": ("example.com",),
+    "recover": True,
+}
 
 
 def test_the_account_and_its_inventory() -> None:
@@ -53,7 +64,10 @@ def test_the_account_and_its_inventory() -> None:
 
 
 def test_pods_are_optional() -> None:
-    nodes, pods = ({"apiGroups": [""], "resources": [one], "verbs": ["list"]} for one in ("nodes", "pods"))
+    nodes, pods = (
+        {"apiGroups": [""], "resources": [one], "verbs": ["list"]}
+        for one in ("nodes", "pods")
+    )
 
     assert rules_of("fleetui-observer") == [nodes, pods]
     assert rules_of("fleetui-observer", pods=False) == [nodes]
@@ -62,11 +76,16 @@ def test_pods_are_optional() -> None:
 def test_the_default_kinds() -> None:
     wanted = {(group, kind) for group, kinds in DEFAULT_KINDS.items() for kind in kinds}
 
-    assert verbs_by_kind() == {key: {"get", "create", "patch", "delete"} for key in wanted}
+    assert verbs_by_kind() == {
+        key: {"get", "create", "patch", "delete"} for key in wanted
+    }
 
 
 def test_each_choice_adds_its_kinds() -> None:
-    added = verbs_by_kind(**{**EVERY_CHOICE, "recover": False}).keys() - verbs_by_kind().keys()
+    added = (
+        verbs_by_kind(**{**EVERY_CHOICE, "recover": False}).keys()
+        - verbs_by_kind().keys()
+    )
 
     rbac = "rbac.authorization.k8s.io"
     assert added == {
@@ -83,9 +102,9 @@ def test_what_is_never_granted(everything: bool) -> None:
 
     granted = set().union(*verbs.values())
     assert not granted & {"impersonate", "watch", "update", "*", "deletecollection"}
-    assert "list" not in verbs.get(("", "secrets"), set()) | verbs.get(("*", "*"), set()) | verbs.get(
-        ("", "*"), set()
-    )
+    assert "list" not in verbs.get(("", "secrets"), set()) | verbs.get(
+        ("*", "*"), set()
+    ) | verbs.get(("", "*"), set())
     assert "list" in verbs[("", "configmaps")]
 
 
@@ -99,4 +118,6 @@ def test_everything_is_as_much_as_an_administrator() -> None:
 def test_a_bad_group_has_its_path(group: str) -> None:
     with pytest.raises(InvalidManifest) as error:
         preparation_documents(Preparation(groups=("example.com", group)))
-    assert [(one.path, one.code) for one in error.value.errors] == [("groups[1]", "bad-format")]
+    assert [(one.path, one.code) for one in error.value.errors] == [
+        ("groups[1]", "bad-format")
+    ]

@@ -8,7 +8,11 @@ import pytest
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Response
 from clusters.drivers.kubernetes.identity import SYSTEM_NAMESPACE_PATH
-from clusters.drivers.kubernetes.properties import Readings, add_quantities, written_quantity
+from clusters.drivers.kubernetes.properties import (
+    Readings,
+    add_quantities,
+    written_quantity,
+)
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,9 @@ from clusters.drivers.kubernetes.properties import Readings, add_quantities, wri
         ([("4", "9007199254740993")], "4", "9007199254740993"),
     ],
 )
-def test_quantities_are_added_exactly(amounts: list[tuple[Any, Any]], cpu: str, memory: str) -> None:
+def test_quantities_are_added_exactly(
+    amounts: list[tuple[Any, Any]], cpu: str, memory: str
+) -> None:
     totals = {"cpu": 0, "memory": 0}
     for one in amounts:
         add_quantities(totals, dict(zip(("cpu", "memory"), one, strict=True)))
@@ -42,7 +48,10 @@ class Server:
         self.queries: list[Mapping[str, str]] = []
         self.status: dict[str, int] = {}
         self.is_away = False
-        self.pages: dict[str, list[list[dict[str, Any]]]] = {"/api/v1/nodes": [[]], "/api/v1/pods": [[]]}
+        self.pages: dict[str, list[list[dict[str, Any]]]] = {
+            "/api/v1/nodes": [[]],
+            "/api/v1/pods": [[]],
+        }
 
     def request(self, method: str, path: str, **options: Any) -> Response:
         assert method == "GET"
@@ -60,7 +69,9 @@ class Server:
         pages = self.pages[path]
         place = int(query.get("continue", "0"))
         following = str(place + 1) if place + 1 < len(pages) else ""
-        return Response(200, {"items": pages[place], "metadata": {"continue": following}})
+        return Response(
+            200, {"items": pages[place], "metadata": {"continue": following}}
+        )
 
 
 class Clock:
@@ -100,13 +111,22 @@ def test_lists_are_read_in_pages(readings: Readings, server: Server) -> None:
     assert facts is not None
     assert facts.usage["capacity"] == {"cpu": "2500m", "memory": "3Gi"}
     assert facts.properties["kubernetes-fleet.io/node-count"] == "3"
-    assert [one.get("limit") for one in server.queries] == [None, None, "500", "500", "500"]
+    assert [one.get("limit") for one in server.queries] == [
+        None,
+        None,
+        "500",
+        "500",
+        "500",
+    ]
     assert (
-        server.queries[-1]["fieldSelector"] == "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+        server.queries[-1]["fieldSelector"]
+        == "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
     )
 
 
-def test_each_reading_has_its_own_period(readings: Readings, server: Server, clock: Clock) -> None:
+def test_each_reading_has_its_own_period(
+    readings: Readings, server: Server, clock: Clock
+) -> None:
     due = {}
     for second in range(0, 1_000, 20):
         clock.now = float(second)
@@ -114,8 +134,14 @@ def test_each_reading_has_its_own_period(readings: Readings, server: Server, clo
         readings.take(deadline=9)
         due[second] = list(server.paths)
 
-    assert [second for second, paths in due.items() if "/api/v1/nodes" in paths][:3] == [0, 60, 120]
-    assert [second for second, paths in due.items() if "/api/v1/pods" in paths][:3] == [0, 300, 600]
+    assert [second for second, paths in due.items() if "/api/v1/nodes" in paths][
+        :3
+    ] == [0, 60, 120]
+    assert [second for second, paths in due.items() if "/api/v1/pods" in paths][:3] == [
+        0,
+        300,
+        600,
+    ]
     assert [second for second, paths in due.items() if "/version" in paths] == [0, 900]
     assert due[20] == []
 
@@ -150,7 +176,9 @@ def test_a_reading_older_than_fifteen_minutes_is_dropped(
     assert dropped.properties == {"k8s.io/cluster-entrypoint": "https://10.0.0.1"}
 
 
-def test_what_may_not_be_listed_is_left_out_with_a_notice(readings: Readings, server: Server) -> None:
+def test_what_may_not_be_listed_is_left_out_with_a_notice(
+    readings: Readings, server: Server
+) -> None:
     server.status = {"/api/v1/nodes": 403, "/api/v1/pods": 403}
 
     facts = readings.take(deadline=9)

@@ -48,7 +48,11 @@ RBAC = "rbac.authorization.k8s.io"
         (4, "batch", "Job CronJob"),
         (4, "networking.k8s.io", "Ingress"),
         (5, "apiregistration.k8s.io", "APIService"),
-        (5, "admissionregistration.k8s.io", "ValidatingWebhookConfiguration MutatingWebhookConfiguration"),
+        (
+            5,
+            "admissionregistration.k8s.io",
+            "ValidatingWebhookConfiguration MutatingWebhookConfiguration",
+        ),
         (6, "example.com", "Namespace Deployment ConfigMap Tab"),
         (6, "serving.knative.dev", "Service"),
         (6, "extensions", "Ingress"),
@@ -57,7 +61,9 @@ RBAC = "rbac.authorization.k8s.io"
     ],
 )
 def test_the_apply_wave_of_a_kind(wave: int, group: str, kinds: str) -> None:
-    assert {kind: wave_of(group, kind) for kind in kinds.split()} == dict.fromkeys(kinds.split(), wave)
+    assert {kind: wave_of(group, kind) for kind in kinds.split()} == dict.fromkeys(
+        kinds.split(), wave
+    )
 
 
 def test_the_id_of_the_apply_set_follows_from_the_inventory() -> None:
@@ -113,10 +119,21 @@ def test_what_only_servers_write_is_not_sent() -> None:
 
 
 def test_ownership_metadata_is_added_and_not_hashed() -> None:
-    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"x": "1"}}}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "labels": {"x": "1"}},
+    }
     target = Target(ObjectRef("", "ConfigMap", "shop", "a"), "v1", manifest)
 
-    plain = with_ownership(target, None, part_of="set", owner="hub/web", member="0/one", is_taken_over=False)
+    plain = with_ownership(
+        target,
+        None,
+        part_of="set",
+        owner="hub/web",
+        member="0/one",
+        is_taken_over=False,
+    )
     taken = with_ownership(
         target,
         {},
@@ -127,7 +144,10 @@ def test_ownership_metadata_is_added_and_not_hashed() -> None:
         resource_version="7",
     )
 
-    assert plain["metadata"]["labels"] == {"x": "1", "applyset.kubernetes.io/part-of": "set"}
+    assert plain["metadata"]["labels"] == {
+        "x": "1",
+        "applyset.kubernetes.io/part-of": "set",
+    }
     assert plain["metadata"]["annotations"] == {
         "fleetui.io/owner": "hub/web",
         "fleetui.io/member": "0/one",
@@ -157,7 +177,12 @@ def test_a_message_is_cut_in_its_middle() -> None:
 
 def test_no_value_of_a_secret_is_in_a_message() -> None:
     plain, encoded = "hunter2", base64.b64encode(b"correct horse").decode()
-    manifest = {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": plain}, "data": {"b": encoded}}
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "stringData": {"a": plain},
+        "data": {"b": encoded},
+    }
     text = f'invalid: "{plain}", {base64.b64encode(plain.encode()).decode()}, {encoded}, "correct horse"'
 
     message = message_of(text, manifest)

@@ -18,13 +18,19 @@ SERVER = "https://member.test"
 
 
 def open_files() -> set[str]:
-    return {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    return {
+        str(path.readlink())
+        for path in Path("/proc/self/fd").iterdir()
+        if path.is_symlink()
+    }
 
 
 def test_a_client_certificate_goes_through_memory() -> None:
     pair = authority().issue("admin")
 
-    load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key)
+    load_certificate(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key
+    )
 
     assert not any("memfd" in one for one in open_files())
 
@@ -45,7 +51,9 @@ def test_without_memory_files_it_goes_through_a_private_folder(
     monkeypatch.setattr(os, "open", watched)
     pair = authority().issue("admin")
 
-    load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key)
+    load_certificate(
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), pair.certificate, pair.key
+    )
 
     assert modes == [0o700, 0o600] * 2
     assert list(tmp_path.iterdir()) == []
@@ -63,7 +71,10 @@ def test_the_roots_of_the_system_are_loaded_once() -> None:
     shared = tls_context(Connection(SERVER), {"token": "a"})
 
     assert tls_context(Connection("https://other.test"), {"token": "b"}) is shared
-    assert tls_context(Connection(SERVER, ca=authority().pem), {"token": "a"}) is not shared
+    assert (
+        tls_context(Connection(SERVER, ca=authority().pem), {"token": "a"})
+        is not shared
+    )
 
 
 def test_tls_is_verified_and_new_enough() -> None:
@@ -72,7 +83,10 @@ def test_tls_is_verified_and_new_enough() -> None:
     for connection in (Connection(SERVER), Connection(SERVER, ca=authority().pem)):
         for one in (secret, {"token": "a"}):
             context = tls_context(connection, one)
-            assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+            assert (context.verify_mode, context.check_hostname) == (
+                ssl.CERT_REQUIRED,
+                True,
+            )
             assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     insecure = tls_context(Connection(SERVER, insecure_tls=True), secret)
     assert (insecure.verify_mode, insecure.check_hostname) == (ssl.CERT_NONE, False)
@@ -92,11 +106,15 @@ def test_a_connection_does_not_change_the_context_that_other_threads_use() -> No
     assert agreed_protocol(context, server) == "http/1.1"
 
 
-def agreed_protocol(client_context: ssl.SSLContext, server_context: ssl.SSLContext) -> str | None:
+def agreed_protocol(
+    client_context: ssl.SSLContext, server_context: ssl.SSLContext
+) -> str | None:
     """Return the protocol of a handshake in memory."""
     to_server = ssl.MemoryBIO()
     to_client = ssl.MemoryBIO()
-    client = client_context.wrap_bio(to_client, to_server, server_hostname="member.test")
+    client = client_context.wrap_bio(
+        to_client, to_server, server_hostname="member.test"
+    )
     server = server_context.wrap_bio(to_server, to_client, server_side=True)
     for side in (client, server, client, server):
         with suppress(ssl.SSLWantReadError):

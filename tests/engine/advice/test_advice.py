@@ -30,10 +30,18 @@ from tests.builders import (
     taint,
 )
 from tests.effort import examples
-from tests.engine.scheduling.test_demo_of_nine import CANARY, CRITICAL, ENV, NINE, REGION
+from tests.engine.scheduling.test_demo_of_nine import (
+    CANARY,
+    CRITICAL,
+    ENV,
+    NINE,
+    REGION,
+)
 
 
-def _details(suggestions: tuple[Suggestion, ...], kind: ChangeKind) -> list[dict[str, Any]]:
+def _details(
+    suggestions: tuple[Suggestion, ...], kind: ChangeKind
+) -> list[dict[str, Any]]:
     return [dict(one.change.facts) for one in suggestions if one.change.kind is kind]
 
 
@@ -44,13 +52,19 @@ def _bravelion() -> Advice:
 
 
 @pytest.mark.nightly
-def test_seven_clusters_would_reach_bravelion_and_six_would_not(bravelion: Advice) -> None:
+def test_seven_clusters_would_reach_bravelion_and_six_would_not(
+    bravelion: Advice,
+) -> None:
     assert _details(bravelion.helps, ChangeKind.NUMBER) == [{"number": 7, "today": 5}]
     assert _details(bravelion.fails, ChangeKind.NUMBER) == [{"number": 6, "today": 5}]
 
 
-def test_without_the_env_constraint_bravelion_would_be_picked(bravelion: Advice) -> None:
-    assert _details(bravelion.helps, ChangeKind.DROP_CONSTRAINT) == [{"constraint": 1, "topologyKey": "env"}]
+def test_without_the_env_constraint_bravelion_would_be_picked(
+    bravelion: Advice,
+) -> None:
+    assert _details(bravelion.helps, ChangeKind.DROP_CONSTRAINT) == [
+        {"constraint": 1, "topologyKey": "env"}
+    ]
 
 
 def test_a_label_of_bravelion_would_replace_oldbadger(bravelion: Advice) -> None:
@@ -70,12 +84,20 @@ def test_only_smartfish_leaving_helps(bravelion: Advice) -> None:
     assert others == set(NINE.names) - {"smartfish", "bravelion"}
 
 
-def test_what_would_not_help_bravelion_goes_to_the_end_of_its_range(bravelion: Advice) -> None:
+def test_what_would_not_help_bravelion_goes_to_the_end_of_its_range(
+    bravelion: Advice,
+) -> None:
     skews = [one for one in bravelion.fails if one.change.kind is ChangeKind.MAX_SKEW]
-    ranges = [(one.change.facts["maxSkew"], one.furthest and one.furthest.facts["maxSkew"]) for one in skews]
+    ranges = [
+        (one.change.facts["maxSkew"], one.furthest and one.furthest.facts["maxSkew"])
+        for one in skews
+    ]
 
     assert ranges == [(2, 5), (3, 5), (1, None)]
-    hardness = [one["topologyKey"] for one in _details(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)]
+    hardness = [
+        one["topologyKey"]
+        for one in _details(bravelion.fails, ChangeKind.WHEN_UNSATISFIABLE)
+    ]
     assert hardness == ["region", "env"]
 
 
@@ -94,7 +116,14 @@ def test_the_nearest_max_skew_that_helps_is_named() -> None:
 def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
     pair = fleet(cluster("a", tier="edge"), cluster("b", disk="fast"))
     decision = decide(
-        pair, pick_n(1, prefer=[prefer(10, labelled(disk="fast")), prefer(1, labelled(tier="edge"))])
+        pair,
+        pick_n(
+            1,
+            prefer=[
+                prefer(10, labelled(disk="fast")),
+                prefer(1, labelled(tier="edge")),
+            ],
+        ),
     )
 
     advice = why_not(decision, "a")
@@ -106,20 +135,29 @@ def test_the_weight_that_beats_the_cut_is_the_nearest_one() -> None:
 
 
 def test_a_toleration_helps_a_tainted_cluster() -> None:
-    decision = decide(fleet(cluster("a", taints=[taint("gpu", "true")]), "b"), pick_all())
+    decision = decide(
+        fleet(cluster("a", taints=[taint("gpu", "true")]), "b"), pick_all()
+    )
 
     advice = why_not(decision, "a")
 
-    assert _details(advice.helps, ChangeKind.TOLERATION) == [{"cluster": "a", "key": "gpu", "value": "true"}]
+    assert _details(advice.helps, ChangeKind.TOLERATION) == [
+        {"cluster": "a", "key": "gpu", "value": "true"}
+    ]
 
 
 def test_one_toleration_does_not_help_against_two_taints() -> None:
-    decision = decide(fleet(cluster("a", taints=[taint("gpu"), taint("spot")])), pick_all())
+    decision = decide(
+        fleet(cluster("a", taints=[taint("gpu"), taint("spot")])), pick_all()
+    )
 
     advice = why_not(decision, "a")
 
     assert advice.helps == ()
-    assert [one["key"] for one in _details(advice.fails, ChangeKind.TOLERATION)] == ["gpu", "spot"]
+    assert [one["key"] for one in _details(advice.fails, ChangeKind.TOLERATION)] == [
+        "gpu",
+        "spot",
+    ]
 
 
 def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> None:
@@ -128,9 +166,13 @@ def test_leaving_out_a_requirement_or_the_term_helps_a_filtered_cluster() -> Non
 
     advice = why_not(decision, "a")
 
-    assert _details(advice.helps, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "tier"}]
+    assert _details(advice.helps, ChangeKind.DROP_REQUIREMENT) == [
+        {"term": 0, "requirement": "tier"}
+    ]
     assert _details(advice.helps, ChangeKind.DROP_TERM) == [{"term": 0}]
-    assert _details(advice.fails, ChangeKind.DROP_REQUIREMENT) == [{"term": 0, "requirement": "env"}]
+    assert _details(advice.fails, ChangeKind.DROP_REQUIREMENT) == [
+        {"term": 0, "requirement": "env"}
+    ]
 
 
 def test_an_ineligible_cluster_gets_what_it_must_report() -> None:
@@ -164,7 +206,9 @@ def test_a_cluster_that_the_fleet_lacks_is_an_error() -> None:
 
 def test_a_label_does_not_help_where_enough_clusters_are_placed() -> None:
     decision = decide(
-        fleet(cluster("a", zone="x"), "b"), pick_n(1, required=[expression("zone", "Exists")]), binding("a")
+        fleet(cluster("a", zone="x"), "b"),
+        pick_n(1, required=[expression("zone", "Exists")]),
+        binding("a"),
     )
 
     advice = why_not(decision, "b")
@@ -183,7 +227,10 @@ def test_changing_only_the_number_keeps_the_bindings_current() -> None:
     cycle = decide(fleet("a", "b"), pick_n(1), binding("a")).cycle
 
     more = edited(cycle, lambda plain: plain.update(numberOfClusters=2))
-    other = edited(cycle, lambda plain: plain.update(tolerations=[{"key": "x", "operator": "Exists"}]))
+    other = edited(
+        cycle,
+        lambda plain: plain.update(tolerations=[{"key": "x", "operator": "Exists"}]),
+    )
 
     assert [one.is_current for one in more.bindings] == [True]
     assert [one.is_current for one in other.bindings] == [False]
@@ -195,22 +242,32 @@ def test_a_pinned_placement_gets_every_way_out() -> None:
         *(cluster(name, region="west", env="prod") for name in ("w1", "w2")),
         cluster("s1", region="south", env="canary"),
     )
-    decision = decide(pinned, pick_n(4, required=[labelled(env="prod")], spread=[spread("region")]))
+    decision = decide(
+        pinned, pick_n(4, required=[labelled(env="prod")], spread=[spread("region")])
+    )
 
-    ways = [(one.change.kind, dict(one.change.facts)) for one in how_to_fulfil(decision)]
+    ways = [
+        (one.change.kind, dict(one.change.facts)) for one in how_to_fulfil(decision)
+    ]
 
     skew = {"constraint": 0, "topologyKey": "region", "maxSkew": 2, "today": 1}
     assert (ChangeKind.MAX_SKEW, skew) in ways
     assert (ChangeKind.LEAVE, {"cluster": "s1"}) in ways
     assert ChangeKind.LABEL not in {kind for kind, _ in ways}
-    assert {kind for kind, _ in ways} >= {ChangeKind.WHEN_UNSATISFIABLE, ChangeKind.DROP_CONSTRAINT}
+    assert {kind for kind, _ in ways} >= {
+        ChangeKind.WHEN_UNSATISFIABLE,
+        ChangeKind.DROP_CONSTRAINT,
+    }
 
 
 def test_a_fulfilled_placement_needs_no_way_out() -> None:
     assert how_to_fulfil(decide(fleet("a"), pick_n(1))) == ()
 
 
-ZONES, TIERS = st.sampled_from(["x", "y", "z", None]), st.sampled_from(["edge", "core", None])
+ZONES, TIERS = (
+    st.sampled_from(["x", "y", "z", None]),
+    st.sampled_from(["edge", "core", None]),
+)
 
 
 @st.composite
@@ -220,23 +277,42 @@ def decisions(draw: st.DrawFn) -> Decision:
     members = []
     for name in names:
         drawn = {"zone": draw(ZONES), "tier": draw(TIERS)}
-        members.append(cluster(name, {key: value for key, value in drawn.items() if value is not None}))
+        members.append(
+            cluster(
+                name, {key: value for key, value in drawn.items() if value is not None}
+            )
+        )
     constraints = [
         spread(key, draw(st.integers(1, 2)), hard=draw(st.booleans()))
         for key in draw(st.lists(st.sampled_from(["zone", "tier"]), unique=True))
     ]
-    preferred = [prefer(draw(st.integers(-30, 30)), labelled(tier="edge"))] if draw(st.booleans()) else []
-    policy = pick_n(draw(st.integers(0, len(names))), spread=constraints, prefer=preferred)
+    preferred = (
+        [prefer(draw(st.integers(-30, 30)), labelled(tier="edge"))]
+        if draw(st.booleans())
+        else []
+    )
+    policy = pick_n(
+        draw(st.integers(0, len(names))), spread=constraints, prefer=preferred
+    )
     placed = draw(st.lists(st.sampled_from(names), unique=True, max_size=2))
     bindings = [binding(name, obsolete=draw(st.booleans())) for name in placed]
-    return decide(fleet(*members), policy, *bindings, semantics=draw(st.sampled_from(["fleet", "kubefleet"])))
+    return decide(
+        fleet(*members),
+        policy,
+        *bindings,
+        semantics=draw(st.sampled_from(["fleet", "kubefleet"])),
+    )
 
 
 def _is_placed(decision: Decision, name: str) -> bool:
     return name in decision.picked_names or name in decision.kept
 
 
-NEARER = {ChangeKind.NUMBER: "number", ChangeKind.MAX_SKEW: "maxSkew", ChangeKind.WEIGHT: "weight"}
+NEARER = {
+    ChangeKind.NUMBER: "number",
+    ChangeKind.MAX_SKEW: "maxSkew",
+    ChangeKind.WEIGHT: "weight",
+}
 
 
 def _nearer(decision: Decision, one: Suggestion) -> list[Decision]:
@@ -246,7 +322,10 @@ def _nearer(decision: Decision, one: Suggestion) -> list[Decision]:
     facts, field = one.change.facts, NEARER[one.change.kind]
     step = 1 if facts[field] > facts["today"] else -1
     values = range(facts["today"] + step, facts[field], step)
-    return [schedule(edited(decision.cycle, partial(_set, one=one, value=value))) for value in values]
+    return [
+        schedule(edited(decision.cycle, partial(_set, one=one, value=value)))
+        for value in values
+    ]
 
 
 def _set(plain: dict[str, Any], *, one: Suggestion, value: int) -> None:
@@ -256,14 +335,18 @@ def _set(plain: dict[str, Any], *, one: Suggestion, value: int) -> None:
     elif one.change.kind is ChangeKind.MAX_SKEW:
         plain["topologySpreadConstraints"][facts["constraint"]]["maxSkew"] = value
     else:
-        terms = plain["affinity"]["clusterAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+        terms = plain["affinity"]["clusterAffinity"][
+            "preferredDuringSchedulingIgnoredDuringExecution"
+        ]
         terms[facts["term"]]["weight"] = value
 
 
 @pytest.mark.nightly
 @examples(40)
 @given(decision=decisions(), data=st.data())
-def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataObject) -> None:
+def test_every_suggestion_is_true_and_minimal(
+    decision: Decision, data: st.DataObject
+) -> None:
     name = data.draw(st.sampled_from(decision.cycle.fleet.names))
 
     advice = why_not(decision, name)
@@ -275,7 +358,8 @@ def test_every_suggestion_is_true_and_minimal(decision: Decision, data: st.DataO
         assert not _is_placed(schedule(one.change.changed()), name)
         if one.furthest is not None:
             assert not any(
-                _is_placed(between, name) for between in _nearer(decision, replace(one, change=one.furthest))
+                _is_placed(between, name)
+                for between in _nearer(decision, replace(one, change=one.furthest))
             )
 
 
@@ -292,10 +376,18 @@ def test_what_adds_comes_before_what_weakens_and_no_label_is_removed(
     name = data.draw(st.sampled_from(decision.cycle.fleet.names))
 
     for suggestions in (why_not(decision, name).helps, how_to_fulfil(decision)):
-        kinds = [str(one.change.kind) for one in suggestions if one.change.kind is not ChangeKind.LABEL]
+        kinds = [
+            str(one.change.kind)
+            for one in suggestions
+            if one.change.kind is not ChangeKind.LABEL
+        ]
         places = [(*ADDS, *WEAKENS, *REMOVES).index(kind) for kind in kinds]
         assert places == sorted(places)
-        labels = [one.change.facts for one in suggestions if one.change.kind is ChangeKind.LABEL]
+        labels = [
+            one.change.facts
+            for one in suggestions
+            if one.change.kind is ChangeKind.LABEL
+        ]
         assert all(facts["value"] for facts in labels)
         # A value that a cluster has is not called wrong before anything else was proposed.
         if suggestions[:1] and suggestions[0].change.kind is ChangeKind.LABEL and kinds:
@@ -322,13 +414,19 @@ def test_a_required_term_is_added_before_another_is_dropped() -> None:
 
     helps = why_not(decide(pair, pick_all(required=[labelled(env="prod")])), "a").helps
 
-    assert [one.change.kind for one in helps] == [ChangeKind.TERM, ChangeKind.LABEL, ChangeKind.DROP_TERM]
+    assert [one.change.kind for one in helps] == [
+        ChangeKind.TERM,
+        ChangeKind.LABEL,
+        ChangeKind.DROP_TERM,
+    ]
 
 
 @examples(40)
 @given(decision=decisions())
 def test_every_way_to_fulfil_fulfils(decision: Decision) -> None:
-    assert all(schedule(one.change.changed()).is_fulfilled for one in how_to_fulfil(decision))
+    assert all(
+        schedule(one.change.changed()).is_fulfilled for one in how_to_fulfil(decision)
+    )
 
 
 def test_a_decision_that_ranked_nothing_explains_a_cluster_by_rescheduling() -> None:

@@ -12,7 +12,16 @@ from clusters.fleet import Cluster, Fleet
 from placements.engine.checks.examination import examine_fleet
 from tests.builders import cluster
 
-REGIONS = ("eastus", "eastus2", "westus2", "westus3", "eu-west-1", "eu-west-2", "eu-west-3", "europe-north1")
+REGIONS = (
+    "eastus",
+    "eastus2",
+    "westus2",
+    "westus3",
+    "eu-west-1",
+    "eu-west-2",
+    "eu-west-3",
+    "europe-north1",
+)
 FLEETS = 60
 Labels = list[dict[str, str]]
 
@@ -29,7 +38,9 @@ def _clean(seed: int) -> Labels:
             "region": region,
             "zone": f"{region}-{rng.choice('abc')}",
             "provider": provider[region],
-            "env": rng.choices(("production", "prod-eu", "stage", "staging"), (5, 3, 2, 2))[0],
+            "env": rng.choices(
+                ("production", "prod-eu", "stage", "staging"), (5, 3, 2, 2)
+            )[0],
             "hardware": rng.choice(("gpu", "gpus", "edge", "edges")),
         }
         found.append(labels)
@@ -42,7 +53,11 @@ def _fleet(several: Labels) -> Fleet:
 
 def _typo(word: str, rng: random.Random) -> str:
     """Swap two neighbours that differ, or drop a letter; digits stay."""
-    places = [at for at in range(len(word) - 1) if word[at] != word[at + 1] and word[at : at + 2].isalpha()]
+    places = [
+        at
+        for at in range(len(word) - 1)
+        if word[at] != word[at + 1] and word[at : at + 2].isalpha()
+    ]
     at = rng.choice(places)
     if rng.random() < 0.5:
         return word[:at] + word[at + 1] + word[at] + word[at + 2 :]
@@ -71,7 +86,9 @@ def _misspell_value(several: Labels, rng: random.Random) -> tuple[str, str]:
 
 def _move_zone(several: Labels, rng: random.Random) -> tuple[str, str]:
     labels = rng.choice(several)
-    labels["region"] = rng.choice([one["region"] for one in several if one["region"] != labels["region"]])
+    labels["region"] = rng.choice(
+        [one["region"] for one in several if one["region"] != labels["region"]]
+    )
     return "H06", "labels.region"
 
 
@@ -93,7 +110,9 @@ def test_planted_faults_are_found(
     for seed in range(FLEETS):
         several = _clean(seed)
         planted = plant(several, random.Random(seed))
-        found += planted in {(one.rule, one.path) for one in examine_fleet(_fleet(several)).findings}
+        found += planted in {
+            (one.rule, one.path) for one in examine_fleet(_fleet(several)).findings
+        }
 
     assert found >= goal
 

@@ -11,7 +11,12 @@ from clusters.fleet import Cluster, Fleet
 from fleetui.apimachinery.model import Semantics, parse_manifest
 from placements.engine.checks import examination
 from placements.engine.checks.change import GatedChange
-from placements.engine.checks.examination import RULES, examine_fleet, examine_placement, rank
+from placements.engine.checks.examination import (
+    RULES,
+    examine_fleet,
+    examine_placement,
+    rank,
+)
 from placements.engine.checks.file import Gates
 from placements.engine.checks.findings import (
     Case,
@@ -95,12 +100,18 @@ IN_LOCATIONS = parse_override(
         "kind": "ResourceOverride",
         "metadata": {"name": "host", "namespace": "shop"},
         "spec": {
-            "resourceSelectors": [{"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}],
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "ConfigMap", "name": "settings"}
+            ],
             "policy": {
                 "overrideRules": [
                     {
-                        "clusterSelector": {"clusterSelectorTerms": [expression("location", "Exists")]},
-                        "jsonPatchOverrides": [{"op": "add", "path": "/data/host", "value": "x"}],
+                        "clusterSelector": {
+                            "clusterSelectorTerms": [expression("location", "Exists")]
+                        },
+                        "jsonPatchOverrides": [
+                            {"op": "add", "path": "/data/host", "value": "x"}
+                        ],
                     }
                 ]
             },
@@ -110,14 +121,24 @@ IN_LOCATIONS = parse_override(
 EXAMPLES = {
     "H01": Example(
         ([*_many(97, region="east"), *_many(3, "x", regoin="east")], ALL),
-        ([*_many(97, region="east"), *_many(3, "x", region="east", regoin="east")], ALL),
+        (
+            [*_many(97, region="east"), *_many(3, "x", region="east", regoin="east")],
+            ALL,
+        ),
     ),
     "H02": Example(
         ([*_many(45, env="prod"), *_many(2, "x", env="Prod")], ALL),
         ([*_many(45, env="prod"), *_many(10, "x", env="Prod")], ALL),
     ),
     "H03": Example(
-        ([*_many(60, env="production"), *_many(1, "x", env="prodution"), *_many(9, "y", env="dev")], ALL),
+        (
+            [
+                *_many(60, env="production"),
+                *_many(1, "x", env="prodution"),
+                *_many(9, "y", env="dev"),
+            ],
+            ALL,
+        ),
         ([*_many(60, env="eastus1"), *_many(1, "x", env="eastus2")], ALL),
     ),
     "H04": Example(
@@ -125,11 +146,25 @@ EXAMPLES = {
         ([*_many(80, zone="a"), *_many(20, "x")], ALL),
     ),
     "H07": Example(
-        ([cluster("a", properties={"cpu": "many"}), cluster("b", properties={"cpu": "4"})], ALL),
-        ([cluster("a", properties={"cpu": "500m"}), cluster("b", properties={"cpu": "4"})], ALL),
+        (
+            [
+                cluster("a", properties={"cpu": "many"}),
+                cluster("b", properties={"cpu": "4"}),
+            ],
+            ALL,
+        ),
+        (
+            [
+                cluster("a", properties={"cpu": "500m"}),
+                cluster("b", properties={"cpu": "4"}),
+            ],
+            ALL,
+        ),
         has_fix=False,
     ),
-    "H06": Example(([*ZONES, cluster("odd", zone="a", region="west")], ALL), (ZONES, ALL)),
+    "H06": Example(
+        ([*ZONES, cluster("odd", zone="a", region="west")], ALL), (ZONES, ALL)
+    ),
     "O01": Example((_many(2), ALL), (_many(2, location="here"), ALL), has_fix=False),
     "S01": Example(
         (_regions(3, 3), pick_n(2, spread=[spread("regoin")])),
@@ -141,7 +176,10 @@ EXAMPLES = {
         has_fix=False,
     ),
     "S03": Example(
-        ([cluster(f"c{at}", host=f"h{at}") for at in range(8)], pick_n(2, spread=[spread("host")])),
+        (
+            [cluster(f"c{at}", host=f"h{at}") for at in range(8)],
+            pick_n(2, spread=[spread("host")]),
+        ),
         (_regions(4, 4), pick_n(2, spread=[spread("region")])),
         has_fix=False,
     ),
@@ -184,7 +222,10 @@ EXAMPLES = {
     ),
     "A03": Example(
         (_regions(3, 3), pick_n(2, prefer=[prefer(10, labelled(region="north"))])),
-        (_regions(3, 3), pick_n(2, prefer=[prefer(10, EAST), prefer(10, labelled(regoin="east"))])),
+        (
+            _regions(3, 3),
+            pick_n(2, prefer=[prefer(10, EAST), prefer(10, labelled(regoin="east"))]),
+        ),
         has_fix=False,
     ),
     "A04": Example(
@@ -200,7 +241,9 @@ EXAMPLES = {
             "affinityTerms": [
                 {
                     "topologyKey": "region",
-                    "topologyWeights": [{"weight": 5, "operator": "In", "values": ["east"]}],
+                    "topologyWeights": [
+                        {"weight": 5, "operator": "In", "values": ["east"]}
+                    ],
                 }
             ]
         },
@@ -218,10 +261,17 @@ EXAMPLES = {
         (
             TAINTED,
             pick_n(
-                1, required=[labelled(region="west")], tolerations=[tolerate(key="gpu", operator="Exists")]
+                1,
+                required=[labelled(region="west")],
+                tolerations=[tolerate(key="gpu", operator="Exists")],
             ),
         ),
-        (TAINTED, pick_n(3, required=[EAST], tolerations=[tolerate(key="gpu", operator="Exists")])),
+        (
+            TAINTED,
+            pick_n(
+                3, required=[EAST], tolerations=[tolerate(key="gpu", operator="Exists")]
+            ),
+        ),
         has_fix=False,
     ),
     "N01": Example((_regions(3), pick_n(5)), (_regions(3), pick_n(2))),
@@ -233,9 +283,17 @@ EXAMPLES = {
         has_fix=False,
         overlaps=(Overlap("other", (("", "Namespace", "", "shop"),), 2),),
     ),
-    "R01": Example((_regions(3), TWO), (_regions(3), TWO), {"maxUnavailable": 0}, {"maxUnavailable": 1}),
+    "R01": Example(
+        (_regions(3), TWO),
+        (_regions(3), TWO),
+        {"maxUnavailable": 0},
+        {"maxUnavailable": 1},
+    ),
     "R02": Example(
-        (_regions(3), TWO), (_regions(3), TWO), {"maxUnavailable": "100%"}, {"maxUnavailable": "50%"}
+        (_regions(3), TWO),
+        (_regions(3), TWO),
+        {"maxUnavailable": "100%"},
+        {"maxUnavailable": "50%"},
     ),
     "R03": Example(
         (_many(100), ALL),
@@ -243,7 +301,9 @@ EXAMPLES = {
         {"maxUnavailable": 1, "unavailablePeriodSeconds": 600},
         {"maxUnavailable": 10, "unavailablePeriodSeconds": 600},
     ),
-    "F01": Example((_regions(3), pick_fixed("east00")), (_regions(3), pick_fixed("east000"))),
+    "F01": Example(
+        (_regions(3), pick_fixed("east00")), (_regions(3), pick_fixed("east000"))
+    ),
     "F02": Example(
         (_regions(3, 3), pick_fixed("east000", "east001")),
         (_regions(3, 3), pick_fixed("east000", "west000")),
@@ -252,12 +312,16 @@ EXAMPLES = {
 }
 
 
-def _case(clusters: Iterable[Cluster], policy: PlacementPolicy, strategy: dict[str, Any]) -> Case:
+def _case(
+    clusters: Iterable[Cluster], policy: PlacementPolicy, strategy: dict[str, Any]
+) -> Case:
     return Case(Cycle(fleet(*clusters), policy), _rolling(strategy), is_timed=True)
 
 
 def _rolling(plain: dict[str, Any]) -> RollingUpdate:
-    return parse_manifest(RollingUpdate, plain, semantics=Semantics.FLEET, path="rollingUpdate")
+    return parse_manifest(
+        RollingUpdate, plain, semantics=Semantics.FLEET, path="rollingUpdate"
+    )
 
 
 def _check(rule: str, case: Case) -> list[Finding]:
@@ -273,7 +337,9 @@ def _fixed(case: Case, fix: Fix) -> Case:
     """Apply a fix as a person would."""
     plain = {
         "policy": case.policy.to_plain(),
-        "strategy": {"rollingUpdate": case.strategy.to_plain() if case.strategy else {}},
+        "strategy": {
+            "rollingUpdate": case.strategy.to_plain() if case.strategy else {}
+        },
     }
     for path, value in fix.edits:
         put(plain, path, value)
@@ -299,16 +365,28 @@ def _fixed(case: Case, fix: Fix) -> Case:
 
 
 RESULTS = {
-    "P01": AssertionResult(Assertion("minFree", 1, refuses=True), AssertionState.BROKEN),
-    "P02": AssertionResult(Assertion("apart", "web", "gold"), AssertionState.UNKNOWN, reason="not found"),
+    "P01": AssertionResult(
+        Assertion("minFree", 1, refuses=True), AssertionState.BROKEN
+    ),
+    "P02": AssertionResult(
+        Assertion("apart", "web", "gold"), AssertionState.UNKNOWN, reason="not found"
+    ),
 }
 HOLDS = AssertionResult(Assertion("minFree", 0), AssertionState.HOLDS)
 LIMITS = Gates.model_validate(
-    {"max-moves-percent": 10, "max-leaves": 1, "no-new-unfulfilled": True, "no-unschedule-everything": True}
+    {
+        "max-moves-percent": 10,
+        "max-leaves": 1,
+        "no-new-unfulfilled": True,
+        "no-unschedule-everything": True,
+    }
 )
 CHANGES = {
     "G01": (GatedChange(LIMITS, "", 2, 19), GatedChange(LIMITS, "", 2, 20)),
-    "G02": (GatedChange(LIMITS, "web", 2, 20, 18), GatedChange(LIMITS, "web", 1, 20, 19)),
+    "G02": (
+        GatedChange(LIMITS, "web", 2, 20, 18),
+        GatedChange(LIMITS, "web", 1, 20, 19),
+    ),
     "G03": (
         GatedChange(LIMITS, "web", 0, 2, 2, becomes_unfulfilled=True),
         GatedChange(LIMITS, "web", 0, 2, 2),
@@ -328,13 +406,17 @@ def test_a_rule_finds_its_fault_and_the_fix_removes_it(rule: str) -> None:
     case = _case(*example.found, example.strategy)
     case.overlaps = example.overlaps
     if example.options:
-        case.cycle = replace(case.cycle, semantics=Semantics.OCM, options=example.options)
+        case.cycle = replace(
+            case.cycle, semantics=Semantics.OCM, options=example.options
+        )
 
     found = _check(rule, case)
 
     assert found, "positive example"
     assert all(one.rule == rule for one in found)
-    assert _check(rule, _case(*example.not_found, example.quiet_strategy)) == [], "negative example"
+    assert _check(rule, _case(*example.not_found, example.quiet_strategy)) == [], (
+        "negative example"
+    )
     fixes = [one.fix for one in found if one.fix]
     assert bool(fixes) == example.has_fix
     if rule == "S08":
@@ -351,7 +433,10 @@ def test_a_gate_finds_what_a_change_does_beyond_it(rule: str) -> None:
     beyond, within = CHANGES[rule]
     without = replace(beyond, gates=Gates())
 
-    found = [[one.rule for one in RULES[rule].check(change)] for change in (beyond, within, without)]
+    found = [
+        [one.rule for one in RULES[rule].check(change)]
+        for change in (beyond, within, without)
+    ]
 
     assert found == [[rule], [], []]
 
@@ -361,7 +446,9 @@ def test_an_assertion_is_a_finding_while_it_is_broken_or_unknown() -> None:
     case.asserted = (*RESULTS.values(), HOLDS)
 
     found = [
-        (one.rule, one.severity, one.path) for one in examine_placement(case).findings if one.rule[0] == "P"
+        (one.rule, one.severity, one.path)
+        for one in examine_placement(case).findings
+        if one.rule[0] == "P"
     ]
 
     assert found == [
@@ -378,19 +465,27 @@ def test_a_rollout_of_objects_that_report_their_readiness_has_no_lower_bound() -
     assert _check("R03", replace(timed, is_timed=False)) == []
 
 
-def test_a_name_that_only_a_preference_has_is_a_warning_with_a_fix_and_the_cause_of_others() -> None:
-    policy = pick_n(2, prefer=[prefer(10, labelled(regoin="east")), prefer(10, sorted_by("speed"))])
+def test_a_name_that_only_a_preference_has_is_a_warning_with_a_fix_and_the_cause_of_others() -> (
+    None
+):
+    policy = pick_n(
+        2, prefer=[prefer(10, labelled(regoin="east")), prefer(10, sorted_by("speed"))]
+    )
     case = _case(_regions(3, 3), policy, {})
 
     findings = examine_placement(case).findings
 
-    assert [(one.rule, one.severity, one.code) for one in findings if one.rule[0] == "A"] == [
+    assert [
+        (one.rule, one.severity, one.code) for one in findings if one.rule[0] == "A"
+    ] == [
         ("A01", Severity.WARNING, "unknown-key"),
         ("A01", Severity.WARNING, "unknown-property"),
     ]
     renamed, unknown = findings[:2]
     assert renamed.fix is not None
-    assert [one.message for one in _check("A01", _fixed(case, renamed.fix))] == [unknown.message]
+    assert [one.message for one in _check("A01", _fixed(case, renamed.fix))] == [
+        unknown.message
+    ]
 
 
 @pytest.mark.parametrize(
@@ -400,7 +495,9 @@ def test_a_name_that_only_a_preference_has_is_a_warning_with_a_fix_and_the_cause
         (Semantics.KUBERNETES, "never selected"),
     ],
 )
-def test_what_a_missing_key_means_depends_on_the_semantics(semantics: Semantics, effect: str) -> None:
+def test_what_a_missing_key_means_depends_on_the_semantics(
+    semantics: Semantics, effect: str
+) -> None:
     case = _case(*EXAMPLES["S06"].found, {})
     case.cycle = replace(case.cycle, semantics=semantics)
 
@@ -429,13 +526,23 @@ def test_domains_and_labels_with_one_cause_are_one_finding() -> None:
         for at in range(8)
     ]
     bare = [cluster(f"bare{at}", env="prod") for at in range(2)]
-    several = [*_many(40, region="east", zone="a"), *_many(40, "w", region="west", zone="b"), *closed]
+    several = [
+        *_many(40, region="east", zone="a"),
+        *_many(40, "w", region="west", zone="b"),
+        *closed,
+    ]
     [blocked] = _check("S04", _case(several, pick_n(8, spread=[spread("region")]), {}))
-    assert "north, south keep the minimum at 0: no cluster there is a candidate" in blocked.message
+    assert (
+        "north, south keep the minimum at 0: no cluster there is a candidate"
+        in blocked.message
+    )
     assert blocked.evidence == (("region", "north"), ("region", "south"))
 
     [lacking] = _check("H04", _case([*several[:80], *bare], ALL, {}))
-    assert "2 of 82 clusters without the labels region and zone: bare0, bare1." in lacking.message
+    assert (
+        "2 of 82 clusters without the labels region and zone: bare0, bare1."
+        in lacking.message
+    )
     assert lacking.fix is None  # nothing says in which region they are
     [known] = _check("H04", _case(EXAMPLES["H04"].found[0], ALL, {}))
     assert known.fix
@@ -456,18 +563,25 @@ def test_where_nothing_is_picked_no_part_is_without_effect(rule: str) -> None:
 
 
 def test_one_misspelt_value_is_one_finding_with_its_consequences() -> None:
-    clusters = [*_regions(30, 30), cluster("odd", region="East", not_eligible="unhealthy")]
+    clusters = [
+        *_regions(30, 30),
+        cluster("odd", region="East", not_eligible="unhealthy"),
+    ]
     policy = pick_n(20, spread=[spread("region")])
     hygiene = examine_fleet(fleet(*clusters)).findings
 
-    found = examine_placement(Case(Cycle(fleet(*clusters), policy), RollingUpdate()), hygiene).findings
+    found = examine_placement(
+        Case(Cycle(fleet(*clusters), policy), RollingUpdate()), hygiene
+    ).findings
 
     [root] = [one for one in found if one.rule == "H02"]
     assert {"S04", "S09"} <= {one.rule for one in root.caused}
     assert not {"S04", "S09"} & {one.rule for one in found}
 
 
-def test_an_impossible_number_is_fixed_by_a_correction_that_the_scheduler_reaches_or_lowered() -> None:
+def test_an_impossible_number_is_fixed_by_a_correction_that_the_scheduler_reaches_or_lowered() -> (
+    None
+):
     domains = [("r0", "prod", 6), ("r1", "dev", 1), ("r0", "dev", 1), ("r1", "prod", 1)]
     clusters = [
         one
@@ -475,11 +589,15 @@ def test_an_impossible_number_is_fixed_by_a_correction_that_the_scheduler_reache
         for one in _many(count, f"d{at}", region=region, env=env)
     ]
     both = _case(clusters, pick_n(9, spread=[spread("region"), spread("env")]), {})
-    affinity = _case(_regions(4, 4), pick_n(5, required=[EAST], spread=[spread("region")]), {})
+    affinity = _case(
+        _regions(4, 4), pick_n(5, required=[EAST], spread=[spread("region")]), {}
+    )
 
     [raised], [lowered] = _check("S09", both), _check("S09", affinity)
 
-    assert "Conflict: env spread (maxSkew 1); region spread (maxSkew 1)." in raised.message
+    assert (
+        "Conflict: env spread (maxSkew 1); region spread (maxSkew 1)." in raised.message
+    )
     assert "Conflict: the required affinity." in lowered.message
     assert raised.fix
     assert _fixed(both, raised.fix).decision.is_fulfilled
@@ -487,14 +605,19 @@ def test_an_impossible_number_is_fixed_by_a_correction_that_the_scheduler_reache
     assert _fixed(affinity, lowered.fix).policy.number_of_clusters == 1
 
 
-def test_a_rule_that_fails_or_is_too_expensive_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_that_fails_or_is_too_expensive_is_not_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fails(_: Case) -> Iterable[Finding]:
         raise ZeroDivisionError
 
     def expensive(_: Case) -> Iterable[Finding]:
         raise NotCheckedError
 
-    rules = {name: replace(RULES[name], check=check) for name, check in (("N01", fails), ("S07", expensive))}
+    rules = {
+        name: replace(RULES[name], check=check)
+        for name, check in (("N01", fails), ("S07", expensive))
+    }
     monkeypatch.setattr(examination, "RULES", {**RULES, **rules})
 
     found = examine_placement(_case(_regions(1, 4), TWO, {}), muted=("N04",))
@@ -504,7 +627,9 @@ def test_a_rule_that_fails_or_is_too_expensive_is_not_checked(monkeypatch: pytes
 
 
 def test_without_a_fleet_the_rules_about_the_policy_alone_inform() -> None:
-    case = _case([], pick_n(2, tolerations=[tolerate(operator="Exists")]), {"maxUnavailable": 0})
+    case = _case(
+        [], pick_n(2, tolerations=[tolerate(operator="Exists")]), {"maxUnavailable": 0}
+    )
 
     assert [(one.rule, one.severity) for one in examine_placement(case).findings] == [
         ("T02", "info"),
@@ -521,14 +646,20 @@ GUARDS = {
 
 
 def _edits(findings: Iterable[Finding]) -> list[tuple[Any, Any]]:
-    return [edit for finding in flat(findings) if finding.fix for edit in finding.fix.edits]
+    return [
+        edit for finding in flat(findings) if finding.fix for edit in finding.fix.edits
+    ]
 
 
 @examples(200)
 @given(cases(types=("PickN", "PickAll"), malformed=False))
-def test_no_fix_removes_a_guard_and_none_edits_the_policy_while_a_cluster_is_down(case: Any) -> None:
+def test_no_fix_removes_a_guard_and_none_edits_the_policy_while_a_cluster_is_down(
+    case: Any,
+) -> None:
     cycle = replace(cycle_of(case), bindings=())
-    down = any(one["eligible"]["kind"] not in (None, "leaving") for one in case["clusters"])
+    down = any(
+        one["eligible"]["kind"] not in (None, "leaving") for one in case["clusters"]
+    )
 
     edits = _edits(examine_placement(Case(cycle, RollingUpdate())).findings)
 
@@ -536,20 +667,33 @@ def test_no_fix_removes_a_guard_and_none_edits_the_policy_while_a_cluster_is_dow
     assert not (down and any(path[0] == "policy" for path, _ in edits))
 
 
-def test_a_cluster_that_is_down_takes_the_policy_out_of_the_fixes_and_leaves_the_others() -> None:
+def test_a_cluster_that_is_down_takes_the_policy_out_of_the_fixes_and_leaves_the_others() -> (
+    None
+):
     policy = pick_n(2, spread=[spread("regoin")])
     strategy = _rolling({"maxUnavailable": 0})
 
     def fixes(*more: Cluster) -> set[str]:
-        found = examine_placement(Case(Cycle(fleet(*_regions(3, 3), *more), policy), strategy)).findings
+        found = examine_placement(
+            Case(Cycle(fleet(*_regions(3, 3), *more), policy), strategy)
+        ).findings
         return {one.fix.words for one in flat(found) if one.fix}
 
     assert {"Use the key region.", "Set maxUnavailable to 25%."} <= fixes()
-    assert fixes(cluster("x", region="west", not_eligible="staleHeartbeat")) == {"Set maxUnavailable to 25%."}
-    assert "Use the key region." in fixes(cluster("x", region="west", not_eligible="leaving"))
+    assert fixes(cluster("x", region="west", not_eligible="staleHeartbeat")) == {
+        "Set maxUnavailable to 25%."
+    }
+    assert "Use the key region." in fixes(
+        cluster("x", region="west", not_eligible="leaving")
+    )
 
 
 def test_ranks_put_the_cause_first() -> None:
-    assert sorted(["N01", "S04", "A01", "H02"], key=rank) == ["H02", "A01", "S04", "N01"]
+    assert sorted(["N01", "S04", "A01", "H02"], key=rank) == [
+        "H02",
+        "A01",
+        "S04",
+        "N01",
+    ]
     assert isinstance(RULES["H01"], Rule)
     assert [one.rule for one in flat([])] == []

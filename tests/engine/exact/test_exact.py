@@ -67,11 +67,16 @@ def _value(decision: Decision, chosen: tuple[int, ...]) -> tuple[int, ...] | Non
     labels = [one.labels for one in decision.cycle.fleet]
     placed = [decision.cycle.fleet.positions[name] for name in decision.kept]
     for one in decision.cycle.policy.topology_spread_constraints:
-        domains = {each[one.topology_key] for each in labels if one.topology_key in each}
+        domains = {
+            each[one.topology_key] for each in labels if one.topology_key in each
+        }
         if len(domains) < 2:
             continue
         start, end = (
-            [sum(labels[at].get(one.topology_key) == domain for at in taken) for domain in domains]
+            [
+                sum(labels[at].get(one.topology_key) == domain for at in taken)
+                for domain in domains
+            ]
             for taken in (placed, [*placed, *chosen])
         )
         skew, limit = max(end) - min(end), max(one.max_skew, max(start) - min(start))
@@ -81,15 +86,25 @@ def _value(decision: Decision, chosen: tuple[int, ...]) -> tuple[int, ...] | Non
         total += skew
     affinity = sum(int(candidates.affinity[at]) for at in chosen)
     is_first_only = decision.cycle.semantics is Semantics.KUBEFLEET
-    counts_was_here = not (is_first_only and decision.cycle.policy.topology_spread_constraints)
-    was_here = sum(int(candidates.was_here[at]) for at in chosen) if counts_was_here else 0
+    counts_was_here = not (
+        is_first_only and decision.cycle.policy.topology_spread_constraints
+    )
+    was_here = (
+        sum(int(candidates.was_here[at]) for at in chosen) if counts_was_here else 0
+    )
     overlap = len(set(chosen) & set(decision.chosen.tolist()))
     return len(chosen), -excess, -total, affinity, was_here, overlap
 
 
 def _row(columns: SetColumns | None) -> tuple[int, ...]:
     assert columns is not None
-    return columns.picks, -columns.excess, -columns.skew, columns.affinity, columns.was_here
+    return (
+        columns.picks,
+        -columns.excess,
+        -columns.skew,
+        columns.affinity,
+        columns.was_here,
+    )
 
 
 @pytest.mark.parametrize("count", [60, LONG])
@@ -100,17 +115,23 @@ def test_every_stage_equals_brute_force(count: int) -> None:
         record = exact_search(decision)
         if record.reason is OpenReason.START_OVER_LIMIT:
             continue
-        best = max(filter(None, (_value(decision, chosen) for chosen in _sets(decision))))
+        best = max(
+            filter(None, (_value(decision, chosen) for chosen in _sets(decision)))
+        )
         overlap = len(set(record.picks) & set(decision.picked_names))
         assert (*_row(record.exact), overlap) == best, decision.cycle
         wanted = decision.cycle.policy.number_of_clusters or 0
         reached = best[0] + len(decision.kept)
         assert (record.low, record.high) == (reached, reached)
-        assert record.verdict is (ExactVerdict.OPTIMAL if reached == wanted else ExactVerdict.IMPOSSIBLE)
+        assert record.verdict is (
+            ExactVerdict.OPTIMAL if reached == wanted else ExactVerdict.IMPOSSIBLE
+        )
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(5_000, marks=pytest.mark.nightly)])
-def test_the_exact_set_is_never_worse_and_with_one_hard_constraint_not_larger(count: int) -> None:
+def test_the_exact_set_is_never_worse_and_with_one_hard_constraint_not_larger(
+    count: int,
+) -> None:
     rng = random.Random(2)
     for at in range(count):
         decision = random_decision(rng, most_hard=1 if at % 2 else 3)
@@ -118,7 +139,11 @@ def test_the_exact_set_is_never_worse_and_with_one_hard_constraint_not_larger(co
         if record.exact is None:
             continue
         assert _row(record.exact) >= _row(record.greedy)
-        hard = [one for one in decision.cycle.policy.topology_spread_constraints if is_hard(one)]
+        hard = [
+            one
+            for one in decision.cycle.policy.topology_spread_constraints
+            if is_hard(one)
+        ]
         # Above its limit at the start, the exact set may return to that skew; single picks only approach it.
         if len(hard) <= 1 and not over_limits(decision):
             assert record.exact.picks == len(decision.chosen)
@@ -146,7 +171,9 @@ PINNED = fleet(
 
 def test_a_pinned_domain_names_the_conflict_and_its_smallest_corrections() -> None:
     required = [expression("env", "NotIn", "test")]
-    record = exact_search(decide(PINNED, pick_n(4, required=required, spread=[spread("region")])))
+    record = exact_search(
+        decide(PINNED, pick_n(4, required=required, spread=[spread("region")]))
+    )
 
     assert (record.verdict, record.low, record.high) == (ExactVerdict.IMPOSSIBLE, 2, 2)
     assert [sorted(one.name for one in elements) for elements in record.conflict] == [
@@ -157,28 +184,46 @@ def test_a_pinned_domain_names_the_conflict_and_its_smallest_corrections() -> No
         for one in record.corrections
     ]
     assert corrections == [[("region", 2), True], [("required-affinity", None), True]]
-    assert [one.to_plain() for one in record.shopping] == [{"count": 1, "domains": {"region": "south"}}]
+    assert [one.to_plain() for one in record.shopping] == [
+        {"count": 1, "domains": {"region": "south"}}
+    ]
 
 
 def test_a_dead_end_has_a_set_of_four() -> None:
-    clusters = {"c0": "r0 e0", "c1": "r2 e0", "c2": "r2 e1", "c3": "r0 e1", "c4": "r0 e1"}
+    clusters = {
+        "c0": "r0 e0",
+        "c1": "r2 e0",
+        "c2": "r2 e1",
+        "c3": "r0 e1",
+        "c4": "r0 e1",
+    }
     made = [
-        cluster(name, region=labels.split()[0], env=labels.split()[1]) for name, labels in clusters.items()
+        cluster(name, region=labels.split()[0], env=labels.split()[1])
+        for name, labels in clusters.items()
     ]
     decision = decide(fleet(*made), pick_n(4, spread=[spread("region"), spread("env")]))
     record = exact_search(decision)
 
     assert decision.picked_names == ("c4", "c1", "c3")
-    assert (record.verdict, record.picks) == (ExactVerdict.OPTIMAL, ("c0", "c1", "c2", "c4"))
+    assert (record.verdict, record.picks) == (
+        ExactVerdict.OPTIMAL,
+        ("c0", "c1", "c2", "c4"),
+    )
 
 
-def test_what_moves_would_reach_is_known_where_the_selected_clusters_are_in_the_way() -> None:
+def test_what_moves_would_reach_is_known_where_the_selected_clusters_are_in_the_way() -> (
+    None
+):
     first = dead_end()
     again = schedule(replace(first.cycle, bindings=first.bindings_after))
     record = exact_search(again)
     plan = plan_moves(again.cycle)
 
-    assert (record.verdict, record.low, record.most_with_moves) == (ExactVerdict.IMPOSSIBLE, 5, 8)
+    assert (record.verdict, record.low, record.most_with_moves) == (
+        ExactVerdict.IMPOSSIBLE,
+        5,
+        8,
+    )
     assert [*exact_sentences(record, again.cycle.policy)][:2] == [
         "8 of 8 are possible if selected clusters may leave",
         "at most 5 of 8 are possible while they stay",
@@ -188,12 +233,18 @@ def test_what_moves_would_reach_is_known_where_the_selected_clusters_are_in_the_
 
 
 @pytest.mark.parametrize("semantics", [Semantics.FLEET, Semantics.KUBEFLEET])
-def test_eight_of_eight_are_possible_where_greedy_stops_at_five(semantics: Semantics) -> None:
+def test_eight_of_eight_are_possible_where_greedy_stops_at_five(
+    semantics: Semantics,
+) -> None:
     decision = dead_end(8, semantics)
     record = exact_search(decision)
 
     assert len(decision.picked_names) == 5
-    assert (record.verdict, record.low, record.order) == (ExactVerdict.OPTIMAL, 8, PickOrder.POSSIBLE)
+    assert (record.verdict, record.low, record.order) == (
+        ExactVerdict.OPTIMAL,
+        8,
+        PickOrder.POSSIBLE,
+    )
     assert len(record.sequence) == 8
     assert not record.corrections
 
@@ -210,7 +261,10 @@ def test_a_cut_search_gives_an_interval_with_the_answer() -> None:
             assert cut.low <= whole.low
             assert whole.high <= cut.high
             assert cut.low >= 5
-    assert exact_search(dead_end(8), SearchOptions(limit_seconds=0)).reason is OpenReason.TIME_LIMIT
+    assert (
+        exact_search(dead_end(8), SearchOptions(limit_seconds=0)).reason
+        is OpenReason.TIME_LIMIT
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +295,9 @@ def test_what_is_not_searched_says_why(decision: Decision, reason: OpenReason) -
     assert (record.verdict, record.reason) == (ExactVerdict.OPEN, reason)
 
 
-def test_a_set_that_breaks_a_limit_is_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_that_breaks_a_limit_is_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(ExactModel, "expanded", lambda model, _cells: model.sizes)
 
     assert exact_search(dead_end()).reason is OpenReason.CHECK_FAILED
@@ -261,9 +317,13 @@ def test_every_correction_and_shopping_list_reaches_the_number(count: int) -> No
         assert _with_shopping(decision, record).low == record.wanted
         for correction in record.corrections:
             assert _is_reached(decision, correction), correction
-            if correction.greedy_reaches and all(one.is_constraint for one, _ in correction.changes):
+            if correction.greedy_reaches and all(
+                one.is_constraint for one, _ in correction.changes
+            ):
                 policy = relaxed_policy(decision.cycle.policy, correction.changes)
-                rescheduled = schedule(replace(decision.cycle.rescheduled(), policy=policy))
+                rescheduled = schedule(
+                    replace(decision.cycle.rescheduled(), policy=policy)
+                )
                 assert rescheduled.is_fulfilled
 
 
@@ -281,7 +341,11 @@ def _with_shopping(decision: Decision, record: ExactRecord) -> ExactRecord:
 def _is_reached(decision: Decision, correction: Correction) -> bool:
     """Search with a correction, its bindings as they are and the clusters of a dropped filter let in."""
     assert decision.candidates is not None
-    ignored = sum(1 << element.index for element, _ in correction.changes if not element.is_constraint)
+    ignored = sum(
+        1 << element.index
+        for element, _ in correction.changes
+        if not element.is_constraint
+    )
     policy = relaxed_policy(decision.cycle.policy, correction.changes)
     candidates = replace(
         decision.candidates,
@@ -306,7 +370,9 @@ def _environment() -> dict[str, str]:
 
 
 def test_the_model_of_equal_clusters_has_one_class() -> None:
-    model = model_of(decide(fleet(*grouped("region", east="a b c", west="d e")), pick_n(3)))
+    model = model_of(
+        decide(fleet(*grouped("region", east="a b c", west="d e")), pick_n(3))
+    )
 
     assert isinstance(model, ExactModel)
     assert model.sizes.tolist() == [5]
@@ -316,12 +382,20 @@ def test_the_model_of_equal_clusters_has_one_class() -> None:
 def test_simulate_says_whether_the_number_is_possible(
     number: int, status: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clusters = [{"name": one.name, "labels": dict(one.labels)} for one in dead_end().cycle.fleet]
+    clusters = [
+        {"name": one.name, "labels": dict(one.labels)} for one in dead_end().cycle.fleet
+    ]
     policy = dead_end(number).cycle.policy.to_plain()
     resources = [{"group": "", "version": "v1", "kind": "Namespace", "name": "x"}]
-    kind = {"apiVersion": "placement.kubernetes-fleet.io/v1", "kind": "ClusterResourcePlacement"}
+    kind = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1",
+        "kind": "ClusterResourcePlacement",
+    }
     spec = {"resourceSelectors": resources, "policy": policy}
-    files = {"clusters": clusters, "placement": {**kind, "metadata": {"name": "dead"}, "spec": spec}}
+    files = {
+        "clusters": clusters,
+        "placement": {**kind, "metadata": {"name": "dead"}, "spec": spec},
+    }
     for name, content in files.items():
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
     paths = [part for name in files for part in (f"--{name}", str(tmp_path / name))]

@@ -12,7 +12,12 @@ import pytest
 
 from clusters.fleet import Cluster
 from fleetui.apimachinery.model import Semantics
-from placements.engine.exact.moves import MovePlan, NoPlanReason, hub_difference, plan_moves
+from placements.engine.exact.moves import (
+    MovePlan,
+    NoPlanReason,
+    hub_difference,
+    plan_moves,
+)
 from placements.engine.scheduling.candidates import candidates_of
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -20,7 +25,16 @@ from placements.engine.scheduling.record import difference, pack, unpack
 from placements.engine.scheduling.scheduler import schedule
 from placements.engine.scheduling.spread.base import is_hard
 from placements.explain.moves import repair_sentence
-from tests.builders import binding, cluster, cycle, fleet, grouped, pick_all, pick_n, spread
+from tests.builders import (
+    binding,
+    cluster,
+    cycle,
+    fleet,
+    grouped,
+    pick_all,
+    pick_n,
+    spread,
+)
 from tests.engine.exact.random_problems import random_decision
 
 LONG = pytest.param(2_000, marks=pytest.mark.nightly)
@@ -35,7 +49,9 @@ def _drifted(rng: random.Random) -> Cycle:
     return replace(given, bindings=tuple(binding(name) for name in placed))
 
 
-def _columns(problem: Cycle, members: frozenset[int]) -> tuple[tuple[int, ...], list[int]]:
+def _columns(
+    problem: Cycle, members: frozenset[int]
+) -> tuple[tuple[int, ...], list[int]]:
     """Return the columns of a set from the labels, larger is better, and the excess of each hard limit."""
     candidates = candidates_of(replace(problem, bindings=()))
     labels = [one.labels for one in problem.fleet]
@@ -45,7 +61,9 @@ def _columns(problem: Cycle, members: frozenset[int]) -> tuple[tuple[int, ...], 
         domains = {each[key] for each in labels if key in each}
         if len(domains) < 2:
             continue
-        counts = [sum(labels[at].get(key) == domain for at in members) for domain in domains]
+        counts = [
+            sum(labels[at].get(key) == domain for at in members) for domain in domains
+        ]
         skew = max(counts) - min(counts)
         total += skew
         if is_hard(one):
@@ -68,12 +86,16 @@ def _brute_force(problem: Cycle) -> list[tuple[int, ...]]:
     sets = chain.from_iterable(combinations(usable, size) for size in range(most + 1))
     found = [_columns(problem, frozenset(one)) for one in sets]
     return [
-        value for value, hard in found if all(now <= before for now, before in zip(hard, today, strict=True))
+        value
+        for value, hard in found
+        if all(now <= before for now, before in zip(hard, today, strict=True))
     ]
 
 
 @pytest.mark.parametrize("count", [60, LONG])
-def test_the_curve_equals_brute_force_and_one_decision_makes_the_moves(count: int) -> None:
+def test_the_curve_equals_brute_force_and_one_decision_makes_the_moves(
+    count: int,
+) -> None:
     rng = random.Random(11)
     repaired = 0
     for _ in range(count):
@@ -83,7 +105,13 @@ def test_the_curve_equals_brute_force_and_one_decision_makes_the_moves(count: in
         values = _brute_force(problem)
         rows = []
         for point in plan.curve:
-            row = (point.placed, -point.hard_excess, -point.excess, -point.stale, -point.skew)
+            row = (
+                point.placed,
+                -point.hard_excess,
+                -point.excess,
+                -point.stale,
+                -point.skew,
+            )
             rows.append((*row, point.affinity, -point.moves))
             assert rows[-1] == max(one for one in values if -one[-1] <= point.limit)
         # The moves are the last column: with more of them allowed, no set is worse in the others.
@@ -104,9 +132,13 @@ def _check_decision(problem: Cycle, plan: MovePlan) -> None:
     assert decision.picked_names == plan.joins
     assert decision.unscheduled == tuple(sorted(plan.leaves))
     assert difference(unpack(pack(decision), problem.fleet), decision) == ""
-    assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {Outcome.OUTRANKED}
+    assert {one.outcome for one in Outcomes(decision)} <= {*Outcome} - {
+        Outcome.OUTRANKED
+    }
     positions = problem.fleet.positions
-    placed = {positions[one.cluster] for one in decision.bindings_after if one.is_active}
+    placed = {
+        positions[one.cluster] for one in decision.bindings_after if one.is_active
+    }
     value, after = _columns(problem, frozenset(placed))
     _, before = _columns(problem, frozenset(problem.placed.tolist()))
     assert all(now <= earlier for earlier, now in zip(before, after, strict=True))
@@ -122,12 +154,18 @@ def _check_decision(problem: Cycle, plan: MovePlan) -> None:
 
 def test_two_moves_repair_a_region_that_holds_all() -> None:
     east = grouped("region", east="a b c d", west="e f", north="g h")
-    problem = cycle(fleet(*east), pick_n(4, spread=[spread("region")]), *map(binding, "abcd"))
+    problem = cycle(
+        fleet(*east), pick_n(4, spread=[spread("region")]), *map(binding, "abcd")
+    )
 
     plan = plan_moves(problem)
 
     assert isinstance(plan, MovePlan)
-    assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (3, 2, 0)
+    assert (plan.current.hard_excess, plan.chosen.limit, plan.chosen.hard_excess) == (
+        3,
+        2,
+        0,
+    )
     assert (len(plan.leaves), len(plan.joins)) == (2, 2)
 
 
@@ -143,7 +181,9 @@ def test_a_live_hub_follows_a_plan_that_its_own_decisions_make(
     clusters: list[Cluster], placed: str, difference: tuple[int, tuple[str, ...]] | None
 ) -> None:
     policy = pick_n(len(placed), spread=[spread("region")])
-    problem = cycle(fleet(*clusters), policy, *map(binding, placed), semantics=Semantics.KUBEFLEET)
+    problem = cycle(
+        fleet(*clusters), policy, *map(binding, placed), semantics=Semantics.KUBEFLEET
+    )
     plan = plan_moves(problem)
 
     assert isinstance(plan, MovePlan)
@@ -163,7 +203,11 @@ def test_a_stale_cluster_is_replaced_although_no_limit_is_broken() -> None:
 
 def test_a_plan_that_only_evens_out_the_skew_has_moves_by_default() -> None:
     clusters = fleet(*grouped("region", east="a b c", west="d e f"))
-    problem = cycle(clusters, pick_n(4, spread=[spread("region", 2, hard=False)]), *map(binding, "abcd"))
+    problem = cycle(
+        clusters,
+        pick_n(4, spread=[spread("region", 2, hard=False)]),
+        *map(binding, "abcd"),
+    )
     plan, none = plan_moves(problem), plan_moves(problem, moves=0)
 
     assert isinstance(plan, MovePlan)
@@ -177,9 +221,18 @@ def test_a_plan_that_only_evens_out_the_skew_has_moves_by_default() -> None:
     ("problem", "reason"),
     [
         (cycle(fleet("a"), pick_all()), NoPlanReason.TYPE),
-        (replace(cycle(fleet("a"), pick_n(1)), semantics=Semantics.KUBERNETES), NoPlanReason.SEMANTICS),
-        (cycle(fleet("a"), pick_n(1), binding("a", obsolete=True)), NoPlanReason.OBSOLETE),
-        (cycle(fleet("a", "b"), pick_n(1), binding("a"), binding("b")), NoPlanReason.SCALES_DOWN),
+        (
+            replace(cycle(fleet("a"), pick_n(1)), semantics=Semantics.KUBERNETES),
+            NoPlanReason.SEMANTICS,
+        ),
+        (
+            cycle(fleet("a"), pick_n(1), binding("a", obsolete=True)),
+            NoPlanReason.OBSOLETE,
+        ),
+        (
+            cycle(fleet("a", "b"), pick_n(1), binding("a"), binding("b")),
+            NoPlanReason.SCALES_DOWN,
+        ),
     ],
 )
 def test_what_has_no_plan_says_why(problem: Cycle, reason: NoPlanReason) -> None:

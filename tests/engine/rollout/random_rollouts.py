@@ -7,7 +7,12 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from placements.engine.rollout.state import ClusterState, Phase, RolloutState, Suspension
+from placements.engine.rollout.state import (
+    ClusterState,
+    Phase,
+    RolloutState,
+    Suspension,
+)
 from placements.manifests.policy import PlacementPolicy, PlacementType
 from placements.manifests.strategy import RollingUpdate
 from tests.builders import pick_all, pick_fixed, pick_n
@@ -29,7 +34,9 @@ def _budget(unavailable: int | str, surge: int | str, period: int) -> RollingUpd
 versions = st.sampled_from(VERSIONS)
 wanted_versions = st.dictionaries(st.sampled_from(NAMES), versions, max_size=len(NAMES))
 budgets = (
-    st.tuples(st.sampled_from(AMOUNTS), st.sampled_from(AMOUNTS), st.sampled_from((0, 15)))
+    st.tuples(
+        st.sampled_from(AMOUNTS), st.sampled_from(AMOUNTS), st.sampled_from((0, 15))
+    )
     .filter(lambda amounts: str(amounts[0])[0] != "0" or str(amounts[1])[0] != "0")
     .map(lambda amounts: _budget(*amounts))
 )
@@ -41,7 +48,9 @@ def _policy(kind: PlacementType, number: int) -> PlacementPolicy:
     if kind is PlacementType.PICK_N:
         return pick_n(number)
     return (
-        pick_fixed(*(f"n{one}" for one in range(number))) if kind is PlacementType.PICK_FIXED else pick_all()
+        pick_fixed(*(f"n{one}" for one in range(number)))
+        if kind is PlacementType.PICK_FIXED
+        else pick_all()
     )
 
 
@@ -53,7 +62,9 @@ def policy_for(kind: tuple[PlacementType, int], selected: int) -> PlacementPolic
 @st.composite
 def clusters(draw: st.DrawFn, name: str, *, calm: bool) -> ClusterState:
     """Draw a cluster; a calm one is available or empty, and in reach."""
-    phases = [Phase.NOT_STARTED, Phase.AVAILABLE, Phase.REMOVED] if calm else list(Phase)
+    phases = (
+        [Phase.NOT_STARTED, Phase.AVAILABLE, Phase.REMOVED] if calm else list(Phase)
+    )
     phase = draw(st.sampled_from(phases))
     wanted = draw(st.one_of(st.none(), versions))
     running = draw(versions) if phase in STARTED else None
@@ -63,7 +74,9 @@ def clusters(draw: st.DrawFn, name: str, *, calm: bool) -> ClusterState:
     if phase in (Phase.FAILED, Phase.REMOVE_FAILED):
         facts = replace(facts, attempts=1, retry_at=after(draw(st.integers(-5, 5))))
     if not calm and draw(st.integers(0, 4)) == 0:
-        facts = lost(facts) if draw(st.booleans()) else replace(facts, is_in_fleet=False)
+        facts = (
+            lost(facts) if draw(st.booleans()) else replace(facts, is_in_fleet=False)
+        )
     return facts
 
 
@@ -121,7 +134,9 @@ def _spoil(version: str) -> Event:
 
 
 one_cluster_events = st.one_of(
-    st.builds(_to_one, st.sampled_from(NAMES), st.sampled_from(("fail", "lose", "find"))),
+    st.builds(
+        _to_one, st.sampled_from(NAMES), st.sampled_from(("fail", "lose", "find"))
+    ),
     st.just(_restart),
     st.just(_wait),
 )
@@ -129,7 +144,9 @@ events = st.one_of(
     st.just(World.step),
     st.just(World.step),
     st.builds(_want, wanted_versions, kinds),
-    st.builds(_to_one, st.sampled_from(NAMES), st.sampled_from(("fail", "lose", "find"))),
+    st.builds(
+        _to_one, st.sampled_from(NAMES), st.sampled_from(("fail", "lose", "find"))
+    ),
     budgets.map(lambda strategy: _change(strategy=strategy)),
     st.sampled_from(Suspension).map(lambda suspension: _change(suspension=suspension)),
     versions.map(_spoil),

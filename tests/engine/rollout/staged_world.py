@@ -28,16 +28,31 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.engine.rollout.staged_update import next_actions
 from placements.engine.rollout.state import ClusterState, Phase
-from placements.manifests.staged_update import RunState, StagedStrategySpec, parse_staged_strategy
+from placements.manifests.staged_update import (
+    RunState,
+    StagedStrategySpec,
+    parse_staged_strategy,
+)
 
 START = datetime(2026, 8, 20, 12, 0, tzinfo=UTC)
 NEW = "new"
 Document = dict[str, Any]
 
 
-def stage(name: str, *, before: bool = False, after: bool = False, wait: str = "", **fields: Any) -> Document:
+def stage(
+    name: str,
+    *,
+    before: bool = False,
+    after: bool = False,
+    wait: str = "",
+    **fields: Any,
+) -> Document:
     """Write a stage; fields that are not its own are the labels that it selects."""
-    own: Document = {key: fields.pop(key) for key in ("maxConcurrency", "sortingLabelKey") if key in fields}
+    own: Document = {
+        key: fields.pop(key)
+        for key in ("maxConcurrency", "sortingLabelKey")
+        if key in fields
+    }
     tasks = [{"type": "TimedWait", "waitTime": wait}] if wait else []
     tasks += [{"type": "Approval"}] if after else []
     return {
@@ -73,7 +88,9 @@ def begin(stages: Iterable[Document], *picked: Cluster, **facts: Any) -> StagedR
     return run
 
 
-def seen(name: str, phase: Phase, version: str, since: datetime, **more: Any) -> ClusterState:
+def seen(
+    name: str, phase: Phase, version: str, since: datetime, **more: Any
+) -> ClusterState:
     """Return a cluster as it was last observed."""
     return ClusterState(name, None, version, phase, phase_changed_at=since, **more)
 
@@ -102,14 +119,26 @@ class World:
 
     def __post_init__(self) -> None:
         for step in self.run.steps:
-            phase, version = (Phase.AVAILABLE, "old") if not step.version else (Phase.NOT_STARTED, "")
+            phase, version = (
+                (Phase.AVAILABLE, "old")
+                if not step.version
+                else (Phase.NOT_STARTED, "")
+            )
             self.clusters.setdefault(step.name, seen(step.name, phase, version, START))
 
     def sync_result(self) -> StagedUpdateResult:
         """Return what to do, and do nothing."""
         actions = (self.approvals, self.skipped, self.retries)
         return next_actions(
-            StagedRunState(self.run, self.state, self.clusters, self.now, *actions, self.today, self.others)
+            StagedRunState(
+                self.run,
+                self.state,
+                self.clusters,
+                self.now,
+                *actions,
+                self.today,
+                self.others,
+            )
         )
 
     def go(self) -> StagedUpdateResult:
@@ -120,20 +149,38 @@ class World:
         self.answers.append(answer)
         for action in answer.actions:
             if isinstance(action, StartUpdate):
-                self._begin(action.cluster, action.attempt, Phase.APPLYING, action.version, self.started)
+                self._begin(
+                    action.cluster,
+                    action.attempt,
+                    Phase.APPLYING,
+                    action.version,
+                    self.started,
+                )
             else:
                 version = self.clusters[action.cluster].running or ""
-                self._begin(action.cluster, action.attempt, Phase.REMOVING, version, self.removed)
+                self._begin(
+                    action.cluster,
+                    action.attempt,
+                    Phase.REMOVING,
+                    version,
+                    self.removed,
+                )
         return answer
 
-    def _begin(self, name: str, attempt: int, phase: Phase, version: str, log: list[str]) -> None:
+    def _begin(
+        self, name: str, attempt: int, phase: Phase, version: str, log: list[str]
+    ) -> None:
         """Execute what was not executed before: an answer that comes twice does no harm."""
         if self.tried.get(name, 0) >= attempt:
             return
         self.tried[name] = attempt
         log.append(name)
         self.clusters[name] = replace(
-            self.clusters[name], phase=phase, running=version, attempts=attempt, phase_changed_at=self.now
+            self.clusters[name],
+            phase=phase,
+            running=version,
+            attempts=attempt,
+            phase_changed_at=self.now,
         )
 
     def pass_time(self, seconds: float) -> None:
@@ -155,7 +202,9 @@ class World:
             self.failures[name] -= 1
             following = Phase.FAILED
         if following:
-            self.clusters[name] = replace(fact, phase=following, phase_changed_at=self.now)
+            self.clusters[name] = replace(
+                fact, phase=following, phase_changed_at=self.now
+            )
 
     def approve(self, stage: str, when: str) -> None:
         """Approve a stage."""
@@ -163,13 +212,19 @@ class World:
 
     def reach(self, name: str, *, reachable: bool) -> None:
         """Lose a cluster, or find it again."""
-        self.clusters[name] = replace(self.clusters[name], unreachable_since=None if reachable else self.now)
+        self.clusters[name] = replace(
+            self.clusters[name], unreachable_since=None if reachable else self.now
+        )
 
     def go_on(self, *, times: int = 200) -> StagedUpdateResult:
         """Sync and let time pass until the run is over or waits for an approval."""
         for _ in range(times):
             answer = self.go()
-            if self.run.outcome or answer.approvals or not (answer.concurrency or answer.waits):
+            if (
+                self.run.outcome
+                or answer.approvals
+                or not (answer.concurrency or answer.waits)
+            ):
                 break
             self.pass_time(self.seconds)
         return answer

@@ -24,14 +24,27 @@ def after(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def budget(unavailable: int | str = "25%", surge: int | str = "25%", period: int = 60) -> RollingUpdate:
+def budget(
+    unavailable: int | str = "25%", surge: int | str = "25%", period: int = 60
+) -> RollingUpdate:
     """Parse a strategy as every entry point does."""
-    document = {"maxUnavailable": unavailable, "maxSurge": surge, "unavailablePeriodSeconds": period}
-    return parse_manifest(RollingUpdate, document, semantics=Semantics.FLEET, path="rollingUpdate")
+    document = {
+        "maxUnavailable": unavailable,
+        "maxSurge": surge,
+        "unavailablePeriodSeconds": period,
+    }
+    return parse_manifest(
+        RollingUpdate, document, semantics=Semantics.FLEET, path="rollingUpdate"
+    )
 
 
 def cluster(
-    name: str, phase: Phase, *, runs: str | None = OLD, wants: str | None = NEW, **facts: object
+    name: str,
+    phase: Phase,
+    *,
+    runs: str | None = OLD,
+    wants: str | None = NEW,
+    **facts: object,
 ) -> ClusterState:
     """Make a cluster in any phase."""
     return replace(ClusterState(name, wants, runs, phase), **facts)  # type: ignore[arg-type]
@@ -82,7 +95,9 @@ def state(
 def brief(actions: tuple[Action, ...]) -> str:
     """Write actions in short: "a:update -b"."""
     return " ".join(
-        f"-{each.cluster}" if isinstance(each, Remove) else f"{each.cluster}:{each.reason}"
+        f"-{each.cluster}"
+        if isinstance(each, Remove)
+        else f"{each.cluster}:{each.reason}"
         for each in actions
     )
 

@@ -15,7 +15,10 @@ from placements.engine.disruption import (
     Verdict,
     judge_eviction,
 )
-from placements.manifests.disruption import DisruptionBudgetSpec, parse_disruption_budget
+from placements.manifests.disruption import (
+    DisruptionBudgetSpec,
+    parse_disruption_budget,
+)
 from placements.manifests.policy import PlacementType
 
 THREE = {
@@ -53,11 +56,15 @@ def test_s45_without_a_budget_it_is_executed() -> None:
 
 
 def test_s46_pick_all_over_three_with_three_to_stay_is_not_executed() -> None:
-    assert judged(pick_all(), minAvailable=3) == NotExecuted(EvictionReason.OVER_BUDGET, Numbers(3, 3, 0, 0))
+    assert judged(pick_all(), minAvailable=3) == NotExecuted(
+        EvictionReason.OVER_BUDGET, Numbers(3, 3, 0, 0)
+    )
 
 
 def test_s46_pick_all_over_three_with_two_to_stay_is_executed() -> None:
-    assert judged(pick_all(), minAvailable=2) == Executed(EvictionReason.WITHIN_BUDGET, Numbers(3, 3, 0, 1))
+    assert judged(pick_all(), minAvailable=2) == Executed(
+        EvictionReason.WITHIN_BUDGET, Numbers(3, 3, 0, 1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,11 +103,15 @@ def test_s46_thirty_percent_of_two_is_one() -> None:
 def test_s49_a_drain_goes_as_far_as_the_budget_lets_it() -> None:
     # Each eviction is judged when the one before was written down; what leaves is not available.
     placement = pick_n()
-    assert judged(placement, maxUnavailable=1) == Executed(EvictionReason.WITHIN_BUDGET, Numbers(3, 3, 3, 1))
+    assert judged(placement, maxUnavailable=1) == Executed(
+        EvictionReason.WITHIN_BUDGET, Numbers(3, 3, 3, 1)
+    )
 
     after = pick_n(c2=ClusterAvailability.LEAVING)
 
-    assert judged(after, maxUnavailable=1) == NotExecuted(EvictionReason.OVER_BUDGET, Numbers(2, 3, 3, 0))
+    assert judged(after, maxUnavailable=1) == NotExecuted(
+        EvictionReason.OVER_BUDGET, Numbers(2, 3, 3, 0)
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,10 +123,22 @@ def test_s49_a_drain_goes_as_far_as_the_budget_lets_it() -> None:
             "c1",
             Invalid(EvictionReason.BEING_DELETED),
         ),
-        (EvictionContext(PlacementType.PICK_FIXED, THREE), "c1", Invalid(EvictionReason.PICK_FIXED)),
+        (
+            EvictionContext(PlacementType.PICK_FIXED, THREE),
+            "c1",
+            Invalid(EvictionReason.PICK_FIXED),
+        ),
         (pick_n(), "c9", Invalid(EvictionReason.NOT_THERE)),
-        (pick_n(c1=ClusterAvailability.LEAVING), "c1", Executed(EvictionReason.LEAVING)),
-        (pick_n(c1=ClusterAvailability.PLANNED), "c1", NotExecuted(EvictionReason.PLANNED)),
+        (
+            pick_n(c1=ClusterAvailability.LEAVING),
+            "c1",
+            Executed(EvictionReason.LEAVING),
+        ),
+        (
+            pick_n(c1=ClusterAvailability.PLANNED),
+            "c1",
+            NotExecuted(EvictionReason.PLANNED),
+        ),
         (pick_n(c1=ClusterAvailability.FAILED), "c1", Executed(EvictionReason.FAILED)),
         (
             pick_n(c1=ClusterAvailability.WORKING),

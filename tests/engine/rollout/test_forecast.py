@@ -11,16 +11,31 @@ from tests.effort import examples
 def test_nothing_is_known_before_the_first_wave_is_done() -> None:
     assert seconds_left([], waiting=4, now=10.0) is None
     assert seconds_left([WorkSpan(0.0), WorkSpan(0.0)], waiting=4, now=10.0) is None
-    assert seconds_left([WorkSpan(0.0, 9.0), WorkSpan(0.0)], waiting=4, now=10.0) is None
-    assert seconds_left([WorkSpan(0.0, 9.0, is_done=False), WorkSpan(0.0)], waiting=4, now=10.0) is None
+    assert (
+        seconds_left([WorkSpan(0.0, 9.0), WorkSpan(0.0)], waiting=4, now=10.0) is None
+    )
+    assert (
+        seconds_left(
+            [WorkSpan(0.0, 9.0, is_done=False), WorkSpan(0.0)], waiting=4, now=10.0
+        )
+        is None
+    )
 
 
 def test_the_rest_takes_as_long_a_cluster_as_those_that_are_done() -> None:
     first = [WorkSpan(0.0, 10.0), WorkSpan(0.0, 10.0)]
 
     assert seconds_left(first, waiting=4, now=10.0) == 20.0
-    assert seconds_left([*first, WorkSpan(10.0), WorkSpan(10.0)], waiting=2, now=14.0) == 16.0
-    assert seconds_left([*first, WorkSpan(10.0, 20.0), WorkSpan(10.0, 20.0)], waiting=0, now=20.0) == 0.0
+    assert (
+        seconds_left([*first, WorkSpan(10.0), WorkSpan(10.0)], waiting=2, now=14.0)
+        == 16.0
+    )
+    assert (
+        seconds_left(
+            [*first, WorkSpan(10.0, 20.0), WorkSpan(10.0, 20.0)], waiting=0, now=20.0
+        )
+        == 0.0
+    )
 
 
 def test_time_without_a_cluster_in_progress_does_not_count() -> None:
@@ -51,7 +66,11 @@ def test_equal_waves_are_exact_at_every_moment_after_the_first(
 ) -> None:
     done = data.draw(st.integers(1, waves - 1))
     now = (done + share) * seconds
-    spans = [WorkSpan(wave * seconds, (wave + 1) * seconds) for wave in range(done) for _ in range(at_once)]
+    spans = [
+        WorkSpan(wave * seconds, (wave + 1) * seconds)
+        for wave in range(done)
+        for _ in range(at_once)
+    ]
     spans += [WorkSpan(done * seconds) for _ in range(at_once)]
 
     found = seconds_left(spans, waiting=at_once * (waves - done - 1), now=now)

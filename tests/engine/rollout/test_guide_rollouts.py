@@ -29,7 +29,9 @@ def test_guide_plan_has_the_same_four_waves() -> None:
     waves = plan_waves(state(*TEN, policy=pick_n(10))).waves
 
     assert [len(wave.actions) for wave in waves] == [3, 3, 3, 1]
-    assert [(wave.budgets.updates.ready, wave.budgets.updates.minimum) for wave in waves] == [(10, 7)] * 4
+    assert [
+        (wave.budgets.updates.ready, wave.budgets.updates.minimum) for wave in waves
+    ] == [(10, 7)] * 4
 
 
 def test_ten_clusters_that_can_be_observed_go_on_as_soon_as_one_is_available() -> None:
@@ -53,8 +55,13 @@ def test_s18_a_bad_version_stops_at_the_first_cluster() -> None:
         answer = world.step()
 
     assert world.batches() == [(0, "c1")]
-    assert [(each.cluster, each.running) for each in answer.blocked] == [("c2", OLD), ("c3", OLD)]
-    assert [(each.cluster, each.phase) for each in answer.in_progress] == [("c1", Phase.APPLIED)]
+    assert [(each.cluster, each.running) for each in answer.blocked] == [
+        ("c2", OLD),
+        ("c3", OLD),
+    ]
+    assert [(each.cluster, each.phase) for each in answer.in_progress] == [
+        ("c1", Phase.APPLIED)
+    ]
 
 
 def test_s19_a_good_version_recovers_from_a_bad_one() -> None:
@@ -79,7 +86,11 @@ def test_s20_a_job_does_not_block_but_waits_the_period() -> None:
 
 def test_s21_a_custom_resource_goes_one_cluster_every_thirty_seconds() -> None:
     strategy = budget(1, period=30)
-    world = World(state(*THREE, strategy=strategy), seconds={"c1": 2, "c2": 2, "c3": 2}, timed=True)
+    world = World(
+        state(*THREE, strategy=strategy),
+        seconds={"c1": 2, "c2": 2, "c3": 2},
+        timed=True,
+    )
 
     assert world.run().phase is RunPhase.FINISHED
     assert world.batches() == [(0, "c1"), (32, "c2"), (64, "c3")]
@@ -90,4 +101,9 @@ def test_a_failed_apply_is_tried_again_later_each_time() -> None:
     world.failures["c1"] = 3
 
     assert world.run().phase is RunPhase.FINISHED
-    assert [(second, action.attempt) for second, action in world.starts] == [(0, 1), (5, 2), (15, 3), (35, 4)]
+    assert [(second, action.attempt) for second, action in world.starts] == [
+        (0, 1),
+        (5, 2),
+        (15, 3),
+        (35, 4),
+    ]

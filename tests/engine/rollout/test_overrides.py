@@ -36,7 +36,9 @@ def manifest(kind: str, name: str, namespace: str = "", **fields: Any) -> HubObj
     place = {"namespace": namespace} if namespace else {}
     version = "apps/v1" if kind == "Deployment" else "v1"
     metadata = {"name": name, **place, "annotations": {"by": "us"}}
-    return parse_hub_object({"apiVersion": version, "kind": kind, "metadata": metadata, **fields})
+    return parse_hub_object(
+        {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+    )
 
 
 SHOP = manifest("Namespace", "shop")
@@ -51,7 +53,9 @@ def patch(op: str, path: str, *value: Any) -> Document:
 
 def rule(*patches: Document, on: Document | None = EVERYWHERE) -> Document:
     """Write a rule; without patches it deletes."""
-    kind = {"jsonPatchOverrides": list(patches)} if patches else {"overrideType": "Delete"}
+    kind = (
+        {"jsonPatchOverrides": list(patches)} if patches else {"overrideType": "Delete"}
+    )
     return kind if on is None else {**kind, "clusterSelector": on}
 
 
@@ -60,14 +64,20 @@ def labelled(**labels: str) -> Document:
 
 
 def cro(
-    *rules: Document, name: str = "cro-0", kind: str = "Namespace", of: str = "shop", **spec: Any
+    *rules: Document,
+    name: str = "cro-0",
+    kind: str = "Namespace",
+    of: str = "shop",
+    **spec: Any,
 ) -> OverrideContent:
     document = {
         "apiVersion": ALPHA,
         "kind": "ClusterResourceOverride",
         "metadata": {"name": "cro"},
         "spec": {
-            "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": kind, "name": of}],
+            "clusterResourceSelectors": [
+                {"group": "", "version": "v1", "kind": kind, "name": of}
+            ],
             "policy": {"overrideRules": list(rules)},
             **spec,
         },
@@ -76,14 +86,27 @@ def cro(
 
 
 def ro(
-    *rules: Document, name: str = "ro-0", namespace: str = "shop", of: HubObject = WEB, **spec: Any
+    *rules: Document,
+    name: str = "ro-0",
+    namespace: str = "shop",
+    of: HubObject = WEB,
+    **spec: Any,
 ) -> OverrideContent:
-    selector = {"group": of.group, "version": of.version, "kind": of.kind, "name": of.name}
+    selector = {
+        "group": of.group,
+        "version": of.version,
+        "kind": of.kind,
+        "name": of.name,
+    }
     document = {
         "apiVersion": ALPHA,
         "kind": "ResourceOverride",
         "metadata": {"name": "ro", "namespace": namespace},
-        "spec": {"resourceSelectors": [selector], "policy": {"overrideRules": list(rules)}, **spec},
+        "spec": {
+            "resourceSelectors": [selector],
+            "policy": {"overrideRules": list(rules)},
+            **spec,
+        },
     }
     return OverrideContent(name, parse_override(document))
 
@@ -93,17 +116,24 @@ def annotated(value: Any) -> Document:
 
 
 def names(*snapshots: OverrideContent, on: Cluster = CANARY) -> list[str]:
-    return [one.name for one in applicable(snapshots, placement="web", cluster=on, objects=OBJECTS)]
+    return [
+        one.name
+        for one in applicable(snapshots, placement="web", cluster=on, objects=OBJECTS)
+    ]
 
 
 def made(*snapshots: OverrideContent, on: Cluster = CANARY) -> Overridden:
-    found = override(OBJECTS, applicable(snapshots, placement="web", cluster=on, objects=OBJECTS), on)
+    found = override(
+        OBJECTS, applicable(snapshots, placement="web", cluster=on, objects=OBJECTS), on
+    )
     assert isinstance(found, Overridden)
     return found
 
 
 def failed(*snapshots: OverrideContent, on: Cluster = CANARY) -> OverrideFailed:
-    found = override(OBJECTS, applicable(snapshots, placement="web", cluster=on, objects=OBJECTS), on)
+    found = override(
+        OBJECTS, applicable(snapshots, placement="web", cluster=on, objects=OBJECTS), on
+    )
     assert isinstance(found, OverrideFailed)
     return found
 
@@ -112,8 +142,15 @@ def who(found: Overridden) -> list[Any]:
     return [each.metadata["annotations"].get("who") for each in found.objects]
 
 
-def test_s33_a_cluster_override_of_a_namespace_changes_everything_in_it_where_it_matches() -> None:
-    canary = cro(rule(patch("add", "/metadata/annotations/who", "canary"), on=labelled(env="canary")))
+def test_s33_a_cluster_override_of_a_namespace_changes_everything_in_it_where_it_matches() -> (
+    None
+):
+    canary = cro(
+        rule(
+            patch("add", "/metadata/annotations/who", "canary"),
+            on=labelled(env="canary"),
+        )
+    )
 
     assert who(made(canary)) == ["canary"] * 3
     assert names(canary, on=PROD) == []
@@ -163,25 +200,37 @@ def test_s36_the_override_of_the_namespace_wins() -> None:
 
 
 def test_s36_variables_are_the_name_and_the_labels_of_the_cluster() -> None:
-    value = {"${MEMBER-CLUSTER-NAME}": ["in ${MEMBER-CLUSTER-LABEL-KEY-region}, ${OTHER}"]}
+    value = {
+        "${MEMBER-CLUSTER-NAME}": ["in ${MEMBER-CLUSTER-LABEL-KEY-region}, ${OTHER}"]
+    }
     found = made(ro(rule(patch("replace", "/spec/args", value))))
 
-    assert found.objects[2].content["spec"]["args"] == {"bravelion": ["in west, ${OTHER}"]}
+    assert found.objects[2].content["spec"]["args"] == {
+        "bravelion": ["in west, ${OTHER}"]
+    }
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
         ("${MEMBER-CLUSTER-LABEL-KEY-region}", "the cluster has no label region"),
-        ("${MEMBER-CLUSTER-LABEL-KEY-env", "${MEMBER-CLUSTER-LABEL-KEY-… has no closing brace"),
+        (
+            "${MEMBER-CLUSTER-LABEL-KEY-env",
+            "${MEMBER-CLUSTER-LABEL-KEY-… has no closing brace",
+        ),
     ],
 )
-def test_s36_a_variable_that_cannot_be_replaced_fails_that_cluster(value: str, message: str) -> None:
+def test_s36_a_variable_that_cannot_be_replaced_fails_that_cluster(
+    value: str, message: str
+) -> None:
     assert failed(cro(annotated(value)), on=PROD).message == message
 
 
 def test_s36_an_override_of_placements_in_namespaces_is_not_for_ours() -> None:
-    assert names(ro(annotated("x"), placement={"name": "web", "scope": "Namespaced"})) == []
+    assert (
+        names(ro(annotated("x"), placement={"name": "web", "scope": "Namespaced"}))
+        == []
+    )
 
 
 def test_only_what_selects_something_that_is_placed_applies() -> None:
@@ -207,7 +256,9 @@ def test_cluster_overrides_come_first_and_each_sort_goes_by_name() -> None:
 
 
 def test_rules_are_followed_in_their_order_until_one_deletes() -> None:
-    assert made(ro(annotated("x"), rule(), rule(patch("remove", "/spec/none")))).left_out == (WEB,)
+    assert made(
+        ro(annotated("x"), rule(), rule(patch("remove", "/spec/none")))
+    ).left_out == (WEB,)
 
 
 @pytest.mark.parametrize(
@@ -229,20 +280,40 @@ def test_whatever_does_not_fit_is_an_answer(wrong: Document) -> None:
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers(-9, 9) | st.sampled_from(["x", "${MEMBER-CLUSTER-NAME}", "${M"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 9)
+    | st.sampled_from(["x", "${MEMBER-CLUSTER-NAME}", "${M"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 PATHS = st.sampled_from(
-    ["/spec", "/spec/args", "/spec/args/-", "/spec/args/0", "/spec/a", "/spec/a/b", "/metadata/labels", "/x"]
+    [
+        "/spec",
+        "/spec/args",
+        "/spec/args/-",
+        "/spec/args/0",
+        "/spec/a",
+        "/spec/a/b",
+        "/metadata/labels",
+        "/x",
+    ]
 )
 PATCHES = st.builds(
-    patch, st.sampled_from(["add", "replace"]), PATHS, ANYTHING.filter(lambda it: it is not None)
+    patch,
+    st.sampled_from(["add", "replace"]),
+    PATHS,
+    ANYTHING.filter(lambda it: it is not None),
 ) | (st.builds(patch, st.just("remove"), PATHS))
 
 
 @given(st.lists(PATCHES, min_size=1, max_size=6))
-def test_overriding_is_repeatable_and_leaves_its_inputs_alone(patches: list[Document]) -> None:
+def test_overriding_is_repeatable_and_leaves_its_inputs_alone(
+    patches: list[Document],
+) -> None:
     snapshots = [cro(rule(*patches)), ro(rule(*patches))]
     before = copy.deepcopy([each.content for each in OBJECTS])
     manifests = [one.override.to_manifest() for one in snapshots]
@@ -252,7 +323,9 @@ def test_overriding_is_repeatable_and_leaves_its_inputs_alone(patches: list[Docu
 
     assert first == second
     if isinstance(first, Overridden) and isinstance(second, Overridden):
-        assert [one.content for one in first.objects] == [one.content for one in second.objects]
+        assert [one.content for one in first.objects] == [
+            one.content for one in second.objects
+        ]
     assert [each.content for each in OBJECTS] == before
     assert [one.override.to_manifest() for one in snapshots] == plain
 
@@ -283,13 +356,19 @@ def test_a_version_depends_on_the_resources_and_the_overrides() -> None:
     ],
     ids=lambda fields: next(iter(fields.values())),
 )
-def test_apply_strategy_that_no_driver_acts_on_leaves_the_version(fields: dict[str, Any]) -> None:
+def test_apply_strategy_that_no_driver_acts_on_leaves_the_version(
+    fields: dict[str, Any],
+) -> None:
     strategy = ApplyStrategy.model_validate(fields, context={"semantics": "fleet"})
 
-    assert cluster_version("r0", (), strategy) == cluster_version("r0", (), ApplyStrategy())
+    assert cluster_version("r0", (), strategy) == cluster_version(
+        "r0", (), ApplyStrategy()
+    )
 
 
-@pytest.mark.parametrize("path", ["/stringData/password/a", "/data/users/ana", "/nothing/here"])
+@pytest.mark.parametrize(
+    "path", ["/stringData/password/a", "/data/users/ana", "/nothing/here"]
+)
 def test_a_patch_that_does_not_fit_never_shows_what_a_secret_holds(path: str) -> None:
     secret = manifest("Secret", "api-key", "shop", data={"password": "aHVzaA=="})
     shop = cro(rule(patch("replace", path, "x")))

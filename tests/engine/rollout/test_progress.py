@@ -7,7 +7,16 @@ from placements.engine.rollout.rolling_update import next_actions
 from placements.engine.rollout.state import Phase
 from placements.engine.rollout.waves import RolloutProgress, rollout_progress
 from tests.engine.rollout.random_rollouts import rollouts
-from tests.engine.rollout.states import available, budget, cluster, done, empty, leaving, lost, state
+from tests.engine.rollout.states import (
+    available,
+    budget,
+    cluster,
+    done,
+    empty,
+    leaving,
+    lost,
+    state,
+)
 
 
 def test_every_cluster_stands_in_one_count() -> None:
@@ -30,7 +39,9 @@ def test_every_cluster_stands_in_one_count() -> None:
 
 
 def test_what_starts_now_is_not_available_any_more() -> None:
-    rollout = state(available("a"), available("b"), leaving("c"), empty("d"), strategy=budget(2, 1))
+    rollout = state(
+        available("a"), available("b"), leaving("c"), empty("d"), strategy=budget(2, 1)
+    )
 
     counted = rollout_progress(rollout, next_actions(rollout))
 
@@ -47,6 +58,11 @@ def test_counts_add_up_to_who_holds_resources_or_begins_to(rollout) -> None:
 
     counted = rollout_progress(rollout, answer)
 
-    holders = [one for one in rollout.clusters if one.has_resources or one.name in starting]
+    holders = [
+        one for one in rollout.clusters if one.has_resources or one.name in starting
+    ]
     assert counted.placed == len(holders)
-    assert counted.available == answer.budgets.updates.ready - answer.budgets.updates.at_risk
+    assert (
+        counted.available
+        == answer.budgets.updates.ready - answer.budgets.updates.at_risk
+    )

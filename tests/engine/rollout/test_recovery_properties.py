@@ -10,7 +10,13 @@ from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.state import Phase, RolloutState, Suspension
 from placements.manifests.strategy import RollingUpdate
 from tests.builders import pick_n
-from tests.engine.rollout.random_rollouts import NAMES, Event, budgets, one_cluster_events, rollouts
+from tests.engine.rollout.random_rollouts import (
+    NAMES,
+    Event,
+    budgets,
+    one_cluster_events,
+    rollouts,
+)
 from tests.engine.rollout.states import available, state
 from tests.engine.rollout.world import World
 
@@ -42,7 +48,9 @@ def test_a_cluster_changes_at_most_once_a_version_whatever_fails(
     world.run()
 
     assert set(world.changes.values()) <= {1}
-    assert not world.changes or set(world.changes) <= {(one.name, one.wanted) for one in rollout.clusters}
+    assert not world.changes or set(world.changes) <= {
+        (one.name, one.wanted) for one in rollout.clusters
+    }
 
 
 @given(fleets, moving_budgets, st.integers(0, 12))
@@ -60,7 +68,9 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers(
     answer = world.run()
 
     assert answer.phase is RunPhase.FINISHED
-    assert {(one.running, one.phase) for one in world.state.clusters} == {(GOOD, Phase.AVAILABLE)}
+    assert {(one.running, one.phase) for one in world.state.clusters} == {
+        (GOOD, Phase.AVAILABLE)
+    }
     assert all(count == 1 for count in world.changes.values())
 
 
@@ -75,7 +85,9 @@ def test_a_dead_region_fails_over(
     for name in dead:
         world.lose(name)
 
-    others = [name for name in names if name not in dead] + [f"spare-{name}" for name in sorted(dead)]
+    others = [name for name in names if name not in dead] + [
+        f"spare-{name}" for name in sorted(dead)
+    ]
     world.want(dict.fromkeys(others, BAD))
     answer = world.run()
 

@@ -65,35 +65,49 @@ def test_every_start_keeps_the_rules_and_what_can_finish_finishes(
 
 
 @given(rollouts(calm=True))
-def test_a_cluster_changes_at_most_once_when_nothing_fails(rollout: RolloutState) -> None:
+def test_a_cluster_changes_at_most_once_when_nothing_fails(
+    rollout: RolloutState,
+) -> None:
     world = World(rollout, seconds=SECONDS)
 
     world.run()
 
     counts = Counter(action.cluster for _, action in world.starts)
     assert all(count == 1 for count in counts.values())
-    assert set(counts) <= {each.name for each in rollout.clusters if next_step(each, rollout)}
+    assert set(counts) <= {
+        each.name for each in rollout.clusters if next_step(each, rollout)
+    }
 
 
 @given(rollouts(), st.sampled_from((Suspension.PAUSED, Suspension.STOPPED)))
-def test_nothing_starts_while_it_is_suspended(rollout: RolloutState, hold: Suspension) -> None:
+def test_nothing_starts_while_it_is_suspended(
+    rollout: RolloutState, hold: Suspension
+) -> None:
     assert next_actions(replace(rollout, suspension=hold)).actions == ()
 
 
 @given(rollouts(), st.randoms())
-def test_the_order_of_the_clusters_does_not_matter(rollout: RolloutState, random: Random) -> None:
+def test_the_order_of_the_clusters_does_not_matter(
+    rollout: RolloutState, random: Random
+) -> None:
     shuffled = list(rollout.clusters)
     random.shuffle(shuffled)
 
-    assert next_actions(replace(rollout, clusters=tuple(shuffled))) == next_actions(rollout)
+    assert next_actions(replace(rollout, clusters=tuple(shuffled))) == next_actions(
+        rollout
+    )
     assert plan_waves(replace(rollout, clusters=tuple(shuffled))) == plan_waves(rollout)
 
 
 @given(rollouts())
-def test_every_cluster_that_is_not_done_is_accounted_for_once(rollout: RolloutState) -> None:
+def test_every_cluster_that_is_not_done_is_accounted_for_once(
+    rollout: RolloutState,
+) -> None:
     answer = next_actions(rollout)
 
-    answered = {action.cluster for action in answer.actions} | {each.cluster for each in answer.blocked}
+    answered = {action.cluster for action in answer.actions} | {
+        each.cluster for each in answer.blocked
+    }
     busy = {each.cluster for each in answer.in_progress}
     open_ones = {
         each.name
@@ -101,7 +115,9 @@ def test_every_cluster_that_is_not_done_is_accounted_for_once(rollout: RolloutSt
         if not rollout.is_done(each) and (each.is_in_fleet or each.wanted is not None)
     }
     assert open_ones <= answered | busy
-    assert not {action.cluster for action in answer.actions} & {each.cluster for each in answer.blocked}
+    assert not {action.cluster for action in answer.actions} & {
+        each.cluster for each in answer.blocked
+    }
     assert (answer.phase is RunPhase.FINISHED) == (not open_ones)
 
 
@@ -113,9 +129,13 @@ def test_budgets_recompute_from_the_clusters(rollout: RolloutState) -> None:
     at_risk = {each.name for each in rollout.clusters if rollout.is_available(each)}
     taken = [action for action in answer.actions if action.cluster in at_risk]
     assert before == budgets_of(rollout)
-    assert answer.budgets.updates.at_risk == answer.budgets.removals.at_risk == len(taken)
+    assert (
+        answer.budgets.updates.at_risk == answer.budgets.removals.at_risk == len(taken)
+    )
     for floor in (answer.budgets.updates, answer.budgets.removals):
-        assert floor.allowed == max(0, floor.ready - len(taken) - max(0, floor.number - floor.limit))
+        assert floor.allowed == max(
+            0, floor.ready - len(taken) - max(0, floor.number - floor.limit)
+        )
 
 
 def _without_starts(budgets: Budgets) -> Budgets:
@@ -131,7 +151,10 @@ def _without_starts(budgets: Budgets) -> Budgets:
 def test_waves_are_what_repeated_syncs_would_start(rollout: RolloutState) -> None:
     made = plan_waves(rollout)
 
-    world = replace(rollout, clusters=tuple(replace(each, retry_at=None) for each in rollout.clusters))
+    world = replace(
+        rollout,
+        clusters=tuple(replace(each, retry_at=None) for each in rollout.clusters),
+    )
     waves: list[Wave] = []
     for _ in range(40):
         answer = next_actions(world)
@@ -148,14 +171,20 @@ def test_waves_cover_exactly_the_clusters_to_change(rollout: RolloutState) -> No
     made = plan_waves(rollout)
 
     planned = [action.cluster for wave in made.waves for action in wave.actions]
-    to_change = {each.name for each in rollout.clusters if each.is_in_fleet and next_step(each, rollout)}
+    to_change = {
+        each.name
+        for each in rollout.clusters
+        if each.is_in_fleet and next_step(each, rollout)
+    }
     assert len(planned) == len(set(planned))
     assert set(planned) | {each.cluster for each in made.rest.blocked} >= to_change
     assert set(planned) <= to_change
 
 
 @given(rollouts(), st.lists(events, max_size=6))
-def test_a_deletion_empties_every_cluster_in_reach(rollout: RolloutState, sequence: list[Event]) -> None:
+def test_a_deletion_empties_every_cluster_in_reach(
+    rollout: RolloutState, sequence: list[Event]
+) -> None:
     world = World(rollout, seconds=SECONDS)
     for event in sequence:
         event(world)
@@ -164,4 +193,7 @@ def test_a_deletion_empties_every_cluster_in_reach(rollout: RolloutState, sequen
     world.state = replace(world.state, deletion=Deletion(NOON, len(rollout.clusters)))
 
     assert world.run().phase is RunPhase.FINISHED
-    assert {each.phase for each in world.state.clusters} <= {Phase.NOT_STARTED, Phase.REMOVED}
+    assert {each.phase for each in world.state.clusters} <= {
+        Phase.NOT_STARTED,
+        Phase.REMOVED,
+    }

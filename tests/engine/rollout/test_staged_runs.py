@@ -45,13 +45,19 @@ def test_s37_canary_first_then_after_both_approvals_prod() -> None:
     waiting = world.go_on()
     assert world.started == ["c2"]
     assert waiting.approvals == (Approval("canary", ApprovalPoint.AFTER),)
-    assert [wait.reason for wait in waiting.waits] == [WaitReason.APPROVAL_AFTER, WaitReason.TIME]
+    assert [wait.reason for wait in waiting.waits] == [
+        WaitReason.APPROVAL_AFTER,
+        WaitReason.TIME,
+    ]
 
     world.approve("canary", "after")
     assert [wait.reason for wait in world.go().waits] == [WaitReason.TIME]
     world.pass_time(60)
     result = world.go()
-    assert (result.approvals, result.status) == ((Approval("prod", ApprovalPoint.BEFORE),), RunStatus.WAITING)
+    assert (result.approvals, result.status) == (
+        (Approval("prod", ApprovalPoint.BEFORE),),
+        RunStatus.WAITING,
+    )
     assert world.started == ["c2"]
 
     world.approve("prod", "before")
@@ -74,8 +80,13 @@ def test_s38_an_older_version_goes_back_in_the_order_of_the_stages() -> None:
     }
 
 
-def test_s39_a_removed_cluster_keeps_its_resources_until_the_delete_stage_which_is_last() -> None:
-    stages = [stage("none", env="none", before=True, after=True), stage("prod", env="prod")]
+def test_s39_a_removed_cluster_keeps_its_resources_until_the_delete_stage_which_is_last() -> (
+    None
+):
+    stages = [
+        stage("none", env="none", before=True, after=True),
+        stage("prod", env="prod"),
+    ]
     world = World(begin(stages, C1, unscheduled=("c9",)))
 
     world.go()
@@ -83,7 +94,10 @@ def test_s39_a_removed_cluster_keeps_its_resources_until_the_delete_stage_which_
     assert world.having(Phase.AVAILABLE) == {"c9"}
     world.pass_time(20)
     world.go()
-    assert (world.having(Phase.AVAILABLE), world.having(Phase.REMOVING)) == ({"c1"}, {"c9"})
+    assert (world.having(Phase.AVAILABLE), world.having(Phase.REMOVING)) == (
+        {"c1"},
+        {"c9"},
+    )
 
     assert world.go_on().status is RunStatus.SUCCEEDED
     assert world.having(Phase.REMOVED) == {"c9"}
@@ -109,7 +123,9 @@ def test_s41_max_concurrency_of_70_percent_starts_two_of_three() -> None:
         StartUpdate("c1", NEW, UpdateReason.ADD),
         StartUpdate("c2", NEW, UpdateReason.ADD),
     )
-    assert answer.concurrency == StageConcurrency(stage="all", clusters=3, limit=2, running=2, done=0)
+    assert answer.concurrency == StageConcurrency(
+        stage="all", clusters=3, limit=2, running=2, done=0
+    )
     assert answer.concurrency.waiting == 1
 
 
@@ -159,16 +175,22 @@ def test_a_cluster_that_has_the_version_is_done_and_takes_no_place() -> None:
     answer = world.go()
 
     assert [one.cluster for one in answer.actions] == ["c2"]
-    assert answer.concurrency == StageConcurrency(stage="all", clusters=3, limit=1, running=1, done=1)
+    assert answer.concurrency == StageConcurrency(
+        stage="all", clusters=3, limit=1, running=1, done=1
+    )
 
 
-def test_a_failed_cluster_keeps_its_place_and_is_tried_again_after_5_then_10_seconds() -> None:
+def test_a_failed_cluster_keeps_its_place_and_is_tried_again_after_5_then_10_seconds() -> (
+    None
+):
     world = replace(of_three(1), failures={"c1": 2}, seconds=1)
     world.go()
     world.pass_time(1)
 
     failed = world.go()
-    assert failed.waits == (Wait(WaitReason.RETRY, "all", ("c1",), START + timedelta(seconds=6)),)
+    assert failed.waits == (
+        Wait(WaitReason.RETRY, "all", ("c1",), START + timedelta(seconds=6)),
+    )
     assert failed.actions == ()
     assert failed.requeue_at == START + timedelta(seconds=6)
 
@@ -182,16 +204,22 @@ def test_a_failed_cluster_keeps_its_place_and_is_tried_again_after_5_then_10_sec
     assert world.go_on().status is RunStatus.SUCCEEDED
 
 
-def test_a_failure_counts_by_its_attempt_whatever_the_clock_of_the_worker_that_saw_it() -> None:
+def test_a_failure_counts_by_its_attempt_whatever_the_clock_of_the_worker_that_saw_it() -> (
+    None
+):
     world = of_three(1)
     world.go()
     before = world.now - timedelta(seconds=30)
     world.clusters["c1"] = seen("c1", Phase.FAILED, NEW, before, attempts=1)
 
-    assert world.go().waits == (Wait(WaitReason.RETRY, "all", ("c1",), START + timedelta(seconds=5)),)
+    assert world.go().waits == (
+        Wait(WaitReason.RETRY, "all", ("c1",), START + timedelta(seconds=5)),
+    )
 
     world.now += timedelta(seconds=5)
-    assert world.sync_result().actions == (StartUpdate("c1", NEW, UpdateReason.RETRY, 2),)
+    assert world.sync_result().actions == (
+        StartUpdate("c1", NEW, UpdateReason.RETRY, 2),
+    )
     world.run = world.sync_result().run
     assert world.sync_result().run.current.steps[0].failures == 1
 
@@ -224,7 +252,10 @@ def test_an_unreachable_cluster_is_passed_over_until_it_is_back() -> None:
 
     held = world.go_on(times=20)
     assert world.started == ["c2", "c3"]
-    assert (held.waits, held.status) == ((Wait(WaitReason.UNREACHABLE, "all", ("c1",)),), RunStatus.STUCK)
+    assert (held.waits, held.status) == (
+        (Wait(WaitReason.UNREACHABLE, "all", ("c1",)),),
+        RunStatus.STUCK,
+    )
 
     world.reach("c1", reachable=True)
     assert world.go_on().status is RunStatus.SUCCEEDED
@@ -238,7 +269,9 @@ def test_a_cluster_without_a_driver_is_not_monitored() -> None:
     held = world.go_on(times=20)
 
     assert held.waits == (Wait(WaitReason.NOT_MONITORED, "all", ("c1",)),)
-    assert run_sentences(held) == ["Not monitored: c1. The run continues once a driver is set."]
+    assert run_sentences(held) == [
+        "Not monitored: c1. The run continues once a driver is set."
+    ]
 
 
 def test_a_cluster_lost_in_the_middle_keeps_its_place() -> None:
@@ -254,9 +287,13 @@ def test_a_cluster_lost_in_the_middle_keeps_its_place() -> None:
 def test_what_was_seen_of_a_cluster_before_it_was_lost_does_not_count() -> None:
     world = of_three(1)
     world.go()
-    world.clusters["c1"] = seen("c1", Phase.AVAILABLE, NEW, world.now, unreachable_since=START)
+    world.clusters["c1"] = seen(
+        "c1", Phase.AVAILABLE, NEW, world.now, unreachable_since=START
+    )
 
-    assert world.go().concurrency == StageConcurrency(stage="all", clusters=3, limit=1, running=1, done=0)
+    assert world.go().concurrency == StageConcurrency(
+        stage="all", clusters=3, limit=1, running=1, done=0
+    )
 
 
 def test_a_cluster_that_is_being_cleared_is_left_alone_until_it_is_empty() -> None:
@@ -275,9 +312,14 @@ def test_what_is_in_flight_when_it_stops_is_observed_to_its_end() -> None:
     world.pass_time(20)
     stopped = world.go()
 
-    assert (stopping.status, stopping.waits[0].names) == (RunStatus.STOPPING, ("c1", "c2"))
+    assert (stopping.status, stopping.waits[0].names) == (
+        RunStatus.STOPPING,
+        ("c1", "c2"),
+    )
     assert stopped.status is RunStatus.STOPPED
-    assert stopped.concurrency == StageConcurrency(stage="all", clusters=3, limit=2, running=0, done=2)
+    assert stopped.concurrency == StageConcurrency(
+        stage="all", clusters=3, limit=2, running=0, done=2
+    )
     assert world.started == ["c1", "c2"]
 
 
@@ -287,7 +329,9 @@ def test_a_timed_wait_counts_from_the_last_cluster_and_again_from_a_stop() -> No
     world.pass_time(20)
     done_at = world.now
     world.now += timedelta(minutes=10)
-    assert world.go().waits == (Wait(WaitReason.TIME, "canary", until=done_at + timedelta(hours=1)),)
+    assert world.go().waits == (
+        Wait(WaitReason.TIME, "canary", until=done_at + timedelta(hours=1)),
+    )
 
     world.state = RunState.STOP
     world.go()
@@ -320,7 +364,10 @@ def test_a_timed_wait_can_be_skipped_only_while_it_lasts() -> None:
 
 
 def test_what_is_approved_before_it_was_requested_counts_for_nothing() -> None:
-    world = World(begin([stage("prod", env="prod", before=True)], C1), now=START + timedelta(seconds=1))
+    world = World(
+        begin([stage("prod", env="prod", before=True)], C1),
+        now=START + timedelta(seconds=1),
+    )
     world.approvals[Approval("prod", ApprovalPoint.BEFORE)] = START
 
     assert world.go().approvals == (Approval("prod", ApprovalPoint.BEFORE),)
@@ -344,12 +391,15 @@ def test_a_cluster_that_is_changed_meanwhile_fails_the_run() -> None:
     assert world.go().run.reasons == (StageReason("taken-over", ("c1",)),)
 
 
-def test_what_a_run_found_on_a_cluster_may_come_back_by_another_run_that_started_it_later() -> None:
+def test_what_a_run_found_on_a_cluster_may_come_back_by_another_run_that_started_it_later() -> (
+    None
+):
     world = of_three(1)
     world.clusters["c1"] = seen("c1", Phase.AVAILABLE, "old", START)
     world.go()
     brings_back = StagedRunPlan(
-        (Stage("prod", (ClusterStep("c1", "old", NEW, 2, world.now),)),), world.run.deletions
+        (Stage("prod", (ClusterStep("c1", "old", NEW, 2, world.now),)),),
+        world.run.deletions,
     )
     world.clusters["c1"] = seen("c1", Phase.APPLYING, "old", world.now)
 
@@ -369,7 +419,9 @@ def test_what_another_run_had_started_before_takes_nothing_over() -> None:
     assert world.sync_result().run.outcome is None
 
 
-def test_starts_are_compared_by_their_sequence_not_by_the_clocks_of_two_workers() -> None:
+def test_starts_are_compared_by_their_sequence_not_by_the_clocks_of_two_workers() -> (
+    None
+):
     ahead, behind = (START + timedelta(seconds=30 * sign) for sign in (1, -1))
     earlier = ClusterStep("c1", "old", NEW, 1, ahead)
     world = of_three(1)
@@ -393,7 +445,11 @@ def test_a_start_is_repeated_until_the_cluster_shows_it() -> None:
     world.run = first.run
     world.now += timedelta(seconds=30)
 
-    assert world.sync_result().actions == first.actions == (StartUpdate("c1", NEW, UpdateReason.UPDATE),)
+    assert (
+        world.sync_result().actions
+        == first.actions
+        == (StartUpdate("c1", NEW, UpdateReason.UPDATE),)
+    )
 
 
 def test_a_failed_removal_is_tried_again() -> None:

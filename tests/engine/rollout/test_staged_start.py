@@ -61,7 +61,10 @@ def test_every_cluster_is_in_exactly_one_stage() -> None:
     found = reasons(CANARY, also, picked=(A, B, C))
 
     assert found == CannotStart(
-        (StageReason("in-no-stage", ("b", "c")), StageReason("in-several-stages", ("a",)))
+        (
+            StageReason("in-no-stage", ("b", "c")),
+            StageReason("in-several-stages", ("a",)),
+        )
     )
 
 
@@ -88,12 +91,25 @@ def test_a_run_may_only_have_deletions() -> None:
     assert begin([CANARY], unscheduled=("z",)).deletions.cluster_names == ("z",)
 
 
-RUN = begin([CANARY, PROD], A, B, C, unscheduled=("z",), policy_snapshot="p-0", apply_strategy="x")
+RUN = begin(
+    [CANARY, PROD],
+    A,
+    B,
+    C,
+    unscheduled=("z",),
+    policy_snapshot="p-0",
+    apply_strategy="x",
+)
 
 
 def today(*picked: Any, **facts: Any) -> StagedRunPlan | CannotStart:
     """Initialise again, from other facts."""
-    usual = {"unscheduled": ("z",), "policy_snapshot": "p-0", "apply_strategy": "x", **facts}
+    usual = {
+        "unscheduled": ("z",),
+        "policy_snapshot": "p-0",
+        "apply_strategy": "x",
+        **facts,
+    }
     return initialise(strategy([CANARY, PROD]), placed(*(picked or (A, B, C)), **usual))
 
 
@@ -107,7 +123,10 @@ def today(*picked: Any, **facts: Any) -> StagedRunPlan | CannotStart:
         (today(apply_strategy="y"), (StageReason("new-apply-strategy"),)),
         (today(unscheduled=("z", "y")), (StageReason("new-deletions", ("y",)),)),
         (today(A, B), (StageReason("other-stages", ("prod",)),)),
-        (today(A, B, cluster("c", env="prod", order="1")), (StageReason("other-stages", ("prod",)),)),
+        (
+            today(A, B, cluster("c", env="prod", order="1")),
+            (StageReason("other-stages", ("prod",)),),
+        ),
         (today(A, B, cluster("c", env="none")), (StageReason("in-no-stage", ("c",)),)),
         (today(is_being_deleted=True), (StageReason("being-deleted"),)),
         (today(is_staged=False), (StageReason("not-staged"),)),
@@ -126,13 +145,18 @@ def test_a_run_of_deletions_alone_goes_on_when_they_are_gone() -> None:
     assert why_invalid(run, initialise(strategy([CANARY]), placed())) == ()
 
 
-def test_a_run_that_is_not_valid_any_more_fails_with_the_reason_and_leaves_the_clusters_alone() -> None:
+def test_a_run_that_is_not_valid_any_more_fails_with_the_reason_and_leaves_the_clusters_alone() -> (
+    None
+):
     world = World(RUN)
     world.go()
     world.today = today(policy_snapshot="p-1")
 
     answer = world.go()
 
-    assert (answer.run.outcome, answer.run.reasons) == (StagedRunOutcome.FAILED, (StageReason("new-policy"),))
+    assert (answer.run.outcome, answer.run.reasons) == (
+        StagedRunOutcome.FAILED,
+        (StageReason("new-policy"),),
+    )
     assert world.sync_result() == replace(answer, actions=())
     assert world.started == ["a"]

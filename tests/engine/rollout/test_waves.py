@@ -24,7 +24,14 @@ def test_without_surge_removals_and_replacements_take_turns() -> None:
 
     made = plan_waves(state(*facts, policy=pick_n(3), strategy=budget(1, 0)))
 
-    assert [brief(wave.actions) for wave in made.waves] == ["-x", "a:add", "-y", "b:add", "-z", "c:add"]
+    assert [brief(wave.actions) for wave in made.waves] == [
+        "-x",
+        "a:add",
+        "-y",
+        "b:add",
+        "-z",
+        "c:add",
+    ]
     assert [wave.budgets.additions.holding for wave in made.waves] == [3, 2, 3, 2, 3, 2]
     assert made.rest.phase is RunPhase.FINISHED
 
@@ -35,7 +42,9 @@ def test_a_draft_says_who_joins_leaves_and_changes() -> None:
     made = plan_waves(now.with_wanted({"b": "v3", "c": "v3"}, pick_n(2)))
 
     assert [brief(wave.actions) for wave in made.waves] == ["-a c:add", "b:update"]
-    assert {action.cluster: wave.number for wave in made.waves for action in wave.actions} == {
+    assert {
+        action.cluster: wave.number for wave in made.waves for action in wave.actions
+    } == {
         "a": 1,
         "b": 2,
         "c": 1,
@@ -45,7 +54,9 @@ def test_a_draft_says_who_joins_leaves_and_changes() -> None:
 def test_a_pause_and_waits_for_a_retry_are_overlooked() -> None:
     failed = cluster("a", Phase.FAILED, runs=NEW, attempts=1, retry_at=after(99))
 
-    made = plan_waves(state(failed, available("b"), strategy=budget(1), suspension=Suspension.PAUSED))
+    made = plan_waves(
+        state(failed, available("b"), strategy=budget(1), suspension=Suspension.PAUSED)
+    )
 
     assert [brief(wave.actions) for wave in made.waves] == ["a:retry", "b:update"]
 
@@ -54,4 +65,7 @@ def test_what_would_never_start_is_reported_at_the_end() -> None:
     made = plan_waves(state(*map(leaving, "ab"), policy=pick_n(3), strategy=budget(2)))
 
     assert [brief(wave.actions) for wave in made.waves] == ["-a"]
-    assert (made.rest.phase, blocks(made.rest)) == (RunPhase.HALTED, {"b": "removal-floor"})
+    assert (made.rest.phase, blocks(made.rest)) == (
+        RunPhase.HALTED,
+        {"b": "removal-floor"},
+    )

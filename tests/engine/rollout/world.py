@@ -18,7 +18,13 @@ from placements.engine.rollout.actions import (
     UpdateReason,
 )
 from placements.engine.rollout.rolling_update import next_actions
-from placements.engine.rollout.state import ClusterState, Phase, RolloutState, Suspension, retry_delay
+from placements.engine.rollout.state import (
+    ClusterState,
+    Phase,
+    RolloutState,
+    Suspension,
+    retry_delay,
+)
 from placements.manifests.policy import PlacementType
 from tests.engine.rollout.states import NOON
 
@@ -50,7 +56,9 @@ class World:
 
     def put(self, facts: ClusterState) -> None:
         """Write down what is now known of a cluster."""
-        self.state = replace(self.state, clusters=tuple({**self.clusters, facts.name: facts}.values()))
+        self.state = replace(
+            self.state, clusters=tuple({**self.clusters, facts.name: facts}.values())
+        )
 
     def step(self) -> RollingUpdateResult:
         """Sync, do what the result says, and advance the clock to the next event."""
@@ -76,7 +84,10 @@ class World:
     def batches(self) -> list[tuple[float, str]]:
         """Return who started at which second after noon."""
         times = sorted({second for second, _ in self.starts})
-        return [(time, " ".join(one.cluster for at, one in self.starts if at == time)) for time in times]
+        return [
+            (time, " ".join(one.cluster for at, one in self.starts if at == time))
+            for time in times
+        ]
 
     def lose(self, name: str) -> None:
         """Put a cluster out of reach; what it does is not known until it is back."""
@@ -99,7 +110,10 @@ class World:
     def _start(self, action: Action) -> None:
         self.starts.append(((self.state.at - NOON).total_seconds(), action))
         facts = replace(
-            self.clusters[action.cluster], untrackable_since=None, attempts=action.attempt, retry_at=None
+            self.clusters[action.cluster],
+            untrackable_since=None,
+            attempts=action.attempt,
+            retry_at=None,
         )
         if isinstance(action, StartUpdate):
             facts = replace(facts, running=action.version, phase=Phase.APPLYING)
@@ -110,9 +124,16 @@ class World:
 
     def _expect(self, facts: ClusterState) -> None:
         self.ends.pop(facts.name, None)
-        is_stuck = facts.phase is Phase.APPLIED and (facts.running in self.bad or facts.untrackable_since)
-        if facts.phase in (Phase.APPLYING, Phase.REMOVING, Phase.APPLIED) and not is_stuck:
-            self.ends[facts.name] = self.state.at + timedelta(seconds=self.seconds.get(facts.name, 10))
+        is_stuck = facts.phase is Phase.APPLIED and (
+            facts.running in self.bad or facts.untrackable_since
+        )
+        if (
+            facts.phase in (Phase.APPLYING, Phase.REMOVING, Phase.APPLIED)
+            and not is_stuck
+        ):
+            self.ends[facts.name] = self.state.at + timedelta(
+                seconds=self.seconds.get(facts.name, 10)
+            )
 
     def _observe(self) -> None:
         for name in self._busy():
@@ -124,7 +145,9 @@ class World:
     def _ended(self, facts: ClusterState) -> ClusterState:
         if facts.phase is not Phase.APPLIED and self.failures[facts.name] > 0:
             self.failures[facts.name] -= 1
-            failed = Phase.FAILED if facts.phase is Phase.APPLYING else Phase.REMOVE_FAILED
+            failed = (
+                Phase.FAILED if facts.phase is Phase.APPLYING else Phase.REMOVE_FAILED
+            )
             due = self.state.at + retry_delay(facts.attempts)
             return replace(facts, phase=failed, retry_at=due)
         if facts.phase is Phase.REMOVING:
@@ -139,21 +162,37 @@ class World:
 def check_start(state: RolloutState, action: Action) -> None:
     """Check one start against `rules/lifecycle.md#starts` by counting again, without the core's budgets."""
     facts = {each.name: each for each in state.clusters}[action.cluster]
-    reached = [each for each in state.clusters if each.is_in_fleet and each.unreachable_since is None]
+    reached = [
+        each
+        for each in state.clusters
+        if each.is_in_fleet and each.unreachable_since is None
+    ]
     available = [each.name for each in reached if _is_available(each, state)]
     selected = sum(each.wanted is not None for each in state.clusters)
     assert facts in reached
-    assert state.suspension is Suspension.NONE or (state.suspension is Suspension.STOPPED and state.deletion)
+    assert state.suspension is Suspension.NONE or (
+        state.suspension is Suspension.STOPPED and state.deletion
+    )
     if state.deletion:
         running = sum(each.phase is Phase.REMOVING for each in reached)
-        assert running + 1 <= max(1, _ceil(state.strategy.max_unavailable, state.deletion.number))
+        assert running + 1 <= max(
+            1, _ceil(state.strategy.max_unavailable, state.deletion.number)
+        )
     elif isinstance(action, StartUpdate) and action.reason is UpdateReason.ADD:
         assert facts.phase in (Phase.NOT_STARTED, Phase.REMOVED)
-        holding = sum(each.phase not in (Phase.NOT_STARTED, Phase.REMOVED) for each in reached)
+        holding = sum(
+            each.phase not in (Phase.NOT_STARTED, Phase.REMOVED) for each in reached
+        )
         assert holding + 1 <= selected + _ceil(state.strategy.max_surge, selected)
     elif action.cluster in available:
-        number = _number_for_removals(state, selected) if isinstance(action, Remove) else selected
-        assert len(available) - 1 >= max(0, number - _ceil(state.strategy.max_unavailable, number))
+        number = (
+            _number_for_removals(state, selected)
+            if isinstance(action, Remove)
+            else selected
+        )
+        assert len(available) - 1 >= max(
+            0, number - _ceil(state.strategy.max_unavailable, number)
+        )
     assert isinstance(action, Remove) == (facts.wanted is None)
     is_same = isinstance(action, StartUpdate) and facts.running == action.version
     assert not is_same or facts.phase in (Phase.FAILED, Phase.REMOVE_FAILED)

@@ -33,10 +33,17 @@ from tests.builders import Document, binding, cluster, fleet
 WEIGHTED: Document = {"mode": "weighted"}
 
 
-def zones(sizes: Mapping[str, int] | None = None, *, key: str = "zone", **more: int) -> Fleet:
+def zones(
+    sizes: Mapping[str, int] | None = None, *, key: str = "zone", **more: int
+) -> Fleet:
     """Make groups of so many clusters, named group-number."""
     return fleet(
-        *numbered({group: ({key: group}, size) for group, size in {**(sizes or {}), **more}.items()})
+        *numbered(
+            {
+                group: ({key: group}, size)
+                for group, size in {**(sizes or {}), **more}.items()
+            }
+        )
     )
 
 
@@ -59,7 +66,13 @@ def ocm(
 ) -> Cycle:
     """Make a cycle of `ocm`; the rest are its options, named as in the manifest."""
     policy = _policy(Semantics.OCM, number, spreads, preferred)
-    return Cycle(members, policy, _bindings(placed), Semantics.OCM, parse_ocm_options(options).to_plain())
+    return Cycle(
+        members,
+        policy,
+        _bindings(placed),
+        Semantics.OCM,
+        parse_ocm_options(options).to_plain(),
+    )
 
 
 def kubernetes(
@@ -78,7 +91,13 @@ def kubernetes(
 def ocm_cycle(document: object, members: Fleet, *placed: str, **options: Any) -> Cycle:
     """Make the cycle of an OCM Placement document."""
     parsed = parse_ocm_placement(document, options=options)
-    return Cycle(members, parsed.policy, _bindings(placed), Semantics.OCM, parsed.options.to_plain())
+    return Cycle(
+        members,
+        parsed.policy,
+        _bindings(placed),
+        Semantics.OCM,
+        parsed.options.to_plain(),
+    )
 
 
 def picks(cycle: Cycle) -> list[str]:
@@ -96,7 +115,10 @@ def per_group(decision: Decision, key: str) -> dict[str, int]:
     """Count what is placed after the cycle by the value of a label, all values that occur named."""
     clusters = {one.name: one.labels.get(key) for one in decision.cycle.fleet.clusters}
     placed = [clusters[one.cluster] for one in decision.bindings_after if one.is_active]
-    return {value: placed.count(value) for value in sorted(filter(None, set(clusters.values())))}
+    return {
+        value: placed.count(value)
+        for value in sorted(filter(None, set(clusters.values())))
+    }
 
 
 def reason_texts(decision: Decision, name: str) -> list[str]:
@@ -109,19 +131,29 @@ def contenders(decision: Decision, number: int = 1) -> dict[str, Candidate]:
     return {one.cluster: one for one in Replay(decision).candidates(number) if one.rank}
 
 
-def ranking(decision: Decision, number: int = 1, column: str = "preference") -> dict[str, float]:
+def ranking(
+    decision: Decision, number: int = 1, column: str = "preference"
+) -> dict[str, float]:
     """Return a rank column of all who could be picked in a round."""
-    return {name: one.combined[column] for name, one in contenders(decision, number).items()}
+    return {
+        name: one.combined[column] for name, one in contenders(decision, number).items()
+    }
 
 
-def crowded(pods: Mapping[str, int], cycle: Cycle, *, infeasible: Iterable[str] = ()) -> RoundEvaluation:
+def crowded(
+    pods: Mapping[str, int], cycle: Cycle, *, infeasible: Iterable[str] = ()
+) -> RoundEvaluation:
     """Evaluate a round of a cycle with so many pods on each node, which no placement could put there."""
     candidates = candidates_of(cycle)
-    on_node = np.array([pods.get(name, 0) for name in cycle.fleet.names], dtype=np.int64)
+    on_node = np.array(
+        [pods.get(name, 0) for name in cycle.fleet.names], dtype=np.int64
+    )
     counts = []
     for groups in candidates.groups:
         counted = groups.codes != ABSENT
-        sums = np.bincount(groups.codes[counted], on_node[counted], minlength=len(groups))
+        sums = np.bincount(
+            groups.codes[counted], on_node[counted], minlength=len(groups)
+        )
         counts.append(sums.astype(np.int64))
     left = candidates.passes & ~np.isin(cycle.fleet.names, list(infeasible))
     state = RoundState(candidates.constraints, candidates.groups, tuple(counts), left)
@@ -130,7 +162,11 @@ def crowded(pods: Mapping[str, int], cycle: Cycle, *, infeasible: Iterable[str] 
 
 def allowed(evaluation: RoundEvaluation, cycle: Cycle) -> list[str]:
     """Name the nodes that one more pod may go to."""
-    return [name for name, open_ in zip(cycle.fleet.names, evaluation.contends, strict=True) if open_]
+    return [
+        name
+        for name, open_ in zip(cycle.fleet.names, evaluation.contends, strict=True)
+        if open_
+    ]
 
 
 def scores(evaluation: RoundEvaluation, cycle: Cycle) -> dict[str, float]:

@@ -44,12 +44,16 @@ def passes_filters(cluster: Case, policy: Case) -> bool:
         return False
     if not cluster.get("eligible", {"value": True})["value"]:
         return False
-    return not any(_is_untolerated(taint, policy) for taint in cluster.get("taints", ()))
+    return not any(
+        _is_untolerated(taint, policy) for taint in cluster.get("taints", ())
+    )
 
 
 def _required(policy: Case) -> list[Case]:
     affinity = policy.get("affinity", {}).get("clusterAffinity", {})
-    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("clusterSelectorTerms", [])
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get(
+        "clusterSelectorTerms", []
+    )
 
 
 def _preferred(policy: Case) -> list[Case]:
@@ -69,13 +73,23 @@ def _matches_term(cluster: Case, term: Case) -> bool:
 def _matches_labels(labels: Mapping[str, str], selector: Case | None) -> bool:
     if selector is None:
         return True
-    if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
+    if any(
+        labels.get(key) != value
+        for key, value in selector.get("matchLabels", {}).items()
+    ):
         return False
-    return all(_meets(labels, requirement) for requirement in selector.get("matchExpressions", []))
+    return all(
+        _meets(labels, requirement)
+        for requirement in selector.get("matchExpressions", [])
+    )
 
 
 def _meets(labels: Mapping[str, str], requirement: Case) -> bool:
-    key, operator, values = requirement["key"], requirement["operator"], requirement.get("values", [])
+    key, operator, values = (
+        requirement["key"],
+        requirement["operator"],
+        requirement.get("values", []),
+    )
     if operator == "Exists":
         return key in labels
     if operator == "DoesNotExist":
@@ -90,7 +104,11 @@ def _property(cluster: Case, name: str) -> str | None:
     if not name.startswith(prefix):
         return cluster.get("properties", {}).get(name)
     sort, _, resource = name[len(prefix) :].partition("-")
-    column = {"total": "capacity", "allocatable": "allocatable", "available": "available"}[sort]
+    column = {
+        "total": "capacity",
+        "allocatable": "allocatable",
+        "available": "available",
+    }[sort]
     return cluster.get("resourceUsage", {}).get(column, {}).get(resource)
 
 
@@ -114,7 +132,9 @@ def _compares(cluster: Case, requirement: Case) -> bool:
 
 
 def _is_untolerated(taint: Case, policy: Case) -> bool:
-    return not any(_tolerates(toleration, taint) for toleration in policy.get("tolerations", ()))
+    return not any(
+        _tolerates(toleration, taint) for toleration in policy.get("tolerations", ())
+    )
 
 
 def _tolerates(toleration: Case, taint: Case) -> bool:
@@ -139,12 +159,17 @@ def affinity_scores(clusters: Iterable[Case], policy: Case) -> dict[str, int]:
 def _term_scores(clusters: list[Case], term: Case) -> dict[str, int]:
     weight, preference = term["weight"], term["preference"]
     matching = [
-        one for one in clusters if _matches_labels(one.get("labels", {}), preference.get("labelSelector"))
+        one
+        for one in clusters
+        if _matches_labels(one.get("labels", {}), preference.get("labelSelector"))
     ]
     sorter = preference.get("propertySorter")
     if sorter is None or weight == 0:
         return {cluster["name"]: weight for cluster in matching}
-    values = {cluster["name"]: _double(_property(cluster, sorter["name"])) for cluster in clusters}
+    values = {
+        cluster["name"]: _double(_property(cluster, sorter["name"]))
+        for cluster in clusters
+    }
     known = [value for value in values.values() if value is not None]
     if not known or min(known) == max(known):
         return {}
@@ -178,7 +203,9 @@ def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]
     policy = case["policy"]
     fleet = [(one["name"], one.get("labels", {})) for one in case["clusters"]]
     passing = [
-        (one["name"], one.get("labels", {})) for one in case["clusters"] if passes_filters(one, policy)
+        (one["name"], one.get("labels", {}))
+        for one in case["clusters"]
+        if passes_filters(one, policy)
     ]
     affinity = affinity_scores(case["clusters"], policy)
     constraints = policy.get("topologySpreadConstraints", [])
@@ -187,7 +214,9 @@ def plain_rounds(case: Case, *, kubefleet: bool = False) -> Iterator[PlainRound]
     def rounds() -> Iterator[PlainRound]:
         here = was_here
         while True:
-            one = _round(fleet, passing, constraints, taken, affinity, here, kubefleet=kubefleet)
+            one = _round(
+                fleet, passing, constraints, taken, affinity, here, kubefleet=kubefleet
+            )
             yield one
             if one.winner is None:
                 return
@@ -209,7 +238,9 @@ def placed_on(case: Case, policy: str) -> set[str]:
     return {
         one["cluster"]
         for one in case.get("bindings", ())
-        if one["state"] != "Unscheduled" and one["policy"] == policy and one["cluster"] in there
+        if one["state"] != "Unscheduled"
+        and one["policy"] == policy
+        and one["cluster"] in there
     }
 
 
@@ -229,13 +260,19 @@ def _round(
     kubefleet: bool,
 ) -> PlainRound:
     """Count the groups over the whole fleet, judge them, judge every cluster, sort the clusters."""
-    counts = [_count(fleet, constraint["topologyKey"], taken) for constraint in constraints]
+    counts = [
+        _count(fleet, constraint["topologyKey"], taken) for constraint in constraints
+    ]
     judged = [
         _judge_groups(constraint, groups, kubefleet=kubefleet)
         for constraint, groups in zip(constraints, counts, strict=True)
     ]
     rules = [
-        (constraint["topologyKey"], constraint.get("whenUnsatisfiable") != "ScheduleAnyway", groups)
+        (
+            constraint["topologyKey"],
+            constraint.get("whenUnsatisfiable") != "ScheduleAnyway",
+            groups,
+        )
         for constraint, groups in zip(constraints, judged, strict=True)
     ]
     ranked: list[Rank] = []
@@ -260,7 +297,9 @@ def _round(
     return PlainRound(ranked, forbidden, counts, judged)
 
 
-def _count(fleet: list[tuple[str, Labels]], key: str, taken: set[str]) -> dict[str, int]:
+def _count(
+    fleet: list[tuple[str, Labels]], key: str, taken: set[str]
+) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name, labels in fleet:
         group = labels.get(key)
@@ -269,7 +308,9 @@ def _count(fleet: list[tuple[str, Labels]], key: str, taken: set[str]) -> dict[s
     return counts
 
 
-def _judge_groups(constraint: Case, counts: Mapping[str, int], *, kubefleet: bool) -> Judged:
+def _judge_groups(
+    constraint: Case, counts: Mapping[str, int], *, kubefleet: bool
+) -> Judged:
     """Return for each group the score of one more cluster there, and whether it breaks the limit."""
     judged = {}
     limit, ascending = constraint.get("maxSkew", 1), sorted(counts.values())

@@ -10,7 +10,12 @@ from fractions import Fraction
 from math import floor, log
 from typing import Any, TypeAlias
 
-from tests.engine.scheduling.plain_evaluation import Case, affinity_scores, passes_filters, placed_on
+from tests.engine.scheduling.plain_evaluation import (
+    Case,
+    affinity_scores,
+    passes_filters,
+    placed_on,
+)
 
 Domain: TypeAlias = tuple[str, ...]
 """A value of a topology key; nested, those of the keys before it come first."""
@@ -45,9 +50,15 @@ def plain_counts(case: Case, placed: set[str]) -> list[dict[str, int]]:
     constraints = case["policy"]["topologySpreadConstraints"]
     if case["semantics"] == "ocm":
         levels = _levels(case, _candidates(case))
-        return [one.shares([name for name in placed if name in one.domain]) for one in levels]
+        return [
+            one.shares([name for name in placed if name in one.domain])
+            for one in levels
+        ]
     labels = {one["name"]: one["labels"] for one in case["clusters"]}
-    return [_counts(one["topologyKey"], _counted(one, case), labels, placed) for one in constraints]
+    return [
+        _counts(one["topologyKey"], _counted(one, case), labels, placed)
+        for one in constraints
+    ]
 
 
 def _is_hard(constraint: Case) -> bool:
@@ -66,15 +77,24 @@ def _value(cluster: Case, term: Case) -> str | None:
 
 def _candidates(case: Case) -> list[Case]:
     constraints = case["policy"]["topologySpreadConstraints"]
-    candidates = [one for one in case["clusters"] if passes_filters(one, case["policy"])]
+    candidates = [
+        one for one in case["clusters"] if passes_filters(one, case["policy"])
+    ]
     if case["ocm"]["unsetPolicy"] == "exclude":
-        candidates = [one for one in candidates if all(_value(one, each) is not None for each in constraints)]
+        candidates = [
+            one
+            for one in candidates
+            if all(_value(one, each) is not None for each in constraints)
+        ]
     return candidates
 
 
 def _levels(case: Case, candidates: list[Case]) -> list["_Level"]:
     constraints = case["policy"]["topologySpreadConstraints"]
-    return [_Level(candidates, constraints[: index + 1], case["ocm"]) for index in range(len(constraints))]
+    return [
+        _Level(candidates, constraints[: index + 1], case["ocm"])
+        for index in range(len(constraints))
+    ]
 
 
 def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
@@ -85,14 +105,24 @@ def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
 
     def judge(picked: list[str]) -> PlainRound:
         left = [one["name"] for one in candidates if one["name"] not in picked]
-        contend = [name for name in left if not any(level.forbids(name, picked) for level in levels)]
+        contend = [
+            name
+            for name in left
+            if not any(level.forbids(name, picked) for level in levels)
+        ]
         spread = _strict(levels, contend, picked)
         keys = {name: (*spread[name], preference[name]) for name in contend}
         if options["mode"] == "weighted":
-            spread, keys = _weighted(levels, contend, picked, preference, Fraction(str(options["u"])))
+            spread, keys = _weighted(
+                levels, contend, picked, preference, Fraction(str(options["u"]))
+            )
         order = sorted(contend, key=lambda name: ([-one for one in keys[name]], name))
         ranked = [(name, spread[name], affinity[name]) for name in order]
-        return PlainRound(ranked, sorted(set(left) - set(contend)), [one.shares(picked) for one in levels])
+        return PlainRound(
+            ranked,
+            sorted(set(left) - set(contend)),
+            [one.shares(picked) for one in levels],
+        )
 
     return judge
 
@@ -100,7 +130,9 @@ def _ocm(case: Case) -> Callable[[list[str]], PlainRound]:
 class _Level:
     """One Even term: the domain of every candidate, None for one that is outside, and its siblings."""
 
-    def __init__(self, candidates: list[Case], constraints: list[Case], options: Case) -> None:
+    def __init__(
+        self, candidates: list[Case], constraints: list[Case], options: Case
+    ) -> None:
         self.constraint = constraints[-1]
         above = constraints[:-1] if options["nested"] else []
         self.weights = options["domainWeights"].get(self.constraint["topologyKey"])
@@ -131,7 +163,9 @@ class _Level:
         smallest = min(self.count(one, picked) for one in self.siblings(domain[:-1]))
         return self.count(domain, picked) + 1 - smallest > self.constraint["maxSkew"]
 
-    def gaps(self, family: Domain, contend: list[str], picked: list[str]) -> dict[Domain, int]:
+    def gaps(
+        self, family: Domain, contend: list[str], picked: list[str]
+    ) -> dict[Domain, int]:
         """How far each sibling is above the emptiest, or behind the one whose turn it is; negative."""
         counts = {one: self.count(one, picked) for one in self.siblings(family)}
         if not self.weights:
@@ -158,11 +192,20 @@ class _Level:
         gaps = list(self.gaps(self.family[name], contend, picked).values())
         if not gaps or max(gaps) == min(gaps):
             return 0
-        return 63 * (self.gap(name, contend, picked) - min(gaps)) // (max(gaps) - min(gaps))
+        return (
+            63
+            * (self.gap(name, contend, picked) - min(gaps))
+            // (max(gaps) - min(gaps))
+        )
 
 
-def _strict(levels: list[_Level], contend: list[str], picked: list[str]) -> dict[str, Any]:
-    return {name: tuple(level.gap(name, contend, picked) for level in levels) for name in contend}
+def _strict(
+    levels: list[_Level], contend: list[str], picked: list[str]
+) -> dict[str, Any]:
+    return {
+        name: tuple(level.gap(name, contend, picked) for level in levels)
+        for name in contend
+    }
 
 
 def _weighted(
@@ -179,7 +222,10 @@ def _weighted(
         for level in levels:
             packed[name] = 64 * packed[name] + level.score(name, contend, picked)
     even = _stretched(packed, contend)
-    return even, {name: (u * even[name] + preference[name], even[name], preference[name]) for name in contend}
+    return even, {
+        name: (u * even[name] + preference[name], even[name], preference[name])
+        for name in contend
+    }
 
 
 def _stretched(raw: Mapping[str, int], counted: Iterable[str]) -> dict[str, Fraction]:
@@ -188,17 +234,27 @@ def _stretched(raw: Mapping[str, int], counted: Iterable[str]) -> dict[str, Frac
     low, high = min(values, default=0), max(values, default=0)
     if low == high:
         return {name: Fraction(0) for name in raw}
-    return {name: Fraction(200 * (value - low), high - low) - 100 for name, value in raw.items()}
+    return {
+        name: Fraction(200 * (value - low), high - low) - 100
+        for name, value in raw.items()
+    }
 
 
-def _preferences(case: Case, candidates: list[Case]) -> tuple[Mapping[str, Any], dict[str, Fraction]]:
+def _preferences(
+    case: Case, candidates: list[Case]
+) -> tuple[Mapping[str, Any], dict[str, Fraction]]:
     """Return the affinity scores, of Affinity rows or preferred terms, and P, which adds the prioritizers."""
     options, names = case["ocm"], [one["name"] for one in candidates]
     scores: Mapping[str, Any] = affinity_scores(case["clusters"], case["policy"])
     if options["affinityTerms"]:
-        scores = _stretched({one["name"]: _rows(one, options) for one in candidates}, names)
+        scores = _stretched(
+            {one["name"]: _rows(one, options) for one in candidates}, names
+        )
     active = placed_on(case, "current") | placed_on(case, "obsolete")
-    added = {name: Fraction(str(options["steadyWeight"])) * (name in active) for name in names}
+    added = {
+        name: Fraction(str(options["steadyWeight"])) * (name in active)
+        for name in names
+    }
     for name in names:
         added[name] += options["balanceWeight"] * _balance(name, case)
     for resource in ("cpu", "memory"):
@@ -226,7 +282,10 @@ def _row_matches(value: str | None, row: Case) -> bool:
 
 
 def _balance(name: str, case: Case) -> int:
-    used = {one["name"]: case["ocm"]["balance"].get(one["name"], 0) for one in case["clusters"]}
+    used = {
+        one["name"]: case["ocm"]["balance"].get(one["name"], 0)
+        for one in case["clusters"]
+    }
     most = max(used.values())
     return 2 * int(100 * (0.5 - (used[name] / most if most else 0)))
 
@@ -235,12 +294,18 @@ def _allocatable(resource: str, candidates: list[Case]) -> dict[str, int]:
     found = {
         one["name"]: int(one["resourceUsage"]["allocatable"][resource])
         for one in candidates
-        if all(resource in one.get("resourceUsage", {}).get(key, {}) for key in ("allocatable", "capacity"))
+        if all(
+            resource in one.get("resourceUsage", {}).get(key, {})
+            for key in ("allocatable", "capacity")
+        )
     }
     low, high = min(found.values(), default=0), max(found.values(), default=0)
     if low == high:
         return dict.fromkeys(found, 100)
-    return {name: int(((value - low) / (high - low) - 0.5) * 200) for name, value in found.items()}
+    return {
+        name: int(((value - low) / (high - low) - 0.5) * 200)
+        for name, value in found.items()
+    }
 
 
 # kubernetes (rules/other-schedulers.md#kubernetes)
@@ -262,13 +327,21 @@ def _kubernetes(case: Case) -> Callable[[list[str]], PlainRound]:
         ]
         left = [name for name in fit if name not in kept and name not in picked]
         forbidden = [
-            name for name in left if any(map(_forbids, constraints, counts, [labels[name]] * len(counts)))
+            name
+            for name in left
+            if any(map(_forbids, constraints, counts, [labels[name]] * len(counts)))
         ]
         contend = [name for name in left if name not in forbidden]
         terms: Terms = [(constraints[index], counts[index]) for index in soft]
         spread = _normalised(terms, {name: labels[name] for name in contend})
-        order = sorted(contend, key=lambda name: (-2 * spread[name] - affinity[name], name))
-        return PlainRound([(name, spread[name], affinity[name]) for name in order], sorted(forbidden), counts)
+        order = sorted(
+            contend, key=lambda name: (-2 * spread[name] - affinity[name], name)
+        )
+        return PlainRound(
+            [(name, spread[name], affinity[name]) for name in order],
+            sorted(forbidden),
+            counts,
+        )
 
     return judge
 
@@ -276,25 +349,44 @@ def _kubernetes(case: Case) -> Callable[[list[str]], PlainRound]:
 def _counted(constraint: Case, case: Case) -> list[str]:
     """Name the clusters that count: all keys of the sort, affinity applied, taints by the policy."""
     policy = case["policy"]
-    same = [one for one in policy["topologySpreadConstraints"] if _is_hard(one) == _is_hard(constraint)]
-    found = [one for one in case["clusters"] if all(each["topologyKey"] in one["labels"] for each in same)]
+    same = [
+        one
+        for one in policy["topologySpreadConstraints"]
+        if _is_hard(one) == _is_hard(constraint)
+    ]
+    found = [
+        one
+        for one in case["clusters"]
+        if all(each["topologyKey"] in one["labels"] for each in same)
+    ]
     if constraint.get("nodeAffinityPolicy", "Honor") == "Honor":
-        only_terms = {"affinity": policy.get("affinity", {}), "tolerations": [{"operator": "Exists"}]}
+        only_terms = {
+            "affinity": policy.get("affinity", {}),
+            "tolerations": [{"operator": "Exists"}],
+        }
         usable = {"value": True}
-        found = [one for one in found if passes_filters({**one, "eligible": usable}, only_terms)]
+        found = [
+            one
+            for one in found
+            if passes_filters({**one, "eligible": usable}, only_terms)
+        ]
     if constraint.get("nodeTaintsPolicy", "Ignore") == "Honor":
         only_taints = {"tolerations": policy.get("tolerations", [])}
         found = [one for one in found if passes_filters(one, only_taints)]
     return [one["name"] for one in found]
 
 
-def _counts(key: str, counted: list[str], labels: Mapping[str, Any], placed: set[str]) -> dict[str, int]:
+def _counts(
+    key: str, counted: list[str], labels: Mapping[str, Any], placed: set[str]
+) -> dict[str, int]:
     domains = sorted({labels[name][key] for name in counted})
     here = [labels[name][key] for name in counted if name in placed]
     return {domain: here.count(domain) for domain in domains}
 
 
-def _forbids(constraint: Case, counts: Mapping[str, int], labels: Mapping[str, str]) -> bool:
+def _forbids(
+    constraint: Case, counts: Mapping[str, int], labels: Mapping[str, str]
+) -> bool:
     """matchNum + 1 − minMatch > maxSkew, the minimum being 0 below minDomains."""
     if not _is_hard(constraint):
         return False
@@ -302,13 +394,18 @@ def _forbids(constraint: Case, counts: Mapping[str, int], labels: Mapping[str, s
     if domain is None or domain not in counts:
         return True
     enough = len(counts) >= constraint.get("minDomains", 1)
-    return counts[domain] + 1 - (min(counts.values()) if enough else 0) > constraint["maxSkew"]
+    return (
+        counts[domain] + 1 - (min(counts.values()) if enough else 0)
+        > constraint["maxSkew"]
+    )
 
 
 def _normalised(terms: Terms, contend: Mapping[str, Any]) -> dict[str, int]:
     """⌊100·(max + min − raw)/max⌋ among those with every key; max = 0 is 100, a missing key 0."""
     keys = [constraint["topologyKey"] for constraint, _ in terms]
-    full = [name for name, labels in contend.items() if all(key in labels for key in keys)]
+    full = [
+        name for name, labels in contend.items() if all(key in labels for key in keys)
+    ]
     scores = dict.fromkeys(contend, 0)
     if not terms:
         return scores
@@ -320,4 +417,7 @@ def _normalised(terms: Terms, contend: Mapping[str, Any]) -> dict[str, int]:
             raw[name] += counts[here[name]] * weight + constraint["maxSkew"] - 1
     whole = {name: floor(value + 0.5) for name, value in raw.items()}
     most, least = max(whole.values(), default=0), min(whole.values(), default=0)
-    return scores | {name: 100 * (most + least - one) // most if most else 100 for name, one in whole.items()}
+    return scores | {
+        name: 100 * (most + least - one) // most if most else 100
+        for name, one in whole.items()
+    }

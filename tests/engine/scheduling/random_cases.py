@@ -4,10 +4,24 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.builders import Document, expression, labelled, measured, prefer, sorted_by, spread, tolerate
+from tests.builders import (
+    Document,
+    expression,
+    labelled,
+    measured,
+    prefer,
+    sorted_by,
+    spread,
+    tolerate,
+)
 
 NAMES = [f"c{index:02}" for index in range(14)]
-LABELS = {"region": ["east", "west", "north"], "zone": ["z1", "z2"], "env": ["prod", "test"], "only": ["one"]}
+LABELS = {
+    "region": ["east", "west", "north"],
+    "zone": ["z1", "z2"],
+    "env": ["prod", "test"],
+    "only": ["one"],
+}
 GONE = "gone"
 MALFORMED = "lots"
 
@@ -33,31 +47,54 @@ _PREFERENCES = [
     sorted_by("cpu", "Ascending"),
     {**labelled(region="east"), **sorted_by("cpu")},
 ]
-_TOLERATIONS = [tolerate(operator="Exists"), tolerate(key="gpu"), tolerate(key="gpu", value="a100")]
+_TOLERATIONS = [
+    tolerate(operator="Exists"),
+    tolerate(key="gpu"),
+    tolerate(key="gpu", value="a100"),
+]
 
-_constraints = st.builds(spread, st.sampled_from([*LABELS, "nowhere"]), st.integers(1, 3), hard=st.booleans())
-_preferred = st.builds(prefer, st.sampled_from([0, 1, 5, 20, 100, -10]), st.sampled_from(_PREFERENCES))
+_constraints = st.builds(
+    spread, st.sampled_from([*LABELS, "nowhere"]), st.integers(1, 3), hard=st.booleans()
+)
+_preferred = st.builds(
+    prefer, st.sampled_from([0, 1, 5, 20, 100, -10]), st.sampled_from(_PREFERENCES)
+)
 _scores = st.none() | st.tuples(st.integers(-2, 2), st.integers(-10, 10))
 _taints = st.sampled_from([()] * 15 + [("gpu", ""), ("gpu", "a100"), ("old", "")])
 _states = st.sampled_from([None] * 24 + _KINDS)
-_sizes = st.sampled_from([0, 1, 2, *range(3, len(NAMES) + 1), *range(8, len(NAMES) + 1)])
+_sizes = st.sampled_from(
+    [0, 1, 2, *range(3, len(NAMES) + 1), *range(8, len(NAMES) + 1)]
+)
 
 
 @st.composite
 def _clusters(draw: st.DrawFn, *, malformed: bool) -> list[Document]:
-    quantities = st.sampled_from([None, *_QUANTITIES, *([MALFORMED] if malformed else [])])
+    quantities = st.sampled_from(
+        [None, *_QUANTITIES, *([MALFORMED] if malformed else [])]
+    )
     clusters = []
     for name in NAMES[: draw(_sizes)]:
-        labels = {key: draw(st.sampled_from([*values * 3, None])) for key, values in LABELS.items()}
+        labels = {
+            key: draw(st.sampled_from([*values * 3, None]))
+            for key, values in LABELS.items()
+        }
         cpu, taint = draw(quantities), draw(_taints)
         kind = draw(_states)
         clusters.append(
             {
                 "name": name,
-                "labels": {key: value for key, value in labels.items() if value is not None},
+                "labels": {
+                    key: value for key, value in labels.items() if value is not None
+                },
                 "properties": {} if cpu is None else {"cpu": cpu},
-                "taints": [{"key": taint[0], "value": taint[1], "effect": "NoSchedule"}] if taint else [],
-                "eligible": {"value": kind is None, "kind": kind, "reason": f"because of {kind}"},
+                "taints": [{"key": taint[0], "value": taint[1], "effect": "NoSchedule"}]
+                if taint
+                else [],
+                "eligible": {
+                    "value": kind is None,
+                    "kind": kind,
+                    "reason": f"because of {kind}",
+                },
             }
         )
     return draw(st.permutations(clusters))
@@ -66,12 +103,16 @@ def _clusters(draw: st.DrawFn, *, malformed: bool) -> list[Document]:
 @st.composite
 def _bindings(draw: st.DrawFn, names: list[str]) -> list[Document]:
     bindings = []
-    for name in draw(st.lists(st.sampled_from([*names, GONE]), unique=True, max_size=5)):
+    for name in draw(
+        st.lists(st.sampled_from([*names, GONE]), unique=True, max_size=5)
+    ):
         scores = draw(_scores) or (None, None)
         bindings.append(
             {
                 "cluster": name,
-                "state": draw(st.sampled_from(["Scheduled", "Bound", "Bound", "Unscheduled"])),
+                "state": draw(
+                    st.sampled_from(["Scheduled", "Bound", "Bound", "Unscheduled"])
+                ),
                 "policy": draw(st.sampled_from(["current", "obsolete"])),
                 "previousState": draw(st.sampled_from(["Scheduled", "Bound"])),
                 "topologySpreadScore": scores[0],
@@ -89,11 +130,20 @@ def _policies(draw: st.DrawFn, types: list[str]) -> Document:
         return {"placementType": "PickFixed", "clusterNames": draw(names)}
     affinity: Document = {}
     if required := draw(st.just([]) | st.lists(st.sampled_from(_TERMS), max_size=2)):
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"clusterSelectorTerms": required}
-    policy: Document = {"placementType": placement_type, "affinity": {"clusterAffinity": affinity}}
-    policy["tolerations"] = draw(st.lists(st.sampled_from(_TOLERATIONS), unique_by=str, max_size=2))
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "clusterSelectorTerms": required
+        }
+    policy: Document = {
+        "placementType": placement_type,
+        "affinity": {"clusterAffinity": affinity},
+    }
+    policy["tolerations"] = draw(
+        st.lists(st.sampled_from(_TOLERATIONS), unique_by=str, max_size=2)
+    )
     if placement_type == "PickN":
-        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = draw(st.lists(_preferred, max_size=3))
+        affinity["preferredDuringSchedulingIgnoredDuringExecution"] = draw(
+            st.lists(_preferred, max_size=3)
+        )
         policy["numberOfClusters"] = draw(st.integers(0, len(NAMES)))
         policy["topologySpreadConstraints"] = draw(st.lists(_constraints, max_size=4))
     return policy
@@ -101,7 +151,10 @@ def _policies(draw: st.DrawFn, types: list[str]) -> Document:
 
 @st.composite
 def cases(
-    draw: st.DrawFn, *, types: tuple[str, ...] = ("PickN", "PickAll", "PickFixed"), malformed: bool = True
+    draw: st.DrawFn,
+    *,
+    types: tuple[str, ...] = ("PickN", "PickAll", "PickFixed"),
+    malformed: bool = True,
 ) -> Any:
     """Draw a whole case; without malformed properties where a test wants no cycle to fail."""
     clusters = draw(_clusters(malformed=malformed))

@@ -4,17 +4,38 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.builders import Document, expression, labelled, prefer, sorted_by, spread, tolerate
+from tests.builders import (
+    Document,
+    expression,
+    labelled,
+    prefer,
+    sorted_by,
+    spread,
+    tolerate,
+)
 from tests.engine.scheduling.random_cases import GONE
 
 NAMES = [f"c{index:02}" for index in range(11)]
 KEYS = {"region": ["east", "west"], "zone": ["z1", "z2", "z3"], "rack": ["r1", "r2"]}
 """Every key is there as a label and, with values of its own, as a claim."""
 
-_keys = st.sampled_from([list(KEYS)] * 7 + [["nowhere", *KEYS]]).flatmap(st.permutations)
-_TERMS = [labelled(region="east"), expression("zone", "NotIn", "z1"), expression("rack", "Exists"), {}]
-_CLAIM = {"claimSelector": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}
-_PREFERENCES = [labelled(region="east"), expression("zone", "In", "z1", "z2"), sorted_by("cpu")]
+_keys = st.sampled_from([list(KEYS)] * 7 + [["nowhere", *KEYS]]).flatmap(
+    st.permutations
+)
+_TERMS = [
+    labelled(region="east"),
+    expression("zone", "NotIn", "z1"),
+    expression("rack", "Exists"),
+    {},
+]
+_CLAIM = {
+    "claimSelector": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+}
+_PREFERENCES = [
+    labelled(region="east"),
+    expression("zone", "In", "z1", "z2"),
+    sorted_by("cpu"),
+]
 _preferred = st.builds(prefer, st.integers(-100, 100), st.sampled_from(_PREFERENCES))
 _scores = st.none() | st.integers(-2, 100)
 _level_scores = _scores | st.lists(st.integers(-3, 0), max_size=2)
@@ -32,13 +53,21 @@ def _clusters(draw: st.DrawFn) -> list[Document]:
     for name in NAMES[: draw(_sizes)]:
         kind = draw(_kinds)
         amounts = {resource: draw(_amounts) for resource in ("cpu", "memory")}
-        known = {resource: amount for resource, amount in amounts.items() if amount is not None}
+        known = {
+            resource: amount
+            for resource, amount in amounts.items()
+            if amount is not None
+        }
         clusters.append(
             {
                 "name": name,
                 "labels": draw(_values()),
-                "properties": draw(_values()) | {key: known[key] for key in known if key == "cpu"},
-                "taints": [{"key": key, "value": "", "effect": "NoSchedule"} for key in draw(_taints)],
+                "properties": draw(_values())
+                | {key: known[key] for key in known if key == "cpu"},
+                "taints": [
+                    {"key": key, "value": "", "effect": "NoSchedule"}
+                    for key in draw(_taints)
+                ],
                 "resourceUsage": {
                     "capacity": draw(st.sampled_from([known, {}])),
                     "allocatable": known,
@@ -52,30 +81,44 @@ def _clusters(draw: st.DrawFn) -> list[Document]:
 
 @st.composite
 def _values(draw: st.DrawFn) -> dict[str, str]:
-    drawn = {key: draw(st.sampled_from([*values * 4, None])) for key, values in KEYS.items()}
+    drawn = {
+        key: draw(st.sampled_from([*values * 4, None])) for key, values in KEYS.items()
+    }
     return {key: value for key, value in drawn.items() if value is not None}
 
 
 @st.composite
-def _bindings(draw: st.DrawFn, names: list[str], scores: st.SearchStrategy[Any]) -> list[Document]:
+def _bindings(
+    draw: st.DrawFn, names: list[str], scores: st.SearchStrategy[Any]
+) -> list[Document]:
     return [
         {
             "cluster": name,
-            "state": draw(st.sampled_from(["Bound", "Bound", "Scheduled", "Unscheduled"])),
+            "state": draw(
+                st.sampled_from(["Bound", "Bound", "Scheduled", "Unscheduled"])
+            ),
             "policy": draw(st.sampled_from(["current", "current", "obsolete"])),
             "previousState": "Bound",
             "topologySpreadScore": draw(scores),
             "affinityScore": draw(_scores),
         }
-        for name in draw(st.lists(st.sampled_from([*names, GONE]), unique=True, max_size=5))
+        for name in draw(
+            st.lists(st.sampled_from([*names, GONE]), unique=True, max_size=5)
+        )
     ]
 
 
 @st.composite
-def _policy(draw: st.DrawFn, constraints: list[Document], terms: list[Document]) -> Document:
+def _policy(
+    draw: st.DrawFn, constraints: list[Document], terms: list[Document]
+) -> Document:
     affinity: Document = {}
-    if required := draw(st.sampled_from([[]] * 5 + [terms[:1], terms[1:2], terms[1:3], terms[-1:]])):
-        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {"clusterSelectorTerms": required}
+    if required := draw(
+        st.sampled_from([[]] * 5 + [terms[:1], terms[1:2], terms[1:3], terms[-1:]])
+    ):
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = {
+            "clusterSelectorTerms": required
+        }
     preferred = draw(st.lists(_preferred, max_size=2))
     if preferred:
         affinity["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
@@ -83,7 +126,9 @@ def _policy(draw: st.DrawFn, constraints: list[Document], terms: list[Document])
         "placementType": "PickN",
         "numberOfClusters": draw(_numbers),
         "affinity": {"clusterAffinity": affinity},
-        "tolerations": draw(st.sampled_from([[], [tolerate(key="gpu")], [tolerate(operator="Exists")]])),
+        "tolerations": draw(
+            st.sampled_from([[], [tolerate(key="gpu")], [tolerate(operator="Exists")]])
+        ),
         "topologySpreadConstraints": constraints,
     }
 
@@ -96,13 +141,21 @@ def kubernetes_cases(draw: st.DrawFn) -> Any:
     pairs = [(key, hard) for key in draw(_keys) for hard in (True, False)]
     constraints = []
     for key, hard in draw(st.permutations(pairs))[: draw(_lengths)]:
-        more: Document = {"nodeAffinityPolicy": draw(policies), "nodeTaintsPolicy": draw(policies)}
+        more: Document = {
+            "nodeAffinityPolicy": draw(policies),
+            "nodeTaintsPolicy": draw(policies),
+        }
         more["minDomains"] = draw(st.sampled_from([None, 1, 2, 3])) if hard else None
         given = {name: value for name, value in more.items() if value is not None}
         constraints.append({**spread(key, draw(st.integers(1, 3)), hard=hard), **given})
     bindings = draw(_bindings([one["name"] for one in clusters], _scores))
     policy = draw(_policy(constraints, _TERMS))
-    return {"semantics": "kubernetes", "clusters": clusters, "bindings": bindings, "policy": policy}
+    return {
+        "semantics": "kubernetes",
+        "clusters": clusters,
+        "bindings": bindings,
+        "policy": policy,
+    }
 
 
 @st.composite
@@ -112,10 +165,17 @@ def ocm_cases(draw: st.DrawFn) -> Any:
     names = [one["name"] for one in clusters]
     kinds = st.sampled_from(["Label", "Label", "Claim"])
     constraints = [
-        {**spread(key, draw(st.integers(1, 2)), hard=draw(st.booleans())), "topologyKeyType": draw(kinds)}
+        {
+            **spread(key, draw(st.integers(1, 2)), hard=draw(st.booleans())),
+            "topologyKeyType": draw(kinds),
+        }
         for key in draw(_keys)[: draw(_lengths)]
     ]
-    soft = [one["topologyKey"] for one in constraints if one["whenUnsatisfiable"] == "ScheduleAnyway"]
+    soft = [
+        one["topologyKey"]
+        for one in constraints
+        if one["whenUnsatisfiable"] == "ScheduleAnyway"
+    ]
     return {
         "semantics": "ocm",
         "clusters": clusters,
@@ -136,8 +196,12 @@ def _options(draw: st.DrawFn, names: list[str], soft: list[str]) -> Document:
         "unsetPolicy": draw(st.sampled_from(["bucket", "exclude", "free"])),
         "unsatisfiable": "fewer",
         "steadyWeight": draw(st.sampled_from([0, 100, 100, 33.3, -50])),
-        "balance": {name: draw(st.integers(0, 4)) for name in names if draw(st.booleans())},
-        "domainWeights": {key: given for key, given in weights.items() if given is not None},
+        "balance": {
+            name: draw(st.integers(0, 4)) for name in names if draw(st.booleans())
+        },
+        "domainWeights": {
+            key: given for key, given in weights.items() if given is not None
+        },
         "balanceWeight": draw(weighs),
         "cpuWeight": draw(weighs),
         "memoryWeight": draw(st.sampled_from([0, 0, 1])),
@@ -154,11 +218,19 @@ def _affinity_term(draw: st.DrawFn) -> Document:
     key = draw(st.sampled_from(list(KEYS)))
     rows = []
     for operator in draw(
-        st.lists(st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]), min_size=1, max_size=3)
+        st.lists(
+            st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+            min_size=1,
+            max_size=3,
+        )
     ):
         row: Document = {"weight": draw(st.integers(-100, 100)), "operator": operator}
         if operator in ("In", "NotIn"):
-            row["values"] = draw(st.lists(st.sampled_from(KEYS[key]), min_size=1, max_size=2, unique=True))
+            row["values"] = draw(
+                st.lists(
+                    st.sampled_from(KEYS[key]), min_size=1, max_size=2, unique=True
+                )
+            )
         rows.append(row)
     return {
         "topologyKey": key,

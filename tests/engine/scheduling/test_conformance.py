@@ -34,7 +34,9 @@ def _differences(case: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]
     if "steps" not in case:
         return _unequal(case["expect"], answer)
     found: dict[str, Any] = {}
-    for number, (expected, actual) in enumerate(zip(case["expect"], answer["steps"], strict=True)):
+    for number, (expected, actual) in enumerate(
+        zip(case["expect"], answer["steps"], strict=True)
+    ):
         step = _unequal(_by_cluster(expected), _by_cluster({"error": None, **actual}))
         if step:
             found[f"step {number}"] = step
@@ -44,18 +46,25 @@ def _differences(case: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]
 def _by_cluster(step: dict[str, Any]) -> dict[str, Any]:
     decisions = {one["cluster"]: one for one in step["decisions"]}
     assert len(decisions) == len(step["decisions"]), "a cluster is listed twice"
-    return {**{key: step[key] for key in step if key != "cycles"}, "decisions": decisions}
+    return {
+        **{key: step[key] for key in step if key != "cycles"},
+        "decisions": decisions,
+    }
 
 
 def _unequal(expected: dict[str, Any], actual: dict[str, Any]) -> dict[str, Any]:
-    differing = (key for key, want in expected.items() if not _is_equal(actual.get(key), want))
+    differing = (
+        key for key, want in expected.items() if not _is_equal(actual.get(key), want)
+    )
     return {key: (actual.get(key), expected[key]) for key in differing}
 
 
 def _is_equal(actual: Any, want: Any) -> bool:
     """Compare numbers within 1e-6."""
     if isinstance(want, dict) and isinstance(actual, dict):
-        return want.keys() == actual.keys() and all(_is_equal(actual[key], want[key]) for key in want)
+        return want.keys() == actual.keys() and all(
+            _is_equal(actual[key], want[key]) for key in want
+        )
     if isinstance(want, list) and isinstance(actual, list):
         return len(want) == len(actual) and all(map(_is_equal, actual, want))
     if isinstance(want, float) or isinstance(actual, float):
@@ -68,7 +77,9 @@ def test_every_case_comes_out_equal(name: str) -> None:
     found = {case["id"]: _differences(case, answer) for case, answer in _cases(name)}
 
     assert len(found) == SIZES[name]
-    assert {case: differences for case, differences in found.items() if differences} == {}
+    assert {
+        case: differences for case, differences in found.items() if differences
+    } == {}
 
 
 def _live_differences(
@@ -80,12 +91,21 @@ def _live_differences(
     for side, step in (("hub", expected), ("here", actual)):
         sides[side] = {
             one["cluster"]: (
-                one["state"] == "Unscheduled",  # a rollout may have bound it within the step
-                *(one[key] for key in ("policy", "affinityScore", "topologySpreadScore")),
+                one["state"]
+                == "Unscheduled",  # a rollout may have bound it within the step
+                *(
+                    one[key]
+                    for key in ("policy", "affinityScore", "topologySpreadScore")
+                ),
             )
             for one in step["bindings"]
         }
-    if not _is_equal(*({name: list(one) for name, one in sides[side].items()} for side in ("here", "hub"))):
+    if not _is_equal(
+        *(
+            {name: list(one) for name, one in sides[side].items()}
+            for side in ("here", "hub")
+        )
+    ):
         found["bindings"] = sides
     if not _is_equal(actual["condition"], expected["condition"]):
         found["condition"] = {"here": actual["condition"], "hub": expected["condition"]}
@@ -104,9 +124,15 @@ def test_what_a_real_hub_decided_comes_out_equal() -> None:
     steps = 0
     for case, answer in _cases("kubefleet-live"):
         before: dict[str, Any] = {}
-        for number, (expected, actual) in enumerate(zip(case["expect"], answer["steps"], strict=True)):
+        for number, (expected, actual) in enumerate(
+            zip(case["expect"], answer["steps"], strict=True)
+        ):
             steps += 1
-            fresh = {one["cluster"]: one for one in actual["decisions"] if not one["selected"]}
+            fresh = {
+                one["cluster"]: one
+                for one in actual["decisions"]
+                if not one["selected"]
+            }
             listed = {"fresh": fresh, "kept": before, "forgotten": {}}[expected["list"]]
             if differences := _live_differences(expected, actual, listed):
                 found[f"{case['id']} step {number}"] = differences

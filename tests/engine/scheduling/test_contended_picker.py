@@ -43,22 +43,33 @@ ALL_RULES = pytest.mark.parametrize(
 )
 
 
-def _fleet(draw: np.random.Generator, size: int, keys: dict[str, int], share: float = 0.9) -> Fleet:
+def _fleet(
+    draw: np.random.Generator, size: int, keys: dict[str, int], share: float = 0.9
+) -> Fleet:
     return Fleet(
         cluster(
             f"c{index:03}",
-            {key: f"v{draw.integers(values)}" for key, values in keys.items() if draw.random() < share},
+            {
+                key: f"v{draw.integers(values)}"
+                for key, values in keys.items()
+                if draw.random() < share
+            },
         )
         for index in range(size)
     )
 
 
-def _candidates(one: Fleet, rules: Rules, constraints: list[dict[str, Any]], wanted: int) -> Candidates:
+def _candidates(
+    one: Fleet, rules: Rules, constraints: list[dict[str, Any]], wanted: int
+) -> Candidates:
     preferred = [
-        prefer(weight, labelled(zone=f"v{value}")) for value, weight in enumerate([40, -25, 40, 3], start=2)
+        prefer(weight, labelled(zone=f"v{value}"))
+        for value, weight in enumerate([40, -25, 40, 3], start=2)
     ]
     chosen = pick_n(wanted, spread=constraints, prefer=preferred)
-    return candidates_of(replace(cycle(one, chosen, semantics=rules.semantics), options=rules.options))
+    return candidates_of(
+        replace(cycle(one, chosen, semantics=rules.semantics), options=rules.options)
+    )
 
 
 def _check_picks(candidates: Candidates, wanted: int) -> None:
@@ -78,8 +89,12 @@ def _check_picks(candidates: Candidates, wanted: int) -> None:
 
 @ALL_RULES
 @pytest.mark.parametrize("hard", ["", "region", "zone host", "region zone host"])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(one, marks=pytest.mark.nightly) for one in (1, 2))])
-def test_picks_what_every_cluster_evaluated_in_every_round_gives(rules: Rules, hard: str, seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(one, marks=pytest.mark.nightly) for one in (1, 2))]
+)
+def test_picks_what_every_cluster_evaluated_in_every_round_gives(
+    rules: Rules, hard: str, seed: int
+) -> None:
     if hard and "domainWeights" in rules.options:
         hard = "zone"
     draw = np.random.default_rng(seed)
@@ -90,14 +105,17 @@ def test_picks_what_every_cluster_evaluated_in_every_round_gives(rules: Rules, h
 
 @ALL_RULES
 @pytest.mark.parametrize("fleets", [20, pytest.param(60, marks=pytest.mark.nightly)])
-def test_picks_every_cluster_of_a_small_fleet_as_its_rounds_do(rules: Rules, fleets: int) -> None:
+def test_picks_every_cluster_of_a_small_fleet_as_its_rounds_do(
+    rules: Rules, fleets: int
+) -> None:
     for seed in range(fleets):
         draw = np.random.default_rng(seed)
         keys = {"region": 2, "zone": 3}
         one = _fleet(draw, int(draw.integers(0, 12)), keys, share=0.8)
         free = "domainWeights" in rules.options
         constraints = [
-            spread(key, int(draw.integers(1, 3)), hard=not free and draw.random() < 0.5) for key in keys
+            spread(key, int(draw.integers(1, 3)), hard=not free and draw.random() < 0.5)
+            for key in keys
         ]
 
         _check_picks(_candidates(one, rules, constraints, 12), 12)
@@ -107,18 +125,27 @@ def test_picks_every_cluster_of_a_small_fleet_as_its_rounds_do(rules: Rules, fle
 def test_picks_those_behind_their_leaders_as_its_rounds_do(rules: Rules) -> None:
     """Leaders that rank first and second, with successors of one group behind all those of the other."""
     regions = ["v0", "v1", *["v0"] * 59, *["v1"] * 59]
-    one = Fleet(cluster(f"c{index:03}", region=region) for index, region in enumerate(regions))
+    one = Fleet(
+        cluster(f"c{index:03}", region=region) for index, region in enumerate(regions)
+    )
 
     _check_picks(_candidates(one, rules, [spread("region", 5, hard=False)], 120), 120)
 
 
-@pytest.mark.parametrize("options", [{"nested": False}, {"nested": False, "mode": "weighted"}])
+@pytest.mark.parametrize(
+    "options", [{"nested": False}, {"nested": False, "mode": "weighted"}]
+)
 @pytest.mark.parametrize("levels", [8, 9, 16])
-def test_picks_as_its_rounds_do_where_levels_outgrow_a_float(levels: int, options: dict[str, Any]) -> None:
+def test_picks_as_its_rounds_do_where_levels_outgrow_a_float(
+    levels: int, options: dict[str, Any]
+) -> None:
     keys = {f"k{index}": 2 for index in range(levels)}
     draw = np.random.default_rng(1)
     one = Fleet(
-        cluster(f"c{index:03}", {key: "rare" if draw.random() < 0.04 else "common" for key in keys})
+        cluster(
+            f"c{index:03}",
+            {key: "rare" if draw.random() < 0.04 else "common" for key in keys},
+        )
         for index in range(80)
     )
     constraints = [spread(key, hard=False) for key in keys]

@@ -57,7 +57,9 @@ def test_id_is_d_and_32_hex_digits() -> None:
 
 def test_id_is_the_same_for_the_same_inputs() -> None:
     again = cycle(
-        fleet(*FLEET), pick_n(2, spread=[spread("region")], required=[measured("cpu", "Ge", "1")]), BINDING
+        fleet(*FLEET),
+        pick_n(2, spread=[spread("region")], required=[measured("cpu", "Ge", "1")]),
+        BINDING,
     )
 
     assert _id(again) == _id(CYCLE)
@@ -73,19 +75,29 @@ def test_id_does_not_depend_on_the_order_of_clusters_and_bindings() -> None:
 
 
 def test_id_does_not_depend_on_bindings_that_are_being_deleted() -> None:
-    assert _id(replace(CYCLE, bindings=(BINDING, binding("b", deleting=True)))) == _id(CYCLE)
+    assert _id(replace(CYCLE, bindings=(BINDING, binding("b", deleting=True)))) == _id(
+        CYCLE
+    )
 
 
 def test_id_depends_on_the_kind_of_ineligibility_never_on_its_words() -> None:
     def with_words(words: str) -> Cycle:
-        stale = Cluster("a", eligibility=Eligibility(EligibilityKind.STALE_HEARTBEAT, words))
+        stale = Cluster(
+            "a", eligibility=Eligibility(EligibilityKind.STALE_HEARTBEAT, words)
+        )
         return cycle(fleet(stale))
 
-    assert _id(with_words("silent for 6 minutes")) == _id(with_words("silent for 7 minutes"))
-    assert _id(with_words("")) != _id(cycle(fleet(cluster("a", not_eligible="unhealthy"))))
+    assert _id(with_words("silent for 6 minutes")) == _id(
+        with_words("silent for 7 minutes")
+    )
+    assert _id(with_words("")) != _id(
+        cycle(fleet(cluster("a", not_eligible="unhealthy")))
+    )
 
 
-def test_id_does_not_depend_on_labels_and_properties_that_the_policy_does_not_read() -> None:
+def test_id_does_not_depend_on_labels_and_properties_that_the_policy_does_not_read() -> (
+    None
+):
     more = cluster("a", region="east", owner="li", properties={"cpu": "2", "cost": "9"})
 
     assert _id(replace(CYCLE, fleet=FLEET.with_cluster(more))) == _id(CYCLE)
@@ -96,15 +108,21 @@ def test_id_takes_an_absent_policy_for_pick_all() -> None:
 
 
 def test_id_fills_defaults_in() -> None:
-    spelled = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spelled = {
+        "topologyKey": "region",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
 
-    assert _id_of_policy(pick_n(2, spread=[{"topologyKey": "region"}])) == _id_of_policy(
-        pick_n(2, spread=[spelled])
-    )
+    assert _id_of_policy(
+        pick_n(2, spread=[{"topologyKey": "region"}])
+    ) == _id_of_policy(pick_n(2, spread=[spelled]))
 
 
 def test_id_does_not_care_how_a_stored_score_is_held() -> None:
-    assert _id(replace(CYCLE, bindings=(binding("a", scores=(-1.0, 0.0)),))) == _id(CYCLE)
+    assert _id(replace(CYCLE, bindings=(binding("a", scores=(-1.0, 0.0)),))) == _id(
+        CYCLE
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,11 +130,20 @@ def test_id_does_not_care_how_a_stored_score_is_held() -> None:
     [
         pick_n(1, spread=[spread("region")], required=[measured("cpu", "Ge", "1")]),
         pick_n(2, spread=[spread("region", 2)], required=[measured("cpu", "Ge", "1")]),
-        pick_n(2, spread=[spread("region", hard=False)], required=[measured("cpu", "Ge", "1")]),
+        pick_n(
+            2,
+            spread=[spread("region", hard=False)],
+            required=[measured("cpu", "Ge", "1")],
+        ),
         pick_n(2, spread=[spread("region")], required=[measured("cpu", "Gt", "1")]),
         pick_n(2, spread=[spread("region")], required=[measured("cpu", "Ge", "1"), {}]),
         pick_n(2, spread=[spread("region")]),
-        pick_n(2, spread=[spread("region")], required=[measured("cpu", "Ge", "1")], prefer=[prefer(1)]),
+        pick_n(
+            2,
+            spread=[spread("region")],
+            required=[measured("cpu", "Ge", "1")],
+            prefer=[prefer(1)],
+        ),
         pick_n(
             2,
             spread=[spread("region")],
@@ -124,7 +151,16 @@ def test_id_does_not_care_how_a_stored_score_is_held() -> None:
             tolerations=[tolerate(operator="Exists")],
         ),
     ],
-    ids=["number", "max skew", "effect", "operator", "term", "no terms", "preferred", "toleration"],
+    ids=[
+        "number",
+        "max skew",
+        "effect",
+        "operator",
+        "term",
+        "no terms",
+        "preferred",
+        "toleration",
+    ],
 )
 def test_id_changes_with_the_policy(changed: PlacementPolicy) -> None:
     assert _id_of_policy(changed) != _id(CYCLE)
@@ -133,7 +169,9 @@ def test_id_changes_with_the_policy(changed: PlacementPolicy) -> None:
 def test_id_keeps_the_order_of_lists() -> None:
     east, west = labelled(region="east"), labelled(region="west")
 
-    assert _id_of_policy(pick_all(required=[east, west])) != _id_of_policy(pick_all(required=[west, east]))
+    assert _id_of_policy(pick_all(required=[east, west])) != _id_of_policy(
+        pick_all(required=[west, east])
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,10 +224,14 @@ def test_id_changes_with_the_semantics_and_their_options() -> None:
     assert _id(replace(CYCLE, options={"mode": "weighted"})) != _id(CYCLE)
 
 
-def test_id_changes_with_the_version_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_id_changes_with_the_version_of_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     before = _id(CYCLE)
 
-    monkeypatch.setattr("placements.engine.scheduling.decision.ENGINE_VERSION", "another")
+    monkeypatch.setattr(
+        "placements.engine.scheduling.decision.ENGINE_VERSION", "another"
+    )
 
     assert _id(CYCLE) != before
 
@@ -203,7 +245,11 @@ def test_picked_carries_the_scores_of_its_own_round() -> None:
 
     decision = decide(one, pick_n(3, spread=[spread("region")], prefer=[preference]))
 
-    assert decision.picked == (Picked("e2", -1, 7), Picked("w1", 1, 0), Picked("e1", -1, 7))
+    assert decision.picked == (
+        Picked("e2", -1, 7),
+        Picked("w1", 1, 0),
+        Picked("e1", -1, 7),
+    )
 
 
 @pytest.mark.parametrize("number", [0, -1, 3])
@@ -215,7 +261,9 @@ def test_there_are_no_rounds_but_those_of_the_cycle(number: int) -> None:
 
 
 @pytest.mark.parametrize("changed", [pick_all(), pick_fixed("a"), pick_n(1), pick_n(0)])
-def test_a_cycle_without_picking_by_rank_has_no_rounds(changed: PlacementPolicy) -> None:
+def test_a_cycle_without_picking_by_rank_has_no_rounds(
+    changed: PlacementPolicy,
+) -> None:
     assert decide(FLEET, changed, BINDING).number_of_rounds == 0
 
 
@@ -227,7 +275,10 @@ def test_a_round_that_picks_no_cluster_counts() -> None:
 
 
 def test_a_round_knows_the_counts_before_its_pick() -> None:
-    decision = decide(fleet(*grouped("region", east="a b", west="c d")), pick_n(4, spread=[spread("region")]))
+    decision = decide(
+        fleet(*grouped("region", east="a b", west="c d")),
+        pick_n(4, spread=[spread("region")]),
+    )
 
     assert [decision.round(number).counts[0].tolist() for number in (1, 2, 3, 4)] == [
         [0, 0],
@@ -255,7 +306,9 @@ def test_kept_bindings_are_untouched() -> None:
 def test_bindings_that_end_remember_their_state_and_scores() -> None:
     decision = decide(FLEET, pick_n(0), binding("a", "Bound", scores=(1, 2)))
 
-    assert decision.bindings_after == (binding("a", "Unscheduled", scores=(1, 2), was="Bound"),)
+    assert decision.bindings_after == (
+        binding("a", "Unscheduled", scores=(1, 2), was="Bound"),
+    )
 
 
 def test_bindings_picked_again_take_the_new_scores() -> None:
@@ -269,4 +322,6 @@ def test_bindings_picked_again_take_the_new_scores() -> None:
 def test_bindings_after_are_sorted_by_cluster_without_those_being_deleted() -> None:
     bindings = (binding("z", "Unscheduled"), binding("c", deleting=True), binding("a"))
 
-    assert [one.cluster for one in decide(FLEET, pick_n(2), *bindings).bindings_after] == ["a", "b", "z"]
+    assert [
+        one.cluster for one in decide(FLEET, pick_n(2), *bindings).bindings_after
+    ] == ["a", "b", "z"]

@@ -37,11 +37,16 @@ NINE = fleet(
     cluster("palemoth", region="south", env="prod", tier="edge"),
 )
 REGION, ENV = spread("region"), spread("env", 2, hard=False)
-CRITICAL, CANARY = prefer(20, labelled(system="critical")), prefer(-10, labelled(env="canary"))
+CRITICAL, CANARY = (
+    prefer(20, labelled(system="critical")),
+    prefer(-10, labelled(env="canary")),
+)
 PICKS = ("quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger")
 
 
-def web(number: int = 5, spreads: tuple[Document, ...] = (REGION, ENV)) -> PlacementPolicy:
+def web(
+    number: int = 5, spreads: tuple[Document, ...] = (REGION, ENV)
+) -> PlacementPolicy:
     """Make the policy of `web`."""
     return pick_n(number, spread=spreads, prefer=[CRITICAL, CANARY])
 
@@ -62,7 +67,10 @@ def _placed(decision: Decision, *lost: str) -> list[PlacedBinding]:
 def test_web_picks_five_with_these_scores(semantics: str) -> None:
     decision = decide(NINE, web(), semantics=semantics)
 
-    picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
+    picked = [
+        (one.cluster, one.topology_spread_score, one.affinity_score)
+        for one in decision.picked
+    ]
     assert picked == [
         ("quietheron", -2, 20),
         ("smartfish", 1, -10),
@@ -92,7 +100,11 @@ def test_web_has_four_tied_on_the_first_step_two_on_the_second(semantics: str) -
 
     def tied(number: int) -> list[str]:
         candidates = replay.candidates(number)
-        return [one.cluster for one in candidates if one.rank and one.decided_by in (None, "name")]
+        return [
+            one.cluster
+            for one in candidates
+            if one.rank and one.decided_by in (None, "name")
+        ]
 
     assert tied(1) == ["quietheron", "nimblefox", "jumpingcat", "bravelion"]
     assert tied(2) == ["smartfish", "oldbadger"]
@@ -103,17 +115,25 @@ def test_web_has_four_tied_on_the_first_step_two_on_the_second(semantics: str) -
 def test_web_spread_after_the_last_pick(semantics: str) -> None:
     region, env = list(Replay(decide(NINE, web(), semantics=semantics)))[-1].spreads
 
-    assert (region.after, region.skew_after) == ({"east": 1, "north": 2, "south": 1, "west": 1}, 1)
+    assert (region.after, region.skew_after) == (
+        {"east": 1, "north": 2, "south": 1, "west": 1},
+        1,
+    )
     assert (env.after, env.skew_after) == ({"canary": 2, "prod": 3}, 1)
 
 
 @BOTH
 def test_web_outranks_the_other_four(semantics: str) -> None:
-    outcomes = {one.cluster: one.outcome for one in Outcomes(decide(NINE, web(), semantics=semantics))}
+    outcomes = {
+        one.cluster: one.outcome
+        for one in Outcomes(decide(NINE, web(), semantics=semantics))
+    }
 
     others = ("amberotter", "bravelion", "flyingpenguin", "jumpingcat")
     assert {
-        name: outcome for name, outcome in outcomes.items() if outcome is not Outcome.PICKED
+        name: outcome
+        for name, outcome in outcomes.items()
+        if outcome is not Outcome.PICKED
     } == dict.fromkeys(others, Outcome.OUTRANKED)
 
 
@@ -127,11 +147,19 @@ def test_web_reaches_at_most_seven(semantics: str) -> None:
 def test_web_before_the_last_edit_had_only_prod(semantics: str) -> None:
     before = decide(NINE, web(spreads=(REGION,)), semantics=semantics)
 
-    assert set(before.picked_names) == {"quietheron", "nimblefox", "palemoth", "bravelion", "jumpingcat"}
+    assert set(before.picked_names) == {
+        "quietheron",
+        "nimblefox",
+        "palemoth",
+        "bravelion",
+        "jumpingcat",
+    }
 
 
 @BOTH
-def test_the_last_edit_of_web_swaps_two_clusters_and_keeps_three(semantics: str) -> None:
+def test_the_last_edit_of_web_swaps_two_clusters_and_keeps_three(
+    semantics: str,
+) -> None:
     before = decide(NINE, web(spreads=(REGION,)), semantics=semantics)
     obsolete = [binding(name, obsolete=True) for name in before.picked_names]
 
@@ -175,14 +203,28 @@ def test_web_step_two_ranks_six_and_forbids_two(semantics: str) -> None:
         (5, "palemoth", 0, -1, 0, "topology"),
         (6, "amberotter", 0, -1, 0, "topology"),
     ]
-    assert [one.cluster for one in candidates if not one.rank] == ["flyingpenguin", "jumpingcat"]
+    assert [one.cluster for one in candidates if not one.rank] == [
+        "flyingpenguin",
+        "jumpingcat",
+    ]
 
 
 @BOTH
-def test_web_step_two_shows_west_filtered_because_it_would_be_two_to_none(semantics: str) -> None:
-    verdict = Replay(decide(NINE, web(), semantics=semantics)).candidate(2, "jumpingcat").constraints[0]
+def test_web_step_two_shows_west_filtered_because_it_would_be_two_to_none(
+    semantics: str,
+) -> None:
+    verdict = (
+        Replay(decide(NINE, web(), semantics=semantics))
+        .candidate(2, "jumpingcat")
+        .constraints[0]
+    )
 
-    assert (verdict.group, verdict.count, verdict.smallest, verdict.skew_after) == ("west", 1, 0, 2)
+    assert (verdict.group, verdict.count, verdict.smallest, verdict.skew_after) == (
+        "west",
+        1,
+        0,
+        2,
+    )
     assert verdict.is_forbidden
 
 
@@ -206,24 +248,33 @@ def test_web_skew_step_by_step(semantics: str) -> None:
 def test_bravelion_competes_in_steps_one_two_and_five(semantics: str) -> None:
     replay = Replay(decide(NINE, web(), semantics=semantics))
 
-    ranks = {number: replay.candidate(number, "bravelion").rank for number in range(1, 6)}
+    ranks = {
+        number: replay.candidate(number, "bravelion").rank for number in range(1, 6)
+    }
 
     assert [number for number, rank in ranks.items() if rank is not None] == [1, 2, 5]
 
 
 @BOTH
-def test_bravelion_is_outranked_because_a_fourth_prod_costs_a_thousand(semantics: str) -> None:
+def test_bravelion_is_outranked_because_a_fourth_prod_costs_a_thousand(
+    semantics: str,
+) -> None:
     decision = decide(NINE, web(), semantics=semantics)
 
     facts = Outcomes(decision).of("bravelion").reasons[0].facts
     env = Replay(decision).candidate(5, "bravelion").constraints[1]
     assert (facts["behind"], facts["decidedBy"]) == ("oldbadger", "topology")
-    assert (facts["topologySpreadScore"], facts["behindTopologySpreadScore"]) == (-1001, 0)
+    assert (facts["topologySpreadScore"], facts["behindTopologySpreadScore"]) == (
+        -1001,
+        0,
+    )
     assert (env.count, env.smallest, env.skew_after, env.max_skew) == (3, 1, 3, 2)
 
 
 def _bravelion_in_canary() -> Fleet:
-    return NINE.with_cluster(cluster("bravelion", region="east", env="canary", system="critical"))
+    return NINE.with_cluster(
+        cluster("bravelion", region="east", env="canary", system="critical")
+    )
 
 
 @BOTH
@@ -237,13 +288,17 @@ def _bravelion_in_canary() -> Fleet:
     ],
     ids=["seven clusters", "without env", "env=canary", "smartfish left"],
 )
-def test_bravelion_would_be_picked_if(one: Fleet, policy: PlacementPolicy, semantics: str) -> None:
+def test_bravelion_would_be_picked_if(
+    one: Fleet, policy: PlacementPolicy, semantics: str
+) -> None:
     assert "bravelion" in decide(one, policy, semantics=semantics).picked_names
 
 
 @BOTH
 def test_bravelion_in_canary_replaces_oldbadger(semantics: str) -> None:
-    picked = set(decide(_bravelion_in_canary(), web(), semantics=semantics).picked_names)
+    picked = set(
+        decide(_bravelion_in_canary(), web(), semantics=semantics).picked_names
+    )
 
     assert picked ^ set(PICKS) == {"bravelion", "oldbadger"}
 
@@ -259,27 +314,39 @@ def test_bravelion_in_canary_replaces_oldbadger(semantics: str) -> None:
     ],
     ids=["region 2", "env 3", "region soft", "six clusters"],
 )
-def test_bravelion_would_still_not_be_picked_if(policy: PlacementPolicy, semantics: str) -> None:
+def test_bravelion_would_still_not_be_picked_if(
+    policy: PlacementPolicy, semantics: str
+) -> None:
     assert "bravelion" not in decide(NINE, policy, semantics=semantics).picked_names
 
 
 @BOTH
 def test_the_sixth_cluster_of_web_is_flyingpenguin(semantics: str) -> None:
-    assert decide(NINE, web(6), semantics=semantics).picked_names == (*PICKS, "flyingpenguin")
+    assert decide(NINE, web(6), semantics=semantics).picked_names == (
+        *PICKS,
+        "flyingpenguin",
+    )
 
 
 # The other placements
 
 
 @BOTH
-def test_ledger_stops_at_three_because_south_has_no_critical_cluster(semantics: str) -> None:
+def test_ledger_stops_at_three_because_south_has_no_critical_cluster(
+    semantics: str,
+) -> None:
     decision = decide(NINE, LEDGER, semantics=semantics)
 
-    assert (decision.picked_names, decision.is_fulfilled) == (("quietheron", "nimblefox", "bravelion"), False)
+    assert (decision.picked_names, decision.is_fulfilled) == (
+        ("quietheron", "nimblefox", "bravelion"),
+        False,
+    )
 
 
 @BOTH
-def test_ledger_filters_the_last_critical_cluster_by_spread_and_the_rest_by_affinity(semantics: str) -> None:
+def test_ledger_filters_the_last_critical_cluster_by_spread_and_the_rest_by_affinity(
+    semantics: str,
+) -> None:
     outcomes = Outcomes(decide(NINE, LEDGER, semantics=semantics))
 
     jumpingcat = outcomes.of("jumpingcat").reasons
@@ -302,7 +369,9 @@ def test_cache_has_one_cluster_in_each_of_three_regions(semantics: str) -> None:
 @BOTH
 def test_cache_keeps_flyingpenguin_as_a_stale_pick(semantics: str) -> None:
     placed = _placed(decide(NINE, CACHE, semantics=semantics))
-    unlabelled = NINE.with_cluster(cluster("flyingpenguin", region="west", env="canary"))
+    unlabelled = NINE.with_cluster(
+        cluster("flyingpenguin", region="west", env="canary")
+    )
 
     decision = decide(unlabelled, CACHE, *placed, semantics=semantics)
 

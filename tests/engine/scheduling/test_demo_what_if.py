@@ -27,7 +27,10 @@ def _without_east() -> Fleet:
 
 def _with_east_cordoned() -> Fleet:
     return Fleet(
-        one._replace(taints=(taint("cordoned"),)) if one.labels["region"] == "east" else one for one in NINE
+        one._replace(taints=(taint("cordoned"),))
+        if one.labels["region"] == "east"
+        else one
+        for one in NINE
     )
 
 
@@ -35,7 +38,9 @@ def _with_east_cordoned() -> Fleet:
 
 
 def _drained() -> Fleet:
-    return NINE.with_cluster(NINE.clusters[NINE.positions["nimblefox"]]._replace(taints=(taint("drain"),)))
+    return NINE.with_cluster(
+        NINE.clusters[NINE.positions["nimblefox"]]._replace(taints=(taint("drain"),))
+    )
 
 
 @BOTH
@@ -44,7 +49,10 @@ def test_draining_nimblefox_brings_jumpingcat_into_web(semantics: str) -> None:
 
     decision = decide(_drained(), web(), *placed, semantics=semantics)
 
-    picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
+    picked = [
+        (one.cluster, one.topology_spread_score, one.affinity_score)
+        for one in decision.picked
+    ]
     assert (picked, decision.is_fulfilled) == ([("jumpingcat", -2, 20)], True)
 
 
@@ -54,17 +62,25 @@ def test_draining_nimblefox_leaves_ledger_without_a_replacement(semantics: str) 
 
     decision = decide(_drained(), LEDGER, *placed, semantics=semantics)
 
-    assert (decision.kept, decision.picked, decision.is_fulfilled) == (("bravelion", "quietheron"), (), False)
+    assert (decision.kept, decision.picked, decision.is_fulfilled) == (
+        ("bravelion", "quietheron"),
+        (),
+        False,
+    )
     facts = Outcomes(decision).of("jumpingcat").reasons[0].facts
     assert (facts["group"], facts["count"], facts["smallest"]) == ("west", 1, 0)
 
 
 def test_draining_nimblefox_takes_it_out_of_batch_only() -> None:
-    batch = decide(_drained(), pick_all(), *_placed(decide(NINE, pick_all()), "nimblefox"))
+    batch = decide(
+        _drained(), pick_all(), *_placed(decide(NINE, pick_all()), "nimblefox")
+    )
     config = pick_fixed("nimblefox", "bravelion", "quietheron")
 
     assert (len(batch.kept), batch.picked, batch.is_fulfilled) == (8, (), True)
-    assert "nimblefox" in decide(_drained(), config, *_placed(decide(NINE, config))).kept
+    assert (
+        "nimblefox" in decide(_drained(), config, *_placed(decide(NINE, config))).kept
+    )
 
 
 # Region east goes down
@@ -76,7 +92,10 @@ def test_when_east_leaves_flyingpenguin_takes_smartfishs_place(semantics: str) -
 
     decision = decide(_without_east(), web(), *placed, semantics=semantics)
 
-    picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
+    picked = [
+        (one.cluster, one.topology_spread_score, one.affinity_score)
+        for one in decision.picked
+    ]
     assert (picked, decision.unscheduled, decision.is_fulfilled) == (
         [("flyingpenguin", 1, -10)],
         ("smartfish",),
@@ -84,7 +103,9 @@ def test_when_east_leaves_flyingpenguin_takes_smartfishs_place(semantics: str) -
     )
 
 
-@pytest.mark.parametrize(("semantics", "picked"), [("fleet", ("flyingpenguin",)), ("kubefleet", ())])
+@pytest.mark.parametrize(
+    ("semantics", "picked"), [("fleet", ("flyingpenguin",)), ("kubefleet", ())]
+)
 def test_when_east_is_cordoned_web_is_stuck_under_kubefleet_only(
     semantics: str, picked: tuple[str, ...]
 ) -> None:
@@ -97,10 +118,16 @@ def test_when_east_is_cordoned_web_is_stuck_under_kubefleet_only(
 
 @BOTH
 @pytest.mark.parametrize("cordoned", [True, False])
-def test_when_east_goes_down_ledger_is_stuck_at_two_either_way(cordoned: bool, semantics: str) -> None:
+def test_when_east_goes_down_ledger_is_stuck_at_two_either_way(
+    cordoned: bool, semantics: str
+) -> None:
     placed = _placed(decide(NINE, LEDGER, semantics=semantics), *_in_region("east"))
     one = _with_east_cordoned() if cordoned else _without_east()
 
     decision = decide(one, LEDGER, *placed, semantics=semantics)
 
-    assert (decision.kept, decision.picked, decision.is_fulfilled) == (("nimblefox", "quietheron"), (), False)
+    assert (decision.kept, decision.picked, decision.is_fulfilled) == (
+        ("nimblefox", "quietheron"),
+        (),
+        False,
+    )

@@ -9,7 +9,18 @@ import pytest
 
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
-from tests.builders import Document, cluster, decide, fleet, grouped, labelled, pick_n, prefer, spread, taint
+from tests.builders import (
+    Document,
+    cluster,
+    decide,
+    fleet,
+    grouped,
+    labelled,
+    pick_n,
+    prefer,
+    spread,
+    taint,
+)
 from tests.engine.scheduling.other_cycles import (
     WEIGHTED,
     contenders,
@@ -22,7 +33,9 @@ from tests.engine.scheduling.other_cycles import (
     zones,
 )
 
-BOTH_MODES = pytest.mark.parametrize("options", [{}, {"mode": "weighted", "u": 2}], ids=["strict", "u=2"])
+BOTH_MODES = pytest.mark.parametrize(
+    "options", [{}, {"mode": "weighted", "u": 2}], ids=["strict", "u=2"]
+)
 SOFT_ZONE = [spread("zone", hard=False)]
 
 # D1: already too uneven
@@ -52,12 +65,18 @@ def test_d1_kubernetes_adds_one_in_either_of_the_emptier_zones() -> None:
 # D2: clusters without the key
 
 
-HALF_LABELLED = fleet(cluster("east-1", region="east"), cluster("west-1", region="west"), "yak", "zeta")
+HALF_LABELLED = fleet(
+    cluster("east-1", region="east"), cluster("west-1", region="west"), "yak", "zeta"
+)
 
 
 @BOTH_MODES
 def test_d2_ocm_gives_the_unlabelled_one_place_of_their_own(options: Document) -> None:
-    assert picks(ocm(HALF_LABELLED, 3, [spread("region")], **options)) == ["east-1", "west-1", "yak"]
+    assert picks(ocm(HALF_LABELLED, 3, [spread("region")], **options)) == [
+        "east-1",
+        "west-1",
+        "yak",
+    ]
 
 
 @BOTH_MODES
@@ -69,21 +88,30 @@ def test_d2_ocm_gives_the_unlabelled_one_place_of_their_own(options: Document) -
 def test_d2_ocm_with_the_other_policies_for_the_unlabelled(
     unset: str, expected: list[str], options: Document
 ) -> None:
-    assert picks(ocm(HALF_LABELLED, 3, [spread("region")], unsetPolicy=unset, **options)) == expected
+    assert (
+        picks(ocm(HALF_LABELLED, 3, [spread("region")], unsetPolicy=unset, **options))
+        == expected
+    )
 
 
 def test_d2_kubernetes_leaves_one_pending_and_never_uses_the_unlabelled() -> None:
     decision = schedule(kubernetes(HALF_LABELLED, 3, [spread("region")]))
 
     assert (decision.picked_names, pending(decision)) == (("east-1", "west-1"), 1)
-    assert reason_texts(decision, "yak") == ["No label region, which the topology spread requires"]
+    assert reason_texts(decision, "yak") == [
+        "No label region, which the topology spread requires"
+    ]
 
 
 # D3: two levels
 
 
 TWO_LEVELS = fleet(
-    *(cluster(f"e{zone}{number}", region="east", zone=zone) for zone in "abc" for number in (1, 2)),
+    *(
+        cluster(f"e{zone}{number}", region="east", zone=zone)
+        for zone in "abc"
+        for number in (1, 2)
+    ),
     *(cluster(f"w{number}", region="west", zone="w") for number in (1, 2, 3)),
 )
 
@@ -94,7 +122,9 @@ def _both(*, hard: bool) -> list[Document]:
 
 @BOTH_MODES
 @pytest.mark.parametrize("hard", [True, False], ids=["D3-hard", "D3-soft"])
-def test_d3_ocm_fills_both_regions_and_the_zones_in_each(hard: bool, options: Document) -> None:
+def test_d3_ocm_fills_both_regions_and_the_zones_in_each(
+    hard: bool, options: Document
+) -> None:
     decision = schedule(ocm(TWO_LEVELS, 6, _both(hard=hard), **options))
 
     assert (len(decision.picked), decision.is_fulfilled) == (6, True)
@@ -126,7 +156,9 @@ MIDDLE = [spread("zone", 2, hard=False)]
 AT_C_AND_D = ("c-1", "d-1", "d-2")
 
 
-@pytest.mark.parametrize("options", [{}, *({**WEIGHTED, "u": u} for u in (2, 1, 0.5))], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, *({**WEIGHTED, "u": u} for u in (2, 1, 0.5))], ids=str
+)
 def test_d4_ocm_moves_one_to_have_one_in_each(options: Document) -> None:
     decision = schedule(ocm(FOUR_ZONES, 4, MIDDLE, *AT_C_AND_D, **options))
 
@@ -145,7 +177,9 @@ def test_d4_kubernetes_scores_the_empty_zones_above_the_middle_one() -> None:
     decision = schedule(kubernetes(FOUR_ZONES, 4, MIDDLE, *AT_C_AND_D))
 
     assert per_group(decision, "zone") == {"a": 1, "b": 0, "c": 1, "d": 2}
-    found = {name[0]: one.topology_spread_score for name, one in contenders(decision).items()}
+    found = {
+        name[0]: one.topology_spread_score for name, one in contenders(decision).items()
+    }
     assert found == {"a": 100, "b": 100, "c": 60, "d": 20}
 
 
@@ -170,7 +204,9 @@ THREE_OF_EIGHT = zones(a=8, b=8, c=8)
     ],
 )
 def test_d5_ocm(options: Document, expected: list[int]) -> None:
-    decision = schedule(ocm(THREE_OF_EIGHT, 9, SOFT_ZONE, preferred=_points(120), **options))
+    decision = schedule(
+        ocm(THREE_OF_EIGHT, 9, SOFT_ZONE, preferred=_points(120), **options)
+    )
 
     assert list(per_group(decision, "zone").values()) == expected
 
@@ -184,7 +220,9 @@ def test_d5_ocm(options: Document, expected: list[int]) -> None:
     ],
 )
 def test_d5_kubernetes(number: int, points: int, expected: list[int]) -> None:
-    decision = schedule(kubernetes(THREE_OF_EIGHT, number, SOFT_ZONE, preferred=_points(points)))
+    decision = schedule(
+        kubernetes(THREE_OF_EIGHT, number, SOFT_ZONE, preferred=_points(points))
+    )
 
     assert list(per_group(decision, "zone").values()) == expected
 
@@ -193,14 +231,17 @@ def test_d5_kubernetes(number: int, points: int, expected: list[int]) -> None:
 
 
 WITH_A_TAINTED_ZONE = fleet(
-    *zones(z1=3, z2=3).clusters, cluster("z3-1", zone="z3", taints=[taint("out-of-order")])
+    *zones(z1=3, z2=3).clusters,
+    cluster("z3-1", zone="z3", taints=[taint("out-of-order")]),
 )
 HONOR = {"nodeTaintsPolicy": "Honor"}
 
 
 @BOTH_MODES
 def test_d6_ocm_does_not_know_the_unusable_zone(options: Document) -> None:
-    decision = schedule(ocm(WITH_A_TAINTED_ZONE, 3, [spread("zone")], "z1-1", "z2-1", **options))
+    decision = schedule(
+        ocm(WITH_A_TAINTED_ZONE, 3, [spread("zone")], "z1-1", "z2-1", **options)
+    )
 
     assert per_group(decision, "zone") == {"z1": 2, "z2": 1, "z3": 0}
     assert set(Replay(decision).step(1).spreads[0].before) == {"z1", "z2"}
@@ -215,10 +256,14 @@ def test_d6_ocm_does_not_know_the_unusable_zone(options: Document) -> None:
         pytest.param(HONOR, ["z1-1", "z1-2", "z2-1"], ("z2-2",), id="D6-variant-Honor"),
     ],
 )
-def test_d6_kubernetes(policies: Document, placed: list[str], picked: tuple[str, ...]) -> None:
+def test_d6_kubernetes(
+    policies: Document, placed: list[str], picked: tuple[str, ...]
+) -> None:
     constraint = {**spread("zone"), **policies}
 
-    decision = schedule(kubernetes(WITH_A_TAINTED_ZONE, len(placed) + 1, [constraint], *placed))
+    decision = schedule(
+        kubernetes(WITH_A_TAINTED_ZONE, len(placed) + 1, [constraint], *placed)
+    )
 
     assert (decision.picked_names, pending(decision)) == (picked, 1 - len(picked))
 
@@ -227,7 +272,9 @@ def test_d6_kubernetes(policies: Document, placed: list[str], picked: tuple[str,
 
 
 CROSSED = fleet(
-    cluster("m", x="x1", y="y1", best="yes"), cluster("a", x="x1", y="y2"), cluster("z", x="x2", y="y1")
+    cluster("m", x="x1", y="y1", best="yes"),
+    cluster("a", x="x1", y="y2"),
+    cluster("z", x="x2", y="y1"),
 )
 X_AND_Y = [spread("x"), spread("y")]
 TEN = [prefer(10, labelled(best="yes"))]
@@ -247,7 +294,9 @@ def test_d7_kubernetes_is_stuck_after_the_preferred_one() -> None:
 # D8: where all agree
 
 
-ALL_FOUR = pytest.mark.parametrize("semantics", ["fleet", "kubefleet", "ocm", "kubernetes"])
+ALL_FOUR = pytest.mark.parametrize(
+    "semantics", ["fleet", "kubefleet", "ocm", "kubernetes"]
+)
 
 
 @ALL_FOUR
@@ -256,14 +305,26 @@ ALL_FOUR = pytest.mark.parametrize("semantics", ["fleet", "kubefleet", "ocm", "k
     [
         pytest.param({"a": 3, "b": 3}, 4, True, {"a": 2, "b": 2}, id="UC2-hard"),
         pytest.param({"a": 3, "b": 3}, 4, False, {"a": 2, "b": 2}, id="UC2-soft"),
-        pytest.param({"a": 3, "b": 1, "c": 3}, 5, True, {"a": 2, "b": 1, "c": 2}, id="3-1-3"),
-        pytest.param({"a": 1, "b": 4, "c": 4}, 5, True, {"a": 1, "b": 2, "c": 2}, id="1-4-4"),
+        pytest.param(
+            {"a": 3, "b": 1, "c": 3}, 5, True, {"a": 2, "b": 1, "c": 2}, id="3-1-3"
+        ),
+        pytest.param(
+            {"a": 1, "b": 4, "c": 4}, 5, True, {"a": 1, "b": 2, "c": 2}, id="1-4-4"
+        ),
     ],
 )
 def test_d8_all_four_agree(
-    sizes: dict[str, int], number: int, hard: bool, expected: dict[str, int], semantics: str
+    sizes: dict[str, int],
+    number: int,
+    hard: bool,
+    expected: dict[str, int],
+    semantics: str,
 ) -> None:
-    decision = decide(zones(sizes), pick_n(number, spread=[spread("zone", hard=hard)]), semantics=semantics)
+    decision = decide(
+        zones(sizes),
+        pick_n(number, spread=[spread("zone", hard=hard)]),
+        semantics=semantics,
+    )
 
     assert (per_group(decision, "zone"), decision.is_fulfilled) == (expected, True)
 
@@ -283,11 +344,17 @@ def test_d8_all_four_agree(
         ("kubernetes", ("bravelion", "flyingpenguin")),
     ],
 )
-def test_6_2_the_walk_through_of_the_spread_guide(semantics: str, picked: tuple[str, ...]) -> None:
+def test_6_2_the_walk_through_of_the_spread_guide(
+    semantics: str, picked: tuple[str, ...]
+) -> None:
     """Names decide it: descending in Fleet, ascending elsewhere."""
-    members = fleet(*grouped("region", east="bravelion smartfish", west="flyingpenguin jumpingcat"))
+    members = fleet(
+        *grouped("region", east="bravelion smartfish", west="flyingpenguin jumpingcat")
+    )
 
-    decision = decide(members, pick_n(2, spread=[spread("region")]), semantics=semantics)
+    decision = decide(
+        members, pick_n(2, spread=[spread("region")]), semantics=semantics
+    )
 
     assert decision.picked_names == picked
 
@@ -303,6 +370,8 @@ def test_6_2_a_single_group(semantics: str, picked: tuple[str, ...]) -> None:
     """
     members = fleet(*grouped("region", east="y z"), "a")
 
-    decision = decide(members, pick_n(1, spread=[spread("region")]), semantics=semantics)
+    decision = decide(
+        members, pick_n(1, spread=[spread("region")]), semantics=semantics
+    )
 
     assert decision.picked_names == picked

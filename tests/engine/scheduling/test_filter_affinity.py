@@ -2,13 +2,27 @@
 
 from placements.engine.scheduling.filters.affinity import AffinityFilter
 from placements.engine.scheduling.reason import Reason, ReasonCode
-from tests.builders import cluster, cycle, expression, fleet, labelled, measured, pick_all, pick_n, prefer
+from tests.builders import (
+    cluster,
+    cycle,
+    expression,
+    fleet,
+    labelled,
+    measured,
+    pick_all,
+    pick_n,
+    prefer,
+)
 
 FILTER = AffinityFilter()
 
 
 def test_passes_clusters_that_match_any_term() -> None:
-    one = fleet(cluster("a", region="east"), cluster("b", region="west"), cluster("c", region="north"))
+    one = fleet(
+        cluster("a", region="east"),
+        cluster("b", region="west"),
+        cluster("c", region="north"),
+    )
     policy = pick_all(required=[labelled(region="east"), labelled(region="west")])
 
     assert FILTER.passes(cycle(one, policy)).tolist() == [True, True, False]
@@ -28,12 +42,18 @@ def test_lists_what_each_term_misses_and_what_is_there_instead() -> None:
 
     label = {"label": "region", "operator": "In", "values": ["east"], "actual": "west"}
     measure = {"property": "cpu", "operator": "Ge", "values": ["4"], "actual": "2"}
-    assert reason == Reason(ReasonCode.REQUIRED_AFFINITY, {"terms": [[label], [measure]]})
+    assert reason == Reason(
+        ReasonCode.REQUIRED_AFFINITY, {"terms": [[label], [measure]]}
+    )
 
 
 def test_leaves_out_the_requirements_that_hold() -> None:
     one = fleet(cluster("a", region="east"))
-    policy = pick_all(required=[{**labelled(region="east", tier="edge"), **measured("cpu", "Lt", "4")}])
+    policy = pick_all(
+        required=[
+            {**labelled(region="east", tier="edge"), **measured("cpu", "Lt", "4")}
+        ]
+    )
 
     reason = FILTER.reason(cycle(one, policy), 0)
 

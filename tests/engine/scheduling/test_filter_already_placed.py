@@ -9,13 +9,19 @@ FILTER = AlreadyPlacedFilter()
 
 
 def test_rejects_scheduled_and_bound_bindings_of_the_current_policy() -> None:
-    one = cycle(fleet("a", "b", "c"), None, binding("a", "Scheduled"), binding("b", "Bound"))
+    one = cycle(
+        fleet("a", "b", "c"), None, binding("a", "Scheduled"), binding("b", "Bound")
+    )
 
     assert FILTER.passes(one).tolist() == [False, False, True]
 
 
 def test_passes_obsolete_unscheduled_and_deleting_bindings() -> None:
-    bindings = [binding("a", obsolete=True), binding("b", "Unscheduled"), binding("c", deleting=True)]
+    bindings = [
+        binding("a", obsolete=True),
+        binding("b", "Unscheduled"),
+        binding("c", deleting=True),
+    ]
 
     assert FILTER.passes(cycle(fleet("a", "b", "c"), None, *bindings)).all()
 

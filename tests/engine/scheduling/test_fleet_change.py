@@ -21,7 +21,17 @@ from placements.engine.scheduling.fleet_change import (
 from placements.engine.scheduling.record import pack
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.binding import BindingState, PlacedBinding
-from tests.builders import cluster, cycle_of, fleet, labelled, measured, pick_all, pick_n, spread, taint
+from tests.builders import (
+    cluster,
+    cycle_of,
+    fleet,
+    labelled,
+    measured,
+    pick_all,
+    pick_n,
+    spread,
+    taint,
+)
 from tests.effort import examples
 from tests.engine.scheduling.random_cases import LABELS, MALFORMED, NAMES, cases
 
@@ -39,7 +49,9 @@ def test_a_skipped_cycle_would_have_changed_nothing() -> None:
 
     check()
 
-    assert min(answers[True], answers[False]) > 4 * settings().max_examples  # each has many changes
+    assert (
+        min(answers[True], answers[False]) > 4 * settings().max_examples
+    )  # each has many changes
 
 
 def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:
@@ -60,7 +72,13 @@ def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:
             fleet=fleet(*changed),
             bindings=tuple(one for one in cycle.bindings if one.cluster in names),
         )
-        keys = {key for one in changed for old in was if old.name == one.name for key in _keys(old, one)}
+        keys = {
+            key
+            for one in changed
+            for old in was
+            if old.name == one.name
+            for key in _keys(old, one)
+        }
         can = can_change_picks(
             partial,
             label_keys=keys,
@@ -68,7 +86,9 @@ def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:
             has_failed=decision.kind is CycleKind.FAILED,
         )
         answers[can] += 1
-        is_losing = any(one.is_leaving and one.name in bound for one in changed) or bool(gone & bound)
+        is_losing = any(
+            one.is_leaving and one.name in bound for one in changed
+        ) or bool(gone & bound)
         if can or is_losing:
             decision = after
             continue
@@ -76,33 +96,60 @@ def _check(case: Any, rng: random.Random, answers: Counter[bool]) -> None:
         assert after.is_fulfilled == decision.is_fulfilled
 
 
-@pytest.mark.parametrize("changes", [300, pytest.param(5_000, marks=pytest.mark.nightly)])
-def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(changes: int) -> None:
+@pytest.mark.parametrize(
+    "changes", [300, pytest.param(5_000, marks=pytest.mark.nightly)]
+)
+def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(
+    changes: int,
+) -> None:
     rng, seen, merged = random.Random(83), 0, 0
-    required = [[labelled(env="prod")], [labelled(region="east"), measured("cpu", "Ge", "2")], []]
+    required = [
+        [labelled(env="prod")],
+        [labelled(region="east"), measured("cpu", "Ge", "2")],
+        [],
+    ]
     while seen < changes:
-        members = [cluster(name, {key: rng.choice(of) for key, of in LABELS.items()}) for name in NAMES[:9]]
+        members = [
+            cluster(name, {key: rng.choice(of) for key, of in LABELS.items()})
+            for name in NAMES[:9]
+        ]
         policy = pick_all(required=rng.choice(required))
         semantics = rng.choice([Semantics.FLEET, Semantics.KUBEFLEET])
         decision = schedule(
-            Cycle(fleet(*members), policy, semantics=semantics, namespace=rng.choice(["", "x"]))
+            Cycle(
+                fleet(*members),
+                policy,
+                semantics=semantics,
+                namespace=rng.choice(["", "x"]),
+            )
         )
         for _ in range(STEPS):
             before = decision.cycle
             # Bindings stay as they were, follow the decision, or are changed by someone else.
-            bindings = rng.choice([before.bindings, decision.bindings_after, decision.bindings_after])
+            bindings = rng.choice(
+                [before.bindings, decision.bindings_after, decision.bindings_after]
+            )
             if bindings and rng.random() < 0.1:
                 bindings = bindings[1:]
-            cycle = replace(before, bindings=tuple(_bound(one, rng) for one in bindings))
+            cycle = replace(
+                before, bindings=tuple(_bound(one, rng) for one in bindings)
+            )
             for _ in range(rng.randint(1, 2)):
                 changed, _, gone = _change(cycle, rng)
-                cycle = replace(cycle, fleet=cycle.fleet.with_clusters(changed, gone=gone))
+                cycle = replace(
+                    cycle, fleet=cycle.fleet.with_clusters(changed, gone=gone)
+                )
             full = schedule(cycle)
-            part = schedule_changed(decision, cycle, changed_clusters(before.fleet, cycle.fleet))
+            part = schedule_changed(
+                decision, cycle, changed_clusters(before.fleet, cycle.fleet)
+            )
             if part is not None:
                 merged += 1
                 assert pack(part) == pack(full)
-                assert (part.picked, part.bindings_after) == (full.picked, full.bindings_after)
+                assert (part.picked, part.bindings_after) == (
+                    full.picked,
+                    full.bindings_after,
+                )
             decision, seen = part or full, seen + 1
     assert merged > seen // 2
 
@@ -110,7 +157,11 @@ def test_a_pick_all_cycle_of_the_changed_clusters_is_byte_for_byte_a_full_one(ch
 def _bound(one: PlacedBinding, rng: random.Random) -> PlacedBinding:
     """Return a binding as a rollout may leave it."""
     is_scheduled = one.state is BindingState.SCHEDULED
-    return one._replace(state=BindingState.BOUND) if is_scheduled and rng.random() < 0.5 else one
+    return (
+        one._replace(state=BindingState.BOUND)
+        if is_scheduled and rng.random() < 0.5
+        else one
+    )
 
 
 def _keys(old: Cluster, new: Cluster) -> set[str]:
@@ -120,10 +171,16 @@ def _keys(old: Cluster, new: Cluster) -> set[str]:
 def _change(cycle: Cycle, rng: random.Random) -> tuple[list[Cluster], bool, set[str]]:
     """Return the changed clusters, whether one joined or left, and the names that left."""
     clusters = list(cycle.fleet)
-    kind = rng.choice(["label", "label", "taint", "eligibility", "property", "join", "leave"])
+    kind = rng.choice(
+        ["label", "label", "taint", "eligibility", "property", "join", "leave"]
+    )
     if kind == "join" or not clusters:
         name = rng.choice(NAMES)
-        return [cluster(name, region=rng.choice(LABELS["region"]))], name not in cycle.fleet.names, set()
+        return (
+            [cluster(name, region=rng.choice(LABELS["region"]))],
+            name not in cycle.fleet.names,
+            set(),
+        )
     one = rng.choice(clusters)
     if kind == "label":
         key = rng.choice(sorted(LABELS))
@@ -134,7 +191,11 @@ def _change(cycle: Cycle, rng: random.Random) -> tuple[list[Cluster], bool, set[
     if kind == "taint":
         return [one._replace(taints=rng.choice([(), (taint("gpu"),)]))], False, set()
     if kind == "property":
-        return [one._replace(properties={"cpu": rng.choice(["1", "3", MALFORMED])})], False, set()
+        return (
+            [one._replace(properties={"cpu": rng.choice(["1", "3", MALFORMED])})],
+            False,
+            set(),
+        )
     if kind == "eligibility":
         verdict = rng.choice([None, EligibilityKind.UNHEALTHY, EligibilityKind.LEAVING])
         changed = one._replace(eligibility=Eligibility(verdict))
@@ -142,7 +203,9 @@ def _change(cycle: Cycle, rng: random.Random) -> tuple[list[Cluster], bool, set[
     return [], True, {one.name}
 
 
-def test_a_pinned_domain_that_disappears_with_its_only_cluster_lets_more_be_picked() -> None:
+def test_a_pinned_domain_that_disappears_with_its_only_cluster_lets_more_be_picked() -> (
+    None
+):
     """The ineligible cluster counts as a domain of its own, so its leaving raises what is possible."""
     pinned = cluster("c", region="south", not_eligible="unhealthy")
     clusters = [cluster(f"a{number}", region="east") for number in range(4)]
@@ -159,10 +222,16 @@ def test_a_pinned_domain_that_disappears_with_its_only_cluster_lets_more_be_pick
 def test_a_change_that_no_filter_reads_or_that_still_fails_needs_no_cycle() -> None:
     policy = pick_all(required=[labelled(env="prod")])
     changed = Cycle(
-        fleet(cluster("a", env="test", tier="gold"), cluster("b", taints=[taint("x")], env="prod")), policy
+        fleet(
+            cluster("a", env="test", tier="gold"),
+            cluster("b", taints=[taint("x")], env="prod"),
+        ),
+        policy,
     )
 
-    assert not can_change_picks(changed, label_keys={"env", "tier"}, is_membership_changed=True)
+    assert not can_change_picks(
+        changed, label_keys={"env", "tier"}, is_membership_changed=True
+    )
     assert can_change_picks(
         replace(changed, fleet=fleet(cluster("a", env="prod"))),
         label_keys={"env"},

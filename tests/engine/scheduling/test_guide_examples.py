@@ -63,15 +63,21 @@ def _scores(decision: Decision) -> list[tuple[str, SpreadScore | None]]:
     ],
     ids=["matchLabels", "In", "Exists", "DoesNotExist", "NotIn"],
 )
-def test_affinity_guide_required_terms(term: dict[str, Any], picked: tuple[str, ...]) -> None:
+def test_affinity_guide_required_terms(
+    term: dict[str, Any], picked: tuple[str, ...]
+) -> None:
     assert decide(CRITICAL_AND_OTHERS, pick_all(required=[term])).picked_names == picked
 
 
 def test_affinity_guide_labels_and_expressions_in_one_term() -> None:
     exists = [{"key": "system", "operator": "Exists"}]
-    term = {"labelSelector": {"matchLabels": {"region": "east"}, "matchExpressions": exists}}
+    term = {
+        "labelSelector": {"matchLabels": {"region": "east"}, "matchExpressions": exists}
+    }
     one = fleet(
-        cluster("both", region="east", system="x"), cluster("east", region="east"), cluster("x", system="x")
+        cluster("both", region="east", system="x"),
+        cluster("east", region="east"),
+        cluster("x", system="x"),
     )
 
     assert decide(one, pick_all(required=[term])).picked_names == ("both",)
@@ -93,12 +99,21 @@ def test_affinity_guide_a_preferred_term_scores_its_weight() -> None:
 
     decision = decide(one, pick_n(10, prefer=[prefer(20, labelled(region="west"))]))
 
-    assert [(each.cluster, each.affinity_score) for each in decision.picked] == [("west", 20), ("x-other", 0)]
+    assert [(each.cluster, each.affinity_score) for each in decision.picked] == [
+        ("west", 20),
+        ("x-other", 0),
+    ]
 
 
 def test_affinity_guide_weights_are_summed_up() -> None:
-    one = fleet(cluster("west", region="west"), cluster("west-prod", region="west", environment="prod"))
-    terms = [prefer(20, labelled(region="west")), prefer(-20, labelled(environment="prod"))]
+    one = fleet(
+        cluster("west", region="west"),
+        cluster("west-prod", region="west", environment="prod"),
+    )
+    terms = [
+        prefer(20, labelled(region="west")),
+        prefer(-20, labelled(environment="prod")),
+    ]
 
     decision = decide(one, pick_n(10, prefer=terms))
 
@@ -116,7 +131,9 @@ def test_affinity_guide_required_terms_filter_before_preferred_ones_score() -> N
     )
     preference = prefer(20, labelled(region="west"))
 
-    decision = decide(one, pick_n(10, required=[expression("system", "Exists")], prefer=[preference]))
+    decision = decide(
+        one, pick_n(10, required=[expression("system", "Exists")], prefer=[preference])
+    )
 
     picked = [(each.cluster, each.affinity_score) for each in decision.picked]
     assert picked == [("system-west", 20), ("system", 0)]
@@ -128,7 +145,10 @@ def test_affinity_guide_required_terms_filter_before_preferred_ones_score() -> N
 def test_placement_guide_pick_fixed_names_its_clusters() -> None:
     decision = decide(EAST_AND_WEST, pick_fixed("bravelion", "smartfish"))
 
-    assert (decision.picked_names, decision.is_fulfilled) == (("bravelion", "smartfish"), True)
+    assert (decision.picked_names, decision.is_fulfilled) == (
+        ("bravelion", "smartfish"),
+        True,
+    )
 
 
 def test_placement_guide_pick_all_ignores_clusters_without_the_label() -> None:
@@ -142,7 +162,9 @@ def test_placement_guide_pick_all_is_forward_looking() -> None:
     before = decide(EAST_AND_WEST, policy)
 
     after = decide(
-        EAST_AND_WEST.with_cluster(cluster("late", system="critical")), policy, *before.bindings_after
+        EAST_AND_WEST.with_cluster(cluster("late", system="critical")),
+        policy,
+        *before.bindings_after,
     )
 
     assert (after.kept, after.picked_names) == (("bravelion", "jumpingcat"), ("late",))
@@ -155,7 +177,9 @@ def test_placement_guide_without_a_policy_or_affinity_the_whole_fleet_is_picked(
     assert decide(EAST_AND_WEST, policy).picked_names == EAST_AND_WEST.names
 
 
-def test_placement_guide_takes_others_only_when_there_are_too_few_preferred_clusters() -> None:
+def test_placement_guide_takes_others_only_when_there_are_too_few_preferred_clusters() -> (
+    None
+):
     level = {"critical-level": "1"}
     one = fleet(cluster("a", level), "b", cluster("c", level), "d")
 
@@ -165,7 +189,11 @@ def test_placement_guide_takes_others_only_when_there_are_too_few_preferred_clus
 
 
 def test_placement_guide_without_terms_names_decide_the_last_one_first() -> None:
-    assert decide(EAST_AND_WEST, pick_n(3)).picked_names == ("smartfish", "jumpingcat", "flyingpenguin")
+    assert decide(EAST_AND_WEST, pick_n(3)).picked_names == (
+        "smartfish",
+        "jumpingcat",
+        "flyingpenguin",
+    )
 
 
 def test_placement_guide_keeps_looking_until_all_are_found_and_then_stops() -> None:
@@ -174,7 +202,11 @@ def test_placement_guide_keeps_looking_until_all_are_found_and_then_stops() -> N
     third = decide(fleet("a", "b", "z"), pick_n(2), *second.bindings_after)
 
     assert [each.is_fulfilled for each in (first, second, third)] == [False, True, True]
-    assert (third.kind, third.kept, third.picked) == (CycleKind.NOTHING_TO_DO, ("a", "b"), ())
+    assert (third.kind, third.kept, third.picked) == (
+        CycleKind.NOTHING_TO_DO,
+        ("a", "b"),
+        (),
+    )
 
 
 def test_placement_guide_scaling_up_scores_only_what_is_not_picked() -> None:
@@ -182,22 +214,33 @@ def test_placement_guide_scaling_up_scores_only_what_is_not_picked() -> None:
 
     second = decide(EAST_AND_WEST, pick_n(3), *first.bindings_after)
 
-    assert (second.kept, second.picked_names) == (("smartfish",), ("jumpingcat", "flyingpenguin"))
+    assert (second.kept, second.picked_names) == (
+        ("smartfish",),
+        ("jumpingcat", "flyingpenguin"),
+    )
 
 
-def test_placement_guide_scaling_down_uses_the_ranking_of_the_time_of_scheduling() -> None:
+def test_placement_guide_scaling_down_uses_the_ranking_of_the_time_of_scheduling() -> (
+    None
+):
     policy = prefer(20, labelled(system="critical"))
     first = decide(EAST_AND_WEST, pick_n(4, prefer=[policy]))
     without_labels = Fleet(Cluster(name) for name in EAST_AND_WEST.names)
 
     second = decide(without_labels, pick_n(2, prefer=[policy]), *first.bindings_after)
 
-    assert (second.kept, second.unscheduled) == (("bravelion", "jumpingcat"), ("flyingpenguin", "smartfish"))
+    assert (second.kept, second.unscheduled) == (
+        ("bravelion", "jumpingcat"),
+        ("flyingpenguin", "smartfish"),
+    )
 
 
 @pytest.mark.parametrize(
     "changed",
-    [cluster("bravelion"), cluster("bravelion", system="critical", not_eligible="unhealthy")],
+    [
+        cluster("bravelion"),
+        cluster("bravelion", system="critical", not_eligible="unhealthy"),
+    ],
     ids=["label removed", "unhealthy"],
 )
 @pytest.mark.parametrize("number", [None, 2])
@@ -205,20 +248,33 @@ def test_placement_guide_a_placed_cluster_that_became_unfit_stays(
     changed: Cluster, number: int | None
 ) -> None:
     critical = [labelled(system="critical")]
-    policy = pick_all(required=critical) if number is None else pick_n(number, required=critical)
+    policy = (
+        pick_all(required=critical)
+        if number is None
+        else pick_n(number, required=critical)
+    )
     first = decide(EAST_AND_WEST, policy)
 
     second = decide(EAST_AND_WEST.with_cluster(changed), policy, *first.bindings_after)
 
-    assert (second.kept, second.picked, second.unscheduled) == (("bravelion", "jumpingcat"), (), ())
+    assert (second.kept, second.picked, second.unscheduled) == (
+        ("bravelion", "jumpingcat"),
+        (),
+        (),
+    )
 
 
 def test_placement_guide_a_cluster_that_leaves_is_replaced() -> None:
     first = decide(EAST_AND_WEST, pick_n(1))
 
-    second = decide(EAST_AND_WEST.without("smartfish"), pick_n(1), *first.bindings_after)
+    second = decide(
+        EAST_AND_WEST.without("smartfish"), pick_n(1), *first.bindings_after
+    )
 
-    assert (second.picked_names, second.unscheduled) == (("jumpingcat",), ("smartfish",))
+    assert (second.picked_names, second.unscheduled) == (
+        ("jumpingcat",),
+        ("smartfish",),
+    )
 
 
 def test_placement_guide_a_quarter_of_ten_clusters_rounds_up_to_three() -> None:
@@ -238,7 +294,11 @@ def test_spread_guide_one_label_splits_the_fleet_whatever_the_others_say() -> No
     decision = decide(one, pick_n(3, spread=[spread("system", 2)]))
 
     assert Replay(decision).step(1).spreads[0].before == {"critical": 0, "normal": 0}
-    assert _scores(decision) == [("smartfish", -1), ("jumpingcat", 1), ("bravelion", -1)]
+    assert _scores(decision) == [
+        ("smartfish", -1),
+        ("jumpingcat", 1),
+        ("bravelion", -1),
+    ]
 
 
 @pytest.mark.parametrize(("placed", "skew"), [(("a1", "a2"), 2), (("a1", "b1"), 0)])
@@ -247,7 +307,9 @@ def test_spread_guide_skew_is_the_fullest_group_minus_the_emptiest(
 ) -> None:
     one = fleet(*grouped("group", a="a1 a2 a3", b="b1 b2"))
 
-    decision = decide(one, pick_n(3, spread=[spread("group", 3)]), *map(binding, placed))
+    decision = decide(
+        one, pick_n(3, spread=[spread("group", 3)]), *map(binding, placed)
+    )
 
     assert Replay(decision).step(1).spreads[0].skew_before == skew
 
@@ -270,7 +332,9 @@ def test_spread_guide_a_cluster_without_the_key_may_still_be_picked() -> None:
 
 @BOTH
 def test_spread_guide_walk_through(semantics: str) -> None:
-    decision = decide(EAST_AND_WEST, pick_n(2, spread=[spread("region")]), semantics=semantics)
+    decision = decide(
+        EAST_AND_WEST, pick_n(2, spread=[spread("region")]), semantics=semantics
+    )
 
     first, second = (Replay(decision).candidates(number) for number in (1, 2))
     assert [(one.cluster, one.topology_spread_score) for one in first] == [
@@ -283,14 +347,16 @@ def test_spread_guide_walk_through(semantics: str) -> None:
         ("jumpingcat", 1),
         ("flyingpenguin", 1),
     ]
-    assert [(one.cluster, one.constraints[0].is_forbidden) for one in second if not one.rank] == [
-        ("bravelion", True)
-    ]
+    assert [
+        (one.cluster, one.constraints[0].is_forbidden) for one in second if not one.rank
+    ] == [("bravelion", True)]
     assert decision.picked_names == ("smartfish", "jumpingcat")
 
 
 @BOTH
-def test_spread_guide_two_constraints_one_of_which_no_cluster_has(semantics: str) -> None:
+def test_spread_guide_two_constraints_one_of_which_no_cluster_has(
+    semantics: str,
+) -> None:
     constraints = [spread("region", 2), spread("environment", 3, hard=False)]
 
     decision = decide(EAST_AND_WEST, pick_n(2, spread=constraints), semantics=semantics)
@@ -298,8 +364,12 @@ def test_spread_guide_two_constraints_one_of_which_no_cluster_has(semantics: str
     assert _scores(decision) == [("smartfish", -1), ("jumpingcat", 1)]
 
 
-@pytest.mark.parametrize(("semantics", "second"), [("fleet", "jumpingcat"), ("kubefleet", "flyingpenguin")])
-def test_spread_guide_two_constraints_one_of_which_has_a_single_group(semantics: str, second: str) -> None:
+@pytest.mark.parametrize(
+    ("semantics", "second"), [("fleet", "jumpingcat"), ("kubefleet", "flyingpenguin")]
+)
+def test_spread_guide_two_constraints_one_of_which_has_a_single_group(
+    semantics: str, second: str
+) -> None:
     constraints = [spread("region", 2), spread("system", 3, hard=False)]
 
     decision = decide(EAST_AND_WEST, pick_n(2, spread=constraints), semantics=semantics)
@@ -338,14 +408,19 @@ def test_trap_a_stale_pick_stays_though_a_fresh_run_would_not_pick_it() -> None:
     assert decide(one, policy).picked_names == ("b",)
 
 
-@pytest.mark.parametrize(("semantics", "picked"), [("fleet", ("w2",)), ("kubefleet", ())])
+@pytest.mark.parametrize(
+    ("semantics", "picked"), [("fleet", ("w2",)), ("kubefleet", ())]
+)
 def test_trap_a_constraint_over_its_limit_before_the_first_round(
     semantics: str, picked: tuple[str, ...]
 ) -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1 w2"))
 
     decision = decide(
-        one, pick_n(4, spread=[spread("region")]), *map(binding, ("e1", "e2", "e3")), semantics=semantics
+        one,
+        pick_n(4, spread=[spread("region")]),
+        *map(binding, ("e1", "e2", "e3")),
+        semantics=semantics,
     )
 
     assert decision.picked_names == picked
@@ -358,6 +433,11 @@ def test_trap_a_missing_label_wins_against_the_highest_affinity() -> None:
         cluster("missing_key"),
     )
 
-    decision = decide(one, pick_n(1, spread=[spread("region")], prefer=[prefer(100, labelled(tier="edge"))]))
+    decision = decide(
+        one,
+        pick_n(
+            1, spread=[spread("region")], prefer=[prefer(100, labelled(tier="edge"))]
+        ),
+    )
 
     assert decision.picked_names == ("missing_key",)

@@ -47,7 +47,12 @@ def _state(counts: list[int], *, infeasible: bool = False) -> tuple[Fleet, list[
 
 
 def _one_more(
-    counts: list[int], *, max_skew: int = 1, hard: bool = True, infeasible: bool = False, **policies: str
+    counts: list[int],
+    *,
+    max_skew: int = 1,
+    hard: bool = True,
+    infeasible: bool = False,
+    **policies: str,
 ) -> Decision:
     members, placed = _state(counts, infeasible=infeasible)
     constraint = {**spread("zone", max_skew, hard=hard), **policies}
@@ -70,7 +75,10 @@ def _score_of(decision: Decision) -> dict[str, SpreadScore | None]:
 
 @pytest.mark.parametrize(
     ("max_skew", "open_to"),
-    [pytest.param(1, ["z3"], id="K1-hard"), pytest.param(2, ["z1", "z2", "z3"], id="K2-hard")],
+    [
+        pytest.param(1, ["z3"], id="K1-hard"),
+        pytest.param(2, ["z1", "z2", "z3"], id="K2-hard"),
+    ],
 )
 def test_hard_zones_at_1_1_0(max_skew: int, open_to: list[str]) -> None:
     decision = _one_more([1, 1, 0], max_skew=max_skew)
@@ -82,12 +90,24 @@ def test_hard_zones_at_1_1_0(max_skew: int, open_to: list[str]) -> None:
 def test_k1_hard_it_becomes_1_1_1_and_the_others_would_reach_two() -> None:
     decision = _one_more([1, 1, 0])
 
-    assert (decision.picked_names, per_group(decision, "zone")) == (("z3-1",), {"z1": 1, "z2": 1, "z3": 1})
-    verdicts = [Replay(decision).candidate(1, name).constraints[0] for name in ("z1-2", "z2-2", "z3-1")]
-    assert [(one.skew_after, one.is_forbidden) for one in verdicts] == [(2, True), (2, True), (1, False)]
+    assert (decision.picked_names, per_group(decision, "zone")) == (
+        ("z3-1",),
+        {"z1": 1, "z2": 1, "z3": 1},
+    )
+    verdicts = [
+        Replay(decision).candidate(1, name).constraints[0]
+        for name in ("z1-2", "z2-2", "z3-1")
+    ]
+    assert [(one.skew_after, one.is_forbidden) for one in verdicts] == [
+        (2, True),
+        (2, True),
+        (1, False),
+    ]
 
 
-@pytest.mark.parametrize("max_skew", [pytest.param(1, id="K1-soft"), pytest.param(2, id="K2-soft")])
+@pytest.mark.parametrize(
+    "max_skew", [pytest.param(1, id="K1-soft"), pytest.param(2, id="K2-soft")]
+)
 def test_soft_at_1_1_0_the_empty_zone_is_first(max_skew: int) -> None:
     decision = _one_more([1, 1, 0], max_skew=max_skew, hard=False)
 
@@ -98,7 +118,10 @@ def test_soft_at_1_1_0_the_empty_zone_is_first(max_skew: int) -> None:
 
 @pytest.mark.parametrize(
     ("counts", "skews"),
-    [pytest.param([1, 1, 0], [1, 1, 0], id="K1"), pytest.param([3, 2, 1], [2, 1, 0], id="K3")],
+    [
+        pytest.param([1, 1, 0], [1, 1, 0], id="K1"),
+        pytest.param([3, 2, 1], [2, 1, 0], id="K3"),
+    ],
 )
 def test_actual_skews(counts: list[int], skews: list[int]) -> None:
     """The KEP's ActualSkew of a zone is its count minus the smallest one."""
@@ -106,7 +129,9 @@ def test_actual_skews(counts: list[int], skews: list[int]) -> None:
 
     names = (f"z{zone}-{count + 1}" for zone, count in enumerate(counts, start=1))
     verdicts = [Replay(decision).candidate(1, name).constraints[0] for name in names]
-    assert [one.count - one.smallest for one in verdicts if one.count is not None] == skews
+    assert [
+        one.count - one.smallest for one in verdicts if one.count is not None
+    ] == skews
 
 
 # K4: node affinity restricts the zones that count
@@ -116,7 +141,9 @@ TEN_ZONES = zones({f"zone{number:02}": 3 for number in range(1, 11)})
 TWO_OF_TEN = expression("zone", "In", "zone01", "zone02")
 
 
-@pytest.mark.parametrize("hard", [pytest.param(True, id="K4-hard"), pytest.param(False, id="K4-soft")])
+@pytest.mark.parametrize(
+    "hard", [pytest.param(True, id="K4-hard"), pytest.param(False, id="K4-soft")]
+)
 def test_k4_only_the_zones_that_affinity_chooses_count(hard: bool) -> None:
     cycle = kubernetes(TEN_ZONES, 4, [spread("zone", hard=hard)], required=[TWO_OF_TEN])
 
@@ -141,7 +168,9 @@ def test_k4_with_the_affinity_policy_ignore_the_other_zones_pin_the_minimum() ->
 # K5: the chicken and the egg
 
 
-@pytest.mark.parametrize("hard", [pytest.param(True, id="K5-hard"), pytest.param(False, id="K5-soft")])
+@pytest.mark.parametrize(
+    "hard", [pytest.param(True, id="K5-hard"), pytest.param(False, id="K5-soft")]
+)
 def test_k5_the_first_pod_may_go_anywhere(hard: bool) -> None:
     decision = _one_more([0, 0, 0], hard=hard)
 
@@ -153,7 +182,12 @@ def test_k5_the_first_pod_may_go_anywhere(hard: bool) -> None:
 
 
 PODS = {"1a": 1, "1b": 2, "1c": 0, "2a": 2, "2b": 0, "2c": 0, "3a": 1}
-NODES = fleet(*(cluster(f"node{name}", zone=f"zone{name[0]}", node=f"node{name}") for name in PODS))
+NODES = fleet(
+    *(
+        cluster(f"node{name}", zone=f"zone{name[0]}", node=f"node{name}")
+        for name in PODS
+    )
+)
 ON_NODES = {f"node{name}": pods for name, pods in PODS.items()}
 
 
@@ -182,14 +216,18 @@ def test_k6_soft(key: str, first: set[str]) -> None:
 
     found = scores(crowded(ON_NODES, cycle), cycle)
 
-    assert {name for name, score in found.items() if score == max(found.values())} == first
+    assert {
+        name for name, score in found.items() if score == max(found.values())
+    } == first
 
 
 def test_k6a_as_a_placement_says_why_the_fuller_zones_are_closed() -> None:
     decision = _one_more([3, 2, 1])
 
     assert _open_zones(decision) == ["z3"]
-    again = schedule(kubernetes(decision.cycle.fleet, 8, [spread("zone")], *_state([3, 2, 1])[1]))
+    again = schedule(
+        kubernetes(decision.cycle.fleet, 8, [spread("zone")], *_state([3, 2, 1])[1])
+    )
     assert reason_texts(again, "z1-4") == [
         "Step 2: selecting it would make zone=z1 4 vs. minimum 2 (gap 2 > maxSkew 1)"
     ]
@@ -225,7 +263,9 @@ def test_hard_with_an_infeasible_zone(counts: list[int], open_to: list[str]) -> 
         pytest.param([2, 1, 1], {"z2": 100, "z1": 33}, id="K11-soft"),
     ],
 )
-def test_soft_with_an_infeasible_zone(counts: list[int], normalised: dict[str, int]) -> None:
+def test_soft_with_an_infeasible_zone(
+    counts: list[int], normalised: dict[str, int]
+) -> None:
     decision = _one_more(counts, hard=False, infeasible=True)
 
     assert list(_score_of(decision).items()) == list(normalised.items())
@@ -242,7 +282,9 @@ def test_soft_with_an_infeasible_zone(counts: list[int], normalised: dict[str, i
         pytest.param([2, 1, 1], ["z2"], id="K11-Honor"),
     ],
 )
-def test_honor_takes_a_tainted_zone_out_of_the_minimum(counts: list[int], open_to: list[str]) -> None:
+def test_honor_takes_a_tainted_zone_out_of_the_minimum(
+    counts: list[int], open_to: list[str]
+) -> None:
     """The specification's addition: the KEP knows no taints policy, and Ignore is the default since."""
     decision = _one_more(counts, infeasible=True, nodeTaintsPolicy="Honor")
 
@@ -266,9 +308,9 @@ def test_k9_honor_says_what_the_rest_is_measured_by() -> None:
     decision = schedule(kubernetes(members, 5, [constraint], *placed))
 
     assert (decision.picked_names, pending(decision)) == (("z2-2", "z1-3"), 0)
-    assert reason_texts(_one_more([2, 1, 0], infeasible=True, nodeTaintsPolicy="Honor"), "z1-3") == [
-        "Step 1: selecting it would make zone=z1 3 vs. minimum 1 (gap 2 > maxSkew 1)"
-    ]
+    assert reason_texts(
+        _one_more([2, 1, 0], infeasible=True, nodeTaintsPolicy="Honor"), "z1-3"
+    ) == ["Step 1: selecting it would make zone=z1 3 vs. minimum 1 (gap 2 > maxSkew 1)"]
 
 
 @pytest.mark.parametrize(
@@ -279,9 +321,14 @@ def test_k9_honor_says_what_the_rest_is_measured_by() -> None:
 def test_k8_with_a_zone_that_is_not_eligible_is_as_with_a_taint(
     policies: Document, open_to: list[str]
 ) -> None:
-    members = fleet(*zones(z1=2, z2=2).clusters, cluster("z3-1", zone="z3", not_eligible="unhealthy"))
+    members = fleet(
+        *zones(z1=2, z2=2).clusters,
+        cluster("z3-1", zone="z3", not_eligible="unhealthy"),
+    )
 
-    decision = schedule(kubernetes(members, 3, [{**spread("zone"), **policies}], "z1-1", "z2-1"))
+    decision = schedule(
+        kubernetes(members, 3, [{**spread("zone"), **policies}], "z1-1", "z2-1")
+    )
 
     assert list(contenders(decision)) == open_to
 
@@ -290,20 +337,33 @@ def test_k8_with_a_zone_that_is_not_eligible_is_as_with_a_taint(
 
 
 def test_k12_what_became_uneven_later_is_not_moved() -> None:
-    members = fleet(*zones(z1=4).clusters, cluster("z2-1", zone="z2", taints=[OUT_OF_ORDER]))
+    members = fleet(
+        *zones(z1=4).clusters, cluster("z2-1", zone="z2", taints=[OUT_OF_ORDER])
+    )
     placed = "z1-1", "z1-2", "z1-3", "z2-1"
 
     decision = schedule(kubernetes(members, 4, [spread("zone")], *placed))
 
-    assert (decision.kind, decision.kept, decision.unscheduled) == (CycleKind.NOTHING_TO_DO, placed, ())
+    assert (decision.kind, decision.kept, decision.unscheduled) == (
+        CycleKind.NOTHING_TO_DO,
+        placed,
+        (),
+    )
 
 
-def test_k12_after_a_loss_the_rest_stays_and_only_the_new_one_is_placed_evenly() -> None:
+def test_k12_after_a_loss_the_rest_stays_and_only_the_new_one_is_placed_evenly() -> (
+    None
+):
     placed = "z1-1", "z1-2", "z2-1", "z2-2"
 
-    decision = schedule(kubernetes(zones(z1=4, z2=4).without("z2-1"), 4, [spread("zone")], *placed))
+    decision = schedule(
+        kubernetes(zones(z1=4, z2=4).without("z2-1"), 4, [spread("zone")], *placed)
+    )
 
-    assert (decision.kept, decision.picked_names) == (("z1-1", "z1-2", "z2-2"), ("z2-3",))
+    assert (decision.kept, decision.picked_names) == (
+        ("z1-1", "z1-2", "z2-2"),
+        ("z2-3",),
+    )
 
 
 # K13, the second user story: a pod more than nodes during an update
@@ -313,7 +373,9 @@ def test_k12_after_a_loss_the_rest_stays_and_only_the_new_one_is_placed_evenly()
     ("pods", "open_to"),
     [
         pytest.param({"node1": 1, "node2": 1}, ["node1", "node2"], id="K13"),
-        pytest.param({"node1": 1, "node2": 1, "node3": 0}, ["node3"], id="K13-third-node"),
+        pytest.param(
+            {"node1": 1, "node2": 1, "node3": 0}, ["node3"], id="K13-third-node"
+        ),
     ],
 )
 def test_k13_a_surge_pod_is_tolerated_only_where_no_node_is_free(
@@ -331,9 +393,15 @@ def test_k13_a_surge_pod_is_tolerated_only_where_no_node_is_free(
 
 
 def test_the_first_user_story_spreads_an_application_over_zones() -> None:
-    constraint = {"maxSkew": 1, "topologyKey": "k8s.io/zone", "whenUnsatisfiable": "DoNotSchedule"}
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "k8s.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
 
-    decision = schedule(kubernetes(zones(key="k8s.io/zone", a=3, b=3, c=3), 7, [constraint]))
+    decision = schedule(
+        kubernetes(zones(key="k8s.io/zone", a=3, b=3, c=3), 7, [constraint])
+    )
 
     assert per_group(decision, "k8s.io/zone") == {"a": 3, "b": 2, "c": 2}
 

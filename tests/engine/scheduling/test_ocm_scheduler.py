@@ -23,7 +23,10 @@ from placements.manifests.binding import parse_case_bindings
 from placements.manifests.ocm_placement import parse_ocm_placement
 
 FOLDER = Path(__file__).parents[2] / "data" / "conformance"
-BASIC, OTHERS = FOLDER / "ocm-scheduler-basic.jsonl.xz", FOLDER / "ocm-scheduler-full.jsonl.xz"
+BASIC, OTHERS = (
+    FOLDER / "ocm-scheduler-basic.jsonl.xz",
+    FOLDER / "ocm-scheduler-full.jsonl.xz",
+)
 REFUSED_THOUGH_UNUSED = {
     "ocm-misconfigured-0829": "spec.prioritizerPolicy.configurations[1].scoreCoordinate.builtIn",
     "ocm-misconfigured-1173": "spec.prioritizerPolicy.configurations[1].scoreCoordinate.builtIn",
@@ -48,10 +51,15 @@ def _cluster(document: Mapping[str, Any]) -> dict[str, Any]:
         "name": metadata["name"],
         "labels": metadata.get("labels", {}),
         "taints": [
-            {"key": one["key"], "value": one.get("value", ""), "effect": "NoSchedule"} for one in taints
+            {"key": one["key"], "value": one.get("value", ""), "effect": "NoSchedule"}
+            for one in taints
         ],
-        "properties": {one["name"]: one["value"] for one in status.get("clusterClaims", [])},
-        "resourceUsage": {key: status.get(key, {}) for key in ("capacity", "allocatable")},
+        "properties": {
+            one["name"]: one["value"] for one in status.get("clusterClaims", [])
+        },
+        "resourceUsage": {
+            key: status.get(key, {}) for key in ("capacity", "allocatable")
+        },
     }
 
 
@@ -62,7 +70,10 @@ def _cycle(case: Mapping[str, Any]) -> Cycle:
     name, namespace = (placement["metadata"][key] for key in ("name", "namespace"))
     for one in case["objects"]:
         if one["kind"] == "PlacementDecision":
-            names = [each["clusterName"] for each in one.get("status", {}).get("decisions", [])]
+            names = [
+                each["clusterName"]
+                for each in one.get("status", {}).get("decisions", [])
+            ]
             metadata = one["metadata"]
             is_own = metadata["namespace"] == namespace
             is_own = is_own and metadata.get("labels", {}).get(PLACEMENT) == name
@@ -70,11 +81,16 @@ def _cycle(case: Mapping[str, Any]) -> Cycle:
                 own += names
             else:
                 others.update(names)
-    clusters = [_cluster(one) for one in case["objects"] if one["kind"] == "ManagedCluster"]
+    clusters = [
+        _cluster(one) for one in case["objects"] if one["kind"] == "ManagedCluster"
+    ]
     # A count of zero, since without any the decisions of this hub would be counted.
     balance = {one["name"]: 0 for one in clusters} | others
     parsed = parse_ocm_placement(placement, options={"balance": balance})
-    bindings = [{"cluster": one, "state": "Bound", "policy": "current"} for one in dict.fromkeys(own)]
+    bindings = [
+        {"cluster": one, "state": "Bound", "policy": "current"}
+        for one in dict.fromkeys(own)
+    ]
     return Cycle(
         Fleet(parse_clusters(clusters)),
         parsed.policy,
@@ -91,8 +107,12 @@ def _outcome(case: Mapping[str, Any]) -> dict[str, Any]:
     chosen = list(schedule(cycle).picked_names)
     return {
         "afterTaints": [cycle.fleet.names[at] for at in passes],
-        "totals": {cycle.fleet.names[at]: int(candidates.preference[at]) for at in passes},
-        "ranked": chosen if cycle.policy.number_of_clusters is not None else sorted(chosen),
+        "totals": {
+            cycle.fleet.names[at]: int(candidates.preference[at]) for at in passes
+        },
+        "ranked": chosen
+        if cycle.policy.number_of_clusters is not None
+        else sorted(chosen),
     }
 
 
@@ -144,7 +164,9 @@ def test_the_cases_of_other_kinds_that_need_nothing_more_come_out_equal() -> Non
     assert (count, len(misconfigured)) == (174, 63)
     assert differing == {}
     assert refused == REFUSED_THOUGH_UNUSED
-    assert [name for name, path in misconfigured.items() if not path.startswith("spec.")] == []
+    assert [
+        name for name, path in misconfigured.items() if not path.startswith("spec.")
+    ] == []
 
 
 def _refusal(case: Mapping[str, Any]) -> str:

@@ -30,7 +30,9 @@ from tests.engine.scheduling.other_cycles import (
 )
 from tests.ocm_documents import ocm_document
 
-BOTH_MODES = pytest.mark.parametrize("options", [{}, {"mode": "weighted", "u": 2}], ids=["strict", "u=2"])
+BOTH_MODES = pytest.mark.parametrize(
+    "options", [{}, {"mode": "weighted", "u": 2}], ids=["strict", "u=2"]
+)
 NO_PRIORITIZERS: Document = {"mode": "Exact"}
 
 
@@ -55,13 +57,26 @@ SOFT_REGION_HARD_ZONE = [spread("region", hard=False), spread("zone")]
 
 def _m1(number: int, *spreads: Document, **options: Any) -> Any:
     terms = spreads or SOFT_REGION_HARD_ZONE
-    return schedule(ocm(EXAMPLE, number, terms, preferred=FIFTY, steadyWeight=0, balanceWeight=0, **options))
+    return schedule(
+        ocm(
+            EXAMPLE,
+            number,
+            terms,
+            preferred=FIFTY,
+            steadyWeight=0,
+            balanceWeight=0,
+            **options,
+        )
+    )
 
 
 @BOTH_MODES
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [pytest.param(2, ["c1", "c5"], id="M1"), pytest.param(5, ["c1", "c5", "c3", "c4", "c2"], id="M1-to-5")],
+    [
+        pytest.param(2, ["c1", "c5"], id="M1"),
+        pytest.param(5, ["c1", "c5", "c3", "c4", "c2"], id="M1-to-5"),
+    ],
 )
 def test_m1_picks(number: int, expected: list[str], options: Document) -> None:
     decision = _m1(number, **options)
@@ -72,7 +87,9 @@ def test_m1_picks(number: int, expected: list[str], options: Document) -> None:
 def test_m1_second_round_has_the_numbers_of_the_enhancement() -> None:
     decision = _m1(2, **WEIGHTED)
 
-    assert {name: one.topology_spread_score for name, one in contenders(decision, 2).items()} == {
+    assert {
+        name: one.topology_spread_score for name, one in contenders(decision, 2).items()
+    } == {
         "c5": 100,
         "c4": 100,
         "c3": -100,
@@ -82,12 +99,23 @@ def test_m1_second_round_has_the_numbers_of_the_enhancement() -> None:
     assert (forbidden.cluster, forbidden.constraints[1].skew_after) == ("c2", 2)
 
 
-def test_m1_levels_are_packed_six_bits_each_so_that_the_second_one_hardly_counts() -> None:
+def test_m1_levels_are_packed_six_bits_each_so_that_the_second_one_hardly_counts() -> (
+    None
+):
     """With both terms soft c2 stays in: levels 0/63/4032 become −100, −96.9 and +100 (2.5 says −96.9)."""
-    decision = _m1(2, spread("region", hard=False), spread("zone", hard=False), **WEIGHTED)
+    decision = _m1(
+        2, spread("region", hard=False), spread("zone", hard=False), **WEIGHTED
+    )
 
-    evens = {name: one.topology_spread_score for name, one in contenders(decision, 2).items()}
-    assert evens == {"c4": 100, "c5": 100, "c3": pytest.approx(200 * 63 / 4032 - 100), "c2": -100}
+    evens = {
+        name: one.topology_spread_score for name, one in contenders(decision, 2).items()
+    }
+    assert evens == {
+        "c4": 100,
+        "c5": 100,
+        "c3": pytest.approx(200 * 63 / 4032 - 100),
+        "c2": -100,
+    }
     assert ranking(decision, 2, "final")["c2"] > ranking(decision, 2, "final")["c3"]
 
 
@@ -114,11 +142,18 @@ def test_j2_nested_fills_both_regions(options: Document) -> None:
 def test_j2_nested_groups_are_reported_with_the_group_they_lie_in() -> None:
     decision = schedule(ocm(_region_of_three_zones(), 8, BOTH_HARD))
 
-    assert list(Replay(decision).step(1).spreads[1].before) == ["east/a", "east/b", "east/c", "west/w"]
+    assert list(Replay(decision).step(1).spreads[1].before) == [
+        "east/a",
+        "east/b",
+        "east/c",
+        "west/w",
+    ]
     assert reason_texts(decision, "eb-2") == [
         "Step 8: selecting it would make region=east 5 vs. minimum 3 (gap 2 > maxSkew 1)",
     ]
-    assert reason_texts(schedule(ocm(_region_of_three_zones(), 4, BOTH_HARD)), "ea-2") == [
+    assert reason_texts(
+        schedule(ocm(_region_of_three_zones(), 4, BOTH_HARD)), "ea-2"
+    ) == [
         "Step 4: selecting it would make region=east 3 vs. minimum 1 (gap 2 > maxSkew 1)",
         "Step 4: selecting it would make zone=east/a 2 vs. minimum 0 among its siblings (gap 2 > maxSkew 1)",
     ]
@@ -126,22 +161,30 @@ def test_j2_nested_groups_are_reported_with_the_group_they_lie_in() -> None:
 
 @BOTH_MODES
 def test_j2_independent_is_stuck_at_three(options: Document) -> None:
-    decision = schedule(ocm(_region_of_three_zones(), 6, BOTH_HARD, nested=False, **options))
+    decision = schedule(
+        ocm(_region_of_three_zones(), 6, BOTH_HARD, nested=False, **options)
+    )
 
     assert (len(decision.picked), pending(decision)) == (3, 3)
     assert per_group(decision, "region") == {"east": 2, "west": 1}
 
 
 CROSSED = fleet(
-    cluster("m", x="x1", y="y1", best="yes"), cluster("a", x="x1", y="y2"), cluster("z", x="x2", y="y1")
+    cluster("m", x="x1", y="y1", best="yes"),
+    cluster("a", x="x1", y="y2"),
+    cluster("z", x="x2", y="y1"),
 )
 X_AND_Y = [spread("x"), spread("y")]
 TEN = [prefer(10, labelled(best="yes"))]
 
 
 @BOTH_MODES
-def test_j3_independent_the_preferred_cluster_leads_into_a_dead_end(options: Document) -> None:
-    decision = schedule(ocm(CROSSED, 2, X_AND_Y, preferred=TEN, nested=False, **options))
+def test_j3_independent_the_preferred_cluster_leads_into_a_dead_end(
+    options: Document,
+) -> None:
+    decision = schedule(
+        ocm(CROSSED, 2, X_AND_Y, preferred=TEN, nested=False, **options)
+    )
 
     assert (decision.picked_names, decision.is_fulfilled) == (("m",), False)
 
@@ -162,11 +205,20 @@ def test_j3_nested_finds_both(options: Document) -> None:
 def _steady(u: float | None) -> Any:
     mode: Document = {} if u is None else {**WEIGHTED, "u": u}
     placed = "a-1", "a-2", "b-1"
-    cycle = ocm(zones(a=2, b=2, c=2, d=2), 4, [spread("zone", hard=False)], *placed, steadyWeight=100, **mode)
+    cycle = ocm(
+        zones(a=2, b=2, c=2, d=2),
+        4,
+        [spread("zone", hard=False)],
+        *placed,
+        steadyWeight=100,
+        **mode,
+    )
     return schedule(cycle)
 
 
-@pytest.mark.parametrize("u", [None, 2, 1, 0.5], ids=["S1-strict", "S1-u=2", "S1-u=1", "S1-u=0.5"])
+@pytest.mark.parametrize(
+    "u", [None, 2, 1, 0.5], ids=["S1-strict", "S1-u=2", "S1-u=1", "S1-u=0.5"]
+)
 def test_s1_one_chosen_cluster_is_moved(u: float | None) -> None:
     decision = _steady(u)
 
@@ -192,9 +244,17 @@ THREE = fleet("c1", "c2", "c3")
     ("balance", "placed", "totals"),
     [
         pytest.param(
-            {"c1": 1, "c2": 2, "c3": 1}, ["c3"], {"c3": 100, "c1": 0, "c2": -100}, id="stays where it is"
+            {"c1": 1, "c2": 2, "c3": 1},
+            ["c3"],
+            {"c3": 100, "c1": 0, "c2": -100},
+            id="stays where it is",
         ),
-        pytest.param({"c1": 1, "c2": 1}, [], {"c3": 100, "c1": -100, "c2": -100}, id="takes the unused one"),
+        pytest.param(
+            {"c1": 1, "c2": 1},
+            [],
+            {"c3": 100, "c1": -100, "c2": -100},
+            id="takes the unused one",
+        ),
     ],
 )
 def test_balance_and_steady_with_their_default_weights(
@@ -206,14 +266,18 @@ def test_balance_and_steady_with_their_default_weights(
     assert ranking(decision) == totals
 
 
-def test_balance_is_cut_to_whole_numbers_before_it_is_doubled_so_it_is_always_even() -> None:
+def test_balance_is_cut_to_whole_numbers_before_it_is_doubled_so_it_is_always_even() -> (
+    None
+):
     decision = schedule(ocm(THREE, 1, [], balance={"c1": 1, "c2": 2, "c3": 3}))
 
     assert ranking(decision) == {"c1": 32, "c2": -32, "c3": -100}
 
 
 @pytest.mark.parametrize(("used", "stays"), [(1, True), (2, False)])
-def test_steady_gives_way_when_the_share_of_balance_is_more_than_half_above(used: int, stays: bool) -> None:
+def test_steady_gives_way_when_the_share_of_balance_is_more_than_half_above(
+    used: int, stays: bool
+) -> None:
     """200·Δu > 100, and c3 with 3 placements sets the scale: a share of 1/3 stays, one of 2/3 goes."""
     decision = schedule(ocm(THREE, 1, [], "c2", balance={"c2": used, "c3": 3}))
 
@@ -221,7 +285,12 @@ def test_steady_gives_way_when_the_share_of_balance_is_more_than_half_above(used
 
 
 def _with(resource: str, *amounts: str | None) -> Fleet:
-    return fleet(*(_usable(f"c{number}", resource, one) for number, one in enumerate(amounts, start=1)))
+    return fleet(
+        *(
+            _usable(f"c{number}", resource, one)
+            for number, one in enumerate(amounts, start=1)
+        )
+    )
 
 
 def _usable(name: str, resource: str, amount: str | None) -> Cluster:
@@ -235,22 +304,42 @@ def _prioritized(weights: dict[str, int], number: int = 1, **policy: Any) -> Doc
         for name, weight in weights.items()
     ]
     return ocm_document(
-        numberOfClusters=number, prioritizerPolicy={**policy, "configurations": configurations}
+        numberOfClusters=number,
+        prioritizerPolicy={**policy, "configurations": configurations},
     )
 
 
 @pytest.mark.parametrize(
     ("prioritizer", "resource", "amounts", "expected"),
     [
-        pytest.param("Memory", "memory", ("20", "60", "100"), [-100, 0, 100], id="memory 20/60/100"),
-        pytest.param("Memory", "memory", ("50", "50", "50"), [100, 100, 100], id="memory all equal"),
+        pytest.param(
+            "Memory",
+            "memory",
+            ("20", "60", "100"),
+            [-100, 0, 100],
+            id="memory 20/60/100",
+        ),
+        pytest.param(
+            "Memory",
+            "memory",
+            ("50", "50", "50"),
+            [100, 100, 100],
+            id="memory all equal",
+        ),
         pytest.param("CPU", "cpu", ("10", "6", "2"), [100, 0, -100], id="cpu 10/6/2"),
-        pytest.param("CPU", "cpu", ("10", None, "2"), [100, 0, -100], id="cpu of one not known"),
-        pytest.param("CPU", "cpu", ("0", "1", "3"), [-100, -33, 100], id="truncated toward zero"),
+        pytest.param(
+            "CPU", "cpu", ("10", None, "2"), [100, 0, -100], id="cpu of one not known"
+        ),
+        pytest.param(
+            "CPU", "cpu", ("0", "1", "3"), [-100, -33, 100], id="truncated toward zero"
+        ),
     ],
 )
 def test_allocatable_resources(
-    prioritizer: str, resource: str, amounts: tuple[str | None, ...], expected: list[float]
+    prioritizer: str,
+    resource: str,
+    amounts: tuple[str | None, ...],
+    expected: list[float],
 ) -> None:
     document = _prioritized({f"ResourceAllocatable{prioritizer}": 1}, **NO_PRIORITIZERS)
 
@@ -264,14 +353,20 @@ def test_additive_weights_add_up() -> None:
     members = fleet(
         *(
             cluster(
-                f"c{number}", points=points, usage=ResourceUsage({"memory": "100"}, {"memory": memory}, {})
+                f"c{number}",
+                points=points,
+                usage=ResourceUsage({"memory": "100"}, {"memory": memory}, {}),
             )
-            for number, (memory, points) in enumerate([("100", "30"), ("50", "40"), ("0", "50")], start=1)
+            for number, (memory, points) in enumerate(
+                [("100", "30"), ("50", "40"), ("0", "50")], start=1
+            )
         )
     )
     points = [prefer(int(one), labelled(points=one)) for one in ("30", "40", "50")]
 
-    decision = schedule(ocm(members, 2, [], preferred=points, balanceWeight=3, memoryWeight=1))
+    decision = schedule(
+        ocm(members, 2, [], preferred=points, balanceWeight=3, memoryWeight=1)
+    )
 
     assert ranking(decision) == {"c1": 430, "c2": 340, "c3": 250}
     assert decision.picked_names == ("c1", "c2")
@@ -280,7 +375,11 @@ def test_additive_weights_add_up() -> None:
 def test_four_wanted_of_two_are_two_and_two_unscheduled() -> None:
     decision = schedule(ocm(fleet("c1", "c2"), 4, []))
 
-    assert (decision.picked_names, pending(decision), decision.is_fulfilled) == (("c1", "c2"), 2, False)
+    assert (decision.picked_names, pending(decision), decision.is_fulfilled) == (
+        ("c1", "c2"),
+        2,
+        False,
+    )
 
 
 # 2.2: the affinity score
@@ -289,23 +388,47 @@ def test_four_wanted_of_two_are_two_and_two_unscheduled() -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        pytest.param([(20, "In", ["a"]), (10, "In", ["b"])], {"a": 100, "b": 0, None: -100}, id="In"),
-        pytest.param([(20, "NotIn", ["a"])], {"a": -100, "b": 100, None: 100}, id="NotIn matches no key"),
-        pytest.param([(5, "Exists", [])], {"a": 100, "b": 100, None: -100}, id="Exists"),
-        pytest.param([(5, "DoesNotExist", [])], {"a": -100, "b": -100, None: 100}, id="DoesNotExist"),
-        pytest.param([(5, "Exists", []), (5, "DoesNotExist", [])], {"a": 0, "b": 0, None: 0}, id="all equal"),
+        pytest.param(
+            [(20, "In", ["a"]), (10, "In", ["b"])],
+            {"a": 100, "b": 0, None: -100},
+            id="In",
+        ),
+        pytest.param(
+            [(20, "NotIn", ["a"])],
+            {"a": -100, "b": 100, None: 100},
+            id="NotIn matches no key",
+        ),
+        pytest.param(
+            [(5, "Exists", [])], {"a": 100, "b": 100, None: -100}, id="Exists"
+        ),
+        pytest.param(
+            [(5, "DoesNotExist", [])],
+            {"a": -100, "b": -100, None: 100},
+            id="DoesNotExist",
+        ),
+        pytest.param(
+            [(5, "Exists", []), (5, "DoesNotExist", [])],
+            {"a": 0, "b": 0, None: 0},
+            id="all equal",
+        ),
     ],
 )
 def test_affinity_rows_are_summed_and_stretched(
     rows: list[tuple[int, str, list[str]]], expected: dict[str | None, float]
 ) -> None:
     weights = [
-        {"weight": weight, "operator": operator, "values": values} for weight, operator, values in rows
+        {"weight": weight, "operator": operator, "values": values}
+        for weight, operator, values in rows
     ]
     terms = [{"topologyKey": "zone", "topologyWeights": weights}]
 
     decision = schedule(
-        ocm(fleet(cluster("a", zone="a"), cluster("b", zone="b"), "c"), 3, [], affinityTerms=terms)
+        ocm(
+            fleet(cluster("a", zone="a"), cluster("b", zone="b"), "c"),
+            3,
+            [],
+            affinityTerms=terms,
+        )
     )
 
     scores = {one.cluster: one.affinity_score for one in decision.picked}
@@ -353,7 +476,9 @@ def test_hard_limits_on_given_counts_are_those_of_kubernetes(
     counts: dict[str, int], open_to: list[str]
 ) -> None:
     """D8 has all semantics agree on K10 and K11; `ocm` counts from nothing, so it is called on the counts."""
-    cycle = ocm(fleet(*(cluster(name, zone=name) for name in counts)), 1, [spread("zone")])
+    cycle = ocm(
+        fleet(*(cluster(name, zone=name) for name in counts)), 1, [spread("zone")]
+    )
 
     assert allowed(crowded(counts, cycle), cycle) == open_to
 
@@ -364,11 +489,23 @@ def _ranks(counts: dict[str, int], weights: dict[str, int]) -> dict[str, float]:
 
 def test_domain_weights_rank_by_the_largest_quotient_then_by_fewer_picks() -> None:
     """w/(2m+1): a 6/3 = 2, b 2/1 = 2 with fewer picks, c 1/1; those equal in both share a rank."""
-    assert _ranks({"a": 1, "b": 0, "c": 0, "d": 0}, {"a": 6, "b": 2}) == {"b": 0, "a": -1, "c": -2, "d": -2}
+    assert _ranks({"a": 1, "b": 0, "c": 0, "d": 0}, {"a": 6, "b": 2}) == {
+        "b": 0,
+        "a": -1,
+        "c": -2,
+        "d": -2,
+    }
 
 
 def test_equal_domain_weights_are_an_even_spread() -> None:
-    weighted = picks(ocm(zones(a=3, b=3), 5, [spread("zone", hard=False)], domainWeights={"zone": {"a": 1}}))
+    weighted = picks(
+        ocm(
+            zones(a=3, b=3),
+            5,
+            [spread("zone", hard=False)],
+            domainWeights={"zone": {"a": 1}},
+        )
+    )
 
     assert weighted == picks(ocm(zones(a=3, b=3), 5, [spread("zone", hard=False)]))
 
@@ -381,7 +518,9 @@ def test_a_label_called_unset_has_the_weight_that_is_named() -> None:
     members = fleet(cluster("a", zone="e"), cluster("b", zone="(unset)"), "c")
     weights = {"zone": {"e": 2, "(unset)": 3}}
 
-    assert picks(ocm(members, 3, [spread("zone", hard=False)], domainWeights=weights)) == ["b", "a", "c"]
+    assert picks(
+        ocm(members, 3, [spread("zone", hard=False)], domainWeights=weights)
+    ) == ["b", "a", "c"]
 
 
 def test_the_last_of_many_levels_still_decides_over_the_name() -> None:
@@ -389,7 +528,9 @@ def test_the_last_of_many_levels_still_decides_over_the_name() -> None:
     keys = [f"k{number}" for number in range(14)]
     same = dict.fromkeys(keys, "1")
     far, near = {**same, "k0": "2"}, {**same, "k0": "2", "k13": "2"}
-    members = fleet(cluster("a", same), cluster("b", far), cluster("c", near), cluster("z", same))
+    members = fleet(
+        cluster("a", same), cluster("b", far), cluster("c", near), cluster("z", same)
+    )
     soft = [spread(key, hard=False) for key in keys]
 
     assert picks(ocm(members, 2, soft, mode="weighted", nested=False)) == ["a", "c"]

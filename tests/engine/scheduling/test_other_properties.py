@@ -57,13 +57,23 @@ def _without_preferences(case: Case) -> Case:
 
 
 @given(CASES)
-def test_the_same_input_gives_the_same_decision_and_the_record_keeps_all_of_it(case: Case) -> None:
+def test_the_same_input_gives_the_same_decision_and_the_record_keeps_all_of_it(
+    case: Case,
+) -> None:
     one, other = schedule(cycle_of(case)), schedule(cycle_of(case))
     again = unpack(pack(one), one.cycle.fleet)
 
     for each in (other, again):
-        assert (each.id, each.picked, each.bindings_after) == (one.id, one.picked, one.bindings_after)
-        assert (each.kept, each.unscheduled, each.kind) == (one.kept, one.unscheduled, one.kind)
+        assert (each.id, each.picked, each.bindings_after) == (
+            one.id,
+            one.picked,
+            one.bindings_after,
+        )
+        assert (each.kept, each.unscheduled, each.kind) == (
+            one.kept,
+            one.unscheduled,
+            one.kind,
+        )
         assert list(Replay(each)) == list(Replay(one))
         assert list(Outcomes(each)) == list(Outcomes(one))
 
@@ -79,7 +89,10 @@ for name in sys.argv[1:]:
 
 
 def test_another_process_with_another_hash_seed_decides_the_same() -> None:
-    files = [str(CONFORMANCE / f"{name}.jsonl.xz") for name in ("ocm-spread", "kubernetes-topology-spread")]
+    files = [
+        str(CONFORMANCE / f"{name}.jsonl.xz")
+        for name in ("ocm-spread", "kubernetes-topology-spread")
+    ]
     printed = [
         subprocess.run(
             [sys.executable, "-c", IN_A_PROCESS, *files],
@@ -101,31 +114,48 @@ def test_every_round_replays_to_its_pick(case: Case) -> None:
     assume(case["policy"]["topologySpreadConstraints"])
     replay = Replay(decision)
 
-    assert [step.winner for step in replay if step.winner] == list(decision.picked_names)
+    assert [step.winner for step in replay if step.winner] == list(
+        decision.picked_names
+    )
     for number, picked in enumerate(decision.picked, start=1):
         one = replay.candidate(number, picked.cluster)
-        assert (one.rank, one.topology_spread_score) == (1, picked.topology_spread_score)
+        assert (one.rank, one.topology_spread_score) == (
+            1,
+            picked.topology_spread_score,
+        )
         assert (one.affinity_score, one.decided_by) == (picked.affinity_score, None)
         assert replay.verdicts(number, picked.cluster) == one.constraints
         assert not any(verdict.is_forbidden for verdict in one.constraints)
-        after = [(verdict.skew_after, verdict.max_skew) for verdict in one.constraints if verdict.is_hard]
+        after = [
+            (verdict.skew_after, verdict.max_skew)
+            for verdict in one.constraints
+            if verdict.is_hard
+        ]
         assert all(skew is None or skew <= limit for skew, limit in after)
 
 
 @given(CASES)
-def test_every_cluster_has_exactly_one_outcome_and_one_deciding_reason(case: Case) -> None:
+def test_every_cluster_has_exactly_one_outcome_and_one_deciding_reason(
+    case: Case,
+) -> None:
     decision = schedule(cycle_of(case))
 
-    assert sorted(decision.cycle.fleet.names) == sorted(one["name"] for one in case["clusters"])
+    assert sorted(decision.cycle.fleet.names) == sorted(
+        one["name"] for one in case["clusters"]
+    )
     check_partition(decision)
 
 
 @given(ocm_cases())
-def test_ocm_keeps_nothing_and_ends_every_binding_that_is_not_chosen_again(case: Case) -> None:
+def test_ocm_keeps_nothing_and_ends_every_binding_that_is_not_chosen_again(
+    case: Case,
+) -> None:
     assume(case["policy"]["numberOfClusters"])
     decision = schedule(cycle_of(case))
 
-    active = {one["cluster"] for one in case["bindings"] if one["state"] != "Unscheduled"}
+    active = {
+        one["cluster"] for one in case["bindings"] if one["state"] != "Unscheduled"
+    }
     assert decision.kept == ()
     assert set(decision.unscheduled) == active - set(decision.picked_names)
 
@@ -141,7 +171,9 @@ def test_kubernetes_run_again_on_what_a_cycle_left_changes_nothing(case: Case) -
 
 
 @given(ocm_cases())
-def test_ocm_run_again_on_a_first_choice_chooses_the_same_in_the_same_order(case: Case) -> None:
+def test_ocm_run_again_on_a_first_choice_chooses_the_same_in_the_same_order(
+    case: Case,
+) -> None:
     """Steady gives all of them the same, so none of them loses to another or to one left out."""
     assume(case["ocm"]["steadyWeight"] >= 0)
     first = _picking({**case, "bindings": []})
@@ -156,7 +188,9 @@ def test_ocm_run_again_on_a_first_choice_chooses_the_same_in_the_same_order(case
 def test_ocm_fails_instead_exactly_where_it_would_publish_fewer(case: Case) -> None:
     fewer = _picking(case)
 
-    error = schedule(cycle_of({**case, "ocm": {**case["ocm"], "unsatisfiable": "error"}}))
+    error = schedule(
+        cycle_of({**case, "ocm": {**case["ocm"], "unsatisfiable": "error"}})
+    )
 
     assert error.is_failed is not fewer.is_fulfilled
     assert error.picked_names == (fewer.picked_names if fewer.is_fulfilled else ())
@@ -172,13 +206,23 @@ def test_the_order_of_the_input_never_matters(case: Case, random: Any) -> None:
     one, other = schedule(cycle_of(case)), schedule(cycle_of(shuffled))
 
     assert one.picked == other.picked
-    assert (one.kept, one.unscheduled, one.kind) == (other.kept, other.unscheduled, other.kind)
+    assert (one.kept, one.unscheduled, one.kind) == (
+        other.kept,
+        other.unscheduled,
+        other.kind,
+    )
     assert one.bindings_after == other.bindings_after
 
 
 @given(CASES)
-def test_the_order_of_clusters_and_bindings_does_not_even_change_the_id(case: Case) -> None:
-    backwards = {**case, "clusters": case["clusters"][::-1], "bindings": case["bindings"][::-1]}
+def test_the_order_of_clusters_and_bindings_does_not_even_change_the_id(
+    case: Case,
+) -> None:
+    backwards = {
+        **case,
+        "clusters": case["clusters"][::-1],
+        "bindings": case["bindings"][::-1],
+    }
 
     one, other = schedule(cycle_of(case)), schedule(cycle_of(backwards))
 
@@ -194,10 +238,18 @@ def _shuffled(case: Case, random: Any) -> Case:
 
     policy = dict(case["policy"])
     affinity = {
-        key: _mixed_terms(terms, mixed) for key, terms in policy["affinity"]["clusterAffinity"].items()
+        key: _mixed_terms(terms, mixed)
+        for key, terms in policy["affinity"]["clusterAffinity"].items()
     }
-    policy |= {"affinity": {"clusterAffinity": affinity}, "tolerations": mixed(policy["tolerations"])}
-    found = {**case, "clusters": mixed(case["clusters"]), "bindings": mixed(case["bindings"])}
+    policy |= {
+        "affinity": {"clusterAffinity": affinity},
+        "tolerations": mixed(policy["tolerations"]),
+    }
+    found = {
+        **case,
+        "clusters": mixed(case["clusters"]),
+        "bindings": mixed(case["bindings"]),
+    }
     if case["semantics"] == "kubernetes":
         policy["topologySpreadConstraints"] = mixed(policy["topologySpreadConstraints"])
         return {**found, "policy": policy}
@@ -242,14 +294,21 @@ def _domains(case: Case, constraints: list[Case]) -> dict[str, tuple[str, str | 
     options, own = case["ocm"], constraints[-1]
     found = {}
     for one in case["clusters"]:
-        values = [_at(one, each) for each in case["policy"]["topologySpreadConstraints"]]
+        values = [
+            _at(one, each) for each in case["policy"]["topologySpreadConstraints"]
+        ]
         is_excluded = options["unsetPolicy"] == "exclude" and None in values
         if passes_filters(one, case["policy"]) and not is_excluded:
             above = (
-                "/".join(_at(one, each) or UNSET for each in constraints[:-1]) if options["nested"] else ""
+                "/".join(_at(one, each) or UNSET for each in constraints[:-1])
+                if options["nested"]
+                else ""
             )
             value = _at(one, own)
-            found[one["name"]] = (above, value if options["unsetPolicy"] == "free" else value or UNSET)
+            found[one["name"]] = (
+                above,
+                value if options["unsetPolicy"] == "free" else value or UNSET,
+            )
     return found
 
 
@@ -260,11 +319,17 @@ def _at(cluster: Case, constraint: Case) -> str | None:
 
 
 def _check_limit(
-    picked: tuple[str, ...], domains: Mapping[str, tuple[str, str | None]], max_skew: int
+    picked: tuple[str, ...],
+    domains: Mapping[str, tuple[str, str | None]],
+    max_skew: int,
 ) -> None:
     for number, name in enumerate(picked, start=1):
         above, own = domains[name]
-        siblings = {domain: 0 for domain in domains.values() if domain[0] == above and domain[1] is not None}
+        siblings = {
+            domain: 0
+            for domain in domains.values()
+            if domain[0] == above and domain[1] is not None
+        }
         for before in picked[: number - 1]:
             if domains[before] in siblings:
                 siblings[domains[before]] += 1
@@ -273,7 +338,9 @@ def _check_limit(
 
 
 @given(kubernetes_cases())
-def test_no_pick_of_kubernetes_is_too_far_above_the_emptiest_group_that_counts(case: Case) -> None:
+def test_no_pick_of_kubernetes_is_too_far_above_the_emptiest_group_that_counts(
+    case: Case,
+) -> None:
     """Counted here over all clusters with the hard keys that affinity admits; Honor is left out."""
     decision = _picking(case)
     hard = [
@@ -287,7 +354,9 @@ def test_no_pick_of_kubernetes_is_too_far_above_the_emptiest_group_that_counts(c
     assert all(key in labels[name] for name in decision.picked_names for key in keys)
     for constraint in hard:
         if constraint.get("nodeTaintsPolicy") != "Honor":
-            counted = {name for name in labels if all(key in labels[name] for key in keys)}
+            counted = {
+                name for name in labels if all(key in labels[name] for key in keys)
+            }
             if constraint.get("nodeAffinityPolicy") != "Ignore":
                 counted &= _admitted(case)
             values = {name: labels[name][constraint["topologyKey"]] for name in counted}
@@ -299,11 +368,15 @@ def _admitted(case: Case) -> set[str]:
     return {
         one["name"]
         for one in case["clusters"]
-        if passes_filters({"labels": one["labels"], "properties": one["properties"]}, terms)
+        if passes_filters(
+            {"labels": one["labels"], "properties": one["properties"]}, terms
+        )
     }
 
 
-def _check_kubernetes(decision: Decision, constraint: Case, values: Mapping[str, str]) -> None:
+def _check_kubernetes(
+    decision: Decision, constraint: Case, values: Mapping[str, str]
+) -> None:
     counts = dict.fromkeys(values.values(), 0)
     for name in decision.kept:
         if name in values:

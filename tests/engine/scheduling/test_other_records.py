@@ -8,7 +8,11 @@ import pytest
 from clusters.fleet import Fleet, ResourceUsage
 from fleetui.apimachinery.model import Semantics
 from placements.engine.advice.changes import ChangeKind
-from placements.engine.advice.diagnosis import favoured_without_key, feasibility_bound, pinned_groups
+from placements.engine.advice.diagnosis import (
+    favoured_without_key,
+    feasibility_bound,
+    pinned_groups,
+)
 from placements.engine.advice.search import why_not
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.outcome import Outcome, Outcomes
@@ -21,17 +25,30 @@ from placements.explain.vocabulary import headline, reason_sentence
 from placements.manifests.ocm_options import parse_ocm_options
 from placements.manifests.policy import parse_policy
 from placements.services.simulate.cases import failure_fault
-from tests.builders import Document, binding, cluster, fleet, labelled, prefer, spread, taint
+from tests.builders import (
+    Document,
+    binding,
+    cluster,
+    fleet,
+    labelled,
+    prefer,
+    spread,
+    taint,
+)
 
 
 def _ocm(members: Fleet, plain: Document, *placed: Any, **options: Any) -> Cycle:
     policy = parse_policy({"placementType": "PickN", **plain}, semantics=Semantics.OCM)
     bindings = tuple(binding(one) if isinstance(one, str) else one for one in placed)
-    return Cycle(members, policy, bindings, Semantics.OCM, parse_ocm_options(options).to_plain())
+    return Cycle(
+        members, policy, bindings, Semantics.OCM, parse_ocm_options(options).to_plain()
+    )
 
 
 def _kubernetes(members: Fleet, plain: Document) -> Cycle:
-    policy = parse_policy({"placementType": "PickN", **plain}, semantics=Semantics.KUBERNETES)
+    policy = parse_policy(
+        {"placementType": "PickN", **plain}, semantics=Semantics.KUBERNETES
+    )
     return Cycle(members, policy, (), Semantics.KUBERNETES)
 
 
@@ -40,7 +57,9 @@ def _wants(number: int, *spreads: Document) -> Document:
 
 
 def _reason_texts(cycle: Cycle, name: str) -> list[str]:
-    return [reason_sentence(reason) for reason in Outcomes(schedule(cycle)).of(name).reasons]
+    return [
+        reason_sentence(reason) for reason in Outcomes(schedule(cycle)).of(name).reasons
+    ]
 
 
 ZONES = fleet(cluster("a", zone="1"), cluster("b", zone="1"), cluster("c", zone="2"))
@@ -76,18 +95,35 @@ AFFINITY_ROW = {"topologyWeights": [{"weight": 10, "operator": "In", "values": [
     ("wants", "options"),
     [
         ({}, {"affinityTerms": [{"topologyKey": "zone", **AFFINITY_ROW}]}),
-        ({}, {"affinityTerms": [{"topologyKey": "zone", "topologyKeyType": "Claim", **AFFINITY_ROW}]}),
-        ({"topologySpreadConstraints": [{"topologyKey": "zone", "topologyKeyType": "Claim"}]}, {}),
+        (
+            {},
+            {
+                "affinityTerms": [
+                    {"topologyKey": "zone", "topologyKeyType": "Claim", **AFFINITY_ROW}
+                ]
+            },
+        ),
+        (
+            {
+                "topologySpreadConstraints": [
+                    {"topologyKey": "zone", "topologyKeyType": "Claim"}
+                ]
+            },
+            {},
+        ),
         ({}, {"cpuWeight": 1}),
     ],
     ids=["affinity", "affinity to a claim", "spread by a claim", "allocatable"],
 )
-def test_the_id_covers_all_that_the_options_read(wants: Document, options: Document) -> None:
+def test_the_id_covers_all_that_the_options_read(
+    wants: Document, options: Document
+) -> None:
     small, large = (ResourceUsage({}, {"cpu": cores}, {}) for cores in ("1", "8"))
     ids = set()
     for rich, poor in ("ab", "ba"):
         members = fleet(
-            cluster(rich, zone="z", properties={"zone": "z"}, usage=large), cluster(poor, usage=small)
+            cluster(rich, zone="z", properties={"zone": "z"}, usage=large),
+            cluster(poor, usage=small),
         )
         ids.add(schedule(_ocm(members, {"numberOfClusters": 1, **wants}, **options)).id)
 
@@ -96,7 +132,12 @@ def test_the_id_covers_all_that_the_options_read(wants: Document, options: Docum
 
 def test_more_levels_than_fit_in_64_bits_weigh_as_ten_do() -> None:
     same = {f"k{level}": "same" for level in range(1, 12)}
-    members = fleet(*(cluster(name, {**same, "k0": value}) for name, value in zip("abc", "xxy", strict=True)))
+    members = fleet(
+        *(
+            cluster(name, {**same, "k0": value})
+            for name, value in zip("abc", "xxy", strict=True)
+        )
+    )
 
     for levels in (10, 11, 12):
         spreads = [spread(f"k{level}", hard=False) for level in range(levels)]
@@ -127,15 +168,30 @@ def test_sums_of_fractions_tie_whatever_their_order() -> None:
 # What it explains
 
 
-def test_a_cluster_that_a_filter_keeps_from_being_counted_is_not_reported_without_the_key() -> None:
-    members = fleet(cluster("a", region="e", env="prod"), cluster("b", region="w"), cluster("d", env="prod"))
+def test_a_cluster_that_a_filter_keeps_from_being_counted_is_not_reported_without_the_key() -> (
+    None
+):
+    members = fleet(
+        cluster("a", region="e", env="prod"),
+        cluster("b", region="w"),
+        cluster("d", env="prod"),
+    )
     required = {
-        "requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [labelled(env="prod")]}
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [labelled(env="prod")]
+        }
     }
-    cycle = _kubernetes(members, {**_wants(2, spread("region")), "affinity": {"clusterAffinity": required}})
+    cycle = _kubernetes(
+        members,
+        {**_wants(2, spread("region")), "affinity": {"clusterAffinity": required}},
+    )
 
-    assert _reason_texts(cycle, "b") == ["Does not match required affinity: no label env, required prod"]
-    assert _reason_texts(cycle, "d") == ["No label region, which the topology spread requires"]
+    assert _reason_texts(cycle, "b") == [
+        "Does not match required affinity: no label env, required prod"
+    ]
+    assert _reason_texts(cycle, "d") == [
+        "No label region, which the topology spread requires"
+    ]
 
 
 def test_only_the_key_that_is_missing_is_named() -> None:
@@ -143,29 +199,50 @@ def test_only_the_key_that_is_missing_is_named() -> None:
 
     cycle = _kubernetes(members, _wants(2, spread("region"), spread("zone")))
 
-    assert _reason_texts(cycle, "b") == ["No label zone, which the topology spread requires"]
+    assert _reason_texts(cycle, "b") == [
+        "No label zone, which the topology spread requires"
+    ]
     assert favoured_without_key(schedule(cycle)) == {}
     assert pinned_groups(schedule(cycle)) == ()
 
 
 def test_a_claim_that_is_missing_is_named() -> None:
-    exists = {"claimSelector": {"matchExpressions": [{"key": "platform", "operator": "Exists"}]}}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [exists]}}
+    exists = {
+        "claimSelector": {
+            "matchExpressions": [{"key": "platform", "operator": "Exists"}]
+        }
+    }
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [exists]
+        }
+    }
 
     texts = _reason_texts(
-        _ocm(fleet("a"), {"numberOfClusters": 1, "affinity": {"clusterAffinity": required}}), "a"
+        _ocm(
+            fleet("a"),
+            {"numberOfClusters": 1, "affinity": {"clusterAffinity": required}},
+        ),
+        "a",
     )
 
-    assert texts == ["Does not match required affinity: no claim platform, required any value"]
+    assert texts == [
+        "Does not match required affinity: no claim platform, required any value"
+    ]
 
 
-def test_a_placed_cluster_that_is_not_chosen_again_is_explained_by_what_decided() -> None:
+def test_a_placed_cluster_that_is_not_chosen_again_is_explained_by_what_decided() -> (
+    None
+):
     members = fleet("a", cluster("b", taints=[taint("k")]))
 
     outcome = Outcomes(schedule(_ocm(members, {"numberOfClusters": 1}, "b"))).of("b")
 
     assert outcome.outcome is Outcome.UNSCHEDULED
-    assert [one.code for one in outcome.reasons] == [ReasonCode.CHOSEN_AGAIN, ReasonCode.UNTOLERATED_TAINT]
+    assert [one.code for one in outcome.reasons] == [
+        ReasonCode.CHOSEN_AGAIN,
+        ReasonCode.UNTOLERATED_TAINT,
+    ]
 
 
 def test_the_number_that_ranks_is_shown_where_it_is_made_of_several() -> None:
@@ -175,14 +252,22 @@ def test_the_number_that_ranks_is_shown_where_it_is_made_of_several() -> None:
     facts = Outcomes(decision).of("a").reasons[0].facts
 
     assert shown == [("b", {"preference": 200}), ("a", {"preference": 100})]
-    assert (facts["decidedBy"], facts["score"], facts["behindScore"]) == ("preference", 100, 200)
+    assert (facts["decidedBy"], facts["score"], facts["behindScore"]) == (
+        "preference",
+        100,
+        200,
+    )
 
 
 def test_named_clusters_are_selected_again_as_well() -> None:
-    policy = parse_policy({"placementType": "PickFixed", "clusterNames": ["a"]}, semantics=Semantics.OCM)
+    policy = parse_policy(
+        {"placementType": "PickFixed", "clusterNames": ["a"]}, semantics=Semantics.OCM
+    )
     options = parse_ocm_options(None).to_plain()
 
-    decision = schedule(Cycle(fleet("a"), policy, (binding("a"),), Semantics.OCM, options))
+    decision = schedule(
+        Cycle(fleet("a"), policy, (binding("a"),), Semantics.OCM, options)
+    )
 
     assert (decision.picked_names, decision.kept) == (("a",), ())
 
@@ -192,10 +277,12 @@ def test_named_clusters_are_selected_again_as_well() -> None:
 
 def test_bounds_hold_where_one_constraint_decides_who_counts_for_another() -> None:
     nested = fleet(
-        *(cluster(f"a{n}", region="A", zone="a") for n in (1, 2, 3)), cluster("b1", region="B", zone="b")
+        *(cluster(f"a{n}", region="A", zone="a") for n in (1, 2, 3)),
+        cluster("b1", region="B", zone="b"),
     )
     apart = fleet(
-        *(cluster(f"a{n}", x="1", y="1") for n in (1, 2, 3)), cluster("b1", x="2", taints=[taint("k")])
+        *(cluster(f"a{n}", x="1", y="1") for n in (1, 2, 3)),
+        cluster("b1", x="2", taints=[taint("k")]),
     )
     cycles = [
         _ocm(nested, _wants(5, spread("region", hard=False), spread("zone"))),
@@ -207,10 +294,14 @@ def test_bounds_hold_where_one_constraint_decides_who_counts_for_another() -> No
 
 def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None:
     tainted = [cluster(name, taints=[taint("k")]) for name in "cde"]
-    decision = schedule(_ocm(fleet("a", "b", *tainted), {"numberOfClusters": 1}, unsatisfiable="error"))
+    decision = schedule(
+        _ocm(fleet("a", "b", *tainted), {"numberOfClusters": 1}, unsatisfiable="error")
+    )
 
     numbers = [
-        one.change.facts["number"] for one in why_not(decision, "b").helps if one.change.kind == "number"
+        one.change.facts["number"]
+        for one in why_not(decision, "b").helps
+        if one.change.kind == "number"
     ]
 
     assert numbers == [2]
@@ -218,34 +309,61 @@ def test_the_number_that_helps_is_found_where_too_large_a_number_fails() -> None
 
 def test_a_change_that_makes_the_cycle_fail_is_no_advice_though_all_stays() -> None:
     members = fleet("a", cluster("b", taints=[taint("k")]))
-    decision = schedule(_ocm(members, {"numberOfClusters": 1}, "b", unsatisfiable="error"))
+    decision = schedule(
+        _ocm(members, {"numberOfClusters": 1}, "b", unsatisfiable="error")
+    )
 
     advice = why_not(decision, "b")
 
     assert decision.unscheduled == ("b",)
-    assert [one.change.facts["number"] for one in advice.fails if one.change.kind == "number"] == [2]
+    assert [
+        one.change.facts["number"]
+        for one in advice.fails
+        if one.change.kind == "number"
+    ] == [2]
 
 
 def test_a_limit_is_not_advised_where_the_parser_refuses_it() -> None:
-    decision = schedule(_ocm(ZONES, _wants(1, spread("zone", hard=False)), domainWeights={"zone": {"1": 2}}))
+    decision = schedule(
+        _ocm(
+            ZONES,
+            _wants(1, spread("zone", hard=False)),
+            domainWeights={"zone": {"1": 2}},
+        )
+    )
 
     advice = why_not(decision, "b")
 
-    assert ChangeKind.WHEN_UNSATISFIABLE not in {one.change.kind for one in (*advice.helps, *advice.fails)}
+    assert ChangeKind.WHEN_UNSATISFIABLE not in {
+        one.change.kind for one in (*advice.helps, *advice.fails)
+    }
 
 
-def test_a_number_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quantity() -> None:
+def test_a_number_that_cannot_be_met_is_not_blamed_on_a_property_that_is_no_quantity() -> (
+    None
+):
     """Under `ocm` such a property counts as absent (`rules/scheduler.md#unusual-values`)."""
     members = fleet(cluster("a", properties={"cost": "lots"}))
-    preferred = [prefer(1, {"propertySorter": {"name": "cost", "sortOrder": "Descending"}})]
-    affinity = {"clusterAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    cycle = _ocm(members, {"numberOfClusters": 2, "affinity": affinity}, unsatisfiable="error")
+    preferred = [
+        prefer(1, {"propertySorter": {"name": "cost", "sortOrder": "Descending"}})
+    ]
+    affinity = {
+        "clusterAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": preferred
+        }
+    }
+    cycle = _ocm(
+        members, {"numberOfClusters": 2, "affinity": affinity}, unsatisfiable="error"
+    )
 
     decision = schedule(cycle)
 
     assert decision.is_unsatisfiable
     assert failure_fault(decision, "policy").code == "unsatisfiable"
-    assert headline(decision) == "No cluster selected: fewer than 2 clusters can be, and all are required"
+    assert (
+        headline(decision)
+        == "No cluster selected: fewer than 2 clusters can be, and all are required"
+    )
     assert [one.message for one in decision_warnings(decision)] == [
         "no quantity on 1 cluster (a): it counts as absent"
     ]

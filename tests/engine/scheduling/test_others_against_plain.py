@@ -31,7 +31,9 @@ def _picking(case: Case) -> Decision:
 
 
 def _rounds(case: Case, decision: Decision) -> list[PlainRound]:
-    return list(islice(plain_rounds(case), max(len(decision.picked), decision.number_of_rounds)))
+    return list(
+        islice(plain_rounds(case), max(len(decision.picked), decision.number_of_rounds))
+    )
 
 
 def _check_picks(case: Case) -> None:
@@ -40,7 +42,9 @@ def _check_picks(case: Case) -> None:
 
     assert list(decision.picked_names) == [name for name, *_ in winners]
     for picked, (_, spread, affinity) in zip(decision.picked, winners, strict=True):
-        assert picked.topology_spread_score == pytest.approx(_spread_score(spread), abs=1e-6)
+        assert picked.topology_spread_score == pytest.approx(
+            _spread_score(spread), abs=1e-6
+        )
         assert picked.affinity_score == pytest.approx(float(affinity), abs=1e-6)
     missing = case["policy"]["numberOfClusters"] - len(decision.kept)
     assert decision.is_fulfilled is (len(winners) == missing)
@@ -58,28 +62,41 @@ def test_ocm_picks_and_scores_are_those_of_the_plain_evaluation(case: Case) -> N
 
 @THOROUGH
 @given(kubernetes_cases())
-def test_kubernetes_picks_and_scores_are_those_of_the_plain_evaluation(case: Case) -> None:
+def test_kubernetes_picks_and_scores_are_those_of_the_plain_evaluation(
+    case: Case,
+) -> None:
     _check_picks(case)
 
 
 @given(CASES)
-def test_every_round_ranks_counts_and_forbids_what_the_plain_evaluation_does(case: Case) -> None:
+def test_every_round_ranks_counts_and_forbids_what_the_plain_evaluation_does(
+    case: Case,
+) -> None:
     decision = _picking(case)
     replay = Replay(decision)
 
-    for number, plain in enumerate(_rounds(case, decision)[: decision.number_of_rounds], start=1):
+    for number, plain in enumerate(
+        _rounds(case, decision)[: decision.number_of_rounds], start=1
+    ):
         candidates = replay.candidates(number)
         ranked = [one for one in candidates if one.rank]
         assert [one.cluster for one in ranked] == [name for name, *_ in plain.ranked]
         assert [one.topology_spread_score for one in ranked] == [
-            pytest.approx(_spread_score(spread), abs=1e-6) for _, spread, _ in plain.ranked
+            pytest.approx(_spread_score(spread), abs=1e-6)
+            for _, spread, _ in plain.ranked
         ]
-        assert sorted(one.cluster for one in candidates if not one.rank) == plain.forbidden
+        assert (
+            sorted(one.cluster for one in candidates if not one.rank) == plain.forbidden
+        )
         assert [one.before for one in replay.step(number).spreads] == plain.counts
 
 
 EMPTY_CLUSTER: Case = {"labels": {}, "properties": {}, "taints": []}
-EMPTY_POLICY: Case = {"topologySpreadConstraints": [], "affinity": {}, "tolerations": []}
+EMPTY_POLICY: Case = {
+    "topologySpreadConstraints": [],
+    "affinity": {},
+    "tolerations": [],
+}
 HARD_BY_ONE = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
 DEFAULTS = {
     "mode": "strict",
@@ -98,20 +115,31 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "size"), [("kubernetes-topology-spread", 166), ("ocm-spread", 128)], ids=["kubernetes", "ocm"]
+    ("name", "size"),
+    [("kubernetes-topology-spread", 166), ("ocm-spread", 128)],
+    ids=["kubernetes", "ocm"],
 )
-def test_the_plain_evaluation_itself_answers_the_recorded_cases(name: str, size: int) -> None:
+def test_the_plain_evaluation_itself_answers_the_recorded_cases(
+    name: str, size: int
+) -> None:
     """Only those in which a policy picks; a document would have to be read first."""
-    recorded = lzma.decompress((CONFORMANCE / f"{name}.jsonl.xz").read_bytes()).splitlines()
+    recorded = lzma.decompress(
+        (CONFORMANCE / f"{name}.jsonl.xz").read_bytes()
+    ).splitlines()
     cases = [_completed(case) for case in map(json.loads, recorded) if _is_a_pick(case)]
 
     for case in cases:
         missing = case["policy"]["numberOfClusters"] - len(case["expect"]["kept"])
-        winners = [one.ranked[0] for one in islice(plain_rounds(case), missing) if one.ranked]
+        winners = [
+            one.ranked[0] for one in islice(plain_rounds(case), missing) if one.ranked
+        ]
         assert [name for name, *_ in winners] == case["expect"]["picked"], case["id"]
         for winner, spread, affinity in winners:
             scores = case["expect"]["scores"][winner]
-            expected = [*_levels(scores["topologySpreadScore"]), scores["affinityScore"]]
+            expected = [
+                *_levels(scores["topologySpreadScore"]),
+                scores["affinityScore"],
+            ]
             scores = [*map(float, _levels(spread)), float(affinity)]
             assert scores == pytest.approx(expected, abs=1e-6), case["id"]
     assert len(cases) == size
@@ -128,7 +156,15 @@ def _is_a_pick(case: Case) -> bool:
 
 def _completed(case: Case) -> Case:
     policy = EMPTY_POLICY | case["policy"]
-    policy["topologySpreadConstraints"] = [HARD_BY_ONE | one for one in policy["topologySpreadConstraints"]]
+    policy["topologySpreadConstraints"] = [
+        HARD_BY_ONE | one for one in policy["topologySpreadConstraints"]
+    ]
     clusters = [EMPTY_CLUSTER | one for one in case["clusters"]]
     options = DEFAULTS | case.get("ocm", {})
-    return {"bindings": [], **case, "clusters": clusters, "policy": policy, "ocm": options}
+    return {
+        "bindings": [],
+        **case,
+        "clusters": clusters,
+        "policy": policy,
+        "ocm": options,
+    }

@@ -32,7 +32,10 @@ def _of(decision: Decision, name: str) -> ClusterOutcome:
 
 def _codes(outcome: ClusterOutcome) -> list[str]:
     """Return the codes of the reasons, the deciding one with an asterisk."""
-    return [f"{reason.code}*" if reason.is_deciding else str(reason.code) for reason in outcome.reasons]
+    return [
+        f"{reason.code}*" if reason.is_deciding else str(reason.code)
+        for reason in outcome.reasons
+    ]
 
 
 def _seen(decision: Decision) -> dict[str, str]:
@@ -55,19 +58,27 @@ def test_picked_names_pick_round_and_scores() -> None:
 def test_without_constraints_every_pick_is_of_the_one_round() -> None:
     decision = decide(fleet("a", "b", "c"), pick_n(2))
 
-    assert [(_of(decision, name).round, _of(decision, name).reasons[0].facts["pick"]) for name in "cb"] == [
+    assert [
+        (_of(decision, name).round, _of(decision, name).reasons[0].facts["pick"])
+        for name in "cb"
+    ] == [
         (1, 1),
         (1, 2),
     ]
 
 
 @pytest.mark.parametrize(
-    ("policy", "code"), [(pick_all(), ReasonCode.PICKED_ALL), (pick_fixed("a"), ReasonCode.PICKED_BY_NAME)]
+    ("policy", "code"),
+    [(pick_all(), ReasonCode.PICKED_ALL), (pick_fixed("a"), ReasonCode.PICKED_BY_NAME)],
 )
-def test_picked_without_ranking_has_no_round(policy: PlacementPolicy, code: ReasonCode) -> None:
+def test_picked_without_ranking_has_no_round(
+    policy: PlacementPolicy, code: ReasonCode
+) -> None:
     outcome = _of(decide(fleet("a"), policy), "a")
 
-    assert outcome == ClusterOutcome("a", Outcome.PICKED, (Reason(code, is_deciding=True),))
+    assert outcome == ClusterOutcome(
+        "a", Outcome.PICKED, (Reason(code, is_deciding=True),)
+    )
 
 
 @pytest.mark.parametrize("policy", [pick_all(), pick_fixed("a", "b", "c"), pick_n(3)])
@@ -80,7 +91,9 @@ def test_picked_stays_if_it_was_placed_before(policy: PlacementPolicy) -> None:
 
 
 def test_kept_gives_the_binding() -> None:
-    outcome = _of(decide(fleet("a"), pick_all(), binding("a", "Bound", scores=(1, 2))), "a")
+    outcome = _of(
+        decide(fleet("a"), pick_all(), binding("a", "Bound", scores=(1, 2))), "a"
+    )
 
     facts = {"state": BindingState.BOUND, "topologySpreadScore": 1, "affinityScore": 2}
     kept = Reason(ReasonCode.KEPT, facts, is_deciding=True)
@@ -90,15 +103,25 @@ def test_kept_gives_the_binding() -> None:
 def test_kept_adds_the_filters_that_the_cluster_would_not_pass_today() -> None:
     one = fleet(cluster("a", not_eligible="unhealthy", taints=[taint("gpu")]))
 
-    outcome = _of(decide(one, pick_all(required=[labelled(tier="edge")]), binding("a")), "a")
+    outcome = _of(
+        decide(one, pick_all(required=[labelled(tier="edge")]), binding("a")), "a"
+    )
 
-    assert _codes(outcome) == ["kept*", "required-affinity", "not-eligible", "untolerated-taint"]
+    assert _codes(outcome) == [
+        "kept*",
+        "required-affinity",
+        "not-eligible",
+        "untolerated-taint",
+    ]
 
 
 def test_kept_under_pick_fixed_shows_that_the_target_became_ineligible() -> None:
     one = fleet(cluster("a", not_eligible="unhealthy"))
 
-    assert _codes(_of(decide(one, pick_fixed("a"), binding("a")), "a")) == ["kept*", "not-eligible"]
+    assert _codes(_of(decide(one, pick_fixed("a"), binding("a")), "a")) == [
+        "kept*",
+        "not-eligible",
+    ]
 
 
 def test_unscheduled_because_the_cluster_leaves() -> None:
@@ -106,7 +129,10 @@ def test_unscheduled_because_the_cluster_leaves() -> None:
 
     outcome = _of(decide(one, pick_n(1), binding("a")), "a")
 
-    assert (outcome.outcome, _codes(outcome)) == (Outcome.UNSCHEDULED, ["cluster-left*", "not-eligible"])
+    assert (outcome.outcome, _codes(outcome)) == (
+        Outcome.UNSCHEDULED,
+        ["cluster-left*", "not-eligible"],
+    )
 
 
 def test_unscheduled_because_of_the_new_policy_and_what_speaks_against_it() -> None:
@@ -124,15 +150,29 @@ def test_unscheduled_because_of_the_new_policy_and_outranked() -> None:
     one = fleet("a", cluster("b", tier="edge"))
 
     outcome = _of(
-        decide(one, pick_n(1, prefer=[prefer(1, labelled(tier="edge"))]), binding("a", obsolete=True)), "a"
+        decide(
+            one,
+            pick_n(1, prefer=[prefer(1, labelled(tier="edge"))]),
+            binding("a", obsolete=True),
+        ),
+        "a",
     )
 
-    assert (outcome.outcome, _codes(outcome)) == (Outcome.UNSCHEDULED, ["policy-changed*", "outranked"])
+    assert (outcome.outcome, _codes(outcome)) == (
+        Outcome.UNSCHEDULED,
+        ["policy-changed*", "outranked"],
+    )
 
 
 def test_unscheduled_on_scaling_down() -> None:
     outcome = _of(
-        decide(fleet("a", "b"), pick_n(1), binding("a", scores=(0, 0)), binding("b", scores=(0, 0))), "a"
+        decide(
+            fleet("a", "b"),
+            pick_n(1),
+            binding("a", scores=(0, 0)),
+            binding("b", scores=(0, 0)),
+        ),
+        "a",
     )
 
     facts = {"state": BindingState.BOUND, "topologySpreadScore": 0, "affinityScore": 0}
@@ -154,7 +194,12 @@ def test_not_named() -> None:
         (pick_n(0), ["b"], "fleet", ReasonCode.SCALING_DOWN),
         (pick_n(1), ["b"], "fleet", ReasonCode.NOTHING_TO_DO),
         (pick_fixed(), ["b"], "fleet", ReasonCode.NO_NAMES),
-        (pick_n(2, prefer=[prefer(1, sorted_by("cpu"))]), [], "kubefleet", ReasonCode.CYCLE_FAILED),
+        (
+            pick_n(2, prefer=[prefer(1, sorted_by("cpu"))]),
+            [],
+            "kubefleet",
+            ReasonCode.CYCLE_FAILED,
+        ),
     ],
 )
 def test_not_reached_where_the_cycle_did_not_pick(
@@ -164,11 +209,14 @@ def test_not_reached_where_the_cycle_did_not_pick(
 
     outcome = _of(decide(one, policy, *map(binding, placed), semantics=semantics), "a")
 
-    assert outcome == ClusterOutcome("a", Outcome.NOT_REACHED, (Reason(code, is_deciding=True),))
+    assert outcome == ClusterOutcome(
+        "a", Outcome.NOT_REACHED, (Reason(code, is_deciding=True),)
+    )
 
 
 @pytest.mark.parametrize(
-    "policy", [pick_all(), pick_fixed("a"), pick_n(1), pick_n(1, spread=[spread("region")])]
+    "policy",
+    [pick_all(), pick_fixed("a"), pick_n(1), pick_n(1, spread=[spread("region")])],
 )
 def test_not_eligible_is_an_outcome_of_its_own(policy: PlacementPolicy) -> None:
     outcome = _of(decide(fleet(cluster("a", not_eligible="noAgent")), policy), "a")
@@ -184,7 +232,11 @@ def test_filtered_lists_every_failing_filter_and_marks_the_first() -> None:
     outcome = _of(decide(one, pick_all(required=[labelled(tier="edge")])), "a")
 
     assert outcome.outcome is Outcome.FILTERED
-    assert _codes(outcome) == ["required-affinity*", "not-eligible", "untolerated-taint"]
+    assert _codes(outcome) == [
+        "required-affinity*",
+        "not-eligible",
+        "untolerated-taint",
+    ]
 
 
 def test_not_eligible_decides_before_taints() -> None:
@@ -200,7 +252,8 @@ def test_not_eligible_decides_before_taints() -> None:
 
 def test_filtered_by_spread_gives_the_numbers_of_the_last_round() -> None:
     one = fleet(
-        *grouped("region", east="e1 e2", west="w1"), cluster("n1", region="north", not_eligible="noAgent")
+        *grouped("region", east="e1 e2", west="w1"),
+        cluster("n1", region="north", not_eligible="noAgent"),
     )
 
     outcome = _of(decide(one, pick_n(3, spread=[spread("region")])), "e1")
@@ -222,7 +275,9 @@ def test_filtered_by_spread_gives_the_numbers_of_the_last_round() -> None:
     assert outcome == ClusterOutcome("e1", Outcome.FILTERED, (reason,))
 
 
-def test_filtered_by_spread_comes_after_the_other_filters_one_reason_a_constraint() -> None:
+def test_filtered_by_spread_comes_after_the_other_filters_one_reason_a_constraint() -> (
+    None
+):
     labels = {"region": "east", "env": "prod"}
     one = fleet(
         *(cluster(name, labels) for name in ("a", "b")),
@@ -232,8 +287,15 @@ def test_filtered_by_spread_comes_after_the_other_filters_one_reason_a_constrain
 
     outcome = _of(decide(one, pick_n(3, spread=[spread("region"), spread("env")])), "c")
 
-    assert _codes(outcome) == ["untolerated-taint*", "topology-spread", "topology-spread"]
-    assert [reason.facts["topologyKey"] for reason in outcome.reasons[1:]] == ["region", "env"]
+    assert _codes(outcome) == [
+        "untolerated-taint*",
+        "topology-spread",
+        "topology-spread",
+    ]
+    assert [reason.facts["topologyKey"] for reason in outcome.reasons[1:]] == [
+        "region",
+        "env",
+    ]
 
 
 def test_a_broken_soft_constraint_filters_no_cluster() -> None:
@@ -247,7 +309,9 @@ def test_a_broken_soft_constraint_filters_no_cluster() -> None:
 def test_outranked_names_the_cluster_ahead_and_the_column_that_decided() -> None:
     one = fleet("a", cluster("b", tier="edge"), "c")
 
-    outcome = _of(decide(one, pick_n(1, prefer=[prefer(20, labelled(tier="edge"))])), "a")
+    outcome = _of(
+        decide(one, pick_n(1, prefer=[prefer(20, labelled(tier="edge"))])), "a"
+    )
 
     facts = {
         "round": 1,
@@ -274,12 +338,21 @@ def test_outranked_without_constraints_is_measured_against_the_last_one_in() -> 
     ]
 
 
-def test_outranked_with_constraints_is_measured_against_the_winner_of_the_last_round() -> None:
+def test_outranked_with_constraints_is_measured_against_the_winner_of_the_last_round() -> (
+    None
+):
     one = fleet(*grouped("region", east="e1 e2", west="w1 w2"))
 
-    facts = _of(decide(one, pick_n(2, spread=[spread("region")])), "e1").reasons[0].facts
+    facts = (
+        _of(decide(one, pick_n(2, spread=[spread("region")])), "e1").reasons[0].facts
+    )
 
-    assert (facts["round"], facts["rank"], facts["behind"], facts["decidedBy"]) == (2, 2, "e2", "name")
+    assert (facts["round"], facts["rank"], facts["behind"], facts["decidedBy"]) == (
+        2,
+        2,
+        "e2",
+        "name",
+    )
 
 
 # Which comes first
@@ -294,8 +367,16 @@ def test_outranked_with_constraints_is_measured_against_the_winner_of_the_last_r
         (pick_fixed("b"), binding("a", obsolete=True), Outcome.UNSCHEDULED),
         (pick_fixed("b"), binding("a", "Unscheduled"), Outcome.NOT_NAMED),
         (pick_fixed(), binding("a", obsolete=True), Outcome.NOT_REACHED),
-        (pick_all(required=[labelled(tier="edge")]), binding("a", obsolete=True), Outcome.UNSCHEDULED),
-        (pick_all(required=[labelled(tier="edge")]), binding("a", "Unscheduled"), Outcome.FILTERED),
+        (
+            pick_all(required=[labelled(tier="edge")]),
+            binding("a", obsolete=True),
+            Outcome.UNSCHEDULED,
+        ),
+        (
+            pick_all(required=[labelled(tier="edge")]),
+            binding("a", "Unscheduled"),
+            Outcome.FILTERED,
+        ),
         (pick_n(0), binding("a", "Unscheduled"), Outcome.NOT_REACHED),
     ],
 )
@@ -315,7 +396,11 @@ def test_every_cluster_has_one_outcome_with_one_deciding_reason() -> None:
         cluster("tainted", taints=[taint("gpu")]),
     )
 
-    outcomes = list(Outcomes(decide(one, pick_n(2), binding("kept"), binding("leaving"), binding("gone"))))
+    outcomes = list(
+        Outcomes(
+            decide(one, pick_n(2), binding("kept"), binding("leaving"), binding("gone"))
+        )
+    )
 
     assert {each.cluster: str(each.outcome) for each in outcomes} == {
         "kept": "kept",
@@ -325,7 +410,9 @@ def test_every_cluster_has_one_outcome_with_one_deciding_reason() -> None:
         "sick": "not eligible",
         "tainted": "filtered",
     }
-    assert all(sum(reason.is_deciding for reason in each.reasons) == 1 for each in outcomes)
+    assert all(
+        sum(reason.is_deciding for reason in each.reasons) == 1 for each in outcomes
+    )
 
 
 def test_a_cluster_that_the_fleet_does_not_have_has_no_outcome() -> None:

@@ -8,12 +8,30 @@ from placements.engine.scheduling.candidates import Picks, candidates_of
 from placements.engine.scheduling.picker import pick
 from placements.engine.scheduling.round import Round
 from placements.manifests.policy import PlacementPolicy
-from tests.builders import binding, cluster, cycle, fleet, grouped, labelled, pick_n, prefer, spread
+from tests.builders import (
+    binding,
+    cluster,
+    cycle,
+    fleet,
+    grouped,
+    labelled,
+    pick_n,
+    prefer,
+    spread,
+)
 
 
-def _pick(one: Fleet, policy: PlacementPolicy, wanted: int, *placed: str, semantics: str = "fleet") -> Picks:
+def _pick(
+    one: Fleet,
+    policy: PlacementPolicy,
+    wanted: int,
+    *placed: str,
+    semantics: str = "fleet",
+) -> Picks:
     bindings = map(binding, placed)
-    return pick(candidates_of(cycle(one, policy, *bindings, semantics=semantics)), wanted)
+    return pick(
+        candidates_of(cycle(one, policy, *bindings, semantics=semantics)), wanted
+    )
 
 
 def _names(one: Fleet, picks: Picks) -> list[str]:
@@ -41,10 +59,16 @@ def test_does_not_run_dry_when_there_are_just_enough() -> None:
 
 
 @pytest.mark.parametrize("constraints", [[], [spread("region")]])
-def test_picks_no_cluster_from_an_empty_fleet(constraints: list[dict[str, object]]) -> None:
+def test_picks_no_cluster_from_an_empty_fleet(
+    constraints: list[dict[str, object]],
+) -> None:
     picks = _pick(Fleet(), pick_n(3, spread=constraints), 3)
 
-    assert (picks.positions.tolist(), picks.spread[0].tolist(), picks.ran_dry) == ([], [], True)
+    assert (picks.positions.tolist(), picks.spread[0].tolist(), picks.ran_dry) == (
+        [],
+        [],
+        True,
+    )
 
 
 def test_alternates_between_groups_and_takes_the_last_name_first() -> None:
@@ -58,10 +82,17 @@ def test_alternates_between_groups_and_takes_the_last_name_first() -> None:
 
 def test_affinity_orders_clusters_inside_a_group_but_never_beats_the_spread() -> None:
     one = fleet(
-        *(cluster(name, region="east", tier="edge") for name in ("a", "b")), *grouped("region", west="w")
+        *(cluster(name, region="east", tier="edge") for name in ("a", "b")),
+        *grouped("region", west="w"),
     )
 
-    picks = _pick(one, pick_n(3, spread=[spread("region")], prefer=[prefer(100, labelled(tier="edge"))]), 3)
+    picks = _pick(
+        one,
+        pick_n(
+            3, spread=[spread("region")], prefer=[prefer(100, labelled(tier="edge"))]
+        ),
+        3,
+    )
 
     assert _names(one, picks) == ["b", "w", "a"]
 
@@ -69,11 +100,16 @@ def test_affinity_orders_clusters_inside_a_group_but_never_beats_the_spread() ->
 def test_counts_what_is_placed_already() -> None:
     one = fleet(*grouped("region", east="a b", west="c d"))
 
-    assert _names(one, _pick(one, pick_n(2, spread=[spread("region")]), 1, "d")) == ["b"]
+    assert _names(one, _pick(one, pick_n(2, spread=[spread("region")]), 1, "d")) == [
+        "b"
+    ]
 
 
 def test_a_group_that_only_clusters_out_of_reach_have_holds_the_minimum_down() -> None:
-    one = fleet(*grouped("region", east="a b"), cluster("c", region="west", not_eligible="noAgent"))
+    one = fleet(
+        *grouped("region", east="a b"),
+        cluster("c", region="west", not_eligible="noAgent"),
+    )
 
     picks = _pick(one, pick_n(2, spread=[spread("region")]), 2)
 
@@ -83,11 +119,17 @@ def test_a_group_that_only_clusters_out_of_reach_have_holds_the_minimum_down() -
 @pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 @pytest.mark.parametrize("hard", [True, False])
 @pytest.mark.parametrize("seed", range(6))
-def test_agrees_with_ranking_every_cluster_again_each_round(semantics: str, hard: bool, seed: int) -> None:
+def test_agrees_with_ranking_every_cluster_again_each_round(
+    semantics: str, hard: bool, seed: int
+) -> None:
     draw = np.random.default_rng(seed)
     sizes = {"region": 3, "zone": 9, "host": 400}
     rows = [
-        {key: f"v{draw.integers(size)}" for key, size in sizes.items() if draw.random() < 0.9}
+        {
+            key: f"v{draw.integers(size)}"
+            for key, size in sizes.items()
+            if draw.random() < 0.9
+        }
         for _ in range(400)
     ]
     one = Fleet(cluster(f"c{index:03}", labels) for index, labels in enumerate(rows))
@@ -96,7 +138,9 @@ def test_agrees_with_ranking_every_cluster_again_each_round(semantics: str, hard
         spread("zone", 1, hard=False),
         spread("host", 1, hard=False),
     ]
-    candidates = candidates_of(cycle(one, pick_n(150, spread=constraints), semantics=semantics))
+    candidates = candidates_of(
+        cycle(one, pick_n(150, spread=constraints), semantics=semantics)
+    )
 
     picks = pick(candidates, 150)
 
@@ -110,7 +154,12 @@ def test_agrees_with_ranking_every_cluster_again_each_round(semantics: str, hard
 @pytest.mark.parametrize("hard", [True, False])
 def test_bears_as_many_constraints_as_a_policy_may_have(hard: bool) -> None:
     keys = [f"k{index}" for index in range(60)]
-    one = fleet(*(cluster(f"c{index}", dict.fromkeys(keys, f"v{index % 2}")) for index in range(6)))
+    one = fleet(
+        *(
+            cluster(f"c{index}", dict.fromkeys(keys, f"v{index % 2}"))
+            for index in range(6)
+        )
+    )
     constraints = [spread(key, hard=hard) for key in keys]
 
     picks = _pick(one, pick_n(6, spread=constraints), 4, "c0", "c2")

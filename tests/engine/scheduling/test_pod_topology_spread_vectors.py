@@ -31,10 +31,15 @@ from tests.engine.scheduling.other_cycles import (
 
 @pytest.mark.parametrize(
     ("max_skew", "open_to"),
-    [pytest.param(1, ["b-2"], id="T1"), pytest.param(2, ["a-3", "b-2"], id="T1-max-skew-2")],
+    [
+        pytest.param(1, ["b-2"], id="T1"),
+        pytest.param(2, ["a-3", "b-2"], id="T1-max-skew-2"),
+    ],
 )
 def test_t1_zones_at_2_1(max_skew: int, open_to: list[str]) -> None:
-    decision = schedule(kubernetes(zones(a=3, b=2), 4, [spread("zone", max_skew)], "a-1", "a-2", "b-1"))
+    decision = schedule(
+        kubernetes(zones(a=3, b=2), 4, [spread("zone", max_skew)], "a-1", "a-2", "b-1")
+    )
 
     assert sorted(contenders(decision)) == open_to
 
@@ -44,7 +49,8 @@ BOTH_HARD = [spread("zone"), spread("node")]
 
 def _nodes(zone_of: dict[str, str | None]) -> Cycle:
     members = (
-        cluster(node, {"node": node, **({"zone": zone} if zone else {})}) for node, zone in zone_of.items()
+        cluster(node, {"node": node, **({"zone": zone} if zone else {})})
+        for node, zone in zone_of.items()
     )
     return kubernetes(fleet(*members), 1, BOTH_HARD)
 
@@ -58,8 +64,15 @@ def _nodes(zone_of: dict[str, str | None]) -> Cycle:
             ["n4"],
             id="T2",
         ),
-        pytest.param({"n1": "A", "n2": "A", "n3": "B"}, {"n1": 2, "n2": 1, "n3": 2}, [], id="T3"),
-        pytest.param({"n1": None, "n2": "A", "n3": "B"}, {"n1": 2, "n2": 1, "n3": 2}, ["n2"], id="T4"),
+        pytest.param(
+            {"n1": "A", "n2": "A", "n3": "B"}, {"n1": 2, "n2": 1, "n3": 2}, [], id="T3"
+        ),
+        pytest.param(
+            {"n1": None, "n2": "A", "n3": "B"},
+            {"n1": 2, "n2": 1, "n3": 2},
+            ["n2"],
+            id="T4",
+        ),
     ],
 )
 def test_zones_and_nodes_both_hard(
@@ -74,14 +87,19 @@ def test_t3_the_two_constraints_want_different_nodes() -> None:
     cycle = _nodes({"n1": "A", "n2": "A", "n3": "B"})
 
     by_zone, by_node = (
-        (~verdict.forbids).tolist() for verdict in crowded({"n1": 2, "n2": 1, "n3": 2}, cycle).verdicts
+        (~verdict.forbids).tolist()
+        for verdict in crowded({"n1": 2, "n2": 1, "n3": 2}, cycle).verdicts
     )
 
     assert (by_zone, by_node) == ([False, False, True], [False, True, False])
 
 
-def test_t5_a_misspelt_key_is_never_used_and_what_is_placed_there_never_counted() -> None:
-    members = fleet(*zones(a=3, b=2).clusters, cluster("t-1", zonee="b"), cluster("t-2", zonee="b"))
+def test_t5_a_misspelt_key_is_never_used_and_what_is_placed_there_never_counted() -> (
+    None
+):
+    members = fleet(
+        *zones(a=3, b=2).clusters, cluster("t-1", zonee="b"), cluster("t-2", zonee="b")
+    )
 
     decision = schedule(kubernetes(members, 5, [spread("zone")], "a-1", "t-1"))
 
@@ -95,7 +113,9 @@ def test_t5_a_misspelt_key_is_never_used_and_what_is_placed_there_never_counted(
 def test_t6_a_group_above_the_limit_does_not_block_the_others() -> None:
     placed = "z1-1", "z1-2", "z1-3", "z2-1", "z3-1"
 
-    decision = schedule(kubernetes(zones(z1=4, z2=2, z3=2), 6, [spread("zone")], *placed))
+    decision = schedule(
+        kubernetes(zones(z1=4, z2=2, z3=2), 6, [spread("zone")], *placed)
+    )
 
     assert list(contenders(decision)) == ["z2-2", "z3-2"]
     assert Replay(decision).step(1).spreads[0].after == {"z1": 3, "z2": 2, "z3": 1}
@@ -124,8 +144,14 @@ def test_t7_fewer_groups_than_min_domains_make_the_minimum_zero() -> None:
 def test_t7_with_enough_groups_or_an_empty_one_the_minimum_is_what_it_is() -> None:
     placed = [f"z{zone}-{number}" for zone in (1, 2, 3) for number in (1, 2)]
 
-    decision = schedule(kubernetes(zones(z1=4, z2=3, z3=3), 9, [{**FIVE_DOMAINS, "minDomains": 3}], *placed))
-    empty = schedule(kubernetes(zones(z1=3, z2=1), 4, [{**FIVE_DOMAINS, "maxSkew": 1}], "z1-1"))
+    decision = schedule(
+        kubernetes(
+            zones(z1=4, z2=3, z3=3), 9, [{**FIVE_DOMAINS, "minDomains": 3}], *placed
+        )
+    )
+    empty = schedule(
+        kubernetes(zones(z1=3, z2=1), 4, [{**FIVE_DOMAINS, "maxSkew": 1}], "z1-1")
+    )
 
     assert decision.picked_names == ("z1-3", "z1-4", "z2-3")
     assert reason_texts(empty, "z1-2") == [
@@ -160,11 +186,15 @@ def test_t9_what_makes_a_pod_not_count_for_itself_is_refused(field: str) -> None
     with pytest.raises(InvalidManifest) as raised:
         kubernetes(zones(a=3, b=2), 4, [{**spread("zone"), field: {}}])
 
-    assert [error.path for error in raised.value.errors] == [f"policy.topologySpreadConstraints[0].{field}"]
+    assert [error.path for error in raised.value.errors] == [
+        f"policy.topologySpreadConstraints[0].{field}"
+    ]
 
 
 def test_t9_so_at_2_1_a_third_in_the_fuller_zone_is_always_one_too_many() -> None:
-    decision = schedule(kubernetes(zones(a=3, b=1), 4, [spread("zone")], "a-1", "a-2", "b-1"))
+    decision = schedule(
+        kubernetes(zones(a=3, b=1), 4, [spread("zone")], "a-1", "a-2", "b-1")
+    )
 
     assert (decision.picked, pending(decision)) == ((), 1)
     assert reason_texts(decision, "a-3") == [
@@ -176,9 +206,14 @@ def test_t9_so_at_2_1_a_third_in_the_fuller_zone_is_always_one_too_many() -> Non
 
 
 def _scores(
-    pods: dict[str, int], *spreads: Document, infeasible: str = "", missing_key: str = ""
+    pods: dict[str, int],
+    *spreads: Document,
+    infeasible: str = "",
+    missing_key: str = "",
 ) -> list[float]:
-    members = (cluster(node, {} if node in missing_key else {"node": node}) for node in pods)
+    members = (
+        cluster(node, {} if node in missing_key else {"node": node}) for node in pods
+    )
     cycle = kubernetes(fleet(*members), 1, spreads)
     return list(scores(crowded(pods, cycle, infeasible=infeasible), cycle).values())
 
@@ -218,11 +253,18 @@ def test_t14_a_node_without_the_key_is_still_usable() -> None:
 
 
 def test_t15_zones_at_6_4() -> None:
-    taken = [*(f"z1-{number}" for number in range(1, 7)), *(f"z2-{number}" for number in range(1, 5))]
+    taken = [
+        *(f"z1-{number}" for number in range(1, 7)),
+        *(f"z2-{number}" for number in range(1, 5)),
+    ]
 
-    decision = schedule(kubernetes(zones(z1=8, z2=5), 11, [spread("zone", hard=False)], *taken))
+    decision = schedule(
+        kubernetes(zones(z1=8, z2=5), 11, [spread("zone", hard=False)], *taken)
+    )
 
-    found = {name: one.topology_spread_score for name, one in contenders(decision).items()}
+    found = {
+        name: one.topology_spread_score for name, one in contenders(decision).items()
+    }
     assert found == {"z2-5": 100, "z1-7": 75, "z1-8": 75}
     assert decision.picked_names == ("z2-5",)
 
@@ -232,18 +274,26 @@ def test_t16_two_soft_constraints_are_added() -> None:
     lie = {"a": "1", "b": "1", "x": "2", "y": "2"}
     full = [taint("full")]
     members = (
-        cluster(node, node=node, zone=zone, taints=full if node in "by" else []) for node, zone in lie.items()
+        cluster(node, node=node, zone=zone, taints=full if node in "by" else [])
+        for node, zone in lie.items()
     )
-    cycle = kubernetes(fleet(*members), 1, [spread("zone", hard=False), spread("node", hard=False)])
+    cycle = kubernetes(
+        fleet(*members), 1, [spread("zone", hard=False), spread("node", hard=False)]
+    )
 
-    assert scores(crowded({"a": 2, "b": 1, "x": 2, "y": 4}, cycle), cycle) == {"a": 100, "x": 63}
+    assert scores(crowded({"a": 2, "b": 1, "x": 2, "y": 4}, cycle), cycle) == {
+        "a": 100,
+        "x": 63,
+    }
 
 
 # Rules that no vector shows
 
 
 def test_spread_counts_twice_against_preference_and_says_so() -> None:
-    decision = schedule(kubernetes(zones(a=2, b=1), 2, [spread("zone", hard=False)], "a-1"))
+    decision = schedule(
+        kubernetes(zones(a=2, b=1), 2, [spread("zone", hard=False)], "a-1")
+    )
 
     assert decision.picked_names == ("b-1",)
     assert {name: one.combined for name, one in contenders(decision).items()} == {

@@ -18,7 +18,11 @@ from placements.manifests.binding import BindingState
 from tests.builders import cycle_of
 from tests.effort import examples
 from tests.engine.scheduling.partition import check_partition
-from tests.engine.scheduling.plain_evaluation import PlainRound, passes_filters, plain_rounds
+from tests.engine.scheduling.plain_evaluation import (
+    PlainRound,
+    passes_filters,
+    plain_rounds,
+)
 from tests.engine.scheduling.random_cases import cases
 
 Case = dict[str, Any]
@@ -49,45 +53,69 @@ def test_picks_and_their_scores_are_those_of_the_plain_evaluation(case: Case) ->
 
     winners = [one.winner for one in _rounds(case, decision) if one.winner]
 
-    assert [(one.topology_spread_score, one.affinity_score, one.cluster) for one in decision.picked] == [
-        (spread, affinity, name) for spread, affinity, _, name in winners
-    ]
+    assert [
+        (one.topology_spread_score, one.affinity_score, one.cluster)
+        for one in decision.picked
+    ] == [(spread, affinity, name) for spread, affinity, _, name in winners]
     missing = case["policy"]["numberOfClusters"] - len(decision.kept)
     assert decision.is_fulfilled is (len(winners) == missing)
 
 
 @THOROUGH
 @given(PICK_N)
-def test_every_round_ranks_and_forbids_what_the_plain_evaluation_does(case: Case) -> None:
+def test_every_round_ranks_and_forbids_what_the_plain_evaluation_does(
+    case: Case,
+) -> None:
     decision = _picking(case)
     names = decision.cycle.fleet.names
 
-    for number, plain in enumerate(_rounds(case, decision)[: decision.number_of_rounds], start=1):
+    for number, plain in enumerate(
+        _rounds(case, decision)[: decision.number_of_rounds], start=1
+    ):
         one = decision.round(number)
-        taken = {names[position] for position in (*one.earlier_picks, *decision.cycle.placed)}
-        forbidden = {names[position] for position in (one.is_forbidden & one.candidates.passes).nonzero()[0]}
-        assert [names[position] for position in one.ranked] == [name for *_, name in plain.ranked]
+        taken = {
+            names[position] for position in (*one.earlier_picks, *decision.cycle.placed)
+        }
+        forbidden = {
+            names[position]
+            for position in (one.is_forbidden & one.candidates.passes).nonzero()[0]
+        }
+        assert [names[position] for position in one.ranked] == [
+            name for *_, name in plain.ranked
+        ]
         assert forbidden - taken == set(plain.forbidden)
 
 
 @given(PICK_N)
-def test_replay_of_every_round_and_cluster_is_that_of_the_plain_evaluation(case: Case) -> None:
+def test_replay_of_every_round_and_cluster_is_that_of_the_plain_evaluation(
+    case: Case,
+) -> None:
     decision = _picking(case)
     replay = Replay(decision)
     constraints = case["policy"]["topologySpreadConstraints"]
 
-    for number, plain in enumerate(_rounds(case, decision)[: decision.number_of_rounds], start=1):
-        scores = {name: (spread, affinity, here) for spread, affinity, here, name in plain.ranked}
+    for number, plain in enumerate(
+        _rounds(case, decision)[: decision.number_of_rounds], start=1
+    ):
+        scores = {
+            name: (spread, affinity, here)
+            for spread, affinity, here, name in plain.ranked
+        }
         for cluster in case["clusters"]:
             candidate = replay.candidate(number, cluster["name"])
-            groups = [cluster["labels"].get(constraint["topologyKey"]) for constraint in constraints]
+            groups = [
+                cluster["labels"].get(constraint["topologyKey"])
+                for constraint in constraints
+            ]
             expected = [
                 (0, False) if group is None else judged[group]
                 for group, judged in zip(groups, plain.judged, strict=True)
             ]
             assert [verdict.group for verdict in candidate.constraints] == groups
             assert replay.verdicts(number, cluster["name"]) == candidate.constraints
-            assert [(verdict.score, verdict.violates) for verdict in candidate.constraints] == expected
+            assert [
+                (verdict.score, verdict.violates) for verdict in candidate.constraints
+            ] == expected
             if candidate.rank is not None:
                 ranked: object = (
                     candidate.topology_spread_score,
@@ -102,7 +130,9 @@ def test_replay_of_every_round_and_cluster_is_that_of_the_plain_evaluation(case:
 def test_pick_all_picks_what_passes_the_filters_plainly(case: Case) -> None:
     decision = schedule(cycle_of(case))
 
-    fit = {one["name"] for one in case["clusters"] if passes_filters(one, case["policy"])}
+    fit = {
+        one["name"] for one in case["clusters"] if passes_filters(one, case["policy"])
+    }
     assert list(decision.picked_names) == sorted(fit - set(decision.kept))
 
 
@@ -112,7 +142,9 @@ def test_pick_fixed_picks_the_eligible_clusters_it_names(case: Case) -> None:
 
     eligible = {one["name"] for one in case["clusters"] if one["eligible"]["value"]}
     named = case["policy"]["clusterNames"]
-    assert list(decision.picked_names) == [name for name in named if name in eligible - set(decision.kept)]
+    assert list(decision.picked_names) == [
+        name for name in named if name in eligible - set(decision.kept)
+    ]
     assert decision.is_fulfilled is eligible.issuperset(named)
 
 
@@ -120,19 +152,31 @@ def test_pick_fixed_picks_the_eligible_clusters_it_names(case: Case) -> None:
 
 
 @given(cases())
-def test_every_cluster_has_exactly_one_outcome_and_one_deciding_reason(case: Case) -> None:
+def test_every_cluster_has_exactly_one_outcome_and_one_deciding_reason(
+    case: Case,
+) -> None:
     decision = schedule(cycle_of(case))
 
-    assert sorted(decision.cycle.fleet.names) == sorted(one["name"] for one in case["clusters"])
+    assert sorted(decision.cycle.fleet.names) == sorted(
+        one["name"] for one in case["clusters"]
+    )
     check_partition(decision)
 
 
 @given(PICK_N)
-def test_an_outranked_cluster_could_have_been_picked_and_no_other_could(case: Case) -> None:
+def test_an_outranked_cluster_could_have_been_picked_and_no_other_could(
+    case: Case,
+) -> None:
     decision = _picking(case)
-    last = _rounds(case, decision)[-1] if decision.candidates and decision.candidates.constraints else None
+    last = (
+        _rounds(case, decision)[-1]
+        if decision.candidates and decision.candidates.constraints
+        else None
+    )
 
-    outranked = {one.cluster for one in Outcomes(decision) if one.outcome is Outcome.OUTRANKED}
+    outranked = {
+        one.cluster for one in Outcomes(decision) if one.outcome is Outcome.OUTRANKED
+    }
 
     first = next(plain_rounds(case, kubefleet=case["semantics"] == "kubefleet"))
     left = {name for *_, name in (last or first).ranked}
@@ -150,21 +194,37 @@ def test_replay_agrees_with_the_record(case: Case) -> None:
     assert [step.winner for step in steps if step.winner] == list(decision.picked_names)
     for step, picked in zip(steps, decision.picked, strict=False):
         winner = replay.candidate(step.number, picked.cluster)
-        assert (winner.rank, winner.topology_spread_score) == (1, picked.topology_spread_score)
+        assert (winner.rank, winner.topology_spread_score) == (
+            1,
+            picked.topology_spread_score,
+        )
         assert winner.affinity_score == picked.affinity_score == sum(winner.preferred)
 
 
 @given(PICK_N)
 def test_counts_and_skew_of_every_step_follow_from_the_bindings(case: Case) -> None:
     decision = _picking(case)
-    placed = [decision.cycle.fleet.names[position] for position in decision.cycle.placed]
+    placed = [
+        decision.cycle.fleet.names[position] for position in decision.cycle.placed
+    ]
 
     for step in Replay(decision):
         for spread in step.spreads:
-            before = _counts(case, spread.topology_key, [*placed, *decision.picked_names[: step.number - 1]])
-            after = _counts(case, spread.topology_key, [*placed, *decision.picked_names[: step.number]])
+            before = _counts(
+                case,
+                spread.topology_key,
+                [*placed, *decision.picked_names[: step.number - 1]],
+            )
+            after = _counts(
+                case,
+                spread.topology_key,
+                [*placed, *decision.picked_names[: step.number]],
+            )
             assert (spread.before, spread.after) == (before, after)
-            assert (spread.skew_before, spread.skew_after) == (_skew(before), _skew(after))
+            assert (spread.skew_before, spread.skew_after) == (
+                _skew(before),
+                _skew(after),
+            )
 
 
 @given(PICK_N)
@@ -174,21 +234,31 @@ def test_every_verdict_says_what_one_more_cluster_there_would_do(case: Case) -> 
 
     for number in range(1, decision.number_of_rounds + 1):
         for candidate in replay.candidates(number):
-            for verdict, spread in zip(candidate.constraints, replay.step(number).spreads, strict=True):
+            for verdict, spread in zip(
+                candidate.constraints, replay.step(number).spreads, strict=True
+            ):
                 assert (verdict.smallest, verdict.skew_before) == (
                     min(spread.before.values(), default=0),
                     spread.skew_before,
                 )
                 if verdict.group is not None and len(spread.before) > 1:
-                    after = {**spread.before, verdict.group: spread.before[verdict.group] + 1}
-                    assert (verdict.count, verdict.skew_after) == (spread.before[verdict.group], _skew(after))
+                    after = {
+                        **spread.before,
+                        verdict.group: spread.before[verdict.group] + 1,
+                    }
+                    assert (verdict.count, verdict.skew_after) == (
+                        spread.before[verdict.group],
+                        _skew(after),
+                    )
 
 
 # Order, prefixes, limits
 
 
 @given(cases(), st.randoms(use_true_random=False))
-def test_the_order_of_clusters_and_bindings_never_matters(case: Case, random: Any) -> None:
+def test_the_order_of_clusters_and_bindings_never_matters(
+    case: Case, random: Any
+) -> None:
     shuffled = {
         **case,
         "clusters": random.sample(case["clusters"], len(case["clusters"])),
@@ -198,13 +268,22 @@ def test_the_order_of_clusters_and_bindings_never_matters(case: Case, random: An
     one, other = schedule(cycle_of(case)), schedule(cycle_of(shuffled))
 
     assert (one.id, one.picked, one.kept) == (other.id, other.picked, other.kept)
-    assert (one.unscheduled, one.bindings_after) == (other.unscheduled, other.bindings_after)
+    assert (one.unscheduled, one.bindings_after) == (
+        other.unscheduled,
+        other.bindings_after,
+    )
     assert list(Outcomes(one)) == list(Outcomes(other))
 
 
 @given(PICK_N)
 def test_picks_for_n_are_a_prefix_of_picks_for_one_more(case: Case) -> None:
-    more = {**case, "policy": {**case["policy"], "numberOfClusters": case["policy"]["numberOfClusters"] + 1}}
+    more = {
+        **case,
+        "policy": {
+            **case["policy"],
+            "numberOfClusters": case["policy"]["numberOfClusters"] + 1,
+        },
+    }
 
     fewer, one_more = schedule(cycle_of(case)).picked, schedule(cycle_of(more)).picked
 
@@ -213,7 +292,9 @@ def test_picks_for_n_are_a_prefix_of_picks_for_one_more(case: Case) -> None:
 
 
 @given(PICK_N)
-def test_no_pick_makes_a_hard_constraint_worse_than_its_limit_under_fleet_rules(case: Case) -> None:
+def test_no_pick_makes_a_hard_constraint_worse_than_its_limit_under_fleet_rules(
+    case: Case,
+) -> None:
     decision = _picking({**case, "semantics": "fleet"})
 
     for step in Replay(decision):
@@ -282,12 +363,15 @@ def test_a_fulfilled_pick_n_has_as_many_as_it_wants(case: Case) -> None:
 
 
 @given(cases())
-def test_kubefleet_fails_where_fleet_warns_and_at_sorters_of_weight_zero(case: Case) -> None:
+def test_kubefleet_fails_where_fleet_warns_and_at_sorters_of_weight_zero(
+    case: Case,
+) -> None:
     cycle = cycle_of(case)
     preferred = cycle.policy.preferred_terms
 
     warned, failed = (
-        schedule(_under(cycle, semantics)) for semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
+        schedule(_under(cycle, semantics))
+        for semantics in (Semantics.FLEET, Semantics.KUBEFLEET)
     )
 
     assert failed.is_failed is bool(failed.malformed)
@@ -304,7 +388,8 @@ def _counts(case: Case, key: str, placed: list[str]) -> dict[str, int]:
     labels = {one["name"]: one["labels"].get(key) for one in case["clusters"]}
     counted = Counter(labels[name] for name in placed)
     return {
-        value: counted[value] for value in sorted({value for value in labels.values() if value is not None})
+        value: counted[value]
+        for value in sorted({value for value in labels.values() if value is not None})
     }
 
 

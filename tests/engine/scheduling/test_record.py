@@ -6,7 +6,13 @@ from hypothesis import given
 from clusters.fleet import ResourceUsage
 from placements.engine.scheduling.decision import Decision
 from placements.engine.scheduling.outcome import Outcomes
-from placements.engine.scheduling.record import UnreadableRecordError, pack, pack_fleet, unpack, unpack_fleet
+from placements.engine.scheduling.record import (
+    UnreadableRecordError,
+    pack,
+    pack_fleet,
+    unpack,
+    unpack_fleet,
+)
 from placements.engine.scheduling.replay import Replay
 from tests.builders import (
     binding,
@@ -28,7 +34,13 @@ from tests.engine.advice.test_advice import decisions
 def _answers(decision: Decision) -> tuple[object, ...]:
     replay = Replay(decision)
     rounds = [(step, replay.candidates(step.number)) for step in replay]
-    return decision.id, decision.picked, decision.bindings_after, list(Outcomes(decision)), rounds
+    return (
+        decision.id,
+        decision.picked,
+        decision.bindings_after,
+        list(Outcomes(decision)),
+        rounds,
+    )
 
 
 @examples(50)
@@ -48,8 +60,15 @@ def test_a_record_read_back_shows_the_same(decision: Decision) -> None:
         decide(fleet("a"), pick_n(0), binding("a")),
         decide(fleet("a"), pick_fixed()),
         decide(
-            fleet(cluster("a", properties={"x": "many"}), cluster("b", properties={"x": "3"})),
-            pick_n(2, required=[measured("x", "Gt", "1")], prefer=[prefer(10, sorted_by("x"))]),
+            fleet(
+                cluster("a", properties={"x": "many"}),
+                cluster("b", properties={"x": "3"}),
+            ),
+            pick_n(
+                2,
+                required=[measured("x", "Gt", "1")],
+                prefer=[prefer(10, sorted_by("x"))],
+            ),
         ),
     ],
     ids=["fixed", "all", "scale-down", "no-names", "malformed"],
@@ -69,14 +88,22 @@ def test_a_record_of_another_engine_is_refused(monkeypatch: pytest.MonkeyPatch) 
     record = pack(decide(fleet("a"), pick_n(1)))
     monkeypatch.setattr("placements.engine.scheduling.record.ENGINE_VERSION", "0")
 
-    with pytest.raises(UnreadableRecordError, match="record of engine 2, this one is 0"):
+    with pytest.raises(
+        UnreadableRecordError, match="record of engine 2, this one is 0"
+    ):
         unpack(record, fleet("a"))
 
 
 def test_a_fleet_read_back_is_the_same_whatever_order_it_was_given_in() -> None:
     usage = ResourceUsage(capacity={"cpu": "4"}, available={"cpu": "500m"})
     members = [
-        cluster("b", region="east", taints=[taint("gpu", "true")], properties={"cost": "1"}, usage=usage),
+        cluster(
+            "b",
+            region="east",
+            taints=[taint("gpu", "true")],
+            properties={"cost": "1"},
+            usage=usage,
+        ),
         cluster("a", not_eligible="staleHeartbeat"),
     ]
 

@@ -3,7 +3,14 @@
 import pytest
 
 from placements.engine.scheduling.decision import Decision
-from placements.engine.scheduling.replay import Candidate, ConstraintCheck, Cut, Replay, RoundSummary, Spread
+from placements.engine.scheduling.replay import (
+    Candidate,
+    ConstraintCheck,
+    Cut,
+    Replay,
+    RoundSummary,
+    Spread,
+)
 from tests.builders import (
     binding,
     cluster,
@@ -21,7 +28,9 @@ from tests.builders import (
 EAST_WEST = fleet(*grouped("region", east="e1 e2", west="w1"))
 
 
-def _round_by_round(decision: Decision) -> list[tuple[str | None, str | None, str | None]]:
+def _round_by_round(
+    decision: Decision,
+) -> list[tuple[str | None, str | None, str | None]]:
     return [(step.winner, step.runner_up, step.decided_by) for step in Replay(decision)]
 
 
@@ -37,7 +46,11 @@ def test_a_step_shows_the_groups_before_and_after_the_pick() -> None:
         winner="e2",
         runner_up="e1",
         decided_by="name",
-        spreads=(Spread("region", 2, True, before, after, skew_before=1, skew_after=0, forbids=0),),
+        spreads=(
+            Spread(
+                "region", 2, True, before, after, skew_before=1, skew_after=0, forbids=0
+            ),
+        ),
         cut=None,
         candidates=2,
     )
@@ -49,28 +62,46 @@ def test_the_first_candidates_are_those_of_all_of_them() -> None:
     every = replay.candidates(2)
 
     assert len(every) == replay.step(2).candidates
-    assert [replay.candidates(2, most=most) for most in range(4)] == [every[:most] for most in range(4)]
+    assert [replay.candidates(2, most=most) for most in range(4)] == [
+        every[:most] for most in range(4)
+    ]
 
 
 def test_there_is_one_step_a_round() -> None:
     decision = decide(EAST_WEST, pick_n(3, spread=[spread("region")]))
 
-    assert _round_by_round(decision) == [("w1", "e2", "name"), ("e2", "e1", "name"), ("e1", None, None)]
+    assert _round_by_round(decision) == [
+        ("w1", "e2", "name"),
+        ("e2", "e1", "name"),
+        ("e1", None, None),
+    ]
 
 
 def test_the_last_step_of_a_run_that_stopped_short_has_no_winner() -> None:
     one = fleet(
-        *grouped("region", east="e1 e2", west="w1"), cluster("n", region="north", not_eligible="noAgent")
+        *grouped("region", east="e1 e2", west="w1"),
+        cluster("n", region="north", not_eligible="noAgent"),
     )
 
     step = list(Replay(decide(one, pick_n(9, spread=[spread("region")]))))[-1]
 
-    assert (step.number, step.winner, step.runner_up, step.decided_by) == (3, None, None, None)
-    assert step.spreads[0].before == step.spreads[0].after == {"east": 1, "north": 0, "west": 1}
+    assert (step.number, step.winner, step.runner_up, step.decided_by) == (
+        3,
+        None,
+        None,
+        None,
+    )
+    assert (
+        step.spreads[0].before
+        == step.spreads[0].after
+        == {"east": 1, "north": 0, "west": 1}
+    )
 
 
 def test_picking_a_cluster_without_the_key_changes_no_count() -> None:
-    step = Replay(decide(fleet(*EAST_WEST, "missing_key"), pick_n(1, spread=[spread("region")]))).step(1)
+    step = Replay(
+        decide(fleet(*EAST_WEST, "missing_key"), pick_n(1, spread=[spread("region")]))
+    ).step(1)
 
     assert step.winner == "missing_key"
     assert step.spreads[0].before == step.spreads[0].after == {"east": 0, "west": 0}
@@ -89,7 +120,9 @@ def test_the_first_column_that_differs_decided(
     labels: dict[str, str], obsolete: list[str], decided_by: str
 ) -> None:
     one = fleet(*grouped("region", east="a placed"), cluster("new", labels))
-    policy = pick_n(2, spread=[spread("region", 9)], prefer=[prefer(1, labelled(tier="edge"))])
+    policy = pick_n(
+        2, spread=[spread("region", 9)], prefer=[prefer(1, labelled(tier="edge"))]
+    )
     bindings = [binding("placed"), *(binding(name, obsolete=True) for name in obsolete)]
 
     assert _round_by_round(decide(one, policy, *bindings)) == [("new", "a", decided_by)]
@@ -98,10 +131,14 @@ def test_the_first_column_that_differs_decided(
 def test_without_constraints_a_step_shows_where_the_line_was_drawn() -> None:
     one = fleet("a", cluster("b", tier="edge"), "c", "d")
 
-    steps = list(Replay(decide(one, pick_n(2, prefer=[prefer(1, labelled(tier="edge"))]))))
+    steps = list(
+        Replay(decide(one, pick_n(2, prefer=[prefer(1, labelled(tier="edge"))])))
+    )
 
     cut = Cut(size=2, last_in="d", first_out="c", decided_by="name")
-    assert steps == [RoundSummary(1, "b", "d", "affinity", spreads=(), cut=cut, candidates=4)]
+    assert steps == [
+        RoundSummary(1, "b", "d", "affinity", spreads=(), cut=cut, candidates=4)
+    ]
 
 
 def test_the_cut_of_a_run_that_took_all_leaves_no_cluster_out() -> None:
@@ -111,7 +148,9 @@ def test_the_cut_of_a_run_that_took_all_leaves_no_cluster_out() -> None:
 
 
 def test_there_is_no_cut_where_no_cluster_could_be_picked() -> None:
-    step = Replay(decide(fleet(cluster("a", not_eligible="noAgent")), pick_n(1))).step(1)
+    step = Replay(decide(fleet(cluster("a", not_eligible="noAgent")), pick_n(1))).step(
+        1
+    )
 
     assert step == RoundSummary(1, None, None, None, spreads=(), cut=None, candidates=0)
 
@@ -128,8 +167,15 @@ def test_a_decision_without_rounds_has_no_steps() -> None:
 
 
 def test_a_candidate_has_its_rank_scores_and_what_put_the_winner_before_it() -> None:
-    one = fleet(*grouped("region", east="e1 e2", west="w1"), cluster("w2", region="west", tier="edge"))
-    policy = pick_n(2, spread=[spread("region", 2)], prefer=[prefer(3, labelled(tier="edge")), prefer(4)])
+    one = fleet(
+        *grouped("region", east="e1 e2", west="w1"),
+        cluster("w2", region="west", tier="edge"),
+    )
+    policy = pick_n(
+        2,
+        spread=[spread("region", 2)],
+        prefer=[prefer(3, labelled(tier="edge")), prefer(4)],
+    )
 
     candidate = Replay(decide(one, policy)).candidate(2, "w1")
 
@@ -161,15 +207,17 @@ def test_a_candidate_has_its_rank_scores_and_what_put_the_winner_before_it() -> 
 
 
 def test_the_winner_was_put_behind_no_cluster() -> None:
-    candidate = Replay(decide(EAST_WEST, pick_n(1, spread=[spread("region")]))).candidate(1, "w1")
+    candidate = Replay(
+        decide(EAST_WEST, pick_n(1, spread=[spread("region")]))
+    ).candidate(1, "w1")
 
     assert (candidate.rank, candidate.decided_by) == (1, None)
 
 
 def test_a_forbidden_cluster_has_no_rank() -> None:
-    candidate = Replay(decide(EAST_WEST, pick_n(2, spread=[spread("region")]), binding("e1"))).candidate(
-        1, "e2"
-    )
+    candidate = Replay(
+        decide(EAST_WEST, pick_n(2, spread=[spread("region")]), binding("e1"))
+    ).candidate(1, "e2")
 
     verdict = candidate.constraints[0]
     assert (candidate.rank, candidate.decided_by) == (None, None)
@@ -190,33 +238,52 @@ def test_a_cluster_without_the_key_has_no_group_and_no_count() -> None:
 def test_a_filtered_cluster_is_judged_too_but_not_ranked() -> None:
     one = fleet(*EAST_WEST, cluster("e3", region="east", not_eligible="noAgent"))
 
-    candidate = Replay(decide(one, pick_n(1, spread=[spread("region")]))).candidate(1, "e3")
+    candidate = Replay(decide(one, pick_n(1, spread=[spread("region")]))).candidate(
+        1, "e3"
+    )
 
     assert (candidate.rank, candidate.topology_spread_score) == (None, -1)
 
 
-def test_candidates_lists_the_ranked_then_the_forbidden_without_picked_and_filtered_ones() -> None:
-    one = fleet(*grouped("region", east="e1 e2", west="w1 w2"), cluster("sick", not_eligible="unhealthy"))
+def test_candidates_lists_the_ranked_then_the_forbidden_without_picked_and_filtered_ones() -> (
+    None
+):
+    one = fleet(
+        *grouped("region", east="e1 e2", west="w1 w2"),
+        cluster("sick", not_eligible="unhealthy"),
+    )
 
     candidates = Replay(decide(one, pick_n(3, spread=[spread("region")]))).candidates(2)
 
-    assert [(each.cluster, each.rank) for each in candidates] == [("e2", 1), ("e1", 2), ("w1", None)]
+    assert [(each.cluster, each.rank) for each in candidates] == [
+        ("e2", 1),
+        ("e1", 2),
+        ("w1", None),
+    ]
 
 
 def test_was_here_is_shown_as_the_round_uses_it() -> None:
     one = fleet(*grouped("region", east="e1", west="w1"))
-    policy, obsolete = pick_n(2, spread=[spread("region")]), binding("e1", obsolete=True)
+    policy, obsolete = (
+        pick_n(2, spread=[spread("region")]),
+        binding("e1", obsolete=True),
+    )
 
     fleet_rules = Replay(decide(one, policy, obsolete, semantics="fleet"))
     kubefleet_rules = Replay(decide(one, policy, obsolete, semantics="kubefleet"))
 
     assert [fleet_rules.candidate(number, "e1").was_here for number in (1, 2)] == [1, 1]
-    assert [kubefleet_rules.candidate(number, "e1").was_here for number in (1, 2)] == [1, 0]
+    assert [kubefleet_rules.candidate(number, "e1").was_here for number in (1, 2)] == [
+        1,
+        0,
+    ]
 
 
 def test_preferred_shows_every_term_also_those_of_weight_zero() -> None:
     one = fleet(
-        cluster("a", properties={"cpu": "1"}), cluster("b", tier="edge", properties={"cpu": "3"}), "c"
+        cluster("a", properties={"cpu": "1"}),
+        cluster("b", tier="edge", properties={"cpu": "3"}),
+        "c",
     )
     terms = [prefer(10, sorted_by("cpu")), prefer(0), prefer(-5, labelled(tier="edge"))]
 
@@ -228,16 +295,22 @@ def test_preferred_shows_every_term_also_those_of_weight_zero() -> None:
 @pytest.mark.parametrize("number", [0, 3])
 def test_there_is_no_candidate_in_a_round_that_was_not_evaluated(number: int) -> None:
     with pytest.raises(IndexError, match="this decision has 2"):
-        Replay(decide(EAST_WEST, pick_n(2, spread=[spread("region")]))).candidate(number, "e1")
+        Replay(decide(EAST_WEST, pick_n(2, spread=[spread("region")]))).candidate(
+            number, "e1"
+        )
 
 
 def test_there_is_no_candidate_that_the_fleet_does_not_have() -> None:
     with pytest.raises(KeyError, match="gone"):
-        Replay(decide(EAST_WEST, pick_n(1, spread=[spread("region")]))).candidate(1, "gone")
+        Replay(decide(EAST_WEST, pick_n(1, spread=[spread("region")]))).candidate(
+            1, "gone"
+        )
 
 
 def test_a_verdict_as_plain_data_leaves_out_what_follows_from_the_rest() -> None:
-    candidate = Replay(decide(EAST_WEST, pick_n(1, spread=[spread("region")]))).candidate(1, "w1")
+    candidate = Replay(
+        decide(EAST_WEST, pick_n(1, spread=[spread("region")]))
+    ).candidate(1, "w1")
 
     assert candidate.constraints[0].facts == {
         "topologyKey": "region",

@@ -28,7 +28,8 @@ BOTH = pytest.mark.parametrize("semantics", ["fleet", "kubefleet"])
 def _states(decision: Decision) -> dict[str, str]:
     """Return the state of every binding after the cycle, `old` in front where it stays obsolete."""
     return {
-        one.cluster: ("" if one.is_current else "old ") + str(one.state) for one in decision.bindings_after
+        one.cluster: ("" if one.is_current else "old ") + str(one.state)
+        for one in decision.bindings_after
     }
 
 
@@ -43,7 +44,9 @@ def test_refuses_two_bindings_of_one_cluster() -> None:
 
 
 def test_ignores_a_binding_that_is_being_deleted_beside_a_new_one() -> None:
-    decision = decide(fleet("a"), pick_all(), binding("a", deleting=True), binding("a", "Scheduled"))
+    decision = decide(
+        fleet("a"), pick_all(), binding("a", deleting=True), binding("a", "Scheduled")
+    )
 
     assert decision.kept == ("a",)
 
@@ -77,7 +80,9 @@ def test_classifies_bindings() -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("policy", [pick_all(), pick_fixed("a"), pick_fixed(), pick_n(1), pick_n(0)])
+@pytest.mark.parametrize(
+    "policy", [pick_all(), pick_fixed("a"), pick_fixed(), pick_n(1), pick_n(0)]
+)
 def test_unschedules_dangling_bindings_whatever_the_placement_type(
     policy: PlacementPolicy, semantics: str
 ) -> None:
@@ -87,7 +92,10 @@ def test_unschedules_dangling_bindings_whatever_the_placement_type(
     decision = decide(one, policy, *bindings, semantics=semantics)
 
     assert {"gone", "leaving"} <= set(decision.unscheduled)
-    assert (_states(decision)["gone"], _states(decision)["leaving"]) == ("Unscheduled", "Unscheduled")
+    assert (_states(decision)["gone"], _states(decision)["leaving"]) == (
+        "Unscheduled",
+        "Unscheduled",
+    )
 
 
 def test_an_unscheduled_binding_remembers_the_state_that_it_had() -> None:
@@ -101,15 +109,24 @@ def test_an_unscheduled_binding_remembers_the_state_that_it_had() -> None:
 
 @pytest.mark.parametrize("was", ["Scheduled", "Bound"])
 @pytest.mark.parametrize("obsolete", [True, False])
-def test_picking_the_cluster_of_an_unscheduled_binding_restores_its_state(was: str, obsolete: bool) -> None:
-    decision = decide(fleet("a"), pick_n(1), binding("a", "Unscheduled", was=was, obsolete=obsolete))
+def test_picking_the_cluster_of_an_unscheduled_binding_restores_its_state(
+    was: str, obsolete: bool
+) -> None:
+    decision = decide(
+        fleet("a"), pick_n(1), binding("a", "Unscheduled", was=was, obsolete=obsolete)
+    )
 
     assert decision.picked_names == ("a",)
     assert _states(decision) == {"a": was}
 
 
-def test_an_obsolete_binding_picked_again_keeps_its_state_under_the_new_policy() -> None:
-    bindings = [binding("a", "Bound", obsolete=True, scores=(1, 7)), binding("b", "Scheduled", obsolete=True)]
+def test_an_obsolete_binding_picked_again_keeps_its_state_under_the_new_policy() -> (
+    None
+):
+    bindings = [
+        binding("a", "Bound", obsolete=True, scores=(1, 7)),
+        binding("b", "Scheduled", obsolete=True),
+    ]
 
     decision = decide(fleet("a", "b"), pick_n(2), *bindings)
 
@@ -134,22 +151,36 @@ def test_pick_all_takes_every_cluster_that_passes_the_filters() -> None:
         cluster("tainted", tier="edge", taints=[taint("gpu")]),
     )
 
-    assert decide(one, pick_all(required=[labelled(tier="edge")])).picked_names == ("fit",)
+    assert decide(one, pick_all(required=[labelled(tier="edge")])).picked_names == (
+        "fit",
+    )
 
 
 def test_pick_all_stores_scores_of_zero_and_is_always_fulfilled() -> None:
     decision = decide(fleet("a"), pick_all())
     empty = decide(Fleet(), pick_all())
 
-    picked = [(one.cluster, one.topology_spread_score, one.affinity_score) for one in decision.picked]
+    picked = [
+        (one.cluster, one.topology_spread_score, one.affinity_score)
+        for one in decision.picked
+    ]
     assert picked == [("a", 0, 0)]
     assert (empty.picked, empty.is_fulfilled) == ((), True)
 
 
 def test_pick_all_keeps_what_is_placed_even_if_it_no_longer_passes() -> None:
-    one = fleet(cluster("sick", not_eligible="unhealthy"), cluster("unlabelled"), cluster("fit", tier="edge"))
+    one = fleet(
+        cluster("sick", not_eligible="unhealthy"),
+        cluster("unlabelled"),
+        cluster("fit", tier="edge"),
+    )
 
-    decision = decide(one, pick_all(required=[labelled(tier="edge")]), binding("sick"), binding("unlabelled"))
+    decision = decide(
+        one,
+        pick_all(required=[labelled(tier="edge")]),
+        binding("sick"),
+        binding("unlabelled"),
+    )
 
     assert (decision.kept, decision.picked_names, decision.unscheduled) == (
         ("sick", "unlabelled"),
@@ -174,20 +205,35 @@ def test_pick_fixed_picks_in_the_order_of_the_names() -> None:
     decision = decide(fleet("a", "b", "c"), pick_fixed("c", "a"))
 
     assert (decision.picked_names, decision.is_fulfilled) == (("c", "a"), True)
-    assert [(one.topology_spread_score, one.affinity_score) for one in decision.picked] == [(None, None)] * 2
+    assert [
+        (one.topology_spread_score, one.affinity_score) for one in decision.picked
+    ] == [(None, None)] * 2
 
 
 def test_pick_fixed_knows_no_taints() -> None:
-    assert decide(fleet(cluster("a", taints=[taint("gpu")])), pick_fixed("a")).picked_names == ("a",)
+    assert decide(
+        fleet(cluster("a", taints=[taint("gpu")])), pick_fixed("a")
+    ).picked_names == ("a",)
 
 
 def test_pick_fixed_distinguishes_names_that_are_not_found_from_invalid_ones() -> None:
     one = fleet("a", cluster("sick", not_eligible="unhealthy"))
 
-    missing, invalid = decide(one, pick_fixed("a", "nosuch")), decide(one, pick_fixed("a", "sick"))
+    missing, invalid = (
+        decide(one, pick_fixed("a", "nosuch")),
+        decide(one, pick_fixed("a", "sick")),
+    )
 
-    assert (missing.picked_names, missing.not_found, missing.is_fulfilled) == (("a",), ("nosuch",), False)
-    assert (invalid.picked_names, invalid.not_found, invalid.is_fulfilled) == (("a",), (), False)
+    assert (missing.picked_names, missing.not_found, missing.is_fulfilled) == (
+        ("a",),
+        ("nosuch",),
+        False,
+    )
+    assert (invalid.picked_names, invalid.not_found, invalid.is_fulfilled) == (
+        ("a",),
+        (),
+        False,
+    )
 
 
 def test_pick_fixed_keeps_valid_targets_and_those_that_became_ineligible() -> None:
@@ -195,7 +241,11 @@ def test_pick_fixed_keeps_valid_targets_and_those_that_became_ineligible() -> No
 
     decision = decide(one, pick_fixed("a", "sick"), binding("a"), binding("sick"))
 
-    assert (decision.kept, decision.picked_names, decision.unscheduled) == (("a", "sick"), (), ())
+    assert (decision.kept, decision.picked_names, decision.unscheduled) == (
+        ("a", "sick"),
+        (),
+        (),
+    )
     assert not decision.is_fulfilled
 
 
@@ -209,9 +259,15 @@ def test_pick_fixed_unschedules_obsolete_bindings_outside_the_valid_targets() ->
 
 
 def test_pick_fixed_without_names_leaves_old_bindings_as_they_are() -> None:
-    decision = decide(fleet("a", "b"), pick_fixed(), binding("a", obsolete=True), binding("gone"))
+    decision = decide(
+        fleet("a", "b"), pick_fixed(), binding("a", obsolete=True), binding("gone")
+    )
 
-    assert (decision.kind, decision.picked, decision.unscheduled) == (CycleKind.NO_NAMES, (), ("gone",))
+    assert (decision.kind, decision.picked, decision.unscheduled) == (
+        CycleKind.NO_NAMES,
+        (),
+        ("gone",),
+    )
     assert _states(decision) == {"a": "old Bound", "gone": "Unscheduled"}
 
 
@@ -233,7 +289,9 @@ def test_pick_n_ranks_spread_before_affinity_before_was_here_before_name() -> No
         cluster("d", region="east"),
         cluster("z", region="east"),
     )
-    policy = pick_n(5, spread=[spread("region", 9)], prefer=[prefer(5, labelled(tier="edge"))])
+    policy = pick_n(
+        5, spread=[spread("region", 9)], prefer=[prefer(5, labelled(tier="edge"))]
+    )
 
     decision = decide(one, policy, binding("z"), binding("c", obsolete=True))
 
@@ -249,28 +307,44 @@ def test_pick_n_shows_when_there_are_not_enough() -> None:
 def test_pick_n_from_an_empty_fleet_picks_no_cluster() -> None:
     decision = decide(Fleet(), pick_n(1), binding("gone"))
 
-    assert (decision.picked, decision.unscheduled, decision.is_fulfilled) == ((), ("gone",), False)
+    assert (decision.picked, decision.unscheduled, decision.is_fulfilled) == (
+        (),
+        ("gone",),
+        False,
+    )
 
 
 def test_pick_n_of_zero_is_fulfilled_at_once() -> None:
     decision = decide(fleet("a"), pick_n(0))
 
-    assert (decision.kind, decision.picked, decision.is_fulfilled) == (CycleKind.NOTHING_TO_DO, (), True)
+    assert (decision.kind, decision.picked, decision.is_fulfilled) == (
+        CycleKind.NOTHING_TO_DO,
+        (),
+        True,
+    )
 
 
 def test_pick_n_of_zero_removes_all_there_is() -> None:
-    decision = decide(fleet("a", "b"), pick_n(0), binding("a"), binding("b", obsolete=True))
+    decision = decide(
+        fleet("a", "b"), pick_n(0), binding("a"), binding("b", obsolete=True)
+    )
 
     assert (decision.kind, decision.unscheduled) == (CycleKind.SCALE_DOWN, ("a", "b"))
 
 
-def test_pick_n_stops_looking_once_all_are_found_even_if_a_better_cluster_appears() -> None:
+def test_pick_n_stops_looking_once_all_are_found_even_if_a_better_cluster_appears() -> (
+    None
+):
     one = fleet("a", cluster("better", tier="edge"))
     policy = pick_n(1, prefer=[prefer(100, labelled(tier="edge"))])
 
     decision = decide(one, policy, binding("a"))
 
-    assert (decision.kind, decision.kept, decision.picked) == (CycleKind.NOTHING_TO_DO, ("a",), ())
+    assert (decision.kind, decision.kept, decision.picked) == (
+        CycleKind.NOTHING_TO_DO,
+        ("a",),
+        (),
+    )
 
 
 def test_pick_n_keeps_what_is_placed_and_picks_only_the_rest() -> None:
@@ -284,14 +358,20 @@ def test_pick_n_keeps_what_is_placed_and_picks_only_the_rest() -> None:
 def test_pick_n_replaces_a_cluster_that_left() -> None:
     decision = decide(fleet("a", "b"), pick_n(2), binding("b"), binding("gone"))
 
-    assert (decision.kept, decision.picked_names, decision.unscheduled) == (("b",), ("a",), ("gone",))
+    assert (decision.kept, decision.picked_names, decision.unscheduled) == (
+        ("b",),
+        ("a",),
+        ("gone",),
+    )
 
 
 def test_pick_n_selects_again_after_a_policy_change_and_drops_the_rest() -> None:
     one = fleet("a", "b", cluster("edge", tier="edge"))
     bindings = [binding("a", obsolete=True), binding("b", obsolete=True)]
 
-    decision = decide(one, pick_n(2, prefer=[prefer(1, labelled(tier="edge"))]), *bindings)
+    decision = decide(
+        one, pick_n(2, prefer=[prefer(1, labelled(tier="edge"))]), *bindings
+    )
 
     assert (decision.picked_names, decision.unscheduled) == (("edge", "b"), ("a",))
 
@@ -316,7 +396,11 @@ def test_scale_down_takes_scheduled_before_bound() -> None:
 
     decision = decide(fleet("a", "b", "c"), pick_n(2), *bindings)
 
-    assert (decision.kind, decision.unscheduled, decision.kept) == (CycleKind.SCALE_DOWN, ("b",), ("a", "c"))
+    assert (decision.kind, decision.unscheduled, decision.kept) == (
+        CycleKind.SCALE_DOWN,
+        ("b",),
+        ("a", "c"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -342,28 +426,50 @@ def test_scale_down_uses_stored_scores_not_what_a_fresh_run_would_give() -> None
     one = fleet(cluster("a", tier="edge"), "b")
     policy = pick_n(1, prefer=[prefer(100, labelled(tier="edge"))])
 
-    decision = decide(one, policy, binding("a", scores=(0, 0)), binding("b", scores=(0, 100)))
+    decision = decide(
+        one, policy, binding("a", scores=(0, 0)), binding("b", scores=(0, 100))
+    )
 
     assert decision.unscheduled == ("a",)
 
 
 def test_scale_down_removes_all_obsolete_bindings_first() -> None:
-    bindings = [binding("a", scores=(0, 0)), binding("b", scores=(0, 0)), binding("c", obsolete=True)]
+    bindings = [
+        binding("a", scores=(0, 0)),
+        binding("b", scores=(0, 0)),
+        binding("c", obsolete=True),
+    ]
 
     decision = decide(fleet("a", "b", "c"), pick_n(1), *bindings)
 
     assert (decision.unscheduled, decision.kept) == (("a", "c"), ("b",))
 
 
-def test_the_right_number_with_obsolete_bindings_left_is_a_scale_down_of_those() -> None:
-    decision = decide(fleet("a", "b"), pick_n(1), binding("a"), binding("b", obsolete=True))
+def test_the_right_number_with_obsolete_bindings_left_is_a_scale_down_of_those() -> (
+    None
+):
+    decision = decide(
+        fleet("a", "b"), pick_n(1), binding("a"), binding("b", obsolete=True)
+    )
 
-    assert (decision.kind, decision.unscheduled, decision.kept) == (CycleKind.SCALE_DOWN, ("b",), ("a",))
+    assert (decision.kind, decision.unscheduled, decision.kept) == (
+        CycleKind.SCALE_DOWN,
+        ("b",),
+        ("a",),
+    )
     assert decision.is_fulfilled
 
 
 def test_scale_down_leaves_unscheduled_bindings_as_they_are() -> None:
-    decision = decide(fleet("a", "b"), pick_n(0), binding("a"), binding("b", "Unscheduled", was="Bound"))
+    decision = decide(
+        fleet("a", "b"),
+        pick_n(0),
+        binding("a"),
+        binding("b", "Unscheduled", was="Bound"),
+    )
 
     assert decision.unscheduled == ("a",)
-    assert [str(one.previous_state) for one in decision.bindings_after] == ["Bound", "Bound"]
+    assert [str(one.previous_state) for one in decision.bindings_after] == [
+        "Bound",
+        "Bound",
+    ]

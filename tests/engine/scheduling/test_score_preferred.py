@@ -9,7 +9,16 @@ from placements.engine.scheduling.scores.preferred_affinity import (
     observed_range,
 )
 from placements.engine.scheduling.selectors import Malformed
-from tests.builders import Document, cluster, cycle, fleet, labelled, pick_n, prefer, sorted_by
+from tests.builders import (
+    Document,
+    cluster,
+    cycle,
+    fleet,
+    labelled,
+    pick_n,
+    prefer,
+    sorted_by,
+)
 
 
 def _scores(one: Fleet, *terms: Document) -> list[int]:
@@ -19,7 +28,9 @@ def _scores(one: Fleet, *terms: Document) -> list[int]:
 def _with_cpu(*values: str | None) -> Fleet:
     """Make clusters c0, c1, … with this much of the property `cpu`; None means that it is absent."""
     given = [{} if value is None else {"cpu": value} for value in values]
-    return fleet(*(cluster(f"c{index}", properties=each) for index, each in enumerate(given)))
+    return fleet(
+        *(cluster(f"c{index}", properties=each) for index, each in enumerate(given))
+    )
 
 
 def test_without_terms_every_score_is_zero() -> None:
@@ -36,7 +47,9 @@ def test_weights_add_up_and_may_be_negative() -> None:
     one = fleet(cluster("n"), cluster("p", env="prod"), cluster("w", region="west"))
     both = one.with_cluster(cluster("wp", region="west", env="prod"))
 
-    scores = _scores(both, prefer(20, labelled(region="west")), prefer(-20, labelled(env="prod")))
+    scores = _scores(
+        both, prefer(20, labelled(region="west")), prefer(-20, labelled(env="prod"))
+    )
 
     assert scores == [0, -20, 20, 0]
 
@@ -45,8 +58,12 @@ def test_a_term_without_requirements_gives_its_weight_to_all() -> None:
     assert _scores(fleet("a", "b"), prefer(7)) == [7, 7]
 
 
-@pytest.mark.parametrize(("order", "scores"), [("Descending", [0, 5, 10, 0]), ("Ascending", [10, 5, 0, 0])])
-def test_a_sorter_interpolates_between_smallest_and_largest(order: str, scores: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("order", "scores"), [("Descending", [0, 5, 10, 0]), ("Ascending", [10, 5, 0, 0])]
+)
+def test_a_sorter_interpolates_between_smallest_and_largest(
+    order: str, scores: list[int]
+) -> None:
     one = _with_cpu("2", "4", "6", None)
 
     assert _scores(one, prefer(10, sorted_by("cpu", order))) == scores
@@ -59,7 +76,11 @@ def test_a_sorter_scores_only_clusters_that_the_labels_match() -> None:
         cluster("c", properties={"cpu": "6"}),
     )
 
-    assert _scores(one, prefer(10, labelled(tier="edge"), sorted_by("cpu"))) == [5, 0, 0]
+    assert _scores(one, prefer(10, labelled(tier="edge"), sorted_by("cpu"))) == [
+        5,
+        0,
+        0,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +92,11 @@ def test_rounds_halves_away_from_zero(weight: int, scores: list[int]) -> None:
 
 
 def test_equal_values_score_zero() -> None:
-    assert _scores(_with_cpu("4", "4000m", None), prefer(10, sorted_by("cpu"))) == [0, 0, 0]
+    assert _scores(_with_cpu("4", "4000m", None), prefer(10, sorted_by("cpu"))) == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_property_that_no_cluster_has_scores_zero() -> None:
@@ -79,7 +104,11 @@ def test_a_property_that_no_cluster_has_scores_zero() -> None:
 
 
 def test_a_malformed_value_counts_as_absent() -> None:
-    assert _scores(_with_cpu("2", "lots", "6"), prefer(10, sorted_by("cpu"))) == [0, 0, 10]
+    assert _scores(_with_cpu("2", "lots", "6"), prefer(10, sorted_by("cpu"))) == [
+        0,
+        0,
+        10,
+    ]
 
 
 @pytest.mark.parametrize("kind", ["unhealthy", "leaving", "noAgent"])
@@ -125,8 +154,12 @@ def test_lists_each_malformed_value_of_a_sorter_once() -> None:
 
 def test_reads_reported_resources() -> None:
     usages = [ResourceUsage(available={"cpu": amount}) for amount in ("1", "3", "2")]
-    one = fleet(*(cluster(f"c{index}", usage=usage) for index, usage in enumerate(usages)))
+    one = fleet(
+        *(cluster(f"c{index}", usage=usage) for index, usage in enumerate(usages))
+    )
 
-    scores = _scores(one, prefer(10, sorted_by("resources.kubernetes-fleet.io/available-cpu")))
+    scores = _scores(
+        one, prefer(10, sorted_by("resources.kubernetes-fleet.io/available-cpu"))
+    )
 
     assert scores == [0, 10, 5]

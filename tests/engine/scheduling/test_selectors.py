@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from clusters.fleet import Fleet
-from placements.engine.scheduling.selectors import Malformed, TermsColumn, match_any_term, match_labels
+from placements.engine.scheduling.selectors import (
+    Malformed,
+    TermsColumn,
+    match_any_term,
+    match_labels,
+)
 from tests.builders import cluster, expression, fleet, labelled, measured, pick_all
 
 FLEET = fleet(
@@ -58,14 +63,18 @@ def test_labels_and_expressions_must_all_hold() -> None:
         }
     }
     one = fleet(
-        cluster("r1", region="east", system="x"), cluster("r2", region="east"), cluster("r3", system="x")
+        cluster("r1", region="east", system="x"),
+        cluster("r2", region="east"),
+        cluster("r3", system="x"),
     )
 
     assert _matching(one, both) == ["r1"]
 
 
 def test_one_of_several_terms_is_enough() -> None:
-    assert _matching(FLEET, labelled(system="dev"), expression("system", "DoesNotExist")) == ["dev", "none"]
+    assert _matching(
+        FLEET, labelled(system="dev"), expression("system", "DoesNotExist")
+    ) == ["dev", "none"]
 
 
 def test_without_terms_everything_matches() -> None:
@@ -79,7 +88,9 @@ def test_labels_and_properties_of_one_term_must_both_hold() -> None:
         cluster("small-east", region="east", properties={"cpu": "2"}),
     )
 
-    assert _matching(one, {**labelled(region="east"), **measured("cpu", "Ge", "4")}) == ["large-east"]
+    assert _matching(
+        one, {**labelled(region="east"), **measured("cpu", "Ge", "4")}
+    ) == ["large-east"]
 
 
 def test_an_absent_property_never_matches_not_even_ne() -> None:
@@ -89,13 +100,18 @@ def test_an_absent_property_never_matches_not_even_ne() -> None:
 
 
 def test_properties_compare_as_quantities() -> None:
-    one = fleet(cluster("a", properties={"memory": "1Gi"}), cluster("b", properties={"memory": "1000Mi"}))
+    one = fleet(
+        cluster("a", properties={"memory": "1Gi"}),
+        cluster("b", properties={"memory": "1000Mi"}),
+    )
 
     assert _matching(one, measured("memory", "Eq", "1024Mi")) == ["a"]
 
 
 def test_reports_a_property_that_is_no_quantity() -> None:
-    one = fleet(cluster("a", properties={"cpu": "lots"}), cluster("b", properties={"cpu": "2"}))
+    one = fleet(
+        cluster("a", properties={"cpu": "lots"}), cluster("b", properties={"cpu": "2"})
+    )
 
     column = _terms(one, measured("cpu", "Ge", "1"))
 
@@ -118,7 +134,10 @@ def test_an_earlier_matching_term_hides_a_malformed_property() -> None:
 def test_labels_that_do_not_match_hide_a_malformed_property() -> None:
     one = fleet(cluster("a", properties={"cpu": "lots"}))
 
-    assert _terms(one, {**labelled(tier="edge"), **measured("cpu", "Ge", "1")}).malformed == ()
+    assert (
+        _terms(one, {**labelled(tier="edge"), **measured("cpu", "Ge", "1")}).malformed
+        == ()
+    )
 
 
 def test_an_earlier_requirement_that_fails_hides_a_malformed_property() -> None:
@@ -129,7 +148,9 @@ def test_an_earlier_requirement_that_fails_hides_a_malformed_property() -> None:
     ]
 
     in_order = _terms(one, {"propertySelector": {"matchExpressions": needs}})
-    reversed_order = _terms(one, {"propertySelector": {"matchExpressions": needs[::-1]}})
+    reversed_order = _terms(
+        one, {"propertySelector": {"matchExpressions": needs[::-1]}}
+    )
 
     assert in_order.malformed == ()
     assert reversed_order.malformed == (Malformed("a", "cpu", "lots"),)

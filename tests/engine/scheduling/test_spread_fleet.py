@@ -3,10 +3,24 @@
 import numpy as np
 import pytest
 
-from placements.engine.scheduling.spread.base import SkewAfterPick, SkewLevels, SpreadInput, levels_of
+from placements.engine.scheduling.spread.base import (
+    SkewAfterPick,
+    SkewLevels,
+    SpreadInput,
+    levels_of,
+)
 from placements.engine.scheduling.spread.fleet import FleetSpread
 from placements.manifests.policy import TopologySpreadConstraint, WhenUnsatisfiable
-from tests.builders import binding, cluster, cycle, decide, fleet, grouped, pick_n, spread
+from tests.builders import (
+    binding,
+    cluster,
+    cycle,
+    decide,
+    fleet,
+    grouped,
+    pick_n,
+    spread,
+)
 
 STRATEGY = FleetSpread()
 
@@ -14,10 +28,15 @@ STRATEGY = FleetSpread()
 def _judged(counts: list[int], max_skew: int = 1) -> list[tuple[int, bool]]:
     """Return score and violation for one more cluster in each of the groups."""
     constraint = TopologySpreadConstraint(
-        topology_key="region", max_skew=max_skew, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY
+        topology_key="region",
+        max_skew=max_skew,
+        when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY,
     )
     after_pick = SkewAfterPick(np.array(counts), levels_of(np.array(counts)))
-    scores, violates = STRATEGY.score(constraint, after_pick), STRATEGY.violates(constraint, after_pick)
+    scores, violates = (
+        STRATEGY.score(constraint, after_pick),
+        STRATEGY.violates(constraint, after_pick),
+    )
     return list(zip(scores.tolist(), violates.tolist(), strict=True))
 
 
@@ -81,13 +100,19 @@ def test_a_single_group_has_no_effect(count: int) -> None:
 
 def test_makes_a_group_of_every_value_eligible_or_not() -> None:
     one = fleet(
-        cluster("a", region="east"), cluster("b", region="west", not_eligible="noAgent"), cluster("c")
+        cluster("a", region="east"),
+        cluster("b", region="west", not_eligible="noAgent"),
+        cluster("c"),
     )
     constraint = TopologySpreadConstraint(topology_key="region")
 
     (groups,) = STRATEGY.groups(SpreadInput(one, (constraint,), {}))
 
-    assert (groups.values, groups.codes.tolist(), len(groups)) == (("east", "west"), [0, 1, -1], 2)
+    assert (groups.values, groups.codes.tolist(), len(groups)) == (
+        ("east", "west"),
+        [0, 1, -1],
+        2,
+    )
 
 
 def test_counts_scheduled_and_bound_bindings_of_the_current_policy_only() -> None:
@@ -103,7 +128,9 @@ def test_counts_scheduled_and_bound_bindings_of_the_current_policy_only() -> Non
     constraint = TopologySpreadConstraint(topology_key="region")
     (groups,) = STRATEGY.groups(SpreadInput(one, (constraint,), {}))
 
-    assert STRATEGY.starting_counts(groups, cycle(one, None, *bindings).placed).tolist() == [2, 0]
+    assert STRATEGY.starting_counts(
+        groups, cycle(one, None, *bindings).placed
+    ).tolist() == [2, 0]
 
 
 def test_a_cluster_without_the_key_goes_first_even_against_a_high_affinity() -> None:
@@ -126,15 +153,23 @@ def test_a_key_that_no_cluster_has_constrains_none() -> None:
 
 
 def test_scores_of_several_constraints_add_up_hard_ones_too() -> None:
-    one = fleet(cluster("a", region="east", env="prod"), cluster("b", region="west", env="prod"))
+    one = fleet(
+        cluster("a", region="east", env="prod"), cluster("b", region="west", env="prod")
+    )
 
-    decision = decide(one, pick_n(2, spread=[spread("region"), spread("env", hard=False)]))
+    decision = decide(
+        one, pick_n(2, spread=[spread("region"), spread("env", hard=False)])
+    )
 
     assert [one.topology_spread_score for one in decision.picked] == [-1, 1]
 
 
 def test_one_broken_hard_constraint_is_enough_to_be_out() -> None:
-    one = fleet(cluster("a", region="east", env="prod"), cluster("b", region="west", env="prod"), "c")
+    one = fleet(
+        cluster("a", region="east", env="prod"),
+        cluster("b", region="west", env="prod"),
+        "c",
+    )
     other = one.with_cluster(cluster("c", region="west", env="test"))
     constraints = [spread("region", 9), spread("env")]
 
@@ -143,7 +178,9 @@ def test_one_broken_hard_constraint_is_enough_to_be_out() -> None:
     assert decision.picked_names == ("c", "b")
 
 
-def test_a_broken_soft_constraint_scores_minus_thousand_and_may_still_be_picked() -> None:
+def test_a_broken_soft_constraint_scores_minus_thousand_and_may_still_be_picked() -> (
+    None
+):
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
 
     decision = decide(one, pick_n(4, spread=[spread("region", hard=False)]))

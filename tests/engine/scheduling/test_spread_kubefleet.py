@@ -14,10 +14,15 @@ STRATEGY = KubeFleetSpread()
 def _judged(counts: list[int], max_skew: int = 1) -> list[tuple[int, bool]]:
     """Return score and violation for one more cluster in each of the groups."""
     constraint = TopologySpreadConstraint(
-        topology_key="region", max_skew=max_skew, when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY
+        topology_key="region",
+        max_skew=max_skew,
+        when_unsatisfiable=WhenUnsatisfiable.SCHEDULE_ANYWAY,
     )
     after_pick = SkewAfterPick(np.array(counts), levels_of(np.array(counts)))
-    scores, violates = STRATEGY.score(constraint, after_pick), STRATEGY.violates(constraint, after_pick)
+    scores, violates = (
+        STRATEGY.score(constraint, after_pick),
+        STRATEGY.violates(constraint, after_pick),
+    )
     return list(zip(scores.tolist(), violates.tolist(), strict=True))
 
 
@@ -51,19 +56,28 @@ def test_a_single_group_scores_minus_one_and_never_breaks_the_limit(count: int) 
 def test_in_a_single_group_clusters_without_the_key_go_first() -> None:
     one = fleet(*grouped("region", east="z"), "a")
 
-    assert decide(one, pick_n(1, spread=[spread("region")]), semantics="kubefleet").picked_names == ("a",)
-    assert decide(one, pick_n(1, spread=[spread("region")]), semantics="fleet").picked_names == ("z",)
+    assert decide(
+        one, pick_n(1, spread=[spread("region")]), semantics="kubefleet"
+    ).picked_names == ("a",)
+    assert decide(
+        one, pick_n(1, spread=[spread("region")]), semantics="fleet"
+    ).picked_names == ("z",)
 
 
 def test_a_hard_constraint_over_its_limit_blocks_every_group() -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1 w2"))
     placed = [binding(name) for name in ("e1", "e2", "e3", "w1")]
 
-    assert decide(one, pick_n(5, spread=[spread("region")]), *placed, semantics="kubefleet").picked_names == (
-        "w2",
-    )
+    assert decide(
+        one, pick_n(5, spread=[spread("region")]), *placed, semantics="kubefleet"
+    ).picked_names == ("w2",)
     assert (
-        decide(one, pick_n(4, spread=[spread("region")]), *placed[:3], semantics="kubefleet").picked_names
+        decide(
+            one,
+            pick_n(4, spread=[spread("region")]),
+            *placed[:3],
+            semantics="kubefleet",
+        ).picked_names
         == ()
     )
 
@@ -72,25 +86,36 @@ def test_a_cluster_without_the_key_is_never_blocked() -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"), "missing_key")
     placed = [binding(name) for name in ("e1", "e2", "e3")]
 
-    decision = decide(one, pick_n(5, spread=[spread("region")]), *placed, semantics="kubefleet")
+    decision = decide(
+        one, pick_n(5, spread=[spread("region")]), *placed, semantics="kubefleet"
+    )
 
     assert decision.picked_names == ("missing_key",)
 
 
-def test_the_first_round_unschedules_other_obsolete_bindings_even_when_it_picks_none() -> None:
+def test_the_first_round_unschedules_other_obsolete_bindings_even_when_it_picks_none() -> (
+    None
+):
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
     placed = [binding("e1"), binding("e2"), binding("e3"), binding("w1", obsolete=True)]
 
-    decision = decide(one, pick_n(4, spread=[spread("region")]), *placed, semantics="kubefleet")
+    decision = decide(
+        one, pick_n(4, spread=[spread("region")]), *placed, semantics="kubefleet"
+    )
 
     assert (decision.picked_names, decision.unscheduled) == ((), ("w1",))
 
 
 def test_a_later_round_takes_up_again_what_the_first_one_unscheduled() -> None:
     one = fleet(*grouped("region", east="e1", west="w1"))
-    obsolete = [binding("e1", "Bound", obsolete=True), binding("w1", "Scheduled", obsolete=True)]
+    obsolete = [
+        binding("e1", "Bound", obsolete=True),
+        binding("w1", "Scheduled", obsolete=True),
+    ]
 
-    decision = decide(one, pick_n(2, spread=[spread("region")]), *obsolete, semantics="kubefleet")
+    decision = decide(
+        one, pick_n(2, spread=[spread("region")]), *obsolete, semantics="kubefleet"
+    )
 
     assert decision.picked_names == ("w1", "e1")
     assert [str(one.state) for one in decision.bindings_after] == ["Bound", "Scheduled"]

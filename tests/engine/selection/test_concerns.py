@@ -6,7 +6,14 @@ import pytest
 
 from fleetui.apimachinery.secrets import HubObject
 from placements.engine.selection import concerns
-from tests.engine.selection.test_selection import ALONE, CLUSTER_ROLE, DEPLOYMENT, WIDGET, labelled, selecting
+from tests.engine.selection.test_selection import (
+    ALONE,
+    CLUSTER_ROLE,
+    DEPLOYMENT,
+    WIDGET,
+    labelled,
+    selecting,
+)
 from tests.hub_objects import hub_object
 
 IN_SHOP = hub_object("Deployment", "web", "shop")
@@ -35,14 +42,24 @@ READER = hub_object("ClusterRole", "reader")
         ([ALONE, {**DEPLOYMENT, **labelled(app="load")}], IN_BANK, False),
         ([ALONE], IN_BANK, False),
         ([ALONE], BANK, True),
-        ([ALONE, {"kind": "Endpoints", "name": "web"}], hub_object("Service", "web", "bank"), True),
+        (
+            [ALONE, {"kind": "Endpoints", "name": "web"}],
+            hub_object("Service", "web", "bank"),
+            True,
+        ),
         ([WIDGET], hub_object("Widget", "w", "shop"), True),
         ([{**WIDGET, "name": "other"}], hub_object("Widget", "w", "shop"), True),
         ([WIDGET], READER, False),
-        ([CLUSTER_ROLE], hub_object("ClusterRole", "a", version="rbac.authorization.k8s.io/v1beta1"), True),
+        (
+            [CLUSTER_ROLE],
+            hub_object("ClusterRole", "a", version="rbac.authorization.k8s.io/v1beta1"),
+            True,
+        ),
     ],
 )
-def test_matters(selectors: list[dict[str, Any]], changed: HubObject, matters: bool) -> None:
+def test_matters(
+    selectors: list[dict[str, Any]], changed: HubObject, matters: bool
+) -> None:
     assert concerns(selecting(*selectors), [changed]) is matters
 
 
@@ -50,7 +67,10 @@ def test_an_object_that_moves_away_matters_by_what_it_was() -> None:
     before = hub_object("ClusterRole", "reader", labels={"team": "web"})
     selectors = selecting({**CLUSTER_ROLE, **labelled(team="web")})
 
-    assert (concerns(selectors, [READER]), concerns(selectors, [before, READER])) == (False, True)
+    assert (concerns(selectors, [READER]), concerns(selectors, [before, READER])) == (
+        False,
+        True,
+    )
 
 
 def test_nothing_matters_when_nothing_changed() -> None:

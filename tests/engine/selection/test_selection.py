@@ -8,8 +8,18 @@ from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.secrets import HubObject
 from fleetui.apimachinery.yaml import load_documents
 from placements.engine.resource_manifest import parse_hub_object
-from placements.engine.selection import Selection, content_hash, is_ever_placed, parts, select
-from placements.manifests.placement import ResourceSelector, SelectionScope, parse_placement
+from placements.engine.selection import (
+    Selection,
+    content_hash,
+    is_ever_placed,
+    parts,
+    select,
+)
+from placements.manifests.placement import (
+    ResourceSelector,
+    SelectionScope,
+    parse_placement,
+)
 from tests.documents import OURS, errors_in, placement
 from tests.hub_objects import hub_object, manifest
 
@@ -77,7 +87,9 @@ def test_a_namespace_brings_everything_inside_along() -> None:
 
 
 def test_a_namespace_may_come_alone() -> None:
-    assert taken(HUB, {"name": "shop", "selectionScope": "NamespaceOnly"}) == ["Namespace shop"]
+    assert taken(HUB, {"name": "shop", "selectionScope": "NamespaceOnly"}) == [
+        "Namespace shop"
+    ]
 
 
 def test_selectors_add_up() -> None:
@@ -96,7 +108,10 @@ def test_all_of_a_kind() -> None:
         (labelled(team="web"), IN_SHOP),
         (labelled(team="web", tier="1"), []),
         ({**CLUSTER_ROLE, **labelled(team="web")}, ["ClusterRole reader"]),
-        ({**CLUSTER_ROLE, "labelSelector": {}}, ["ClusterRole reader", "ClusterRole writer"]),
+        (
+            {**CLUSTER_ROLE, "labelSelector": {}},
+            ["ClusterRole reader", "ClusterRole writer"],
+        ),
     ],
 )
 def test_by_labels(selector: dict[str, Any], expected: list[str]) -> None:
@@ -113,16 +128,23 @@ def test_by_labels(selector: dict[str, Any], expected: list[str]) -> None:
         ("DoesNotExist", [], ["writer"]),
     ],
 )
-def test_by_label_expressions(operator: str, values: list[str], expected: list[str]) -> None:
+def test_by_label_expressions(
+    operator: str, values: list[str], expected: list[str]
+) -> None:
     requirement = {"key": "team", "operator": operator, "values": values}
 
-    found = taken(HUB, {**CLUSTER_ROLE, "labelSelector": {"matchExpressions": [requirement]}})
+    found = taken(
+        HUB, {**CLUSTER_ROLE, "labelSelector": {"matchExpressions": [requirement]}}
+    )
 
     assert found == [f"ClusterRole {name}" for name in expected]
 
 
 def test_labels_and_expressions_must_both_hold() -> None:
-    both = {"matchLabels": {"team": "web"}, "matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}
+    both = {
+        "matchLabels": {"team": "web"},
+        "matchExpressions": [{"key": "team", "operator": "DoesNotExist"}],
+    }
 
     assert taken(HUB, {**CLUSTER_ROLE, "labelSelector": both}) == []
 
@@ -137,7 +159,9 @@ def test_scenario_2_an_object_leaves_with_its_label() -> None:
 
 def test_scenario_3_what_comes_into_a_namespace_comes_along() -> None:
     secret = hub_object("Secret", "new", "shop")
-    before, after = (select(selecting({"name": "shop"}), hub) for hub in (HUB, [*HUB, secret]))
+    before, after = (
+        select(selecting({"name": "shop"}), hub) for hub in (HUB, [*HUB, secret])
+    )
 
     assert set(after.objects) - set(before.objects) == {secret}
     assert content_hash(before.objects) != content_hash(after.objects)
@@ -145,12 +169,20 @@ def test_scenario_3_what_comes_into_a_namespace_comes_along() -> None:
 
 @pytest.mark.parametrize("scope", SelectionScope)
 @pytest.mark.parametrize("hub", [[], [hub_object("Namespace", "fleet-system")]])
-def test_scenario_4_a_namespace_of_the_hub_is_refused(scope: SelectionScope, hub: list[HubObject]) -> None:
+def test_scenario_4_a_namespace_of_the_hub_is_refused(
+    scope: SelectionScope, hub: list[HubObject]
+) -> None:
     by_hand = ResourceSelector.model_construct(
-        group="", version="v1", kind="Namespace", name="fleet-system", selection_scope=scope
+        group="",
+        version="v1",
+        kind="Namespace",
+        name="fleet-system",
+        selection_scope=scope,
     )
 
-    assert errors_in(select, (by_hand,), hub) == [(f"{SELECTORS}[0].name", "reserved-namespace")]
+    assert errors_in(select, (by_hand,), hub) == [
+        (f"{SELECTORS}[0].name", "reserved-namespace")
+    ]
 
 
 def test_scenario_5_a_namespace_selected_twice_is_refused() -> None:
@@ -164,14 +196,18 @@ def test_scenario_5_a_namespace_selected_twice_is_refused() -> None:
     assert taken(HUB, {"name": "shop"}) == IN_SHOP
 
 
-def test_the_object_named_for_an_overlap_does_not_depend_on_the_order_of_objects() -> None:
+def test_the_object_named_for_an_overlap_does_not_depend_on_the_order_of_objects() -> (
+    None
+):
     with pytest.raises(ValueError, match="ClusterRole reader and 1 more"):
         select(selecting(CLUSTER_ROLE, CLUSTER_ROLE), reversed(ROLES))
 
 
 def test_each_pair_of_selectors_that_overlap_is_named() -> None:
     overlapping = selecting(
-        {**CLUSTER_ROLE, "name": "reader"}, {**CLUSTER_ROLE, "name": "writer"}, CLUSTER_ROLE
+        {**CLUSTER_ROLE, "name": "reader"},
+        {**CLUSTER_ROLE, "name": "writer"},
+        CLUSTER_ROLE,
     )
 
     assert errors_in(select, overlapping, HUB) == [(f"{SELECTORS}[2]", "duplicate")] * 2
@@ -181,7 +217,14 @@ def test_scenario_6_a_missing_namespace_is_nothing_with_a_warning() -> None:
     selection = select(selecting({"name": "gone"}), HUB)
 
     assert selection == Selection(
-        (), (ManifestWarning("not-on-the-hub", f"{SELECTORS}[0].name", 'Namespace "gone" is not on the hub'),)
+        (),
+        (
+            ManifestWarning(
+                "not-on-the-hub",
+                f"{SELECTORS}[0].name",
+                'Namespace "gone" is not on the hub',
+            ),
+        ),
     )
     assert [part.objects for part in parts(selection.objects)] == [()]
 
@@ -195,7 +238,10 @@ def test_scenario_6_a_second_selector_makes_other_content() -> None:
 
 
 def test_scenario_7_large_selections_are_stored_in_parts() -> None:
-    secrets = [hub_object("Secret", f"s{index}", "shop", data={"a": "x" * 600_000}) for index in range(2)]
+    secrets = [
+        hub_object("Secret", f"s{index}", "shop", data={"a": "x" * 600_000})
+        for index in range(2)
+    ]
 
     selection = select(selecting({"name": "shop"}), [*SHOP, *secrets])
 
@@ -209,9 +255,15 @@ OWN = {"name": "shop", "selectionScope": WITH_SELECTORS}
     ("others", "expected"),
     [
         ([], ["Namespace shop"]),
-        ([DEPLOYMENT], ["Namespace shop", "Deployment shop/load", "Deployment shop/web"]),
+        (
+            [DEPLOYMENT],
+            ["Namespace shop", "Deployment shop/load", "Deployment shop/web"],
+        ),
         ([{**DEPLOYMENT, "name": "web"}], ["Namespace shop", "Deployment shop/web"]),
-        ([{**DEPLOYMENT, **labelled(tier="1")}], ["Namespace shop", "Deployment shop/load"]),
+        (
+            [{**DEPLOYMENT, **labelled(tier="1")}],
+            ["Namespace shop", "Deployment shop/load"],
+        ),
         ([WIDGET, CONFIG], ["Namespace shop", "ConfigMap shop/index", "Widget shop/w"]),
         (
             [{**CLUSTER_ROLE, "name": "reader"}, CONFIG],
@@ -230,36 +282,56 @@ def test_scenario_9_a_missing_cluster_role_is_left_out_with_a_warning() -> None:
 
     assert names(selection) == ["Namespace shop"]
     assert warnings(selection) == [
-        (f"{SELECTORS}[1].name", "not-on-the-hub", 'ClusterRole "gone" is not on the hub')
+        (
+            f"{SELECTORS}[1].name",
+            "not-on-the-hub",
+            'ClusterRole "gone" is not on the hub',
+        )
     ]
 
 
 @pytest.mark.parametrize(
-    "hub", [BANK, [hub_object("Namespace", "shop", deletionTimestamp="2026-08-20T12:00:00Z")]]
+    "hub",
+    [BANK, [hub_object("Namespace", "shop", deletionTimestamp="2026-08-20T12:00:00Z")]],
 )
-def test_scenario_9_a_missing_namespace_with_selectors_is_refused(hub: list[HubObject]) -> None:
-    assert errors_in(select, selecting(DEPLOYMENT, OWN), hub) == [(f"{SELECTORS}[1].name", "not-on-the-hub")]
+def test_scenario_9_a_missing_namespace_with_selectors_is_refused(
+    hub: list[HubObject],
+) -> None:
+    assert errors_in(select, selecting(DEPLOYMENT, OWN), hub) == [
+        (f"{SELECTORS}[1].name", "not-on-the-hub")
+    ]
 
 
 def test_namespaces_of_the_hub_that_match_are_left_out_with_one_warning() -> None:
-    reserved = [hub_object("Namespace", name) for name in ("kube-system", "default", "fleet-system")]
+    reserved = [
+        hub_object("Namespace", name)
+        for name in ("kube-system", "default", "fleet-system")
+    ]
 
-    selection = select(selecting({}), [*BANK, *reserved, hub_object("ConfigMap", "a", "kube-system")])
+    selection = select(
+        selecting({}), [*BANK, *reserved, hub_object("ConfigMap", "a", "kube-system")]
+    )
 
     assert names(selection) == ["Namespace bank", "Deployment bank/web"]
     message = "skips reserved namespaces: default, fleet-system, kube-system"
     assert warnings(selection) == [(f"{SELECTORS}[0]", "reserved-namespace", message)]
 
 
-def test_a_custom_kind_is_refused_once_the_hub_shows_that_it_lives_in_namespaces() -> None:
+def test_a_custom_kind_is_refused_once_the_hub_shows_that_it_lives_in_namespaces() -> (
+    None
+):
     assert taken([hub_object("Widget", "w")], WIDGET) == ["Widget w"]
-    assert errors_in(select, selecting(WIDGET), SHOP) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
+    assert errors_in(select, selecting(WIDGET), SHOP) == [
+        (f"{SELECTORS}[0].kind", "namespaced-kind")
+    ]
 
 
 def test_a_built_in_kind_of_namespaces_is_refused_on_an_empty_hub_too() -> None:
     _, alone = selecting(OWN, DEPLOYMENT)
 
-    assert errors_in(select, (alone,), []) == [(f"{SELECTORS}[0].kind", "namespaced-kind")]
+    assert errors_in(select, (alone,), []) == [
+        (f"{SELECTORS}[0].kind", "namespaced-kind")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +343,10 @@ def test_a_built_in_kind_of_namespaces_is_refused_on_an_empty_hub_too() -> None:
         ("metrics.k8s.io", "PodMetrics NodeMetrics"),
         ("cluster.kubernetes-fleet.io", "MemberCluster InternalMemberCluster"),
         ("placement.kubernetes-fleet.io", "ClusterResourcePlacement Work"),
-        ("networking.fleet.azure.com", "ServiceImport TrafficManagerProfile TrafficManagerBackend"),
+        (
+            "networking.fleet.azure.com",
+            "ServiceImport TrafficManagerProfile TrafficManagerBackend",
+        ),
     ],
 )
 def test_these_kinds_are_never_placed(group: str, kinds: str) -> None:
@@ -280,7 +355,11 @@ def test_these_kinds_are_never_placed(group: str, kinds: str) -> None:
 
 @pytest.mark.parametrize(
     ("group", "kind"),
-    [("", "Secret"), ("apps", "ReplicaSet"), ("networking.fleet.azure.com", "ServiceExport")],
+    [
+        ("", "Secret"),
+        ("apps", "ReplicaSet"),
+        ("networking.fleet.azure.com", "ServiceExport"),
+    ],
 )
 def test_other_kinds_may_be_placed(group: str, kind: str) -> None:
     assert is_ever_placed(group, kind)
@@ -291,7 +370,11 @@ def test_a_kind_that_is_never_placed_selects_nothing_and_says_so() -> None:
 
     assert names(selection) == []
     assert warnings(selection) == [
-        (f"{SELECTORS}[0].kind", "never-placed", "selects nothing: objects of kind Node are never placed")
+        (
+            f"{SELECTORS}[0].kind",
+            "never-placed",
+            "selects nothing: objects of kind Node are never placed",
+        )
     ]
 
 
@@ -311,12 +394,19 @@ def test_kinds_that_are_never_placed_stay_behind_when_their_namespace_goes() -> 
 
 OWNED: dict[str, Any] = {"ownerReferences": [{"kind": "StatefulSet", "name": "db"}]}
 LEFT_OUT = {
-    "it is being deleted": hub_object("Secret", "a", "bank", deletionTimestamp="2026-08-20T12:00:00Z"),
+    "it is being deleted": hub_object(
+        "Secret", "a", "bank", deletionTimestamp="2026-08-20T12:00:00Z"
+    ),
     "its owner creates it": hub_object("ControllerRevision", "a", "bank", **OWNED),
-    "every cluster creates its own": hub_object("ConfigMap", "kube-root-ca.crt", "bank"),
+    "every cluster creates its own": hub_object(
+        "ConfigMap", "kube-root-ca.crt", "bank"
+    ),
     "its service creates it": hub_object("Endpoints", "web", "bank"),
     "its manager creates it": hub_object(
-        "EndpointSlice", "a", "bank", labels={"endpointslice.kubernetes.io/managed-by": "x"}
+        "EndpointSlice",
+        "a",
+        "bank",
+        labels={"endpointslice.kubernetes.io/managed-by": "x"},
     ),
     "it is a service account token of the hub": hub_object(
         "Secret", "b", "bank", type="kubernetes.io/service-account-token"
@@ -327,16 +417,24 @@ ALONE = {"name": "bank", "selectionScope": WITH_SELECTORS}
 
 
 @pytest.mark.parametrize(("reason", "each"), LEFT_OUT.items(), ids=LEFT_OUT.keys())
-def test_what_clusters_or_controllers_make_is_left_out(reason: str, each: HubObject) -> None:
+def test_what_clusters_or_controllers_make_is_left_out(
+    reason: str, each: HubObject
+) -> None:
     sort = {"group": each.group, "kind": each.kind}
     hub = [*BANK, SERVICE, each]
 
     named = select(selecting(ALONE, {**sort, "name": each.name}), hub)
 
-    assert taken(hub, {"name": "bank"}) == ["Namespace bank", "Service bank/web", "Deployment bank/web"]
+    assert taken(hub, {"name": "bank"}) == [
+        "Namespace bank",
+        "Service bank/web",
+        "Deployment bank/web",
+    ]
     assert taken(hub, ALONE, sort) == ["Namespace bank"]
     assert names(named) == ["Namespace bank"]
-    assert warnings(named) == [(f"{SELECTORS}[1].name", "never-placed", f"skips {each}: {reason}")]
+    assert warnings(named) == [
+        (f"{SELECTORS}[1].name", "never-placed", f"skips {each}: {reason}")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -378,8 +476,12 @@ def test_objects_in_another_version_are_left_out_with_a_warning() -> None:
 
     assert names(selection) == ["ClusterRole reader", "ClusterRole writer"]
     version = "rbac.authorization.k8s.io/v1beta1"
-    message = f"skips 1 matching objects of kind ClusterRole: on the hub in version {version}"
-    assert warnings(selection) == [(f"{SELECTORS}[0].version", "other-version", message)]
+    message = (
+        f"skips 1 matching objects of kind ClusterRole: on the hub in version {version}"
+    )
+    assert warnings(selection) == [
+        (f"{SELECTORS}[0].version", "other-version", message)
+    ]
 
 
 def test_all_faults_come_at_once() -> None:
@@ -408,7 +510,11 @@ def test_the_nginx_example_of_kubefleet_goes_as_a_whole() -> None:
 
 def test_the_custom_resource_definition_of_the_other_examples_is_found() -> None:
     name = "testresources.test.kubernetes-fleet.io"
-    selector = {"group": "apiextensions.k8s.io", "kind": "CustomResourceDefinition", "name": name}
+    selector = {
+        "group": "apiextensions.k8s.io",
+        "kind": "CustomResourceDefinition",
+        "name": name,
+    }
 
     assert taken([*HUB, hub_object("CustomResourceDefinition", name)], selector) == [
         f"CustomResourceDefinition {name}"

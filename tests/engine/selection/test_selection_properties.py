@@ -44,14 +44,22 @@ def hub_objects(draw: Draw) -> HubObject:
     version = draw(st.sampled_from(["v1", "v1", "v1", "v2"]))
     api_version = f"{GROUPS[kind]}/{version}" if kind in GROUPS else version
     labels = draw(LABELS)
-    return HubObject.of(manifest(kind, name, namespace, version=api_version, labels=labels, **draw(MARKS)))
+    return HubObject.of(
+        manifest(
+            kind, name, namespace, version=api_version, labels=labels, **draw(MARKS)
+        )
+    )
 
 
 @st.composite
 def selections(draw: Draw, kinds: list[str]) -> dict[str, Any]:
     """Write a selector by name, by labels, or of all."""
     kind = draw(st.sampled_from(kinds))
-    found: dict[str, Any] = {"group": GROUPS.get(kind, ""), "version": "v1", "kind": kind}
+    found: dict[str, Any] = {
+        "group": GROUPS.get(kind, ""),
+        "version": "v1",
+        "kind": kind,
+    }
     names = st.sampled_from(["one", "two", "gone"]) if kind == "Namespace" else NAMES
     if kind == "Namespace" and draw(st.booleans()):
         found["selectionScope"] = "NamespaceOnly"
@@ -62,7 +70,10 @@ def selections(draw: Draw, kinds: list[str]) -> dict[str, Any]:
             operator = draw(st.sampled_from(["Exists", "DoesNotExist"]))
             requirement = {"key": draw(st.sampled_from("ab")), "operator": operator}
             labels = draw(st.sampled_from([{}, {"a": "x"}]))
-            found["labelSelector"] = {"matchLabels": labels, "matchExpressions": [requirement]}
+            found["labelSelector"] = {
+                "matchLabels": labels,
+                "matchExpressions": [requirement],
+            }
     return found
 
 
@@ -74,7 +85,11 @@ def selector_lists(draw: Draw) -> Selectors:
         raw.append({**own, "selectionScope": "NamespaceWithResourceSelectors"})
     else:
         raw = draw(
-            st.lists(selections(["Namespace", "Namespace", "Widget", *OUTSIDE]), min_size=1, max_size=3)
+            st.lists(
+                selections(["Namespace", "Namespace", "Widget", *OUTSIDE]),
+                min_size=1,
+                max_size=3,
+            )
         )
     return parse_placement_spec({"resourceSelectors": raw}).resource_selectors
 
@@ -86,8 +101,13 @@ def hub_of(objects: Iterable[HubObject]) -> Hub:
 @st.composite
 def hubs(draw: Draw) -> Hub:
     """Fill a hub; the namespaces that selectors name are mostly there."""
-    there = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) or ["one", "two"]
-    namespaces = [HubObject.of(manifest("Namespace", name, labels=draw(LABELS))) for name in there]
+    there = draw(st.lists(st.sampled_from(["one", "two"]), unique=True)) or [
+        "one",
+        "two",
+    ]
+    namespaces = [
+        HubObject.of(manifest("Namespace", name, labels=draw(LABELS))) for name in there
+    ]
     return hub_of([*namespaces, *draw(st.lists(hub_objects(), max_size=8))])
 
 
@@ -123,7 +143,9 @@ def outcome(selectors: Selectors, objects: Iterable[HubObject]) -> Selection | s
 
 @examples(400)
 @given(selector_lists(), hubs(), st.randoms(use_true_random=False))
-def test_the_order_of_objects_does_not_matter(selectors: Selectors, hub: Hub, chance: Any) -> None:
+def test_the_order_of_objects_does_not_matter(
+    selectors: Selectors, hub: Hub, chance: Any
+) -> None:
     shuffled = list(hub.values())
     chance.shuffle(shuffled)
 
@@ -131,21 +153,29 @@ def test_the_order_of_objects_does_not_matter(selectors: Selectors, hub: Hub, ch
 
 
 @given(selector_lists(), hubs())
-def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(selectors: Selectors, hub: Hub) -> None:
+def test_no_object_is_selected_twice_or_from_a_namespace_of_the_hub(
+    selectors: Selectors, hub: Hub
+) -> None:
     found = outcome(selectors, hub.values())
 
     if isinstance(found, Selection):
         assert len({each.key for each in found.objects}) == len(found.objects)
-        assert not [each for each in found.objects if "default" in (each.namespace, each.name)]
+        assert not [
+            each for each in found.objects if "default" in (each.namespace, each.name)
+        ]
 
 
 @examples(1_500)
 @given(selector_lists(), changes())
-def test_no_change_that_matters_goes_unnoticed(selectors: Selectors, change: tuple[Hub, Hub]) -> None:
+def test_no_change_that_matters_goes_unnoticed(
+    selectors: Selectors, change: tuple[Hub, Hub]
+) -> None:
     before, after = change
     if outcome(selectors, before.values()) == outcome(selectors, after.values()):
         return
 
     keys = [key for key in {*before, *after} if before.get(key) != after.get(key)]
 
-    assert concerns(selectors, [hub[key] for hub in change for key in keys if key in hub])
+    assert concerns(
+        selectors, [hub[key] for hub in change for key in keys if key in hub]
+    )

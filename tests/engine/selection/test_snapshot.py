@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fleetui.apimachinery.secrets import HubObject, sanitise, sanitised
-from placements.engine.selection import PART_LIMIT, SnapshotPart, content_hash, ordered, parts
+from placements.engine.selection import (
+    PART_LIMIT,
+    SnapshotPart,
+    content_hash,
+    ordered,
+    parts,
+)
 from tests.documents import Document
 from tests.hub_objects import hub_object, manifest
 
@@ -73,7 +79,12 @@ def test_ties_go_by_version_then_by_namespace_and_name_as_one_text() -> None:
     ]
 
 
-METADATA: Raw = {"name": "web", "namespace": "shop", "labels": {"a": "b"}, "finalizers": ["example.com/keep"]}
+METADATA: Raw = {
+    "name": "web",
+    "namespace": "shop",
+    "labels": {"a": "b"},
+    "finalizers": ["example.com/keep"],
+}
 FROM_A_HUB: Raw = {
     "creationTimestamp": "2026-08-20T12:00:00Z",
     "deletionGracePeriodSeconds": 0,
@@ -102,21 +113,31 @@ def job(**spec: Any) -> Document:
 
 def controlled(**labels: str) -> Raw:
     """Write the spec of a job whose pods have these labels."""
-    return {"selector": {"matchLabels": dict(labels)}, "template": {"metadata": {"labels": dict(labels)}}}
+    return {
+        "selector": {"matchLabels": dict(labels)},
+        "template": {"metadata": {"labels": dict(labels)}},
+    }
 
 
 UIDS = {"controller-uid": "u", "batch.kubernetes.io/controller-uid": "u"}
 
 SANITISED: dict[str, tuple[Document, Document]] = {
     "what a hub writes": (
-        {**DEPLOYMENT, "metadata": {**METADATA, **FROM_A_HUB}, "status": {"replicas": 1}},
+        {
+            **DEPLOYMENT,
+            "metadata": {**METADATA, **FROM_A_HUB},
+            "status": {"replicas": 1},
+        },
         {**DEPLOYMENT, "metadata": METADATA},
     ),
     "annotations of tools": (
         manifest("Widget", "w", annotations={**KUBECTL, "team": "web"}),
         manifest("Widget", "w", annotations={"team": "web"}),
     ),
-    "the only annotations": (manifest("Widget", "w", annotations=dict(KUBECTL)), manifest("Widget", "w")),
+    "the only annotations": (
+        manifest("Widget", "w", annotations=dict(KUBECTL)),
+        manifest("Widget", "w"),
+    ),
     "a status further in": (manifest("Widget", "w", spec={"status": 1}),) * 2,
     "a service": (
         service(
@@ -130,7 +151,13 @@ SANITISED: dict[str, tuple[Document, Document]] = {
     "a headless service": (service(clusterIP="None", clusterIPs=["None"]),) * 2,
     "a headless service by its list alone": (service(clusterIPs=["None"]),) * 2,
     "a service of another group": (
-        manifest("Service", "web", "shop", version="serving.knative.dev/v1", spec={"clusterIP": "10.0.0.1"}),
+        manifest(
+            "Service",
+            "web",
+            "shop",
+            version="serving.knative.dev/v1",
+            spec={"clusterIP": "10.0.0.1"},
+        ),
     )
     * 2,
     "a job": (
@@ -141,14 +168,19 @@ SANITISED: dict[str, tuple[Document, Document]] = {
         job(template={"metadata": {"creationTimestamp": None}}),
         job(template={"metadata": {}}),
     ),
-    "a job with a selector of its own": (job(manualSelector=True, **controlled(**UIDS)),) * 2,
+    "a job with a selector of its own": (
+        job(manualSelector=True, **controlled(**UIDS)),
+    )
+    * 2,
     "a job without a spec": (manifest("Job", "load", "shop", spec=None),) * 2,
     "odd shapes": (manifest("Service", "web", "shop", spec={"ports": [1, None]}),) * 2,
 }
 
 
 @pytest.mark.parametrize(("before", "after"), SANITISED.values(), ids=SANITISED.keys())
-def test_takes_away_what_the_hub_manages_and_no_more(before: Document, after: Document) -> None:
+def test_takes_away_what_the_hub_manages_and_no_more(
+    before: Document, after: Document
+) -> None:
     copy = sanitise(before)
 
     assert copy == after
@@ -180,7 +212,15 @@ JSON = st.recursive(
                         "nodePort",
                         "clusterIP",
                     ),
-                    *("clusterIPs", "selector", "matchLabels", "template", "uid", *UIDS, *KUBECTL),
+                    *(
+                        "clusterIPs",
+                        "selector",
+                        "matchLabels",
+                        "template",
+                        "uid",
+                        *UIDS,
+                        *KUBECTL,
+                    ),
                 ]
             ),
             inner,
@@ -192,8 +232,12 @@ JSON = st.recursive(
 
 
 @given(st.sampled_from(["Service", "Job", "Widget"]), JSON, JSON, JSON)
-def test_sanitising_twice_is_sanitising_once(kind: str, spec: Any, labels: Any, annotations: Any) -> None:
-    document = manifest(kind, "a", "shop", spec=spec, labels=labels, annotations=annotations)
+def test_sanitising_twice_is_sanitising_once(
+    kind: str, spec: Any, labels: Any, annotations: Any
+) -> None:
+    document = manifest(
+        kind, "a", "shop", spec=spec, labels=labels, annotations=annotations
+    )
 
     once = sanitise(document)
 
@@ -230,7 +274,9 @@ def test_nothing_is_one_empty_part() -> None:
 
 
 @given(st.lists(st.integers(0, 120), max_size=30), st.integers(100, 400))
-def test_parts_hold_all_objects_in_order_and_no_more_than_the_limit(sizes: list[int], limit: int) -> None:
+def test_parts_hold_all_objects_in_order_and_no_more_than_the_limit(
+    sizes: list[int], limit: int
+) -> None:
     objects = tuple(secret(f"s{index}", size) for index, size in enumerate(sizes))
 
     found = parts(objects, limit=limit)
@@ -242,7 +288,10 @@ def test_parts_hold_all_objects_in_order_and_no_more_than_the_limit(sizes: list[
 
 
 def test_the_hash_is_that_of_the_canonical_list() -> None:
-    assert content_hash([]) == "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+    assert (
+        content_hash([])
+        == "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,4 +306,6 @@ def test_the_hash_is_that_of_the_canonical_list() -> None:
 def test_the_hash_goes_by_content_alone(other: list[Document], is_same: bool) -> None:
     plain = content_hash([hub_object("Widget", "a", spec={"x": 2, "y": 1})])
 
-    assert (content_hash(HubObject.of(document) for document in other) == plain) is is_same
+    assert (
+        content_hash(HubObject.of(document) for document in other) == plain
+    ) is is_same

@@ -79,7 +79,9 @@ def test_terms_stand_in_the_place_of_rows() -> None:
 @pytest.mark.parametrize("semantics", list(Semantics))
 @pytest.mark.parametrize("name", ["a", "b", "c"])
 def test_the_parts_add_up_to_what_ranks(semantics: Semantics, name: str) -> None:
-    found = schedule(replace(_weighed(TERMS).cycle, semantics=semantics, options={}, bindings=()))
+    found = schedule(
+        replace(_weighed(TERMS).cycle, semantics=semantics, options={}, bindings=())
+    )
     made = composition(unpack(pack(found), MEMBERS), name)
 
     assert found.candidates is not None
@@ -97,7 +99,9 @@ def test_a_score_without_weight_is_left_out() -> None:
     ("semantics", "expected"),
     [("fleet", False), ("kubefleet", True), ("ocm", False), ("kubernetes", False)],
 )
-def test_who_prefers_a_cluster_in_no_group_to_those_of_the_only_one(semantics: str, expected: bool) -> None:
+def test_who_prefers_a_cluster_in_no_group_to_those_of_the_only_one(
+    semantics: str, expected: bool
+) -> None:
     policy = parse_policy(
         {
             "placementType": "PickN",
@@ -105,6 +109,10 @@ def test_who_prefers_a_cluster_in_no_group_to_those_of_the_only_one(semantics: s
             "topologySpreadConstraints": [{"topologyKey": "zone"}],
         }
     )
-    strategy = profile_of(Cycle(MEMBERS, policy, semantics=Semantics(semantics))).strategy
+    strategy = profile_of(
+        Cycle(MEMBERS, policy, semantics=Semantics(semantics))
+    ).strategy
 
-    assert prefers_missing_key(strategy, policy.topology_spread_constraints[0]) is expected
+    assert (
+        prefers_missing_key(strategy, policy.topology_spread_constraints[0]) is expected
+    )

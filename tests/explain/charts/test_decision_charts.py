@@ -142,7 +142,9 @@ def test_scores_are_drawn_under_every_semantics(semantics: Semantics) -> None:
 
 def test_a_preview_does_not_call_a_skew_far_beyond_its_limit_within() -> None:
     clusters = [cluster(f"c{number}", region="r1", tier="edge") for number in range(8)]
-    policy = pick_n(8, required=[labelled(tier="edge")], spread=[spread("region", 1, hard=False)])
+    policy = pick_n(
+        8, required=[labelled(tier="edge")], spread=[spread("region", 1, hard=False)]
+    )
 
     [bars] = spread_bars(decide(fleet(*clusters, cluster("far", region="r2")), policy))
 
@@ -152,9 +154,16 @@ def test_a_preview_does_not_call_a_skew_far_beyond_its_limit_within() -> None:
 def test_a_preview_measures_a_hard_limit_of_ocm_from_the_emptiest() -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
 
-    [bars] = spread_bars(decide(one, pick_n(4, spread=[spread("region", 2)]), semantics="ocm"))
+    [bars] = spread_bars(
+        decide(one, pick_n(4, spread=[spread("region", 2)]), semantics="ocm")
+    )
 
-    assert (bars.skew_words, bars.low, bars.high, bars.is_within) == ("gap 2", 1, 3, True)
+    assert (bars.skew_words, bars.low, bars.high, bars.is_within) == (
+        "gap 2",
+        1,
+        3,
+        True,
+    )
     assert [bar.is_in_band for bar in bars.bars] == [True, True]
 
 
@@ -163,8 +172,15 @@ def test_bars_of_candidates_add_up_to_what_ranks() -> None:
 
     assert chart is not None
     check_chart(chart)
-    assert chart.columns == ("Cluster", "prefer env=prod (+20)", "avoid region=r1 (−10)", "Affinity score")
-    assert all(sum(int(cell or 0) for cell in row[1:-1]) == row[-1] for row in chart.rows)
+    assert chart.columns == (
+        "Cluster",
+        "prefer env=prod (+20)",
+        "avoid region=r1 (−10)",
+        "Affinity score",
+    )
+    assert all(
+        sum(int(cell or 0) for cell in row[1:-1]) == row[-1] for row in chart.rows
+    )
     assert {str(row[0]) for row in chart.rows} > set(decision(9).picked_names)
     ruled_out = 3  # every fourth has another tier
     labels = json.loads(chart.json)["layout"]["yaxis"]["ticktext"]

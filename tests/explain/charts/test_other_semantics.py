@@ -17,12 +17,21 @@ from tests.builders import cluster, fleet, grouped, spread
 from tests.engine.scheduling.other_cycles import kubernetes, ocm
 
 J2 = fleet(
-    *(cluster(f"e{zone}{number}", region="east", zone=zone) for zone in "abc" for number in (1, 2)),
+    *(
+        cluster(f"e{zone}{number}", region="east", zone=zone)
+        for zone in "abc"
+        for number in (1, 2)
+    ),
     *(cluster(f"w{number}", region="west", zone="w") for number in (1, 2, 3)),
 )
 """Three zones in the east, one in the west: six of them are 3/3 by region and 1/1/1/3 by zone."""
 NESTED = ocm(J2, 6, [spread("region"), spread("zone")])
-FLAT = ocm(J2, 6, [spread("region", 1, hard=False), spread("zone", 1, hard=False)], nested=False)
+FLAT = ocm(
+    J2,
+    6,
+    [spread("region", 1, hard=False), spread("zone", 1, hard=False)],
+    nested=False,
+)
 T7 = kubernetes(
     fleet(*grouped("zone", a="a1 a2 a3", b="b1 b2 b3", c="c1 c2 c3")),
     7,
@@ -39,7 +48,9 @@ RATIO = ocm(
 
 
 def _bands(cycle: Cycle) -> list[tuple[float, ...]]:
-    shapes = json.loads(lanes_figure(lane_panels(schedule(cycle)), width=600).to_json())["layout"]["shapes"]
+    shapes = json.loads(
+        lanes_figure(lane_panels(schedule(cycle)), width=600).to_json()
+    )["layout"]["shapes"]
     bands = [one for one in shapes if one["type"] == "rect"]
     return [(one["x0"], one["x1"], one["y0"], one["y1"]) for one in bands]
 
@@ -52,7 +63,10 @@ def _skews(cycle: Cycle) -> list[str]:
 def test_nested_groups_are_as_far_apart_as_their_siblings() -> None:
     last = Replay(schedule(NESTED)).step(6)
 
-    assert [(one.skew_before, one.skew_after) for one in last.spreads] == [(1, 0), (0, 0)]
+    assert [(one.skew_before, one.skew_after) for one in last.spreads] == [
+        (1, 0),
+        (0, 0),
+    ]
     assert _skews(NESTED) == ["region gap 0 of 1", "zone gap 0 of 1"]
 
 
@@ -72,7 +86,11 @@ def test_too_few_groups_are_compared_with_zero() -> None:
     decision = schedule(T7)
 
     [spread_of_step] = Replay(decision).step(1).spreads
-    assert (spread_of_step.skew_before, spread_of_step.skew_after, spread_of_step.forbids) == (2, 2, 3)
+    assert (
+        spread_of_step.skew_before,
+        spread_of_step.skew_after,
+        spread_of_step.forbids,
+    ) == (2, 2, 3)
     assert _bands(T7) == [(0, 2, -0.5, 2.5)]
     assert _skews(T7) == ["zone gap 2 of 2"]
     assert lane_panels(decision)[0].note.startswith("0, with fewer than 5 domains,")
@@ -85,7 +103,9 @@ def test_too_few_groups_are_compared_with_zero() -> None:
     ("cycle", "skews"),
     [
         pytest.param(T7, [Skew("zone", 2, 2, True)], id="minDomains"),
-        pytest.param(NESTED, [Skew("region", 0, 1, True), Skew("zone", 0, 1, True)], id="nested"),
+        pytest.param(
+            NESTED, [Skew("region", 0, 1, True), Skew("zone", 0, 1, True)], id="nested"
+        ),
     ],
 )
 def test_headroom_is_what_the_limit_leaves(cycle: Cycle, skews: list[Any]) -> None:

@@ -8,7 +8,12 @@ import pytest
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts import rollouts
 from placements.explain.charts.figure import Chart, duration_text, elapsed_axis
-from placements.explain.charts.rollouts import RolloutMoment, Span, area_chart, timeline_charts
+from placements.explain.charts.rollouts import (
+    RolloutMoment,
+    Span,
+    area_chart,
+    timeline_charts,
+)
 from tests.explain.charts.checking import check_chart
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -18,8 +23,12 @@ def _at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def _tally(old: int, new: int, unavailable: int = 0, *, removing: int = 0) -> RolloutProgress:
-    return RolloutProgress(old, new, unavailable, removing, number=5, min_available=3, max_total=7)
+def _tally(
+    old: int, new: int, unavailable: int = 0, *, removing: int = 0
+) -> RolloutProgress:
+    return RolloutProgress(
+        old, new, unavailable, removing, number=5, min_available=3, max_total=7
+    )
 
 
 UPDATE = [
@@ -29,8 +38,12 @@ UPDATE = [
 ]
 
 
-def _area(moments: list[RolloutMoment], *, in_place: bool = True, deletion: bool = False) -> Chart:
-    chart = area_chart(moments, since=NOON, until=_at(90), is_in_place=in_place, is_deletion=deletion)
+def _area(
+    moments: list[RolloutMoment], *, in_place: bool = True, deletion: bool = False
+) -> Chart:
+    chart = area_chart(
+        moments, since=NOON, until=_at(90), is_in_place=in_place, is_deletion=deletion
+    )
     assert chart is not None
     check_chart(chart)
     return chart
@@ -40,7 +53,11 @@ def test_the_area_shows_what_its_table_says() -> None:
     chart = _area(UPDATE)
 
     traces = {trace["name"]: trace for trace in json.loads(chart.json)["data"]}
-    assert set(traces) == {"Previous revision available", "New revision available", "Not available"}
+    assert set(traces) == {
+        "Previous revision available",
+        "New revision available",
+        "Not available",
+    }
     for name, column in (
         ("Previous revision available", 1),
         ("New revision available", 2),
@@ -52,10 +69,18 @@ def test_the_area_shows_what_its_table_says() -> None:
     assert [row[0] for row in chart.rows] == ["0s", "1m", "1m1s"]
 
 
-def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_something_is_added() -> None:
-    levels = [shape["y0"] for shape in json.loads(_area(UPDATE).json)["layout"]["shapes"][1::2]]
+def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_something_is_added() -> (
+    None
+):
+    levels = [
+        shape["y0"]
+        for shape in json.loads(_area(UPDATE).json)["layout"]["shapes"][1::2]
+    ]
     added = [
-        shape["y0"] for shape in json.loads(_area(UPDATE, in_place=False).json)["layout"]["shapes"][1::2]
+        shape["y0"]
+        for shape in json.loads(_area(UPDATE, in_place=False).json)["layout"]["shapes"][
+            1::2
+        ]
     ]
 
     assert (levels, added) == ([5, 3], [7, 5, 3])
@@ -76,12 +101,17 @@ def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_someth
             "The minimum does not apply until 3 clusters are available.",
         ),
         (
-            [RolloutMoment(_at(0), _tally(0, 1, 4)), RolloutMoment(_at(9), _tally(0, 5))],
+            [
+                RolloutMoment(_at(0), _tally(0, 1, 4)),
+                RolloutMoment(_at(9), _tally(0, 5)),
+            ],
             "Lowest: 5 available (minimum 3).",
         ),
     ],
 )
-def test_the_sentence_says_how_near_the_floor_it_came(moments: list[RolloutMoment], words: str) -> None:
+def test_the_sentence_says_how_near_the_floor_it_came(
+    moments: list[RolloutMoment], words: str
+) -> None:
     assert words in _area(moments).caption
 
 
@@ -106,7 +136,10 @@ def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_nothing_is_drawn_before_the_first_look() -> None:
-    assert area_chart([], since=NOON, until=NOON, is_in_place=True, is_deletion=False) is None
+    assert (
+        area_chart([], since=NOON, until=NOON, is_in_place=True, is_deletion=False)
+        is None
+    )
     assert timeline_charts([], since=NOON, until=NOON) == []
 
 
@@ -160,8 +193,12 @@ def test_a_large_timeline_has_a_row_for_each_wave_and_the_slowest_clusters() -> 
     check_chart(slowest)
     assert waves.rows[0] == ("wave 1", 100, "0s", "1m41s", "2s", "2s")
     assert waves.rows[1][3] == "5m"
-    assert [trace["y"] for trace in json.loads(waves.json)["data"]] == [[row[0] for row in waves.rows]] * 2
-    assert slowest.caption.startswith("Clusters: 20; failed attempts: 0; c0123 took longest, 2m57s.")
+    assert [trace["y"] for trace in json.loads(waves.json)["data"]] == [
+        [row[0] for row in waves.rows]
+    ] * 2
+    assert slowest.caption.startswith(
+        "Clusters: 20; failed attempts: 0; c0123 took longest, 2m57s."
+    )
 
 
 @pytest.mark.parametrize("longest", [0, 1, 7.5, 60, 3599, 90_000, 5_000_000])
@@ -185,9 +222,19 @@ def test_an_axis_of_time_has_few_ticks(longest: float) -> None:
         (259200, "3d"),
     ],
 )
-def test_durations_are_written_as_kubectl_prints_them(seconds: float, words: str) -> None:
+def test_durations_are_written_as_kubectl_prints_them(
+    seconds: float, words: str
+) -> None:
     assert duration_text(seconds) == words
 
 
 def test_a_run_of_a_second_has_ticks_within_it() -> None:
-    assert elapsed_axis(1.2)["ticktext"] == ["0s", "0.2s", "0.4s", "0.6s", "0.8s", "1s", "1.2s"]
+    assert elapsed_axis(1.2)["ticktext"] == [
+        "0s",
+        "0.2s",
+        "0.4s",
+        "0.6s",
+        "0.8s",
+        "1s",
+        "1.2s",
+    ]

@@ -27,15 +27,24 @@ def test_bars_are_stacked_by_how_clusters_stand() -> None:
     assert traces["ready"]["y"] == ["east", "(empty)", "no label"]
     assert (traces["ready"]["x"], traces["cordoned"]["x"]) == ([2, 1, 0], [1, 0, 0])
     assert traces["not ready"]["x"] == [0, 0, 4]
-    assert chart.rows == (("east", 3, 2, 1, 0), ("(empty)", 1, 1, 0, 0), ("no label", 4, 0, 0, 4))
-    assert chart.caption == "8 clusters in 2 domains by region, 1 to 3 each; 4 without the label."
+    assert chart.rows == (
+        ("east", 3, 2, 1, 0),
+        ("(empty)", 1, 1, 0, 0),
+        ("no label", 4, 0, 0, 4),
+    )
+    assert (
+        chart.caption
+        == "8 clusters in 2 domains by region, 1 to 3 each; 4 without the label."
+    )
 
 
 def test_every_state_but_the_first_is_hatched() -> None:
     chart = topology_chart(("region",), ONE)
 
     assert chart is not None
-    shapes = [one["marker"]["pattern"]["shape"] for one in json.loads(chart.json)["data"]]
+    shapes = [
+        one["marker"]["pattern"]["shape"] for one in json.loads(chart.json)["data"]
+    ]
     assert shapes == ["", "/", "x"]
 
 
@@ -45,10 +54,16 @@ def test_a_combination_without_clusters_is_an_empty_cell() -> None:
     assert chart is not None
     check_chart(chart)
     [cells] = json.loads(chart.json)["data"]
-    assert (cells["y"], cells["x"]) == (["east", "west"], ["canary", "prod", "no label"])
+    assert (cells["y"], cells["x"]) == (
+        ["east", "west"],
+        ["canary", "prod", "no label"],
+    )
     assert cells["z"] == [[None, 2, None], [1, None, 3]]
     assert chart.rows[2] == ("west", "no label", 3, 3)
-    assert chart.caption == "6 clusters in 2 domains by region and env, 1 to 2 each; 3 without a label."
+    assert (
+        chart.caption
+        == "6 clusters in 2 domains by region and env, 1 to 2 each; 3 without a label."
+    )
 
 
 def test_the_largest_values_are_drawn_with_a_note(monkeypatch) -> None:

@@ -31,24 +31,40 @@ TICK = 5
 class ManyMembers(World):
     """Clusters that join without a check of each connection; also the clock of the drivers is turned."""
 
-    def __init__(self, url: str, ca: str, tokens: Mapping[str, str], patch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, url: str, ca: str, tokens: Mapping[str, str], patch: pytest.MonkeyPatch
+    ) -> None:
         self.began = self.now = datetime.now(UTC)
         self.call_takes, self.tag = timedelta(), 0
-        patch.setattr(kubernetes_drivers, "drivers", DriverCache(monotonic=self.monotonic))
+        patch.setattr(
+            kubernetes_drivers, "drivers", DriverCache(monotonic=self.monotonic)
+        )
         connection = {"server": url, "ca": ca}
-        wanted = [ClusterSpec(new_member(name), driver=KUBERNETES, connection=connection) for name in tokens]
+        wanted = [
+            ClusterSpec(new_member(name), driver=KUBERNETES, connection=connection)
+            for name in tokens
+        ]
         upsert_clusters(wanted, by=None, now=self.now)
         for row in MemberCluster.objects.filter(name__in=tokens):
-            store_secret(row, None, Secret({"token": tokens[row.name]}), by=None, now=self.now)
+            store_secret(
+                row, None, Secret({"token": tokens[row.name]}), by=None, now=self.now
+            )
 
     def monotonic(self) -> float:
         return time.monotonic() + (self.now - self.began).total_seconds()
 
-    def place_everywhere(self, *, config_maps: int = 3, most: int | str = "100%", threads: int = 0) -> None:
+    def place_everywhere(
+        self, *, config_maps: int = 3, most: int | str = "100%", threads: int = 0
+    ) -> None:
         """Place a Namespace and so many ConfigMaps on all clusters, and wait until they are there."""
-        self.apply(namespace("shop"), *(config_map(f"settings-{number}") for number in range(config_maps)))
+        self.apply(
+            namespace("shop"),
+            *(config_map(f"settings-{number}") for number in range(config_maps)),
+        )
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": most}}
-        document = placement_document("web", spec({"placementType": "PickAll"}, strategy=strategy))
+        document = placement_document(
+            "web", spec({"placementType": "PickAll"}, strategy=strategy)
+        )
         save_placement(document, by=None, now=self.now)
         self.tick(threads=threads)
         while not self.is_settled():
@@ -61,8 +77,12 @@ class ManyMembers(World):
         enqueue_affected_placements()
         while True:
             done = schedule_due(now=self.now) + sync_due_rollouts(now=self.now)
-            done += run_cluster_calls(now=self.now, threads=threads, clock=lambda: self.now)
-            if not done + remove_orphans(now=self.now, threads=threads, clock=lambda: self.now):
+            done += run_cluster_calls(
+                now=self.now, threads=threads, clock=lambda: self.now
+            )
+            if not done + remove_orphans(
+                now=self.now, threads=threads, clock=lambda: self.now
+            ):
                 return
 
     def silent(self) -> int:
@@ -77,4 +97,6 @@ class ManyMembers(World):
 def tokens_of(count: int, *, frozen: Sequence[str] = ()) -> dict[str, str]:
     """Name clusters, each with its token."""
     names = (f"m{number:04}" for number in range(count))
-    return {name: f"frozen-{name}" if name in frozen else f"token-{name}" for name in names}
+    return {
+        name: f"frozen-{name}" if name in frozen else f"token-{name}" for name in names
+    }

@@ -16,7 +16,10 @@ def annotate(**annotations: str) -> dict[str, Any]:
 def rule(*patches: Mapping[str, Any], **labels: str) -> dict[str, Any]:
     """Return a rule for the clusters with these labels, without labels for all."""
     terms = [{"labelSelector": {"matchLabels": labels}}] if labels else []
-    return {"clusterSelector": {"clusterSelectorTerms": terms}, "jsonPatchOverrides": list(patches)}
+    return {
+        "clusterSelector": {"clusterSelectorTerms": terms},
+        "jsonPatchOverrides": list(patches),
+    }
 
 
 def leaving_out(**labels: str) -> dict[str, Any]:
@@ -25,7 +28,10 @@ def leaving_out(**labels: str) -> dict[str, Any]:
 
 
 def for_clusters(
-    name: str, *rules: Mapping[str, Any], placement: str = "", of: Mapping[str, str] = SHOP
+    name: str,
+    *rules: Mapping[str, Any],
+    placement: str = "",
+    of: Mapping[str, str] = SHOP,
 ) -> dict[str, Any]:
     """Write a ClusterResourceOverride of the namespace shop, or of something else."""
     for_one = {"placement": {"name": placement}} if placement else {}
@@ -42,7 +48,11 @@ def for_clusters(
 
 
 def for_resource(
-    name: str, /, *rules: Mapping[str, Any], of: Mapping[str, str] = WEB, **placement: str
+    name: str,
+    /,
+    *rules: Mapping[str, Any],
+    of: Mapping[str, str] = WEB,
+    **placement: str,
 ) -> dict[str, Any]:
     """Write a ResourceOverride of the Deployment web in the namespace shop."""
     for_one = {"placement": placement} if placement else {}
@@ -50,5 +60,9 @@ def for_resource(
         "apiVersion": VERSION,
         "kind": "ResourceOverride",
         "metadata": {"name": name, "namespace": "shop"},
-        "spec": {**for_one, "resourceSelectors": [dict(of)], "policy": {"overrideRules": list(rules)}},
+        "spec": {
+            **for_one,
+            "resourceSelectors": [dict(of)],
+            "policy": {"overrideRules": list(rules)},
+        },
     }

@@ -21,7 +21,12 @@ VERSION = "placement.kubernetes-fleet.io/v1beta1"
 
 
 def stage(
-    name: str, *, before: bool = False, after: bool = False, wait: str = "", most: int | str = 1
+    name: str,
+    *,
+    before: bool = False,
+    after: bool = False,
+    wait: str = "",
+    most: int | str = 1,
 ) -> dict[str, Any]:
     """Write a stage of the clusters whose label `stage` is its name."""
     tasks = [{"type": "TimedWait", "waitTime": wait}] if wait else []
@@ -35,7 +40,9 @@ def stage(
     }
 
 
-def strategy_document(*stages: Mapping[str, Any], name: str = "careful") -> dict[str, Any]:
+def strategy_document(
+    *stages: Mapping[str, Any], name: str = "careful"
+) -> dict[str, Any]:
     """Write a strategy."""
     return {
         "apiVersion": VERSION,
@@ -45,10 +52,16 @@ def strategy_document(*stages: Mapping[str, Any], name: str = "careful") -> dict
     }
 
 
-def run_document(name: str, *, state: str = "Run", index: str | None = None, **more: str) -> dict[str, Any]:
+def run_document(
+    name: str, *, state: str = "Run", index: str | None = None, **more: str
+) -> dict[str, Any]:
     """Write a run of the placement web by the strategy careful."""
     given = {"resourceSnapshotIndex": index} if index is not None else {}
-    wanted = {"placementName": "web", "stagedRolloutStrategyName": "careful", "state": state}
+    wanted = {
+        "placementName": "web",
+        "stagedRolloutStrategyName": "careful",
+        "state": state,
+    }
     return {
         "apiVersion": VERSION,
         "kind": "ClusterStagedUpdateRun",
@@ -65,12 +78,16 @@ def staged_spec(policy: Mapping[str, Any] | None = None) -> dict[str, Any]:
 class StagedWorld(World):
     """Clusters whose label says in which stage they are, a strategy, and one who approves."""
 
-    def __init__(self, members: Mapping[str, Iterable[str]], *stages: Mapping[str, Any]) -> None:
+    def __init__(
+        self, members: Mapping[str, Iterable[str]], *stages: Mapping[str, Any]
+    ) -> None:
         names = sorted(name for several in members.values() for name in several)
         super().__init__(len(names))
         for label, several in members.items():
             for name in several:
-                change_labels([name], put={"stage": label}, replaces=True, by=None, now=self.now)
+                change_labels(
+                    [name], put={"stage": label}, replaces=True, by=None, now=self.now
+                )
         self.approver = person("ann", "approver")
         save_strategy(strategy_document(*stages), by=None, now=self.now)
 
@@ -108,7 +125,10 @@ class StagedWorld(World):
 
     def waits(self, run: str) -> list[str]:
         """Return what a run waits for."""
-        return [one["reason"] for one in StagedRun.objects.get(name=run).sync_result["waits"]]
+        return [
+            one["reason"]
+            for one in StagedRun.objects.get(name=run).sync_result["waits"]
+        ]
 
     def indices(self) -> dict[str, int | None]:
         """Return the number of the resource snapshot that each cluster runs."""

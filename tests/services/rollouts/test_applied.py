@@ -26,7 +26,11 @@ def applied(world: World, client: Client) -> tuple[int, int]:
     assert manifest["status"]["health"]["counts"] == listed["health"]["counts"]
     of_rest = listed["health"]["counts"]
     numbers = (counts.applied, counts.wanted)
-    assert tuple(map(int, found.groups())) == numbers == (of_rest["applied"], of_rest["wanted"])
+    assert (
+        tuple(map(int, found.groups()))
+        == numbers
+        == (of_rest["applied"], of_rest["wanted"])
+    )
     stated = [one for one in manifest["status"]["placementStatuses"] if is_applied(one)]
     if not Placement.objects.get().is_staged:
         assert len(stated) == counts.applied
@@ -34,7 +38,10 @@ def applied(world: World, client: Client) -> tuple[int, int]:
 
 
 def is_applied(status: dict[str, list[dict[str, str]]]) -> bool:
-    return any((one["type"], one["status"]) == ("Applied", "True") for one in status["conditions"])
+    return any(
+        (one["type"], one["status"]) == ("Applied", "True")
+        for one in status["conditions"]
+    )
 
 
 def test_an_older_revision_is_not_applied_yet(admin_client: Client) -> None:
@@ -52,7 +59,9 @@ def test_an_older_revision_is_not_applied_yet(admin_client: Client) -> None:
     assert (status.summary, status.counts.available) == ("Paused (0 of 3 started)", 3)
 
 
-def test_each_cluster_of_a_rollout_counts_once_it_has_the_wanted_revision(admin_client: Client) -> None:
+def test_each_cluster_of_a_rollout_counts_once_it_has_the_wanted_revision(
+    admin_client: Client,
+) -> None:
     world = World(3)
     world.place("web", one_at_a_time())
     world.run(until=world.is_settled)
@@ -68,8 +77,12 @@ def test_each_cluster_of_a_rollout_counts_once_it_has_the_wanted_revision(admin_
     assert set(seen) == {1, 2, 3}
 
 
-def test_a_staged_placement_counts_what_its_run_or_the_next_one_wants(admin_client: Client) -> None:
-    world = StagedWorld({"one": ["c000"], "two": ["c001", "c002"]}, stage("one"), stage("two"))
+def test_a_staged_placement_counts_what_its_run_or_the_next_one_wants(
+    admin_client: Client,
+) -> None:
+    world = StagedWorld(
+        {"one": ["c000"], "two": ["c001", "c002"]}, stage("one"), stage("two")
+    )
     world.place("web", staged_spec())
     world.work()
     assert applied(world, admin_client) == (0, 3)

@@ -29,14 +29,20 @@ def settled_world(by: User) -> World:
 
 
 def apply(world: World, value: str, *, by: User | None) -> None:
-    apply_resources([config_map("settings", data={"value": value})], by=by, now=world.now)
+    apply_resources(
+        [config_map("settings", data={"value": value})], by=by, now=world.now
+    )
 
 
 def authors() -> tuple[str, str, str]:
     """Return who made the newest policy and resources and started the newest rollout."""
     policy = PolicySnapshot.objects.get(is_latest=True)
     resources = ResourceSnapshot.objects.get(is_latest=True)
-    return policy.created_by, resources.created_by, Rollout.objects.latest("number").started_by
+    return (
+        policy.created_by,
+        resources.created_by,
+        Rollout.objects.latest("number").started_by,
+    )
 
 
 def test_what_a_user_applied_has_the_name_of_the_user() -> None:
@@ -68,7 +74,9 @@ def test_a_change_of_the_fleet_in_between_does_not_take_the_name() -> None:
     assert authors() == ("ann", "bob", "bob")
 
 
-def test_a_rollout_of_new_resources_names_their_author_whatever_was_triggered_meanwhile() -> None:
+def test_a_rollout_of_new_resources_names_their_author_whatever_was_triggered_meanwhile() -> (
+    None
+):
     world = settled_world(person("ann", "operator"))
     apply(world, "changed", by=person("bob", "operator"))
 
@@ -91,6 +99,14 @@ def test_pages_and_rest_name_the_author(admin_client: Client) -> None:
 
     assert "bob" in history
     assert "bob" in rollout
-    snapshots = json.loads(admin_client.get("/api/v1/placements/web/resource-snapshots").content)["items"]
-    assert {one["number"]: one["createdBy"] for one in snapshots} == {0: "ann", 1: "bob"}
-    assert json.loads(admin_client.get("/api/v1/rollouts/web/2").content)["startedBy"] == "bob"
+    snapshots = json.loads(
+        admin_client.get("/api/v1/placements/web/resource-snapshots").content
+    )["items"]
+    assert {one["number"]: one["createdBy"] for one in snapshots} == {
+        0: "ann",
+        1: "bob",
+    }
+    assert (
+        json.loads(admin_client.get("/api/v1/rollouts/web/2").content)["startedBy"]
+        == "bob"
+    )

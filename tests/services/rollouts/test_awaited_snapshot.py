@@ -11,7 +11,13 @@ from placements.services.resources.snapshots import take_resource_snapshot
 from placements.services.rollouts.staged_queries import progress_of, run_manifest
 from placements.services.rollouts.staged_runs import save_run
 from tests.rows import namespace, placement_document
-from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    StagedWorld,
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 WAITS = "Waits until the resource snapshot r1 exists."
@@ -26,7 +32,9 @@ def world_of_one_file() -> StagedWorld:
         strategy_document(stage("prod")),
         namespace("web"),
     ]
-    apply_documents([Document(one, at) for at, one in enumerate(documents)], by=None, now=world.now)
+    apply_documents(
+        [Document(one, at) for at, one in enumerate(documents)], by=None, now=world.now
+    )
     return world
 
 
@@ -52,9 +60,13 @@ def test_a_run_waits_with_a_reason_until_its_snapshot_exists() -> None:
 
     made = (HubObject.of(namespace("web", team="a")),)
     take_resource_snapshot(Placement.objects.get(), made, by="ann", now=world.now)
-    world.run(until=lambda: not StagedRun.objects.filter(ended_at=None).exists(), seconds=60)
+    world.run(
+        until=lambda: not StagedRun.objects.filter(ended_at=None).exists(), seconds=60
+    )
 
-    numbers = StagedRun.objects.order_by("pk").values_list("name", "status", "resource_number")
+    numbers = StagedRun.objects.order_by("pk").values_list(
+        "name", "status", "resource_number"
+    )
     assert list(numbers) == [("one", "succeeded", 0), ("two", "succeeded", 1)]
 
 
@@ -63,5 +75,7 @@ def test_a_snapshot_beyond_the_next_is_refused() -> None:
     placement = Placement.objects.get()
 
     for index in ("1", "7"):
-        with pytest.raises(InvalidManifest, match=f"{placement.name} has no resource snapshot {index}"):
+        with pytest.raises(
+            InvalidManifest, match=f"{placement.name} has no resource snapshot {index}"
+        ):
             save_run(run_document("two", index=index), by=None, now=world.now)

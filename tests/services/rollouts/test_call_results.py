@@ -52,29 +52,48 @@ def binding(phase: Phase = Phase.AVAILABLE, **columns: Any) -> Binding:
 
 
 def result_of(
-    row: Binding, answer: Any, *, after: int = 0, is_busy: bool = False, driver: str = ""
+    row: Binding,
+    answer: Any,
+    *,
+    after: int = 0,
+    is_busy: bool = False,
+    driver: str = "",
 ) -> dict[str, Any]:
     """Return the columns that an answer changes so many seconds after the phase began."""
     call = ClusterCall(row, "web", MemberCluster(pk=1, name="one", driver=driver), ())
-    result = to_result(call, answer, now=NOW + timedelta(seconds=after), is_busy=is_busy)
+    result = to_result(
+        call, answer, now=NOW + timedelta(seconds=after), is_busy=is_busy
+    )
     return result.updates()
 
 
 def seen(**facts: Any) -> Observation:
-    return Observation(is_healthy=True, placements=(PlacementSeen("web", "v1", "v1", **facts),))
+    return Observation(
+        is_healthy=True, placements=(PlacementSeen("web", "v1", "v1", **facts),)
+    )
 
 
-def test_a_pending_call_keeps_its_phase_and_is_continued_soon_while_it_makes_progress() -> None:
+def test_a_pending_call_keeps_its_phase_and_is_continued_soon_while_it_makes_progress() -> (
+    None
+):
     row = binding(Phase.APPLYING, was_applied=False)
-    changed = result_of(row, DriverPending("5 of 20 objects applied; continuing", done=5, total=20))
+    changed = result_of(
+        row, DriverPending("5 of 20 objects applied; continuing", done=5, total=20)
+    )
 
     assert "phase" not in changed
-    assert (changed["objects_done"], changed["was_applied"], changed["failure"]) == (5, True, "")
+    assert (changed["objects_done"], changed["was_applied"], changed["failure"]) == (
+        5,
+        True,
+        "",
+    )
     assert changed["next_call_at"] == NOW + timedelta(seconds=1)
 
 
 @pytest.mark.parametrize(("after", "pause"), [(4, 2), (20, 10), (600, 30)])
-def test_a_pending_call_without_progress_is_continued_later_and_later(after: int, pause: int) -> None:
+def test_a_pending_call_without_progress_is_continued_later_and_later(
+    after: int, pause: int
+) -> None:
     row = binding(Phase.APPLYING, objects_done=5)
 
     changed = result_of(row, DriverPending("5 of 20", done=5, total=20), after=after)
@@ -82,13 +101,18 @@ def test_a_pending_call_without_progress_is_continued_later_and_later(after: int
     assert changed["next_call_at"] == NOW + timedelta(seconds=after + pause)
 
 
-def test_an_unavailable_cluster_is_called_when_it_says_so_and_the_code_goes_with_the_next_answer() -> None:
+def test_an_unavailable_cluster_is_called_when_it_says_so_and_the_code_goes_with_the_next_answer() -> (
+    None
+):
     error = DriverUnavailable("too many requests", code="http-429", retry_after=45)
 
     changed = result_of(binding(), error)
 
     assert changed["next_call_at"] == NOW + timedelta(seconds=45)
-    assert (changed["failure"], changed["unavailable_code"]) == ("unreachable", "http-429")
+    assert (changed["failure"], changed["unavailable_code"]) == (
+        "unreachable",
+        "http-429",
+    )
     answered = result_of(binding(unavailable_code="http-429"), seen())
     assert (answered["unavailable_code"], answered["failure"]) == ("", "")
 
@@ -104,10 +128,13 @@ def test_a_message_is_not_repeated_for_each_object_that_is_rejected_for_it() -> 
     rejected = [*(replace(SETTINGS, name=name) for name in "abcde"), WEB]
     messages = [*["no namespace shop"] * 5, "quota exceeded"]
     refusals = [
-        Refusal(ref, "ManifestApplyFailed", text) for ref, text in zip(rejected, messages, strict=True)
+        Refusal(ref, "ManifestApplyFailed", text)
+        for ref, text in zip(rejected, messages, strict=True)
     ]
 
-    changed = result_of(binding(), DriverRejected("6 objects rejected", tuple(refusals)))
+    changed = result_of(
+        binding(), DriverRejected("6 objects rejected", tuple(refusals))
+    )
 
     assert changed["message"] == (
         "ConfigMap shop/a, ConfigMap shop/b, ConfigMap shop/c and 2 more: no namespace shop; "
@@ -116,19 +143,24 @@ def test_a_message_is_not_repeated_for_each_object_that_is_rejected_for_it() -> 
 
 
 def test_an_interrupted_apply_is_continued() -> None:
-    answer = Observation(is_healthy=True, placements=(PlacementSeen("web", "v1", "v0"),))
+    answer = Observation(
+        is_healthy=True, placements=(PlacementSeen("web", "v1", "v0"),)
+    )
 
     assert result_of(binding(), answer)["phase"] == Phase.APPLYING
 
 
 def test_a_drift_keeps_the_time_at_which_it_was_first_seen() -> None:
     (first,) = result_of(binding(), seen(drifted=(DRIFT,)))["drifted_objects"]
-    (again,) = result_of(binding(drifted_objects=[first]), seen(drifted=(DRIFT,)), after=60)[
-        "drifted_objects"
-    ]
+    (again,) = result_of(
+        binding(drifted_objects=[first]), seen(drifted=(DRIFT,)), after=60
+    )["drifted_objects"]
 
     assert first["fields"] == [["/data/a", '"2"', '"1"']]
-    assert (again["since"], again["observed"]) == (first["since"], (NOW + timedelta(seconds=60)).isoformat())
+    assert (again["since"], again["observed"]) == (
+        first["since"],
+        (NOW + timedelta(seconds=60)).isoformat(),
+    )
     assert result_of(binding(drifted_objects=[first]), seen())["drifted_objects"] == []
 
 
@@ -146,7 +178,9 @@ def observed_times(row: Binding, *, driver: str, hours: float) -> list[datetime]
     """Turn the clock from one observation that finds nothing new to the next; return their times."""
     now, times = NOW, []
     while now < NOW + timedelta(hours=hours):
-        call = ClusterCall(row, "web", MemberCluster(pk=7, name="one", driver=driver), ())
+        call = ClusterCall(
+            row, "web", MemberCluster(pk=7, name="one", driver=driver), ()
+        )
         result = to_result(call, seen(), now=now + timedelta(seconds=1), is_busy=False)
         assert result is not None
         now = result.updates()["next_call_at"]
@@ -173,11 +207,15 @@ def test_at_rest_the_pauses_between_observations_grow_to_fifteen_minutes() -> No
 def test_a_change_is_observed_at_the_short_period_again() -> None:
     long_ago: dict[str, Any] = {"phase_changed_at": NOW - timedelta(days=1)}
     at_rest = result_of(binding(**long_ago), seen(), driver="kubernetes")
-    ready_again = result_of(binding(Phase.APPLIED, **long_ago), seen(), driver="kubernetes")
+    ready_again = result_of(
+        binding(Phase.APPLIED, **long_ago), seen(), driver="kubernetes"
+    )
     busy = result_of(binding(**long_ago), seen(), driver="kubernetes", is_busy=True)
     unready = seen(unready=(ObjectSeen(WEB, Readiness.NOT_YET, "0 of 1 pods"),))
     just_unready = result_of(binding(**long_ago), unready, driver="kubernetes")
-    long_unready = result_of(binding(Phase.APPLIED, **long_ago), unready, driver="kubernetes")
+    long_unready = result_of(
+        binding(Phase.APPLIED, **long_ago), unready, driver="kubernetes"
+    )
 
     assert at_rest["next_call_at"] - NOW > timedelta(minutes=3)
     assert ready_again["next_call_at"] - NOW <= timedelta(minutes=3)
@@ -187,7 +225,8 @@ def test_a_change_is_observed_at_the_short_period_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("driver", "minutes", "period"), [("simulated", 15, 2), ("kubernetes", 5, 5), ("kubernetes", 1, 1)]
+    ("driver", "minutes", "period"),
+    [("simulated", 15, 2), ("kubernetes", 5, 5), ("kubernetes", 1, 1)],
 )
 def test_the_longest_pause_is_a_setting_for_clusters_that_act_on_the_strategy(
     driver: str, minutes: int, period: int
@@ -235,14 +274,17 @@ def test_a_refusal_keeps_the_differences_for_which_it_was_refused() -> None:
     refusal = Refusal(SETTINGS, "FailedToTakeOver", "differs")
 
     changed = result_of(
-        binding(Phase.APPLYING, was_applied=False), DriverRejected("1 refused", (refusal,), diffs=(DRIFT,))
+        binding(Phase.APPLYING, was_applied=False),
+        DriverRejected("1 refused", (refusal,), diffs=(DRIFT,)),
     )
 
     assert (changed["phase"], changed["was_applied"]) == (Phase.FAILED, True)
     assert [one["name"] for one in changed["diffed_objects"]] == ["settings"]
 
 
-def test_a_complete_report_of_differences_counts_as_available_and_an_incomplete_one_does_not() -> None:
+def test_a_complete_report_of_differences_counts_as_available_and_an_incomplete_one_does_not() -> (
+    None
+):
     row = binding(Phase.APPLYING, apply_strategy={"type": "ReportDiff"})
     failure = Refusal(WEB, "FailedToReportDiff", "no")
 
@@ -251,16 +293,21 @@ def test_a_complete_report_of_differences_counts_as_available_and_an_incomplete_
 
     assert (complete["phase"], len(complete["diffed_objects"])) == (Phase.AVAILABLE, 1)
     assert incomplete["phase"] == Phase.APPLIED
-    assert [one["code"] for one in incomplete["failed_objects"]] == ["FailedToReportDiff"]
+    assert [one["code"] for one in incomplete["failed_objects"]] == [
+        "FailedToReportDiff"
+    ]
 
 
 def test_differences_are_bounded() -> None:
     large = (FieldDiff("/data/a", "x" * 1_000, "y" * 1_000),) * 20
     many = tuple(
-        ObjectDiff(ObjectRef("", "ConfigMap", "shop", f"c{n:03}"), "v1", 1, large) for n in range(105)
+        ObjectDiff(ObjectRef("", "ConfigMap", "shop", f"c{n:03}"), "v1", 1, large)
+        for n in range(105)
     )
 
-    changed = result_of(binding(apply_strategy={"type": "ReportDiff"}), DiffResult("v1", many))
+    changed = result_of(
+        binding(apply_strategy={"type": "ReportDiff"}), DiffResult("v1", many)
+    )
 
     rows = changed["diffed_objects"]
     assert [one["name"] for one in rows] == [f"c{number:03}" for number in range(100)]
@@ -273,16 +320,33 @@ def test_what_a_cluster_answers_to_an_apply_is_an_observation() -> None:
     answer = Applied("v1", changed=True, placement=PlacementSeen("web", "v1", "v1"))
 
     assert result_of(binding(Phase.APPLYING), answer)["phase"] == Phase.AVAILABLE
-    assert result_of(binding(Phase.APPLYING), Applied("v1", changed=True))["phase"] == Phase.APPLIED
+    assert (
+        result_of(binding(Phase.APPLYING), Applied("v1", changed=True))["phase"]
+        == Phase.APPLIED
+    )
 
 
-def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_it() -> None:
-    refusal = Refusal(ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab")
+def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_it() -> (
+    None
+):
+    refusal = Refusal(
+        ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab"
+    )
     failed = result_of(binding(Phase.APPLYING), DriverRejected("refused", (refusal,)))
     assert failed["next_call_at"] - NOW == timedelta(seconds=15)
 
-    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
-    other = {"group": "", "version": "v1", "kind": "Secret", "code": "ManifestApplyFailed"}
+    fault = {
+        "group": "example.com",
+        "version": "v1",
+        "kind": "Tab",
+        "code": "KindNotServed",
+    }
+    other = {
+        "group": "",
+        "version": "v1",
+        "kind": "Secret",
+        "code": "ManifestApplyFailed",
+    }
     row = binding(Phase.FAILED, failed_objects=[fault, other], failure="refused")
     call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), ())
     assert call.missing_kinds == {("example.com/v1", "Tab")}
@@ -291,24 +355,44 @@ def test_a_cluster_is_asked_for_a_missing_kind_less_and_less_often_until_it_has_
     for after, pause, answer in ((0, 15, False), (300, 30, silent), (3600, 60, False)):
         now = NOW + timedelta(seconds=after)
         columns = kinds_result(call, answer, now=now).updates()
-        assert columns == {"next_call_at": now + timedelta(seconds=pause)}  # what failed stays
-    assert kinds_result(call, True, now=NOW).updates() == {"retry_at": NOW, "next_call_at": None}
+        assert columns == {
+            "next_call_at": now + timedelta(seconds=pause)
+        }  # what failed stays
+    assert kinds_result(call, True, now=NOW).updates() == {
+        "retry_at": NOW,
+        "next_call_at": None,
+    }
     assert not ClusterCall(
         binding(Phase.APPLYING, failed_objects=[fault]), "web", call.cluster, ()
     ).missing_kinds
 
 
 def test_a_report_that_lacks_a_kind_asks_for_it_and_compares_at_its_own_pace() -> None:
-    refusal = Refusal(ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab")
+    refusal = Refusal(
+        ObjectRef("example.com", "Tab", "shop", "a"), "KindNotServed", "no Tab"
+    )
     strategy = {"type": "ReportDiff"}
     report = result_of(
-        binding(Phase.APPLYING, apply_strategy=strategy), DiffResult("v1", (), (refusal,)), after=3600
+        binding(Phase.APPLYING, apply_strategy=strategy),
+        DiffResult("v1", (), (refusal,)),
+        after=3600,
     )
-    assert (report["phase"], report["observed_at"]) == (Phase.APPLIED, NOW + timedelta(hours=1))
+    assert (report["phase"], report["observed_at"]) == (
+        Phase.APPLIED,
+        NOW + timedelta(hours=1),
+    )
 
-    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
+    fault = {
+        "group": "example.com",
+        "version": "v1",
+        "kind": "Tab",
+        "code": "KindNotServed",
+    }
     row = binding(
-        Phase.APPLIED, apply_strategy=strategy, failed_objects=[fault], observed_at=NOW + timedelta(hours=1)
+        Phase.APPLIED,
+        apply_strategy=strategy,
+        failed_objects=[fault],
+        observed_at=NOW + timedelta(hours=1),
     )
     later = result_of(row, DiffResult("v1", (), (refusal,)), after=3700)
     assert later["next_call_at"] == NOW + timedelta(seconds=3760)
@@ -317,13 +401,20 @@ def test_a_report_that_lacks_a_kind_asks_for_it_and_compares_at_its_own_pace() -
     assert not call.is_comparison_due(NOW + timedelta(hours=1, minutes=14, seconds=59))
     assert call.is_comparison_due(NOW + timedelta(hours=1, minutes=15))
     looked = kinds_result(call, False, now=NOW + timedelta(seconds=3700)).updates()
-    assert looked == {"next_call_at": NOW + timedelta(seconds=3760)}  # what was compared stays
+    assert looked == {
+        "next_call_at": NOW + timedelta(seconds=3760)
+    }  # what was compared stays
 
 
 def test_a_report_is_made_again_as_soon_as_a_kind_that_it_lacked_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    fault = {"group": "example.com", "version": "v1", "kind": "Tab", "code": "KindNotServed"}
+    fault = {
+        "group": "example.com",
+        "version": "v1",
+        "kind": "Tab",
+        "code": "KindNotServed",
+    }
     row = binding(
         Phase.APPLIED,
         apply_strategy={"type": "ReportDiff"},
@@ -351,20 +442,32 @@ def test_a_report_is_made_again_as_soon_as_a_kind_that_it_lacked_is_served(
 
 def test_a_finished_removal_keeps_the_warnings_of_all_its_calls() -> None:
     stored = {**asdict(SETTINGS), "messages": ["old"]}
-    call = ClusterCall(binding(Phase.REMOVING, warnings=[stored]), "web", MemberCluster(pk=1, name="one"), ())
+    call = ClusterCall(
+        binding(Phase.REMOVING, warnings=[stored]),
+        "web",
+        MemberCluster(pk=1, name="one"),
+        (),
+    )
     answer = Removed(existed=True, warnings=(ObjectWarnings(WEB, ("older",)),))
 
-    result = with_warnings(call, answer, to_result(call, answer, now=NOW, is_busy=False))
+    result = with_warnings(
+        call, answer, to_result(call, answer, now=NOW, is_busy=False)
+    )
 
     assert result.is_removed
     rows = result.updates()["warnings"]
-    assert [(one["name"], one["messages"]) for one in rows] == [("settings", ["old"]), ("web", ["older"])]
+    assert [(one["name"], one["messages"]) for one in rows] == [
+        ("settings", ["old"]),
+        ("web", ["older"]),
+    ]
     assert warning_words(rows) == (
         "Warnings of the API server: ConfigMap shop/settings: old; Deployment shop/web: older"
     )
 
 
-def test_the_warnings_of_an_apply_are_kept_until_the_object_is_written_without_any() -> None:
+def test_the_warnings_of_an_apply_are_kept_until_the_object_is_written_without_any() -> (
+    None
+):
     manifests = tuple(config_map(name) for name in ("settings", "other"))
     other = ObjectRef("", "ConfigMap", "shop", "other")
     gone = ObjectRef("", "ConfigMap", "shop", "gone")
@@ -373,23 +476,37 @@ def test_the_warnings_of_an_apply_are_kept_until_the_object_is_written_without_a
         call = ClusterCall(row, "web", MemberCluster(pk=1, name="one"), manifests)
         changed = with_warnings(call, answer, CallResult(())).updates()
         rows = changed.get("warnings")
-        return None if rows is None else [(one["name"], one["messages"]) for one in rows]
+        return (
+            None if rows is None else [(one["name"], one["messages"]) for one in rows]
+        )
 
-    first = (ObjectWarnings(SETTINGS, ("old",)), ObjectWarnings(other), ObjectWarnings(gone, ("bye",)))
+    first = (
+        ObjectWarnings(SETTINGS, ("old",)),
+        ObjectWarnings(other),
+        ObjectWarnings(gone, ("bye",)),
+    )
     row = binding(Phase.APPLYING)
     assert kept(row, Applied("v1", changed=True, warnings=first)) == [
         ("gone", ["bye"]),
         ("settings", ["old"]),
     ]
     stored = {**asdict(SETTINGS), "messages": ["old"]}
-    row = binding(Phase.APPLYING, warnings=[stored, {**asdict(gone), "messages": ["bye"]}])
-    assert kept(row, Applied("v1", changed=False)) == [("settings", ["old"])]  # written by an earlier call
+    row = binding(
+        Phase.APPLYING, warnings=[stored, {**asdict(gone), "messages": ["bye"]}]
+    )
+    assert kept(row, Applied("v1", changed=False)) == [
+        ("settings", ["old"])
+    ]  # written by an earlier call
     row = binding(Phase.APPLYING, warnings=[stored])
     assert kept(row, Applied("v1", changed=False)) is None
-    assert kept(row, Applied("v1", changed=True, warnings=(ObjectWarnings(SETTINGS),))) == []
+    assert (
+        kept(row, Applied("v1", changed=True, warnings=(ObjectWarnings(SETTINGS),)))
+        == []
+    )
     assert kept(row, seen()) is None
     rejected = DriverRejected("refused")
     rejected.warnings = tuple(
-        ObjectWarnings(ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), ("old",)) for number in range(150)
+        ObjectWarnings(ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), ("old",))
+        for number in range(150)
     )
     assert len(kept(binding(Phase.APPLYING), rejected) or ()) == 100

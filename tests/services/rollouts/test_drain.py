@@ -13,7 +13,12 @@ from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement
 from placements.services.disruption import drains
 from placements.services.disruption.budgets import delete_budget, save_budget
-from placements.services.disruption.drains import Pace, advance_drains, cancel_drain, drain
+from placements.services.disruption.drains import (
+    Pace,
+    advance_drains,
+    cancel_drain,
+    drain,
+)
 from placements.services.disruption.preview import drain_impact
 from placements.services.disruption.queries import step_sentence
 from placements.services.fleet_events import enqueue_affected_placements
@@ -72,7 +77,9 @@ def test_s49_a_drain_moves_everything_off() -> None:
     assert Drain.objects.get().state == "done"
     world.run(until=world.is_settled)
     assert world.available("ledger") == ["c000", "c001", "c002"]
-    assert set(Eviction.objects.values_list("outcome", "drain__cluster_name")) == {("executed", "c003")}
+    assert set(Eviction.objects.values_list("outcome", "drain__cluster_name")) == {
+        ("executed", "c003")
+    }
 
 
 def test_s49_a_budget_can_block_it_wholly_until_it_is_lifted() -> None:
@@ -152,7 +159,11 @@ def test_two_drains_take_a_placement_off_one_cluster_at_a_time() -> None:
 def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(3)})
     world.inject("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
+    world.run(
+        until=lambda: MemberCluster.objects.get(name="c001").verdict != "",
+        seconds=600,
+        step=10,
+    )
 
     drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(8)
@@ -162,7 +173,9 @@ def test_a_cluster_out_of_reach_does_not_hold_up_the_evictions() -> None:
 
 @pytest.mark.servers_only
 @pytest.mark.servers
-def test_a_killed_worker_leaves_a_drain_that_another_takes_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_worker_leaves_a_drain_that_another_takes_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = world_with(2, web=spec(), ledger=spec())
     drain(["c001"], by=None, now=world.now)
     execute = drains.execute
@@ -209,7 +222,12 @@ def test_the_drain_of_a_cluster_that_left_the_fleet_ends_at_once() -> None:
     advance_drains(now=world.now)
     assert Drain.objects.get().state == Drain.State.RUNNING
 
-    forget(MemberCluster.objects.filter(name="c000"), verb="removed", by=None, now=world.now)
+    forget(
+        MemberCluster.objects.filter(name="c000"),
+        verb="removed",
+        by=None,
+        now=world.now,
+    )
     enqueue_affected_placements()
     advance_drains(now=world.now)
 
@@ -261,13 +279,17 @@ def test_a_paused_placement_leaves_once_it_is_resumed() -> None:
 
     assert steps() == {"web": ("blocked", "held")}
     assert step_sentence(DrainStep.objects.get()).startswith("Paused or stopped")
-    assert [row.impact for row in drain_impact("c001", now=world.now).rows] == ["blocked"]
+    assert [row.impact for row in drain_impact("c001", now=world.now).rows] == [
+        "blocked"
+    ]
     operations.resume("web", by=None, now=world.now)
     world.run(until=is_over)
     assert world.available() == ["c000"]
 
 
-def test_draining_again_goes_on_with_the_same_drain_and_an_unknown_cluster_is_refused() -> None:
+def test_draining_again_goes_on_with_the_same_drain_and_an_unknown_cluster_is_refused() -> (
+    None
+):
     world = world_with(1)
 
     [first] = drain(["c000"], by=None, now=world.now)
@@ -296,7 +318,8 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
     impact = drain_impact(here, now=world.now)
 
     impacts = {
-        row.placement: (row.impact, row.joins, row.placed_before, row.placed_after) for row in impact.rows
+        row.placement: (row.impact, row.joins, row.placed_before, row.placed_after)
+        for row in impact.rows
     }
     assert impacts == {
         "all": ("shrinks", (), 3, 2),
@@ -310,10 +333,16 @@ def test_the_impact_says_who_joins_who_is_stuck_and_what_stays() -> None:
 
 
 @pytest.mark.nightly
-def test_the_impact_under_rules_that_select_all_again_names_only_those_that_join() -> None:
-    world = world_with(3, even=pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}]))
+def test_the_impact_under_rules_that_select_all_again_names_only_those_that_join() -> (
+    None
+):
+    world = world_with(
+        3, even=pick_n_spec(2, topologySpreadConstraints=[{"topologyKey": "region"}])
+    )
     save_placement(
-        placement_document("even", Placement.objects.get().document["spec"], semantics="ocm"),
+        placement_document(
+            "even", Placement.objects.get().document["spec"], semantics="ocm"
+        ),
         by=None,
         now=world.now,
     )
@@ -323,14 +352,20 @@ def test_the_impact_under_rules_that_select_all_again_names_only_those_that_join
     [row] = drain_impact(sorted(placed)[0], now=world.now).rows
 
     [free] = {"c000", "c001", "c002"} - placed
-    assert (row.impact, row.joins, row.message) == ("moves", (free,), f"Replacement: {free}.")
+    assert (row.impact, row.joins, row.message) == (
+        "moves",
+        (free,),
+        f"Replacement: {free}.",
+    )
     assert [one.cluster for one in row.scores] == [free]
 
 
 def test_an_unfulfilled_placement_with_a_replacement_is_rescheduled() -> None:
     labels = {"matchLabels": {"env": "prod"}}
     required = {"clusterSelectorTerms": [{"labelSelector": labels}]}
-    affinity = {"clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    affinity = {
+        "clusterAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    }
     even = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     for name, place in (("a", "east"), ("b", "east"), ("c", "west")):
         joined(name, region=place, env="prod")
@@ -343,7 +378,11 @@ def test_an_unfulfilled_placement_with_a_replacement_is_rescheduled() -> None:
 
     [row] = drain_impact(here, now=NOW).rows
 
-    assert (row.impact, row.joins, row.message) == ("moves", (other,), f"Replacement: {other}.")
+    assert (row.impact, row.joins, row.message) == (
+        "moves",
+        (other,),
+        f"Replacement: {other}.",
+    )
 
 
 def test_a_drain_that_leaves_a_hard_limit_exceeded_says_so_before_it_starts() -> None:

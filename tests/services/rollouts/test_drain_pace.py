@@ -21,7 +21,9 @@ pytestmark = pytest.mark.django_db
 
 def evicted() -> list[str]:
     """Name what was evicted, in order."""
-    return list(Eviction.objects.order_by("pk").values_list("placement_name", flat=True))
+    return list(
+        Eviction.objects.order_by("pk").values_list("placement_name", flat=True)
+    )
 
 
 def sentences() -> dict[str, str]:
@@ -31,7 +33,9 @@ def sentences() -> dict[str, str]:
 
 
 @pytest.mark.nightly
-def test_the_placements_that_are_named_go_first_in_that_order_the_others_by_name() -> None:
+def test_the_placements_that_are_named_go_first_in_that_order_the_others_by_name() -> (
+    None
+):
     world = world_with(2, **{name: spec() for name in ("a", "b", "c", "d")})
 
     drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1, first=("d", "b")))
@@ -49,9 +53,14 @@ def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
     world.run(until=is_over)
 
     row = Drain.objects.get()
-    assert (row.state, row.ended_reason) == ("expired", "the deadline passed with 2 placements left")
+    assert (row.state, row.ended_reason) == (
+        "expired",
+        "the deadline passed with 2 placements left",
+    )
     assert row.ended_at is not None
-    assert timedelta(seconds=10) <= row.ended_at - row.started_at <= timedelta(seconds=12)
+    assert (
+        timedelta(seconds=10) <= row.ended_at - row.started_at <= timedelta(seconds=12)
+    )
     assert [step.placement_name for step in left_of(row)] == ["fixed", "ledger"]
     assert Event.objects.get(verb="drain expired").after == {
         "because": row.ended_reason,
@@ -62,10 +71,17 @@ def test_at_the_deadline_a_drain_expires_and_shows_what_is_left() -> None:
 
 
 @pytest.mark.nightly
-def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_began_leaves() -> None:
+def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_began_leaves() -> (
+    None
+):
     world = world_with(2, web=spec(), ledger=spec())
     world.inject("c001", {"kind": "unreachable"})
-    drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1, deadline=world.now + 6 * SECOND))
+    drain(
+        ["c001"],
+        by=None,
+        now=world.now,
+        pace=Pace(at_once=1, deadline=world.now + 6 * SECOND),
+    )
     world.run(until=is_over)
 
     assert Drain.objects.get().state == "expired"
@@ -76,7 +92,11 @@ def test_after_the_deadline_nothing_more_is_evicted_the_cordon_stays_and_what_be
     }
     world.inject("c001")
     world.pass_time(60)
-    assert (evicted(), world.available("ledger"), len(world.available("web"))) == (["ledger"], ["c000"], 2)
+    assert (evicted(), world.available("ledger"), len(world.available("web"))) == (
+        ["ledger"],
+        ["c000"],
+        2,
+    )
     assert ClusterTaint.objects.filter(cluster__name="c001").exists()
 
 
@@ -105,7 +125,10 @@ def test_an_expired_drain_can_be_begun_again() -> None:
 
     again.refresh_from_db()
     assert (again.state, again.deadline) == ("done", None)
-    assert list(Drain.objects.order_by("pk").values_list("state", flat=True)) == ["expired", "done"]
+    assert list(Drain.objects.order_by("pk").values_list("state", flat=True)) == [
+        "expired",
+        "done",
+    ]
 
 
 @pytest.mark.servers_only
@@ -116,14 +139,23 @@ def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
     [first] = drain(["c001"], by=None, now=world.now, pace=Pace(at_once=1))
     world.pass_time(3)
 
-    [same] = drain(["c001"], by=None, now=world.now, pace=Pace(at_once=3, first=("p3",)))
+    [same] = drain(
+        ["c001"], by=None, now=world.now, pace=Pace(at_once=3, first=("p3",))
+    )
     world.pass_time(3)
 
     assert same == first
     assert Drain.objects.get().first == ["p3"]
-    assert {name for name, (state, _) in steps().items() if state == "leaving"} == {"p0", "p1", "p3"}
+    assert {name for name, (state, _) in steps().items() if state == "leaving"} == {
+        "p0",
+        "p1",
+        "p3",
+    }
     event = Event.objects.get(verb="drain pace changed")
-    assert (event.before, event.after) == ({"atOnce": 1}, {"atOnce": 3, "order": ["p3"]})
+    assert (event.before, event.after) == (
+        {"atOnce": 1},
+        {"atOnce": 3, "order": ["p3"]},
+    )
 
 
 @pytest.mark.nightly
@@ -135,7 +167,9 @@ def test_draining_again_at_another_pace_changes_the_drain_that_runs() -> None:
         (Pace(first=("web", "no", "web")), ["order[1]", "order[2]"]),
     ],
 )
-def test_a_pace_that_will_not_do_is_refused_and_nothing_is_cordoned(pace: Pace, paths: list[str]) -> None:
+def test_a_pace_that_will_not_do_is_refused_and_nothing_is_cordoned(
+    pace: Pace, paths: list[str]
+) -> None:
     world = world_with(1, web=spec())
 
     with pytest.raises(InvalidManifest) as refused:

@@ -16,7 +16,13 @@ from tests.services.rollouts.world import SECOND
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
-def first(patched: pytest.MonkeyPatch, name: str, act: Callable[[], object], *, after: bool = False) -> None:
+def first(
+    patched: pytest.MonkeyPatch,
+    name: str,
+    act: Callable[[], object],
+    *,
+    after: bool = False,
+) -> None:
     """Call a function before, or after, the first call of a step of the drain."""
     real: Callable[..., Any] = getattr(drains, name)
     acts = [act]
@@ -31,7 +37,9 @@ def first(patched: pytest.MonkeyPatch, name: str, act: Callable[[], object], *, 
 
 
 @pytest.mark.servers_only
-def test_a_placement_that_is_paused_in_that_moment_is_not_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_placement_that_is_paused_in_that_moment_is_not_evicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = world_with(2, web=spec())
     [row] = drain(["c001"], by=None, now=world.now)
     first(monkeypatch, "judge", lambda: operations.pause("web", by=None, now=world.now))
@@ -43,11 +51,15 @@ def test_a_placement_that_is_paused_in_that_moment_is_not_evicted(monkeypatch: p
 
 
 @pytest.mark.servers_only
-def test_two_looks_at_once_keep_the_pace_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_looks_at_once_keep_the_pace_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = world_with(2, **{f"p{number}": spec() for number in range(4)})
     [row] = drain(["c001"], by=None, now=world.now, pace=Pace(at_once=2))
     other = Drain.objects.get()
-    first(monkeypatch, "note_steps", lambda: take_steps(other, now=world.now), after=True)
+    first(
+        monkeypatch, "note_steps", lambda: take_steps(other, now=world.now), after=True
+    )
 
     take_steps(row, now=world.now)
 
@@ -56,11 +68,18 @@ def test_two_looks_at_once_keep_the_pace_of_one(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.servers_only
-def test_a_pace_that_is_slowed_down_meanwhile_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pace_that_is_slowed_down_meanwhile_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = world_with(2, a=spec(), b=spec())
     [row] = drain(["c001"], by=None, now=world.now)
     slower = Pace(at_once=1)
-    first(monkeypatch, "note_steps", lambda: drain(["c001"], by=None, now=world.now, pace=slower), after=True)
+    first(
+        monkeypatch,
+        "note_steps",
+        lambda: drain(["c001"], by=None, now=world.now, pace=slower),
+        after=True,
+    )
 
     take_steps(row, now=world.now)
 
@@ -68,7 +87,9 @@ def test_a_pace_that_is_slowed_down_meanwhile_holds(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.servers_only
-def test_two_drains_do_not_evict_one_placement_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_drains_do_not_evict_one_placement_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = world_with(4, web=spec())
     row, other = drain(["c001", "c002"], by=None, now=world.now)
     first(monkeypatch, "judge", lambda: take_steps(other, now=world.now))
@@ -83,7 +104,9 @@ def test_a_deadline_that_is_put_off_in_that_moment_is_not_kept() -> None:
     drain(["c001"], by=None, now=world.now, pace=Pace(deadline=world.now + 5 * SECOND))
     Placement.objects.update(paused_since=world.now, paused_by="ana")
     row_before = Drain.objects.get()
-    drain(["c001"], by=None, now=world.now, pace=Pace(deadline=world.now + 500 * SECOND))
+    drain(
+        ["c001"], by=None, now=world.now, pace=Pace(deadline=world.now + 500 * SECOND)
+    )
 
     drains._continue(row_before, now=world.now + 6 * SECOND)
 

@@ -7,7 +7,14 @@ import pytest
 from clusters.models import MemberCluster
 from fleetui.models import Event
 from placements.engine.disruption import EvictionReason
-from placements.models import Binding, ClusterUpdate, Drain, Eviction, Placement, Rollout
+from placements.models import (
+    Binding,
+    ClusterUpdate,
+    Drain,
+    Eviction,
+    Placement,
+    Rollout,
+)
 from placements.services.dashboard.queries import counts
 from placements.services.demo.load import remove_demo
 from placements.services.disruption.drains import drain
@@ -34,9 +41,15 @@ def test_a_rollout_counts_removed_clusters_apart_from_updated_ones() -> None:
     world.place("web", pick_n_spec(3))
     world.run(until=lambda: len(world.available()) == 3)
     world.place("web", pick_n_spec(2))
-    world.run(until=lambda: Rollout.objects.filter(number=2, state=Rollout.State.FINISHED).exists())
+    world.run(
+        until=lambda: Rollout.objects.filter(
+            number=2, state=Rollout.State.FINISHED
+        ).exists()
+    )
 
-    first, second = (Counter(parts_of(run).values()) for run in Rollout.objects.order_by("number"))
+    first, second = (
+        Counter(parts_of(run).values()) for run in Rollout.objects.order_by("number")
+    )
     assert (first, second) == ({Part.UPDATED: 3}, {Part.REMOVED: 1})
 
 
@@ -47,11 +60,15 @@ def test_a_failure_of_a_namespaced_placement_needs_attention() -> None:
         world.place(name, pick_n_spec(2))
     world.run(until=world.is_settled)
     Placement.objects.filter(name="web").update(namespace="shop", full_name="shop/web")
-    Binding.objects.filter(placement__name="web", cluster_name="c000").update(phase="failed")
+    Binding.objects.filter(placement__name="web", cluster_name="c000").update(
+        phase="failed"
+    )
     Binding.objects.exclude(placement__name="web").update(failure="unreachable")
 
     needs = {(one.placement, one.level) for one in found(now=world.now)}
-    assert ("shop/web", "failed") in needs, "though more placements wait for one cluster"
+    assert ("shop/web", "failed") in needs, (
+        "though more placements wait for one cluster"
+    )
 
 
 @pytest.mark.nightly
@@ -69,11 +86,17 @@ def test_an_eviction_waits_for_a_paused_placement_as_a_drain_does(hold: object) 
 
     refused = evict("web", name, by=None, now=world.now)
 
-    assert (refused.outcome, refused.why) == (Eviction.Outcome.NOT_EXECUTED, EvictionReason.HELD)
+    assert (refused.outcome, refused.why) == (
+        Eviction.Outcome.NOT_EXECUTED,
+        EvictionReason.HELD,
+    )
     assert Binding.objects.get(cluster_name=name).state == "Bound"
     if hold is pause:
         resume("web", by=None, now=world.now)
-        assert evict("web", name, by=None, now=world.now).outcome == Eviction.Outcome.EXECUTED
+        assert (
+            evict("web", name, by=None, now=world.now).outcome
+            == Eviction.Outcome.EXECUTED
+        )
 
 
 @pytest.mark.nightly
@@ -84,7 +107,12 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
         "kind": "Job",
         "metadata": {"name": "once", "namespace": "shop"},
         "spec": {
-            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "a", "image": "a"}],
+                }
+            }
         },
     }
     world.apply(job)
@@ -92,7 +120,9 @@ def test_the_start_of_a_job_ends_with_the_rollout() -> None:
     world.run(until=world.is_settled)
 
     assert Rollout.objects.get().state == Rollout.State.FINISHED
-    assert [one.outcome for one in ClusterUpdate.objects.all()] == [ClusterUpdate.Outcome.AVAILABLE]
+    assert [one.outcome for one in ClusterUpdate.objects.all()] == [
+        ClusterUpdate.Outcome.AVAILABLE
+    ]
 
 
 @pytest.mark.nightly
@@ -122,7 +152,9 @@ def test_a_placement_without_an_older_snapshot_cannot_roll_back() -> None:
     placement = world.place("web", spec())
     world.run(until=world.is_settled)
     assert why_not_roll_back(placement)
-    with pytest.raises(ActionNotAllowed, match="has no earlier revision to roll back to"):
+    with pytest.raises(
+        ActionNotAllowed, match="has no earlier revision to roll back to"
+    ):
         roll_back("web", 0, by=None, now=world.now)
 
     world.change()

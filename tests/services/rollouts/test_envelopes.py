@@ -8,7 +8,11 @@ from django.test import Client
 from clusters.models import MemberCluster, SimulatedPlacement
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.models import Event
-from placements.engine.envelopes import applied_identities, unwrapped, wrapped_identities
+from placements.engine.envelopes import (
+    applied_identities,
+    unwrapped,
+    wrapped_identities,
+)
 from placements.engine.overrides import OverrideFailed
 from placements.models import Binding, Placement
 from placements.services.apply import apply_documents
@@ -24,7 +28,10 @@ from tests.services.rollouts.world import World
 pytestmark = pytest.mark.django_db
 VERSION = "placement.kubernetes-fleet.io/v1beta1"
 SECRET = manifest("Secret", "token", "shop", stringData={"token": "do-not-show"})
-WRAPPED = {"settings.yaml": config_map("inner", data={"size": "small"}), "token.yaml": SECRET}
+WRAPPED = {
+    "settings.yaml": config_map("inner", data={"size": "small"}),
+    "token.yaml": SECRET,
+}
 
 
 def envelope(data: dict[str, Any], name: str = "box") -> dict[str, Any]:
@@ -55,12 +62,26 @@ def binding() -> Binding:
 
 @pytest.mark.nightly
 def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> None:
-    assert held() == ["ConfigMap inner", "Deployment web", "Namespace shop", "Secret token"]
+    assert held() == [
+        "ConfigMap inner",
+        "Deployment web",
+        "Namespace shop",
+        "Secret token",
+    ]
     [snapshot] = Placement.objects.get(name="web").resource_snapshots.all()
-    assert [one[1] for one in snapshot.identities] == ["Namespace", "Deployment", "ResourceEnvelope"]
+    assert [one[1] for one in snapshot.identities] == [
+        "Namespace",
+        "Deployment",
+        "ResourceEnvelope",
+    ]
     objects = {(one.kind, one.name): one.state for one in objects_on(binding())}
     assert set(objects) == {
-        *(("Namespace", "shop"), ("Deployment", "web"), ("ConfigMap", "inner"), ("Secret", "token")),
+        *(
+            ("Namespace", "shop"),
+            ("Deployment", "web"),
+            ("ConfigMap", "inner"),
+            ("Secret", "token"),
+        ),
     }
     envelopes = {one.name: one.envelope for one in objects_on(binding())}
     assert envelopes == {
@@ -72,7 +93,11 @@ def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> 
     kinds = {kind for _, kind in kinds_on("c000")}
     assert kinds == {"ConfigMap", "Deployment", "Namespace", "Secret"}
     selected = status_of(binding().placement)["selectedResources"]
-    assert {one["kind"] for one in selected} == {"Namespace", "Deployment", "ResourceEnvelope"}
+    assert {one["kind"] for one in selected} == {
+        "Namespace",
+        "Deployment",
+        "ResourceEnvelope",
+    }
 
     world.apply(envelope({"other.yaml": config_map("other")}))
     world.work()
@@ -82,33 +107,56 @@ def test_the_content_is_on_the_cluster_and_the_envelope_is_not(world: World) -> 
 
 @pytest.mark.nightly
 def test_what_fails_inside_is_reported_with_its_envelope(world: World) -> None:
-    world.inject("c000", {"kind": "refuse", "objectKind": "ConfigMap", "objectName": "inner"})
-    world.apply(envelope({**WRAPPED, "settings.yaml": config_map("inner", data={"size": "big"})}))
+    world.inject(
+        "c000", {"kind": "refuse", "objectKind": "ConfigMap", "objectName": "inner"}
+    )
+    world.apply(
+        envelope(
+            {**WRAPPED, "settings.yaml": config_map("inner", data={"size": "big"})}
+        )
+    )
     world.work()
     world.pass_time(2)
 
     [cluster] = status_of(binding().placement)["placementStatuses"]
     [failed] = cluster["failedPlacements"]
     assert (failed["kind"], failed["name"]) == ("ConfigMap", "inner")
-    assert failed["envelope"] == {"type": "ResourceEnvelope", "name": "box", "namespace": "shop"}
+    assert failed["envelope"] == {
+        "type": "ResourceEnvelope",
+        "name": "box",
+        "namespace": "shop",
+    }
 
 
-def test_the_same_object_in_two_envelopes_is_applied_once_and_reported(world: World) -> None:
-    world.apply(envelope({"other.yaml": config_map("inner", data={"size": "big"})}, name="second"))
+def test_the_same_object_in_two_envelopes_is_applied_once_and_reported(
+    world: World,
+) -> None:
+    world.apply(
+        envelope(
+            {"other.yaml": config_map("inner", data={"size": "big"})}, name="second"
+        )
+    )
     world.work()
     world.pass_time(2)
 
     assert held().count("ConfigMap inner") == 1
     [cluster] = status_of(binding().placement)["placementStatuses"]
-    assert [one["condition"]["reason"] for one in cluster["failedPlacements"]] == ["Duplicated"]
+    assert [one["condition"]["reason"] for one in cluster["failedPlacements"]] == [
+        "Duplicated"
+    ]
 
 
 @pytest.mark.nightly
 def test_an_override_changes_content_by_the_envelope_only(world: World) -> None:
     def override(name: str, kind: str, target: str, path: str) -> dict[str, Any]:
         patch = {"op": "replace", "path": path, "value": "large"}
-        rule = {"clusterSelector": {"clusterSelectorTerms": []}, "jsonPatchOverrides": [patch]}
-        group, version = (VERSION.split("/")) if kind == "ResourceEnvelope" else ("", "v1")
+        rule = {
+            "clusterSelector": {"clusterSelectorTerms": []},
+            "jsonPatchOverrides": [patch],
+        }
+        group, version = (
+            (VERSION.split("/")) if kind == "ResourceEnvelope" else ("", "v1")
+        )
         selector = {"group": group, "version": version, "kind": kind, "name": target}
         rules = {"resourceSelectors": [selector], "policy": {"overrideRules": [rule]}}
         return manifest("ResourceOverride", name, "shop", version=VERSION, spec=rules)
@@ -117,24 +165,43 @@ def test_an_override_changes_content_by_the_envelope_only(world: World) -> None:
         override("inside", "ConfigMap", "inner", "/data/unknown"),
         override("box", "ResourceEnvelope", "box", "/data/settings.yaml/data/size"),
     ]
-    apply_documents(read_documents("---\n".join(map(dump_yaml, documents))), by=None, now=world.now)
+    apply_documents(
+        read_documents("---\n".join(map(dump_yaml, documents))), by=None, now=world.now
+    )
     world.work()
     world.run(until=world.is_settled)
 
     manifests = ManifestCache().of(binding(), MemberCluster.objects.get())
     assert not isinstance(manifests, OverrideFailed)
-    assert [one["data"] for one in manifests if one["kind"] == "ConfigMap"] == [{"size": "large"}]
+    assert [one["data"] for one in manifests if one["kind"] == "ConfigMap"] == [
+        {"size": "large"}
+    ]
 
 
 @pytest.mark.nightly
-def test_no_page_or_event_shows_a_secret_inside(world: World, collected_static: object) -> None:  # noqa: ARG001
-    world.apply(envelope({**WRAPPED, "token.yaml": {**SECRET, "stringData": {"token": "do-not-show-2"}}}))
+def test_no_page_or_event_shows_a_secret_inside(
+    world: World,
+    collected_static: object,  # noqa: ARG001
+) -> None:
+    world.apply(
+        envelope(
+            {
+                **WRAPPED,
+                "token.yaml": {**SECRET, "stringData": {"token": "do-not-show-2"}},
+            }
+        )
+    )
     browser = Client()
     browser.force_login(person("vera", "viewer"))
 
-    events = [str(one.before) + str(one.after) for one in Event.objects.filter(name__contains="box")]
+    events = [
+        str(one.before) + str(one.after)
+        for one in Event.objects.filter(name__contains="box")
+    ]
     assert len(events) == 2
-    page = browser.get("/resources/placement.kubernetes-fleet.io/ResourceEnvelope/shop/box/").content.decode()
+    page = browser.get(
+        "/resources/placement.kubernetes-fleet.io/ResourceEnvelope/shop/box/"
+    ).content.decode()
     assert "inner" in page
     assert "do-not-show" not in "".join([page, *events])
 
@@ -148,7 +215,9 @@ def test_identities_of_a_snapshot() -> None:
         ["v1", "ConfigMap", "shop", "inner", "ResourceEnvelope", "box"],
         ["v1", "Secret", "shop", "token", "ResourceEnvelope", "box"],
     ]
-    identities = [[one.api_version, one.kind, one.namespace, one.name] for one in objects]
+    identities = [
+        [one.api_version, one.kind, one.namespace, one.name] for one in objects
+    ]
     manifests = unwrapped(one.content for one in objects)
     assert [one["metadata"]["name"] for one in manifests] == ["shop", "inner", "token"]
     applied = applied_identities(identities, wrapped)

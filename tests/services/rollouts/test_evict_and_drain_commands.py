@@ -29,7 +29,9 @@ def test_evict_says_what_became_of_it() -> None:
     world.run(until=world.is_settled)
     save_budget(budget(maxUnavailable=1), by=None, now=NOW)
 
-    assert output_of("evict", "web", "c000").startswith("Executed: the disruption budget allows it")
+    assert output_of("evict", "web", "c000").startswith(
+        "Executed: the disruption budget allows it"
+    )
     with pytest.raises(CommandError, match="does not allow it") as refused:
         output_of("evict", "web", "c001")
     assert refused.value.returncode == 1
@@ -47,7 +49,10 @@ def test_drain_is_looked_at_begun_and_cancelled() -> None:
     world.place("web", spec())
     world.run(until=world.is_settled)
 
-    assert output_of("drain", "c001", "--status") == "web: No replacement needed (PickAll).\nc001: no drain\n"
+    assert (
+        output_of("drain", "c001", "--status")
+        == "web: No replacement needed (PickAll).\nc001: no drain\n"
+    )
     assert output_of("drain", "c001").endswith("drain of c001: running\n")
     advance_drains(now=world.now.replace(year=2100))
     assert "web: Removing resources." in output_of("drain", "c001", "--status")
@@ -64,6 +69,6 @@ def test_budgets_are_exported_as_they_were_written() -> None:
     decided("web", pick_n_spec(1))
     save_budget(budget(maxUnavailable="30%"), by=None, now=NOW)
 
-    assert json.loads(output_of("export", "budgets", "-o", "json", "--no-status"))["items"] == [
-        budget(maxUnavailable="30%")
-    ]
+    assert json.loads(output_of("export", "budgets", "-o", "json", "--no-status"))[
+        "items"
+    ] == [budget(maxUnavailable="30%")]

@@ -71,7 +71,11 @@ def test_s45_without_a_taint_it_is_picked_again() -> None:
     world.run(until=world.is_settled)
 
     assert world.available() == ["c000", "c001", "c002"]
-    assert [what for _, cluster, what in starts() if cluster == "c001"] == ["add", "remove", "add"]
+    assert [what for _, cluster, what in starts() if cluster == "c001"] == [
+        "add",
+        "remove",
+        "add",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,13 +85,17 @@ def test_s45_without_a_taint_it_is_picked_again() -> None:
         ({"minAvailable": 2}, "executed", (3, 3, 0, 1)),
     ],
 )
-def test_s46_pick_all_over_three(limit: Any, outcome: str, numbers: tuple[int, ...]) -> None:
+def test_s46_pick_all_over_three(
+    limit: Any, outcome: str, numbers: tuple[int, ...]
+) -> None:
     world = settled(3, spec(), **limit)
 
     row = evict("web", "c001", by=None, now=world.now)
 
     assert row.outcome == outcome
-    assert row.numbers == dict(zip(("available", "total", "wanted", "allowed"), numbers, strict=True))
+    assert row.numbers == dict(
+        zip(("available", "total", "wanted", "allowed"), numbers, strict=True)
+    )
     assert "3 of 3 available" in event_line(row)
 
 
@@ -128,7 +136,9 @@ def test_s46_the_freed_slot_is_reported_unfilled_where_the_cluster_is_tainted() 
 def test_two_in_a_row_do_not_count_the_same_cluster() -> None:
     world = settled(3, pick_n_spec(3), maxUnavailable=1)
 
-    outcomes = [evict("web", name, by=None, now=world.now).outcome for name in ("c000", "c001")]
+    outcomes = [
+        evict("web", name, by=None, now=world.now).outcome for name in ("c000", "c001")
+    ]
 
     assert outcomes == ["executed", "not-executed"]
 
@@ -137,11 +147,18 @@ def test_two_in_a_row_do_not_count_the_same_cluster() -> None:
 @pytest.mark.parametrize(
     ("wanted", "cluster", "outcome", "why"),
     [
-        (spec({"placementType": "PickFixed", "clusterNames": ["c000"]}), "c000", "invalid", "pick-fixed"),
+        (
+            spec({"placementType": "PickFixed", "clusterNames": ["c000"]}),
+            "c000",
+            "invalid",
+            "pick-fixed",
+        ),
         (pick_n_spec(1), "c000", "invalid", "not-there"),
     ],
 )
-def test_what_cannot_be_evicted(wanted: Any, cluster: str, outcome: str, why: str) -> None:
+def test_what_cannot_be_evicted(
+    wanted: Any, cluster: str, outcome: str, why: str
+) -> None:
     world = settled(2, wanted)
 
     row = evict("web", cluster, by=None, now=world.now)
@@ -178,7 +195,10 @@ def test_an_eviction_joins_the_run_that_is_under_way() -> None:
     evict("web", "c000", by=None, now=world.now)
 
     rows = ClusterUpdate.objects.filter(rollout=run, cluster_name="c000").order_by("pk")
-    assert list(rows.values_list("what", "outcome")) == [("update", "superseded"), ("remove", "")]
+    assert list(rows.values_list("what", "outcome")) == [
+        ("update", "superseded"),
+        ("remove", ""),
+    ]
 
 
 @pytest.mark.nightly
@@ -196,7 +216,9 @@ def test_a_look_that_began_before_the_eviction_starts_nothing() -> None:
 
 
 @pytest.mark.nightly
-def test_an_eviction_leaves_an_event_and_a_budget_is_refused_that_does_not_go_with_the_type() -> None:
+def test_an_eviction_leaves_an_event_and_a_budget_is_refused_that_does_not_go_with_the_type() -> (
+    None
+):
     world = settled(2, spec())
 
     evict("web", "c001", by=None, now=world.now)
@@ -225,12 +247,18 @@ def test_a_staged_placement_is_evicted_without_a_run() -> None:
 
 
 @pytest.mark.servers
-def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour() -> None:
+def test_a_deletion_may_forget_a_cluster_out_of_reach_after_a_quarter_of_an_hour() -> (
+    None
+):
     world = settled(2, spec())
     with pytest.raises(ActionNotAllowed, match="not being deleted"):
         abandon_cluster("web", "c001", by=None, now=world.now)
     world.inject("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
+    world.run(
+        until=lambda: MemberCluster.objects.get(name="c001").verdict != "",
+        seconds=600,
+        step=10,
+    )
     delete_placement("web", by=None, now=world.now)
     world.work()
     with pytest.raises(ActionNotAllowed, match="may come back"):

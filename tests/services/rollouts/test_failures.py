@@ -13,9 +13,20 @@ from clusters.drivers.readiness import Readiness
 from placements.models import Binding, Placement
 from placements.services.overrides.operations import delete_override, save_override
 from placements.services.placements import save_placement
-from placements.services.rollouts.call_results import MOST_OBJECTS, refusal_failure, unready_failure
+from placements.services.rollouts.call_results import (
+    MOST_OBJECTS,
+    refusal_failure,
+    unready_failure,
+)
 from placements.services.status import status_of
-from tests.rows import all_joined, config_map, decided, pick_n_spec, placement_document, spec
+from tests.rows import (
+    all_joined,
+    config_map,
+    decided,
+    pick_n_spec,
+    placement_document,
+    spec,
+)
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
 from tests.services.rollouts.world import World, one_at_a_time
 
@@ -34,7 +45,9 @@ def placed(clusters: int = 2) -> World:
 def on(cluster: str, world: World) -> dict[str, Any]:
     """Return the status of one cluster."""
     status = status_of(Placement.objects.get(name="web"), now=world.now)
-    return next(one for one in status["placementStatuses"] if one.get("clusterName") == cluster)
+    return next(
+        one for one in status["placementStatuses"] if one.get("clusterName") == cluster
+    )
 
 
 def last(status: dict[str, Any]) -> tuple[str, str, str]:
@@ -45,7 +58,10 @@ def last(status: dict[str, Any]) -> tuple[str, str, str]:
 
 def since(status: dict[str, Any]) -> dict[str, datetime]:
     """Return since when each condition is so."""
-    return {one["type"]: datetime.fromisoformat(one["lastTransitionTime"]) for one in status["conditions"]}
+    return {
+        one["type"]: datetime.fromisoformat(one["lastTransitionTime"])
+        for one in status["conditions"]
+    }
 
 
 def binding(cluster: str) -> Binding:
@@ -74,14 +90,18 @@ def test_an_override_that_does_not_apply_is_reported_with_its_path() -> None:
     assert "failedPlacements" not in status
     delete_override("ClusterResourceOverride", "", "odd", by=None, now=world.now)
     world.run(until=world.is_settled)
-    assert set(Binding.objects.values_list("failure", "failed_override")) == {("", None)}
+    assert set(Binding.objects.values_list("failure", "failed_override")) == {
+        ("", None)
+    }
 
 
 @pytest.mark.nightly
 def test_overrides_that_apply_are_listed_and_count_as_started() -> None:
     world = placed()
 
-    save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=world.now)
+    save_override(
+        for_clusters("tier", rule(annotate(tier="1"))), by=None, now=world.now
+    )
     world.work()
     world.run(until=world.is_settled)
 
@@ -113,7 +133,11 @@ def test_what_a_cluster_refuses_is_reported_object_by_object() -> None:
         "message": "",
     }
     [entry] = on("c001", world)["failedPlacements"]
-    assert (entry["kind"], entry["namespace"], entry["name"]) == ("ConfigMap", "shop", "bad")
+    assert (entry["kind"], entry["namespace"], entry["name"]) == (
+        "ConfigMap",
+        "shop",
+        "bad",
+    )
     assert entry["condition"]["type"] == "Applied"
     assert entry["condition"]["message"] == refused["message"]
     assert row.message == f"ConfigMap shop/bad: {refused['message']}"
@@ -130,7 +154,10 @@ def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
     world.change()
     world.run(until=lambda: bool(binding("c001").failure))
 
-    assert (binding("c001").failure, binding("c001").failed_objects) == ("unreachable", [])
+    assert (binding("c001").failure, binding("c001").failed_objects) == (
+        "unreachable",
+        [],
+    )
     assert last(on("c001", world)) == ("Applied", "Unknown", "ApplyPending")
     world.inject("c001")
     world.run(until=world.is_settled)
@@ -138,7 +165,9 @@ def test_a_cluster_out_of_reach_is_neither_refused_nor_failed() -> None:
 
 
 @pytest.mark.nightly
-def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_available() -> None:
+def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_available() -> (
+    None
+):
     world = placed()
     world.inject("c001", {"kind": "notReady", "objectName": "web"})
 
@@ -163,18 +192,26 @@ def test_objects_that_are_not_ready_are_listed_while_the_cluster_is_not_availabl
 
 def test_many_refusals_are_sorted_cut_at_a_hundred_and_survive_odd_words() -> None:
     refusals = tuple(
-        Refusal(ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), "X", "a; b: c" * 200)
+        Refusal(
+            ObjectRef("", "ConfigMap", "shop", f"c{number:03}"), "X", "a; b: c" * 200
+        )
         for number in reversed(range(MOST_OBJECTS + 5))
     )
 
     failure = refusal_failure(Binding(), DriverRejected("refused", refusals))
 
-    assert [one.name for one in failure.objects] == [f"c{number:03}" for number in range(MOST_OBJECTS)]
+    assert [one.name for one in failure.objects] == [
+        f"c{number:03}" for number in range(MOST_OBJECTS)
+    ]
     assert failure.objects[0].message == "a; b: c" * 200
 
 
 def test_what_cannot_be_observed_blocks_no_cluster() -> None:
-    job = ObjectSeen(ObjectRef("batch", "Job", "shop", "once"), Readiness.NOT_TRACKABLE, "not trackable")
+    job = ObjectSeen(
+        ObjectRef("batch", "Job", "shop", "once"),
+        Readiness.NOT_TRACKABLE,
+        "not trackable",
+    )
 
     assert unready_failure(Binding(), [job]).objects == ()
 
@@ -197,7 +234,9 @@ def test_a_condition_keeps_its_moment_until_its_value_changes() -> None:
     assert changed["Applied"] == world.now
     assert changed["Available"] == world.now
     assert (
-        since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementAvailable"]
+        since(status_of(Placement.objects.get(), now=world.now))[
+            "ClusterResourcePlacementAvailable"
+        ]
         == world.now
     )
 
@@ -211,7 +250,11 @@ def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
     world.change()
     world.work()
     began = world.now
-    assert last(on("c001", world)) == ("RolloutStarted", "False", "RolloutNotStartedYet")
+    assert last(on("c001", world)) == (
+        "RolloutStarted",
+        "False",
+        "RolloutNotStartedYet",
+    )
 
     world.pass_time(20)
     world.change()
@@ -221,12 +264,19 @@ def test_a_blocked_cluster_is_blocked_since_the_first_newer_version() -> None:
 
 
 @pytest.mark.nightly
-def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_otherwise() -> None:
+def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_otherwise() -> (
+    None
+):
     world = placed()
-    first = since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementScheduled"]
+    first = since(status_of(Placement.objects.get(), now=world.now))[
+        "ClusterResourcePlacementScheduled"
+    ]
     world.pass_time(10)
     world.change()
-    assert status_of(Placement.objects.get(), now=world.now)["conditions"][0]["status"] == "True"
+    assert (
+        status_of(Placement.objects.get(), now=world.now)["conditions"][0]["status"]
+        == "True"
+    )
     world.work()
     scheduled = since(status_of(Placement.objects.get(), now=world.now))
     assert scheduled["ClusterResourcePlacementScheduled"] == first
@@ -239,7 +289,9 @@ def test_scheduled_is_pending_from_an_edit_to_its_decision_and_keeps_its_moment_
     world.now += timedelta(seconds=1)
     world.work()
     assert (
-        since(status_of(Placement.objects.get(), now=world.now))["ClusterResourcePlacementScheduled"]
+        since(status_of(Placement.objects.get(), now=world.now))[
+            "ClusterResourcePlacementScheduled"
+        ]
         == world.now
     )
 
@@ -256,7 +308,11 @@ def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
             "clusterAffinity": {
                 "requiredDuringSchedulingIgnoredDuringExecution": {
                     "clusterSelectorTerms": [
-                        {"labelSelector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}}
+                        {
+                            "labelSelector": {
+                                "matchExpressions": [{"key": "x", "operator": "Exists"}]
+                            }
+                        }
                     ]
                 }
             }
@@ -264,7 +320,10 @@ def test_s12_clusters_that_are_missing_are_entries_without_a_name() -> None:
     }
     decided("none", pick_n_spec(3, **only))
     decided("many", pick_n_spec(9))
-    decided("fixed", spec({"placementType": "PickFixed", "clusterNames": ["a", "missing", "none"]}))
+    decided(
+        "fixed",
+        spec({"placementType": "PickFixed", "clusterNames": ["a", "missing", "none"]}),
+    )
 
     def nameless(name: str) -> list[tuple[str, str]]:
         statuses = status_of(Placement.objects.get(name=name))["placementStatuses"]

@@ -48,7 +48,9 @@ def test_a_late_apply_is_refused_after_the_placement_was_deleted() -> None:
     world.run(until=world.is_settled)
     world.change()
     world.work()
-    Binding.objects.update(next_call_at=world.now, call_lease_expires_at=None, phase="applying")
+    Binding.objects.update(
+        next_call_at=world.now, call_lease_expires_at=None, phase="applying"
+    )
     stopped = prepare_calls(claim(now=world.now), now=world.now)
     world.now += LEASE + timedelta(seconds=1)
     world.run(until=world.is_settled)
@@ -56,7 +58,9 @@ def test_a_late_apply_is_refused_after_the_placement_was_deleted() -> None:
     world.run(until=lambda: not Placement.objects.exists())
 
     # The worker passed the check of its lease before it was stopped.
-    answers = list(worker.call_clusters(stopped, clock=lambda: world.now - LEASE * 2, threads=0))
+    answers = list(
+        worker.call_clusters(stopped, clock=lambda: world.now - LEASE * 2, threads=0)
+    )
 
     assert len(answers) == 3
     assert all(isinstance(answer, DriverFenced) for _, answer in answers)
@@ -71,13 +75,19 @@ def test_a_restored_database_catches_up_with_the_fences_of_the_clusters() -> Non
         state = driver_for(row).observe("web", inventory=True).fences
         assert state is not None
         held = driver_for(row)
-        held.apply(Version("newer", "web", (config_map("x"),), fence=state["web"] + 1000))
+        held.apply(
+            Version("newer", "web", (config_map("x"),), fence=state["web"] + 1000)
+        )
     world.change()
     world.work()
     world.run(until=world.is_settled)
 
     binding = Binding.objects.order_by("pk")[0]
-    observed = driver_for(MemberCluster.objects.get(name=binding.cluster_name)).observe("web").of("web")
+    observed = (
+        driver_for(MemberCluster.objects.get(name=binding.cluster_name))
+        .observe("web")
+        .of("web")
+    )
     assert observed is not None
     assert observed.version == binding.applied_version
 
@@ -100,7 +110,9 @@ def test_what_no_binding_wants_is_removed_and_recorded() -> None:
 @pytest.mark.nightly
 def test_what_an_abandoned_placement_left_stays() -> None:
     world = World(clusters=2)
-    world.place("web", spec(strategy={"deleteStrategy": {"propagationPolicy": "Abandon"}}))
+    world.place(
+        "web", spec(strategy={"deleteStrategy": {"propagationPolicy": "Abandon"}})
+    )
     world.run(until=world.is_settled)
     delete_placement("web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.exists())

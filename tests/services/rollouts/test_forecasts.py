@@ -21,7 +21,9 @@ def _updated() -> World:
     """Return a world that has placed on all clusters and updated them once, three at a time."""
     made = World(CLUSTERS, connection={"applyMilliseconds": 0, "readySeconds": 8})
     rolling = {"maxUnavailable": 3, "maxSurge": 3, "unavailablePeriodSeconds": 20}
-    made.place("web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling}))
+    made.place(
+        "web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
+    )
     made.run(until=made.is_settled)
     made.change()
     made.work()
@@ -38,7 +40,9 @@ def _eta() -> Any:
     return Rollout.objects.latest("number").eta
 
 
-def test_the_first_update_has_no_forecast_until_its_first_wave_is_done(world: World) -> None:
+def test_the_first_update_has_no_forecast_until_its_first_wave_is_done(
+    world: World,
+) -> None:
     world.change()
     Rollout.objects.filter(number__lt=3).delete()
     world.work()
@@ -56,22 +60,30 @@ def test_the_first_update_has_no_forecast_until_its_first_wave_is_done(world: Wo
     assert found["seconds"] == pytest.approx(left, rel=0.5)
 
 
-def test_before_its_first_wave_it_is_the_median_of_the_runs_of_the_same_placement(world: World) -> None:
+def test_before_its_first_wave_it_is_the_median_of_the_runs_of_the_same_placement(
+    world: World,
+) -> None:
     past = Rollout.objects.filter(state="finished")
-    seconds = sorted((one.ended_at - one.started_at).total_seconds() for one in past if one.ended_at)
+    seconds = sorted(
+        (one.ended_at - one.started_at).total_seconds() for one in past if one.ended_at
+    )
     world.place("other", spec())
 
     world.change()
     world.work()
 
-    [eta] = Rollout.objects.filter(placement_name="web", state="running").values_list("eta", flat=True)
+    [eta] = Rollout.objects.filter(placement_name="web", state="running").values_list(
+        "eta", flat=True
+    )
     assert eta["left"] == {"seconds": pytest.approx(sum(seconds) / 2), "runs": 2}
     other = Rollout.objects.filter(placement_name="other").earliest("number").eta
     assert (other["left"], other["reason"]) == (None, "no-rate")
 
 
 @pytest.mark.nightly
-def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_computed_every_15_seconds_at_most(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     computed: list[int] = []
 
     def counted(*args: Any, **more: Any) -> Any:
@@ -87,7 +99,9 @@ def test_it_is_computed_every_15_seconds_at_most(world: World, monkeypatch: pyte
 
 
 @pytest.mark.nightly
-def test_edits_in_quick_succession_cost_one_forecast(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edits_in_quick_succession_cost_one_forecast(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     computed: list[int] = []
 
     def counted(*args: Any, **more: Any) -> Any:
@@ -107,13 +121,17 @@ def test_edits_in_quick_succession_cost_one_forecast(world: World, monkeypatch: 
 def test_a_pause_says_why_there_is_none(world: World) -> None:
     world.change()
     world.work()
-    Placement.objects.update(paused_since=world.now, paused_by="ana", rollout_generation=99)
+    Placement.objects.update(
+        paused_since=world.now, paused_by="ana", rollout_generation=99
+    )
     world.pass_time(6)
     assert (_eta()["left"], _eta()["reason"]) == (None, "paused")
 
 
 @pytest.mark.nightly
-def test_seconds_in_which_nothing_could_start_are_counted_under_one_cause(world: World) -> None:
+def test_seconds_in_which_nothing_could_start_are_counted_under_one_cause(
+    world: World,
+) -> None:
     world.change()
     world.work()
     world.run(until=world.is_settled)
@@ -127,10 +145,17 @@ def test_seconds_in_which_nothing_could_start_are_counted_under_one_cause(world:
 
 def test_the_document_and_the_sentence_pass_with_time(world: World) -> None:
     at = world.now
-    eta = {"at": at.isoformat(), "left": {"seconds": 700.0, "runs": 0}, "reason": "", "waiting": WAITS}
+    eta = {
+        "at": at.isoformat(),
+        "left": {"seconds": 700.0, "runs": 0},
+        "reason": "",
+        "waiting": WAITS,
+    }
 
     assert eta_sentence(eta, now=at) == "about 12 min left (at the rate until now)"
     later = at + timedelta(seconds=620)
     assert eta_sentence(eta, now=later) == "about 80 s left (at the rate until now)"
-    ended = eta_document(eta, started_at=at, ended_at=later, now=later + timedelta(hours=1))
+    ended = eta_document(
+        eta, started_at=at, ended_at=later, now=later + timedelta(hours=1)
+    )
     assert (ended["elapsed"], ended["remaining"]["seconds"]) == (620, 0)

@@ -16,8 +16,16 @@ pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 
 
 def _on_label(value: str) -> dict[str, object]:
-    term = {"labelSelector": {"matchExpressions": [{"key": "off", "operator": "NotIn", "values": [value]}]}}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"clusterSelectorTerms": [term]}}
+    term = {
+        "labelSelector": {
+            "matchExpressions": [{"key": "off", "operator": "NotIn", "values": [value]}]
+        }
+    }
+    required = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "clusterSelectorTerms": [term]
+        }
+    }
     return spec({"placementType": "PickAll", "affinity": {"clusterAffinity": required}})
 
 
@@ -27,15 +35,23 @@ def test_evicted_and_then_edited_away_leaves_no_binding() -> None:
     change_labels(["c002"], put={"off": "later"}, replaces=True, by=None, now=world.now)
     world.place("web", _on_label("never"))
     world.run(until=world.is_settled)
-    world.inject("c000", {"kind": "timeOut"})  # the rollout waits for it, so that c002 stays empty
+    world.inject(
+        "c000", {"kind": "timeOut"}
+    )  # the rollout waits for it, so that c002 stays empty
     evict("web", "c002", by=None, now=world.now)
     world.work()
-    Binding.objects.filter(cluster_name="c002").update(phase="removed", state="Bound", next_call_at=None)
+    Binding.objects.filter(cluster_name="c002").update(
+        phase="removed", state="Bound", next_call_at=None
+    )
 
-    save_placement(placement_document("web", _on_label("later")), by=None, now=world.now)
+    save_placement(
+        placement_document("web", _on_label("later")), by=None, now=world.now
+    )
     world.inject("c000")
     world.run(until=world.is_settled)
 
     assert sorted(world.phases()) == ["c000", "c001"]
     save_budget(budget(minAvailable=1), by=None, now=world.now)
-    assert evict("web", "c000", by=None, now=world.now).why == EvictionReason.WITHIN_BUDGET
+    assert (
+        evict("web", "c000", by=None, now=world.now).why == EvictionReason.WITHIN_BUDGET
+    )

@@ -9,7 +9,12 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from clusters.filters import ClusterFilter, ClusterFilterState, clusters_matching, members_by
+from clusters.filters import (
+    ClusterFilter,
+    ClusterFilterState,
+    clusters_matching,
+    members_by,
+)
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels
 from clusters.operations.leave import leave
@@ -38,7 +43,15 @@ from placements.services.verification import STALENESS_EVERY, refresh_staleness
 from placements.web import badges
 from placements.web.badges import cluster_badge
 from tests.problems import found, sentences
-from tests.rows import NOW, config_map, namespace, person, pick_n_spec, placement_document, spec
+from tests.rows import (
+    NOW,
+    config_map,
+    namespace,
+    person,
+    pick_n_spec,
+    placement_document,
+    spec,
+)
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.test_out_of_reach import cut_off
 from tests.services.rollouts.world import World, one_at_a_time
@@ -57,11 +70,18 @@ def health(world: World, name: str = "web") -> PlacementHealth:
     whole = health_of(row, now=world.now)
     by_domain, selected = health_by_domain(row, "region", now=world.now)
     bindings = row.bindings.exclude(state=BindingState.UNSCHEDULED)
-    statuses = Counter(status for _, status in cluster_statuses(row, bindings, now=world.now))
+    statuses = Counter(
+        status for _, status in cluster_statuses(row, bindings, now=world.now)
+    )
     assert by_domain == whole
     counts = whole.counts
-    assert sum(getattr(counts, state) for state in STATES) == counts.scheduled, "disjoint, and complete"
-    assert sum((Counter({one.status: one.count}) for one in selected), Counter()) == statuses
+    assert sum(getattr(counts, state) for state in STATES) == counts.scheduled, (
+        "disjoint, and complete"
+    )
+    assert (
+        sum((Counter({one.status: one.count}) for one in selected), Counter())
+        == statuses
+    )
     compare_all(now=world.now)
     stored = Placement.objects.get(name=name)
     assert stored.health == whole.values
@@ -89,10 +109,18 @@ def test_a_placement_that_is_available_everywhere_is_healthy() -> None:
 
     assert (status.level, status.summary) == (HealthLevel.HEALTHY, "Healthy")
     counts = status.counts
-    assert (counts.wanted, counts.scheduled, counts.started, counts.applied, counts.available) == (3,) * 5
+    assert (
+        counts.wanted,
+        counts.scheduled,
+        counts.started,
+        counts.applied,
+        counts.available,
+    ) == (3,) * 5
 
 
-@pytest.mark.skipif(connection.vendor != "sqlite", reason="another database writes its plans otherwise")
+@pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="another database writes its plans otherwise"
+)
 def test_bindings_are_counted_in_the_order_of_an_index() -> None:
     save_placement(placement_document("web", spec()), by=None, now=NOW)
     row = with_rollouts(Placement.objects.all()).get()
@@ -120,11 +148,17 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
     Binding.objects.update(**waiting)
     Binding.objects.filter(pk=last.pk).update(phase="failed", message="denied")
     rows = Binding.objects.filter(pk=first.pk).values().get()
-    many = [Binding(**{**rows, "id": None, "cluster_name": f"b{number:03}"}) for number in range(210)]
+    many = [
+        Binding(**{**rows, "id": None, "cluster_name": f"b{number:03}"})
+        for number in range(210)
+    ]
     Binding.objects.bulk_create(many)
     row = with_rollouts(Placement.objects.all()).get()
 
-    problems = [(one.status.word, one.names, one.count) for one in cluster_problems(row, now=world.now)]
+    problems = [
+        (one.status.word, one.names, one.count)
+        for one in cluster_problems(row, now=world.now)
+    ]
 
     assert problems == [
         ("Apply failed", (last.cluster_name,), 1),
@@ -136,7 +170,9 @@ def test_what_is_wrong_is_found_among_many_clusters_that_wait() -> None:
 def test_what_has_no_condition_available_yet_is_degraded_once_it_is_late() -> None:
     world = placed(1)
     started = {"RolloutStarted": ["True", world.now.isoformat()]}
-    Binding.objects.update(phase="settling", phase_changed_at=world.now, conditions=started)
+    Binding.objects.update(
+        phase="settling", phase_changed_at=world.now, conditions=started
+    )
 
     assert health(world).level is HealthLevel.ATTENTION
 
@@ -146,9 +182,15 @@ def test_a_cluster_has_its_own_status_in_a_degraded_placement() -> None:
     world = placed(3)
     Binding.objects.filter(cluster_name="c000").update(phase="failed")
 
-    here = {name: statuses_on(bindings_on(name), most=5, now=world.now) for name in ("c000", "c001")}
+    here = {
+        name: statuses_on(bindings_on(name), most=5, now=world.now)
+        for name in ("c000", "c001")
+    }
 
-    words = {name: [(row.owner, status.word) for row, status in rows] for name, rows in here.items()}
+    words = {
+        name: [(row.owner, status.word) for row, status in rows]
+        for name, rows in here.items()
+    }
     assert words == {"c000": [("web", "Apply failed")], "c001": [("web", "Available")]}
     assert health(world).level is HealthLevel.FAILED
 
@@ -160,14 +202,24 @@ def test_selectors_that_match_nothing_roll_nothing_out() -> None:
     assert not Rollout.objects.exists()
     assert set(world.phases().values()) == {"nothing"}
     status_of_web = health(world)
-    assert (status_of_web.level, status_of_web.summary) == (HealthLevel.ATTENTION, "No resources selected")
-    assert (status_of_web.counts.scheduled, status_of_web.counts.applied, status_of_web.counts.available) == (
+    assert (status_of_web.level, status_of_web.summary) == (
+        HealthLevel.ATTENTION,
+        "No resources selected",
+    )
+    assert (
+        status_of_web.counts.scheduled,
+        status_of_web.counts.applied,
+        status_of_web.counts.available,
+    ) == (
         3,
         0,
         0,
     )
     status = status_of(Placement.objects.get(), now=world.now)
-    assert (status["health"]["word"], status["health"]["message"]) == ("Degraded", "No resources selected")
+    assert (status["health"]["word"], status["health"]["message"]) == (
+        "Degraded",
+        "No resources selected",
+    )
     kinds = {one["type"]: one["status"] for one in status["conditions"]}
     assert kinds["ClusterResourcePlacementRolloutStarted"] == "Unknown"
 
@@ -196,7 +248,9 @@ def test_a_staged_run_without_resources_fails_and_changes_no_cluster() -> None:
 
 
 @pytest.mark.usefixtures("collected_static")
-def test_a_run_that_waits_at_a_gate_says_for_what_wherever_it_is_shown(client: Client) -> None:
+def test_a_run_that_waits_at_a_gate_says_for_what_wherever_it_is_shown(
+    client: Client,
+) -> None:
     gates = (stage("canary", after=True), stage("prod", wait="5m"))
     world = StagedWorld({"canary": ["c000"], "prod": ["c001", "c002"]}, *gates)
     world.place("web", staged_spec())
@@ -209,15 +263,23 @@ def test_a_run_that_waits_at_a_gate_says_for_what_wherever_it_is_shown(client: C
     assert (status.level, status.summary) == (HealthLevel.ATTENTION, words)
     for address in ("/", "/placements/", "/placements/web/", "/clusters/c000/"):
         assert words in client.get(address).content.decode(), address
-    for address in ("/rollouts/", "/rollouts/staged/runs/one/", "/placements/web/rollouts/"):
-        assert "Waiting for approval</span>" in client.get(address).content.decode(), address
+    for address in (
+        "/rollouts/",
+        "/rollouts/staged/runs/one/",
+        "/placements/web/rollouts/",
+    ):
+        assert "Waiting for approval</span>" in client.get(address).content.decode(), (
+            address
+        )
     document = client.get("/api/v1/placements/web").json()["status"]["health"]
     assert (document["word"], document["message"]) == (
         "Waiting for approval",
         "after stage canary, 1 of 3 started",
     )
     assert (
-        health_by_domain(with_rollouts(Placement.objects.all()).get(), "", now=world.now)[1][1].status.word
+        health_by_domain(
+            with_rollouts(Placement.objects.all()).get(), "", now=world.now
+        )[1][1].status.word
         == "Pending"
     )
 
@@ -233,7 +295,10 @@ def test_a_rollout_that_ends_with_too_few_clusters_is_not_complete() -> None:
     world.run(until=world.is_settled)
 
     run = Rollout.objects.get()
-    assert (run.state, run.ended_reason) == ("finished", "2 of 3 clusters selected; 2 available")
+    assert (run.state, run.ended_reason) == (
+        "finished",
+        "2 of 3 clusters selected; 2 available",
+    )
     assert badges.run_state(run).words == "Completed with issues"
     assert health(world).summary == "Partially fulfilled (2 of 3)"
 
@@ -244,7 +309,9 @@ def test_a_complete_rollout_and_a_deletion_are_completed() -> None:
     delete_placement("web", by=None, now=world.now)
     world.run(until=lambda: not Placement.objects.exists())
 
-    reasons = list(Rollout.objects.order_by("number").values_list("ended_reason", flat=True))
+    reasons = list(
+        Rollout.objects.order_by("number").values_list("ended_reason", flat=True)
+    )
     assert reasons == ["all clusters are up to date", "removed from all clusters"]
 
 
@@ -262,7 +329,9 @@ def test_an_initial_deployment_has_no_minimum() -> None:
     assert not any("minimum" in one for one in sentences)
     progress = progress_of(run, now=world.now)
     assert progress is not None
-    assert "min." not in progress_sentence(progress, result.budgets, is_initial=run.is_initial)
+    assert "min." not in progress_sentence(
+        progress, result.budgets, is_initial=run.is_initial
+    )
 
 
 @pytest.mark.nightly
@@ -275,7 +344,11 @@ def test_an_unreachable_cluster_is_not_available_though_nothing_rolls_out() -> N
         HealthLevel.ATTENTION,
         "Degraded (2 of 3 available, 1 unreachable)",
     )
-    assert (status.counts.applied, status.counts.available, status.counts.unreachable) == (3, 2, 1)
+    assert (
+        status.counts.applied,
+        status.counts.available,
+        status.counts.unreachable,
+    ) == (3, 2, 1)
 
     cut_off(world, "c000", "c002")
     assert health(world).summary == "Unknown (0 of 3 available, 3 unreachable)"
@@ -296,16 +369,22 @@ def test_what_is_on_a_reachable_cluster_that_is_not_ready_is_degraded() -> None:
     )
 
 
-def test_a_cluster_that_leaves_the_fleet_does_not_degrade_what_is_removed_from_it() -> None:
+def test_a_cluster_that_leaves_the_fleet_does_not_degrade_what_is_removed_from_it() -> (
+    None
+):
     world = placed(3)
     leave(["c001"], by=None, now=world.now)
 
     status = health(world)
 
-    assert status.summary == "Progressing (removing from 1 cluster)", "before the next decision too"
+    assert status.summary == "Progressing (removing from 1 cluster)", (
+        "before the next decision too"
+    )
     assert (status.counts.scheduled, status.counts.not_ready) == (2, 0)
     rows = Binding.objects.filter(cluster_name="c001")
-    assert [one.word for _, one in statuses_on(rows, most=1, now=world.now)] == ["Removing"]
+    assert [one.word for _, one in statuses_on(rows, most=1, now=world.now)] == [
+        "Removing"
+    ]
     for phase in ("nothing", "failed"):
         rows.update(phase=phase)
         assert health(world).level is HealthLevel.PROGRESS, phase
@@ -367,7 +446,9 @@ def test_what_failed_and_what_selects_nothing_is_degraded() -> None:
 
 
 @pytest.mark.usefixtures("collected_static")
-def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblocks_it(client: Client) -> None:
+def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblocks_it(
+    client: Client,
+) -> None:
     world = placed(3, maxUnavailable=0, maxSurge=1)
     world.change()
     world.work()
@@ -375,13 +456,17 @@ def test_a_stalled_rollout_is_no_success_and_a_blocked_cluster_says_what_unblock
     assert health(world).summary == "Degraded (rollout stalled, 0 of 3 started)"
 
     numbers = "Cannot take down any cluster (3 available, minimum 3) because maxUnavailable is 0."
-    words = f"Unblocks when maxUnavailable is increased. On r0, waiting for r1. {numbers}"
+    words = (
+        f"Unblocks when maxUnavailable is increased. On r0, waiting for r1. {numbers}"
+    )
     for address in ("/placements/web/", "/rollouts/web/2/clusters/", "/clusters/c000/"):
         page = client.get(address).content.decode()
         assert words in page, address
     run = client.get("/api/v1/rollouts/web/2").json()
     assert {one["why"] for one in run["clusters"]} == {words}
-    with patch("placements.explain.rollouts.MOST_LISTED", 1):  # the document of a large rollout lists few
+    with patch(
+        "placements.explain.rollouts.MOST_LISTED", 1
+    ):  # the document of a large rollout lists few
         world.change()
         world.work()
     status = status_of(Placement.objects.get(), now=world.now)
@@ -397,13 +482,18 @@ def test_a_paused_placement_with_a_newer_version_says_so() -> None:
     world.work()
 
     status = health(world)
-    assert (status.level, status.summary) == (HealthLevel.SUSPENDED, "Paused (0 of 3 started)")
+    assert (status.level, status.summary) == (
+        HealthLevel.SUSPENDED,
+        "Paused (0 of 3 started)",
+    )
     assert (status.counts.started, status.counts.available) == (0, 3)
 
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("collected_static")
-def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(admin_client: Client) -> None:
+def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(
+    admin_client: Client,
+) -> None:
     world = placed(1)
     world.change()
     world.work()
@@ -413,7 +503,10 @@ def test_a_rollout_that_is_due_is_in_progress_unless_the_placement_is_paused(adm
     roll_back("web", 0, by=None, now=world.now)
 
     status = health(world)
-    assert (status.level, status.summary) == (HealthLevel.PROGRESS, "Progressing (rollout pending)")
+    assert (status.level, status.summary) == (
+        HealthLevel.PROGRESS,
+        "Progressing (rollout pending)",
+    )
     for address in ("/", "/placements/", "/placements/web/"):
         page = admin_client.get(address).content.decode()
         assert "Progressing (rollout pending)" in page, address
@@ -431,9 +524,17 @@ def test_pages_rest_and_status_show_the_same_word(admin_client: Client) -> None:
     cut_off(world, "c001")
     words = "2 of 3 available, 1 unreachable"
 
-    pages = ("/", "/placements/", "/placements/web/", "/placements/?state=degraded", "/clusters/c000/")
+    pages = (
+        "/",
+        "/placements/",
+        "/placements/web/",
+        "/placements/?state=degraded",
+        "/clusters/c000/",
+    )
     for address in (*pages, "/search/?q=e"):
-        assert f"Degraded ({words})" in admin_client.get(address).content.decode(), address
+        assert f"Degraded ({words})" in admin_client.get(address).content.decode(), (
+            address
+        )
     [row] = json.loads(admin_client.get("/api/v1/placements").content)["items"]
     manifest = json.loads(admin_client.get("/api/v1/placements/web").content)
     assert row["health"] == manifest["status"]["health"]
@@ -441,12 +542,23 @@ def test_pages_rest_and_status_show_the_same_word(admin_client: Client) -> None:
     assert row["health"]["counts"]["available"] == 2
 
 
-def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again() -> None:
+def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again() -> (
+    None
+):
     world = World(4)
-    for name, region in zip(("c000", "c001", "c002", "c003"), ("east", "east", "west", "west"), strict=True):
+    for name, region in zip(
+        ("c000", "c001", "c002", "c003"), ("east", "east", "west", "west"), strict=True
+    ):
         change_labels([name], put={"region": region}, by=None, now=world.now)
-    constraint = {"topologyKey": "region", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
-    world.place("web", {**one_at_a_time(), **pick_n_spec(4, topologySpreadConstraints=[constraint])})
+    constraint = {
+        "topologyKey": "region",
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    world.place(
+        "web",
+        {**one_at_a_time(), **pick_n_spec(4, topologySpreadConstraints=[constraint])},
+    )
     world.run(until=world.is_settled)
     refresh_staleness(now=world.now)
     assert health(world).word == "Healthy"
@@ -457,7 +569,9 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
     status = health(world)
     assert (status.level, status.word) == (HealthLevel.ATTENTION, "Out of balance")
     assert status.detail == "region skew 2, max skew 1 (east 3, west 1)"
-    assert sentences("placement-degraded", now=world.now) == {"web": f"Out of balance: {status.detail}."}
+    assert sentences("placement-degraded", now=world.now) == {
+        "web": f"Out of balance: {status.detail}."
+    }
 
     change_labels(["c002"], put={"region": "west"}, by=None, now=world.now)
     world.work()
@@ -466,7 +580,9 @@ def test_a_hard_limit_that_is_exceeded_is_out_of_balance_until_it_is_kept_again(
     assert sentences("placement-degraded", now=world.now) == {}
 
 
-def test_a_cluster_on_which_several_placements_fail_is_one_problem(client: Client) -> None:
+def test_a_cluster_on_which_several_placements_fail_is_one_problem(
+    client: Client,
+) -> None:
     world = World(3)
     for name in ("web", "db", "api"):
         world.place(name, one_at_a_time())
@@ -489,15 +605,21 @@ def test_a_cluster_on_which_several_placements_fail_is_one_problem(client: Clien
     }
     row = MemberCluster.objects.get(name="c001")
     assert cluster_badge(row, is_cordoned=False).words == "Workloads failing"
-    listed = clusters_matching(ClusterFilter(state=ClusterFilterState.WORKLOADS_FAILING))
+    listed = clusters_matching(
+        ClusterFilter(state=ClusterFilterState.WORKLOADS_FAILING)
+    )
     assert [one.name for one in listed] == ["c001"]
     [members] = members_by("region")[0].values()
     assert dict(members)["c001"] == "workloads failing"
     client.force_login(person("ana", "viewer"))
     inbox = client.get("/api/v1/inbox").json()["items"]
-    assert [(one["name"], one["following"]) for one in inbox] == [("c001", ["db", "web"])]
+    assert [(one["name"], one["following"]) for one in inbox] == [
+        ("c001", ["db", "web"])
+    ]
 
     Binding.objects.filter(placement__name="web").update(phase="failed")
     compare_all(now=world.now)
-    assert not Problem.objects.filter(ended_at=None, key=root).exists(), "web fails everywhere"
+    assert not Problem.objects.filter(ended_at=None, key=root).exists(), (
+        "web fails everywhere"
+    )
     assert MemberCluster.objects.get(name="c001").workloads_problem == ""

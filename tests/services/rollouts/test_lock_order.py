@@ -16,12 +16,22 @@ from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import LOCAL_HUB, in_hub
 from placements.models import Placement, StagedRun
 from placements.services.apply import apply_documents
-from placements.services.editor.operations import ReviewedDraft, confirm_draft, start_draft
+from placements.services.editor.operations import (
+    ReviewedDraft,
+    confirm_draft,
+    start_draft,
+)
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.validation import PlacementDraft
 from placements.services.rollouts import staged_operations
 from placements.services.rollouts.controller import sync_rollout
-from tests.rows import deployment, member_document, person, pick_n_spec, placement_document
+from tests.rows import (
+    deployment,
+    member_document,
+    person,
+    pick_n_spec,
+    placement_document,
+)
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 from tests.services.rollouts.world import World
 
@@ -58,8 +68,12 @@ def _until_another_waits(acting: "Future[None]") -> None:
     until = time.monotonic() + 20
     while time.monotonic() < until and not acting.done():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
-            cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+            cursor.execute(
+                "SELECT pg_stat_clear_snapshot()"
+            )  # else a transaction sees what it saw first
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            )
             if cursor.fetchone()[0]:
                 return
     acting.result(timeout=0)
@@ -83,8 +97,12 @@ def waiting_run() -> StagedWorld:
 def test_actions_on_a_staged_run_wait_for_its_placement_first(action: str) -> None:
     world = waiting_run()
     action_on = {
-        "approve": lambda: staged_operations.approve("one", "prod", by=world.approver, now=world.now),
-        "stop": lambda: staged_operations.set_state("one", "Stop", by=None, now=world.now),
+        "approve": lambda: staged_operations.approve(
+            "one", "prod", by=world.approver, now=world.now
+        ),
+        "stop": lambda: staged_operations.set_state(
+            "one", "Stop", by=None, now=world.now
+        ),
         "abandon": lambda: staged_operations.abandon("one", by=None, now=world.now),
     }
 
@@ -99,7 +117,10 @@ def test_a_look_at_staged_runs_waits_for_the_placement_first() -> None:
 
     with held(lock_placement, lambda: sync_rollout(placement.pk, now=world.now)):
         assert StagedRun.objects.select_for_update(nowait=True).get().name == "one"
-        assert placement.bindings.select_for_update(nowait=True).get().cluster_name == "c000"
+        assert (
+            placement.bindings.select_for_update(nowait=True).get().cluster_name
+            == "c000"
+        )
 
 
 def test_who_confirms_a_draft_waits_for_the_fleet_first() -> None:
@@ -108,11 +129,19 @@ def test_who_confirms_a_draft_waits_for_the_fleet_first() -> None:
     ana = person("ana", "operator")
     text = dump_yaml(placement_document("web", pick_n_spec(2)))
     draft = start_draft(text, placement=Placement.objects.get(), by=ana, now=world.now)
-    preview = preview_draft(PlacementDraft.parse(text), saved=draft.placement, now=world.now)
+    preview = preview_draft(
+        PlacementDraft.parse(text), saved=draft.placement, now=world.now
+    )
     reviewed = ReviewedDraft(PlacementDraft(text).digest, preview.decision_id)
 
-    with held(lock_fleet, lambda: confirm_draft(draft.pk, reviewed=reviewed, by=ana, now=world.now)):
-        assert Placement.objects.select_for_update(nowait=True).get().number_of_clusters == 1
+    with held(
+        lock_fleet,
+        lambda: confirm_draft(draft.pk, reviewed=reviewed, by=ana, now=world.now),
+    ):
+        assert (
+            Placement.objects.select_for_update(nowait=True).get().number_of_clusters
+            == 1
+        )
 
     assert Placement.objects.get().number_of_clusters == 2
 

@@ -66,7 +66,10 @@ def test_sixty_clusters_cost_two_requests_a_minute_and_few_queries(
 
     assert len(fleet.requests) == 60
     total = sum(fleet.requests.values(), Counter())
-    assert total[HEARTBEAT] - total["GET /api/v1/namespaces/fleetui-system/configmaps"] == 60
+    assert (
+        total[HEARTBEAT] - total["GET /api/v1/namespaces/fleetui-system/configmaps"]
+        == 60
+    )
     assert total["GET /api/v1/nodes"] == 60
     assert total["GET /api/v1/pods"] <= 12 + 5
     assert total["GET /version"] == 0
@@ -87,11 +90,16 @@ def test_a_placement_at_rest_is_observed_every_fifteen_minutes_and_the_cluster_e
     for _ in range(15):
         world.tick(seconds=60)
 
-    assert {token: counts[SETTINGS] for token, counts in fleet.requests.items()} == dict.fromkeys(
-        fleet.requests, 1
-    )
+    assert {
+        token: counts[SETTINGS] for token, counts in fleet.requests.items()
+    } == dict.fromkeys(fleet.requests, 1)
     assert all(counts[HEARTBEAT] >= 15 for counts in fleet.requests.values())
-    writes = [one for counts in fleet.requests.values() for one in counts if not one.startswith("GET")]
+    writes = [
+        one
+        for counts in fleet.requests.values()
+        for one in counts
+        if not one.startswith("GET")
+    ]
     assert writes == []
 
 
@@ -110,7 +118,11 @@ def test_what_was_observed_rarely_is_observed_soon_while_something_rolls_out(
 
     rows = Binding.objects.order_by("phase").values_list("phase", "next_call_at")
     soon = world.now + timedelta(seconds=15)
-    assert list(rows) == [("applying", world.now), ("available", soon), ("available", soon)]
+    assert list(rows) == [
+        ("applying", world.now),
+        ("available", soon),
+        ("available", soon),
+    ]
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.nightly)])
@@ -165,7 +177,9 @@ def test_a_rollout_reaches_all_clusters_while_one_is_frozen(
     world.place_everywhere(threads=8)
 
     assert len(world.available()) == count
-    assert len(has_object) == count - 1  # the frozen one answered afterwards, within its first call
+    assert (
+        len(has_object) == count - 1
+    )  # the frozen one answered afterwards, within its first call
     assert set(ClusterUpdate.objects.values_list("attempt", "message")) == {(1, "")}
 
 
@@ -197,7 +211,9 @@ def test_a_frozen_cluster_costs_the_others_at_most_a_fifth(
     beside = min(slowest() for _ in range(3))
     fleet.frozen.pop(frozen).set()
 
-    assert beside <= 1.2 * plain, f"{plain:.2f} s, beside a frozen cluster {beside:.2f} s"
+    assert beside <= 1.2 * plain, (
+        f"{plain:.2f} s, beside a frozen cluster {beside:.2f} s"
+    )
 
 
 @pytest.mark.nightly
@@ -212,7 +228,9 @@ def test_a_dead_api_server_is_noticed_within_a_period_and_five_seconds(
         while world.silent() < 3:  # the server has gone
             world.tick()
 
-    noticed = MemberCluster.objects.values_list("unanswered_since", "heartbeat_at", "unanswered_code")
+    noticed = MemberCluster.objects.values_list(
+        "unanswered_since", "heartbeat_at", "unanswered_code"
+    )
     for since, heartbeat_at, code in noticed:
         assert since is not None
         assert heartbeat_at is not None
@@ -235,7 +253,9 @@ def test_a_call_ends_with_its_lease(
 
     started = monotonic()
     with pytest.raises(DriverUnavailable, match="no answer in time"):
-        worker.call_cluster([ClusterCall(binding, "web", cluster, ())], lambda: world.now)
+        worker.call_cluster(
+            [ClusterCall(binding, "web", cluster, ())], lambda: world.now
+        )
 
     assert monotonic() - started < worker.CALL_SECONDS / 2
     fleet.frozen["token-m0000"].set()

@@ -45,7 +45,9 @@ def rolling() -> World:
 
 
 @pytest.mark.nightly
-def test_an_eviction_of_another_cluster_takes_the_budget_of_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eviction_of_another_cluster_takes_the_budget_of_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = rolling()
     cordon(["c003"], by=None, now=world.now)
     world.work()
@@ -71,7 +73,9 @@ def test_a_cluster_picked_meanwhile_counts_before_anything_is_taken_down(
     schedule_due(now=world.now)
     placement = Placement.objects.get()
     again = Binding.objects.get(cluster_name="c003")
-    Binding.objects.filter(pk=again.pk).update(state=BindingState.UNSCHEDULED, phase=Phase.REMOVED)
+    Binding.objects.filter(pk=again.pk).update(
+        state=BindingState.UNSCHEDULED, phase=Phase.REMOVED
+    )
     picked = Binding.objects.filter(pk=again.pk)
     meanwhile(monkeypatch, lambda: picked.update(state=BindingState.BOUND))
 
@@ -87,7 +91,9 @@ def test_an_answer_of_another_cluster_does_not_keep_a_look_from_starting(
     world = rolling()
     world.change()
     world.work()
-    settling = next(name for name, phase in world.phases().items() if phase != Phase.AVAILABLE)
+    settling = next(
+        name for name, phase in world.phases().items() if phase != Phase.AVAILABLE
+    )
     placement = Placement.objects.get()
     placement.document["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] = 2
     placement.save()
@@ -129,7 +135,9 @@ def test_a_staged_run_does_not_start_where_the_placement_was_evicted_meanwhile(
 
 
 @pytest.mark.servers_only
-def test_a_look_that_was_overtaken_is_taken_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_that_was_overtaken_is_taken_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = rolling()
     world.change()
     schedule_due(now=world.now)

@@ -72,8 +72,12 @@ def _evicts(placement: str, now: Any) -> str:
 
 @pytest.mark.servers_only
 @pytest.mark.parametrize("_again", range(5))
-def test_one_of_two_placements_is_evicted_under_one_name(world: World, _again: int) -> None:
-    outcomes = at_once(lambda: _evicts("web", world.now), lambda: _evicts("shop", world.now))
+def test_one_of_two_placements_is_evicted_under_one_name(
+    world: World, _again: int
+) -> None:
+    outcomes = at_once(
+        lambda: _evicts("web", world.now), lambda: _evicts("shop", world.now)
+    )
 
     row = Eviction.objects.get()
     assert sorted(outcomes) == sorted(["immutable", f"{row.placement_name} new"])
@@ -89,7 +93,9 @@ def test_beaten_by_a_moment_an_eviction_is_refused_and_evicts_no_placement(
         if not beaten:
             beaten.append(True)
             with ThreadPoolExecutor(1) as other:
-                other.submit(at_once, lambda: _evicts("shop", world.now)).result(timeout=60)
+                other.submit(at_once, lambda: _evicts("shop", world.now)).result(
+                    timeout=60
+                )
         return real(*arguments, **options)
 
     monkeypatch.setattr(evictions, "execute", execute)
@@ -109,7 +115,9 @@ def test_a_run_is_started_once_under_one_name(_again: int) -> None:
     made.place("web", staged_spec())
 
     def start() -> str:
-        return start_run("one", placement="web", strategy="careful", by=None, now=NOW).name
+        return start_run(
+            "one", placement="web", strategy="careful", by=None, now=NOW
+        ).name
 
     assert sorted(at_once(start, start, start)) == ["duplicate", "duplicate", "one"]
     assert StagedRun.objects.get().revision == 1

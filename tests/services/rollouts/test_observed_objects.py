@@ -8,7 +8,13 @@ import pytest
 from django.test import override_settings
 
 from clusters import kubernetes_drivers
-from clusters.drivers.base import LiveObject, ObjectRef, ObjectSeen, Observation, PlacementSeen
+from clusters.drivers.base import (
+    LiveObject,
+    ObjectRef,
+    ObjectSeen,
+    Observation,
+    PlacementSeen,
+)
 from clusters.drivers.readiness import Readiness
 from clusters.kubernetes_drivers import DriverCache
 from clusters.models import MemberCluster
@@ -29,7 +35,9 @@ from tests.services.rollouts.world import World
 
 pytestmark = [pytest.mark.django_db, pytest.mark.servers]
 WEB = ObjectRef("apps", "Deployment", "shop", "web")
-STALLED = LiveObject(WEB, "u1", Readiness.NOT_YET, "0 of 1 replicas available", "Progressing is False")
+STALLED = LiveObject(
+    WEB, "u1", Readiness.NOT_YET, "0 of 1 replicas available", "Progressing is False"
+)
 PATH = "/apis/apps/v1/namespaces/shop/deployments/web"
 
 
@@ -39,9 +47,13 @@ class ServedWorld(World):
     def __init__(self, server: ApiServer, url: str) -> None:
         self.now, self.call_takes, self.tag, self.server = NOW, timedelta(), 0, server
         fields = {"server": url, "ca": authority().pem, "token": "marker-token"}
-        set_connection("one", ConnectionInput(fields=fields), by=None, now=NOW, joins=True)
+        set_connection(
+            "one", ConnectionInput(fields=fields), by=None, now=NOW, joins=True
+        )
         MemberCluster.objects.update(verdict="", verdict_reason="", membership="joined")
-        apply_resources([namespace("shop"), deployment("web", "shop:1")], by=None, now=NOW)
+        apply_resources(
+            [namespace("shop"), deployment("web", "shop:1")], by=None, now=NOW
+        )
         self.place("web", spec())
 
 
@@ -49,7 +61,11 @@ class ServedWorld(World):
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedWorld]:
     monkeypatch.setattr(kubernetes_drivers, "drivers", DriverCache())
     server = ApiServer()
-    failed = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+    failed = {
+        "type": "Progressing",
+        "status": "False",
+        "reason": "ProgressDeadlineExceeded",
+    }
     server.statuses["web"] = {"unavailableReplicas": 1, "conditions": [failed]}
     with override_settings(MEMBER_LOOPBACK=True), serve(server) as link:
         yield ServedWorld(server, link.url)
@@ -61,12 +77,17 @@ def states(binding: Binding) -> dict[str, Any]:
 
 
 @pytest.mark.servers_only
-def test_a_rollout_keeps_the_state_and_the_hint_of_each_object(world: ServedWorld) -> None:
+def test_a_rollout_keeps_the_state_and_the_hint_of_each_object(
+    world: ServedWorld,
+) -> None:
     world.pass_time(10)
 
     binding = Binding.objects.select_related("resource_snapshot").get()
     objects = states(binding)
-    assert (objects["shop"].state, objects["web"].state) == (ObjectState.AVAILABLE, ObjectState.NOT_AVAILABLE)
+    assert (objects["shop"].state, objects["web"].state) == (
+        ObjectState.AVAILABLE,
+        ObjectState.NOT_AVAILABLE,
+    )
     assert objects["web"].live.uid == "uid-web"
     (error,) = objects_of(binding.failed_objects)
     assert "Progressing is False: ProgressDeadlineExceeded" in error.message
@@ -78,12 +99,26 @@ JOB: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
     "metadata": {"name": "once", "namespace": "shop"},
-    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "a", "image": "a"}]}}},
+    "spec": {
+        "template": {
+            "spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "a", "image": "a"}],
+            }
+        }
+    },
 }
 
 
-def test_a_failed_job_is_not_available_after_the_pause_with_its_own_reason(world: ServedWorld) -> None:
-    failed = {"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded", "message": "gave up"}
+def test_a_failed_job_is_not_available_after_the_pause_with_its_own_reason(
+    world: ServedWorld,
+) -> None:
+    failed = {
+        "type": "Failed",
+        "status": "True",
+        "reason": "BackoffLimitExceeded",
+        "message": "gave up",
+    }
     world.server.statuses["web"] = {"availableReplicas": 1, "updatedReplicas": 1}
     world.server.statuses["once"] = {"failed": 7, "conditions": [failed]}
     world.apply(JOB)
@@ -104,10 +139,15 @@ def test_a_failed_job_is_not_available_after_the_pause_with_its_own_reason(world
     world.pass_time(60, step=5)
 
     binding.refresh_from_db()
-    assert (binding.phase, states(binding)["once"].state) == (Phase.AVAILABLE, ObjectState.AVAILABLE)
+    assert (binding.phase, states(binding)["once"].state) == (
+        Phase.AVAILABLE,
+        ObjectState.AVAILABLE,
+    )
 
 
-def test_a_missing_object_is_shown_as_missing_when_it_is_read(world: ServedWorld) -> None:
+def test_a_missing_object_is_shown_as_missing_when_it_is_read(
+    world: ServedWorld,
+) -> None:
     world.pass_time(10)
     del world.server.objects[PATH]
     binding = Binding.objects.select_related("placement", "resource_snapshot").get()
@@ -124,7 +164,12 @@ def test_a_missing_object_is_shown_as_missing_when_it_is_read(world: ServedWorld
 def test_a_state_keeps_its_time_while_only_its_numbers_change() -> None:
     world = World(clusters=1)
     world.place(
-        "web", {"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}]}
+        "web",
+        {
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+            ]
+        },
     )
     pk = Binding.objects.get().pk
     later = LiveObject(WEB, "u1", Readiness.NOT_YET, "1 of 3 replicas available")
@@ -135,7 +180,11 @@ def test_a_state_keeps_its_time_while_only_its_numbers_change() -> None:
         store_objects({pk: live_rows([one])[0]}, now=NOW + timedelta(minutes=minute))
         times.append(ObservedObjects.objects.get().rows[0][-1])
 
-    assert times == [NOW.isoformat(), NOW.isoformat(), (NOW + timedelta(minutes=2)).isoformat()]
+    assert times == [
+        NOW.isoformat(),
+        NOW.isoformat(),
+        (NOW + timedelta(minutes=2)).isoformat(),
+    ]
 
 
 def test_equal_states_are_not_written_again() -> None:
@@ -158,7 +207,8 @@ def test_equal_states_are_not_written_again() -> None:
     assert again is not None
     assert (again.objects, again.updates()["observed_at"]) == (None, NOW)
     assert (
-        again.updates()["message"] == "Deployment shop/web: 0 of 1 replicas available (Progressing is False)"
+        again.updates()["message"]
+        == "Deployment shop/web: 0 of 1 replicas available (Progressing is False)"
     )
 
 
@@ -166,7 +216,12 @@ def test_equal_states_are_not_written_again() -> None:
 def test_a_simulated_cluster_has_nothing_to_read() -> None:
     world = World(clusters=1)
     world.place(
-        "web", {"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}]}
+        "web",
+        {
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+            ]
+        },
     )
     world.run(until=world.is_settled)
 

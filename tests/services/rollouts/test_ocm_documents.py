@@ -36,7 +36,8 @@ def regions(sizes: dict[str, int]) -> World:
     """Make a world of simulated clusters in the regions of the proposal."""
     world = World(clusters=0)
     wanted = [
-        ClusterSpec(member_document(*one), driver="simulated", connection=QUICK) for one in regional(sizes)
+        ClusterSpec(member_document(*one), driver="simulated", connection=QUICK)
+        for one in regional(sizes)
     ]
     upsert_clusters(wanted, by=None, now=world.now)
     observe(now=world.now)
@@ -48,7 +49,9 @@ def regions(sizes: dict[str, int]) -> World:
 @needs_proposal
 @pytest.mark.parametrize("number", [1, 2])
 def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> None:
-    world = regions({"us-east-1": 4, "us-west-1": 4, "cn-hangzhou": 4, "cn-shenzhen": 4})
+    world = regions(
+        {"us-east-1": 4, "us-west-1": 4, "cn-hangzhou": 4, "cn-shenzhen": 4}
+    )
 
     placement = save(world, proposed_document(number))
     empty = ResourceSnapshot.objects.get(placement=placement).objects_count
@@ -58,7 +61,9 @@ def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> Non
     available = world.available("demo-placement")
     assert (empty, before, len(available)) == (0, [], 10)
     assert available == placed(placement)
-    assert [set(handed_to(one, "demo-placement")) for one in available] == [{"Namespace", "Deployment"}] * 10
+    assert [set(handed_to(one, "demo-placement")) for one in available] == [
+        {"Namespace", "Deployment"}
+    ] * 10
     status = manifest_of(placement)["status"]
     assert status["numberOfSelectedClusters"] == 10
     assert {one["type"]: one["status"] for one in status["conditions"]} == {
@@ -76,15 +81,26 @@ def test_the_examples_of_the_proposal_roll_out_as_they_stand(number: int) -> Non
 @pytest.mark.nightly
 def test_the_strategy_is_that_of_the_annotation() -> None:
     world = World(clusters=3)
-    one_by_one = {"rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 2}}
-    save(world, with_resources(ocm_document(annotations={STRATEGY: one_by_one}), NAMESPACE))
+    one_by_one = {
+        "rollingUpdate": {
+            "maxUnavailable": 1,
+            "maxSurge": 1,
+            "unavailablePeriodSeconds": 2,
+        }
+    }
+    save(
+        world,
+        with_resources(ocm_document(annotations={STRATEGY: one_by_one}), NAMESPACE),
+    )
     before = len(starts("shop"))
 
     world.change()
     world.run(until=lambda: not world.is_settled())
     world.run(until=world.is_settled)
 
-    seconds = [second for second, _, what in starts("shop")[before:] if what == "update"]
+    seconds = [
+        second for second, _, what in starts("shop")[before:] if what == "update"
+    ]
     assert len(seconds) == len(set(seconds)) == 3
 
 
@@ -92,7 +108,10 @@ def test_a_staged_one_waits_for_its_runs() -> None:
     world = World(clusters=2)
 
     placement = save(
-        world, with_resources(ocm_document(annotations={STRATEGY: {"type": "External"}}), NAMESPACE)
+        world,
+        with_resources(
+            ocm_document(annotations={STRATEGY: {"type": "External"}}), NAMESPACE
+        ),
     )
 
     assert placed(placement) == ["c000", "c001"]

@@ -20,7 +20,11 @@ def cut_off(world: World, *names: str) -> str:
     for name in names:
         world.inject(name, {"kind": "unreachable"})
     rows = MemberCluster.objects.filter(name__in=names)
-    world.run(until=lambda: "" not in rows.values_list("verdict", flat=True), seconds=600, step=10)
+    world.run(
+        until=lambda: "" not in rows.values_list("verdict", flat=True),
+        seconds=600,
+        step=10,
+    )
     return f"{rows.earliest('unanswered_since').unanswered_since:%Y-%m-%d %H:%M:%S} UTC"
 
 
@@ -38,7 +42,9 @@ def needs(world: World) -> dict[str, str]:
     return sentences("rollout-stalled", now=world.now)
 
 
-def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world: World) -> None:
+def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(
+    world: World,
+) -> None:
     since = cut_off(world, "c001")
 
     world.change()
@@ -48,7 +54,9 @@ def test_a_run_that_goes_on_elsewhere_names_the_cluster_that_it_waits_for(world:
 
 
 @pytest.mark.nightly
-def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reach(world: World) -> None:
+def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reach(
+    world: World,
+) -> None:
     world.change()
     world.work()
 
@@ -59,7 +67,9 @@ def test_a_run_is_named_as_soon_as_the_rule_says_that_its_cluster_is_out_of_reac
     }
 
 
-def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(world: World) -> None:
+def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(
+    world: World,
+) -> None:
     world.change()
     world.work()
     for name in ("c000", "c001"):
@@ -80,7 +90,9 @@ def test_a_run_is_stalled_while_the_clusters_that_it_updates_do_not_answer(world
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("collected_static")
-def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, client: Client) -> None:
+def test_the_page_of_the_run_says_why_it_waits_and_since_when(
+    world: World, client: Client
+) -> None:
     world.change()
     world.work()
     since = cut_off(world, "c000")
@@ -90,7 +102,10 @@ def test_the_page_of_the_run_says_why_it_waits_and_since_when(world: World, clie
 
     [binding] = Binding.objects.filter(cluster_name="c000")
     reason = with_reason(binding.unavailable_code, binding.message)
-    assert f"r1 applied but not available. Unreachable since {since}. {escape(reason)}<br>" in page
+    assert (
+        f"r1 applied but not available. Unreachable since {since}. {escape(reason)}<br>"
+        in page
+    )
     assert reason
     assert "c000</a>: waiting for availability" not in page
 
@@ -117,11 +132,15 @@ def test_a_staged_run_that_waits_for_a_cluster_out_of_reach_is_named() -> None:
     world.begin("one")
     world.go_on(30)
 
-    assert needs(world) == {"one": "Staged run one waits for unreachable clusters: c001."}
+    assert needs(world) == {
+        "one": "Staged run one waits for unreachable clusters: c001."
+    }
 
 
 @pytest.mark.nightly
-def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(world: World) -> None:
+def test_a_cluster_that_gives_no_answer_is_named_before_the_rule_strikes(
+    world: World,
+) -> None:
     world.inject("c001", {"kind": "unreachable"})
     world.change()
     world.run(until=lambda: Binding.objects.filter(failure="unreachable").exists())
@@ -153,5 +172,12 @@ def test_a_cluster_that_answers_again_needs_no_attention_before_the_next_calls(
 
     not_called.update(phase="applying")
     client.force_login(person("ana", "viewer"))
-    attention = client.get("/").content.decode().partition('id="attention"')[2].partition("</section>")[0]
-    assert attention.count(">c001: not responding to the calls of 2 placements</a>") == 1, "once"
+    attention = (
+        client.get("/")
+        .content.decode()
+        .partition('id="attention"')[2]
+        .partition("</section>")[0]
+    )
+    assert (
+        attention.count(">c001: not responding to the calls of 2 placements</a>") == 1
+    ), "once"

@@ -13,12 +13,36 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
 from placements.explain.rollouts import Progress
-from placements.models import Binding, Override, OverrideSnapshot, Placement, ResourceSnapshot, Rollout
-from placements.services.overrides.operations import UnknownOverrideError, delete_override, save_override
+from placements.models import (
+    Binding,
+    Override,
+    OverrideSnapshot,
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+)
+from placements.services.overrides.operations import (
+    UnknownOverrideError,
+    delete_override,
+    save_override,
+)
 from placements.services.overrides.queries import applying_to
-from placements.services.rollouts.queries import Part, names_later, parts_of, progress_of, waiting_words
+from placements.services.rollouts.queries import (
+    Part,
+    names_later,
+    parts_of,
+    progress_of,
+    waiting_words,
+)
 from tests.rows import NOW, spec
-from tests.services.rollouts.overrides import WEB, annotate, for_clusters, for_resource, leaving_out, rule
+from tests.services.rollouts.overrides import (
+    WEB,
+    annotate,
+    for_clusters,
+    for_resource,
+    leaving_out,
+    rule,
+)
 from tests.services.rollouts.world import World, handed_to
 
 pytestmark = pytest.mark.django_db
@@ -29,8 +53,14 @@ WRONG = {"op": "remove", "path": "/spec/nowhere"}
 def placed(clusters: int = 3, **strategy: Any) -> World:
     """Return a world in which the shop is on every cluster; c000 is in the east."""
     world = World(clusters)
-    change_labels(["c000"], put={"region": "east"}, replaces=True, by=None, now=world.now)
-    given = {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}} if strategy else {}
+    change_labels(
+        ["c000"], put={"region": "east"}, replaces=True, by=None, now=world.now
+    )
+    given = (
+        {"strategy": {"type": "RollingUpdate", "rollingUpdate": strategy}}
+        if strategy
+        else {}
+    )
     world.place("web", spec(**given))
     world.run(until=world.is_settled)
     return world
@@ -45,7 +75,10 @@ def save(world: World, document: dict[str, Any]) -> None:
 
 def annotations(cluster: str) -> dict[str, dict[str, str]]:
     """Return the annotations of what a cluster has, by kind."""
-    return {kind: one["metadata"].get("annotations", {}) for kind, one in handed_to(cluster).items()}
+    return {
+        kind: one["metadata"].get("annotations", {})
+        for kind, one in handed_to(cluster).items()
+    }
 
 
 def runs_with(cluster: str) -> list[str]:
@@ -59,7 +92,10 @@ def test_s33_an_override_of_a_namespace_changes_all_that_is_in_it() -> None:
 
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))
 
-    assert annotations("c000") == {"Namespace": {"tier": "1"}, "Deployment": {"tier": "1"}}
+    assert annotations("c000") == {
+        "Namespace": {"tier": "1"},
+        "Deployment": {"tier": "1"},
+    }
     assert annotations("c001") == {"Namespace": {}, "Deployment": {}}
     assert (runs_with("c000"), runs_with("c001")) == (["tier-0"], [])
     save(world, for_clusters("tier", rule(annotate(tier="2"), region="east")))
@@ -79,20 +115,35 @@ def test_only_the_clusters_to_which_it_applies_get_a_new_version() -> None:
     assert Rollout.objects.latest("number").updates.count() == 1
 
 
-def test_s34_a_patch_that_does_not_fit_fails_its_cluster_and_leaves_the_others_alone() -> None:
+def test_s34_a_patch_that_does_not_fit_fails_its_cluster_and_leaves_the_others_alone() -> (
+    None
+):
     world = placed()
 
-    save_override(for_clusters("tier", rule(WRONG, region="east")), by=None, now=world.now)
+    save_override(
+        for_clusters("tier", rule(WRONG, region="east")), by=None, now=world.now
+    )
     world.work()
     world.pass_time(3)
 
-    assert world.phases() == {"c000": Phase.FAILED, "c001": Phase.AVAILABLE, "c002": Phase.AVAILABLE}
+    assert world.phases() == {
+        "c000": Phase.FAILED,
+        "c001": Phase.AVAILABLE,
+        "c002": Phase.AVAILABLE,
+    }
     run = Rollout.objects.get(state="running")
-    assert parts_of(run) == {"c000": Part.FAILED, "c001": Part.UPDATED, "c002": Part.UPDATED}
+    assert parts_of(run) == {
+        "c000": Part.FAILED,
+        "c001": Part.UPDATED,
+        "c002": Part.UPDATED,
+    }
     assert progress_of(run, now=world.now) == Progress(2, 3)
     assert names_later(run, parts_of(run)) == []
     message = Binding.objects.get(cluster_name="c000").message
-    assert "override tier-0 at spec.policy.overrideRules[0].jsonPatchOverrides[0]" in message
+    assert (
+        "override tier-0 at spec.policy.overrideRules[0].jsonPatchOverrides[0]"
+        in message
+    )
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))
     assert len(world.available()) == 3
 
@@ -127,7 +178,11 @@ def test_pages_and_rest_name_what_waiting_clusters_want(client: Client) -> None:
 
     changed = "r0 with changed overrides or apply strategy"
     versions = {one["cluster"]: (one["running"], one["wanted"]) for one in clusters}
-    assert versions == {"c000": ("r0", "r0"), "c001": ("r0", changed), "c002": ("r0", changed)}
+    assert versions == {
+        "c000": ("r0", "r0"),
+        "c001": ("r0", changed),
+        "c002": ("r0", changed),
+    }
     assert page.count(f"r0 → {changed}") == 2
 
 
@@ -165,7 +220,10 @@ def test_s36_the_override_in_the_namespace_wins() -> None:
     save(world, for_resource("inner", rule(annotate(tier="inner"))))
     save(world, for_clusters("outer", rule(annotate(tier="outer"))))
 
-    assert annotations("c001") == {"Namespace": {"tier": "outer"}, "Deployment": {"tier": "inner"}}
+    assert annotations("c001") == {
+        "Namespace": {"tier": "outer"},
+        "Deployment": {"tier": "inner"},
+    }
     assert runs_with("c001") == ["outer-0", "shop/inner-0"]
 
 
@@ -173,7 +231,9 @@ def test_s36_variables_stand_for_the_cluster_and_its_labels() -> None:
     world = placed(2)
     value = "${MEMBER-CLUSTER-NAME}-${MEMBER-CLUSTER-LABEL-KEY-region}"
 
-    save_override(for_clusters("who", rule(annotate(who=value))), by=None, now=world.now)
+    save_override(
+        for_clusters("who", rule(annotate(who=value))), by=None, now=world.now
+    )
     world.work()
     world.pass_time(6)
 
@@ -185,7 +245,10 @@ def test_s36_variables_stand_for_the_cluster_and_its_labels() -> None:
 def test_s36_an_override_for_namespaced_placements_does_not_concern_this_one() -> None:
     world = placed()
 
-    save(world, for_resource("inner", rule(annotate(a="b")), name="web", scope="Namespaced"))
+    save(
+        world,
+        for_resource("inner", rule(annotate(a="b")), name="web", scope="Namespaced"),
+    )
 
     assert runs_with("c000") == []
 
@@ -196,7 +259,9 @@ def test_a_cluster_that_gets_the_label_gets_the_override() -> None:
     world = placed()
     save(world, for_clusters("tier", rule(annotate(tier="1"), region="east")))
 
-    change_labels(["c001"], put={"region": "east"}, replaces=True, by=None, now=world.now)
+    change_labels(
+        ["c001"], put={"region": "east"}, replaces=True, by=None, now=world.now
+    )
     world.work()
     world.run(until=world.is_settled)
 
@@ -216,7 +281,9 @@ def test_deleting_an_override_takes_its_changes_back() -> None:
 
     assert set(Binding.objects.values_list("applied_version", flat=True)) == {first}
     assert annotations("c000")["Namespace"] == {}
-    with pytest.raises(UnknownOverrideError, match="no ClusterResourceOverride is named tier"):
+    with pytest.raises(
+        UnknownOverrideError, match="no ClusterResourceOverride is named tier"
+    ):
         delete_override(KIND, "", "tier", by=None, now=world.now)
 
 
@@ -227,9 +294,15 @@ def test_ten_snapshots_are_kept_and_those_in_use() -> None:
     save(world, for_clusters("tier", rule(annotate(tier="0"))))
 
     for number in range(1, 15):
-        save_override(for_clusters("tier", rule(annotate(tier=str(number)))), by=None, now=world.now)
+        save_override(
+            for_clusters("tier", rule(annotate(tier=str(number)))),
+            by=None,
+            now=world.now,
+        )
 
-    numbers = OverrideSnapshot.objects.order_by("number").values_list("number", flat=True)
+    numbers = OverrideSnapshot.objects.order_by("number").values_list(
+        "number", flat=True
+    )
     assert list(numbers) == [0, *range(5, 15)]
 
 
@@ -241,7 +314,11 @@ def test_a_label_alone_makes_no_snapshot_and_the_same_again_changes_nothing() ->
 
     saved = save_override(document, by=None, now=NOW)
 
-    assert (again.result, saved.result, saved.object.revision) == ("unchanged", "changed", 2)
+    assert (again.result, saved.result, saved.object.revision) == (
+        "unchanged",
+        "changed",
+        2,
+    )
     assert OverrideSnapshot.objects.get().number == 0
     events = Event.objects.order_by("pk").values_list("verb", "kind", "name")
     assert list(events) == [
@@ -253,11 +330,21 @@ def test_a_label_alone_makes_no_snapshot_and_the_same_again_changes_nothing() ->
 @pytest.mark.parametrize(
     ("second", "path", "code"),
     [
-        (for_clusters("b", rule(annotate(a="b"))), "spec.clusterResourceSelectors[0]", "conflict"),
-        (for_clusters("a", rule(annotate(a="b")), placement="web"), "spec.placement", "immutable"),
+        (
+            for_clusters("b", rule(annotate(a="b"))),
+            "spec.clusterResourceSelectors[0]",
+            "conflict",
+        ),
+        (
+            for_clusters("a", rule(annotate(a="b")), placement="web"),
+            "spec.placement",
+            "immutable",
+        ),
     ],
 )
-def test_what_an_override_may_not_be(second: dict[str, Any], path: str, code: str) -> None:
+def test_what_an_override_may_not_be(
+    second: dict[str, Any], path: str, code: str
+) -> None:
     save_override(for_clusters("a", rule(annotate(a="b"))), by=None, now=NOW)
 
     with pytest.raises(InvalidManifest) as caught:
@@ -270,10 +357,14 @@ def test_what_an_override_may_not_be(second: dict[str, Any], path: str, code: st
 @pytest.mark.nightly
 def test_the_hundred_and_first_in_a_namespace_is_refused() -> None:
     for number in range(100):
-        document = for_resource(f"o{number}", rule(annotate(a="b")), of={**WEB, "name": f"w{number}"})
+        document = for_resource(
+            f"o{number}", rule(annotate(a="b")), of={**WEB, "name": f"w{number}"}
+        )
         save_override(document, by=None, now=NOW)
 
-    with pytest.raises(InvalidManifest, match="there are 100 of this kind in the namespace shop"):
+    with pytest.raises(
+        InvalidManifest, match="there are 100 of this kind in the namespace shop"
+    ):
         save_override(for_resource("last", rule(annotate(a="b"))), by=None, now=NOW)
 
 
@@ -281,7 +372,9 @@ def test_an_edit_that_started_from_an_older_revision_is_refused() -> None:
     save_override(for_clusters("tier", rule(annotate(tier="1"))), by=None, now=NOW)
 
     with pytest.raises(RevisionConflict, match="tier is at revision 1"):
-        save_override(for_clusters("tier", rule(annotate(tier="2"))), by=None, now=NOW, expected=0)
+        save_override(
+            for_clusters("tier", rule(annotate(tier="2"))), by=None, now=NOW, expected=0
+        )
 
 
 @pytest.mark.nightly
@@ -290,7 +383,9 @@ def test_saving_wakes_the_placements_that_have_the_resource_and_no_others() -> N
     generation = Placement.objects.get().rollout_generation
     elsewhere = {**WEB, "name": "other"}
 
-    save_override(for_resource("a", rule(annotate(a="b")), of=elsewhere), by=None, now=world.now)
+    save_override(
+        for_resource("a", rule(annotate(a="b")), of=elsewhere), by=None, now=world.now
+    )
     assert Placement.objects.get().rollout_generation == generation
     save_override(for_resource("b", rule(annotate(a="b"))), by=None, now=world.now)
 

@@ -55,13 +55,17 @@ def begun(strategy: Mapping[str, Any] = ABANDON) -> World:
     return world
 
 
-def test_abandoned_objects_are_released_on_all_clusters_at_once(released: Released) -> None:
+def test_abandoned_objects_are_released_on_all_clusters_at_once(
+    released: Released,
+) -> None:
     world = begun()
     released.is_down = True
     assert not delete_placement("web", by=None, now=world.now)
     world.work()
 
-    assert released.calls == ["web"] * 3  # maxUnavailable is 1: nothing becomes unavailable
+    assert (
+        released.calls == ["web"] * 3
+    )  # maxUnavailable is 1: nothing becomes unavailable
     assert set(Binding.objects.values_list("phase", flat=True)) == {Phase.REMOVING}
     run = Rollout.objects.get(is_deletion=True)
     phases = {one.phase for one in clusters_in(run, names_in(run), report_of(run))}
@@ -73,8 +77,12 @@ def test_abandoned_objects_are_released_on_all_clusters_at_once(released: Releas
     assert not Leftover.objects.exists()
     run.refresh_from_db()
     assert run.ended_reason == "released on all clusters; the resources stay there"
-    assert {one.phase for one in clusters_in(run, names_in(run), report_of(run))} == {"released"}
-    assert set(ClusterUpdate.objects.filter(rollout=run).values_list("what", flat=True)) == {"release"}
+    assert {one.phase for one in clusters_in(run, names_in(run), report_of(run))} == {
+        "released"
+    }
+    assert set(
+        ClusterUpdate.objects.filter(rollout=run).values_list("what", flat=True)
+    ) == {"release"}
 
 
 @pytest.mark.nightly

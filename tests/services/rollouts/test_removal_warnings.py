@@ -23,7 +23,9 @@ def warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def warn(driver: SimulatedDriver, placement: str, **options: Any) -> Removed:
         removed = remove(driver, placement, **options)
-        warned = ObjectWarnings(ObjectRef("apps", "Deployment", "shop", "web"), ("v1 goes in 1.40",))
+        warned = ObjectWarnings(
+            ObjectRef("apps", "Deployment", "shop", "web"), ("v1 goes in 1.40",)
+        )
         return Removed(removed.existed, (warned,))
 
     monkeypatch.setattr(SimulatedDriver, "remove", warn)

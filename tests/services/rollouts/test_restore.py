@@ -46,7 +46,9 @@ def found() -> dict[str, tuple[str, str]]:
 
 @pytest.mark.servers_only
 @pytest.mark.servers
-def test_it_says_of_each_placement_that_the_drain_took_off_how_it_would_come_back() -> None:
+def test_it_says_of_each_placement_that_the_drain_took_off_how_it_would_come_back() -> (
+    None
+):
     world = drained()
 
     assert bring_back("c000").is_cordoned
@@ -77,9 +79,15 @@ def test_rescheduling_does_within_the_rollout_what_its_preview_showed() -> None:
     world.pass_time(120)
 
     assert (message.joins, message.leaves) == (("c000",), ("c001",))
-    assert (message.placed_before, message.placed_after, message.is_fulfilled) == (2, 2, True)
+    assert (message.placed_before, message.placed_after, message.is_fulfilled) == (
+        2,
+        2,
+        True,
+    )
     assert world.available("spread") == ["c000", "c002"]
-    snapshots = PolicySnapshot.objects.filter(placement__name="spread").order_by("number")
+    snapshots = PolicySnapshot.objects.filter(placement__name="spread").order_by(
+        "number"
+    )
     assert [(one.number, one.is_latest, one.created_by) for one in snapshots] == [
         (0, False, "system"),
         (1, True, "system"),
@@ -90,7 +98,9 @@ def test_rescheduling_does_within_the_rollout_what_its_preview_showed() -> None:
 
 @pytest.mark.servers_only
 @pytest.mark.servers
-def test_a_fresh_schedule_that_has_no_better_place_leaves_everything_where_it_is() -> None:
+def test_a_fresh_schedule_that_has_no_better_place_leaves_everything_where_it_is() -> (
+    None
+):
     world = drained()
     uncordon(["c000"], by=None, now=world.now)
     before = world.available("two")

@@ -11,7 +11,13 @@ from clusters.models import MemberCluster
 from clusters.operations.leave import finish_leaving, leave
 from fleetui.models import Event
 from placements.engine.rollout.state import Phase
-from placements.models import Binding, ClusterUpdate, Placement, ResourceSnapshot, Rollout
+from placements.models import (
+    Binding,
+    ClusterUpdate,
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+)
 from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts import operations
 from tests.rows import config_map, pick_n_spec, placement_document, spec
@@ -45,8 +51,14 @@ def test_a_placement_comes_to_every_cluster_and_the_run_ends() -> None:
 
     assert world.available() == ["c000", "c001", "c002"]
     run = Rollout.objects.get(placement=placement)
-    assert (run.state, run.number, run.waves) == ("finished", 1, [["c000", "c001", "c002"]])
-    assert set(ClusterUpdate.objects.values_list("what", "outcome")) == {("add", "available")}
+    assert (run.state, run.number, run.waves) == (
+        "finished",
+        1,
+        [["c000", "c001", "c002"]],
+    )
+    assert set(ClusterUpdate.objects.values_list("what", "outcome")) == {
+        ("add", "available")
+    }
     assert not Binding.objects.exclude(applied_version=run.version).exists()
 
 
@@ -74,7 +86,9 @@ def test_kinds_that_cannot_be_observed_take_the_period_between_batches() -> None
     world = World(10)
     world.apply(NOT_TRACKABLE)
     quarter = {"unavailablePeriodSeconds": 20}
-    world.place("web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": quarter}))
+    world.place(
+        "web", spec(strategy={"type": "RollingUpdate", "rollingUpdate": quarter})
+    )
     world.run(until=world.is_settled)
 
     world.change()
@@ -128,7 +142,11 @@ def test_a_bad_version_stops_at_the_floor_and_a_good_one_recovers() -> None:
     world.work()
     world.run(until=world.is_settled)
     assert len(world.available()) == 4
-    assert [one.state for one in Rollout.objects.order_by("number")] == ["finished", "superseded", "finished"]
+    assert [one.state for one in Rollout.objects.order_by("number")] == [
+        "finished",
+        "superseded",
+        "finished",
+    ]
 
 
 @pytest.mark.nightly
@@ -153,14 +171,20 @@ def test_a_cluster_that_cannot_be_reached_is_skipped_until_it_returns() -> None:
     world.place("web", one_at_a_time(maxUnavailable=2))
     world.run(until=world.is_settled)
     world.inject("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
+    world.run(
+        until=lambda: MemberCluster.objects.get(name="c001").verdict != "",
+        seconds=600,
+        step=10,
+    )
 
     world.change()
     world.work()
     version = Rollout.objects.get(state="running").version
     world.pass_time(30)
 
-    behind = Binding.objects.exclude(applied_version=version).values_list("cluster_name", flat=True)
+    behind = Binding.objects.exclude(applied_version=version).values_list(
+        "cluster_name", flat=True
+    )
     assert list(behind) == ["c001"]
     world.inject("c001")
     world.run(until=world.is_settled, seconds=200)
@@ -173,7 +197,10 @@ def test_a_cluster_that_loses_its_state_gets_it_again() -> None:
     world.place("web", spec())
     world.run(until=world.is_settled)
 
-    world.inject("c000", {"kind": "lostState", "since": world.now.isoformat().replace("+00:00", "Z")})
+    world.inject(
+        "c000",
+        {"kind": "lostState", "since": world.now.isoformat().replace("+00:00", "Z")},
+    )
     world.run(until=lambda: world.phases()["c000"] != Phase.AVAILABLE, seconds=200)
     world.run(until=lambda: len(world.available()) == 2)
 
@@ -276,7 +303,9 @@ def test_a_rollback_carries_the_old_content_and_holds_it() -> None:
     world.work()
     world.run(until=world.is_settled)
     assert ResourceSnapshot.objects.get(is_latest=True).number == 3
-    assert set(Binding.objects.values_list("applied_version", flat=True)).isdisjoint({first})
+    assert set(Binding.objects.values_list("applied_version", flat=True)).isdisjoint(
+        {first}
+    )
 
 
 @pytest.mark.servers_only
@@ -338,7 +367,10 @@ def test_deleting_takes_the_resources_away_from_every_cluster() -> None:
 @pytest.mark.servers
 def test_deleting_with_abandon_leaves_them_there() -> None:
     world = World(2)
-    abandon = {"type": "RollingUpdate", "deleteStrategy": {"propagationPolicy": "Abandon"}}
+    abandon = {
+        "type": "RollingUpdate",
+        "deleteStrategy": {"propagationPolicy": "Abandon"},
+    }
     world.place("web", spec(strategy=abandon))
     world.run(until=world.is_settled)
 
@@ -360,7 +392,9 @@ def test_deleting_with_abandon_leaves_them_there() -> None:
         lambda now: operations.roll_back("web", 0, by=None, now=now),
     ],
 )
-def test_a_staged_placement_sends_people_to_its_runs(action: Callable[[datetime], object]) -> None:
+def test_a_staged_placement_sends_people_to_its_runs(
+    action: Callable[[datetime], object],
+) -> None:
     world = World(1)
     world.place("web", spec(strategy={"type": "External"}))
 

@@ -81,7 +81,9 @@ def test_rescheduling_to_nothing_is_confirmed() -> None:
 
     assert refused.value.returncode == 3
     assert PolicySnapshot.objects.count() == 1
-    assert reschedule("db", "--confirm", "unschedule-everything").endswith("deselected: b.\n")
+    assert reschedule("db", "--confirm", "unschedule-everything").endswith(
+        "deselected: b.\n"
+    )
 
 
 def test_says_how_a_run_stands() -> None:
@@ -122,7 +124,9 @@ def test_refuses_what_makes_no_sense(words: list[str], code: int, message: str) 
     assert refused.value.returncode == code
 
 
-@pytest.mark.parametrize("words", ["retry web", "roll-back web", "pause web a", "burn web"])
+@pytest.mark.parametrize(
+    "words", ["retry web", "roll-back web", "pause web a", "burn web"]
+)
 def test_wrong_arguments_end_with_2(words: str) -> None:
     with pytest.raises(SystemExit) as refused:
         Command().run_from_argv(["manage.py", "rollout", *words.split()])

@@ -10,7 +10,9 @@ from tests.services.rollouts.world import World
 pytestmark = pytest.mark.django_db
 
 PICK_ALL = {
-    "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}],
+    "resourceSelectors": [
+        {"group": "", "version": "v1", "kind": "Namespace", "name": "shop"}
+    ],
     "strategy": {"rollingUpdate": {"maxUnavailable": 1}},
 }
 
@@ -34,7 +36,12 @@ def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> Non
     points = list(RolloutSample.objects.filter(rollout=run).order_by("pk"))
 
     first, last = points[0], points[-1]
-    assert (first.at, first.old, first.new, first.unavailable) == (run.started_at, 3, 0, 1)
+    assert (first.at, first.old, first.new, first.unavailable) == (
+        run.started_at,
+        3,
+        0,
+        1,
+    )
     assert (last.at, last.old, last.new, last.unavailable) == (run.ended_at, 0, 4, 0)
     assert {(one.number, one.min_available) for one in points} == {(4, 3)}
     assert min(one.old + one.new for one in points) == 3
@@ -43,7 +50,9 @@ def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> Non
 
 @pytest.mark.nightly
 def test_charts_show_both_runs(world: World) -> None:
-    placed, updated = (run_charts(run, now=world.now) for run in Rollout.objects.order_by("number"))
+    placed, updated = (
+        run_charts(run, now=world.now) for run in Rollout.objects.order_by("number")
+    )
 
     for chart in (*placed, *updated):
         check_chart(chart)

@@ -5,7 +5,14 @@ import pytest
 from clusters.operations.edit import change_labels
 from clusters.operations.leave import finish_leaving, leave
 from placements.engine.rollout.state import Phase
-from placements.models import ApprovalRequest, Binding, Placement, ResourceSnapshot, Rollout, StagedRun
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+    StagedRun,
+)
 from placements.services.placements import delete_placement, save_placement
 from placements.services.rollouts import operations
 from tests.rows import placement_document, spec
@@ -19,7 +26,9 @@ ALL = {"prod": ["c000", "c001", "c002"]}
 def canary_world() -> StagedWorld:
     """Return S37's world: a canary with a wait and an approval, then the rest behind another approval."""
     world = StagedWorld(
-        CANARY_FIRST, stage("canary", after=True, wait="30s"), stage("prod", before=True, most=2)
+        CANARY_FIRST,
+        stage("canary", after=True, wait="30s"),
+        stage("prod", before=True, most=2),
     )
     world.place("web", staged_spec())
     return world
@@ -79,7 +88,9 @@ def test_s37_what_changes_later_waits_for_the_next_run() -> None:
 
 @pytest.mark.servers
 def test_s38_a_run_with_an_older_index_rolls_back_in_the_order_of_the_stages() -> None:
-    world = StagedWorld(CANARY_FIRST, stage("canary"), stage("prod", before=True, most=2))
+    world = StagedWorld(
+        CANARY_FIRST, stage("canary"), stage("prod", before=True, most=2)
+    )
     world.place("web", staged_spec())
     for name in ("one", "two"):
         world.change()
@@ -99,7 +110,9 @@ def test_s38_a_run_with_an_older_index_rolls_back_in_the_order_of_the_stages() -
 
 
 def test_s39_scaled_in_clusters_keep_what_they_have_until_the_delete_stage() -> None:
-    world = StagedWorld(CANARY_FIRST, stage("canary", before=True), stage("prod", before=True, most=2))
+    world = StagedWorld(
+        CANARY_FIRST, stage("canary", before=True), stage("prod", before=True, most=2)
+    )
     fixed = {"placementType": "PickFixed", "clusterNames": ["c000", "c001", "c002"]}
     world.place("web", staged_spec(fixed))
     world.begin("one")
@@ -109,7 +122,9 @@ def test_s39_scaled_in_clusters_keep_what_they_have_until_the_delete_stage() -> 
     assert world.status("one") == "succeeded"
 
     fixed = {**fixed, "clusterNames": ["c000", "c002"]}
-    save_placement(placement_document("web", staged_spec(fixed)), by=None, now=world.now)
+    save_placement(
+        placement_document("web", staged_spec(fixed)), by=None, now=world.now
+    )
     world.work()
     world.go_on()
     assert "c001" in world.available()
@@ -151,7 +166,9 @@ def test_s40_another_number_needs_a_run_to_be_carried_out() -> None:
 
 
 @pytest.mark.parametrize(("most", "together"), [(3, 3), ("70%", 2), (1, 1)])
-def test_s41_as_many_start_together_as_the_stage_says(most: int | str, together: int) -> None:
+def test_s41_as_many_start_together_as_the_stage_says(
+    most: int | str, together: int
+) -> None:
     world = StagedWorld(ALL, stage("prod", most=most))
     world.place("web", staged_spec())
 
@@ -209,7 +226,9 @@ def test_s43_a_rolling_run_under_way_ends_when_stages_take_over() -> None:
 
 
 @pytest.mark.servers
-def test_s44_what_is_on_a_departed_cluster_stays_there_and_its_row_goes_with_the_next_run() -> None:
+def test_s44_what_is_on_a_departed_cluster_stays_there_and_its_row_goes_with_the_next_run() -> (
+    None
+):
     world = StagedWorld(ALL, stage("prod", most=3))
     world.place("web", staged_spec())
     world.begin("one")
@@ -239,7 +258,9 @@ def test_a_run_waits_for_the_scheduler_and_then_begins() -> None:
 
 @pytest.mark.nightly
 def test_a_run_that_cannot_begin_says_why() -> None:
-    world = StagedWorld({**CANARY_FIRST, "other": ["c003"]}, stage("canary"), stage("prod"))
+    world = StagedWorld(
+        {**CANARY_FIRST, "other": ["c003"]}, stage("canary"), stage("prod")
+    )
     world.place("web", staged_spec())
 
     world.begin("one")
@@ -255,7 +276,9 @@ def test_a_cluster_that_moves_to_another_stage_ends_the_run() -> None:
     world.begin("one")
     world.go_on()
 
-    change_labels(["c000"], put={"stage": "canary"}, replaces=True, by=None, now=world.now)
+    change_labels(
+        ["c000"], put={"stage": "canary"}, replaces=True, by=None, now=world.now
+    )
     world.go_on(61)
 
     assert (world.status("one"), world.why("one")) == ("failed", ["other-stages"])
@@ -297,7 +320,9 @@ def test_a_later_run_takes_a_cluster_over_and_the_earlier_one_ends() -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("after", [0, 1])
-def test_a_run_that_brings_back_what_another_replaces_takes_its_cluster_for_good(after: int) -> None:
+def test_a_run_that_brings_back_what_another_replaces_takes_its_cluster_for_good(
+    after: int,
+) -> None:
     world = StagedWorld(ALL, stage("prod"))
     world.place("web", staged_spec())
     world.begin("first")

@@ -26,7 +26,13 @@ from placements.services.rollouts.staged_strategies import (
 )
 from tests.rows import NOW, person, placement_document, spec
 from tests.services.rollouts.overrides import annotate, for_clusters, rule
-from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec, strategy_document
+from tests.services.rollouts.staged import (
+    StagedWorld,
+    run_document,
+    stage,
+    staged_spec,
+    strategy_document,
+)
 from tests.services.rollouts.world import handed_to
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +66,9 @@ def test_only_an_approver_approves(roles: tuple[str, ...]) -> None:
     world = waiting_world(before=True)
 
     with pytest.raises(PermissionDenied):
-        staged_operations.approve("one", "prod", by=person("bob", *roles), now=world.now)
+        staged_operations.approve(
+            "one", "prod", by=person("bob", *roles), now=world.now
+        )
 
     assert ApprovalRequest.objects.get().approved_at is None
 
@@ -94,7 +102,9 @@ def test_the_demand_for_another_person_is_written_as_true_or_false() -> None:
 def test_a_stage_that_does_not_wait_cannot_be_approved() -> None:
     world = waiting_world()
 
-    with pytest.raises(ActionNotAllowed, match="stage prod of one is not pending approval"):
+    with pytest.raises(
+        ActionNotAllowed, match="stage prod of one is not pending approval"
+    ):
         world.approve("one", "prod")
 
 
@@ -127,7 +137,9 @@ def test_the_spec_of_a_request_cannot_change(field: str) -> None:
     with pytest.raises(InvalidManifest) as caught:
         apply_approval(document, by=world.approver, now=world.now)
 
-    assert [(one.path, one.code) for one in caught.value.errors] == [(f"spec.{field}", "immutable")]
+    assert [(one.path, one.code) for one in caught.value.errors] == [
+        (f"spec.{field}", "immutable")
+    ]
     assert ApprovalRequest.objects.get().approved_at is None
 
 
@@ -232,9 +244,14 @@ def test_only_the_state_of_a_run_may_change() -> None:
     assert save_run(run_document("one"), by=None, now=world.now).result == "unchanged"
 
     with pytest.raises(InvalidManifest) as caught:
-        save_run(run_document("one", state="Initialize", index="0"), by=None, now=world.now)
+        save_run(
+            run_document("one", state="Initialize", index="0"), by=None, now=world.now
+        )
 
-    assert [error.path for error in caught.value.errors] == ["spec.resourceSnapshotIndex", "spec.state"]
+    assert [error.path for error in caught.value.errors] == [
+        "spec.resourceSnapshotIndex",
+        "spec.state",
+    ]
     with pytest.raises(RevisionConflict):
         save_run(run_document("one", state="Stop"), by=None, now=world.now, expected=7)
 
@@ -270,7 +287,11 @@ def test_an_unreachable_cluster_is_waited_for() -> None:
     world = StagedWorld(ALL, stage("prod", most=2))
     world.place("web", staged_spec())
     world.inject("c001", {"kind": "unreachable"})
-    world.run(until=lambda: MemberCluster.objects.get(name="c001").verdict != "", seconds=600, step=10)
+    world.run(
+        until=lambda: MemberCluster.objects.get(name="c001").verdict != "",
+        seconds=600,
+        step=10,
+    )
 
     world.begin("one")
     world.go_on(30)
@@ -282,13 +303,21 @@ def test_an_unreachable_cluster_is_waited_for() -> None:
 
 @pytest.mark.nightly
 def test_a_run_freezes_the_overrides_that_apply_when_it_begins() -> None:
-    world = StagedWorld({"canary": ["c001"], "prod": ["c000"]}, stage("canary"), stage("prod", before=True))
+    world = StagedWorld(
+        {"canary": ["c001"], "prod": ["c000"]},
+        stage("canary"),
+        stage("prod", before=True),
+    )
     world.place("web", staged_spec())
-    save_override(for_clusters("tier", rule(annotate(tier="old"))), by=None, now=world.now)
+    save_override(
+        for_clusters("tier", rule(annotate(tier="old"))), by=None, now=world.now
+    )
     world.begin("one")
     world.go_on()
 
-    save_override(for_clusters("tier", rule(annotate(tier="new"))), by=None, now=world.now)
+    save_override(
+        for_clusters("tier", rule(annotate(tier="new"))), by=None, now=world.now
+    )
     world.approve("one", "prod")
     world.run(until=lambda: world.status("one") == "succeeded")
 

@@ -24,7 +24,9 @@ def staged(*words: str) -> str:
 @pytest.fixture
 def world() -> StagedWorld:
     """Return a placement with a canary, an approval, and the rest half at a time."""
-    made = StagedWorld(BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="50%"))
+    made = StagedWorld(
+        BY_STAGE, stage("canary", after=True, wait="30s"), stage("prod", most="50%")
+    )
     made.place("web", staged_spec())
     return made
 
@@ -41,7 +43,12 @@ def test_says_the_stages_before_anything_begins() -> None:
 def test_prepares_resumes_stops_and_abandons(world: StagedWorld) -> None:
     outputs = [staged("start", "one", "web", "careful", "--prepare")]
     world.work()
-    outputs += [staged("resume", "one"), staged("stop", "one"), staged("abandon", "one"), staged("list")]
+    outputs += [
+        staged("resume", "one"),
+        staged("stop", "one"),
+        staged("abandon", "one"),
+        staged("list"),
+    ]
 
     assert [one.split(";")[0].strip() for one in outputs] == [
         "Staged update run one created",
@@ -96,22 +103,48 @@ def test_lists_what_has_not_ended_of_a_placement(world: StagedWorld) -> None:
     [
         (["status", "missing"], 2, "no staged run is named 'missing'"),
         (["stop", "missing"], 2, "no staged run is named 'missing'"),
-        (["start", "two", "missing", "careful"], 2, "spec.placementName: no placement is named 'missing'"),
-        (["start", "two", "web", "bold"], 2, "spec.stagedRolloutStrategyName: no strategy is named 'bold'"),
+        (
+            ["start", "two", "missing", "careful"],
+            2,
+            "spec.placementName: no placement is named 'missing'",
+        ),
+        (
+            ["start", "two", "web", "bold"],
+            2,
+            "spec.stagedRolloutStrategyName: no strategy is named 'bold'",
+        ),
         (["start", "Two", "web", "careful"], 2, "metadata.name: "),
-        (["start", "one", "web", "careful"], 2, "metadata.name: a run is named one already"),
-        (["start", "two", "web", "careful", "--snapshot", "7"], 2, "spec.resourceSnapshotIndex: web has no"),
-        (["start", "two", "web", "careful", "--snapshot", "four"], 2, "is not the number"),
+        (
+            ["start", "one", "web", "careful"],
+            2,
+            "metadata.name: a run is named one already",
+        ),
+        (
+            ["start", "two", "web", "careful", "--snapshot", "7"],
+            2,
+            "spec.resourceSnapshotIndex: web has no",
+        ),
+        (
+            ["start", "two", "web", "careful", "--snapshot", "four"],
+            2,
+            "is not the number",
+        ),
         (["preview", "missing", "careful"], 2, "no placement is named 'missing'"),
         (["preview", "web", "bold"], 2, "no staged update strategy is named 'bold'"),
-        (["approve", "one", "prod", "--as", "missing"], 2, "no user is named 'missing'"),
+        (
+            ["approve", "one", "prod", "--as", "missing"],
+            2,
+            "no user is named 'missing'",
+        ),
         (["approve", "one", "prod", "--as", "ann"], 1, "is not pending approval"),
         (["approve", "one", "prod", "--as", "ana"], 1, "only an approver"),
         (["skip-wait", "one", "prod"], 1, "no timed wait in progress"),
         (["retry", "one", "c000"], 1, "only what failed can be retried"),
     ],
 )
-def test_refuses_what_makes_no_sense(world: StagedWorld, words: list[str], code: int, message: str) -> None:
+def test_refuses_what_makes_no_sense(
+    world: StagedWorld, words: list[str], code: int, message: str
+) -> None:
     person("ana", "operator")
     world.begin("one")
 

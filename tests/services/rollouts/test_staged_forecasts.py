@@ -10,7 +10,10 @@ from placements.services.rollouts.staged_queries import progress_of
 from tests.services.rollouts.staged import StagedWorld, stage, staged_spec
 
 pytestmark = pytest.mark.django_db
-BY_STAGE = {"canary": ["c000", "c001"], "prod": [f"c{number:03}" for number in range(2, 12)]}
+BY_STAGE = {
+    "canary": ["c000", "c001"],
+    "prod": [f"c{number:03}" for number in range(2, 12)],
+}
 WAIT = 60
 
 
@@ -27,7 +30,11 @@ def _eta(name: str) -> dict[str, Any]:
 
 def _world() -> StagedWorld:
     """Return twelve clusters that one run has updated: a canary with a gate, then the rest."""
-    made = StagedWorld(BY_STAGE, stage("canary", after=True, wait=f"{WAIT}s"), stage("prod", most="50%"))
+    made = StagedWorld(
+        BY_STAGE,
+        stage("canary", after=True, wait=f"{WAIT}s"),
+        stage("prod", most="50%"),
+    )
     made.place("web", staged_spec())
     _run(made, "first")
     made.change()
@@ -35,7 +42,9 @@ def _world() -> StagedWorld:
 
 
 @pytest.mark.nightly
-def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without_its_approval() -> None:
+def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without_its_approval() -> (
+    None
+):
     world = _world()
     world.begin("second")
     world.work()
@@ -43,8 +52,15 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
     assert eta["left"]["runs"] == 1
     assert eta["left"]["seconds"] > WAIT
     assert eta["approvals"] == 1
-    assert " of work, without 1 approval (median of 1 past run)" in eta_sentence(eta, now=world.now)
-    assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["runs"] == 1
+    assert " of work, without 1 approval (median of 1 past run)" in eta_sentence(
+        eta, now=world.now
+    )
+    assert (
+        progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"][
+            "runs"
+        ]
+        == 1
+    )
 
     world.run(until=lambda: "approval-after" in world.waits("second"))
     world.pass_time(1_800, step=60)
@@ -53,7 +69,12 @@ def test_the_next_run_is_forecast_from_the_last_one_then_by_its_own_rate_without
     found, at = _eta("second")["left"]["seconds"], world.now
     world.run(until=lambda: world.status("second") == "succeeded")
     assert found == pytest.approx((world.now - at).total_seconds(), abs=60)
-    assert progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"]["seconds"] == 0
+    assert (
+        progress_of(StagedRun.objects.get(full_name="second"))["eta"]["remaining"][
+            "seconds"
+        ]
+        == 0
+    )
     assert _eta("second")["waiting"]["approval"] >= 1_700
 
 

@@ -35,14 +35,24 @@ class LeftWorld(StagedWorld):
         self.work()
         self.pass_time()
 
-    def rejoin(self, held: Mapping[str, Any] | None = None, *, clock: timedelta = timedelta()) -> None:
+    def rejoin(
+        self, held: Mapping[str, Any] | None = None, *, clock: timedelta = timedelta()
+    ) -> None:
         """Bring c002 back under its name, with what it holds, by a process with another clock."""
-        wanted = ClusterSpec(member_document("c002", {"stage": "prod"}), driver="simulated", connection=QUICK)
+        wanted = ClusterSpec(
+            member_document("c002", {"stage": "prod"}),
+            driver="simulated",
+            connection=QUICK,
+        )
         upsert_clusters([wanted], by=None, now=self.now + clock)
         if held:
             cluster = MemberCluster.objects.get(name="c002")
             SimulatedPlacement.objects.create(
-                cluster=cluster, placement_name="web", revision=1, is_held=True, content=held
+                cluster=cluster,
+                placement_name="web",
+                revision=1,
+                is_held=True,
+                content=held,
             )
         observe(now=self.now)
         self.work()
@@ -53,7 +63,9 @@ class LeftWorld(StagedWorld):
 
     def holding(self) -> dict[str, str]:
         """Return the version that each simulated cluster holds."""
-        rows = SimulatedPlacement.objects.filter(placement_name="web").values_list("cluster__name", "content")
+        rows = SimulatedPlacement.objects.filter(placement_name="web").values_list(
+            "cluster__name", "content"
+        )
         return {name: content["held"]["version"] for name, content in rows}
 
     def changes(self) -> int:
@@ -98,7 +110,9 @@ def test_s44_rejoined_after_a_change_it_gets_the_new_version_with_the_others() -
     world.finish("two")
 
     assert set(world.indices().values()) == {1}
-    assert set(world.holding().values()) == {Binding.objects.get(cluster_name="c000").applied_version}
+    assert set(world.holding().values()) == {
+        Binding.objects.get(cluster_name="c000").applied_version
+    }
     assert world.changes() == 2
 
 
@@ -127,7 +141,9 @@ def test_s44_that_it_rejoined_is_seen_whatever_the_clocks_say() -> None:
 
 
 @pytest.mark.servers
-def test_s44_rejoined_it_needs_a_run_as_there_is_no_way_back_to_rolling_updates() -> None:
+def test_s44_rejoined_it_needs_a_run_as_there_is_no_way_back_to_rolling_updates() -> (
+    None
+):
     world = LeftWorld()
     world.rejoin()
 

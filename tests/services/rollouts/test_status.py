@@ -51,8 +51,14 @@ def test_a_finished_rollout_is_available_everywhere() -> None:
         "ApplySucceeded",
         "ResourceAvailable",
     ]
-    assert [one["observedResourceIndex"] for one in status["placementStatuses"]] == ["0", "0", "0"]
-    assert {one["observedGeneration"] for one in status["conditions"]} == {placement.revision}
+    assert [one["observedResourceIndex"] for one in status["placementStatuses"]] == [
+        "0",
+        "0",
+        "0",
+    ]
+    assert {one["observedGeneration"] for one in status["conditions"]} == {
+        placement.revision
+    }
 
 
 @pytest.mark.nightly
@@ -64,10 +70,17 @@ def test_a_cluster_that_waits_shows_what_it_really_runs() -> None:
     status = status_of(placement, now=world.now)
 
     assert status["observedResourceIndex"] == "1"
-    assert [one["observedResourceIndex"] for one in status["placementStatuses"]] == ["1", "0", "0"]
+    assert [one["observedResourceIndex"] for one in status["placementStatuses"]] == [
+        "1",
+        "0",
+        "0",
+    ]
     waiting = status["placementStatuses"][1]["conditions"][-1]
     assert (waiting["reason"], waiting["status"]) == ("RolloutNotStartedYet", "False")
-    assert "c000 is available. On r0, waiting for r1. Cannot take down any cluster (" in waiting["message"]
+    assert (
+        "c000 is available. On r0, waiting for r1. Cannot take down any cluster ("
+        in waiting["message"]
+    )
 
 
 @pytest.mark.nightly
@@ -82,7 +95,9 @@ def test_a_cluster_that_refuses_names_the_objects() -> None:
     failing = status_of(placement, now=world.now)["placementStatuses"][0]
 
     assert failing["conditions"][-1]["reason"] == "ApplyFailed"
-    assert [(one["kind"], one["name"]) for one in failing["failedPlacements"]] == [("ConfigMap", "bad")]
+    assert [(one["kind"], one["name"]) for one in failing["failedPlacements"]] == [
+        ("ConfigMap", "bad")
+    ]
 
 
 @pytest.mark.nightly
@@ -117,8 +132,16 @@ def test_a_run_reads_its_answer_back_and_names_its_versions() -> None:
 
     rows = {one.cluster: one for one in clusters_in(run, names_in(run), report)}
 
-    assert (rows["c000"].phase, rows["c000"].running, rows["c000"].wave) == ("settling", "r1", 1)
-    assert (rows["c002"].phase, rows["c002"].running, rows["c002"].wanted) == ("available", "r0", "r1")
+    assert (rows["c000"].phase, rows["c000"].running, rows["c000"].wave) == (
+        "settling",
+        "r1",
+        1,
+    )
+    assert (rows["c002"].phase, rows["c002"].running, rows["c002"].wanted) == (
+        "available",
+        "r0",
+        "r1",
+    )
     assert rows["c002"].block == "update-floor"
     assert progress is not None
     assert (progress.done, progress.number) == (0, 3)
@@ -151,7 +174,10 @@ def test_a_rollback_and_a_new_begin_say_what_they_come_from() -> None:
 
     operations.roll_back("web", 0, by=None, now=world.now)
     world.work()
-    assert Rollout.objects.get(state="running").trigger == "rolled back to the content of r0"
+    assert (
+        Rollout.objects.get(state="running").trigger
+        == "rolled back to the content of r0"
+    )
     operations.stop("web", by=None, now=world.now)
     operations.restart("web", by=None, now=world.now)
     world.work()

@@ -44,7 +44,9 @@ SETTINGS = "/api/v1/namespaces/shop/configmaps/settings-0"
         (HeldObjects(1), 1, 1_000, False, "never had a placement"),
     ],
 )
-def test_what_waits(mine: HeldObjects, going: int, total: int, is_known: bool, words: str) -> None:
+def test_what_waits(
+    mine: HeldObjects, going: int, total: int, is_known: bool, words: str
+) -> None:
     reason = reason_to_wait(mine, going, total, is_known=is_known)
 
     assert bool(reason) == bool(words)
@@ -71,7 +73,9 @@ def world_on(server: LocalServer, patch: pytest.MonkeyPatch) -> ManyMembers:
 def haunt(world: ManyMembers, name: str = "ghost") -> None:
     """Leave something on the cluster that no placement of this database wants."""
     row = MemberCluster.objects.select_related("credential").get()
-    driver_for(row).apply(Version("v1", name, (namespace("ghost"), config_map("x", in_="ghost")), fence=7))
+    driver_for(row).apply(
+        Version("v1", name, (namespace("ghost"), config_map("x", in_="ghost")), fence=7)
+    )
     world.tick(seconds=130)
 
 
@@ -89,7 +93,10 @@ def test_an_orphan_that_this_database_never_knew_waits_and_is_removed_when_confi
 
     body = {"placement": "ghost", "decision": "confirm"}
     assert rest.post("/api/v1/clusters/pier/removals", body, format="json").json() == []
-    assert rest.post("/api/v1/clusters/pier/removals", body, format="json").status_code == 409
+    assert (
+        rest.post("/api/v1/clusters/pier/removals", body, format="json").status_code
+        == 409
+    )
     world.tick(seconds=130)
     world.tick(seconds=130)
 
@@ -97,13 +104,20 @@ def test_an_orphan_that_this_database_never_knew_waits_and_is_removed_when_confi
     assert not WaitingRemoval.objects.exists()
 
 
-def test_an_orphan_can_be_kept(world: ManyMembers, fleet: MemberFleet, client: Client) -> None:
+def test_an_orphan_can_be_kept(
+    world: ManyMembers, fleet: MemberFleet, client: Client
+) -> None:
     haunt(world)
     client.force_login(person("vera", "viewer"))
     page = client.get("/clusters/pier/removals/")
     assert "ghost" in page.content.decode()
     assert "Confirm removal" not in page.content.decode()
-    assert client.post("/clusters/pier/removals/", {"placement": "ghost", "do": "keep"}).status_code == 403
+    assert (
+        client.post(
+            "/clusters/pier/removals/", {"placement": "ghost", "do": "keep"}
+        ).status_code
+        == 403
+    )
     client.force_login(person("ann", "operator"))
     assert "removals/" in client.get("/").content.decode()
     assert "Confirm removal" in client.get("/clusters/pier/removals/").content.decode()
@@ -121,12 +135,20 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
     """An orphan and a prune: both lists, and both places that read them, have the same."""
     world.place_everywhere()
     haunt(world)
-    Binding.objects.update(removal_check=WAITING, phase=Phase.FAILED, message="It has a newer version.")
+    Binding.objects.update(
+        removal_check=WAITING, phase=Phase.FAILED, message="It has a newer version."
+    )
     expected = {
-        ("pier", "ghost", "This console has never had a placement of this name, as after a restored backup."),
+        (
+            "pier",
+            "ghost",
+            "This console has never had a placement of this name, as after a restored backup.",
+        ),
         ("pier", "web", "It has a newer version."),
     }
-    assert {(one.cluster_name, one.placement_name, one.reason) for one in waiting_removals()} == expected
+    assert {
+        (one.cluster_name, one.placement_name, one.reason) for one in waiting_removals()
+    } == expected
     client.force_login(person("vera", "viewer"))
     evaluate(now=world.now)
 
@@ -134,7 +156,9 @@ def test_what_waits_is_in_the_inbox_and_notified_until_it_is_decided(
     reasons = {name: why for _, name, why in expected}
     ghost = f"The removal of ghost waits for a confirmation: {reasons['ghost']}"
     sentences = {ghost, f"Removal of web waits: {reasons['web']}"}
-    assert {(one["noun"], one["name"]) for one in items} == {("cluster-removals", "pier")}
+    assert {(one["noun"], one["name"]) for one in items} == {
+        ("cluster-removals", "pier")
+    }
     assert {one["message"] for one in items} == sentences
     page = client.get("/inbox/").content.decode()
     assert page.count('href="/clusters/pier/removals/"') == 2
@@ -165,7 +189,9 @@ def test_the_command_lists_and_confirms(world: ManyMembers, fleet: MemberFleet) 
     assert GHOST not in fleet.objects[TOKEN]
 
 
-def test_a_deletion_that_was_requested_does_not_wait(world: ManyMembers, fleet: MemberFleet) -> None:
+def test_a_deletion_that_was_requested_does_not_wait(
+    world: ManyMembers, fleet: MemberFleet
+) -> None:
     world.place_everywhere(config_maps=20)
     delete_placement("web", by=None, now=world.now)
     for _ in range(5):
@@ -183,7 +209,9 @@ def test_what_a_newer_database_placed_is_not_pruned_before_a_confirmation(
     newer = tuple(config_map(f"settings-{at}") for at in range(4))
     row = MemberCluster.objects.select_related("credential").get()
     # As before a restore of the database: a version of the same console that it has forgotten.
-    driver_for(row).apply(Version("newer", "web", (namespace("shop"), *newer), fence=binding.fence + 1))
+    driver_for(row).apply(
+        Version("newer", "web", (namespace("shop"), *newer), fence=binding.fence + 1)
+    )
     for _ in range(6):
         world.tick(seconds=130)
 

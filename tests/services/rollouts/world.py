@@ -24,7 +24,15 @@ from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.rollouts.worker import ManifestCache, run_cluster_calls
 from placements.services.scheduling import schedule_due
 from tests.database import load_once
-from tests.rows import NAMESPACE, NOW, deployment, member_document, namespace, placement_document, spec
+from tests.rows import (
+    NAMESPACE,
+    NOW,
+    deployment,
+    member_document,
+    namespace,
+    placement_document,
+    spec,
+)
 
 SECOND = timedelta(seconds=1)
 QUICK: Mapping[str, Any] = {"applyMilliseconds": 0, "readySeconds": 2}
@@ -45,7 +53,10 @@ class World:
     def join(self, clusters: int, *, connection: Mapping[str, Any] = QUICK) -> None:
         """Add clusters until there are so many."""
         documents = [member_document(f"c{number:03}") for number in range(clusters)]
-        wanted = [ClusterSpec(one, driver="simulated", connection=connection) for one in documents]
+        wanted = [
+            ClusterSpec(one, driver="simulated", connection=connection)
+            for one in documents
+        ]
         upsert_clusters(wanted, by=None, now=self.now)
         observe(now=self.now)
 
@@ -56,9 +67,13 @@ class World:
     def change(self) -> None:
         """Change the image of each Deployment, so that every cluster needs a new version."""
         self.tag += 1
-        self.apply(*(deployment("web", f"web:{self.tag}", in_=one) for one in self.namespaces))
+        self.apply(
+            *(deployment("web", f"web:{self.tag}", in_=one) for one in self.namespaces)
+        )
 
-    def place(self, name: str, spec: Mapping[str, Any], *, shares: bool = False) -> Placement:
+    def place(
+        self, name: str, spec: Mapping[str, Any], *, shares: bool = False
+    ) -> Placement:
         """Save a placement and let the workers begin.
 
         One beside others has a namespace of its own, unless it `shares` theirs: clusters refuse an object of
@@ -67,7 +82,9 @@ class World:
         wanted = dict(spec)
         is_alone = shares or not Placement.objects.exclude(name=name).exists()
         if not is_alone and wanted["resourceSelectors"] == [NAMESPACE]:
-            wanted["resourceSelectors"] = [{**NAMESPACE, "name": self.add_namespace(name)}]
+            wanted["resourceSelectors"] = [
+                {**NAMESPACE, "name": self.add_namespace(name)}
+            ]
         save_placement(placement_document(name, wanted), by=None, now=self.now)
         self.work()
         return Placement.objects.get(name=name)
@@ -85,7 +102,9 @@ class World:
         enqueue_affected_placements()
         for _ in range(10_000):
             done = schedule_due(now=self.now) + sync_due_rollouts(now=self.now)
-            if not done + run_cluster_calls(now=self.now, threads=0, clock=self._answered):
+            if not done + run_cluster_calls(
+                now=self.now, threads=0, clock=self._answered
+            ):
                 return
         raise AssertionError("the workers do not come to rest")
 
@@ -99,7 +118,9 @@ class World:
             observe(now=self.now)
             self.work()
 
-    def run(self, *, until: Callable[[], bool], seconds: int = 300, step: int = 1) -> int:
+    def run(
+        self, *, until: Callable[[], bool], seconds: int = 300, step: int = 1
+    ) -> int:
         """Advance the clock until a condition holds, and return the seconds."""
         for passed in range(0, seconds, step):
             if until():
@@ -123,12 +144,21 @@ class World:
 
     def available(self, name: str = "web") -> list[str]:
         """Return the clusters on which a placement is available."""
-        return [cluster for cluster, phase in self.phases(name).items() if phase == Phase.AVAILABLE]
+        return [
+            cluster
+            for cluster, phase in self.phases(name).items()
+            if phase == Phase.AVAILABLE
+        ]
 
 
 def one_at_a_time(**more: Any) -> dict[str, Any]:
     """Make the spec of a PickAll placement that updates one cluster at a time."""
-    rolling = {"maxUnavailable": 1, "maxSurge": 1, "unavailablePeriodSeconds": 2, **more}
+    rolling = {
+        "maxUnavailable": 1,
+        "maxSurge": 1,
+        "unavailablePeriodSeconds": 2,
+        **more,
+    }
     return spec(strategy={"type": "RollingUpdate", "rollingUpdate": rolling})
 
 
@@ -158,7 +188,9 @@ def world_once(name: str, make: Callable[[], AnyWorld]) -> AnyWorld:
 
 def starts(name: str = "web") -> list[tuple[int, str, str]]:
     """Return every start of a placement: the seconds since the beginning, the cluster, what was started."""
-    rows = ClusterUpdate.objects.filter(rollout__placement_name=name).order_by("started_at", "cluster_name")
+    rows = ClusterUpdate.objects.filter(rollout__placement_name=name).order_by(
+        "started_at", "cluster_name"
+    )
     return [
         (int((at - NOW).total_seconds()), cluster, what)
         for at, cluster, what in rows.values_list("started_at", "cluster_name", "what")

@@ -26,11 +26,15 @@ class AffinityFilter:
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
         """Return, term by term, the requirements that the cluster does not meet and its actual values."""
-        terms = [_unmet(term, cycle.fleet, position) for term in cycle.policy.required_terms]
+        terms = [
+            _unmet(term, cycle.fleet, position) for term in cycle.policy.required_terms
+        ]
         return Reason(ReasonCode.REQUIRED_AFFINITY, {"terms": terms})
 
 
-def _unmet(term: ClusterSelectorTerm, fleet: Fleet, position: int) -> list[dict[str, object]]:
+def _unmet(
+    term: ClusterSelectorTerm, fleet: Fleet, position: int
+) -> list[dict[str, object]]:
     cluster = fleet.clusters[position]
     labels = _unmet_texts("label", term.label_selector, cluster.labels)
     claims = _unmet_texts("claim", term.claim_selector, cluster.properties)

@@ -20,4 +20,7 @@ class EligibilityFilter:
 def not_eligible(cycle: Cycle, position: int) -> Reason:
     """Return why a cluster is not eligible, with the kind and text that its eligibility has."""
     eligibility = cycle.fleet.clusters[position].eligibility
-    return Reason(ReasonCode.NOT_ELIGIBLE, {"kind": eligibility.kind, "reason": eligibility.reason})
+    return Reason(
+        ReasonCode.NOT_ELIGIBLE,
+        {"kind": eligibility.kind, "reason": eligibility.reason},
+    )

@@ -17,7 +17,9 @@ class NamespaceFilter:
     name = "namespace"
 
     def passes(self, cycle: Cycle) -> Bools:
-        verdicts = [lacks_namespace(cluster, cycle.namespace) is None for cluster in cycle.fleet]
+        verdicts = [
+            lacks_namespace(cluster, cycle.namespace) is None for cluster in cycle.fleet
+        ]
         return np.array(verdicts, dtype=np.bool_)
 
     def reason(self, cycle: Cycle, position: int) -> Reason:

@@ -21,13 +21,24 @@ class TaintFilter:
         return np.array(verdicts, dtype=np.bool_)[cycle.fleet.taint_codes]
 
     def reason(self, cycle: Cycle, position: int) -> Reason:
-        taints = untolerated(cycle.fleet.clusters[position].taints, cycle.policy.tolerations)
-        plain_taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
+        taints = untolerated(
+            cycle.fleet.clusters[position].taints, cycle.policy.tolerations
+        )
+        plain_taints = [
+            {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            for taint in taints
+        ]
         return Reason(ReasonCode.UNTOLERATED_TAINT, {"taints": plain_taints})
 
 
-def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> tuple[Taint, ...]:
-    return tuple(taint for taint in taints if not any(_tolerates(one, taint) for one in tolerations))
+def untolerated(
+    taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]
+) -> tuple[Taint, ...]:
+    return tuple(
+        taint
+        for taint in taints
+        if not any(_tolerates(one, taint) for one in tolerations)
+    )
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -49,13 +49,18 @@ def prioritizers(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Floats
     return total
 
 
-def weighed(options: OcmOptions, cycle: Cycle, candidates: Bools) -> Iterator[tuple[str, float, Floats]]:
+def weighed(
+    options: OcmOptions, cycle: Cycle, candidates: Bools
+) -> Iterator[tuple[str, float, Floats]]:
     """Return the name, the weight and the score of each of them that has a weight."""
     if options.steady_weight:
         yield "steady", options.steady_weight, cycle.is_active.astype(np.float64)
     if options.balance_weight:
         yield "balance", options.balance_weight, _balance(options, cycle.fleet)
-    for resource, weight in (("cpu", options.cpu_weight), ("memory", options.memory_weight)):
+    for resource, weight in (
+        ("cpu", options.cpu_weight),
+        ("memory", options.memory_weight),
+    ):
         if weight:
             yield resource, weight, _allocatable(resource, cycle.fleet, candidates)
 
@@ -65,7 +70,9 @@ def _balance(options: OcmOptions, fleet: Fleet) -> Floats:
 
     The busiest is that of all which decisions name, also one that is no longer in the fleet.
     """
-    used = np.array([options.balance.get(name, 0) for name in fleet.names], dtype=np.float64)
+    used = np.array(
+        [options.balance.get(name, 0) for name in fleet.names], dtype=np.float64
+    )
     most = max(options.balance.values(), default=0)
     if most == 0:
         return np.full(len(fleet), _FULL)
@@ -76,7 +83,9 @@ def _balance(options: OcmOptions, fleet: Fleet) -> Floats:
 def _allocatable(resource: str, fleet: Fleet, candidates: Bools) -> Floats:
     values = fleet.property(f"{RESOURCE_PREFIX}allocatable-{resource}").approximates
     # A cluster that reports no capacity has no score.
-    has_capacity = ~np.isnan(fleet.property(f"{RESOURCE_PREFIX}total-{resource}").approximates)
+    has_capacity = ~np.isnan(
+        fleet.property(f"{RESOURCE_PREFIX}total-{resource}").approximates
+    )
     values = np.where(has_capacity, values, np.nan)
     finite = values[candidates & ~np.isnan(values)]
     if not len(finite):
@@ -84,4 +93,8 @@ def _allocatable(resource: str, fleet: Fleet, candidates: Bools) -> Floats:
     low, high = float(finite.min()), float(finite.max())
     if low == high:
         return np.where(np.isnan(values), 0.0, _FULL)
-    return np.where(np.isnan(values), 0.0, np.trunc(((values - low) / (high - low) - 0.5) * 2 * _FULL))
+    return np.where(
+        np.isnan(values),
+        0.0,
+        np.trunc(((values - low) / (high - low) - 0.5) * 2 * _FULL),
+    )

@@ -45,7 +45,11 @@ class Groups:
     @cached_property
     def siblings(self) -> Ints:
         """Return for each domain the number of its family."""
-        return np.zeros(len(self.values), dtype=np.int64) if self.families is None else self.families
+        return (
+            np.zeros(len(self.values), dtype=np.int64)
+            if self.families is None
+            else self.families
+        )
 
     @cached_property
     def first_siblings(self) -> Ints:
@@ -73,7 +77,10 @@ class Groups:
 
     @cached_property
     def _place_of_family(self) -> Ints:
-        return np.repeat(np.arange(len(self.first_siblings)), np.diff(self.first_siblings, append=len(self)))
+        return np.repeat(
+            np.arange(len(self.first_siblings)),
+            np.diff(self.first_siblings, append=len(self)),
+        )
 
     def __len__(self) -> int:
         return len(self.values)
@@ -81,7 +88,9 @@ class Groups:
     @cached_property
     def _by_group(self) -> tuple[NDArray[np.intp], Codes, NDArray[np.intp]]:
         """Return the clusters by domain, the domains that have any, and where each of them begins."""
-        order = np.argsort(self.codes, kind="stable")[np.count_nonzero(~self.is_present) :]
+        order = np.argsort(self.codes, kind="stable")[
+            np.count_nonzero(~self.is_present) :
+        ]
         occupied, starts = np.unique(self.codes[order], return_index=True)
         return order, occupied, starts
 
@@ -97,7 +106,9 @@ class Groups:
         if not len(positions):
             return np.zeros(len(self.values), dtype=np.int64)
         codes = self.codes[positions]
-        return np.bincount(codes[codes != ABSENT], minlength=len(self.values)).astype(np.int64)
+        return np.bincount(codes[codes != ABSENT], minlength=len(self.values)).astype(
+            np.int64
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +148,12 @@ class SkewAfterPick:
     def after(self) -> Ints:
         """Return the skew with one more cluster in the domain."""
         is_smallest = np.equal(self.counts, self.levels.smallest)
-        raised = np.logical_and(is_smallest, self.levels.has_lone_smallest).astype(np.int64)
-        return np.maximum(self.counts + 1, self.levels.largest) - (raised + self.levels.smallest)
+        raised = np.logical_and(is_smallest, self.levels.has_lone_smallest).astype(
+            np.int64
+        )
+        return np.maximum(self.counts + 1, self.levels.largest) - (
+            raised + self.levels.smallest
+        )
 
     @cached_property
     def change(self) -> Ints:
@@ -262,7 +277,9 @@ class SpreadStrategy(Protocol):
     def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
         """Return how a cluster without the topology key is treated."""
 
-    def project(self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
+    def project(
+        self, constraint: TopologySpreadConstraint, groups: Groups, counts: Ints
+    ) -> SkewProjection:
         """Return the count or skew of each domain after one more pick there."""
 
     def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
@@ -271,10 +288,14 @@ class SpreadStrategy(Protocol):
     def scores(self, state: RoundState, contends: Bools) -> list[Scores]:
         """Score every entry by constraint, larger is better; `contends`: entries that can still be picked."""
 
-    def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+    def combine(
+        self, state: RoundState, scores: Sequence[Scores], contends: Bools
+    ) -> tuple[Scores, ...]:
         """Combine the scores of the constraints into the columns of one spread score."""
 
-    def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
+    def rank(
+        self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints
+    ) -> tuple[Scores, ...]:
         """Return the columns that rank the candidates, the first one first; larger is better."""
 
     def stops_without_candidate(self) -> bool:
@@ -295,19 +316,27 @@ class GroupStrategy(Protocol):
     def keyless_score(self, constraint: TopologySpreadConstraint) -> int | None:
         """Return the score of a cluster without the key, None when it is out."""
 
-    def violates(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Bools:
+    def violates(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Bools:
         """Return the counts at which one more breaks the limit."""
 
-    def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
+    def score(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Ints:
         """Score one more at each count."""
 
 
-def reported_score(values: list[float], strategy: SpreadStrategy) -> float | tuple[float, ...]:
+def reported_score(
+    values: list[float], strategy: SpreadStrategy
+) -> float | tuple[float, ...]:
     """Return a spread score as it is reported: a number, or a list with a number per level."""
     return tuple(values) if strategy.has_score_list else values[0]
 
 
-def prefers_missing_key(strategy: SpreadStrategy, constraint: TopologySpreadConstraint) -> bool:
+def prefers_missing_key(
+    strategy: SpreadStrategy, constraint: TopologySpreadConstraint
+) -> bool:
     """Return whether, with one domain only, a cluster in none ranks before those in it."""
     if not isinstance(strategy, GroupStrategy):
         return False
@@ -320,7 +349,9 @@ def is_hard(constraint: TopologySpreadConstraint) -> bool:
     return constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
 
 
-def at_entries(by_group: NDArray[Number], groups: Groups, *, missing_key: int) -> NDArray[Number]:
+def at_entries(
+    by_group: NDArray[Number], groups: Groups, *, missing_key: int
+) -> NDArray[Number]:
     """Return for each entry the value of its domain, and `missing_key` where it is in none."""
     table = np.empty(len(by_group) + 1, dtype=by_group.dtype)
     table[:-1] = by_group

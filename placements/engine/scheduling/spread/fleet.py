@@ -34,7 +34,10 @@ class SkewRules(SpreadStrategy):
 
     def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form one domain per value that the key has on any cluster, eligible or not."""
-        columns = (spread_input.fleet.label(one.topology_key) for one in spread_input.constraints)
+        columns = (
+            spread_input.fleet.label(one.topology_key)
+            for one in spread_input.constraints
+        )
         return tuple(Groups(column.values, column.codes) for column in columns)
 
     def relevant_fields(self, _constraint: TopologySpreadConstraint) -> frozenset[str]:
@@ -50,11 +53,15 @@ class SkewRules(SpreadStrategy):
         is_out = self.keyless_score(constraint) is None
         return MissingKeyPolicy.EXCLUDED if is_out else MissingKeyPolicy.UNLIMITED
 
-    def project(self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
+    def project(
+        self, _constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints
+    ) -> SkewProjection:
         """Compare with the smallest domain; what is limited is the skew with one more."""
         levels = levels_of(counts)
         smallest = np.full(len(counts), levels.smallest, dtype=np.int64)
-        return SkewProjection(smallest, self.after(SkewAfterPick(counts, levels)), is_skew=True)
+        return SkewProjection(
+            smallest, self.after(SkewAfterPick(counts, levels)), is_skew=True
+        )
 
     def after(self, after_pick: SkewAfterPick) -> Ints:
         return after_pick.after
@@ -63,12 +70,16 @@ class SkewRules(SpreadStrategy):
         """Judge each domain by the skew that one more would make; a hard constraint forbids a violation."""
         verdicts = []
         for constraint, groups, counts in state.parts:
-            by_group = self.violates(constraint, SkewAfterPick(counts, levels_of(counts)))
+            by_group = self.violates(
+                constraint, SkewAfterPick(counts, levels_of(counts))
+            )
             violates = at_entries(by_group, groups, missing_key=False)
             verdicts.append(ConstraintVerdict(violates, violates & is_hard(constraint)))
         return verdicts
 
-    def violates(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Bools:
+    def violates(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Bools:
         return np.greater(self.after(after_pick), constraint.max_skew)
 
     def change(self, after_pick: SkewAfterPick) -> Ints:
@@ -81,20 +92,26 @@ class SkewRules(SpreadStrategy):
             scores.append(at_entries(by_group, groups, missing_key=0))
         return scores
 
-    def score(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Ints:
+    def score(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Ints:
         """Score −change, or −1000 when the limit is broken."""
         score: Ints = np.negative(self.change(after_pick))
         score[self.violates(constraint, after_pick)] = SOFT_VIOLATION_SCORE
         return score
 
-    def combine(self, state: RoundState, scores: Sequence[Scores], _contends: Bools) -> tuple[Scores, ...]:
+    def combine(
+        self, state: RoundState, scores: Sequence[Scores], _contends: Bools
+    ) -> tuple[Scores, ...]:
         """Add the scores up; hard constraints score too."""
         total: Scores = np.zeros(len(state.left), dtype=np.int64)
         for score in scores:
             total = total + score
         return (total,)
 
-    def rank(self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints) -> tuple[Scores, ...]:
+    def rank(
+        self, *, spread: tuple[Scores, ...], preference: Scores, was_here: Ints
+    ) -> tuple[Scores, ...]:
         """Rank by topology spread, then affinity, then a binding of an older policy."""
         return *spread, preference, was_here
 
@@ -104,7 +121,9 @@ class FleetSpread(SkewRules):
 
     name = "fleet"
 
-    def violates(self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick) -> Bools:
+    def violates(
+        self, constraint: TopologySpreadConstraint, after_pick: SkewAfterPick
+    ) -> Bools:
         """Break the limit only by making the skew larger than it is."""
         return (after_pick.change > 0) & super().violates(constraint, after_pick)
 

@@ -58,11 +58,17 @@ class KubernetesSpread(SpreadStrategy):
 
     def missing_key(self, constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
         """Forbid it, or score it lowest."""
-        return MissingKeyPolicy.EXCLUDED if is_hard(constraint) else MissingKeyPolicy.LAST
+        return (
+            MissingKeyPolicy.EXCLUDED if is_hard(constraint) else MissingKeyPolicy.LAST
+        )
 
-    def project(self, constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints) -> SkewProjection:
+    def project(
+        self, constraint: TopologySpreadConstraint, _groups: Groups, counts: Ints
+    ) -> SkewProjection:
         """Compare with the smallest domain, or with 0 while there are fewer domains than minDomains."""
-        smallest = np.full(len(counts), smallest_counted(constraint, counts), dtype=np.int64)
+        smallest = np.full(
+            len(counts), smallest_counted(constraint, counts), dtype=np.int64
+        )
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
     def verdicts(self, state: RoundState) -> list[ConstraintVerdict]:
@@ -71,7 +77,9 @@ class KubernetesSpread(SpreadStrategy):
         verdicts = []
         for constraint, groups, counts in state.parts:
             if is_hard(constraint):
-                forbids = at_entries(is_too_many(constraint, counts), groups, missing_key=True)
+                forbids = at_entries(
+                    is_too_many(constraint, counts), groups, missing_key=True
+                )
                 verdicts.append(ConstraintVerdict(forbids, forbids))
             else:
                 verdicts.append(ConstraintVerdict(nothing, nothing))
@@ -79,14 +87,25 @@ class KubernetesSpread(SpreadStrategy):
 
     def scores(self, state: RoundState, contends: Bools) -> list[Scores]:
         """Return each soft one's cost, count times ln(domains + 2) plus maxSkew - 1, no hard ones."""
-        return [_cost(constraint, groups, counts, contends) for constraint, groups, counts in state.parts]
+        return [
+            _cost(constraint, groups, counts, contends)
+            for constraint, groups, counts in state.parts
+        ]
 
-    def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+    def combine(
+        self, state: RoundState, scores: Sequence[Scores], contends: Bools
+    ) -> tuple[Scores, ...]:
         """Normalize the summed costs to 0 (worst) to 100 over the contenders that have every soft key."""
-        soft = [index for index, constraint in enumerate(state.constraints) if not is_hard(constraint)]
+        soft = [
+            index
+            for index, constraint in enumerate(state.constraints)
+            if not is_hard(constraint)
+        ]
         if not soft:
             return (np.zeros(len(state.left), dtype=np.int64),)
-        has_keys = reduce(np.logical_and, [state.groups[index].is_present for index in soft])
+        has_keys = reduce(
+            np.logical_and, [state.groups[index].is_present for index in soft]
+        )
 
         # Add the costs in the order of the constraints, which fixes the last bit. Costs are never negative:
         # half is rounded up.
@@ -126,7 +145,9 @@ def _groups(constraint: TopologySpreadConstraint, spread_input: SpreadInput) -> 
     return Groups(tuple(column.values[code] for code in occurring.tolist()), codes)
 
 
-def _cost(constraint: TopologySpreadConstraint, groups: Groups, counts: Ints, contends: Bools) -> Scores:
+def _cost(
+    constraint: TopologySpreadConstraint, groups: Groups, counts: Ints, contends: Bools
+) -> Scores:
     if is_hard(constraint):
         return np.zeros(len(groups.codes), dtype=np.float64)
     domains = int(np.count_nonzero(groups.is_reached(contends)))

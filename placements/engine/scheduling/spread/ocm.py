@@ -21,7 +21,12 @@ from placements.engine.scheduling.spread.base import (
     at_entries,
     is_hard,
 )
-from placements.manifests.ocm_options import OcmOptions, PrioritizerMode, Unsatisfiable, UnsetPolicy
+from placements.manifests.ocm_options import (
+    OcmOptions,
+    PrioritizerMode,
+    Unsatisfiable,
+    UnsetPolicy,
+)
 from placements.manifests.policy import TopologySpreadConstraint
 
 UNSET = "(unset)"
@@ -48,7 +53,11 @@ class OcmSpread(SpreadStrategy):
 
     @property
     def rank_names(self) -> tuple[str, ...]:
-        return ("topology", "preference") if self.is_strict else ("final", "topology", "preference")
+        return (
+            ("topology", "preference")
+            if self.is_strict
+            else ("final", "topology", "preference")
+        )
 
     def groups(self, spread_input: SpreadInput) -> tuple[Groups, ...]:
         """Form a domain per value among the candidates; nested, per value within the domain above."""
@@ -56,13 +65,17 @@ class OcmSpread(SpreadStrategy):
         family_of, families = np.zeros(len(passes), dtype=np.int64), [""]
         levels = []
         for constraint in spread_input.constraints:
-            column = spread_input.fleet.topology(constraint.topology_key, constraint.topology_key_type)
+            column = spread_input.fleet.topology(
+                constraint.topology_key, constraint.topology_key_type
+            )
             weights = self.options.domain_weights.get(constraint.topology_key, {})
             levels.append(self._level(column, family_of, families, passes, weights))
             if self.options.nested:
                 # The domains of this level are the families of the next.
                 owners, codes, family_of = _pairs(family_of, column, column.codes)
-                families = [f"{name}/" for name in _domains(owners, families, column, codes)]
+                families = [
+                    f"{name}/" for name in _domains(owners, families, column, codes)
+                ]
         return tuple(levels)
 
     def _level(
@@ -75,7 +88,9 @@ class OcmSpread(SpreadStrategy):
     ) -> Groups:
         has_bucket = self.options.unset_policy is UnsetPolicy.BUCKET
         counted = passes if has_bucket else passes & column.is_present
-        owners, values, inverse = _pairs(family_of[counted], column, column.codes[counted])
+        owners, values, inverse = _pairs(
+            family_of[counted], column, column.codes[counted]
+        )
         codes = np.full(len(passes), ABSENT, dtype=np.int32)
         codes[counted] = inverse
         return Groups(
@@ -85,7 +100,9 @@ class OcmSpread(SpreadStrategy):
             family_of=family_of,
             # By code, since a label may be called "(unset)" and have a weight.
             weights=tuple(
-                1 if code == ABSENT else weights.get(column.values[code], 1) for code in values if weights
+                1 if code == ABSENT else weights.get(column.values[code], 1)
+                for code in values
+                if weights
             ),
         )
 
@@ -100,7 +117,9 @@ class OcmSpread(SpreadStrategy):
     def missing_key(self, _constraint: TopologySpreadConstraint) -> MissingKeyPolicy:
         return _KEYLESS[self.options.unset_policy]
 
-    def project(self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints) -> SkewProjection:
+    def project(
+        self, _constraint: TopologySpreadConstraint, groups: Groups, counts: Ints
+    ) -> SkewProjection:
         smallest = groups.of_siblings(np.minimum, counts)
         return SkewProjection(smallest, counts + 1 - smallest, is_skew=False)
 
@@ -108,7 +127,9 @@ class OcmSpread(SpreadStrategy):
         """Forbid what would be more than maxSkew above the emptiest sibling."""
         nothing = np.zeros(len(state.left), dtype=np.bool_)
         verdicts = []
-        for (constraint, groups, counts), smallest in zip(state.parts, state.smallest_siblings, strict=True):
+        for (constraint, groups, counts), smallest in zip(
+            state.parts, state.smallest_siblings, strict=True
+        ):
             forbids = nothing
             if is_hard(constraint):
                 too_many = np.greater(counts - smallest, constraint.max_skew - 1)
@@ -121,7 +142,9 @@ class OcmSpread(SpreadStrategy):
         pairs = zip(_gaps(state, contends), state.groups, strict=True)
         return [at_entries(gaps, groups, missing_key=0) for gaps, groups in pairs]
 
-    def combine(self, state: RoundState, scores: Sequence[Scores], contends: Bools) -> tuple[Scores, ...]:
+    def combine(
+        self, state: RoundState, scores: Sequence[Scores], contends: Bools
+    ) -> tuple[Scores, ...]:
         """Strict: the gaps level by level. Weighted: one number, −100 to 100, from the levels' scores."""
         if self.is_strict:
             return tuple(scores)
@@ -130,7 +153,9 @@ class OcmSpread(SpreadStrategy):
         exact = np.float64 if len(state.groups) <= _EXACT_LEVELS else object
         total = np.zeros(len(state.left), dtype=exact)
         unit = 1
-        for groups, gaps in reversed(list(zip(state.groups, _gaps(state, contends), strict=True))):
+        for groups, gaps in reversed(
+            list(zip(state.groups, _gaps(state, contends), strict=True))
+        ):
             total += _level_scores(groups, gaps, np.array(unit, dtype=exact))
             unit *= _TOP_LEVEL + 1
 
@@ -140,7 +165,9 @@ class OcmSpread(SpreadStrategy):
         high = counted.max(initial=-inf)
         if low >= high:
             return (np.zeros(len(total), dtype=np.float64),)
-        even = (2 * _FULL * (total - low) / (high - low) - _FULL).astype(np.float64, copy=False)
+        even = (2 * _FULL * (total - low) / (high - low) - _FULL).astype(
+            np.float64, copy=False
+        )
         return (even if exact is np.float64 else _made_distinct(even, total, contends),)
 
     def rank(
@@ -161,11 +188,16 @@ def _domains(
     owners: list[int], families: list[str], column: LabelColumn, codes: list[int]
 ) -> tuple[str, ...]:
     pairs = zip(owners, codes, strict=True)
-    named = ((owner, UNSET if code == ABSENT else column.values[code]) for owner, code in pairs)
+    named = (
+        (owner, UNSET if code == ABSENT else column.values[code])
+        for owner, code in pairs
+    )
     return tuple(f"{families[owner]}{name}" for owner, name in named)
 
 
-def _pairs(family_of: Ints, column: LabelColumn, codes: Codes) -> tuple[list[int], list[int], Ints]:
+def _pairs(
+    family_of: Ints, column: LabelColumn, codes: Codes
+) -> tuple[list[int], list[int], Ints]:
     """Return the pairs of family and code that occur, by family and code, and each entry's pair."""
     width = len(column.values) + 1
     distinct, inverse = np.unique(family_of * width + (codes + 1), return_inverse=True)
@@ -176,7 +208,9 @@ def _gaps(state: RoundState, contends: Bools) -> list[Ints]:
     """Return, by level, the gap of each domain: 0 for the emptiest sibling, else below."""
     return [
         _weighed_gaps(groups, counts, contends) if groups.weights else smallest - counts
-        for groups, counts, smallest in zip(state.groups, state.counts, state.smallest_siblings, strict=True)
+        for groups, counts, smallest in zip(
+            state.groups, state.counts, state.smallest_siblings, strict=True
+        )
     ]
 
 
@@ -184,9 +218,12 @@ def _weighed_gaps(groups: Groups, counts: Ints, contends: Bools) -> Ints:
     ranks = np.zeros(len(groups), dtype=np.int64)
     for members in _families(groups, contends):
         quotient = {
-            one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one])) for one in members
+            one: (-groups.weights[one] / (2 * int(counts[one]) + 1), int(counts[one]))
+            for one in members
         }
-        places = {value: place for place, value in enumerate(sorted(set(quotient.values())))}
+        places = {
+            value: place for place, value in enumerate(sorted(set(quotient.values())))
+        }
         for one in members:
             ranks[one] = places[quotient[one]]
     return np.negative(ranks)
@@ -222,4 +259,9 @@ def _made_distinct(even: Floats, total: NDArray[Any], contends: Bools) -> Floats
     above = inf
     for number in sorted(exact, reverse=True):
         above = exact[number] = min(exact[number], nextafter(above, -inf))
-    return np.array([exact.get(number, value) for number, value in zip(total.tolist(), even, strict=True)])
+    return np.array(
+        [
+            exact.get(number, value)
+            for number, value in zip(total.tolist(), even, strict=True)
+        ]
+    )

@@ -48,18 +48,54 @@ class Command(HubCommand):
         add = parser.add_argument
         add("name", metavar="NAME", nargs="?", default="")
         source = parser.add_mutually_exclusive_group()
-        source.add_argument("--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin")
-        source.add_argument("--in-cluster", action="store_true", help="the hub in which this console runs")
-        source.add_argument("--rbac", choices=ROLES, help="print the manifests that prepare the hub")
-        add("--context", default="", help="context of the kubeconfig, if it has several")
-        add("--kind", choices=list(HUB_KINDS), default="kubefleet", help="API of the hub")
+        source.add_argument(
+            "--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin"
+        )
+        source.add_argument(
+            "--in-cluster",
+            action="store_true",
+            help="the hub in which this console runs",
+        )
+        source.add_argument(
+            "--rbac", choices=ROLES, help="print the manifests that prepare the hub"
+        )
+        add(
+            "--context", default="", help="context of the kubeconfig, if it has several"
+        )
+        add(
+            "--kind",
+            choices=list(HUB_KINDS),
+            default="kubefleet",
+            help="API of the hub",
+        )
         add("--title", help="title for pages")
-        add("--mode", choices=HubMode.values, help="whether the console may write to the hub (default read)")
-        add("--identity", choices=HubIdentity.values, help="in whose name it writes (default shared)")
-        add("--namespace", action="append", dest="namespaces", help="only this namespace; repeatable")
+        add(
+            "--mode",
+            choices=HubMode.values,
+            help="whether the console may write to the hub (default read)",
+        )
+        add(
+            "--identity",
+            choices=HubIdentity.values,
+            help="in whose name it writes (default shared)",
+        )
+        add(
+            "--namespace",
+            action="append",
+            dest="namespaces",
+            help="only this namespace; repeatable",
+        )
         add("--check", action="store_true", help="check only; nothing is saved")
-        add("--replace", action="store_true", help="change a hub that exists; what is not given stays")
-        add("--anyway", action="store_true", help="save the hub although the check fails")
+        add(
+            "--replace",
+            action="store_true",
+            help="change a hub that exists; what is not given stays",
+        )
+        add(
+            "--anyway",
+            action="store_true",
+            help="save the hub although the check fails",
+        )
 
     def handle(self, *, name: str, **options: Any) -> None:
         """Check the connection and save the hub; exit status 1 if the check fails."""
@@ -73,25 +109,45 @@ class Command(HubCommand):
         now = datetime.now(UTC)
         if not options["kubeconfig"] and not options["in_cluster"]:
             if not options["replace"] or options["check"]:
-                raise CommandError("--kubeconfig or --in-cluster is missing", returncode=BAD_INPUT)
+                raise CommandError(
+                    "--kubeconfig or --in-cluster is missing", returncode=BAD_INPUT
+                )
             change_hub(name, chosen, by=None, now=now)
             self.stdout.write(f"Hub {name} saved")
             return
-        spec = replace(spec_of(live_hub(name)) if options["replace"] else HubSpec(name), kind=options["kind"])
-        spec = replace(spec, **{**chosen, "namespaces": tuple(chosen.get("namespaces", spec.namespaces))})
+        spec = replace(
+            spec_of(live_hub(name)) if options["replace"] else HubSpec(name),
+            kind=options["kind"],
+        )
+        spec = replace(
+            spec,
+            **{
+                **chosen,
+                "namespaces": tuple(chosen.get("namespaces", spec.namespaces)),
+            },
+        )
         check_spec(spec)
         fields = {"inCluster": True} if options["in_cluster"] else {}
-        text = with_embedded_files(options["kubeconfig"]) if options["kubeconfig"] else ""
+        text = (
+            with_embedded_files(options["kubeconfig"]) if options["kubeconfig"] else ""
+        )
         connection = ConnectionInput(text, options["context"], fields)
         if options["check"]:
-            report = check_parsed(spec, parse_hub_input(connection, hub=None, name=name, now=now))
+            report = check_parsed(
+                spec, parse_hub_input(connection, hub=None, name=name, now=now)
+            )
             self.write_report(report)
             if not report.is_passed:
                 raise CommandError("The check failed", returncode=REFUSED)
             return
         try:
             result = save_hub(
-                spec, connection, by=None, now=now, confirmed=options["anyway"], replaces=options["replace"]
+                spec,
+                connection,
+                by=None,
+                now=now,
+                confirmed=options["anyway"],
+                replaces=options["replace"],
             )
         except HubCheckFailed as error:
             self.write_report(error.report)
@@ -109,8 +165,13 @@ class Command(HubCommand):
         width = max(len(one.resource) for one in report.permissions)
         self.stdout.write(f"{'':{width}}  " + "  ".join(verbs))
         for kind in report.permissions:
-            cells = ({True: "yes", False: "no", None: "?"}[kind.verbs.get(verb)] for verb in verbs)
-            row = "  ".join(f"{cell:{len(verb)}}" for cell, verb in zip(cells, verbs, strict=True))
+            cells = (
+                {True: "yes", False: "no", None: "?"}[kind.verbs.get(verb)]
+                for verb in verbs
+            )
+            row = "  ".join(
+                f"{cell:{len(verb)}}" for cell, verb in zip(cells, verbs, strict=True)
+            )
             self.stdout.write(f"{kind.resource:{width}}  {row}".rstrip())
 
 
@@ -136,7 +197,11 @@ def with_embedded_files(path: str) -> str:
 
 def embed_files(content: dict[str, Any], folder: Path) -> bool:
     """Replace the paths of an entry by what the files contain; return whether there were any."""
-    keys = [key for key in (*_FILES, "tokenFile") if isinstance(content.get(key), str) and content[key]]
+    keys = [
+        key
+        for key in (*_FILES, "tokenFile")
+        if isinstance(content.get(key), str) and content[key]
+    ]
     for key in keys:
         path = folder / content.pop(key)
         try:

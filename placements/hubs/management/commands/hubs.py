@@ -28,12 +28,26 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", metavar="NAME", nargs="?", default="")
-        parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
+        parser.add_argument(
+            "-o", "--output", choices=["table", "json"], default="table"
+        )
         add = parser.add_mutually_exclusive_group().add_argument
-        add("--pause", action="store_true", help="stop all traffic to the hub; its mirror stays")
+        add(
+            "--pause",
+            action="store_true",
+            help="stop all traffic to the hub; its mirror stays",
+        )
         add("--resume", action="store_true", help="watch a paused hub again")
-        add("--reproject", action="store_true", help="make its clusters and placements again from its mirror")
-        add("--disconnect", action="store_true", help="remove the hub with its credentials and its mirror")
+        add(
+            "--reproject",
+            action="store_true",
+            help="make its clusters and placements again from its mirror",
+        )
+        add(
+            "--disconnect",
+            action="store_true",
+            help="remove the hub with its credentials and its mirror",
+        )
         parser.add_argument("--yes", action="store_true", help="confirm the removal")
 
     def handle(self, *, name: str, output: str, **options: Any) -> None:
@@ -43,7 +57,9 @@ class Command(HubCommand):
         if verb and not name:
             raise CommandError("NAME is missing", returncode=BAD_INPUT)
         if verb in ("pause", "resume"):  # the watcher notices within five seconds
-            change_hub(name, {"paused": verb == "pause"}, by=None, now=datetime.now(UTC))
+            change_hub(
+                name, {"paused": verb == "pause"}, by=None, now=datetime.now(UTC)
+            )
             self.stdout.write(f"Hub {name} {verb}d")
         elif verb == "reproject":
             self.reproject(name)
@@ -61,40 +77,65 @@ class Command(HubCommand):
         if unresolved:
             are, them = ("is", "it") if unresolved == 1 else ("are", "them")
             words = counted(unresolved, "object")
-            self.stdout.write(f"{words} {are} unresolved; the page of the hub lists {them}")
+            self.stdout.write(
+                f"{words} {are} unresolved; the page of the hub lists {them}"
+            )
 
     def disconnect(self, name: str, *, confirmed: bool) -> None:
         """Remove credentials immediately, the mirror as soon as no watcher has it."""
         if not confirmed:
-            raise CommandError(f"Repeat the command with --yes to remove {name}", returncode=UNCONFIRMED)
+            raise CommandError(
+                f"Repeat the command with --yes to remove {name}",
+                returncode=UNCONFIRMED,
+            )
         hub = remove_hub(name, by=None, now=datetime.now(UTC))
-        rest = " The rest of its mirror is deleted in the background." if delete_rows(hub.pk) else ""
+        rest = (
+            " The rest of its mirror is deleted in the background."
+            if delete_rows(hub.pk)
+            else ""
+        )
         self.stdout.write(f"Hub {name} removed.{rest}")
 
     def show(self, name: str, output: str) -> None:
         now = datetime.now(UTC)
-        summaries = summaries_of([live_hub(name)] if name else live_hubs().order_by("name"), now=now)
+        summaries = summaries_of(
+            [live_hub(name)] if name else live_hubs().order_by("name"), now=now
+        )
         rows = [self._document(one, now, with_streams=bool(name)) for one in summaries]
         if output == "json":
             self.stdout.write(json.dumps(rows, indent=2, default=str))
         else:
             for row in rows:
                 reason = f": {row['reason']}" if row["reason"] else ""
-                age = "never" if row["ageSeconds"] is None else f"{row['ageSeconds']:.0f}s ago"
+                age = (
+                    "never"
+                    if row["ageSeconds"] is None
+                    else f"{row['ageSeconds']:.0f}s ago"
+                )
                 counts = f"{row['clusters']} clusters, {row['placements']} placements"
-                self.stdout.write(f"{row['name']}  {row['state']}{reason}  {age}  {counts}")
+                self.stdout.write(
+                    f"{row['name']}  {row['state']}{reason}  {age}  {counts}"
+                )
                 for stream in row.get("streams", ()):
-                    chosen = [stream["fieldSelector"], stream["namespace"] and f"in {stream['namespace']}"]
+                    chosen = [
+                        stream["fieldSelector"],
+                        stream["namespace"] and f"in {stream['namespace']}",
+                    ]
                     what = " ".join(filter(None, [stream["resource"], *chosen]))
                     error = f"  {stream['error']}" if stream["error"] else ""
-                    self.stdout.write(f"  {what}  {stream['state']}  {stream['objects']} objects{error}")
+                    self.stdout.write(
+                        f"  {what}  {stream['state']}  {stream['objects']} objects{error}"
+                    )
         if any(one.state != HubState.LIVE for one in summaries):
             raise CommandError(
-                "Not live: " + ", ".join(one.hub.name for one in summaries if one.state != "live"),
+                "Not live: "
+                + ", ".join(one.hub.name for one in summaries if one.state != "live"),
                 returncode=REFUSED,
             )
 
-    def _document(self, one: HubSummary, now: datetime, *, with_streams: bool) -> dict[str, Any]:
+    def _document(
+        self, one: HubSummary, now: datetime, *, with_streams: bool
+    ) -> dict[str, Any]:
         age = one.age(now)
         row: dict[str, Any] = {
             "name": one.hub.name,

@@ -27,18 +27,35 @@ class Command(HubCommand):
             return total
 
         parser.add_argument("name", metavar="NAME")
-        parser.add_argument("--to", required=True, type=Path, metavar="FILE", help="new file; .gz compresses")
         parser.add_argument(
-            "--for", dest="seconds", type=seconds, default=600.0, metavar="DURATION", help="default: 10m"
+            "--to",
+            required=True,
+            type=Path,
+            metavar="FILE",
+            help="new file; .gz compresses",
         )
-        parser.add_argument("--anonymise", action="store_true", help="replace the names of objects")
+        parser.add_argument(
+            "--for",
+            dest="seconds",
+            type=seconds,
+            default=600.0,
+            metavar="DURATION",
+            help="default: 10m",
+        )
+        parser.add_argument(
+            "--anonymise", action="store_true", help="replace the names of objects"
+        )
 
-    def handle(self, *, name: str, to: Path, seconds: float, anonymise: bool, **_options: Any) -> None:
+    def handle(
+        self, *, name: str, to: Path, seconds: float, anonymise: bool, **_options: Any
+    ) -> None:
         """Record; SIGINT or SIGTERM ends it and keeps what was recorded."""
         hub = live_hub(name)
         try:
             with stopped_by_signal() as stopped:
-                report = record_hub(hub, to, stopped, seconds=seconds, is_anonymous=anonymise)
+                report = record_hub(
+                    hub, to, stopped, seconds=seconds, is_anonymous=anonymise
+                )
         except (FileExistsError, FileNotFoundError, PermissionError) as error:
             raise CommandError(str(error), returncode=BAD_INPUT) from error
         for resource, count in sorted(report.events.items()):

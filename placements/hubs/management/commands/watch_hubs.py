@@ -23,7 +23,9 @@ class Command(HubCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument(
-            "--once", action="store_true", help="list everything, and end; status 1 if a hub cannot be listed"
+            "--once",
+            action="store_true",
+            help="list everything, and end; status 1 if a hub cannot be listed",
         )
 
     def handle(self, *, once: bool, **_options: Any) -> None:
@@ -35,7 +37,13 @@ class Command(HubCommand):
         incomplete = []
         for hub in watcher.hubs.values():
             health = hub.runner.health()
-            if not health or not all(one.is_listed for one in health if one.is_required):
-                incomplete.append(f"{hub.name}: {hub.runner.condition().reason or hub.state}")
+            if not health or not all(
+                one.is_listed for one in health if one.is_required
+            ):
+                incomplete.append(
+                    f"{hub.name}: {hub.runner.condition().reason or hub.state}"
+                )
         if incomplete:
-            raise CommandError("Not listed:\n" + "\n".join(incomplete), returncode=REFUSED)
+            raise CommandError(
+                "Not listed:\n" + "\n".join(incomplete), returncode=REFUSED
+            )
