@@ -95,24 +95,16 @@ def check(world: World, before: StagedRunPlan, state: RunState, tries: int) -> N
         assert all(one.ended_at for one in run.stages)
     if state is not RunState.RUN:
         assert len(world.started) + len(world.removed) == tries
-        assert [begun(one) for one in run.stages] == [
-            begun(one) for one in before.stages
-        ]
+        assert [begun(one) for one in run.stages] == [begun(one) for one in before.stages]
     for one in run.stages:
         for step in one.steps:
-            assert (
-                step.started_at or world.clusters[step.name].phase is Phase.NOT_STARTED
-            )
+            assert step.started_at or world.clusters[step.name].phase is Phase.NOT_STARTED
 
 
 @given(worlds(), EVENTS)
 def test_no_rule_is_ever_broken(world: World, sequence: list[tuple[str, int]]) -> None:
     for what, which in sequence:
-        before, state, tries = (
-            world.run,
-            world.state,
-            len(world.started) + len(world.removed),
-        )
+        before, state, tries = world.run, world.state, len(world.started) + len(world.removed)
         happen(world, what, which)
         check(world, before, state, tries)
 
@@ -129,9 +121,7 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
     world.state = RunState.RUN
 
     for number in range(300):
-        if (
-            world.run.outcome and number % 8 == 0
-        ):  # a few steps after the end are checked too
+        if world.run.outcome and number % 8 == 0:  # a few steps after the end are checked too
             break
         before, tries = world.run, len(world.started) + len(world.removed)
         happen(world, "sync" if number % 4 else "approve", 0)
@@ -140,16 +130,13 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
     assert world.run.outcome is StagedRunOutcome.SUCCEEDED
     wanted = {step.name: step.version for one in world.run.stages for step in one.steps}
     assert all(
-        (world.clusters[name].phase, world.clusters[name].running)
-        == (Phase.AVAILABLE, version)
+        (world.clusters[name].phase, world.clusters[name].running) == (Phase.AVAILABLE, version)
         for name, version in wanted.items()
     )
 
 
 @given(worlds(), EVENTS)
-def test_a_second_sync_changes_nothing(
-    world: World, sequence: list[tuple[str, int]]
-) -> None:
+def test_a_second_sync_changes_nothing(world: World, sequence: list[tuple[str, int]]) -> None:
     for what, which in sequence:
         happen(world, what, which)
 
