@@ -4,6 +4,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,9 @@ def test_overlays_are_applied_and_their_pods_are_made(
             one["metadata"]["labels"]["app.kubernetes.io/component"] for one in found
         )
 
+    def has_pods(namespace: str, wanted: Counter[str]) -> bool | None:
+        return pods(namespace) == wanted or None
+
     # One is applied twice: nothing in it is refused the second time.
     for overlay, count in (("evaluation", 1), ("evaluation", 1), ("production", 3)):
         build = [program, "kustomize", str(OVERLAYS / overlay)]
@@ -106,9 +110,7 @@ def test_overlays_are_applied_and_their_pods_are_made(
             one["metadata"][name] = overlay
         assert len(apply(yaml.safe_dump_all(written))) == len(written)
         wanted = Counter(web=count, worker=count, beat=1, migrate=1)
-        eventually(
-            lambda overlay=overlay, wanted=wanted: pods(overlay) == wanted or None
-        )  # type: ignore[misc]
+        eventually(partial(has_pods, overlay, wanted))
 
     namespace = "/api/v1/namespaces/production"
     selected = admin.get(f"{namespace}/services/fleetui")["spec"]["selector"]

@@ -1,5 +1,6 @@
 """What holds for every staged run, whatever happens: random fleets, stages, failures, stops and losses."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 
 from clusters.fleet import Cluster
 from placements.engine.rollout.staged_run import (
+    Approval,
+    ApprovalPoint,
     Stage,
     StagedRunOutcome,
     StagedRunPlan,
@@ -69,9 +72,18 @@ def happen(world: World, what: str, which: int) -> None:
             world.state = RunState.RUN
         case "lose" | "find":
             world.reach(name, reachable=what == "find")
-        case "approve":
-            for approval in world.sync_result().approvals:
+        case "approve":  # there is a request once a sync has stored it
+            stored = set(requested(world.run))
+            for approval in stored.intersection(world.sync_result().approvals):
                 world.approve(approval.stage, approval.when)
+
+
+def requested(run: StagedRunPlan) -> Iterator[Approval]:
+    for one in run.stages:
+        if one.requested_before_at:
+            yield Approval(one.name, ApprovalPoint.BEFORE)
+        if one.requested_after_at:
+            yield Approval(one.name, ApprovalPoint.AFTER)
 
 
 def begun(stage: Stage) -> list[str]:
@@ -95,16 +107,24 @@ def check(world: World, before: StagedRunPlan, state: RunState, tries: int) -> N
         assert all(one.ended_at for one in run.stages)
     if state is not RunState.RUN:
         assert len(world.started) + len(world.removed) == tries
-        assert [begun(one) for one in run.stages] == [begun(one) for one in before.stages]
+        assert [begun(one) for one in run.stages] == [
+            begun(one) for one in before.stages
+        ]
     for one in run.stages:
         for step in one.steps:
-            assert step.started_at or world.clusters[step.name].phase is Phase.NOT_STARTED
+            assert (
+                step.started_at or world.clusters[step.name].phase is Phase.NOT_STARTED
+            )
 
 
 @given(worlds(), EVENTS)
 def test_no_rule_is_ever_broken(world: World, sequence: list[tuple[str, int]]) -> None:
     for what, which in sequence:
-        before, state, tries = world.run, world.state, len(world.started) + len(world.removed)
+        before, state, tries = (
+            world.run,
+            world.state,
+            len(world.started) + len(world.removed),
+        )
         happen(world, what, which)
         check(world, before, state, tries)
 
@@ -121,7 +141,9 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
     world.state = RunState.RUN
 
     for number in range(300):
-        if world.run.outcome and number % 8 == 0:  # a few steps after the end are checked too
+        if (
+            world.run.outcome and number % 8 == 0
+        ):  # a few steps after the end are checked too
             break
         before, tries = world.run, len(world.started) + len(world.removed)
         happen(world, "sync" if number % 4 else "approve", 0)
@@ -130,13 +152,16 @@ def test_a_run_whose_clusters_get_well_and_whose_approvals_come_finishes(
     assert world.run.outcome is StagedRunOutcome.SUCCEEDED
     wanted = {step.name: step.version for one in world.run.stages for step in one.steps}
     assert all(
-        (world.clusters[name].phase, world.clusters[name].running) == (Phase.AVAILABLE, version)
+        (world.clusters[name].phase, world.clusters[name].running)
+        == (Phase.AVAILABLE, version)
         for name, version in wanted.items()
     )
 
 
 @given(worlds(), EVENTS)
-def test_a_second_sync_changes_nothing(world: World, sequence: list[tuple[str, int]]) -> None:
+def test_a_second_sync_changes_nothing(
+    world: World, sequence: list[tuple[str, int]]
+) -> None:
     for what, which in sequence:
         happen(world, what, which)
 
