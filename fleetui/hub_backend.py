@@ -5,7 +5,7 @@ The local hub is this console itself: its services do everything. An app of live
 of them; without such an app there are none.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -54,10 +54,6 @@ class HubBackend:
     def shown(self, hub: Any, *, now: datetime) -> Any:
         """Return a live hub as all its pages show it; None without one."""
         return None
-
-    def verdicts(self, placements: Collection[Any]) -> Mapping[int, Any]:
-        """Return how replays agree with what a live hub decided, by primary key of the placement."""
-        return {}
 
     def problems(self, now: datetime) -> Iterable[Any]:
         """Return the problems that a live hub itself has,."""

@@ -212,7 +212,7 @@ CELERY_TASK_ROUTES = {
     "placements.tasks.evaluate_resilience": {"queue": broker.ANALYSES},
     "placements.tasks.prune": {"queue": broker.ANALYSES},
     "placements.tasks.search_exactly": {"queue": broker.EXACT},
-    "placements.hubs.tasks.judge_hub": {"queue": broker.ANALYSES},
+    "placements.hubs.tasks.observe_decisions": {"queue": broker.ANALYSES},
 }
 CELERY_BEAT_SCHEDULER = "fleetui.task_queue:BoundedScheduler"
 # A full queue takes no more ticks. They are valid for longer than their period, as the clock of a worker may

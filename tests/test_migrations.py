@@ -171,6 +171,8 @@ CONTENT = {
     "placements/migrations/0018_checks_file.py": "431c6219231f2111",
     "placements/migrations/0019_assertions_in_file.py": "49cac325c8a7ff46",
     "placements/migrations/0020_findings_check.py": "fb5fe6539c6fa61c",
+    "placements/migrations/0021_agreement_on_demand.py": "040447d97923dab2",
+    "placements/migrations/0022_no_pending_hub_decisions.py": "44b2331f4cf2c913",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -16,7 +16,7 @@ from placements.engine.loss import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
-from placements.models import Agreement, Eviction, ProblemKind, Rollout
+from placements.models import Eviction, ProblemKind, Rollout
 from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
 from placements.services.rescheduling import FEWEST
 from placements.services.results import CONFIRMATION
@@ -178,11 +178,6 @@ PlacementQuery = query_of(
     namespace=_text(help_text="The namespace of the placement."),
     survives=_text(help_text="A level of the resilience report, such as `region`."),
     order=choice(PLACEMENT_ORDERS, default="name"),
-)
-AgreementQuery = query_of(
-    PageQuery,
-    agreement=choice(Agreement.values),
-    placement=_text(help_text="The name of a placement."),
 )
 DriftQuery = query_of(
     PageQuery,

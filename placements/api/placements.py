@@ -10,7 +10,6 @@ from rest_framework.response import Response
 
 from fleetui.access.secret_values import manifest_for
 from fleetui.apimachinery.yaml import dump_yaml
-from fleetui.hub_backend import current_backend
 from placements.api.base import (
     FullNameViewSet,
     Params,
@@ -111,9 +110,6 @@ class PlacementViewSet(FullNameViewSet):
         unique="full_name",
         context=lambda rows: {
             "decisions": latest_decisions(rows),
-            "agreements": current_backend().verdicts(
-                [one for one in rows if one.is_mirrored]
-            ),
             "healths": stored_healths(rows, now=datetime.now(UTC)),
         },
     )

@@ -20,10 +20,8 @@ from placements.engine.status import HealthLevel
 from placements.explain.diff import manifest_diff
 from placements.manifests.policy import PlacementPolicy
 from placements.models import (
-    Agreement,
     Binding,
     Decision,
-    HubDecision,
     Placement,
     PolicySnapshot,
     Resource,
@@ -453,9 +451,6 @@ class HealthSerializer(CamelCaseSerializer):
     counts = HealthCountsSerializer()
 
 
-AGREEMENT_HELP = "On a live hub: how a replay agrees with what the hub decided."
-
-
 class PlacementSerializer(RowSerializer):
     """A placement in a list; its manifest has everything else."""
 
@@ -465,7 +460,6 @@ class PlacementSerializer(RowSerializer):
     pending = serializers.BooleanField(source="is_due")
     health = serializers.SerializerMethodField()
     decision = serializers.SerializerMethodField()
-    agreement = serializers.SerializerMethodField(help_text=AGREEMENT_HELP)
 
     class Meta:
         model = Placement
@@ -481,7 +475,7 @@ class PlacementSerializer(RowSerializer):
             ),
             *("fulfilled", "placed", "pending"),
             *("health", "selection_faults", "deleting_since"),
-            *("created_at", "updated_at", "is_demo", "decision", "agreement"),
+            *("created_at", "updated_at", "is_demo", "decision"),
         )
 
     @extend_schema_field(HealthSerializer)
@@ -491,11 +485,6 @@ class PlacementSerializer(RowSerializer):
     def get_decision(self, row: Placement) -> str | None:
         latest: Decision | None = self.context["decisions"].get(row.pk)
         return latest.record.decision_id if latest else None
-
-    @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
-    def get_agreement(self, row: Placement) -> str | None:
-        decision: HubDecision | None = self.context["agreements"].get(row.pk)
-        return decision.agreement if decision else None
 
 
 class ObjectWarningsSerializer(CamelCaseSerializer):
@@ -668,7 +657,6 @@ class DecisionRowSerializer(RowSerializer):
     unscheduled = number("unscheduled_count")
     joins = names(help_text="The first of them.")
     leaves = names(help_text="The first of them, evicted clusters included.")
-    agreement = serializers.SerializerMethodField(help_text=AGREEMENT_HELP)
 
     class Meta:
         model = Decision
@@ -692,15 +680,8 @@ class DecisionRowSerializer(RowSerializer):
                 "milliseconds",
                 "because",
             ),
-            *("asked_by", "created_at", "agreement"),
+            *("asked_by", "created_at"),
         )
-
-    @extend_schema_field(serializers.ChoiceField(Agreement.values, allow_null=True))
-    def get_agreement(self, row: Decision) -> str | None:
-        decision: HubDecision | None = (
-            getattr(row, "hub_decision", None) if row.is_mirrored else None
-        )
-        return decision.agreement if decision else None
 
 
 class EventRowSerializer(RowSerializer):

@@ -84,7 +84,9 @@ def hub_status(decision: Decision) -> HubStatus | None:
     for state in (BindingState.SCHEDULED, BindingState.BOUND):
         placed += [binding for binding in kept if binding.state is state]
     for one in placed:
-        affinity, spread = one.affinity_score, one.topology_spread_score
+        # A record has them as floats.
+        affinity = integer_score(one.affinity_score)
+        spread = integer_score(one.topology_spread_score)
         scores = (
             _scores(affinity, spread)
             if affinity is not None and spread is not None
@@ -110,6 +112,13 @@ def hub_status(decision: Decision) -> HubStatus | None:
     return HubStatus(
         condition, (*selected, *[*_unselected(decision), *not_found][:MOST_UNSELECTED])
     )
+
+
+def integer_score(value: object) -> object:
+    """Return a score as an integer where it is one, as a hub writes it."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
 
 
 def _kept_but_refused(decision: Decision) -> frozenset[str]:

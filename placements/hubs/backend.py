@@ -1,6 +1,6 @@
 """What answers for live hubs at the port of the console."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -17,9 +17,7 @@ from placements.hubs.explain.connections import ShownHub, shown_hub
 from placements.hubs.problems import problems_of_hub
 from placements.hubs.projection.operations import hubs_with_changes
 from placements.hubs.queries import summary_of
-from placements.hubs.replay.judgements import hubs_to_judge
-from placements.hubs.replay.queries import latest_agreements
-from placements.models import HubDecision, Placement
+from placements.hubs.replay.observed_decisions import hubs_to_observe
 
 
 class LiveHubBackend(HubBackend):
@@ -55,18 +53,15 @@ class LiveHubBackend(HubBackend):
     def shown(self, hub: Hub, *, now: datetime) -> ShownHub:
         return shown_hub(summary_of(hub, now=now), now=now)
 
-    def verdicts(self, placements: Collection[Placement]) -> Mapping[int, HubDecision]:
-        return latest_agreements(placements)
-
     def problems(self, now: datetime) -> Iterator[ProblemFacts]:
         return problems_of_hub(now)
 
     def due_tasks(self, now: datetime) -> Iterator[tuple[str, dict[str, int]]]:
-        """Yield hints for hubs whose objects have changed, and whose decisions are due to be compared."""
+        """Yield hints for hubs whose objects have changed, and whose decisions are due to be recorded."""
         for hub in hubs_with_changes():
             yield "placements.hubs.tasks.project_hub", {"hub": hub}
-        for hub in hubs_to_judge(now=now):
-            yield "placements.hubs.tasks.judge_hub", {"hub": hub}
+        for hub in hubs_to_observe(now=now):
+            yield "placements.hubs.tasks.observe_decisions", {"hub": hub}
 
     @property
     def pages(self) -> Sequence[URLPattern]:

@@ -1,21 +1,18 @@
-"""Marks that the decision of a placement of a live hub is to be judged (`rules/live-hub.md#replays`)."""
+"""Marks that the decision of a placement of a live hub is to be recorded (`rules/live-hub.md#replays`)."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from django.db.models import Q
-
 from fleetui.bulk import batched
-from placements.manifests.policy import PlacementType
 from placements.models import DueJudgement, Placement
 
 QUIET = timedelta(seconds=3)
-"""How long nothing changes before a decision is judged: the hub may be in the middle of its cycles."""
+"""How long nothing changes before a decision is recorded: the hub may be in the middle of its cycles."""
 LONGEST_WAIT = timedelta(seconds=60)
 
 
 def mark_due(placements: Collection[int], *, now: datetime) -> None:
-    """Schedule the comparison of these placements, a minute after the first change at the latest.
+    """Schedule the recording of these decisions, a minute after the first change at the latest.
 
     The caller holds the lock of the fleet, as all that mark do.
     """
@@ -41,15 +38,3 @@ def mark_named(names: Collection[str], *, now: datetime) -> None:
             ),
             now=now,
         )
-
-
-def mark_after_fleet_change(*, now: datetime) -> None:
-    """Mark the placements that a change of the fleet concerns: PickAll, and those that are not fulfilled."""
-    open_ended = (
-        Q(placement_type=PlacementType.PICK_ALL)
-        | Q(is_fulfilled=False)
-        | Q(is_fulfilled=None)
-    )
-    mark_due(
-        list(Placement.objects.filter(open_ended).values_list("pk", flat=True)), now=now
-    )

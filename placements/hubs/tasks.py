@@ -18,7 +18,7 @@ from placements.hubs.projection.operations import (
     project_changes,
     rejudge,
 )
-from placements.hubs.replay import judgements
+from placements.hubs.replay.observed_decisions import observe_due
 from placements.hubs.writing.sending import resolve_writes
 from placements.services import verification
 from placements.tasks import repeat
@@ -33,10 +33,10 @@ def project_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
 
 
 @shared_task(acks_late=True, bind=True)
-def judge_hub(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
-    """Judge what a live hub decided: a batch at a time, behind everything that users wait for."""
+def observe_decisions(self: Task[..., None], *, hub: int, **_newer: Any) -> None:
+    """Record what a live hub decided: a batch at a time, behind everything that users wait for."""
     with in_hub(hub):
-        is_more = judgements.judge_due(now=datetime.now(UTC))
+        is_more = observe_due(now=datetime.now(UTC))
     if is_more:
         send_now(self.name, {"hub": hub})
 

@@ -22,12 +22,10 @@ from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Ev
 from placements.models.dry_runs import DryRun
 from placements.models.findings import FindingsCheck
 from placements.models.hub_decisions import (
-    Agreement,
     DueJudgement,
     FleetVersion,
     HubDecision,
     ReplayInputs,
-    ReplayKind,
 )
 from placements.models.notifications import NotificationDelivery, NotificationRule
 from placements.models.overrides import Override, OverrideSnapshot, OverrideTarget
@@ -76,7 +74,6 @@ __all__ = [
     "NOTIFIED",
     "UNFULFILLED",
     "WAITS_FOR_APPROVAL",
-    "Agreement",
     "ApprovalRequest",
     "AssertionCheck",
     "AssertionDocument",
@@ -114,7 +111,6 @@ __all__ = [
     "ProblemKind",
     "RebalancePlan",
     "ReplayInputs",
-    "ReplayKind",
     "ResilienceLoss",
     "ResilienceReport",
     "Resource",

@@ -1,4 +1,4 @@
-"""What live hubs decided: versions of their fleets, their decisions, and how replays agree with them."""
+"""What live hubs decided: versions of their fleets, their decisions, and the inputs of their replays."""
 
 import json
 import zlib
@@ -9,6 +9,7 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from clusters.models import HubRow
 from placements.models.decisions import Decision, FleetRecord
@@ -44,7 +45,7 @@ class FleetVersion(HubRow):
 
 
 class DueJudgement(HubRow):
-    """A placement of a live hub whose decision is to be judged: what it depends on has changed.
+    """A placement of a live hub whose decision is to be recorded: what it depends on has changed.
 
     The row is removed when that is done; a change meanwhile sets another `due_at`, which keeps it.
     """
@@ -65,18 +66,6 @@ class DueJudgement(HubRow):
         return f"placement {self.placement_id} at {self.due_at}"
 
 
-class Agreement(models.TextChoices):
-    """The result of comparing a replay with what the hub decided (`rules/live-hub.md#agreement`)."""
-
-    PENDING = "pending"
-    NOT_REPLAYABLE = "not-replayable"
-    AGREES = "agrees"
-    FORGOTTEN = "forgotten"
-    AGREES_ON_PICKS = "agrees-on-picks"
-    DIFFERS = "differs"
-    UNCERTAIN = "uncertain"
-
-
 class ReplayInputs(models.TextChoices):
     """How far the inputs of a replay are those that the hub had (12.2)."""
 
@@ -86,21 +75,17 @@ class ReplayInputs(models.TextChoices):
     NONE = "none"
 
 
-class ReplayKind(models.TextChoices):
-    """What was replayed: the cycle that selected, or one on everything as it is."""
-
-    PICK = "pick"
-    STEADY = "steady"
-
-
 class HubDecision(HubRow):
-    """A state of a policy snapshot as the hub wrote it, with the agreement of our replay.
+    """A state of a policy snapshot as the hub wrote it, with the inputs of our replay.
 
-    `decision` is the replay; none while the hub has not decided, and where nothing can be replayed (`note`
-    has it). `content` is deflated JSON: `decisions` as the hub wrote them at first, `listed` those of now
-    where some were dropped, `bindings` as they were after it. `digest` identifies the state, and
-    `binding_change` is the key of the last BindingChange before it. `recheck_at`: when a difference is
-    judged again; it counts from `confirmed_at` on. `is_latest`: nothing newer was observed.
+    `decision` is the replay; none where nothing can be replayed (`note` has it). `content` is deflated JSON:
+    `decisions` as the hub wrote them at first, and `bindings` as they were after it. `digest` identifies the
+    state, and `binding_change` is the key of the last BindingChange before it. `is_latest`: nothing newer
+    was observed.
+
+    The columns from `policy_snapshot_uid` on kept the agreement of the replay; it is found when it is asked
+    for, and nothing reads them. The release before may still write them: the next one removes them in a
+    migration named `…_contract` (`tests/migration_rules.py`).
     """
 
     placement = models.ForeignKey(
@@ -112,7 +97,6 @@ class HubDecision(HubRow):
     )
     is_latest = models.BooleanField(default=True)
     policy_snapshot = models.CharField(max_length=253, blank=True)
-    policy_snapshot_uid = models.CharField(max_length=64, blank=True)
     observed_generation = models.BigIntegerField(null=True)
     condition = models.JSONField(null=True)
     content = models.BinaryField()
@@ -120,18 +104,21 @@ class HubDecision(HubRow):
     binding_change = models.PositiveBigIntegerField(default=0)
     hub_at = models.DateTimeField(null=True)
     seen_at = models.DateTimeField()
-    replay = models.CharField(max_length=6, choices=ReplayKind.choices, blank=True)
     inputs = models.CharField(
         max_length=8, choices=ReplayInputs.choices, default=ReplayInputs.NONE
     )
     fleet_version = models.ForeignKey(
         FleetVersion, models.PROTECT, null=True, related_name="+"
     )
-    agreement = models.CharField(max_length=15, choices=Agreement.choices)
     note = models.CharField(max_length=300, blank=True)
+    policy_snapshot_uid = models.CharField(max_length=64, blank=True)
+    replay = models.CharField(max_length=6, blank=True)
+    agreement = models.CharField(
+        max_length=15, default="uncertain", db_default="uncertain"
+    )
     differences = models.JSONField(default=list)
     differences_count = models.PositiveIntegerField(default=0)
-    judged_at = models.DateTimeField()
+    judged_at = models.DateTimeField(default=timezone.now)
     judged_count = models.PositiveIntegerField(default=1)
     recheck_at = models.DateTimeField(null=True)
     confirmed_at = models.DateTimeField(null=True)
@@ -144,16 +131,6 @@ class HubDecision(HubRow):
                 fields=["hub", "placement_name", "-id"],
                 name="hub_decision_of_placement",
             ),
-            models.Index(
-                fields=["hub", "recheck_at"],
-                condition=Q(recheck_at__isnull=False),
-                name="hub_decision_again",
-            ),
-            models.Index(
-                fields=["hub"],
-                condition=Q(confirmed_at__isnull=False, is_latest=True),
-                name="hub_decision_disputed",
-            ),
         ]
         constraints = [
             models.UniqueConstraint(
@@ -162,21 +139,13 @@ class HubDecision(HubRow):
                 name="one_latest_hub_decision",
             ),
             models.CheckConstraint(
-                condition=Q(agreement__in=Agreement.values),
-                name="hub_decision_agreement_known",
-            ),
-            models.CheckConstraint(
                 condition=Q(inputs__in=ReplayInputs.values),
                 name="hub_decision_inputs_known",
-            ),
-            models.CheckConstraint(
-                condition=Q(confirmed_at__isnull=True) | Q(agreement=Agreement.DIFFERS),
-                name="hub_decision_confirmed_differs",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.placement_name}: {self.agreement}"
+        return f"{self.placement_name}: {self.policy_snapshot}"
 
     @cached_property
     def unpacked(self) -> Mapping[str, Any]:
@@ -186,12 +155,6 @@ class HubDecision(HubRow):
     def decisions(self) -> list[dict[str, Any]]:
         """Return the decisions as the hub wrote them at first."""
         return self.unpacked["decisions"]
-
-    @property
-    def current_decisions(self) -> list[dict[str, Any]]:
-        """Return the decisions that the hub lists now; it drops some with time."""
-        latest: list[dict[str, Any]] | None = self.unpacked.get("listed")
-        return self.decisions if latest is None else latest
 
     def pack(self, **content: Any) -> None:
         text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))

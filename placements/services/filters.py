@@ -299,10 +299,7 @@ def _with_related(rows: QuerySet[Binding]) -> QuerySet[Binding]:
 
 def decisions_of(*, placement: str = "") -> QuerySet[Decision]:
     """Return decisions with the ids of their records, of one placement or all; unordered."""
-    rows = Decision.objects.select_related("record", "hub_decision")
-    rows = rows.defer(
-        "record__content", "hub_decision__content", "hub_decision__differences"
-    )
+    rows = Decision.objects.select_related("record").defer("record__content")
     return _filtered(rows, placement_name=placement)
 
 

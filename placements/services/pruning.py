@@ -228,7 +228,7 @@ def _prunable_history(now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]
     """Yield old records for replays, and surplus versions of fleets and overrides."""
     before = now - settings.KEEP_HUB_HISTORY
     undecided = HubDecision.objects.filter(
-        decision=None, is_latest=False, judged_at__lt=before
+        decision=None, is_latest=False, seen_at__lt=before
     )
     yield "hub decisions without a replay", undecided, _BATCH
     is_cited = Exists(HubDecision.objects.filter(fleet_version=OuterRef("pk")))

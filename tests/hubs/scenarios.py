@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from clusters.models import HubStream
-from placements.hubs.replay.judgements import judge_due
+from placements.hubs.replay.observed_decisions import observe_due
+from placements.hubs.replay.queries import HubSide, agreement_of_placement, replayed
 from placements.models import HubDecision, Placement
 from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub
@@ -315,13 +316,19 @@ class RecordedHub:
     def _written(self) -> str:
         return f"{self.now:%Y-%m-%dT%H:%M:%SZ}"
 
-    def judge(self, *, after: timedelta = timedelta(seconds=4)) -> HubDecision:
-        """Judge what is due some seconds later; return the decision that is the latest then."""
+    def observe(self, *, after: timedelta = timedelta(seconds=4)) -> HubSide:
+        """Record what is due some seconds later; return the replay of the latest decision then."""
         self.now += after
         with self.live.scope():
-            while judge_due(now=self.now):
+            while observe_due(now=self.now):
                 pass
             placement = Placement.objects.get(name=NAME)
-            return HubDecision.objects.select_related("decision__record").get(
-                placement=placement, is_latest=True
+            return replayed(
+                HubDecision.objects.get(placement=placement, is_latest=True)
             )
+
+    def pending(self) -> bool:
+        """Return whether the page of the placement shows that the hub has not decided yet."""
+        with self.live.scope():
+            shown = agreement_of_placement(Placement.objects.get(name=NAME))
+        return shown is not None and shown.value == "pending"

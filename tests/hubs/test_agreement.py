@@ -8,21 +8,19 @@ from typing import Any
 import pytest
 
 from clusters.models import Hub, HubStream
-from fleetui.models import Event
 from placements import tasks
 from placements.hubs import tasks as hub_tasks
-from placements.hubs.replay.judgements import judge_due
-from placements.hubs.replay.queries import disagreements, disagreements_by_hub
+from placements.hubs.explain.agreements import Agreement
+from placements.hubs.replay.observed_decisions import observe_due
+from placements.hubs.replay.queries import HubSide
 from placements.models import (
-    Agreement,
-    Binding,
     Decision,
     DueJudgement,
     HubDecision,
     Placement,
 )
 from tests.database import forget_caches, rolled_back
-from tests.hubs.scenarios import START, RecordedHub, member_document, scenarios
+from tests.hubs.scenarios import START, RecordedHub, scenarios
 
 pytestmark = pytest.mark.django_db
 AGREED = {Agreement.AGREES, Agreement.FORGOTTEN}
@@ -45,23 +43,14 @@ def disagreeing_steps(scenario: Document) -> list[Any]:
     found = []
     hub = RecordedHub(scenario)
     for number, expected in enumerate(hub.steps()):
-        row = hub.judge()
-        is_right = (
-            row.agreement in AGREED
-            if expected["condition"]
-            else row.agreement == Agreement.PENDING
-        )
-        if not is_right:
-            found.append(
-                (
-                    scenario["id"],
-                    number,
-                    row.agreement,
-                    row.inputs,
-                    row.note,
-                    row.differences[:3],
-                )
-            )
+        if not expected["condition"]:
+            assert hub.pending()
+            continue
+        side = hub.observe()
+        agreement = side.agreement.value
+        if agreement not in AGREED:
+            facts = (agreement, side.row.inputs, side.row.note, side.differences[:3])
+            found.append((scenario["id"], number, *facts))
     return found
 
 
@@ -151,16 +140,16 @@ def planted() -> list[Document]:
     return found[:: len(found) // PLANTED][:PLANTED]
 
 
-def judged(
+def replay_of(
     scenario: Document, plant: Callable[[Document], None] | None = None
-) -> HubDecision:
+) -> HubSide:
     changed = deepcopy(scenario)
     if plant is not None:
         plant(changed["expect"][0])
     with rolled_back():
         hub = RecordedHub(changed)
         list(hub.steps())
-        return hub.judge()
+        return hub.observe()
 
 
 @pytest.mark.parametrize(
@@ -170,26 +159,24 @@ def judged(
 def test_planted_differences_are_found(
     plant: Callable[[Document], None], number: int
 ) -> None:
-    rows = [judged(scenario, plant) for scenario in planted()[:number]]
+    sides = [replay_of(scenario, plant) for scenario in planted()[:number]]
 
-    assert len(rows) == number
-    assert {row.agreement for row in rows} == {Agreement.DIFFERS}
-    for row in rows:
-        assert row.inputs == "observed"
-        assert row.differences_count == len(row.differences) >= 1
-        assert row.recheck_at is not None
-        assert row.confirmed_at is None
-        assert row.decision is not None
+    assert len(sides) == number
+    assert {side.agreement.value for side in sides} == {Agreement.DIFFERS}
+    for side in sides:
+        assert side.row.inputs == "observed"
+        assert side.differences_count == len(side.differences) >= 1
+        assert side.row.decision is not None
 
 
 @pytest.mark.nightly
 def test_what_was_not_planted_is_no_difference() -> None:
     scenario = planted()[0]
     found = {
-        "": judged(scenario).agreement,
-        "order": judged(scenario, _reversed).agreement,
-        "one reason less": judged(scenario, _forgotten).agreement,
-        "no reasons": judged(scenario, _dropped).agreement,
+        "": replay_of(scenario).agreement.value,
+        "order": replay_of(scenario, _reversed).agreement.value,
+        "one reason less": replay_of(scenario, _forgotten).agreement.value,
+        "no reasons": replay_of(scenario, _dropped).agreement.value,
     }
 
     assert found == {
@@ -211,71 +198,38 @@ def differing() -> Iterator[RecordedHub]:
     forget_caches()
 
 
-def events(hub: RecordedHub) -> list[str]:
-    with hub.live.scope():
-        return list(
-            Event.objects.filter(kind="placement").values_list("verb", flat=True)
-        )
-
-
-@pytest.mark.servers_only
-@pytest.mark.servers
-def test_a_difference_counts_when_it_was_found_three_times(
-    differing: RecordedHub,
-) -> None:
-    hub = differing
-
-    seen = []
-    for after in (4, 20, 10, 240, 30, 600):
-        row = hub.judge(after=timedelta(seconds=after))
-        with hub.live.scope():
-            seen.append((row.judged_count, disagreements().count()))
-
-    assert seen == [(1, 0), (1, 0), (2, 0), (2, 0), (3, 1), (3, 1)]
-    assert events(hub).count("disagrees") == 1
-    assert disagreements_by_hub() == {hub.live.hub.pk: 1}
-    with hub.live.scope():
-        assert (HubDecision.objects.count(), Decision.objects.count()) == (1, 1)
-        cited = set(Binding.objects.values_list("decision__number", flat=True))
-    assert cited == {1}
-
-
 @pytest.mark.nightly
 def test_a_difference_that_the_hub_corrects_is_withdrawn(
     differing: RecordedHub,
 ) -> None:
     hub = differing
-    for after in (4, 30, 300):
-        hub.judge(after=timedelta(seconds=after))
+    assert hub.observe().agreement.value == "differs"
     original = planted()[0]["expect"][0]
     hub.write_status(original)
     hub.live.project(now=hub.now)
 
-    row = hub.judge()
-
-    assert (row.agreement, row.confirmed_at) == ("agrees", None)
-    assert disagreements_by_hub() == {}
+    assert hub.observe().agreement.value == "agrees"
     with hub.live.scope():
         assert [one.number for one in Decision.objects.order_by("pk")] == [1, 2]
 
 
-def test_nothing_is_judged_while_the_hub_changes_or_is_out_of_date(
+def test_nothing_is_recorded_while_the_hub_changes_or_is_out_of_date(
     differing: RecordedHub,
 ) -> None:
     hub = differing
     with hub.live.scope():
-        assert judge_due(now=hub.now + timedelta(seconds=2)) == 0
+        assert observe_due(now=hub.now + timedelta(seconds=2)) == 0
         hub.live.hub.lease_expires_at = hub.now - timedelta(minutes=1)
         hub.live.hub.state_since = hub.now - timedelta(minutes=2)
         hub.live.hub.save()
-        assert judge_due(now=hub.now + timedelta(seconds=4)) == 0
+        assert observe_due(now=hub.now + timedelta(seconds=4)) == 0
         assert HubDecision.objects.count() == 0
         assert DueJudgement.objects.count() == 1
 
 
 @pytest.mark.servers_only
 @pytest.mark.servers
-def test_a_worker_that_is_killed_leaves_its_judgement_due(
+def test_a_worker_that_is_killed_leaves_its_decision_due(
     differing: RecordedHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub, later = differing, timedelta(seconds=61)
@@ -284,12 +238,15 @@ def test_a_worker_that_is_killed_leaves_its_judgement_due(
         raise KeyboardInterrupt
 
     with hub.live.scope(), monkeypatch.context() as patched:
-        patched.setattr("placements.hubs.replay.judgements.judge_placement", killed)
+        patched.setattr(
+            "placements.hubs.replay.observed_decisions.observe_decision", killed
+        )
         with pytest.raises(KeyboardInterrupt):
-            judge_due(now=hub.now + timedelta(seconds=4))
-        assert judge_due(now=hub.now + timedelta(seconds=5)) == 0
+            observe_due(now=hub.now + timedelta(seconds=4))
+        assert observe_due(now=hub.now + timedelta(seconds=5)) == 0
 
-    assert hub.judge(after=timedelta(seconds=4) + later).agreement == "differs"
+    side = hub.observe(after=timedelta(seconds=4) + later)
+    assert side.agreement.value == "differs"
     with hub.live.scope():
         assert DueJudgement.objects.count() == 0
 
@@ -302,21 +259,12 @@ def test_the_hub_has_not_decided_yet() -> None:
     hub = RecordedHub(scenario)
     list(hub.steps())
 
-    first = hub.judge()
-    behind = hub.judge(after=timedelta(minutes=5))
+    assert hub.pending()
     hub.write_status(planted()[0]["expect"][0])
     hub.live.project(now=hub.now)
-    decided = hub.judge()
 
-    assert [one.agreement for one in (first, behind, decided)] == [
-        "pending",
-        "pending",
-        "agrees",
-    ]
-    assert [one.hub_behind for one in (first, behind, decided)] == [False, True, False]
-    assert events(hub) == ["not decided"]
-    with hub.live.scope():
-        assert HubDecision.objects.count() == 1
+    assert hub.observe().agreement.value == "agrees"
+    assert not hub.pending()
     forget_caches()
 
 
@@ -325,22 +273,18 @@ def test_reasons_that_the_hub_drops_later_are_kept() -> None:
     scenario = planted()[0]
     hub = RecordedHub(scenario)
     list(hub.steps())
-    before = hub.judge()
+    before = hub.observe()
     shorter = deepcopy(scenario["expect"][0])
     _dropped(shorter)
     hub.write_status(shorter)
     hub.live.project(now=hub.now)
 
-    row = hub.judge()
+    side = hub.observe()
 
-    assert (before.agreement, row.agreement, row.pk) == (
-        "agrees",
-        "forgotten",
-        before.pk,
-    )
-    assert row.decisions == before.decisions
-    assert len(row.current_decisions) < len(row.decisions)
-    assert row.decision == before.decision
+    assert (before.agreement.value, side.agreement.value) == ("agrees", "agrees")
+    assert side.row == before.row
+    assert side.row.decisions == before.row.decisions
+    assert side.row.decision == before.row.decision
     forget_caches()
 
 
@@ -381,56 +325,19 @@ def test_a_decision_that_was_not_observed_never_differs(
     hub = RecordedHub(scenario)
     for number, _ in enumerate(hub.steps()):
         if number + 1 < len(scenario["steps"]):
-            assert hub.judge().agreement in AGREED
+            assert hub.observe().agreement.value in AGREED
     with (
         hub.live.scope()
     ):  # the watches were interrupted, and everything was listed again
         HubStream.objects.update(listed_at=hub.now + timedelta(seconds=1))
         Placement.objects.update(created_at=START)
 
-    row = hub.judge()
+    side = hub.observe()
 
-    assert row.inputs in ("present", "assumed")
+    assert side.row.inputs in ("present", "assumed")
     if not has_history and plant is _reason:  # an earlier cycle may have written them
         agreement = "agrees"
-    assert row.agreement == agreement
-    forget_caches()
-
-
-@pytest.mark.nightly
-def test_a_change_of_the_fleet_that_the_hub_does_not_follow_differs() -> None:
-    pick_all = next(
-        one
-        for one in scenarios()
-        if (one["steps"][0].get("policy") or {}).get("placementType", "PickAll")
-        == "PickAll"
-        and one["expect"][0]["bindings"]
-    )
-    hub = RecordedHub(
-        {**pick_all, "steps": pick_all["steps"][:1], "expect": pick_all["expect"][:1]}
-    )
-    list(hub.steps())
-    assert hub.judge().agreement in AGREED
-    labels = next(
-        one["labels"]
-        for one in pick_all["clusters"]
-        if one["name"] == pick_all["expect"][0]["bindings"][0]["cluster"]
-    )
-
-    hub.now += timedelta(minutes=1)
-    hub.live.put(
-        "MemberCluster", member_document({"name": "newcomer", "labels": labels})
-    )
-    hub.live.project(now=hub.now)
-    row = hub.judge()
-
-    assert (row.agreement, row.replay, row.inputs) == ("differs", "steady", "observed")
-    assert "newcomer" in [one["cluster"] for one in row.differences]
-    hub.live.remove("MemberCluster", "newcomer")
-    hub.live.project(now=hub.now)
-    assert hub.judge().agreement in AGREED
-    with hub.live.scope():
-        assert HubDecision.objects.count() == Decision.objects.count() == 1
+    assert side.agreement.value == agreement
     forget_caches()
 
 
@@ -449,8 +356,8 @@ def test_the_sweep_finds_what_is_due(
 
     tasks.sweep()
 
-    assert (hub_tasks.judge_hub.name, {"hub": hub.pk}) in sent
-    hub_tasks.judge_hub(hub=hub.pk)
+    assert (hub_tasks.observe_decisions.name, {"hub": hub.pk}) in sent
+    hub_tasks.observe_decisions(hub=hub.pk)
     with differing.live.scope():
-        assert HubDecision.objects.get().agreement == "differs"
+        assert HubDecision.objects.get().is_latest
         assert DueJudgement.objects.count() == 0

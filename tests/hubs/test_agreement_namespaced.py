@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from clusters.models import HubStream
-from placements.hubs.replay.judgements import judge_due
+from placements.hubs.replay.observed_decisions import observe_due
+from placements.hubs.replay.queries import replayed
 from placements.models import HubDecision, Placement
 from tests.hubs.hub_documents import PREFIX
 from tests.hubs.projecting import ProjectedHub
@@ -135,14 +136,15 @@ def test_the_namespace_filter_is_replayed(wrong: str, agreement: str) -> None:
     live.project(now=now)
 
     with live.scope():
-        while judge_due(now=now + timedelta(seconds=4)):
+        while observe_due(now=now + timedelta(seconds=4)):
             pass
         row = HubDecision.objects.get(
             placement=Placement.objects.get(full_name="shop/web")
         )
-    assert (row.agreement, row.inputs, row.placement_name) == (
+        side = replayed(row)
+    assert (side.agreement.value, row.inputs, row.placement_name) == (
         agreement,
         "observed",
         "shop/web",
     )
-    assert [one["cluster"] for one in row.differences] == (["empty"] if wrong else [])
+    assert [one["cluster"] for one in side.differences] == (["empty"] if wrong else [])

@@ -54,10 +54,8 @@ def test_changes_within_a_second_are_one_version_unless_a_decision_cites_it(
     live.project(now=NOW + timedelta(seconds=2))
     with live.scope():
         latest = FleetVersion.objects.latest("number")
-        row = HubDecision(
-            placement_name="web", fleet_version=latest, seen_at=NOW, judged_at=NOW
-        )
-        row.agreement, row.is_latest = "agrees", False
+        row = HubDecision(placement_name="web", fleet_version=latest, seen_at=NOW)
+        row.is_latest = False
         row.pack(decisions=[], bindings=[])
         row.save()
     live.remove("MemberCluster", "paris")
@@ -113,10 +111,8 @@ def test_old_versions_and_changes_of_bindings_are_pruned_unless_cited(
         live.project(now=NOW + timedelta(minutes=number))
     with live.scope():
         cited = FleetVersion.objects.get(number=2)
-        row = HubDecision(
-            placement_name="web", fleet_version=cited, seen_at=NOW, judged_at=NOW
-        )
-        row.agreement, row.is_latest = "uncertain", True
+        row = HubDecision(placement_name="web", fleet_version=cited, seen_at=NOW)
+        row.is_latest = True
         row.pack(decisions=[], bindings=[])
         row.save()
         BindingChange.objects.create(

@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from django.test import Client
 
 from clusters.models import Hub, HubStream
-from placements.hubs.replay.judgements import judge_due
-from placements.hubs.replay.queries import disagreements
+from placements.hubs.replay.observed_decisions import observe_due
+from placements.hubs.replay.queries import HubSide, replayed
 from placements.models import Binding, HubDecision, Placement, Rollout
 from placements.services.health import IS_DEGRADED, IS_HEALTHY, health_of
 from placements.services.problems.book import compare, compare_all
@@ -181,7 +181,7 @@ def not_joined(cluster: dict[str, Any]) -> dict[str, Any]:
 
 
 class Clock:
-    """The time at which a mirror is written, projected and judged."""
+    """The time at which a mirror is written, projected and observed."""
 
     def __init__(self, live: ProjectedHub, now: datetime) -> None:
         self.live, self.now = live, now
@@ -196,12 +196,12 @@ class Clock:
         self.live.rejudge(now=self.now)
         self.now += timedelta(seconds=seconds)
 
-    def judge(self, after: int) -> HubDecision:
-        self.now += timedelta(seconds=after)
+    def observe(self) -> HubSide:
+        self.now += timedelta(seconds=4)
         with self.live.scope():
-            while judge_due(now=self.now):
+            while observe_due(now=self.now):
                 pass
-            return HubDecision.objects.get(is_latest=True)
+            return replayed(HubDecision.objects.get(is_latest=True))
 
 
 START = datetime(2026, 11, 28, 1, 54, 10, tzinfo=UTC)
@@ -236,13 +236,9 @@ def test_clusters_that_joined_one_after_another_are_replayed_in_steps(
 ) -> None:
     clock = join_one_after_another(live, fault("joined-one-after-another"))
 
-    rows = [clock.judge(after) for after in (4, 30, 300, 300)]
+    side = clock.observe()
 
-    assert {(row.agreement, row.inputs, row.confirmed_at) for row in rows} == {
-        ("agrees", "observed", None)
-    }
-    with live.scope():
-        assert disagreements().count() == 0
+    assert (side.agreement.value, side.row.inputs) == ("agrees", "observed")
 
 
 def test_a_step_that_the_replay_does_not_follow_is_uncertain(
@@ -254,10 +250,7 @@ def test_a_step_that_the_replay_does_not_follow_is_uncertain(
             one["spec"]["clusterDecision"]["clusterScore"]["priorityScore"] = 7
     clock = join_one_after_another(live, objects)
 
-    rows = [clock.judge(after) for after in (4, 30, 300, 300)]
-
-    assert {row.confirmed_at for row in rows} == {None}
-    assert rows[-1].agreement == "uncertain"
+    assert clock.observe().agreement.value == "uncertain"
 
 
 def inbox_of(user: User) -> dict[tuple[str, str], str]:

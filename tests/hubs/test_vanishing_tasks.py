@@ -11,8 +11,8 @@ from clusters.models import Hub, HubStream
 from fleetui.hub_scope import LOCAL_HUB
 from placements import tasks
 from placements.hubs import tasks as hub_tasks
-from placements.hubs.replay.judgements import judge_due
-from placements.models import DueJudgement, HubDecision, Placement
+from placements.hubs.replay.observed_decisions import observe_due
+from placements.models import DueJudgement
 from tests.api.test_schema import filled_hub
 from tests.effort import IS_FULL
 from tests.hubs.projecting import NOW, ProjectedHub
@@ -26,7 +26,7 @@ TASKS = sorted(
     for name in current_app.tasks
     if name.startswith(("placements.", "clusters.", "fleetui."))
 )
-OF_ONE_HUB = {hub_tasks.project_hub.name, hub_tasks.judge_hub.name}
+OF_ONE_HUB = {hub_tasks.project_hub.name, hub_tasks.observe_decisions.name}
 OTHERS = {
     tasks.search_exactly.name: "has nothing to search here",
     tasks.run_cluster_calls.name: "calls in threads, which do not see the transaction of a test",
@@ -61,27 +61,25 @@ def test_no_task_fails_for_what_is_deleted_meanwhile(subtests: pytest.Subtests) 
             )
 
 
-def rechecked(live: ProjectedHub) -> int:
-    """Judge all placements again; return how many are still due."""
+def observed(live: ProjectedHub) -> int:
+    """Record the decisions of all placements; return how many are still due."""
     with live.scope():
-        judge_due(now=NOW + timedelta(minutes=10))
+        observe_due(now=NOW + timedelta(minutes=1))
         return DueJudgement.objects.filter(lease_expires_at=None).count()
 
 
 @pytest.mark.parametrize("what", ["placement", "cluster"])
-def test_a_round_of_judgements_survives_a_deletion(what: str) -> None:
+def test_a_round_of_recording_survives_a_deletion(what: str) -> None:
     live = busy_hub()
     with live.scope():
         HubStream.objects.update(listed_at=NOW)
         Hub.objects.filter(pk=live.hub.pk).update(
             lease_expires_at=NOW + timedelta(days=1)
         )
-        judge_due(now=NOW + timedelta(minutes=1))
-        assert HubDecision.objects.update(recheck_at=NOW) > 1
-        assert Placement.objects.count() > 2
+        assert DueJudgement.objects.count() > 2
     delete: Any = placement_is_deleted if what == "placement" else cluster_is_deleted
     name = "web" if what == "placement" else "paris"
 
-    found = faults(partial(rechecked, live), {what: delete(name, hub=live.hub.pk)})
+    found = faults(partial(observed, live), {what: delete(name, hub=live.hub.pk)})
 
     assert found == []

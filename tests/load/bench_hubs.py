@@ -25,13 +25,13 @@ from fleetui.bulk import batched
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.hub_status import hub_status
-from placements.hubs.due import mark_due
 from placements.hubs.kinds.kubefleet import KUBEFLEET, PREFIX
-from placements.hubs.replay.judgements import judge_due
+from placements.hubs.replay.observed_decisions import observe_due
+from placements.hubs.replay.queries import replayed
 from placements.hubs.trimming import MirrorRecord, record_of
 from placements.hubs.watching.stream import StreamItem
 from placements.manifests.policy import parse_policy
-from placements.models import HubDecision, Placement
+from placements.models import HubDecision
 from tests.hubs.fake_hub import FakeHub, serve_hub
 from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.projecting import NOW, ProjectedHub
@@ -42,7 +42,7 @@ from tests.runtime.processes import ROOT, Watched, eventually, watching
 from tests.runtime.test_watch_hubs import connect, hub_rows, mirror_rows
 
 COUNT = 5_000
-JUDGED, JUDGED_CLUSTERS = 1_000, 1_000
+DECIDED, DECIDED_CLUSTERS = 1_000, 1_000
 BATCH = 500
 BINDINGS = int(os.environ.get("FLEETUI_BENCH_BINDINGS", "10000"))
 CLUSTERS, BURST = 1_000, 5_000
@@ -108,7 +108,7 @@ def deciding_hub() -> ProjectedHub:
     zones, tiers = "abcdefgh", ("gold", "silver", "bronze")
     labels = [
         {"zone": zones[each % 8], "tier": tiers[each % 3]}
-        for each in range(JUDGED_CLUSTERS)
+        for each in range(DECIDED_CLUSTERS)
     ]
     heartbeat = "2026-11-02T10:00:00Z"
     members = [
@@ -139,7 +139,7 @@ def deciding_hub() -> ProjectedHub:
         for one in policies
     ]
     documents: dict[str, list[dict[str, Any]]] = {}
-    for number in range(JUDGED):
+    for number in range(DECIDED):
         name, chosen = f"web-{number:04}", number % 2
         status = hub_status(decisions[chosen])
         assert status
@@ -172,32 +172,35 @@ def deciding_hub() -> ProjectedHub:
     return live
 
 
-def test_judging_what_a_hub_decided() -> None:
-    """Print CPU seconds for judging 1,000 decisions on 1,000 clusters, and judging them again."""
+def test_recording_and_replaying_what_a_hub_decided() -> None:
+    """Print CPU seconds for recording 1,000 decisions on 1,000 clusters, and replaying each of them."""
     live = deciding_hub()
     later = NOW + timedelta(seconds=10)
 
-    def judge() -> None:
+    def record() -> None:
         with live.scope():
-            while judge_due(now=later):
+            while observe_due(now=later):
                 pass
 
-    first = cpu(judge)
+    found: Counter[str] = Counter()
+
+    def replay() -> None:
+        with live.scope():
+            for row in HubDecision.objects.all():
+                found[replayed(row).agreement.value] += 1
+
+    first = cpu(record)
+    again = cpu(replay)
     with live.scope():
-        found = Counter(HubDecision.objects.values_list("agreement", flat=True))
-        mark_due(list(Placement.objects.values_list("pk", flat=True)), now=NOW)
-        stored = sum(
-            len(bytes(one))
-            for one in HubDecision.objects.values_list("content", flat=True)
-        )
-    again = cpu(judge)
+        contents = HubDecision.objects.values_list("content", flat=True)
+        stored = sum(len(bytes(one)) for one in contents)
     print(
-        f"\njudging {JUDGED:,} decisions on {JUDGED_CLUSTERS:,} clusters: {first:.1f} CPU s, goal 60"
+        f"\nrecording {DECIDED:,} decisions on {DECIDED_CLUSTERS:,} clusters: {first:.1f} CPU s, goal 60"
     )
     print(
-        f"again, without a change of bindings: {again:.1f} CPU s; stored {stored / JUDGED:,.0f} bytes each"
+        f"replaying each: {again:.1f} CPU s; stored {stored / DECIDED:,.0f} bytes each"
     )
-    assert found == {"agrees": JUDGED}
+    assert found == {"agrees": DECIDED}
 
 
 def filled_hub(bindings: int, clusters: int) -> FakeHub:

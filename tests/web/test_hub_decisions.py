@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,7 +13,6 @@ from rest_framework.test import APIClient
 
 from clusters.models import Hub
 from placements.hubs.explain.agreements import DIFFERS_SENTENCE
-from placements.models import HubDecision
 from tests.database import forget_caches
 from tests.hubs.scenarios import RecordedHub
 from tests.hubs.test_agreement import planted
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.django_db
 
 
 class DecidedHub:
-    """A hub with one decision that was judged; `differs`: with a wrong score in it."""
+    """A hub with one decision that was recorded; `differs`: with a wrong score in it."""
 
     def __init__(self, *, differs: bool) -> None:
         scenario = deepcopy(planted()[0])
@@ -36,8 +34,7 @@ class DecidedHub:
             self.wrong["affinityScore"] += 1
         self.recorded = RecordedHub(scenario)
         list(self.recorded.steps())
-        for after in (4, 30, 300):
-            self.row: HubDecision = self.recorded.judge(after=timedelta(seconds=after))
+        self.row = self.recorded.observe().row
         hub, now = self.recorded.live.hub, datetime.now(UTC)
         Hub.objects.filter(pk=hub.pk).update(
             lease_expires_at=now + timedelta(minutes=5), state_since=now
@@ -77,12 +74,11 @@ def test_the_block_shows_both_sides_and_what_differs(
         )
     ]
     assert "Differs" in block
-    assert "Confirmed" in block
     assert "Observed: the fleet and the bindings are those that the hub had" in block
     assert "fleet version 1, seen" in block
     assert f"affinity {differing.wrong['affinityScore']}," in block
     assert f"affinity {differing.wrong['affinityScore'] - 1}," in block
-    assert f"The hub lists {len(differing.listed)} of" in block
+    assert f"The hub listed {len(differing.listed)} of" in block
     assert DIFFERS_SENTENCE in page
     assert DIFFERS_SENTENCE in text(
         viewer, f"{differing.page}clusters/{differing.wrong['cluster']}/"
@@ -99,39 +95,24 @@ def test_the_differences_can_be_downloaded(
     assert int(row["hub affinityScore"]) == int(row["replay affinityScore"]) + 1
     assert document["differences"][0]["cluster"] == row["cluster"]
     assert len(document["decisions"]) == len(differing.listed)
-    assert (document["agreement"], document["inputs"], document["confirmed"]) == (
-        "differs",
-        "observed",
-        True,
-    )
+    assert (document["agreement"], document["inputs"]) == ("differs", "observed")
 
 
-@pytest.mark.nightly
-def test_lists_have_the_agreement_and_the_overview_the_disagreement(
+def test_the_placement_has_the_agreement_of_its_latest_decision(
     viewer: Client, differing: DecidedHub
 ) -> None:
-    for address in ("", "placements/", "placements/web/", "placements/web/history/"):
-        assert "Differs" in text(viewer, f"{differing.mount}/{address}"), address
-    assert (
-        "Disagreement: the replay of what the hub decided differs in 1 place."
-        in text(viewer, f"{differing.mount}/")
-    )
-    hubs = text(viewer, "/hubs/")
-    assert (
-        '<span class="narrow quiet">disagreements </span><span class="mark attention">'
-        in hubs
+    assert DIFFERS_SENTENCE in text(
+        viewer, f"{differing.mount}/placements/web/decision/"
     )
 
 
-@pytest.mark.nightly
-def test_a_decision_that_agrees_is_no_disagreement(
+def test_a_decision_that_agrees_has_no_differences(
     viewer: Client, agreeing: DecidedHub
 ) -> None:
     page = text(viewer, agreeing.page)
 
     assert "Same selection, same scores." in page
     assert DIFFERS_SENTENCE not in page
-    assert "Disagreement" not in text(viewer, f"{agreeing.mount}/")
 
 
 def test_decisions_of_this_console_have_no_block(
@@ -148,24 +129,11 @@ def test_decisions_of_this_console_have_no_block(
 def test_rest_has_the_agreement(differing: DecidedHub) -> None:
     caller = APIClient()
     caller.force_authenticate(person("vera", "viewer"))
-    api, hub = f"{differing.mount}/api/v1", differing.recorded.live.hub.name
 
-    def got(address: str) -> Any:
-        answer = caller.get(address)
-        assert answer.status_code == 200, (address, answer.content)
-        return answer.json()
-
-    document = got(f"{api}/decisions/{differing.id}/hub")
-    [listed] = got(f"/api/v1/hubs/{hub}/agreements?agreement=differs")["items"]
-    assert document["agreement"] == listed["agreement"] == "differs"
-    assert document["differencesCount"] == 1
-    assert "decisions" not in listed
-    assert got(f"/api/v1/hubs/{hub}/agreements?agreement=agrees")["items"] == []
-    assert got(f"{api}/placements")["items"][0]["agreement"] == "differs"
-    assert got(f"{api}/decisions")["items"][0]["agreement"] == "differs"
-    assert (
-        caller.get(f"/api/v1/hubs/{hub}/agreements?agreement=wrong").status_code == 400
-    )
+    document = caller.get(
+        f"{differing.mount}/api/v1/decisions/{differing.id}/hub"
+    ).json()
+    assert (document["agreement"], document["differencesCount"]) == ("differs", 1)
 
 
 def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
@@ -173,15 +141,13 @@ def test_a_policy_of_a_newer_api_is_not_comparable(viewer: Client) -> None:
     recorded = RecordedHub(scenario)
     list(recorded.steps())
 
-    row = recorded.judge()
+    side = recorded.observe()
 
-    assert (row.agreement, row.decision) == ("not-replayable", None)
-    assert row.note == "not understood: spec.policy.placementType"
+    assert (side.agreement.value, side.row.decision) == ("not-replayable", None)
+    assert side.row.note == "not understood: spec.policy.placementType"
     mount = f"/hubs/{recorded.live.hub.name}"
-    page = text(viewer, f"{mount}/placements/web/")
+    page = text(viewer, f"{mount}/placements/web/decision/")
     assert "Not comparable" in page
-    assert "not understood: spec.policy.placementType" in text(
-        viewer, f"{mount}/placements/web/decision/"
-    )
+    assert "not understood: spec.policy.placementType" in page
     text(viewer, f"{mount}/placements/web/history/")
     forget_caches()

@@ -12,11 +12,9 @@ from rest_framework.test import APIClient
 
 from clusters.models import HubCredential, HubGrant, MemberCluster
 from placements.models import (
-    Agreement,
     ApprovalRequest,
     Binding,
     Eviction,
-    HubDecision,
     Placement,
     WaitingRemoval,
 )
@@ -33,7 +31,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("collected_static")
 MOST_QUERIES = 16
 KINDS = {
     "approval-pending",
-    "decision-not-reproducible",
     "placement-not-fulfilled",
     "rollout-stalled",
     "removal-waits",
@@ -63,18 +60,6 @@ def live_with_items(name: str) -> ProjectedHub:
         Eviction.objects.update(outcome="not-executed", at=now)
         Binding.objects.filter(placement=row).update(
             drifted_objects=[{"name": "settings"}]
-        )
-        HubDecision.objects.filter(placement=row).update(is_latest=False)
-        HubDecision.objects.create(
-            placement=row,
-            placement_name="web",
-            content=b"",
-            digest="1",
-            seen_at=now,
-            judged_at=now,
-            confirmed_at=now,
-            agreement=Agreement.DIFFERS,
-            differences_count=2,
         )
         cluster = MemberCluster.objects.get(name="paris").name
         waits = {

@@ -137,7 +137,7 @@ def addresses_of_live_hub(hub: dict[str, str]) -> list[str]:
     found = [f"/api/v1/hubs/{LIVE_HUB}/objects/{one}" for one in MIRRORED]
     found += [
         f"/api/v1/hubs/{LIVE_HUB}/{part}"
-        for part in ("streams", "unresolved", "agreements", "writes")
+        for part in ("streams", "unresolved", "writes")
     ]
     for one in read_schema().get_all_operations():
         assert isinstance(one, Ok)

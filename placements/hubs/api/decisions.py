@@ -7,7 +7,7 @@ from rest_framework.response import Response
 from placements.api.base import BaseViewSet, query_params
 from placements.api.schema import documented
 from placements.hubs.api.hubs import HubDecisionSerializer
-from placements.hubs.replay.queries import hub_decision_of
+from placements.hubs.replay.queries import hub_side_of
 from placements.services.decisions.records import cycles_of, recorded
 
 
@@ -21,7 +21,7 @@ class DecisionOnHubViewSet(BaseViewSet):
         row = (
             cycles_of(recorded(decision)[0]).filter(hub_decision__isnull=False).first()
         )
-        found = hub_decision_of(row) if row else None
-        if found is None:
+        side = hub_side_of(row) if row else None
+        if side is None:
             raise Http404
-        return Response(HubDecisionSerializer(found).data)
+        return Response(HubDecisionSerializer(side).data)

@@ -32,7 +32,6 @@ from placements.api.base import (
 )
 from placements.api.connections import ConnectionInputSerializer, connection_fields
 from placements.api.filters import (
-    AgreementQuery,
     ConnectionQuery,
     HubActionQuery,
     PageQuery,
@@ -61,7 +60,7 @@ from placements.hubs.connections.operations import (
     save_hub,
     spec_of,
 )
-from placements.hubs.explain.agreements import agreement_document, agreement_fields
+from placements.hubs.explain.agreements import Agreement, agreement_document
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.projection.unresolved import unresolved_counts, unresolved_objects
 from placements.hubs.queries import (
@@ -71,10 +70,10 @@ from placements.hubs.queries import (
     summaries_of,
     summary_of,
 )
-from placements.hubs.replay.queries import agreements
+from placements.hubs.replay.queries import HubSide
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.queries import refusal_of_write
-from placements.models import Agreement, HubDecision, ReplayInputs
+from placements.models import ReplayInputs
 
 NO_NAMESPACE = "-"
 _OBJECT = "objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>"
@@ -257,19 +256,15 @@ class HubCheckSerializer(CamelCaseSerializer):
     permissions = HubPermissionSerializer(many=True)
 
 
-class HubAgreementSerializer(CamelCaseSerializer):
-    """How a replay agrees with what a live hub decided for a placement."""
+class HubDecisionSerializer(CamelCaseSerializer):
+    """What a live hub decided for a placement, and where a replay differs."""
 
     placement = serializers.CharField()
     decision = serializers.CharField(allow_null=True, help_text="The replay.")
-    agreement = serializers.ChoiceField(Agreement.values)
-    confirmed = serializers.BooleanField(
-        help_text="The difference was found again after minutes."
-    )
+    agreement = serializers.ChoiceField(list(Agreement))
     note = serializers.CharField(
         allow_blank=True, help_text="Why nothing could be replayed."
     )
-    replay = serializers.ChoiceField(["pick", "steady", ""])
     inputs = serializers.ChoiceField(ReplayInputs.values)
     fleet_version = serializers.IntegerField(allow_null=True)
     policy_snapshot = serializers.CharField(allow_blank=True)
@@ -277,25 +272,13 @@ class HubAgreementSerializer(CamelCaseSerializer):
     condition = ConditionField(allow_null=True)
     differences_count = serializers.IntegerField()
     hub_at = serializers.DateTimeField(allow_null=True)
-    judged_at = serializers.DateTimeField()
-    engine = serializers.CharField(allow_blank=True)
-    hub_behind = serializers.BooleanField(
-        help_text="It has not decided for more than 5 minutes."
-    )
-
-    def to_representation(self, instance: HubDecision) -> dict[str, Any]:
-        return agreement_fields(instance)
-
-
-class HubDecisionSerializer(HubAgreementSerializer):
-    """What a live hub decided for a placement, and where a replay differs."""
-
+    seen_at = serializers.DateTimeField()
     decisions = serializers.ListField(
         child=AnyObject(), help_text="As the hub wrote them at first."
     )
     differences = serializers.ListField(child=AnyObject(), help_text="The first 200.")
 
-    def to_representation(self, instance: HubDecision) -> dict[str, Any]:
+    def to_representation(self, instance: HubSide) -> dict[str, Any]:
         """Return the same document as the page."""
         return agreement_document(instance)
 
@@ -308,7 +291,7 @@ class HubViewSet(BaseViewSet):
     def get_permissions(self) -> list[BasePermission]:
         reads = self.action in (
             *("list", "retrieve", "streams", "permissions", "actions"),
-            *("agreements", "mirrored", "unresolved"),
+            *("mirrored", "unresolved"),
         )
         return [MayRead()] if reads else [MayAdministerClusters()]
 
@@ -479,20 +462,6 @@ class HubViewSet(BaseViewSet):
                     }
                 )
         return Response(actions)
-
-    @paged_list(
-        "list_hub_agreements",
-        HubAgreementSerializer,
-        query=AgreementQuery,
-        order="placement_name",
-        unique="id",
-    )
-    def agreements(self, params: Params, name: str) -> Rows:
-        """List how replays agree with what a hub decided, by placement."""
-        with in_hub(visible_hub(self.request.user, name).pk):
-            return agreements(
-                agreement=params.get("agreement", ""), placement=params["placement"]
-            )
 
     @operation("get_hub_object", ANY_OBJECT, path=_OBJECT)
     def mirrored(

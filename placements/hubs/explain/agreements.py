@@ -5,31 +5,49 @@ See `rules/live-hub.md#agreement`.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from placements.explain.decision_tables import csv_text
 from placements.explain.hub_status import Plain
 
-AGREEMENTS: Mapping[str, tuple[str, str, str]] = {
-    "pending": ("progress", "Pending", "The hub has not decided yet"),
-    "not-replayable": ("pending", "Not comparable", "This decision cannot be replayed"),
-    "agrees": ("healthy", "Agrees", "Same selection, same scores"),
-    "forgotten": (
+
+class Agreement(StrEnum):
+    """The result of comparing a replay with what the hub decided."""
+
+    PENDING = "pending"
+    NOT_REPLAYABLE = "not-replayable"
+    AGREES = "agrees"
+    FORGOTTEN = "forgotten"
+    AGREES_ON_PICKS = "agrees-on-picks"
+    DIFFERS = "differs"
+    UNCERTAIN = "uncertain"
+
+
+AGREEMENTS: Mapping[Agreement, tuple[str, str, str]] = {
+    Agreement.PENDING: ("progress", "Pending", "The hub has not decided yet"),
+    Agreement.NOT_REPLAYABLE: (
+        "pending",
+        "Not comparable",
+        "This decision cannot be replayed",
+    ),
+    Agreement.AGREES: ("healthy", "Agrees", "Same selection, same scores"),
+    Agreement.FORGOTTEN: (
         "healthy",
         "Reasons dropped",
         "The hub no longer lists why the other clusters were not selected",
     ),
-    "agrees-on-picks": (
+    Agreement.AGREES_ON_PICKS: (
         "healthy",
         "Same selection",
         "Scores were recorded under an earlier fleet",
     ),
-    "differs": (
+    Agreement.DIFFERS: (
         "attention",
         "Differs",
         "The hub and the replay decide differently on the same inputs",
     ),
-    "uncertain": (
+    Agreement.UNCERTAIN: (
         "pending",
         "Uncertain",
         "The inputs of that moment were not observed",
@@ -38,13 +56,9 @@ AGREEMENTS: Mapping[str, tuple[str, str, str]] = {
 """Level, word and sentence of each agreement."""
 INPUTS: Mapping[str, str] = {
     "observed": "Observed: the fleet and the bindings are those that the hub had",
-    "present": "Present: only the fleet of now is known",
-    "assumed": "Assumed: values that the policy reads have changed since",
+    "present": "Present: only the fleet of when the decision was first seen is known",
+    "assumed": "Assumed: values that the policy reads had changed when the decision was first seen",
     "none": "None: nothing could be replayed",
-}
-REPLAYS: Mapping[str, str] = {
-    "pick": "the selection of the hub, repeated",
-    "steady": "a cycle on everything as it is now",
 }
 DIFFERS_SENTENCE = (
     "The replay differs from the hub for this placement. "
@@ -55,22 +69,18 @@ _COLUMNS = ("selected", "affinityScore", "topologySpreadScore", "reason")
 
 @dataclass(frozen=True, slots=True)
 class ShownAgreement:
-    """An agreement as a badge and a sentence; `is_confirmed`: found again after minutes."""
+    """An agreement as a badge and a sentence."""
 
-    value: str
+    value: Agreement
     level: str
     word: str
     sentence: str
-    is_confirmed: bool = False
-    is_behind: bool = False
 
 
-def shown_agreement(
-    value: str, *, note: str = "", is_confirmed: bool = False, is_behind: bool = False
-) -> ShownAgreement:
+def shown_agreement(value: Agreement, *, note: str = "") -> ShownAgreement:
     level, word, sentence = AGREEMENTS[value]
     words = f"{sentence}: {note}" if note else sentence
-    return ShownAgreement(value, level, word, words, is_confirmed, is_behind)
+    return ShownAgreement(value, level, word, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,33 +143,23 @@ def difference_csv(differences: Iterable[Plain]) -> str:
     )
 
 
-def agreement_document(row: Any) -> dict[str, Any]:
-    """Return a hub decision as a document: the agreement, its inputs, and both sides."""
-    return {
-        **agreement_fields(row),
-        "decisions": row.decisions,
-        "differences": row.differences,
-    }
-
-
-def agreement_fields(row: Any) -> dict[str, Any]:
-    """Return a hub decision without the lists of clusters."""
-    version = row.fleet_version
+def agreement_document(side: Any) -> dict[str, Any]:
+    """Return what a hub decided as a document: the agreement, its inputs, and both sides."""
+    row = side.row
+    decision, version, hub_at = row.decision, row.fleet_version, row.hub_at
     return {
         "placement": row.placement_name,
-        "decision": row.decision.record.decision_id if row.decision else None,
-        "agreement": row.agreement,
-        "confirmed": row.confirmed_at is not None,
+        "decision": decision.record.decision_id if decision else None,
+        "agreement": side.agreement.value,
         "note": row.note,
-        "replay": row.replay,
         "inputs": row.inputs,
         "fleetVersion": version.number if version else None,
         "policySnapshot": row.policy_snapshot,
         "observedGeneration": row.observed_generation,
         "condition": row.condition,
-        "differencesCount": row.differences_count,
-        "hubAt": row.hub_at.isoformat() if row.hub_at else None,
-        "judgedAt": row.judged_at.isoformat(),
-        "engine": row.engine,
-        "hubBehind": row.hub_behind,
+        "differencesCount": side.differences_count,
+        "hubAt": hub_at.isoformat() if hub_at else None,
+        "seenAt": row.seen_at.isoformat(),
+        "decisions": row.decisions,
+        "differences": list(side.differences),
     }

@@ -92,13 +92,10 @@ class ShownHub:
     unresolved: int
     is_current: bool
     has_banner: bool
-    disagreements: int
     silent_since: datetime | None = None
 
 
-def shown_hub(
-    one: HubSummary, *, now: datetime, unresolved: int = 0, disagreements: int = 0
-) -> ShownHub:
+def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
         word, reason = f"{word}, {one.reason}", ""
@@ -119,7 +116,6 @@ def shown_hub(
         unresolved,
         one.state == "live",
         one.state in _OUTDATED or bool(reason),
-        disagreements,
         one.silent_since,
     )
 

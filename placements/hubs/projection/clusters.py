@@ -21,7 +21,6 @@ from clusters.models import (
 from clusters.operations.change_log import raise_counters
 from clusters.operations.join import CLUSTER, readings, set_eligibility
 from fleetui.bulk import BATCH_SIZE, batched
-from placements.hubs.due import mark_after_fleet_change
 from placements.hubs.fleet_versions import properties_read, write_version
 from placements.hubs.kinds.base import items_at, mapping_at, text_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
@@ -119,7 +118,7 @@ def _highest(versions: Sequence[str]) -> str:
 def _record_change(
     names: Sequence[str], moment: HubMoment, *, resource_version: str = ""
 ) -> None:
-    """Write the fleet that decisions are replayed on, and let those be judged that may change with it."""
+    """Write the fleet that decisions are replayed on."""
     if names:
         write_version(
             names,
@@ -127,7 +126,6 @@ def _record_change(
             is_live=moment.is_live,
             now=moment.now,
         )
-        mark_after_fleet_change(now=moment.now)
 
 
 def cluster_row(

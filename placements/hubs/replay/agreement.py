@@ -14,8 +14,9 @@ from placements.engine.scheduling.outcome import Outcome, Outcomes
 from placements.explain.decisions import explain_rank
 from placements.explain.hub_status import HubStatus, Plain
 from placements.explain.vocabulary import reason_sentence
+from placements.hubs.explain.agreements import Agreement
 from placements.hubs.kinds.base import mapping_at
-from placements.models import Agreement, ReplayInputs
+from placements.models import ReplayInputs
 
 MOST_LISTED = 1_000
 """Decisions in the status of a policy snapshot."""
@@ -137,16 +138,9 @@ def _is_equal(one: Plain | None, other: Plain | None) -> bool:
     scores = ("affinityScore", "topologySpreadScore")
     return (
         one["selected"] == other["selected"]
-        and all(_score(one[key]) == _score(other[key]) for key in scores)
+        and all(one[key] == other[key] for key in scores)
         and without_age(one["reason"]) == without_age(other["reason"])
     )
-
-
-def _score(value: object) -> object:
-    """Return a score as an integer where it is one; absent is equal to absent only."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value
 
 
 def without_age(reason: str) -> str:
@@ -176,19 +170,16 @@ def is_part_of(decisions: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
     )
 
 
-def agreement_of(comparison: StatusComparison, inputs: str) -> str:
+def agreement_of(comparison: StatusComparison, inputs: str) -> Agreement:
+    if comparison.is_forgotten:
+        return Agreement.FORGOTTEN
     if comparison.is_equal:
-        return str(Agreement.FORGOTTEN if comparison.is_forgotten else Agreement.AGREES)
-    is_partly_known = inputs in (ReplayInputs.PRESENT, ReplayInputs.ASSUMED)
-    if (
-        comparison.is_same_condition
-        and comparison.is_same_selection
-        and is_partly_known
-    ):
-        return str(Agreement.AGREES_ON_PICKS)
-    return str(
-        Agreement.DIFFERS if inputs == ReplayInputs.OBSERVED else Agreement.UNCERTAIN
-    )
+        return Agreement.AGREES
+    if inputs == ReplayInputs.OBSERVED:
+        return Agreement.DIFFERS
+    if comparison.is_same_condition and comparison.is_same_selection:
+        return Agreement.AGREES_ON_PICKS
+    return Agreement.UNCERTAIN
 
 
 def with_causes(

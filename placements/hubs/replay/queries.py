@@ -1,132 +1,122 @@
-"""What is shown of decisions of live hubs: agreements of placements, and disagreements."""
+"""What a live hub decided, replayed when it is asked for: the agreement, and what differs."""
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from django.db.models import Count, QuerySet
-
-from clusters.hub_queries import across_hubs
-from placements.engine.scheduling.decision import Decision as Decided
-from placements.explain.hub_status import condition_of
+from clusters.hub_queries import live_hubs
+from fleetui.hub_scope import current_hub_id
+from placements.engine.scheduling.record import UnreadableRecordError
+from placements.engine.scheduling.scheduler import schedule
+from placements.explain.hub_status import Plain, hub_status
 from placements.hubs.explain.agreements import (
     INPUTS,
-    REPLAYS,
+    Agreement,
     DifferenceRow,
     ShownAgreement,
     difference_rows,
     shown_agreement,
 )
-from placements.hubs.replay.agreement import listed_counts
-from placements.models import Agreement, Decision, HubDecision, Placement
-
-LIGHT = ("content", "differences")
-"""Columns that lists do not need, and that may be large."""
-
-
-def hub_decisions() -> QuerySet[HubDecision]:
-    return HubDecision.objects.select_related(
-        "decision__record", "fleet_version"
-    ).defer("decision__record__content")
-
-
-def verdicts() -> QuerySet[HubDecision]:
-    """Return the newest verdict about each placement that is there to stay."""
-    return HubDecision.objects.filter(
-        is_latest=True, placement__isnull=False, placement__deleting_since__isnull=True
-    )
-
-
-def hub_decision_of(decision: Decision) -> HubDecision | None:
-    return hub_decisions().filter(decision=decision).first()
-
-
-def latest_agreements(placements: Collection[Placement]) -> dict[int, HubDecision]:
-    if not placements:
-        return {}
-    rows = hub_decisions().filter(
-        placement__in=[one.pk for one in placements], is_latest=True
-    )
-    return {row.placement_id: row for row in rows.defer(*LIGHT) if row.placement_id}
-
-
-def disagreements() -> QuerySet[HubDecision]:
-    """Return the differences of the hub in scope that were confirmed and are still there."""
-    rows = verdicts().filter(confirmed_at__isnull=False)
-    return rows.select_related("decision__record").defer(
-        *LIGHT, "decision__record__content"
-    )
-
-
-def agreements(*, agreement: str = "", placement: str = "") -> QuerySet[HubDecision]:
-    rows = hub_decisions().filter(pk__in=verdicts().values("pk")).defer(*LIGHT)
-    rows = rows.filter(agreement=agreement) if agreement else rows
-    return rows.filter(placement_name=placement) if placement else rows
-
-
-def agreement_of_row(row: HubDecision) -> ShownAgreement:
-    is_confirmed = row.confirmed_at is not None
-    return shown_agreement(
-        row.agreement,
-        note=row.note,
-        is_confirmed=is_confirmed,
-        is_behind=row.hub_behind,
-    )
-
-
-def hub_side_of(row: Any, decision: Decided) -> "HubSide | None":
-    """Return the block of a decision that a live hub made; None for others."""
-    found = hub_decision_of(row) if getattr(row, "hub_decision", None) else None
-    if found is None:
-        return None
-    return HubSide(found, len(decision.cycle.fleet.clusters), condition_of(decision))
+from placements.hubs.replay.agreement import (
+    HubWords,
+    agreement_of,
+    compare,
+    listed_counts,
+    with_causes,
+)
+from placements.hubs.replay.replay import observe
+from placements.models import Decision, HubDecision, Placement, ReplayInputs
+from placements.services.decisions.records import decision_of
 
 
 @dataclass(frozen=True)
 class HubSide:
-    """The block "Hub and replay" of a decision."""
+    """What a live hub decided, beside the replay of it; `differences` are the first of them."""
 
     row: HubDecision
-    clusters_count: int
-    replay_condition: dict[str, str] | None
-
-    @property
-    def agreement(self) -> ShownAgreement:
-        return agreement_of_row(self.row)
+    agreement: ShownAgreement
+    clusters_count: int = 0
+    replay_condition: Plain | None = None
+    differences: tuple[Plain, ...] = ()
+    differences_count: int = 0
 
     @property
     def inputs(self) -> str:
         return INPUTS[self.row.inputs]
 
     @property
-    def replay(self) -> str:
-        return REPLAYS.get(self.row.replay, "")
-
-    @property
     def is_different(self) -> bool:
-        return self.row.agreement == Agreement.DIFFERS
+        return self.agreement.value == Agreement.DIFFERS
 
     @cached_property
     def listed(self) -> int:
-        return sum(listed_counts(self.row.current_decisions))
-
-    @cached_property
-    def listed_at_first(self) -> int:
         return sum(listed_counts(self.row.decisions))
 
     @cached_property
     def rows(self) -> list[DifferenceRow]:
-        return difference_rows(self.row.differences)
+        return difference_rows(self.differences)
 
     @property
     def more(self) -> int:
-        return self.row.differences_count - len(self.row.differences)
+        return self.differences_count - len(self.differences)
 
 
-def disagreements_by_hub() -> dict[int, int]:
-    with across_hubs():
-        counted = (
-            disagreements().order_by().values_list("hub").annotate(count=Count("pk"))
-        )
-        return dict(counted.values_list("hub", "count"))
+def hub_side_of(decision: Decision) -> HubSide | None:
+    """Replay a decision that a live hub made; return None for others."""
+    rows = HubDecision.objects.select_related("decision__record", "fleet_version")
+    row = rows.filter(decision=decision).first()
+    return replayed(row) if row else None
+
+
+def replayed(row: HubDecision) -> HubSide:
+    """Run the engine on the recorded inputs of a hub's decision, and compare what both decide."""
+    if row.decision is None:
+        return _not_replayable(row, row.note)
+    try:
+        cycle = decision_of(row.decision).cycle
+    except UnreadableRecordError as error:
+        return _not_replayable(row, str(error))
+    decision = schedule(cycle)
+    status = hub_status(decision)
+    if status is None:
+        return _not_replayable(row, "the replay failed as a whole")
+
+    words = HubWords(row.condition or {}, tuple(row.decisions))
+    lists = [status.decisions]
+    placed = {one.cluster for one in cycle.live_bindings if one.is_active}
+    if placed.issuperset(decision.picked_names):
+        # It selects nothing new: the hub may list what an earlier cycle did not select.
+        before = HubDecision.objects.filter(placement=row.placement_id, pk__lt=row.pk)
+        earlier = before.exclude(placement=None).order_by("-pk").first()
+        if earlier is not None:
+            lists.append(tuple(earlier.decisions))
+        elif row.inputs != ReplayInputs.OBSERVED:
+            lists = []
+    comparison = compare(
+        words,
+        status,
+        lists=lists,
+        is_any_unselected=len(words.selected) < len(cycle.fleet),
+    )
+    return HubSide(
+        row,
+        shown_agreement(agreement_of(comparison, row.inputs)),
+        len(cycle.fleet),
+        status.condition,
+        tuple(with_causes(comparison.differences, decision, words)),
+        len(comparison.differences),
+    )
+
+
+def _not_replayable(row: HubDecision, note: str) -> HubSide:
+    return HubSide(row, shown_agreement(Agreement.NOT_REPLAYABLE, note=note))
+
+
+def agreement_of_placement(placement: Placement) -> ShownAgreement | None:
+    """Replay the latest decision of a live hub about a placement; None where nothing is recorded yet."""
+    rows = HubDecision.objects.select_related("decision__record", "fleet_version")
+    row = rows.filter(placement=placement, is_latest=True).first()
+    hub = live_hubs().filter(pk=current_hub_id()).first()
+    observed = observe(placement, hub) if hub else None
+    if observed is not None and observed.is_pending:
+        return shown_agreement(Agreement.PENDING)
+    return replayed(row).agreement if row else None

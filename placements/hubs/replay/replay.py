@@ -18,7 +18,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.fields import has_second_dash
 from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.engine.scheduling.cycle import Cycle
-from placements.engine.scheduling.decision import Decision
+from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.scheduler import schedule
 from placements.hubs.fleet_versions import fleet_at, latest_version
 from placements.hubs.kinds.base import items_at, mapping_at
@@ -421,4 +421,6 @@ def scheduled(cycle: Cycle) -> Decision:
         )
     if decision.is_failed:
         raise NotReplayable("the replay failed as a whole")
+    if decision.kind is CycleKind.NO_NAMES:
+        raise NotReplayable("the policy names no cluster")
     return decision

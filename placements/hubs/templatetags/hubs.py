@@ -9,17 +9,8 @@ from django import template
 from django.urls import reverse
 
 from fleetui.permissions import Role
-from placements.hubs.explain.agreements import (
-    DIFFERS_SENTENCE,
-    ShownAgreement,
-    shown_agreement,
-)
-from placements.hubs.replay.queries import (
-    HubSide,
-    agreement_of_row,
-    hub_side_of,
-    latest_agreements,
-)
+from placements.hubs.explain.agreements import DIFFERS_SENTENCE, ShownAgreement
+from placements.hubs.replay import queries
 from placements.hubs.writing.catalogue import ACTIONS, HubAction
 from placements.hubs.writing.queries import (
     OpenApproval,
@@ -65,20 +56,8 @@ def hub_write(
 
 
 @register.filter
-def agreement_of_decision(decision: Any) -> ShownAgreement | None:
-    """Return how the replay of a decision agrees with the hub that made it."""
-    found = getattr(decision, "hub_decision", None) if decision.is_mirrored else None
-    return shown_agreement(found.agreement) if found else None
-
-
-@register.filter
 def agreement_of_placement(placement: Placement) -> ShownAgreement | None:
-    row = (
-        latest_agreements([placement]).get(placement.pk)
-        if placement.is_mirrored
-        else None
-    )
-    return agreement_of_row(row) if row else None
+    return queries.agreement_of_placement(placement)
 
 
 @register.simple_tag
@@ -87,9 +66,9 @@ def differs_sentence() -> str:
 
 
 @register.filter
-def hub_side(page: Any) -> HubSide | None:
+def hub_side(page: Any) -> queries.HubSide | None:
     """Return what the hub decided, of the page of a decision that is a replay of it."""
-    return hub_side_of(page.row, page.value)
+    return queries.hub_side_of(page.row)
 
 
 @register.filter

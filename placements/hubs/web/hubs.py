@@ -58,7 +58,6 @@ from placements.hubs.projection.unresolved import (
     unresolved_objects,
 )
 from placements.hubs.queries import recent_writes, streams_of, summaries_of, summary_of
-from placements.hubs.replay.queries import disagreements_by_hub
 
 MOST_SHOWN = 50
 
@@ -69,14 +68,8 @@ def hubs(request: HttpRequest) -> HttpResponse:
     """List the live hubs with state and age."""
     now, visible = datetime.now(UTC), list(visible_hubs(request.user).order_by("name"))
     unresolved = unresolved_counts([hub.pk for hub in visible], now=now)
-    disagreements = disagreements_by_hub()
     rows = [
-        shown_hub(
-            one,
-            now=now,
-            unresolved=unresolved.get(one.hub.pk, 0),
-            disagreements=disagreements.get(one.hub.pk, 0),
-        )
+        shown_hub(one, now=now, unresolved=unresolved.get(one.hub.pk, 0))
         for one in summaries_of(visible, now=now)
     ]
     return render_page(

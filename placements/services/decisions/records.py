@@ -195,11 +195,8 @@ def of_another_engine() -> list[int]:
 
 
 def cycles_of(record: int) -> QuerySet[Decision]:
-    rows = Decision.objects.filter(record_id=record).select_related(
-        "record", "hub_decision"
-    )
-    heavy = ("record__content", "hub_decision__content", "hub_decision__differences")
-    return rows.defer(*heavy).order_by("-pk")
+    rows = Decision.objects.filter(record_id=record).select_related("record")
+    return rows.defer("record__content").order_by("-pk")
 
 
 @lru_cache(maxsize=8)

@@ -1,0 +1,280 @@
+"""The decisions of a live hub as it wrote them, recorded with the inputs of their replays.
+
+Level-triggered: recording reads the mirror as it is, and a repeated one finds the same. The row of a
+DueJudgement is removed after the result is committed, so that a worker that is killed leaves it due.
+See `rules/live-hub.md#replays`.
+"""
+
+import logging
+from dataclasses import replace
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+from django.db import DataError, IntegrityError, transaction
+from django.db.models import F, Q, QuerySet
+
+from clusters.hub_queries import live_hubs
+from clusters.hub_state import HubState
+from clusters.models import Hub
+from fleetui.bulk import batched, claim_batch
+from fleetui.hub_scope import current_hub_id, in_hub
+from placements.engine.scheduling.cycle import DuplicateBindingError
+from placements.engine.scheduling.decision import fleet_digest
+from placements.explain.hub_status import hub_status
+from placements.hubs.queries import state_of
+from placements.hubs.replay.agreement import compare, is_part_of
+from placements.hubs.replay.pick_replays import pick_replays
+from placements.hubs.replay.replay import (
+    Course,
+    HubObservation,
+    NotReplayable,
+    ReplayResult,
+    course_of,
+    observe,
+    one_per_cluster,
+    steady_replay,
+    stored_bindings,
+)
+from placements.manifests.policy import PlacementType
+from placements.models import (
+    Binding,
+    Decision,
+    DueJudgement,
+    HubDecision,
+    Placement,
+)
+from placements.services.decisions.records import decision_of, stored_decision
+
+log = logging.getLogger(__name__)
+
+BATCH = 20
+LEASE = timedelta(seconds=60)
+FAULTS = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+    DataError,
+    IntegrityError,
+)
+"""What an unexpected object makes a replay raise; the placement is tried again later."""
+_LATER = timedelta(minutes=5)
+_NAMES_STORED = 5
+
+
+def hubs_to_observe(*, now: datetime) -> list[int]:
+    due = []
+    for pk in live_hubs().values_list("pk", flat=True):
+        with in_hub(pk):
+            if _live_hub(now) is not None and _due(now).exists():
+                due.append(pk)
+    return due
+
+
+def _live_hub(now: datetime) -> Hub | None:
+    """Return the hub in scope; None while its mirror is out of date."""
+    hub = live_hubs().filter(pk=current_hub_id()).first()
+    return hub if hub and state_of(hub, now=now)[0] == HubState.LIVE else None
+
+
+def _due(now: datetime) -> QuerySet[DueJudgement]:
+    free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now)
+    return DueJudgement.objects.filter(free, due_at__lte=now)
+
+
+def observe_due(*, now: datetime) -> int:
+    """Record what the hub in scope decided for up to 20 placements; return for how many."""
+    hub = _live_hub(now)
+    if hub is None:
+        return 0
+    lease = {"lease_expires_at": now + LEASE, "lease_token": uuid4().hex}
+    claimed = claim_batch(_due(now), "due_at", size=BATCH, **lease)
+    columns = ("pk", "placement", "due_at")
+    for pk, placement, due_at in DueJudgement.objects.filter(
+        pk__in=claimed
+    ).values_list(*columns):
+        mine = DueJudgement.objects.filter(pk=pk, lease_token=lease["lease_token"])
+        try:
+            observe_decision(placement, hub, now=now)
+        except FAULTS as error:
+            words = f"{type(error).__name__}: {error}"[:300]
+            log.warning(
+                "decision not recorded: placement=%s error=%s", placement, words
+            )
+            mine.update(due_at=now + _LATER)
+        if not mine.filter(due_at=due_at).delete()[0]:  # something changed meanwhile
+            mine.update(lease_expires_at=None, lease_token="", changed_at=now)
+    return len(claimed)
+
+
+def observe_decision(placement_id: int, hub: Hub, *, now: datetime) -> None:
+    """Record what the hub decided for a placement, if it is not recorded yet.
+
+    Bindings are written afterwards: the projection locks them before their placement.
+    """
+    decision = _record(placement_id, hub, now=now)
+    if decision is None:
+        return
+    for part in batched(decision_of(decision).picked_names):
+        bindings = Binding.objects.filter(placement=placement_id, cluster_name__in=part)
+        bindings.update(decision=decision)
+
+
+@transaction.atomic
+def _record(placement_id: int, hub: Hub, *, now: datetime) -> Decision | None:
+    """Return the decision if it is recorded now."""
+    placement = (
+        Placement.objects.select_for_update(no_key=True).filter(pk=placement_id).first()
+    )
+    if placement is None or placement.deleting_since:
+        return None
+    latest = HubDecision.objects.filter(placement=placement, is_latest=True).first()
+    observed = observe(placement, hub, since=latest.binding_change if latest else 0)
+    if observed is None or observed.is_pending:
+        return None
+
+    words = observed.words
+    course = _course(observed, latest)
+    bindings = list(course.after.values())
+    digest = observed.digest(one_per_cluster(bindings))
+    is_known = (
+        latest is not None
+        and latest.digest == digest
+        and is_part_of(words.decisions, latest.decisions)
+    )
+    if latest is not None and is_known:
+        row = latest
+    else:
+        HubDecision.objects.filter(placement=placement, is_latest=True).update(
+            is_latest=False
+        )
+        row = HubDecision(
+            placement=placement,
+            placement_name=placement.full_name,
+            digest=digest,
+            seen_at=now,
+        )
+    # Of one state the first complete list is kept: the hub drops reasons from it later.
+    decisions = row.decisions if is_known else words.decisions
+    row.pack(decisions=decisions, bindings=[one.to_plain() for one in bindings])
+    row.binding_change = observed.last_change
+    row.policy_snapshot = observed.name
+    row.observed_generation = observed.observed_generation
+    row.condition = words.condition
+    row.hub_at = observed.written_at
+    is_decided = row.decision_id is None
+    if is_decided:
+        _set_replay(row, observed, course, latest, hub, now=now)
+        # Pages of the placement poll its changes.
+        Placement.objects.filter(pk=placement.pk).update(
+            hub_changes=F("hub_changes") + 1
+        )
+    row.save()
+    return row.decision if is_decided else None
+
+
+def _course(observed: HubObservation, base: HubDecision | None) -> Course:
+    """Return what changed since a decision, or since the hub was connected."""
+    if base is not None:
+        return course_of(observed, stored_bindings(base))
+    changed, since = {one.uid for one in observed.changes}, observed.steady_since
+    start = {uid: one for uid, one in observed.documents.items() if uid not in changed}
+    there = tuple(
+        one for one in observed.changes if since is None or one.seen_at <= since
+    )
+    start = course_of(replace(observed, changes=there), start).after
+    return course_of(replace(observed, changes=observed.changes[len(there) :]), start)
+
+
+def _set_replay(
+    row: HubDecision,
+    observed: HubObservation,
+    course: Course,
+    before: HubDecision | None,
+    hub: Hub,
+    *,
+    now: datetime,
+) -> None:
+    """Set the inputs of the replay, as a decision of the placement, or why there are none."""
+    started = perf_counter()
+    try:
+        result = _replay(observed, course, before, hub)
+    except (NotReplayable, DuplicateBindingError) as reason:
+        row.note = str(reason)[:300]
+        return
+    milliseconds = (perf_counter() - started) * 1000
+    row.note = ""
+    row.inputs = result.inputs
+    row.fleet_version = result.version
+    row.decision = _written_decision(observed, result, milliseconds, now=now)
+
+
+def _replay(
+    observed: HubObservation, course: Course, before: HubDecision | None, hub: Hub
+) -> ReplayResult:
+    """Replay the selections since a decision; where there were none, a cycle on everything as it is.
+
+    Of several that the order of events leaves open, it is the one that decides as the hub did.
+    """
+    policy, since = observed.policy(), observed.steady_since
+    if course.first is None:
+        is_observed = observed.is_new
+        if before is not None:
+            is_observed = since is not None and since <= before.seen_at
+        return steady_replay(observed, policy, course.after, is_observed=is_observed)
+    results = pick_replays(observed, policy, course, course.first, hub)
+    for result in results:
+        status = hub_status(result.decision)
+        if status is None:
+            continue
+        if compare(observed.words, status, lists=[status.decisions]).is_equal:
+            return result
+    return results[0]
+
+
+def _written_decision(
+    observed: HubObservation,
+    result: ReplayResult,
+    milliseconds: float,
+    *,
+    now: datetime,
+) -> Decision:
+    value, version, placement = result.decision, result.version, observed.placement
+    policy, before = (
+        value.cycle.policy,
+        {one.cluster for one in value.cycle.live_bindings if one.is_active},
+    )
+    joins = [name for name in value.picked_names if name not in before]
+    placement.decisions_made += 1
+    Placement.objects.filter(pk=placement.pk).update(
+        decisions_made=placement.decisions_made
+    )
+    columns: dict[str, Any] = {
+        "number": placement.decisions_made,
+        "created_at": observed.written_at or now,
+        "trigger": "Observed",
+        "triggered_by": "hub",
+        "record": stored_decision(value, version.fleet, now=now),
+        "policy_number": (observed.snapshot.row.number if observed.snapshot else None)
+        or 0,
+        "fleet_digest": fleet_digest(value.cycle),
+        "wanted": policy.number_of_clusters
+        if policy.placement_type is PlacementType.PICK_N
+        else None,
+        "kind": value.kind,
+        "is_fulfilled": value.is_fulfilled,
+        "picked_count": len(value.picked_names),
+        "kept_count": len(value.kept),
+        "unscheduled_count": len(value.unscheduled),
+        "joins_count": len(joins),
+        "joins": joins[:_NAMES_STORED],
+        "leaves_count": len(value.unscheduled),
+        "leaves": list(value.unscheduled[:_NAMES_STORED]),
+        "milliseconds": milliseconds,
+    }
+    return Decision.objects.create(
+        placement=placement, placement_name=placement.full_name, **columns
+    )
