@@ -1,11 +1,10 @@
 """Events about what changed on a live hub: manifests with before and after, conditions (10.1)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fleetui.audit import AuditEvent, record_of_others
 from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.rows import WrittenRow
 
 CHANGED, REPORTED, APPROVED = "changed on the hub", "reported", "approved"
 HUB = "hub"
@@ -67,17 +66,6 @@ class HubEvents:
         if self._moment.has_events:
             named = [(event, manager or HUB) for event, manager in self._events]
             record_of_others(named, now=self._moment.now)
-
-
-def record_changes(
-    noun: str, rows: Sequence[WrittenRow[Any]], moment: HubMoment
-) -> None:
-    """Record which manifests changed; new ones are no event."""
-    events = HubEvents(moment)
-    for one in rows:
-        if one.before is not None:
-            events.changed(noun, one.document, one.before.document, one.row.document)
-    events.record()
 
 
 def _by_type(conditions: Conditions, *, kind: str) -> dict[str, dict[str, str]]:

@@ -1,25 +1,25 @@
 """Evictions of a live hub: their target, and the result of the controller of the hub (10.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from fleetui.apimachinery.kinds import EVICTION_KIND
 from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.events import HUB, HubEvents
+from placements.hubs.projection.events import HUB
 from placements.hubs.projection.leniency import understood
-from placements.hubs.projection.rows import RowKind, write_rows
+from placements.hubs.projection.placements import placement_keys
+from placements.hubs.projection.rows import RowKind
 from placements.manifests.disruption import parse_eviction
-from placements.models import Eviction, Placement
+from placements.models import Eviction
 
 _COLUMNS = (
-    *(
-        "document",
-        "placement_id",
-        "placement_name",
-        "cluster_name",
-        "outcome",
-        "hub_conditions",
-        "at",
-        "by",
-    ),
+    "document",
+    "placement_id",
+    "placement_name",
+    "cluster_name",
+    "outcome",
+    "hub_conditions",
+    "at",
+    "by",
 )
 _OUTCOMES = {"True": Eviction.Outcome.EXECUTED, "False": Eviction.Outcome.NOT_EXECUTED}
 
@@ -44,24 +44,24 @@ def _fill(row: Eviction, document: HubDocument) -> bool:
     return True
 
 
-EVICTIONS = RowKind(Eviction, _fill, _COLUMNS)
+def _references(
+    documents: Sequence[HubDocument], _moment: HubMoment
+) -> Callable[[Eviction, HubDocument], None]:
+    """Set the placement, which may come later, or be deleted."""
+    placements = placement_keys(documents)
 
-
-def project_evictions(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    """Write evictions; the placement of one may come later, or be deleted."""
-    names = {one.row.owner for one in documents}
-    placements = dict(
-        Placement.objects.filter(full_name__in=names).values_list("full_name", "pk")
-    )
-
-    def fill(row: Eviction, document: HubDocument) -> bool:
+    def refer(row: Eviction, document: HubDocument) -> None:
         row.placement_id = placements.get(document.row.owner)
-        return _fill(row, document)
 
-    rows = write_rows(RowKind(Eviction, fill, _COLUMNS), documents, now=moment.now)
-    events = HubEvents(moment)
-    for one in rows:
-        if one.before is not None and one.row.placement_name:
-            before, after = one.before.hub_conditions, one.row.hub_conditions
-            events.reported("eviction", one.document, before, after)
-    events.record()
+    return refer
+
+
+EVICTIONS = RowKind(
+    Eviction,
+    (EVICTION_KIND,),
+    _fill,
+    _COLUMNS,
+    "eviction",
+    references=_references,
+    conditions=lambda row: row.hub_conditions,
+)

@@ -12,12 +12,6 @@ from django.utils import timezone
 from clusters.hub_queries import live_hubs
 from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
-from fleetui.apimachinery.kinds import (
-    BUDGET_KIND,
-    CLUSTER_OVERRIDE_KIND,
-    EVICTION_KIND,
-    OVERRIDE_KIND,
-)
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
@@ -34,7 +28,7 @@ from placements.hubs.projection.documents import (
     HubMoment,
     save_marks,
 )
-from placements.hubs.projection.evictions import EVICTIONS, project_evictions
+from placements.hubs.projection.evictions import EVICTIONS
 from placements.hubs.projection.kinds import (
     APPROVAL_KINDS,
     BINDING_KINDS,
@@ -42,17 +36,13 @@ from placements.hubs.projection.kinds import (
     PLACEMENT_KINDS,
     POLICY_KINDS,
     RESOURCE_KINDS,
-    RUN_KINDS,
-    STRATEGY_KINDS,
 )
 from placements.hubs.projection.observed_rollouts import observe_rollouts
 from placements.hubs.projection.overrides import (
     BUDGETS,
     CLUSTER_OVERRIDES,
     OVERRIDES,
-    project_budgets,
     project_override_snapshots,
-    project_overrides,
     remove_override_snapshots,
 )
 from placements.hubs.projection.placements import (
@@ -60,7 +50,7 @@ from placements.hubs.projection.placements import (
     project_placements,
     remove_placements,
 )
-from placements.hubs.projection.rows import RowKind, remove_rows
+from placements.hubs.projection.rows import RowKind, project_rows, remove_rows
 from placements.hubs.projection.snapshots import (
     project_policy_snapshots,
     project_resource_snapshots,
@@ -68,12 +58,10 @@ from placements.hubs.projection.snapshots import (
     remove_resource_snapshots,
 )
 from placements.hubs.projection.staged_runs import (
+    RUNS,
     STRATEGIES,
     project_approvals,
-    project_runs,
-    project_strategies,
     remove_approvals,
-    remove_runs,
 )
 from placements.models import (
     DisruptionBudget,
@@ -111,8 +99,9 @@ def _kinds(
     return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
 
 
-def _removal(rows: RowKind[Any], *kinds: str) -> Callable[[HubMoment], int]:
-    return partial(remove_rows, rows, group=PLACEMENT_GROUP, mirrored=kinds)
+def _rows(rows: RowKind[Any]) -> list[ProjectedKind]:
+    project, remove = partial(project_rows, rows), partial(remove_rows, rows)
+    return [ProjectedKind(rows.group, kind, project, remove) for kind in rows.mirrored]
 
 
 KINDS = (
@@ -120,12 +109,8 @@ KINDS = (
     *_kinds(PLACEMENT_KINDS, project_placements, remove_placements),
     *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
     *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
-    *_kinds(
-        [CLUSTER_OVERRIDE_KIND],
-        project_overrides,
-        _removal(CLUSTER_OVERRIDES, CLUSTER_OVERRIDE_KIND),
-    ),
-    *_kinds([OVERRIDE_KIND], project_overrides, _removal(OVERRIDES, OVERRIDE_KIND)),
+    *_rows(CLUSTER_OVERRIDES),
+    *_rows(OVERRIDES),
     *(
         ProjectedKind(
             PLACEMENT_GROUP,
@@ -136,10 +121,10 @@ KINDS = (
         for kind in OVERRIDE_OF
     ),
     *_kinds(BINDING_KINDS, project_bindings, remove_bindings),
-    *_kinds([BUDGET_KIND], project_budgets, _removal(BUDGETS, BUDGET_KIND)),
-    *_kinds([EVICTION_KIND], project_evictions, _removal(EVICTIONS, EVICTION_KIND)),
-    *_kinds(STRATEGY_KINDS, project_strategies, _removal(STRATEGIES, *STRATEGY_KINDS)),
-    *_kinds(RUN_KINDS, project_runs, remove_runs),
+    *_rows(BUDGETS),
+    *_rows(EVICTIONS),
+    *_rows(STRATEGIES),
+    *_rows(RUNS),
     *_kinds(APPROVAL_KINDS, project_approvals, remove_approvals),
 )
 """In this order: what others refer to comes first."""

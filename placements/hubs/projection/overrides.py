@@ -6,17 +6,16 @@ from functools import partial
 from typing import Any
 
 from clusters.models import MirroredObject
-from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
+from fleetui.apimachinery.kinds import BUDGET_KIND, CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND
 from fleetui.apimachinery.words import full_name
 from fleetui.bulk import BATCH_SIZE, batched
 from fleetui.encryption import without_values
 from placements.hubs.kinds.base import items_at, mapping_at, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.documents import HubDocument, HubMoment, save_marks
-from placements.hubs.projection.events import record_changes
 from placements.hubs.projection.kinds import OVERRIDE_OF
 from placements.hubs.projection.leniency import fill_document, understood
-from placements.hubs.projection.rows import RowKind, write_rows
+from placements.hubs.projection.rows import RowKind, WrittenRow
 from placements.hubs.projection.snapshots import columns_by_number
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import (
@@ -36,7 +35,10 @@ _PARSERS: Mapping[str, Callable[[object], Any]] = {
     OVERRIDE_KIND: parse_override,
 }
 _NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
-_BUDGET = "budget"
+_SELECTORS = {
+    CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors",
+    OVERRIDE_KIND: "resourceSelectors",
+}
 _INDEX = re.compile(r"-\d{1,9}$")
 
 
@@ -51,51 +53,48 @@ def _fill_override(row: Override, document: HubDocument) -> bool:
     return True
 
 
-_fill_budget = partial(fill_document, parse=parse_disruption_budget)
-BUDGETS = RowKind(DisruptionBudget, _fill_budget, ("document", "created_at"))
-
-
-_OVERRIDE_COLUMNS = ("document", "placement_name", "created_at")
-CLUSTER_OVERRIDES, OVERRIDES = (
-    RowKind(
-        Override,
-        _fill_override,
-        _OVERRIDE_COLUMNS,
-        (("kind", kind),),
-        is_namespaced=True,
-    )
-    for kind in _PARSERS
+BUDGETS = RowKind(
+    DisruptionBudget,
+    (BUDGET_KIND,),
+    partial(fill_document, parse=parse_disruption_budget),
+    ("document", "created_at"),
+    "budget",
 )
 
 
-def project_overrides(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    """Write overrides with the resources that they select: what is previewed has to find them."""
-    kind = documents[0].row.kind
-    is_for_clusters = kind == CLUSTER_OVERRIDE_KIND
-    rows = CLUSTER_OVERRIDES if is_for_clusters else OVERRIDES
-    written_rows = write_rows(rows, documents, now=moment.now)
-    keys = [one.row.pk for one in written_rows if one.row.pk]
-    OverrideTarget.objects.filter(override__in=keys).delete()
-    field = "clusterResourceSelectors" if is_for_clusters else "resourceSelectors"
+def _write_targets(written: Sequence[WrittenRow[Override]], _moment: HubMoment) -> None:
+    """Write the resources that overrides select: what is previewed has to find them."""
+    rows = [one.row for one in written]
+    OverrideTarget.objects.filter(override__in=[row.pk for row in rows]).delete()
     targets = [
         OverrideTarget(
-            override=one.row,
-            override_kind=kind,
-            namespace=one.row.namespace,
+            override=row,
+            override_kind=row.kind,
+            namespace=row.namespace,
             **{
                 key: text_of(mapping_at(selector).get(key))
                 for key in ("group", "version", "kind", "name")
             },
         )
-        for one in written_rows
-        for selector in items_at(one.row.document, "spec", field)
+        for row in rows
+        for selector in items_at(row.document, "spec", _SELECTORS[row.kind])
     ]
     OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
-    record_changes(_NOUNS[kind], written_rows, moment)
 
 
-def project_budgets(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    record_changes(_BUDGET, write_rows(BUDGETS, documents, now=moment.now), moment)
+CLUSTER_OVERRIDES, OVERRIDES = (
+    RowKind(
+        Override,
+        (kind,),
+        _fill_override,
+        ("document", "placement_name", "created_at"),
+        noun,
+        where=(("kind", kind),),
+        is_namespaced=True,
+        follow=_write_targets,
+    )
+    for kind, noun in _NOUNS.items()
+)
 
 
 def project_override_snapshots(

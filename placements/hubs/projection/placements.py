@@ -199,6 +199,13 @@ def placements_of(documents: Sequence[HubDocument]) -> dict[str, Placement]:
     return placements
 
 
+def placement_keys(documents: Sequence[HubDocument]) -> dict[str, int]:
+    """Return the primary keys of the placements that these objects name, by full name."""
+    names = {one.row.owner for one in documents}
+    rows = Placement.objects.filter(full_name__in=names)
+    return dict(rows.values_list("full_name", "pk"))
+
+
 def count_placed(placements: Collection[Placement]) -> None:
     """Write how many clusters each placement is on, and that something changed, which pages poll."""
     for part in batched([one.pk for one in placements]):

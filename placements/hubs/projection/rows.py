@@ -1,16 +1,21 @@
-"""Rows that are created from one object each: written where they differ, deleted with their object."""
+"""Rows that are made from objects of a hub: the table of a kind, and the loop that writes what differs."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from clusters.models import HubRow, MirroredObject
 from fleetui.bulk import BATCH_SIZE, batched
+from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.documents import HubDocument, HubMoment
+from placements.hubs.projection.events import HubEvents
 
 Row = TypeVar("Row", bound=HubRow)
+Conditions: TypeAlias = Iterable[Mapping[str, Any]]
+References: TypeAlias = Callable[
+    [Sequence[HubDocument], HubMoment], Callable[[Any, HubDocument], None]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +27,37 @@ class WrittenRow(Generic[Row]):
     row: Row
 
 
+def nothing_follows(_written: Sequence[WrittenRow[Any]], _moment: HubMoment) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class RowKind(Generic[Row]):
-    """How the objects of one kind become rows of a table.
+    """How the objects of some kinds become rows of a table; None is for what a kind does not have.
 
-    `fill` sets the `columns` of a row, or returns False if nothing of the object can be shown. Rows with a
-    `uid` are deleted when another object has their name; `where` are the columns that are the same for all.
-    `counter` is what pages poll.
+    `fill` sets the `columns` of a row, or returns False if nothing of the object can be shown: its row is
+    deleted then, unless the kind `keeps` it. `references` reads once what the rows of a batch refer to, and
+    returns what sets their columns about it, after `fill`. `change` sets the `bookkeeping` of a row from what
+    it was before. Rows with a `uid` are replaced when another object has their name; `where` are the columns
+    that are the same for all. Events are about the `noun`: the manifest, and the `conditions` of a row.
+    `follow` is called with what was written.
     """
 
     model: type[Row]
+    mirrored: tuple[str, ...]
     fill: Callable[[Any, HubDocument], bool]
     columns: tuple[str, ...]
-    where: tuple[tuple[str, str], ...] = ()
+    noun: str
+    group: str = PLACEMENT_GROUP
+    where: tuple[tuple[str, Any], ...] = ()
     is_namespaced: bool = False
-    counter: str = ""
+    keeps: bool = False
+    references: References | None = None
+    change: Callable[[Any, Any], None] | None = None
+    bookkeeping: tuple[str, ...] = ()
+    conditions: Callable[[Any], Conditions] | None = None
+    follow: Callable[[Sequence[WrittenRow[Any]], HubMoment], None] = nothing_follows
+    delete: Callable[[Sequence[int], HubMoment], None] | None = None
 
     def key(self, row: Any) -> tuple[str, str]:
         return (row.namespace if self.is_namespaced else "", row.name)
@@ -44,57 +65,60 @@ class RowKind(Generic[Row]):
     def has(self, column: str) -> bool:
         return any(field.name == column for field in self.model._meta.concrete_fields)
 
+    def delete_rows(self, pks: Sequence[int], moment: HubMoment) -> None:
+        if self.delete is not None:
+            self.delete(pks, moment)
+            return
+        for part in batched(pks):
+            self.model._default_manager.filter(pk__in=part).delete()
 
-def write_rows(
-    kind: RowKind[Row], documents: Sequence[HubDocument], *, now: datetime
-) -> list[WrittenRow[Row]]:
-    """Write the rows of these objects where they differ; return those that were written."""
-    where, names = dict(kind.where), [one.row.name for one in documents]
+
+def project_rows(
+    kind: RowKind[Row], documents: Sequence[HubDocument], moment: HubMoment
+) -> None:
+    """Write the rows of these objects where they differ, and what follows from them."""
     table: Any = kind.model._default_manager
-    rows = table.filter(**where, name__in=names)
-    there = {kind.key(row): row for row in rows}
-    replaced: list[int] = []
-    written_rows: list[WrittenRow[Row]] = []
+    names = [one.row.name for one in documents]
+    rows = table.filter(**dict(kind.where), name__in=names)
+    there: dict[tuple[str, str], Any] = {kind.key(row): row for row in rows}
+    refer = kind.references(documents, moment) if kind.references else None
+    removed: list[int] = []
+    pairs: list[tuple[HubDocument, Any, Any]] = []
     for one in documents:
-        before: Any = there.get((one.row.namespace, one.row.name))
+        before = there.get((one.row.namespace, one.row.name))
         if before is not None and kind.has("uid") and before.uid != one.uid:
-            replaced.append(before.pk)
+            removed.append(before.pk)
             before = None
         row: Any = copy(before) if before is not None else _new_row(kind, one)
         row.revision = one.revision
-        if not kind.fill(row, one):
-            replaced += [before.pk] if before is not None else []
+        row.updated_at = moment.now
+        if kind.fill(row, one):
+            if refer is not None:
+                refer(row, one)
+            pairs.append((one, before, row))
+        elif before is not None and not kind.keeps:
+            removed.append(before.pk)
+    kind.delete_rows(removed, moment)
+
+    own = tuple(filter(kind.has, ("revision", "updated_at")))
+    written: list[WrittenRow[Any]] = write_rows(
+        kind.model,
+        pairs,
+        columns=(*kind.columns, *own[:1]),
+        bookkeeping=(*own[1:], *kind.bookkeeping),
+        change=kind.change,
+    )
+    events = HubEvents(moment)
+    for each in written:
+        if each.before is None:
             continue
-        if before is not None:
-            columns = (
-                (*kind.columns, "revision") if kind.has("revision") else kind.columns
-            )
-            if all(getattr(before, name) == getattr(row, name) for name in columns):
-                continue
-            if kind.counter:
-                setattr(row, kind.counter, getattr(row, kind.counter) + 1)
-        if kind.has("updated_at"):
-            row.updated_at = now
-        written_rows.append(WrittenRow(one, before, row))
-    table.filter(pk__in=replaced).delete()
-    table.bulk_create(
-        [one.row for one in written_rows if one.before is None], batch_size=BATCH_SIZE
-    )
-    bookkeeping = [
-        name
-        for name in ("revision", "updated_at", kind.counter)
-        if name and kind.has(name)
-    ]
-    table.bulk_create(
-        [one.row for one in written_rows if one.before is not None],
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=[
-            name.removesuffix("_id") for name in (*kind.columns, *bookkeeping)
-        ],
-        batch_size=BATCH_SIZE,
-    )
-    return written_rows
+        manifests = (each.before.document, each.row.document)
+        events.changed(kind.noun, each.document, *manifests)
+        if kind.conditions is not None:
+            conditions = map(kind.conditions, (each.before, each.row))
+            events.reported(kind.noun, each.document, *conditions)
+    events.record()
+    kind.follow(written, moment)
 
 
 def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:
@@ -106,19 +130,49 @@ def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:
     return kind.model(**place)
 
 
-def remove_rows(
-    kind: RowKind[Any], _moment: HubMoment, *, group: str, mirrored: Collection[str]
-) -> int:
+def write_rows(
+    model: type[Row],
+    rows: Iterable[tuple[HubDocument, Row | None, Row]],
+    *,
+    columns: Sequence[str],
+    bookkeeping: Sequence[str] = (),
+    change: Callable[[Any, Any], None] | None = None,
+) -> list[WrittenRow[Row]]:
+    """Write the rows that are new, or differ in these columns from before; return them."""
+    written: list[WrittenRow[Row]] = []
+    for document, before, row in rows:
+        if before is not None:
+            if all(getattr(before, name) == getattr(row, name) for name in columns):
+                continue
+            if change is not None:
+                change(before, row)
+        written.append(WrittenRow(document, before, row))
+    table: Any = model._default_manager
+    table.bulk_create(
+        [one.row for one in written if one.before is None], batch_size=BATCH_SIZE
+    )
+    table.bulk_create(
+        [one.row for one in written if one.before is not None],
+        update_conflicts=True,
+        unique_fields=["id"],
+        update_fields=[name.removesuffix("_id") for name in (*columns, *bookkeeping)],
+        batch_size=BATCH_SIZE,
+    )
+    return written
+
+
+def remove_rows(kind: RowKind[Any], moment: HubMoment) -> int:
     """Delete the rows whose object the mirror has no more; return how many."""
-    objects = MirroredObject.objects.filter(group=group, kind__in=mirrored)
-    places = set(objects.values_list("namespace", "name"))
+    objects = MirroredObject.objects.filter(
+        group=kind.group, kind__in=kind.mirrored
+    ).values_list("namespace", "name")
+    places = set(objects)
+    rows = kind.model._default_manager.filter(**dict(kind.where))
     columns = ("pk", "namespace", "name") if kind.is_namespaced else ("pk", "name")
-    rows = kind.model._default_manager.filter(**dict(kind.where)).values_list(*columns)
-    gone = [
-        pk
-        for pk, *place in rows
-        if (tuple(place) if kind.is_namespaced else ("", *place)) not in places
-    ]
-    for part in batched(gone):
-        kind.model._default_manager.filter(pk__in=part).delete()
+    gone = []
+    for pk, *place in rows.values_list(*columns):
+        key = tuple(place) if kind.is_namespaced else ("", *place)
+        if key not in places:
+            gone.append(pk)
+    kind.delete_rows(gone, moment)
     return len(gone)

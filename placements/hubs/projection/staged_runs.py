@@ -1,8 +1,7 @@
 """Staged update strategies, runs and approval requests of a live hub (10.1)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,15 +16,15 @@ from placements.explain.staged_updates import staged_document
 from placements.hubs.kinds.base import mapping_at, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.events import APPROVED, HUB, HubEvents, record_changes
+from placements.hubs.projection.events import APPROVED, HUB, HubEvents
 from placements.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
 from placements.hubs.projection.leniency import fill_document, understood
-from placements.hubs.projection.rows import RowKind, remove_rows, write_rows
+from placements.hubs.projection.placements import placement_keys
+from placements.hubs.projection.rows import RowKind, WrittenRow
 from placements.hubs.projection.staged_status import run_status_of
 from placements.manifests.staged_update import parse_staged_run, parse_staged_strategy
 from placements.models import (
     ApprovalRequest,
-    Placement,
     ResourceSnapshot,
     StagedRun,
     StagedStrategy,
@@ -33,8 +32,8 @@ from placements.models import (
 from placements.models.placements import LONGEST_NAME
 
 NO_RUN = "its staged update run is not in the mirror"
-_RUN, _STRATEGY = "staged-run", "staged-strategy"
-"""The kinds of events."""
+_RUN = "staged-run"
+"""The kind of events."""
 _CONTROLLER = "cluster-staged-update-run-controller"
 _SNAPSHOT = "stagedUpdateStrategySnapshot"
 _SIDES = {"beforeStage": ApprovalPoint.BEFORE, "afterStage": ApprovalPoint.AFTER}
@@ -61,14 +60,14 @@ _RUN_COLUMNS = (
 )
 
 
-_fill_strategy = partial(fill_document, parse=parse_staged_strategy)
 STRATEGIES = RowKind(
-    StagedStrategy, _fill_strategy, ("document", "created_at"), is_namespaced=True
+    StagedStrategy,
+    STRATEGY_KINDS,
+    partial(fill_document, parse=parse_staged_strategy),
+    ("document", "created_at"),
+    "staged-strategy",
+    is_namespaced=True,
 )
-
-
-def project_strategies(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    record_changes(_STRATEGY, write_rows(STRATEGIES, documents, now=moment.now), moment)
 
 
 def _fill_run(row: StagedRun, document: HubDocument) -> bool:
@@ -118,66 +117,67 @@ def _fill_run(row: StagedRun, document: HubDocument) -> bool:
     return True
 
 
-RUNS = RowKind(
-    StagedRun, _fill_run, _RUN_COLUMNS, is_namespaced=True, counter="progress_version"
-)
-
-
-def project_runs(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    """Write runs; the placement of one may come later, or be deleted."""
-    names = {one.row.owner for one in documents}
-    placements = dict(
-        Placement.objects.filter(full_name__in=names).values_list("full_name", "pk")
-    )
+def _references(
+    documents: Sequence[HubDocument], _moment: HubMoment
+) -> Callable[[StagedRun, HubDocument], None]:
+    """Set the placement, which may come later, or be deleted, and its resource snapshot."""
+    placements = placement_keys(documents)
     snapshots = ResourceSnapshot.objects.filter(placement__in=list(placements.values()))
     keys = {
-        (one.placement_id, one.number): one.pk
-        for one in snapshots.only("placement_id", "number")
+        (placement, number): pk
+        for pk, placement, number in snapshots.values_list("pk", "placement", "number")
     }
 
-    def fill(row: StagedRun, document: HubDocument) -> bool:
-        is_understood = _fill_run(row, document)
+    def refer(row: StagedRun, document: HubDocument) -> None:
         row.placement_id = placements.get(document.row.owner)
-        row.resource_snapshot_id = keys.get(
-            (row.placement_id or 0, row.resource_number or 0)
-        )
-        if row.resource_number is None:
-            row.resource_snapshot_id = None
-        return is_understood
+        row.resource_snapshot_id = None
+        if row.placement_id is not None and row.resource_number is not None:
+            row.resource_snapshot_id = keys.get((row.placement_id, row.resource_number))
 
-    rows = write_rows(replace(RUNS, fill=fill), documents, now=moment.now)
-    events = HubEvents(moment)
-    for one in rows:
-        if one.before is not None:
-            events.changed(_RUN, one.document, one.before.document, one.row.document)
-            before, after = (
-                mapping_at(each.hub_status).get("conditions")
-                for each in (one.before, one.row)
-            )
-            events.reported(_RUN, one.document, _conditions(before), _conditions(after))
-    events.record()
-    mark_approvals([one.document.full_name for one in rows if one.before is None])
+    return refer
 
 
-def remove_runs(moment: HubMoment) -> int:
-    """Delete the runs that the mirror has no more; what is left of their requests is marked."""
-    names = set(StagedRun.objects.values_list("full_name", flat=True))
-    count = remove_rows(RUNS, moment, group=PLACEMENT_GROUP, mirrored=RUN_KINDS)
-    if count:
-        mark_approvals(
-            sorted(
-                names.difference(StagedRun.objects.values_list("full_name", flat=True))
-            )
-        )
-    return count
+def _progress(_before: StagedRun, row: StagedRun) -> None:
+    row.progress_version += 1
 
 
-def _conditions(values: Any) -> list[Any]:
+def _mark_approvals_of_new(
+    written: Sequence[WrittenRow[StagedRun]], _moment: HubMoment
+) -> None:
+    mark_approvals([one.document.full_name for one in written if one.before is None])
+
+
+def _delete_runs(pks: Sequence[int], _moment: HubMoment) -> None:
+    """Delete runs; what is left of their requests is marked."""
+    runs = StagedRun.objects.filter(pk__in=pks)
+    names = sorted(runs.values_list("full_name", flat=True))
+    runs.delete()
+    mark_approvals(names)
+
+
+def _conditions(row: StagedRun) -> list[Any]:
+    values = mapping_at(row.hub_status).get("conditions")
     return [
         one
         for one in map(mapping_at, values if isinstance(values, list) else [])
         if one.get("type")
     ]
+
+
+RUNS = RowKind(
+    StagedRun,
+    RUN_KINDS,
+    _fill_run,
+    _RUN_COLUMNS,
+    _RUN,
+    is_namespaced=True,
+    references=_references,
+    change=_progress,
+    bookkeeping=("progress_version",),
+    conditions=_conditions,
+    follow=_mark_approvals_of_new,
+    delete=_delete_runs,
+)
 
 
 def mark_approvals(runs: Sequence[str]) -> None:
