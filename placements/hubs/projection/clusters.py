@@ -3,8 +3,7 @@
 See `rules/live-hub.md#projection`.
 """
 
-from collections.abc import Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
@@ -25,7 +24,7 @@ from placements.hubs.fleet_versions import properties_read, write_version
 from placements.hubs.kinds.base import items_at, mapping_at, text_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
 from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.events import HubEvents
+from placements.hubs.projection.rows import RowKind, WrittenRow
 
 MEMBER_KIND = "MemberCluster"
 _COLLECTION = "NamespaceCollectionSucceeded"
@@ -39,71 +38,10 @@ _SCHEDULING = (
 _COLUMNS = (
     *_SCHEDULING,
     *_READINGS,
-    *("revision", "joined_at", "hub_created_at"),
+    *("joined_at", "hub_created_at"),
     *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
     "health_message",
 )
-
-
-def project_clusters(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    """Write the rows of these clusters where they differ; the caller holds the lock of the fleet.
-
-    A cluster with another UID left and joined again under its name: it has another row.
-    """
-    there = {
-        row.name: row
-        for row in MemberCluster.objects.filter(
-            name__in=[one.row.name for one in documents]
-        )
-    }
-    replaced = [
-        there.pop(one.row.name).pk
-        for one in documents
-        if one.row.name in there and there[one.row.name].uid != one.uid
-    ]
-    if replaced:
-        MemberCluster.objects.filter(pk__in=replaced).delete()
-    new, changed, moves, reads = [], [], False, False
-    events = HubEvents(moment)
-    keys, concerned = (
-        set(properties_read()),
-        [one.row.name for one in documents if one.row.name not in there],
-    )
-    for one in documents:
-        before = there.get(one.row.name)
-        row = cluster_row(one, before, moment)
-        if before is None:
-            new.append(row)
-        elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
-            is_moved = any(
-                getattr(before, name) != getattr(row, name) for name in _SCHEDULING
-            )
-            names = readings(before, row)
-            row.hub_changes += is_moved or bool(names)
-            moves, reads = moves or is_moved, reads or bool(names)
-            changed.append(row)
-            events.changed(CLUSTER, one, before.document, row.document)
-            events.reported(CLUSTER, one, _reports(before), _reports(row))
-            if is_moved or names & keys:
-                concerned.append(row.name)
-    events.record()
-    MemberCluster.objects.bulk_create(new, batch_size=BATCH_SIZE)
-    MemberCluster.objects.bulk_create(
-        changed,
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=[*_COLUMNS, "hub_changes", "verdict_reason", "verdict_since"],
-        batch_size=BATCH_SIZE,
-    )
-    reindexed = [row for row in changed if there[row.name].document != row.document]
-    _write_index(new, reindexed)
-    # Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
-    pks = [row.pk for row in (*new, *changed)]
-    raise_counters(moves=moves or bool(new) or bool(replaced), reads=reads, changed=pks)
-    versions = [
-        one.row.resource_version for one in documents if one.row.name in set(concerned)
-    ]
-    _record_change(concerned, moment, resource_version=_highest(versions))
 
 
 def _highest(versions: Sequence[str]) -> str:
@@ -128,16 +66,8 @@ def _record_change(
         )
 
 
-def cluster_row(
-    document: HubDocument, before: MemberCluster | None, moment: HubMoment
-) -> MemberCluster:
-    """Return the row of a cluster; without a live hub the eligibility of one that is known stays as it is."""
-    row = (
-        copy(before)
-        if before
-        else MemberCluster(name=document.row.name, uid=document.uid)
-    )
-    row.document, row.revision = document.manifest(_spec(document)), document.revision
+def _fill(row: MemberCluster, document: HubDocument) -> bool:
+    row.document = document.manifest(_spec(document))
     row.hub_created_at = document.created_at
     row.expects_report = True
     row.properties = _properties(document)
@@ -159,9 +89,58 @@ def cluster_row(
         row.membership = Membership.LEAVING
     else:
         row.membership = Membership.JOINED if is_joined else Membership.JOINING
-    if moment.is_live or before is None or row.leaving_since:
-        set_eligibility(row, now=moment.hub_now, state=None)
-    return row
+    return True
+
+
+def _eligibility(
+    _documents: Sequence[HubDocument], moment: HubMoment
+) -> Callable[[MemberCluster, HubDocument], None]:
+    """Set the eligibility; without a live hub that of a cluster that is known stays as it is."""
+
+    def judge(row: MemberCluster, _document: HubDocument) -> None:
+        if moment.is_live or not row.pk or row.leaving_since:
+            set_eligibility(row, now=moment.hub_now, state=None)
+
+    return judge
+
+
+def _is_moved(before: MemberCluster, row: MemberCluster) -> bool:
+    return any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
+
+
+def _change(before: MemberCluster, row: MemberCluster) -> None:
+    row.hub_changes += _is_moved(before, row) or bool(readings(before, row))
+
+
+def _follow(written: Sequence[WrittenRow[MemberCluster]], moment: HubMoment) -> None:
+    """Write the index and the counters of the fleet, and its version for replays.
+
+    Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
+    """
+    keys = set(properties_read())
+    moves = reads = False
+    concerned = []
+    new = [one.row for one in written if one.before is None]
+    reindexed = []
+    for one in written:
+        if one.before is None:
+            moves = True
+            concerned.append(one.document)
+            continue
+        is_moved = _is_moved(one.before, one.row)
+        names = readings(one.before, one.row)
+        moves = moves or is_moved
+        reads = reads or bool(names)
+        if is_moved or names & keys:
+            concerned.append(one.document)
+        if one.before.document != one.row.document:
+            reindexed.append(one.row)
+    _write_index(new, reindexed)
+    pks = [one.row.pk for one in written]
+    raise_counters(moves=moves, reads=reads, changed=pks)
+    versions = [one.row.resource_version for one in concerned]
+    names_changed = [one.row.name for one in concerned]
+    _record_change(names_changed, moment, resource_version=_highest(versions))
 
 
 def _reports(row: MemberCluster) -> list[dict[str, str]]:
@@ -263,6 +242,21 @@ def _write_index(
         ],
         batch_size=BATCH_SIZE * 4,
     )
+
+
+CLUSTERS = RowKind(
+    MemberCluster,
+    (MEMBER_KIND,),
+    _fill,
+    _COLUMNS,
+    CLUSTER,
+    group=CLUSTER_GROUP,
+    references=_eligibility,
+    change=_change,
+    bookkeeping=("hub_changes", "verdict_reason", "verdict_since"),
+    conditions=_reports,
+    follow=_follow,
+)
 
 
 def remove_clusters(moment: HubMoment) -> int:

@@ -14,11 +14,10 @@ from clusters.models import Hub, HubStream, MemberCluster, MirroredObject
 from clusters.operations.change_log import lock_fleet
 from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
-from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
+from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.bindings import project_bindings, remove_bindings
 from placements.hubs.projection.clusters import (
-    MEMBER_KIND,
-    project_clusters,
+    CLUSTERS,
     rejudge_clusters,
     remove_clusters,
 )
@@ -33,7 +32,6 @@ from placements.hubs.projection.kinds import (
     APPROVAL_KINDS,
     BINDING_KINDS,
     OVERRIDE_OF,
-    PLACEMENT_KINDS,
     POLICY_KINDS,
     RESOURCE_KINDS,
 )
@@ -46,9 +44,9 @@ from placements.hubs.projection.overrides import (
     remove_override_snapshots,
 )
 from placements.hubs.projection.placements import (
+    PLACEMENTS,
     delete_placements,
     project_placements,
-    remove_placements,
 )
 from placements.hubs.projection.rows import RowKind, project_rows, remove_rows
 from placements.hubs.projection.snapshots import (
@@ -99,14 +97,23 @@ def _kinds(
     return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
 
 
-def _rows(rows: RowKind[Any]) -> list[ProjectedKind]:
-    project, remove = partial(project_rows, rows), partial(remove_rows, rows)
-    return [ProjectedKind(rows.group, kind, project, remove) for kind in rows.mirrored]
+def _rows(
+    rows: RowKind[Any],
+    *,
+    project: Projection | None = None,
+    remove: Callable[[HubMoment], int] | None = None,
+) -> list[ProjectedKind]:
+    """Return the kinds of a table; it is written and cleared by the rules of all, unless it has its own."""
+    functions = (
+        project or partial(project_rows, rows),
+        remove or partial(remove_rows, rows),
+    )
+    return [ProjectedKind(rows.group, kind, *functions) for kind in rows.mirrored]
 
 
 KINDS = (
-    ProjectedKind(CLUSTER_GROUP, MEMBER_KIND, project_clusters, remove_clusters),
-    *_kinds(PLACEMENT_KINDS, project_placements, remove_placements),
+    *_rows(CLUSTERS, remove=remove_clusters),
+    *_rows(PLACEMENTS, project=project_placements),
     *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
     *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
     *_rows(CLUSTER_OVERRIDES),

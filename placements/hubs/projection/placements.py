@@ -1,7 +1,6 @@
 """Placements of a live hub: manifest, conditions of the hub, number of clusters (10.1)."""
 
 from collections.abc import Collection, Iterable, Sequence
-from copy import copy
 from datetime import datetime
 from typing import Any
 
@@ -10,14 +9,13 @@ from django.db.models import Count, F, Q
 from clusters.models import MirroredObject
 from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import HUB_SEMANTICS
-from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.bulk import batched
 from placements.explain.rollouts import DELETED
 from placements.hubs.due import mark_named
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.events import HubEvents
 from placements.hubs.projection.kinds import (
     BINDING_KINDS,
     PLACEMENT_KINDS,
@@ -26,6 +24,7 @@ from placements.hubs.projection.kinds import (
     RUN_KINDS,
 )
 from placements.hubs.projection.leniency import understood
+from placements.hubs.projection.rows import RowKind, WrittenRow, project_rows
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, Rollout
@@ -41,7 +40,7 @@ CHILD_KINDS = (
 )
 NO_PLACEMENT = "its placement is not in the mirror"
 _COLUMNS = (
-    *("document", "revision", "created_at", "deleting_since"),
+    *("document", "created_at", "deleting_since"),
     *("placement_type", "number_of_clusters", "semantics"),
     *(
         "label_keys_read",
@@ -61,76 +60,12 @@ _COLUMNS = (
 )
 
 
-def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    """Write the rows of these placements where they differ.
-
-    What belongs to a placement that is new here may have come before it, and is projected after it.
-    """
-    names = [one.full_name for one in documents]
-    there = {
-        row.full_name: row for row in Placement.objects.filter(full_name__in=names)
-    }
-    replaced = [
-        there.pop(one.full_name).pk
-        for one in documents
-        if one.full_name in there and there[one.full_name].uid != one.uid
-    ]
-    delete_placements(replaced, now=moment.now)
-    new, added, changed, restarted = [], [], [], []
-    events = HubEvents(moment)
-    for one in documents:
-        before = there.get(one.full_name)
-        row = placement_row(one, before)
-        if row is None:
-            continue
-        if before is None:
-            row.updated_at = moment.now
-            new.append(row)
-            added.append(one.full_name)
-        elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
-            if row.document != before.document:
-                row.updated_at = moment.now
-            row.hub_changes += 1
-            row.observe_rollout = True
-            changed.append(row)
-            if _started(before) != _started(row):
-                restarted.append(one.full_name)
-            events.changed(PLACEMENT, one, before.document, row.document)
-            events.reported(PLACEMENT, one, before.hub_conditions, row.hub_conditions)
-    Placement.objects.bulk_create(new, batch_size=BATCH_SIZE)
-    Placement.objects.bulk_create(
-        changed,
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=[*_COLUMNS, "hub_changes", "updated_at", "observe_rollout"],
-        batch_size=BATCH_SIZE,
-    )
-    events.record()
-    mark_children(added, kinds=CHILD_KINDS)
-    mark_children(
-        restarted, kinds=BINDING_KINDS
-    )  # whether one has started follows from it, too
-    mark_children(
-        names, kinds=RESOURCE_KINDS
-    )  # the status of the placement lists their objects
-    mark_named([*added, *(row.full_name for row in changed)], now=moment.now)
-    write_newly_read(is_live=moment.is_live, now=moment.now)
-
-
-def _started(row: Placement) -> str:
-    """Return the status of RolloutStarted, "" where it is about an earlier generation."""
-    return str(row.conditions.get("RolloutStarted", [""])[0])
-
-
-def placement_row(document: HubDocument, before: Placement | None) -> Placement | None:
-    """Return the row of a placement; None if nothing of it can be shown."""
+def _fill(row: Placement, document: HubDocument) -> bool:
     manifest = understood(document, parse_placement)
     if manifest is None:
-        return None
+        return False
     parsed, stored = manifest
-    place = {"namespace": document.row.namespace, "name": document.row.name}
-    row = copy(before) if before else Placement(**place, uid=document.uid)
-    row.document, row.revision = stored, document.revision
+    row.document = stored
     row.created_at, row.deleting_since = document.created_at, document.deleting_since
     row.spec_generation = document.row.generation or 1
     for name, value in placement_columns(parsed).items():
@@ -159,7 +94,34 @@ def placement_row(document: HubDocument, before: Placement | None) -> Placement 
     row.conditions = {
         one.removeprefix(document.row.kind): values for one, values in current.items()
     }
-    return row
+    return True
+
+
+def _change(before: Placement, row: Placement) -> None:
+    if row.document == before.document:
+        row.updated_at = before.updated_at
+    row.hub_changes += 1
+    row.observe_rollout = True
+
+
+def _follow(written: Sequence[WrittenRow[Placement]], moment: HubMoment) -> None:
+    """Mark what belongs to placements: it may have come before one that is new here."""
+    added = [one.document.full_name for one in written if one.before is None]
+    # Whether a binding has started follows from the condition of its placement, too.
+    restarted = [
+        one.document.full_name
+        for one in written
+        if one.before is not None and _started(one.before) != _started(one.row)
+    ]
+    mark_children(added, kinds=CHILD_KINDS)
+    mark_children(restarted, kinds=BINDING_KINDS)
+    mark_named([one.document.full_name for one in written], now=moment.now)
+    write_newly_read(is_live=moment.is_live, now=moment.now)
+
+
+def _started(row: Placement) -> str:
+    """Return the status of RolloutStarted, "" where it is about an earlier generation."""
+    return str(row.conditions.get("RolloutStarted", [""])[0])
 
 
 def current_conditions(document: HubDocument, conditions: Any) -> dict[str, list[str]]:
@@ -233,17 +195,30 @@ def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
         Placement.objects.filter(pk__in=part).delete()
 
 
-def remove_placements(moment: HubMoment) -> int:
-    """Delete the placements that the mirror has no more; return how many."""
-    names = MirroredObject.objects.filter(
-        group=PLACEMENT_GROUP, kind__in=PLACEMENT_KINDS
-    ).values("owner")
-    gone = list(
-        Placement.objects.exclude(full_name__in=names).values_list("pk", flat=True)
-    )
-    names_gone = list(
-        Placement.objects.filter(pk__in=gone).values_list("full_name", flat=True)
-    )
-    delete_placements(gone, now=moment.now)
-    mark_children(names_gone, kinds=CHILD_KINDS)
-    return len(gone)
+def _delete(pks: Sequence[int], moment: HubMoment) -> None:
+    rows = Placement.objects.filter(pk__in=pks)
+    names = list(rows.values_list("full_name", flat=True))
+    delete_placements(pks, now=moment.now)
+    mark_children(names, kinds=CHILD_KINDS)
+
+
+PLACEMENTS = RowKind(
+    Placement,
+    PLACEMENT_KINDS,
+    _fill,
+    _COLUMNS,
+    PLACEMENT,
+    is_namespaced=True,
+    keeps=True,
+    change=_change,
+    bookkeeping=("hub_changes", "observe_rollout"),
+    conditions=lambda row: row.hub_conditions,
+    follow=_follow,
+    delete=_delete,
+)
+
+
+def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> None:
+    project_rows(PLACEMENTS, documents, moment)
+    # The status of a placement, which may be all that changed, lists the objects of its resource snapshot.
+    mark_children([one.full_name for one in documents], kinds=RESOURCE_KINDS)
