@@ -10,7 +10,7 @@ from django.db.models import Exists, OuterRef
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.words import full_name
-from fleetui.bulk import BATCH_SIZE, batched
+from fleetui.bulk import batched
 from placements.engine.rollout.state import FailureKind, Phase
 from placements.hubs.due import mark_due
 from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
@@ -22,6 +22,7 @@ from placements.hubs.projection.placements import (
     current_conditions,
     placements_of,
 )
+from placements.hubs.projection.rows import WrittenRow, write_rows
 from placements.hubs.trimming import short_digest
 from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
@@ -109,7 +110,7 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             placement__in=list(names), is_latest=True
         ).values_list("placement_id", "pk")
     )
-    new, changed, decided = [], [], set(moved)
+    rows_made = []
     for pair, one in chosen.items():
         before = there.get(pair)
         row = binding_row(one, before, owners[pair[0]])
@@ -119,31 +120,27 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
             for ids, name in zip((policies, resources), key, strict=True)
         )
         _await_latest(row, owners[pair[0]], latest.get(row.placement_id))
-        if before is None:
-            new.append(row)
-        elif any(getattr(before, name) != getattr(row, name) for name in _COLUMNS):
-            changed.append(row)
-            is_other_state = row.state not in (
-                before.state,
-                BindingState.BOUND,
-            )  # rollouts bind
-            if row.policy_snapshot_id != before.policy_snapshot_id or is_other_state:
-                decided.add(row.placement_id)
+        rows_made.append((one, before, row))
     removed = [
         row for pair, row in there.items() if pair in pairs and pair not in chosen
     ]
     Binding.objects.filter(pk__in=[row.pk for row in removed]).delete()
-    Binding.objects.bulk_create(new, batch_size=BATCH_SIZE)
-    Binding.objects.bulk_create(
-        changed,
-        update_conflicts=True,
-        unique_fields=["id"],
-        update_fields=[name.removesuffix("_id") for name in _COLUMNS],
-        batch_size=BATCH_SIZE,
-    )
-    touched = {row.placement_id for row in (*new, *changed, *removed)} | moved
+    written = write_rows(Binding, rows_made, columns=_COLUMNS)
+    decided = moved | {row.placement_id for row in removed}
+    touched = decided | {one.row.placement_id for one in written}
+    decided |= {one.row.placement_id for one in written if _is_decided(one)}
     count_placed([one for one in owners.values() if one.pk in touched])
-    mark_due(decided | {row.placement_id for row in (*new, *removed)}, now=moment.now)
+    mark_due(decided, now=moment.now)
+
+
+def _is_decided(one: WrittenRow[Binding]) -> bool:
+    """Return whether the scheduler of the hub changed a binding; rollouts bind."""
+    before, row = one.before, one.row
+    return (
+        before is None
+        or row.policy_snapshot_id != before.policy_snapshot_id
+        or row.state not in (before.state, BindingState.BOUND)
+    )
 
 
 def _is_usable(document: HubDocument) -> bool:

@@ -16,7 +16,7 @@ from placements.hubs.projection.documents import HubDocument, HubMoment, save_ma
 from placements.hubs.projection.kinds import OVERRIDE_OF
 from placements.hubs.projection.leniency import fill_document, understood
 from placements.hubs.projection.rows import RowKind, WrittenRow
-from placements.hubs.projection.snapshots import columns_by_number
+from placements.hubs.projection.snapshots import columns_by_number, write_numbered
 from placements.manifests.disruption import parse_disruption_budget
 from placements.manifests.override import (
     PlacementScope,
@@ -142,33 +142,10 @@ def _write_snapshots(
 
     documents = sorted(documents, key=lambda one: (one.row.number or 0, one.row.name))
     by_number = columns_by_number(documents, columns_of)
-    snapshots = OverrideSnapshot.objects.filter(
-        kind=kind, namespace=namespace, override_name=name
-    )
-    there = {row.number: row for row in snapshots}
-    snapshots.filter(
-        number__in=[number for number in there if number not in by_number]
-    ).delete()
-    changed = [
-        number
-        for number, columns in by_number.items()
-        if number not in there
-        or any(getattr(there[number], key) != value for key, value in columns.items())
-    ]
-    # The former latest first: one of an override is the latest at any time.
-    for number in sorted(changed, key=lambda one: bool(by_number[one]["is_latest"])):
-        if number in there:
-            snapshots.filter(number=number).update(**by_number[number])
-        else:
-            place_columns = {
-                "kind": kind,
-                "namespace": namespace,
-                "override_name": name,
-                "number": number,
-            }
-            OverrideSnapshot.objects.create(
-                **place_columns, created_by="", **by_number[number]
-            )
+    place_columns = {"kind": kind, "namespace": namespace, "override_name": name}
+    rows = OverrideSnapshot.objects.filter(**place_columns)
+    rows.exclude(number__in=by_number).delete()
+    write_numbered(OverrideSnapshot, place_columns, by_number)
 
 
 def remove_override_snapshots(kind: str, _moment: HubMoment) -> int:

@@ -111,33 +111,39 @@ def _write(
     columns_of: Callable[[HubDocument], Columns | None],
 ) -> None:
     by_number = columns_by_number(documents, columns_of)
-    there = {
-        row.number: row for row in model._default_manager.filter(placement=placement)
-    }
-    changes = {
-        number: columns
-        for number, columns in by_number.items()
-        if number in there
-        and any(getattr(there[number], key) != value for key, value in columns.items())
-    }
+    gone = model._default_manager.filter(placement=placement)
     _release(
-        [row.pk for number, row in there.items() if number not in by_number], model
+        list(gone.exclude(number__in=by_number).values_list("pk", flat=True)), model
     )
-    # The former latest first: one of a placement is the latest at any time.
-    for number, columns in sorted(changes.items(), key=lambda one: one[1]["is_latest"]):
-        model._default_manager.filter(pk=there[number].pk).update(**columns)
-    new = [number for number in by_number if number not in there]
-    for number in sorted(new, key=lambda one: bool(by_number[one]["is_latest"])):
-        model._default_manager.create(
-            placement=placement, number=number, created_by="", **by_number[number]
-        )
-    has_other_latest = any(
-        there[number].is_latest != one["is_latest"] for number, one in changes.items()
-    )
-    if new or has_other_latest:
+    written = write_numbered(model, {"placement": placement}, by_number)
+    if any(
+        before is None or before.is_latest != is_latest for before, is_latest in written
+    ):
         mark_children([placement.full_name], kinds=(*BINDING_KINDS, *RUN_KINDS))
-    if new or changes:
+    if written:
         Placement.objects.filter(pk=placement.pk).update(observe_rollout=True)
+
+
+def write_numbered(
+    model: Any, place: Mapping[str, Any], by_number: Mapping[int, Columns]
+) -> list[tuple[Any, bool]]:
+    """Write the snapshots of one object where they differ.
+
+    Return of each what it was before, None for a new one, and whether it is the latest now.
+    """
+    there = {row.number: row for row in model.objects.filter(**place)}
+    written = []
+    # The former latest first: one of an object is the latest at any time.
+    for number in sorted(by_number, key=lambda one: bool(by_number[one]["is_latest"])):
+        before, columns = there.get(number), by_number[number]
+        if before is None:
+            model.objects.create(**place, number=number, created_by="", **columns)
+        elif any(getattr(before, key) != value for key, value in columns.items()):
+            model.objects.filter(pk=before.pk).update(**columns)
+        else:
+            continue
+        written.append((before, columns["is_latest"]))
+    return written
 
 
 def columns_by_number(

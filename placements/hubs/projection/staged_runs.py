@@ -1,11 +1,11 @@
 """Staged update strategies, runs and approval requests of a live hub (10.1)."""
 
 from collections.abc import Callable, Sequence
-from copy import deepcopy
+from copy import copy, deepcopy
 from functools import partial
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import F, Q
 
 from clusters.models import MirroredObject
 from fleetui.apimachinery.words import full_name, split_full_name
@@ -20,7 +20,7 @@ from placements.hubs.projection.events import APPROVED, HUB, HubEvents
 from placements.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
 from placements.hubs.projection.leniency import fill_document, understood
 from placements.hubs.projection.placements import placement_keys
-from placements.hubs.projection.rows import RowKind, WrittenRow
+from placements.hubs.projection.rows import RowKind, WrittenRow, write_rows
 from placements.hubs.projection.staged_status import run_status_of
 from placements.manifests.staged_update import parse_staged_run, parse_staged_strategy
 from placements.models import (
@@ -37,6 +37,13 @@ _RUN = "staged-run"
 _CONTROLLER = "cluster-staged-update-run-controller"
 _SNAPSHOT = "stagedUpdateStrategySnapshot"
 _SIDES = {"beforeStage": ApprovalPoint.BEFORE, "afterStage": ApprovalPoint.AFTER}
+_APPROVAL_COLUMNS = (
+    "uid",
+    "requested_at",
+    "approved_at",
+    "approved_by",
+    "accepted_at",
+)
 _RUN_COLUMNS = (
     *(
         "document",
@@ -203,7 +210,7 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
             run__in=[run.pk for run in runs.values()]
         )
     }
-    events, touched = HubEvents(moment), set()
+    made = []
     for one in documents:
         name, stage, side = places[one.row.pk]
         run = runs.get(name)
@@ -214,24 +221,22 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
             one.error = "its stage is not understood"
         else:
             before = there.get((run.pk, stage, side))
-            values = _approval(one)
-            if before is None:
-                ApprovalRequest.objects.create(
-                    run=run, stage=stage, side=side, **values
-                )
-            elif any(getattr(before, key) != value for key, value in values.items()):
-                ApprovalRequest.objects.filter(pk=before.pk).update(**values)
-            else:
-                continue
-            touched.add(run.pk)
-            if before is not None and values["approved_at"] and not before.approved_at:
-                event = AuditEvent(APPROVED, _RUN, name, after={"stage": stage})
-                events.add(event, by=values["approved_by"])
-    for run in runs.values():
-        if run.pk in touched:
-            StagedRun.objects.filter(pk=run.pk).update(
-                progress_version=run.progress_version + 1
-            )
+            place = {"run": run, "stage": stage, "side": side}
+            row = copy(before) if before else ApprovalRequest(**place)
+            _fill_approval(row, one)
+            made.append((one, before, row))
+    written = write_rows(ApprovalRequest, made, columns=_APPROVAL_COLUMNS)
+    touched = {one.row.run_id for one in written}
+    StagedRun.objects.filter(pk__in=touched).update(
+        progress_version=F("progress_version") + 1
+    )
+    events = HubEvents(moment)
+    for each in written:
+        before, row = each.before, each.row
+        if before is not None and row.approved_at and not before.approved_at:
+            name = places[each.document.row.pk][0]
+            event = AuditEvent(APPROVED, _RUN, name, after={"stage": row.stage})
+            events.add(event, by=row.approved_by)
     events.record()
 
 
@@ -259,8 +264,8 @@ def _place(document: HubDocument) -> tuple[str, str, str]:
     return full_name(document.row.namespace, run), stage[:63], str(side or "")
 
 
-def _approval(document: HubDocument) -> dict[str, Any]:
-    """Return the columns of a request; an approval counts at its generation, or once it was accepted."""
+def _fill_approval(row: ApprovalRequest, document: HubDocument) -> None:
+    """Set the columns of a request; an approval counts at its generation, or once it was accepted."""
     status = mapping_at(document.content, "status")
     conditions = document.conditions("status", "conditions")
     accepted_at = document.transition(status, "ApprovalAccepted", path="status")
@@ -271,15 +276,13 @@ def _approval(document: HubDocument) -> dict[str, Any]:
     )
     if not accepted_at and not is_current:
         approved_at = None
-    approved_at = approved_at or accepted_at
-    by = document.manager("status", without=_CONTROLLER) or HUB
-    return {
-        "uid": document.uid,
-        "requested_at": document.created_at,
-        "approved_at": approved_at,
-        "approved_by": by if approved_at else "",
-        "accepted_at": accepted_at,
-    }
+    row.uid = document.uid
+    row.requested_at = document.created_at
+    row.approved_at = approved_at or accepted_at
+    row.approved_by = ""
+    if row.approved_at:
+        row.approved_by = document.manager("status", without=_CONTROLLER) or HUB
+    row.accepted_at = accepted_at
 
 
 def remove_approvals(_moment: HubMoment) -> int:
