@@ -3,7 +3,7 @@
 See `rules/live-hub.md#projection`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import OuterRef, Subquery
@@ -24,7 +24,7 @@ from placements.hubs.fleet_versions import properties_read, write_version
 from placements.hubs.kinds.base import items_at, mapping_at, text_of
 from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, MEMBER_AGENT
 from placements.hubs.projection.documents import HubDocument, HubMoment
-from placements.hubs.projection.rows import RowKind, WrittenRow
+from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow
 
 MEMBER_KIND = "MemberCluster"
 _COLLECTION = "NamespaceCollectionSucceeded"
@@ -35,13 +35,110 @@ _SCHEDULING = (
     *("document", "membership", "leaving_since", "verdict"),
     *("collects_namespaces", "namespaces_seen"),
 )
-_COLUMNS = (
-    *_SCHEDULING,
-    *_READINGS,
-    *("joined_at", "hub_created_at"),
-    *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy", "healthy_since"),
-    "health_message",
-)
+
+
+class ClusterRows(RowKind[MemberCluster]):
+    """Member clusters; one with another UID left and joined again under its name."""
+
+    model = MemberCluster
+    mirrored = (MEMBER_KIND,)
+    group = CLUSTER_GROUP
+    noun = CLUSTER
+    columns = (
+        *(*_SCHEDULING, *_READINGS, "revision", "joined_at", "hub_created_at"),
+        *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy"),
+        *("healthy_since", "health_message"),
+    )
+    bookkeeping = ("hub_changes", "verdict_reason", "verdict_since")
+
+    def fill(self, row: MemberCluster, document: HubDocument) -> bool:
+        row.document = document.manifest(_spec(document))
+        row.hub_created_at = document.created_at
+        row.expects_report = True
+        row.properties = _properties(document)
+        row.usage = {
+            sort: document.texts("status", "resourceUsage", sort)
+            for sort in _USAGE
+            if mapping_at(document.content, "status", "resourceUsage", sort)
+        }
+        _set_report(row, document)
+        _set_namespaces(row, document)
+        joined = document.conditions("status", "conditions").get("Joined", {})
+        is_joined = (joined.get("status") or row.agent_joined) == "True"
+        changed_at = document.moment_in(
+            joined, "lastTransitionTime", path="status.conditions.Joined"
+        )
+        row.joined_at = (changed_at if is_joined else None) or document.created_at
+        row.leaving_since = document.deleting_since
+        if row.leaving_since:
+            row.membership = Membership.LEAVING
+        else:
+            row.membership = Membership.JOINED if is_joined else Membership.JOINING
+        # Without a live hub the eligibility of a cluster that is known stays as it is.
+        if self.moment.is_live or not row.pk or row.leaving_since:
+            set_eligibility(row, now=self.moment.hub_now, state=None)
+        return True
+
+    def change(self, before: MemberCluster, row: MemberCluster) -> None:
+        row.hub_changes += _is_moved(before, row) or bool(readings(before, row))
+
+    def conditions(self, row: MemberCluster) -> Conditions:
+        """Return what the member agent reports."""
+        values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
+        return [{"type": kind, "status": one} for kind, one in values.items() if one]
+
+    def follow(self, written: Sequence[WrittenRow[MemberCluster]]) -> None:
+        """Write the index and the counters of the fleet, and its version for replays.
+
+        Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
+        """
+        keys = set(properties_read())
+        moves = reads = False
+        concerned = []
+        new = [one.row for one in written if one.before is None]
+        reindexed = []
+        for one in written:
+            if one.before is None:
+                moves = True
+                concerned.append(one.document)
+                continue
+            is_moved = _is_moved(one.before, one.row)
+            names = readings(one.before, one.row)
+            moves = moves or is_moved
+            reads = reads or bool(names)
+            if is_moved or names & keys:
+                concerned.append(one.document)
+            if one.before.document != one.row.document:
+                reindexed.append(one.row)
+        _write_index(new, reindexed)
+        pks = [one.row.pk for one in written]
+        raise_counters(moves=moves, reads=reads, changed=pks)
+        versions = [one.row.resource_version for one in concerned]
+        names_changed = [one.row.name for one in concerned]
+        _record_change(names_changed, self.moment, resource_version=_highest(versions))
+
+    @classmethod
+    def remove(cls, moment: HubMoment) -> int:
+        """Delete the clusters that the mirror has no more; return how many."""
+        names = MirroredObject.objects.filter(
+            group=CLUSTER_GROUP, kind=MEMBER_KIND
+        ).values("name")
+        gone = dict(
+            MemberCluster.objects.exclude(name__in=names).values_list("pk", "name")
+        )
+        if gone:
+            MemberCluster.objects.filter(pk__in=gone).delete()
+            raise_counters(moves=True, reads=False, changed=(), removed=gone.values())
+            stream = HubStream.objects.filter(
+                group=CLUSTER_GROUP, kind=MEMBER_KIND
+            ).first()
+            version = _highest([stream.resource_version]) if stream else ""
+            _record_change(list(gone.values()), moment, resource_version=version)
+        return len(gone)
+
+
+def _is_moved(before: MemberCluster, row: MemberCluster) -> bool:
+    return any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
 
 
 def _highest(versions: Sequence[str]) -> str:
@@ -64,91 +161,6 @@ def _record_change(
             is_live=moment.is_live,
             now=moment.now,
         )
-
-
-def _fill(row: MemberCluster, document: HubDocument) -> bool:
-    row.document = document.manifest(_spec(document))
-    row.hub_created_at = document.created_at
-    row.expects_report = True
-    row.properties = _properties(document)
-    row.usage = {
-        sort: document.texts("status", "resourceUsage", sort)
-        for sort in _USAGE
-        if mapping_at(document.content, "status", "resourceUsage", sort)
-    }
-    _set_report(row, document)
-    _set_namespaces(row, document)
-    joined = document.conditions("status", "conditions").get("Joined", {})
-    is_joined = (joined.get("status") or row.agent_joined) == "True"
-    changed_at = document.moment_in(
-        joined, "lastTransitionTime", path="status.conditions.Joined"
-    )
-    row.joined_at = (changed_at if is_joined else None) or document.created_at
-    row.leaving_since = document.deleting_since
-    if row.leaving_since:
-        row.membership = Membership.LEAVING
-    else:
-        row.membership = Membership.JOINED if is_joined else Membership.JOINING
-    return True
-
-
-def _eligibility(
-    _documents: Sequence[HubDocument], moment: HubMoment
-) -> Callable[[MemberCluster, HubDocument], None]:
-    """Set the eligibility; without a live hub that of a cluster that is known stays as it is."""
-
-    def judge(row: MemberCluster, _document: HubDocument) -> None:
-        if moment.is_live or not row.pk or row.leaving_since:
-            set_eligibility(row, now=moment.hub_now, state=None)
-
-    return judge
-
-
-def _is_moved(before: MemberCluster, row: MemberCluster) -> bool:
-    return any(getattr(before, name) != getattr(row, name) for name in _SCHEDULING)
-
-
-def _change(before: MemberCluster, row: MemberCluster) -> None:
-    row.hub_changes += _is_moved(before, row) or bool(readings(before, row))
-
-
-def _follow(written: Sequence[WrittenRow[MemberCluster]], moment: HubMoment) -> None:
-    """Write the index and the counters of the fleet, and its version for replays.
-
-    Nothing is enqueued, as for changes of the own fleet: the hub schedules its placements itself.
-    """
-    keys = set(properties_read())
-    moves = reads = False
-    concerned = []
-    new = [one.row for one in written if one.before is None]
-    reindexed = []
-    for one in written:
-        if one.before is None:
-            moves = True
-            concerned.append(one.document)
-            continue
-        is_moved = _is_moved(one.before, one.row)
-        names = readings(one.before, one.row)
-        moves = moves or is_moved
-        reads = reads or bool(names)
-        if is_moved or names & keys:
-            concerned.append(one.document)
-        if one.before.document != one.row.document:
-            reindexed.append(one.row)
-    _write_index(new, reindexed)
-    pks = [one.row.pk for one in written]
-    raise_counters(moves=moves, reads=reads, changed=pks)
-    versions = [one.row.resource_version for one in concerned]
-    names_changed = [one.row.name for one in concerned]
-    _record_change(names_changed, moment, resource_version=_highest(versions))
-
-
-def _reports(row: MemberCluster) -> list[dict[str, str]]:
-    """Return what the member agent reports of a cluster, as conditions."""
-    values = {"Joined": row.agent_joined, "Healthy": row.agent_healthy}
-    return [
-        {"type": kind, "status": status} for kind, status in values.items() if status
-    ]
 
 
 def _spec(document: HubDocument) -> dict[str, Any]:
@@ -242,36 +254,6 @@ def _write_index(
         ],
         batch_size=BATCH_SIZE * 4,
     )
-
-
-CLUSTERS = RowKind(
-    MemberCluster,
-    (MEMBER_KIND,),
-    _fill,
-    _COLUMNS,
-    CLUSTER,
-    group=CLUSTER_GROUP,
-    references=_eligibility,
-    change=_change,
-    bookkeeping=("hub_changes", "verdict_reason", "verdict_since"),
-    conditions=_reports,
-    follow=_follow,
-)
-
-
-def remove_clusters(moment: HubMoment) -> int:
-    """Delete the clusters that the mirror has no more; return how many."""
-    names = MirroredObject.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).values(
-        "name"
-    )
-    gone = dict(MemberCluster.objects.exclude(name__in=names).values_list("pk", "name"))
-    if gone:
-        MemberCluster.objects.filter(pk__in=gone).delete()
-        raise_counters(moves=True, reads=False, changed=(), removed=gone.values())
-        stream = HubStream.objects.filter(group=CLUSTER_GROUP, kind=MEMBER_KIND).first()
-        version = _highest([stream.resource_version]) if stream else ""
-        _record_change(list(gone.values()), moment, resource_version=version)
-    return len(gone)
 
 
 def rejudge_clusters(*, moment: HubMoment) -> int:

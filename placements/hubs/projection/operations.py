@@ -17,9 +17,8 @@ from fleetui.hub_scope import current_hub_id, in_hub
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
 from placements.hubs.projection.bindings import project_bindings, remove_bindings
 from placements.hubs.projection.clusters import (
-    CLUSTERS,
+    ClusterRows,
     rejudge_clusters,
-    remove_clusters,
 )
 from placements.hubs.projection.documents import (
     FAULTS,
@@ -27,7 +26,7 @@ from placements.hubs.projection.documents import (
     HubMoment,
     save_marks,
 )
-from placements.hubs.projection.evictions import EVICTIONS
+from placements.hubs.projection.evictions import EvictionRows
 from placements.hubs.projection.kinds import (
     APPROVAL_KINDS,
     BINDING_KINDS,
@@ -37,18 +36,17 @@ from placements.hubs.projection.kinds import (
 )
 from placements.hubs.projection.observed_rollouts import observe_rollouts
 from placements.hubs.projection.overrides import (
-    BUDGETS,
-    CLUSTER_OVERRIDES,
-    OVERRIDES,
+    BudgetRows,
+    ClusterOverrideRows,
+    OverrideRows,
     project_override_snapshots,
     remove_override_snapshots,
 )
 from placements.hubs.projection.placements import (
-    PLACEMENTS,
+    PlacementRows,
     delete_placements,
-    project_placements,
 )
-from placements.hubs.projection.rows import RowKind, project_rows, remove_rows
+from placements.hubs.projection.rows import RowKind
 from placements.hubs.projection.snapshots import (
     project_policy_snapshots,
     project_resource_snapshots,
@@ -56,8 +54,8 @@ from placements.hubs.projection.snapshots import (
     remove_resource_snapshots,
 )
 from placements.hubs.projection.staged_runs import (
-    RUNS,
-    STRATEGIES,
+    RunRows,
+    StrategyRows,
     project_approvals,
     remove_approvals,
 )
@@ -97,27 +95,19 @@ def _kinds(
     return [ProjectedKind(PLACEMENT_GROUP, kind, project, remove) for kind in kinds]
 
 
-def _rows(
-    rows: RowKind[Any],
-    *,
-    project: Projection | None = None,
-    remove: Callable[[HubMoment], int] | None = None,
-) -> list[ProjectedKind]:
-    """Return the kinds of a table; it is written and cleared by the rules of all, unless it has its own."""
-    functions = (
-        project or partial(project_rows, rows),
-        remove or partial(remove_rows, rows),
-    )
-    return [ProjectedKind(rows.group, kind, *functions) for kind in rows.mirrored]
+def _rows(*tables: type[RowKind[Any]]) -> list[ProjectedKind]:
+    return [
+        ProjectedKind(rows.group, kind, rows.project, rows.remove)
+        for rows in tables
+        for kind in rows.mirrored
+    ]
 
 
 KINDS = (
-    *_rows(CLUSTERS, remove=remove_clusters),
-    *_rows(PLACEMENTS, project=project_placements),
+    *_rows(ClusterRows, PlacementRows),
     *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
     *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
-    *_rows(CLUSTER_OVERRIDES),
-    *_rows(OVERRIDES),
+    *_rows(ClusterOverrideRows, OverrideRows),
     *(
         ProjectedKind(
             PLACEMENT_GROUP,
@@ -128,10 +118,7 @@ KINDS = (
         for kind in OVERRIDE_OF
     ),
     *_kinds(BINDING_KINDS, project_bindings, remove_bindings),
-    *_rows(BUDGETS),
-    *_rows(EVICTIONS),
-    *_rows(STRATEGIES),
-    *_rows(RUNS),
+    *_rows(BudgetRows, EvictionRows, StrategyRows, RunRows),
     *_kinds(APPROVAL_KINDS, project_approvals, remove_approvals),
 )
 """In this order: what others refer to comes first."""

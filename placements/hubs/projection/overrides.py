@@ -1,8 +1,8 @@
 """Overrides with their snapshots, and disruption budgets of a live hub (10.1)."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from clusters.models import MirroredObject
@@ -30,71 +30,77 @@ from placements.models import (
     OverrideTarget,
 )
 
-_PARSERS: Mapping[str, Callable[[object], Any]] = {
-    CLUSTER_OVERRIDE_KIND: parse_cluster_override,
-    OVERRIDE_KIND: parse_override,
-}
-_NOUNS = {CLUSTER_OVERRIDE_KIND: "cluster-override", OVERRIDE_KIND: "override"}
-_SELECTORS = {
-    CLUSTER_OVERRIDE_KIND: "clusterResourceSelectors",
-    OVERRIDE_KIND: "resourceSelectors",
-}
 _INDEX = re.compile(r"-\d{1,9}$")
 
 
-def _fill_override(row: Override, document: HubDocument) -> bool:
-    pair = understood(document, _PARSERS[document.row.kind])
-    if pair is None:
-        return False
-    parsed, written = pair
-    row.document = without_values(written)
-    row.placement_name = parsed.placement
-    row.created_at = document.created_at
-    return True
+class BudgetRows(RowKind[DisruptionBudget]):
+    """Disruption budgets."""
+
+    model = DisruptionBudget
+    mirrored = (BUDGET_KIND,)
+    noun = "budget"
+    columns = ("document", "created_at", "revision")
+    bookkeeping = ("updated_at",)
+
+    def fill(self, row: DisruptionBudget, document: HubDocument) -> bool:
+        return fill_document(row, document, parse=parse_disruption_budget)
 
 
-BUDGETS = RowKind(
-    DisruptionBudget,
-    (BUDGET_KIND,),
-    partial(fill_document, parse=parse_disruption_budget),
-    ("document", "created_at"),
-    "budget",
-)
+class OverrideRows(RowKind[Override]):
+    """Overrides of objects with a namespace."""
+
+    model = Override
+    mirrored = (OVERRIDE_KIND,)
+    noun = "override"
+    columns = ("document", "placement_name", "created_at", "revision")
+    bookkeeping = ("updated_at",)
+    where = MappingProxyType({"kind": OVERRIDE_KIND})
+    is_namespaced = True
+    selectors = "resourceSelectors"
+
+    def parse(self, manifest: object) -> Any:
+        return parse_override(manifest)
+
+    def fill(self, row: Override, document: HubDocument) -> bool:
+        pair = understood(document, self.parse)
+        if pair is None:
+            return False
+        parsed, written = pair
+        row.document = without_values(written)
+        row.placement_name = parsed.placement
+        row.created_at = document.created_at
+        return True
+
+    def follow(self, written: Sequence[WrittenRow[Override]]) -> None:
+        """Write the resources that overrides select: what is previewed has to find them."""
+        rows = [one.row for one in written]
+        OverrideTarget.objects.filter(override__in=[row.pk for row in rows]).delete()
+        targets = [
+            OverrideTarget(
+                override=row,
+                override_kind=row.kind,
+                namespace=row.namespace,
+                **{
+                    key: text_of(mapping_at(selector).get(key))
+                    for key in ("group", "version", "kind", "name")
+                },
+            )
+            for row in rows
+            for selector in items_at(row.document, "spec", self.selectors)
+        ]
+        OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
 
 
-def _write_targets(written: Sequence[WrittenRow[Override]], _moment: HubMoment) -> None:
-    """Write the resources that overrides select: what is previewed has to find them."""
-    rows = [one.row for one in written]
-    OverrideTarget.objects.filter(override__in=[row.pk for row in rows]).delete()
-    targets = [
-        OverrideTarget(
-            override=row,
-            override_kind=row.kind,
-            namespace=row.namespace,
-            **{
-                key: text_of(mapping_at(selector).get(key))
-                for key in ("group", "version", "kind", "name")
-            },
-        )
-        for row in rows
-        for selector in items_at(row.document, "spec", _SELECTORS[row.kind])
-    ]
-    OverrideTarget.objects.bulk_create(targets, batch_size=BATCH_SIZE)
+class ClusterOverrideRows(OverrideRows):
+    """Overrides of cluster-scoped objects."""
 
+    mirrored = (CLUSTER_OVERRIDE_KIND,)
+    noun = "cluster-override"
+    where = MappingProxyType({"kind": CLUSTER_OVERRIDE_KIND})
+    selectors = "clusterResourceSelectors"
 
-CLUSTER_OVERRIDES, OVERRIDES = (
-    RowKind(
-        Override,
-        (kind,),
-        _fill_override,
-        ("document", "placement_name", "created_at"),
-        noun,
-        where=(("kind", kind),),
-        is_namespaced=True,
-        follow=_write_targets,
-    )
-    for kind, noun in _NOUNS.items()
-)
+    def parse(self, manifest: object) -> Any:
+        return parse_cluster_override(manifest)
 
 
 def project_override_snapshots(

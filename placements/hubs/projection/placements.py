@@ -15,7 +15,7 @@ from placements.hubs.due import mark_named
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
-from placements.hubs.projection.documents import HubDocument, HubMoment
+from placements.hubs.projection.documents import HubDocument
 from placements.hubs.projection.kinds import (
     BINDING_KINDS,
     PLACEMENT_KINDS,
@@ -24,7 +24,7 @@ from placements.hubs.projection.kinds import (
     RUN_KINDS,
 )
 from placements.hubs.projection.leniency import understood
-from placements.hubs.projection.rows import RowKind, WrittenRow, project_rows
+from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
 from placements.models import Binding, Placement, Rollout
@@ -39,87 +39,103 @@ CHILD_KINDS = (
     EVICTION_KIND,
 )
 NO_PLACEMENT = "its placement is not in the mirror"
-_COLUMNS = (
-    *("document", "created_at", "deleting_since"),
-    *("placement_type", "number_of_clusters", "semantics"),
-    *(
-        "label_keys_read",
-        "property_names_read",
-        "revision_history_limit",
-        "named_count",
-        "strategy_type",
-    ),
-    *(
-        "unavailable_period",
-        "reschedules_on_fleet_change",
-        "is_fulfilled",
-        "selected_count",
-        "scheduled",
-    ),
-    *("scheduled_since", "conditions", "hub_conditions", "spec_generation"),
-)
 
 
-def _fill(row: Placement, document: HubDocument) -> bool:
-    manifest = understood(document, parse_placement)
-    if manifest is None:
-        return False
-    parsed, stored = manifest
-    row.document = stored
-    row.created_at, row.deleting_since = document.created_at, document.deleting_since
-    row.spec_generation = document.row.generation or 1
-    for name, value in placement_columns(parsed).items():
-        setattr(row, name, value)
-    row.semantics = HUB_SEMANTICS  # whatever the annotations are
-    row.reschedules_on_fleet_change = False  # the hub does
-    # A hub leaves the list out until it rolls out: then the number is unknown; an empty list is none.
-    row.selected_count = None
-    if isinstance(
-        mapping_at(document.content, "status").get("selectedResources"), list
-    ):
-        row.selected_count = len(
-            items_at(document.content, "status", "selectedResources")
-        )
+class PlacementRows(RowKind[Placement]):
+    """Placements; what belongs to one may have come before it, and is projected after it."""
 
-    conditions = document.conditions("status", "conditions")
-    row.hub_conditions = list(conditions.values())
-    current = current_conditions(document, conditions)
-    kind = f"{document.row.kind}Scheduled"
-    scheduled = current.pop(kind, ["Unknown", None])
-    row.scheduled = scheduled[0] if scheduled[0] in ("True", "False") else "Unknown"
-    row.scheduled_since = document.moment_in(
-        conditions.get(kind, {}), "lastTransitionTime", path=f"status.conditions.{kind}"
+    model = Placement
+    mirrored = PLACEMENT_KINDS
+    noun = PLACEMENT
+    columns = (
+        *("document", "revision", "created_at", "deleting_since"),
+        *("placement_type", "number_of_clusters", "semantics"),
+        *("label_keys_read", "property_names_read", "revision_history_limit"),
+        *("named_count", "strategy_type", "unavailable_period"),
+        *("reschedules_on_fleet_change", "is_fulfilled", "selected_count"),
+        *("scheduled", "scheduled_since", "conditions", "hub_conditions"),
+        "spec_generation",
     )
-    row.is_fulfilled = {"True": True, "False": False}.get(row.scheduled)
-    row.conditions = {
-        one.removeprefix(document.row.kind): values for one, values in current.items()
-    }
-    return True
+    bookkeeping = ("hub_changes", "observe_rollout", "updated_at")
+    is_namespaced = True
+    keeps = True
+
+    def fill(self, row: Placement, document: HubDocument) -> bool:
+        manifest = understood(document, parse_placement)
+        if manifest is None:
+            return False
+        parsed, stored = manifest
+        row.document = stored
+        row.created_at, row.deleting_since = (
+            document.created_at,
+            document.deleting_since,
+        )
+        row.spec_generation = document.row.generation or 1
+        for name, value in placement_columns(parsed).items():
+            setattr(row, name, value)
+        row.semantics = HUB_SEMANTICS  # whatever the annotations are
+        row.reschedules_on_fleet_change = False  # the hub does
+        # A hub leaves the list out until it rolls out: then the number is unknown; an empty list is none.
+        row.selected_count = None
+        if isinstance(
+            mapping_at(document.content, "status").get("selectedResources"), list
+        ):
+            row.selected_count = len(
+                items_at(document.content, "status", "selectedResources")
+            )
+
+        conditions = document.conditions("status", "conditions")
+        row.hub_conditions = list(conditions.values())
+        current = current_conditions(document, conditions)
+        kind = f"{document.row.kind}Scheduled"
+        scheduled = current.pop(kind, ["Unknown", None])
+        row.scheduled = scheduled[0] if scheduled[0] in ("True", "False") else "Unknown"
+        row.scheduled_since = document.moment_in(
+            conditions.get(kind, {}),
+            "lastTransitionTime",
+            path=f"status.conditions.{kind}",
+        )
+        row.is_fulfilled = {"True": True, "False": False}.get(row.scheduled)
+        row.conditions = {
+            one.removeprefix(document.row.kind): values
+            for one, values in current.items()
+        }
+        return True
+
+    def change(self, before: Placement, row: Placement) -> None:
+        if row.document == before.document:
+            row.updated_at = before.updated_at
+        row.hub_changes += 1
+        row.observe_rollout = True
+
+    def conditions(self, row: Placement) -> Conditions:
+        return row.hub_conditions
+
+    def follow(self, written: Sequence[WrittenRow[Placement]]) -> None:
+        added, restarted = [], []
+        for one in written:
+            name, before = one.document.full_name, one.before
+            if before is None:
+                added.append(name)
+            elif started(before) != started(one.row):
+                restarted.append(name)
+        mark_children(added, kinds=CHILD_KINDS)
+        # Whether a binding has started follows from the condition of its placement, too.
+        mark_children(restarted, kinds=BINDING_KINDS)
+        # The status, which may be all that changed, lists the objects of the resource snapshot.
+        names = [one.full_name for one in self.documents]
+        mark_children(names, kinds=RESOURCE_KINDS)
+        mark_named([one.row.full_name for one in written], now=self.moment.now)
+        write_newly_read(is_live=self.moment.is_live, now=self.moment.now)
+
+    def delete(self, pks: Sequence[int]) -> None:
+        rows = Placement.objects.filter(pk__in=pks)
+        names = list(rows.values_list("full_name", flat=True))
+        delete_placements(pks, now=self.moment.now)
+        mark_children(names, kinds=CHILD_KINDS)
 
 
-def _change(before: Placement, row: Placement) -> None:
-    if row.document == before.document:
-        row.updated_at = before.updated_at
-    row.hub_changes += 1
-    row.observe_rollout = True
-
-
-def _follow(written: Sequence[WrittenRow[Placement]], moment: HubMoment) -> None:
-    """Mark what belongs to placements: it may have come before one that is new here."""
-    added = [one.document.full_name for one in written if one.before is None]
-    # Whether a binding has started follows from the condition of its placement, too.
-    restarted = [
-        one.document.full_name
-        for one in written
-        if one.before is not None and _started(one.before) != _started(one.row)
-    ]
-    mark_children(added, kinds=CHILD_KINDS)
-    mark_children(restarted, kinds=BINDING_KINDS)
-    mark_named([one.document.full_name for one in written], now=moment.now)
-    write_newly_read(is_live=moment.is_live, now=moment.now)
-
-
-def _started(row: Placement) -> str:
+def started(row: Placement) -> str:
     """Return the status of RolloutStarted, "" where it is about an earlier generation."""
     return str(row.conditions.get("RolloutStarted", [""])[0])
 
@@ -193,32 +209,3 @@ def delete_placements(pks: Sequence[int], *, now: datetime) -> None:
         running.update(state=Rollout.State.STOPPED, ended_at=now, ended_reason=DELETED)
         Binding.objects.filter(placement__in=part).delete()
         Placement.objects.filter(pk__in=part).delete()
-
-
-def _delete(pks: Sequence[int], moment: HubMoment) -> None:
-    rows = Placement.objects.filter(pk__in=pks)
-    names = list(rows.values_list("full_name", flat=True))
-    delete_placements(pks, now=moment.now)
-    mark_children(names, kinds=CHILD_KINDS)
-
-
-PLACEMENTS = RowKind(
-    Placement,
-    PLACEMENT_KINDS,
-    _fill,
-    _COLUMNS,
-    PLACEMENT,
-    is_namespaced=True,
-    keeps=True,
-    change=_change,
-    bookkeeping=("hub_changes", "observe_rollout"),
-    conditions=lambda row: row.hub_conditions,
-    follow=_follow,
-    delete=_delete,
-)
-
-
-def project_placements(documents: Sequence[HubDocument], moment: HubMoment) -> None:
-    project_rows(PLACEMENTS, documents, moment)
-    # The status of a placement, which may be all that changed, lists the objects of its resource snapshot.
-    mark_children([one.full_name for one in documents], kinds=RESOURCE_KINDS)

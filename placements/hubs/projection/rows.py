@@ -27,107 +27,115 @@ class WrittenRow(Generic[Row]):
     row: Row
 
 
-def nothing_follows(_written: Sequence[WrittenRow[Any]], _moment: HubMoment) -> None:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
 class RowKind(Generic[Row]):
-    """How the objects of some kinds become rows of a table; None is for what a kind does not have.
+    """How a batch of objects of some kinds becomes rows of a table.
 
-    `fill` sets the `columns` of a row, or returns False if nothing of the object can be shown: its row is
-    deleted then, unless the kind `keeps` it. `references` reads once what the rows of a batch refer to, and
-    returns what sets their columns about it, after `fill`. `change` sets the `bookkeeping` of a row from what
-    it was before. Rows with a `uid` are replaced when another object has their name; `where` are the columns
-    that are the same for all. Events are about the `noun`: the manifest, and the `conditions` of a row.
-    `follow` is called with what was written.
+    `where` are the columns that are the same for all rows, `columns` those that are compared, `bookkeeping`
+    others that are written with them. The row of an object that is not understood any more is deleted,
+    unless the kind `keeps` it. Rows that have a UID are replaced when another object has their name. Events
+    are about the `noun`.
     """
 
     model: type[Row]
     mirrored: tuple[str, ...]
-    fill: Callable[[Any, HubDocument], bool]
-    columns: tuple[str, ...]
     noun: str
-    group: str = PLACEMENT_GROUP
-    where: tuple[tuple[str, Any], ...] = ()
-    is_namespaced: bool = False
-    keeps: bool = False
-    references: References | None = None
-    change: Callable[[Any, Any], None] | None = None
+    columns: tuple[str, ...]
     bookkeeping: tuple[str, ...] = ()
-    conditions: Callable[[Any], Conditions] | None = None
-    follow: Callable[[Sequence[WrittenRow[Any]], HubMoment], None] = nothing_follows
-    delete: Callable[[Sequence[int], HubMoment], None] | None = None
+    where: Mapping[str, Any] = {}
+    group = PLACEMENT_GROUP
+    is_namespaced = False
+    has_uid = True
+    keeps = False
 
-    def key(self, row: Any) -> tuple[str, str]:
-        return (row.namespace if self.is_namespaced else "", row.name)
+    def __init__(self, documents: Sequence[HubDocument], moment: HubMoment) -> None:
+        self.documents, self.moment = documents, moment
 
-    def has(self, column: str) -> bool:
-        return any(field.name == column for field in self.model._meta.concrete_fields)
+    def fill(self, row: Any, document: HubDocument) -> bool:
+        """Set the columns of a row; return False if nothing of the object can be shown."""
+        raise NotImplementedError
 
-    def delete_rows(self, pks: Sequence[int], moment: HubMoment) -> None:
-        if self.delete is not None:
-            self.delete(pks, moment)
-            return
+    def change(self, before: Any, row: Any) -> None:
+        """Set the bookkeeping of a row that is not as before."""
+
+    def conditions(self, row: Any) -> Conditions:  # noqa: ARG002 -- of kinds that have some
+        """Return the conditions of a row whose changes are events."""
+        return ()
+
+    def follow(self, written: Sequence[WrittenRow[Any]]) -> None:
+        """Write what follows from rows that were written."""
+
+    def delete(self, pks: Sequence[int]) -> None:
         for part in batched(pks):
             self.model._default_manager.filter(pk__in=part).delete()
 
+    @classmethod
+    def project(cls, documents: Sequence[HubDocument], moment: HubMoment) -> None:
+        cls(documents, moment).write()
 
-def project_rows(
-    kind: RowKind[Row], documents: Sequence[HubDocument], moment: HubMoment
-) -> None:
-    """Write the rows of these objects where they differ, and what follows from them."""
-    table: Any = kind.model._default_manager
-    names = [one.row.name for one in documents]
-    rows = table.filter(**dict(kind.where), name__in=names)
-    there: dict[tuple[str, str], Any] = {kind.key(row): row for row in rows}
-    refer = kind.references(documents, moment) if kind.references else None
-    removed: list[int] = []
-    pairs: list[tuple[HubDocument, Any, Any]] = []
-    for one in documents:
-        before = there.get((one.row.namespace, one.row.name))
-        if before is not None and kind.has("uid") and before.uid != one.uid:
-            removed.append(before.pk)
-            before = None
-        row: Any = copy(before) if before is not None else _new_row(kind, one)
-        row.revision = one.revision
-        row.updated_at = moment.now
-        if kind.fill(row, one):
-            if refer is not None:
-                refer(row, one)
-            pairs.append((one, before, row))
-        elif before is not None and not kind.keeps:
-            removed.append(before.pk)
-    kind.delete_rows(removed, moment)
+    def write(self) -> None:
+        """Write the rows of the objects where they differ, and what follows from them."""
+        names = [one.row.name for one in self.documents]
+        there = {self._key(row): row for row in self._table.filter(name__in=names)}
+        removed: list[int] = []
+        pairs: list[tuple[HubDocument, Any, Any]] = []
+        for one in self.documents:
+            before = there.get((one.row.namespace, one.row.name))
+            if before is not None and self.has_uid and before.uid != one.uid:
+                removed.append(before.pk)
+                before = None
+            row = copy(before) if before is not None else self._new_row(one)
+            row.revision = one.revision
+            row.updated_at = self.moment.now
+            if self.fill(row, one):
+                pairs.append((one, before, row))
+            elif before is not None and not self.keeps:
+                removed.append(before.pk)
+        self.delete(removed)
 
-    own = tuple(filter(kind.has, ("revision", "updated_at")))
-    written: list[WrittenRow[Any]] = write_rows(
-        kind.model,
-        pairs,
-        columns=(*kind.columns, *own[:1]),
-        bookkeeping=(*own[1:], *kind.bookkeeping),
-        change=kind.change,
-    )
-    events = HubEvents(moment)
-    for each in written:
-        if each.before is None:
-            continue
-        manifests = (each.before.document, each.row.document)
-        events.changed(kind.noun, each.document, *manifests)
-        if kind.conditions is not None:
-            conditions = map(kind.conditions, (each.before, each.row))
-            events.reported(kind.noun, each.document, *conditions)
-    events.record()
-    kind.follow(written, moment)
+        written: list[WrittenRow[Any]] = write_rows(
+            self.model,
+            pairs,
+            columns=self.columns,
+            bookkeeping=self.bookkeeping,
+            change=self.change,
+        )
+        events = HubEvents(self.moment)
+        for each in written:
+            if each.before is not None:
+                manifests = (each.before.document, each.row.document)
+                conditions = map(self.conditions, (each.before, each.row))
+                events.changed(self.noun, each.document, *manifests)
+                events.reported(self.noun, each.document, *conditions)
+        events.record()
+        self.follow(written)
 
+    @property
+    def _table(self) -> Any:
+        return self.model._default_manager.filter(**self.where)
 
-def _new_row(kind: RowKind[Row], document: HubDocument) -> Row:
-    place: dict[str, Any] = {**dict(kind.where), "name": document.row.name}
-    if kind.is_namespaced:
-        place["namespace"] = document.row.namespace
-    if kind.has("uid"):
-        place["uid"] = document.uid
-    return kind.model(**place)
+    def _key(self, row: Any) -> tuple[str, str]:
+        return (row.namespace if self.is_namespaced else "", row.name)
+
+    def _new_row(self, document: HubDocument) -> Any:
+        place = {**self.where, "name": document.row.name}
+        if self.has_uid:
+            place["uid"] = document.uid
+        if self.is_namespaced:
+            place["namespace"] = document.row.namespace
+        return self.model(**place)
+
+    @classmethod
+    def remove(cls, moment: HubMoment) -> int:
+        """Delete the rows whose object the mirror has no more; return how many."""
+        kind = cls((), moment)
+        objects = MirroredObject.objects.filter(group=cls.group, kind__in=cls.mirrored)
+        places = set(objects.values_list("namespace", "name"))
+        columns = ("name", "namespace") if cls.is_namespaced else ("name",)
+        gone = [
+            row.pk for row in kind._table.only(*columns) if kind._key(row) not in places
+        ]
+        kind.delete(gone)
+        return len(gone)
 
 
 def write_rows(
@@ -159,20 +167,3 @@ def write_rows(
         batch_size=BATCH_SIZE,
     )
     return written
-
-
-def remove_rows(kind: RowKind[Any], moment: HubMoment) -> int:
-    """Delete the rows whose object the mirror has no more; return how many."""
-    objects = MirroredObject.objects.filter(
-        group=kind.group, kind__in=kind.mirrored
-    ).values_list("namespace", "name")
-    places = set(objects)
-    rows = kind.model._default_manager.filter(**dict(kind.where))
-    columns = ("pk", "namespace", "name") if kind.is_namespaced else ("pk", "name")
-    gone = []
-    for pk, *place in rows.values_list(*columns):
-        key = tuple(place) if kind.is_namespaced else ("", *place)
-        if key not in places:
-            gone.append(pk)
-    kind.delete_rows(gone, moment)
-    return len(gone)

@@ -1,9 +1,7 @@
 """Staged update strategies, runs and approval requests of a live hub (10.1)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy, deepcopy
-from functools import partial
-from typing import Any
 
 from django.db.models import F, Q
 
@@ -20,7 +18,7 @@ from placements.hubs.projection.events import APPROVED, HUB, HubEvents
 from placements.hubs.projection.kinds import APPROVAL_KINDS, RUN_KINDS, STRATEGY_KINDS
 from placements.hubs.projection.leniency import fill_document, understood
 from placements.hubs.projection.placements import placement_keys
-from placements.hubs.projection.rows import RowKind, WrittenRow, write_rows
+from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow, write_rows
 from placements.hubs.projection.staged_status import run_status_of
 from placements.manifests.staged_update import parse_staged_run, parse_staged_strategy
 from placements.models import (
@@ -44,147 +42,114 @@ _APPROVAL_COLUMNS = (
     "approved_by",
     "accepted_at",
 )
-_RUN_COLUMNS = (
-    *(
-        "document",
-        "placement_id",
-        "placement_name",
-        "strategy",
-        "resource_snapshot_id",
-        "resource_number",
-    ),
-    *(
-        "plan",
-        "sync_result",
-        "status",
-        "created_at",
-        "created_by",
-        "started_at",
-        "started_by",
-        "ended_at",
-    ),
-    *("generation", "hub_status"),
-)
 
 
-STRATEGIES = RowKind(
-    StagedStrategy,
-    STRATEGY_KINDS,
-    partial(fill_document, parse=parse_staged_strategy),
-    ("document", "created_at"),
-    "staged-strategy",
-    is_namespaced=True,
-)
+class StrategyRows(RowKind[StagedStrategy]):
+    """Staged update strategies."""
+
+    model = StagedStrategy
+    mirrored = STRATEGY_KINDS
+    noun = "staged-strategy"
+    columns = ("document", "created_at", "revision")
+    bookkeeping = ("updated_at",)
+    is_namespaced = True
+
+    def fill(self, row: StagedStrategy, document: HubDocument) -> bool:
+        return fill_document(row, document, parse=parse_staged_strategy)
 
 
-def _fill_run(row: StagedRun, document: HubDocument) -> bool:
-    """Set the columns of a run, apart from its placement and snapshot."""
-    pair = understood(document, parse_staged_run)
-    if pair is None or len(pair[0].spec.placement_name) > LONGEST_NAME:
-        document.error = document.error or "the name of the placement is too long"
-        return False
-    parsed, row.document = pair
-    spec = parsed.spec
-    status = mapping_at(document.content, "status")
-    row.placement_name = full_name(document.row.namespace, spec.placement_name)
-    row.generation = document.row.generation
-    row.hub_status = deepcopy(dict(status)) or None
-    index = text_of(
-        status.get("resourceSnapshotIndexUsed") or spec.resource_snapshot_index,
-        longest=9,
+class RunRows(RowKind[StagedRun]):
+    """Staged update runs; the placement of one may come later, or be deleted."""
+
+    model = StagedRun
+    mirrored = RUN_KINDS
+    noun = _RUN
+    columns = (
+        *("document", "revision", "generation", "hub_status"),
+        *("placement_id", "placement_name", "resource_snapshot_id", "resource_number"),
+        *("strategy", "plan", "sync_result", "status"),
+        *("created_at", "created_by", "started_at", "started_by", "ended_at"),
     )
-    row.resource_number = int(index) if index.isdecimal() else None
+    bookkeeping = ("progress_version",)
+    is_namespaced = True
 
-    stages = mapping_at(status, _SNAPSHOT)
-    namespace = {"namespace": document.row.namespace} if document.row.namespace else {}
-    row.strategy = {
-        "apiVersion": document.content["apiVersion"],
-        "kind": STRATEGY_KINDS[bool(document.row.namespace)],
-        "metadata": {"name": spec.staged_rollout_strategy_name, **namespace},
-        "spec": dict(stages) or {"stages": []},
-    }
-    strategy = None
-    if stages:
-        inner = HubDocument(document.row, document.content)
-        used = understood(inner, parse_staged_strategy, row.strategy)
-        for path in inner.not_understood:
-            document.reject(path.replace("spec", f"status.{_SNAPSHOT}", 1))
-        if used:  # else the run is shown without its stages
-            strategy, row.strategy = used[0].spec, used[1]
-    how_far = run_status_of(document, spec.state, strategy)
-    row.status, row.ended_at = how_far.status, how_far.ended_at
-    row.plan = how_far.result.run.to_plain() if how_far.result else None
-    row.sync_result = staged_document(how_far.result) if how_far.result else {}
-    row.created_at, row.created_by = (
-        document.created_at,
-        document.manager("spec") or HUB,
-    )
-    row.started_at = how_far.started_at
-    row.started_by = row.created_by if row.started_at else ""
-    return True
+    def __init__(self, documents: Sequence[HubDocument], moment: HubMoment) -> None:
+        super().__init__(documents, moment)
+        self.placements = placement_keys(documents)
+        rows = ResourceSnapshot.objects.filter(placement__in=self.placements.values())
+        self.snapshots: dict[tuple[int | None, int | None], int] = {
+            (placement, number): pk
+            for pk, placement, number in rows.values_list("pk", "placement", "number")
+        }
 
+    def fill(self, row: StagedRun, document: HubDocument) -> bool:
+        pair = understood(document, parse_staged_run)
+        if pair is None or len(pair[0].spec.placement_name) > LONGEST_NAME:
+            document.error = document.error or "the name of the placement is too long"
+            return False
+        parsed, row.document = pair
+        spec = parsed.spec
+        status = mapping_at(document.content, "status")
+        row.placement_name = full_name(document.row.namespace, spec.placement_name)
+        row.generation = document.row.generation
+        row.hub_status = deepcopy(dict(status)) or None
+        index = text_of(
+            status.get("resourceSnapshotIndexUsed") or spec.resource_snapshot_index,
+            longest=9,
+        )
+        row.resource_number = int(index) if index.isdecimal() else None
 
-def _references(
-    documents: Sequence[HubDocument], _moment: HubMoment
-) -> Callable[[StagedRun, HubDocument], None]:
-    """Set the placement, which may come later, or be deleted, and its resource snapshot."""
-    placements = placement_keys(documents)
-    snapshots = ResourceSnapshot.objects.filter(placement__in=list(placements.values()))
-    keys = {
-        (placement, number): pk
-        for pk, placement, number in snapshots.values_list("pk", "placement", "number")
-    }
+        stages = mapping_at(status, _SNAPSHOT)
+        namespace = (
+            {"namespace": document.row.namespace} if document.row.namespace else {}
+        )
+        row.strategy = {
+            "apiVersion": document.content["apiVersion"],
+            "kind": STRATEGY_KINDS[bool(document.row.namespace)],
+            "metadata": {"name": spec.staged_rollout_strategy_name, **namespace},
+            "spec": dict(stages) or {"stages": []},
+        }
+        strategy = None
+        if stages:
+            inner = HubDocument(document.row, document.content)
+            used = understood(inner, parse_staged_strategy, row.strategy)
+            for path in inner.not_understood:
+                document.reject(path.replace("spec", f"status.{_SNAPSHOT}", 1))
+            if used:  # else the run is shown without its stages
+                strategy, row.strategy = used[0].spec, used[1]
+        how_far = run_status_of(document, spec.state, strategy)
+        row.status, row.ended_at = how_far.status, how_far.ended_at
+        row.plan = how_far.result.run.to_plain() if how_far.result else None
+        row.sync_result = staged_document(how_far.result) if how_far.result else {}
+        row.created_at, row.created_by = (
+            document.created_at,
+            document.manager("spec") or HUB,
+        )
+        row.started_at = how_far.started_at
+        row.started_by = row.created_by if row.started_at else ""
+        row.placement_id = self.placements.get(document.row.owner)
+        key = (row.placement_id, row.resource_number)
+        row.resource_snapshot_id = self.snapshots.get(key)
+        return True
 
-    def refer(row: StagedRun, document: HubDocument) -> None:
-        row.placement_id = placements.get(document.row.owner)
-        row.resource_snapshot_id = None
-        if row.placement_id is not None and row.resource_number is not None:
-            row.resource_snapshot_id = keys.get((row.placement_id, row.resource_number))
+    def change(self, before: StagedRun, row: StagedRun) -> None:  # noqa: ARG002 -- of a kind
+        row.progress_version += 1
 
-    return refer
+    def conditions(self, row: StagedRun) -> Conditions:
+        values = mapping_at(row.hub_status).get("conditions")
+        conditions = map(mapping_at, values if isinstance(values, list) else [])
+        return [one for one in conditions if one.get("type")]
 
+    def follow(self, written: Sequence[WrittenRow[StagedRun]]) -> None:
+        new = [one.document.full_name for one in written if one.before is None]
+        mark_approvals(new)
 
-def _progress(_before: StagedRun, row: StagedRun) -> None:
-    row.progress_version += 1
-
-
-def _mark_approvals_of_new(
-    written: Sequence[WrittenRow[StagedRun]], _moment: HubMoment
-) -> None:
-    mark_approvals([one.document.full_name for one in written if one.before is None])
-
-
-def _delete_runs(pks: Sequence[int], _moment: HubMoment) -> None:
-    """Delete runs; what is left of their requests is marked."""
-    runs = StagedRun.objects.filter(pk__in=pks)
-    names = sorted(runs.values_list("full_name", flat=True))
-    runs.delete()
-    mark_approvals(names)
-
-
-def _conditions(row: StagedRun) -> list[Any]:
-    values = mapping_at(row.hub_status).get("conditions")
-    return [
-        one
-        for one in map(mapping_at, values if isinstance(values, list) else [])
-        if one.get("type")
-    ]
-
-
-RUNS = RowKind(
-    StagedRun,
-    RUN_KINDS,
-    _fill_run,
-    _RUN_COLUMNS,
-    _RUN,
-    is_namespaced=True,
-    references=_references,
-    change=_progress,
-    bookkeeping=("progress_version",),
-    conditions=_conditions,
-    follow=_mark_approvals_of_new,
-    delete=_delete_runs,
-)
+    def delete(self, pks: Sequence[int]) -> None:
+        """Delete runs; what is left of their requests is marked."""
+        rows = StagedRun.objects.filter(pk__in=pks)
+        names = sorted(rows.values_list("full_name", flat=True))
+        rows.delete()
+        mark_approvals(names)
 
 
 def mark_approvals(runs: Sequence[str]) -> None:
