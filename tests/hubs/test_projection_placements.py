@@ -237,6 +237,22 @@ def test_objects_that_failed_make_a_binding_failed(live: ProjectedHub) -> None:
     )
 
 
+def test_a_binding_waits_for_no_resources_that_were_deleted(live: ProjectedHub) -> None:
+    put_web(live)
+    live.put(
+        RESOURCES,
+        resource_snapshot("web", is_latest=False),
+        resource_snapshot("web", 1),
+    )
+    live.project()
+    assert bindings(live, "started_status")[0] == ("Unknown",)
+
+    live.remove(RESOURCES, "web-1-snapshot")
+    live.project()
+
+    assert bindings(live, "started_status")[0] == ("True",)
+
+
 def test_a_cluster_fails_or_differs_since_its_objects_do(live: ProjectedHub) -> None:
     """A hub gives all conditions of a binding a new time when a cluster reports the same once more."""
     put_web(live)

@@ -235,12 +235,16 @@ def _identity(one: Mapping[str, Any]) -> list[str]:
 def _release(
     pks: Sequence[int], model: type[PolicySnapshot] | type[ResourceSnapshot]
 ) -> None:
-    """Delete snapshots that the hub has no more; bindings may still name them."""
+    """Delete snapshots that the hub has no more; bindings may still name them, or wait for the latest."""
     if not pks:
         return
+    rows = model._default_manager.filter(pk__in=pks)
+    mark_children(
+        list(rows.values_list("placement__full_name", flat=True)), kinds=BINDING_KINDS
+    )
     column = "policy_snapshot" if model is PolicySnapshot else "resource_snapshot"
     Binding.objects.filter(**{f"{column}__in": pks}).update(**{column: None})
-    model._default_manager.filter(pk__in=pks).delete()
+    rows.delete()
 
 
 def remove_policy_snapshots(_moment: HubMoment) -> int:
