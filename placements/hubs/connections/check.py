@@ -41,7 +41,6 @@ class HubCheckReport:
     steps: tuple[CheckStep, ...]
     permissions: tuple[KindPermissions, ...] = ()
     server_version: str = ""
-    groups: tuple[str, ...] = ()
 
     @property
     def is_passed(self) -> bool:
@@ -68,9 +67,7 @@ class HubCheck(ConnectionCheck):
     def report(self, *, seconds: float = CHECK_SECONDS) -> HubCheckReport:
         """Run the steps; no step raises."""
         steps = self.run(seconds=seconds)
-        return HubCheckReport(
-            steps, self._permissions, self._version, self._discovery.groups
-        )
+        return HubCheckReport(steps, self._permissions, self._version)
 
     def read_version(self) -> str:
         try:

@@ -13,9 +13,6 @@ from placements.hubs.projection.events import HubEvents
 
 Row = TypeVar("Row", bound=HubRow)
 Conditions: TypeAlias = Iterable[Mapping[str, Any]]
-References: TypeAlias = Callable[
-    [Sequence[HubDocument], HubMoment], Callable[[Any, HubDocument], None]
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,8 @@ See `rules/live-hub.md#agreement`.
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from placements.engine.scheduling.comparison import placed
 from placements.engine.scheduling.decision import Decision
@@ -213,9 +212,3 @@ def _cause(name: str, outcomes: Outcomes, selected: Collection[str]) -> str:
             why = f"{name} comes before {others[0]}: {why}"
         return f"Step {outcome.round}: {why}"
     return reason_sentence(outcome.reasons[0])
-
-
-def listed_counts(decisions: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
-    """Return how many clusters a hub lists as selected, and how many as not selected."""
-    chosen = [bool(one["selected"]) for one in decisions]
-    return sum(chosen), len(chosen) - sum(chosen)

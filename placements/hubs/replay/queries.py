@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from django.db.models import QuerySet
+
 from clusters.hub_queries import live_hubs
 from fleetui.hub_scope import current_hub_id
 from placements.engine.scheduling.record import UnreadableRecordError
@@ -20,7 +22,6 @@ from placements.hubs.replay.agreement import (
     HubWords,
     agreement_of,
     compare,
-    listed_counts,
     with_causes,
 )
 from placements.hubs.replay.replay import observe
@@ -48,10 +49,6 @@ class HubSide:
         return self.agreement.value == Agreement.DIFFERS
 
     @cached_property
-    def listed(self) -> int:
-        return sum(listed_counts(self.row.decisions))
-
-    @cached_property
     def rows(self) -> list[DifferenceRow]:
         return difference_rows(self.differences)
 
@@ -60,10 +57,15 @@ class HubSide:
         return self.differences_count - len(self.differences)
 
 
+def _hub_decisions() -> QuerySet[HubDecision]:
+    """Return decisions with what their replays need, which reads the records itself."""
+    rows = HubDecision.objects.select_related("decision__record", "fleet_version")
+    return rows.defer("decision__record__content", "differences")
+
+
 def hub_side_of(decision: Decision) -> HubSide | None:
     """Replay a decision that a live hub made; return None for others."""
-    rows = HubDecision.objects.select_related("decision__record", "fleet_version")
-    row = rows.filter(decision=decision).first()
+    row = _hub_decisions().filter(decision=decision).first()
     return replayed(row) if row else None
 
 
@@ -113,8 +115,7 @@ def _not_replayable(row: HubDecision, note: str) -> HubSide:
 
 def agreement_of_placement(placement: Placement) -> ShownAgreement | None:
     """Replay the latest decision of a live hub about a placement; None where nothing is recorded yet."""
-    rows = HubDecision.objects.select_related("decision__record", "fleet_version")
-    row = rows.filter(placement=placement, is_latest=True).first()
+    row = _hub_decisions().filter(placement=placement, is_latest=True).first()
     hub = live_hubs().filter(pk=current_hub_id()).first()
     observed = observe(placement, hub) if hub else None
     if observed is not None and observed.is_pending:
