@@ -50,8 +50,7 @@ from placements.hubs.projection.rows import RowKind
 from placements.hubs.projection.snapshots import (
     project_policy_snapshots,
     project_resource_snapshots,
-    remove_policy_snapshots,
-    remove_resource_snapshots,
+    remove_snapshots,
 )
 from placements.hubs.projection.staged_runs import (
     RunRows,
@@ -65,6 +64,8 @@ from placements.models import (
     Override,
     OverrideSnapshot,
     Placement,
+    PolicySnapshot,
+    ResourceSnapshot,
     Rollout,
     StagedRun,
     StagedStrategy,
@@ -105,8 +106,16 @@ def _rows(*tables: type[RowKind[Any]]) -> list[ProjectedKind]:
 
 KINDS = (
     *_rows(ClusterRows, PlacementRows),
-    *_kinds(POLICY_KINDS, project_policy_snapshots, remove_policy_snapshots),
-    *_kinds(RESOURCE_KINDS, project_resource_snapshots, remove_resource_snapshots),
+    *_kinds(
+        POLICY_KINDS,
+        project_policy_snapshots,
+        partial(remove_snapshots, PolicySnapshot, POLICY_KINDS),
+    ),
+    *_kinds(
+        RESOURCE_KINDS,
+        project_resource_snapshots,
+        partial(remove_snapshots, ResourceSnapshot, RESOURCE_KINDS),
+    ),
     *_rows(ClusterOverrideRows, OverrideRows),
     *(
         ProjectedKind(

@@ -247,17 +247,12 @@ def _release(
     rows.delete()
 
 
-def remove_policy_snapshots(_moment: HubMoment) -> int:
-    return _remove(PolicySnapshot, POLICY_KINDS)
-
-
-def remove_resource_snapshots(_moment: HubMoment) -> int:
-    return _remove(ResourceSnapshot, RESOURCE_KINDS)
-
-
-def _remove(
-    model: type[PolicySnapshot] | type[ResourceSnapshot], kinds: Sequence[str]
+def remove_snapshots(
+    model: type[PolicySnapshot] | type[ResourceSnapshot],
+    kinds: Sequence[str],
+    _moment: HubMoment,
 ) -> int:
+    """Delete the snapshots that the mirror has no more; of two latest ones another may be the latest now."""
     mirrored = MirroredObject.objects.filter(
         group=PLACEMENT_GROUP,
         kind__in=kinds,
