@@ -22,7 +22,7 @@ from placements.hubs.projection.placements import (
     current_conditions,
     placements_of,
 )
-from placements.hubs.projection.rows import WrittenRow, write_rows
+from placements.hubs.projection.rows import write_rows
 from placements.hubs.trimming import short_digest
 from placements.hubs.watching.mirror import moment_of
 from placements.manifests.binding import BindingState
@@ -128,19 +128,16 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     written = write_rows(Binding, rows_made, columns=_COLUMNS)
     decided = moved | {row.placement_id for row in removed}
     touched = decided | {one.row.placement_id for one in written}
-    decided |= {one.row.placement_id for one in written if _is_decided(one)}
+    for each in written:
+        was, row = each.before, each.row
+        if (
+            was is None
+            or row.policy_snapshot_id != was.policy_snapshot_id
+            or row.state not in (was.state, BindingState.BOUND)  # rollouts bind
+        ):
+            decided.add(row.placement_id)
     count_placed([one for one in owners.values() if one.pk in touched])
     mark_due(decided, now=moment.now)
-
-
-def _is_decided(one: WrittenRow[Binding]) -> bool:
-    """Return whether the scheduler of the hub changed a binding; rollouts bind."""
-    before, row = one.before, one.row
-    return (
-        before is None
-        or row.policy_snapshot_id != before.policy_snapshot_id
-        or row.state not in (before.state, BindingState.BOUND)
-    )
 
 
 def _is_usable(document: HubDocument) -> bool:
