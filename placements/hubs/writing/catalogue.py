@@ -17,7 +17,7 @@ from placements.hubs.writing.clusters import (
     plan_uncordon,
 )
 from placements.hubs.writing.disruption import plan_evict
-from placements.hubs.writing.identity import HubAccessCheck
+from placements.hubs.writing.identity import HubAccess
 from placements.hubs.writing.objects import plan_delete, plan_save, plan_scale
 from placements.hubs.writing.planning import Fields, Plan
 from placements.hubs.writing.staged import (
@@ -44,7 +44,7 @@ class HubAction:
     role: Role = Role.OPERATOR
     is_destructive: bool = False
 
-    def access_to(self, fields: Fields) -> HubAccessCheck:
+    def access_to(self, fields: Fields) -> HubAccess:
         """Return what the account of a hub needs; the fields name the object, and may name its kind."""
         manifest = fields.get("manifest")
         metadata = mapping_at(manifest, "metadata") if manifest else fields
@@ -61,7 +61,7 @@ class HubAction:
             )
         verb = "create" if manifest and not fields.get("base") else self.access
         part = "status" if self.role is Role.APPROVER else ""
-        return HubAccessCheck(
+        return HubAccess(
             verb, KINDS[kind], part, namespace, "" if verb == "create" else name
         )
 

@@ -5,7 +5,7 @@ See `rules/live-hub.md#actions-on-a-hub`.
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -36,7 +36,7 @@ from placements.hubs.write_requests import Verb, WriteRequest, WriteTooLargeErro
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.gitops import gitops_marks
-from placements.hubs.writing.identity import IdentityRefusedError, Permission
+from placements.hubs.writing.identity import IdentityRefusedError
 from placements.hubs.writing.planning import (
     ConfirmationNeededError,
     Fields,
@@ -135,7 +135,6 @@ class WritePreview:
     answer: WriteAnswer | None = None
     differences: tuple[ResultDifference, ...] = ()
     gitops: tuple[str, ...] = ()
-    permission: Permission = field(default_factory=lambda: Permission(True))
     token: str = ""
 
     @property
@@ -270,7 +269,6 @@ def preview_write(
         check_plan(hub, action, plan, by=by)
         if plan.request is None:
             return WritePreview(action, plan)
-        permission = writer.review(plan.request)
         request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
         token = ""
         if answer.is_accepted:
@@ -283,7 +281,6 @@ def preview_write(
             answer,
             result_differences(plan, request, answer),
             gitops_marks(plan.live),
-            permission,
             token,
         )
 

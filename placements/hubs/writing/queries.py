@@ -13,10 +13,8 @@ from placements.hubs.queries import mirrored_objects
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.identity import (
     IdentityRefusedError,
-    Permission,
-    account_of,
+    refusals,
     requester_on,
-    reviews,
 )
 from placements.hubs.writing.objects import condition_of
 from placements.hubs.writing.planning import Fields
@@ -59,8 +57,8 @@ def refusal_of_write(
 ) -> str:
     """Return why a person may not do an action on a hub now, and who changes that; "" where they may.
 
-    Without a request and without a query but for roles: the permissions are those that the watcher reads with
-    every discovery, or those of a preview of the last minute, which alone knows an impersonated person.
+    Without a request and without a query but for roles: the watcher reads the permissions of the account with
+    every discovery; of an impersonated person, a dry run of the last minute that was forbidden is known.
     """
     if user is None or not (has_role(user, action.role) or teams_of(user, action.role)):
         return (
@@ -75,23 +73,20 @@ def refusal_of_write(
         requester = requester_on(hub, user.get_username(), str(action.role))
     except IdentityRefusedError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
-    review = reviews.get(access.key(hub, requester))
+    reason = refusals.get(access.key(hub, requester))
     # The rules that the watcher reads are those of the namespace `default`; others may have more.
     is_covered = not access.kind.is_namespaced or access.namespace == "default"
-    if review is None and is_covered and hub.identity == HubIdentity.SHARED:
-        rows = [
-            one
-            for one in hub.found.get("permissions", ())
-            if one["resource"] == access.kind.resource
-        ]
-        if rows and rows[0]["verbs"].get(access.verb) is False:
-            review = Permission(False, access.lacking(account_of(requester)))
-    if review is None or review.is_allowed:
+    if not reason and is_covered and hub.identity == HubIdentity.SHARED:
+        for row in hub.found.get("permissions", ()):
+            is_same = row["resource"] == access.kind.resource
+            if is_same and row["verbs"].get(access.verb) is False:
+                reason = access.lacking(requester)
+    if not reason:
         return ""
     if hub.identity == HubIdentity.IMPERSONATE:
         group = f"{hub.group_prefix}{action.role}"
-        return f"{review.reason} An administrator of the hub binds a role that allows it to the group {group}."
+        return f"{reason} An administrator of the hub binds a role that allows it to the group {group}."
     return (
-        f"{review.reason} An administrator of the hub applies the manifest that "
+        f"{reason} An administrator of the hub applies the manifest that "
         f"manage.py connect_hub --rbac {action.role} prints."
     )

@@ -40,7 +40,12 @@ from placements.hubs.writing.answers import (
     is_own_conflict,
     read_back,
 )
-from placements.hubs.writing.identity import Permission, Requester, requester_on, review
+from placements.hubs.writing.identity import (
+    HubAccess,
+    Requester,
+    refusals,
+    requester_on,
+)
 
 WRITE_SECONDS, READ_SECONDS = 15.0, 10.0
 LONGEST_WAIT = 5.0
@@ -132,22 +137,17 @@ class HubWriter:
         ]
         raise DriverUnavailable(message, code=f"http-{answer.status}")
 
-    def review(self, request: WriteRequest) -> Permission:
-        """Return whether the hub would allow a write. Raise DriverUnavailable."""
-        deadline = self._monotonic() + READ_SECONDS
-        return review(
-            self._client, self.hub, self.requester, request, deadline=deadline
-        )
-
     def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
         check_writable(self.hub)
         _, answer = self._request_at_present_version(request, live, is_dry_run=True)
-        return (
-            replace(answer, outcome=WriteOutcome.UNREACHABLE)
-            if answer.outcome is WriteOutcome.UNKNOWN
-            else answer
-        )
+        if answer.outcome is WriteOutcome.FORBIDDEN:
+            access = HubAccess.of(request)
+            key = access.key(self.hub, self.requester)
+            refusals.put(key, access.lacking(self.requester))
+        if answer.outcome is WriteOutcome.UNKNOWN:
+            return replace(answer, outcome=WriteOutcome.UNREACHABLE)
+        return answer
 
     def preview(
         self,
