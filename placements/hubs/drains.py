@@ -30,11 +30,7 @@ from placements.hubs.writing.clusters import is_cordon
 from placements.hubs.writing.disruption import EVICTION, eviction_prefix, hub_verdict
 from placements.hubs.writing.objects import PLACEMENT, condition_of
 from placements.hubs.writing.operations import HubRefusedError, apply_write, check_role
-from placements.hubs.writing.planning import (
-    Planner,
-    UnknownObjectError,
-    WriteRefusedError,
-)
+from placements.hubs.writing.planning import UnknownObjectError, WriteRefusedError
 from placements.hubs.writing.sending import NotWritableError
 from placements.models import Drain, DrainStep
 from placements.services.disruption.drains import (
@@ -219,9 +215,7 @@ def _progress(
         )
     name = step.placement_name
     placement: Manifest = next(iter(mirrored_objects(hub, PLACEMENT, name=name)), {})
-    verdict = hub_verdict(
-        Planner(hub, row.started_by, now), placement, name, row.cluster_name
-    )
+    verdict = hub_verdict(hub, placement, name, row.cluster_name)
     _block(
         step,
         verdict.why,

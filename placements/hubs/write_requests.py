@@ -38,6 +38,14 @@ KINDS: Mapping[str, StreamKind] = {
 }
 
 
+def kind_of(name: str, namespace: str) -> str:
+    """Return the kind of this name in a namespace, or its cluster-scoped sibling."""
+    sibling = f"Cluster{name}"
+    if namespace or sibling not in KINDS:
+        return name
+    return sibling
+
+
 class Verb(StrEnum):
     """How a request changes an object; `apply` with the part `status` approves."""
 

@@ -15,7 +15,7 @@ from placements.hubs.write_bodies import ChangedSincePreviewError
 from placements.hubs.write_requests import KINDS, Verb, WriteRequest
 from placements.hubs.writing import operations
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome, answer_of
-from placements.hubs.writing.clusters import plan_labels
+from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.gitops import gitops_marks
 from placements.hubs.writing.identity import IdentityRefusedError, requester_on
 from placements.hubs.writing.operations import (
@@ -209,17 +209,14 @@ def test_conflicts_name_path_owner_and_values_and_are_forced_path_by_path(
     assert preview.gitops == ("field manager argocd-controller",)
     assert not preview.token
 
-    kept = hub.preview("save", fields, keep=[conflict.name])
-    assert answered(kept).is_accepted
-    hub.apply("save", fields, keep=[conflict.name], token=kept.token)
-    assert number(hub) == 3
+    forced = hub.preview("save", fields, overwrite=[conflict.name])
+    assert answered(forced).is_accepted
+    hub.apply("save", fields, overwrite=[conflict.name], token=forced.token)
+    assert number(hub) == 5
     assert hub.fake.get("clusterresourceplacements", "web")["metadata"]["labels"] == {
         "team": "shop"
     }
-
-    hub.apply("scale", SCALE, overwrite=[conflict.name])
-    assert number(hub) == 5
-    assert [one.get("force") for one in hub.sent("patch")] == [None, "true"]
+    assert [one.get("force") for one in hub.sent("patch")] == ["true"]
     owns_number(hub, "kubectl")
     with pytest.raises(HubRefusedError) as found:
         hub.apply("scale", SCALE, overwrite=["metadata.labels.team"])
@@ -363,7 +360,7 @@ def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(
 def labels_request(
     hub: WritableHub, writer: Any, labels: dict[str, Any]
 ) -> WriteRequest:
-    plan = plan_labels(
+    plan = ACTIONS["labels"].plan(
         Planner(hub.hub, "ana", datetime.now(UTC), writer),
         {"name": "east", "labels": labels},
     )

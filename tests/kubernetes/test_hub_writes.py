@@ -259,12 +259,13 @@ def test_each_conflict_has_its_path_and_its_owner(hub: Hubs) -> None:
     assert preview.gitops == ("field manager argocd-controller",)
     assert live["metadata"]["uid"] == base["metadata"]["uid"]
 
-    kept = [name for name in found if name != NUMBER]
-    hub.apply("save", {"manifest": draft, "base": base}, overwrite=[NUMBER], keep=kept)
+    with pytest.raises(HubRefusedError):
+        hub.apply("save", {"manifest": draft, "base": base}, overwrite=[NUMBER])
+    hub.apply("save", {"manifest": draft, "base": base}, overwrite=[*found])
     after = hub.get(CRP, "owned")
     assert after["spec"]["policy"]["numberOfClusters"] == 5
-    assert after["metadata"]["labels"] == {"a.b/c": "x"}
-    assert after["spec"]["resourceSelectors"] == base["spec"]["resourceSelectors"]
+    assert after["metadata"]["labels"] == {"a.b/c": "y"}
+    assert after["spec"]["resourceSelectors"] == draft["spec"]["resourceSelectors"]
 
 
 def test_a_field_of_another_manager_is_removed_by_a_merge_patch(hub: Hubs) -> None:

@@ -8,17 +8,16 @@ from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.permissions import has_role, teams_of
 from placements.hubs.kinds.base import mapping_at, text_of
-from placements.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from placements.hubs.queries import mirrored_objects
+from placements.hubs.write_requests import kind_of
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.identity import (
     IdentityRefusedError,
     refusals,
     requester_on,
 )
-from placements.hubs.writing.objects import condition_of
 from placements.hubs.writing.planning import Fields
-from placements.hubs.writing.staged import ACCEPTED, APPROVED, kind_of
+from placements.hubs.writing.staged import is_approved, is_replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +31,13 @@ class OpenApproval:
 def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval]:
     """Return the newest requests of a staged update run that are not approved, as the mirror has them."""
     approvals = []
-    for one in mirrored_objects(
-        hub, kind_of("ApprovalRequest", namespace), namespace=namespace
-    ):
-        spec, metadata = mapping_at(one, "spec"), mapping_at(one, "metadata")
-        is_latest = (
-            mapping_at(metadata, "labels").get(IS_LATEST_APPROVAL, "true") == "true"
-        )
-        is_approved = any(
-            condition_of(one, kind).get("status") == "True"
-            for kind in (APPROVED, ACCEPTED)
-        )
-        if spec.get("parentStageRollout") == run and is_latest and not is_approved:
-            approvals.append(
-                OpenApproval(
-                    text_of(metadata.get("name")), text_of(spec.get("targetStage"))
-                )
-            )
+    kind = kind_of("ApprovalRequest", namespace)
+    for request in mirrored_objects(hub, kind, namespace=namespace):
+        spec = mapping_at(request, "spec")
+        is_open = not (is_replaced(request) or is_approved(request))
+        if is_open and spec.get("parentStageRollout") == run:
+            name = text_of(mapping_at(request, "metadata").get("name"))
+            approvals.append(OpenApproval(name, text_of(spec.get("targetStage"))))
     return approvals
 
 
