@@ -17,7 +17,6 @@ from placements.api.base import (
     MayRead,
     Params,
     Rows,
-    actor,
     paged_list,
     query_params,
 )
@@ -31,15 +30,11 @@ from placements.api.serializers import (
     RowSerializer,
     names,
 )
-from placements.hubs.api.objects import WRITE_HEADER, forced_paths
+from placements.hubs.api.objects import execute, response_to_sent
 from placements.hubs.queries import writes_of
 from placements.hubs.writing.catalogue import ACTIONS, action_named
-from placements.hubs.writing.operations import (
-    AppliedWrite,
-    HubRefusedError,
-    apply_write,
-    preview_write,
-)
+from placements.hubs.writing.operations import WritePreview
+from placements.hubs.writing.planning import WritePlan
 
 
 class HubWriteSerializer(RowSerializer):
@@ -48,26 +43,22 @@ class HubWriteSerializer(RowSerializer):
     class Meta:
         model = HubWrite
         fields = (
-            *(
-                "id",
-                "at",
-                "requested_by",
-                "verb",
-                "group",
-                "kind",
-                "namespace",
-                "name",
-                "subresource",
-            ),
-            *(
-                "body",
-                "precondition",
-                "state",
-                "status",
-                "answer",
-                "resource_version_after",
-                "request_id",
-            ),
+            "id",
+            "at",
+            "requested_by",
+            "verb",
+            "group",
+            "kind",
+            "namespace",
+            "name",
+            "subresource",
+            "body",
+            "precondition",
+            "state",
+            "status",
+            "answer",
+            "resource_version_after",
+            "request_id",
         )
         extra_kwargs = {
             "verb": {"help_text": "create, apply, patch or delete."},
@@ -195,32 +186,10 @@ class HubWriteViewSet(BaseViewSet):
         with read_document(request) as data:
             fields = dict(object_in(data, what="an action"))
             action = action_named(fields.pop("action", None))
-            arguments: dict[str, Any] = {
-                **actor(request),
-                "overwrite": forced_paths(params),
-            }
-            if "dryRun" in params:
-                preview = preview_write(hub, action, fields, **arguments)
-                if preview.answer and not preview.answer.is_accepted:
-                    raise HubRefusedError(preview.answer)
-                return Response(WritePreviewSerializer(preview).data)
-            done = apply_write(
-                hub, action, fields, confirmed="confirm" in params, **arguments
-            )
-        return _response(done)
-
-
-def _response(done: AppliedWrite | None) -> Response:
-    if done is None:
-        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": []}
-        return Response({**unchanged, "body": None, "result": None, "causes": []})
-    headers = {WRITE_HEADER: str(done.row.pk)}
-    if done.is_unknown:
-        return Response(
-            {"state": done.row.state, "answer": done.row.answer},
-            status=202,
-            headers=headers,
-        )
-    return Response(
-        done.result or {"state": done.row.state}, status=201, headers=headers
-    )
+            done = execute(request, hub, action.name, fields, params)
+        if isinstance(done, WritePreview):
+            return Response(WritePreviewSerializer(done).data)
+        if done is None:
+            nothing = WritePreview(action, WritePlan(None))
+            return Response(WritePreviewSerializer(nothing).data)
+        return response_to_sent(done)
