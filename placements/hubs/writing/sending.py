@@ -37,7 +37,6 @@ from placements.hubs.writing.answers import (
     WriteOutcome,
     answer_of,
     failure_of,
-    is_own_conflict,
     read_back,
 )
 from placements.hubs.writing.identity import (
@@ -162,10 +161,9 @@ class HubWriter:
         which owns what it created or patched as another manager than what it applied. Raise NotWritableError.
         """
         answer = self.dry_run(request, live)
-        if answer.conflicts and all(
-            is_own_conflict(one, self.hub.field_manager) or one.name in overwrite
-            for one in answer.conflicts
-        ):
+        ours = self.hub.field_manager
+        others = [one.name for one in answer.conflicts if one.manager != ours]
+        if answer.conflicts and set(others) <= set(overwrite):
             request = request.forced()
             answer = self.dry_run(request, live)
         return request, answer
