@@ -5,7 +5,7 @@ No transaction may be open while a request runs: the record is committed before,
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -54,6 +54,7 @@ RESOLVE_AFTER = timedelta(seconds=20)
 """Longer than a request may take: its sender has finished, or does not exist any more."""
 GIVE_UP_AFTER = timedelta(seconds=90)
 """Longer than an API server works on a request: what it did not do until then, it does not do."""
+_UNANSWERED = (HubWriteState.SENT, HubWriteState.UNKNOWN)
 _REACHABLE = ("live", "stale", "syncing", "connecting")
 NEVER_SENT = "The console stopped before the request was sent."
 
@@ -131,10 +132,8 @@ class HubWriter:
             return dict(answer.body)
         if answer.status == 404:
             return None
-        message = str(answer.body.get("message") or f"the hub answers {answer.status}")[
-            :500
-        ]
-        raise DriverUnavailable(message, code=f"http-{answer.status}")
+        message = str(answer.body.get("message") or f"the hub answers {answer.status}")
+        raise DriverUnavailable(message[:500], code=f"http-{answer.status}")
 
     def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
@@ -192,7 +191,12 @@ class HubWriter:
             )
             request = sent
         if answer.outcome is WriteOutcome.UNKNOWN:
-            answer = self._read_back(request, answer)
+            with suppress(DriverUnavailable):
+                evidence = self.read_back(request)
+                if evidence.outcome is not WriteOutcome.UNKNOWN:
+                    message = f"{answer.message}. {evidence.message}"
+                    status = answer.status
+                    answer = replace(evidence, message=message, status=status)
         finish(row, answer)
         return SentWrite(row, answer)
 
@@ -229,20 +233,16 @@ class HubWriter:
                 present = self.read(request.object_path)
             except DriverUnavailable:
                 break
-            before, after = (
-                written_parts(one, conditions=request.written_conditions)
-                for one in (live, present)
-            )
+            conditions = request.written_conditions
+            before = written_parts(live, conditions=conditions)
+            after = written_parts(present, conditions=conditions)
             if changed := different_parts(before, after):
-                words = f"changed on the hub meanwhile: {', '.join(changed)}"
-                causes = [
-                    FieldError(path, "changed", "Changed on the hub meanwhile")
-                    for path in changed
-                ]
-                return request, replace(answer, message=words, causes=tuple(causes))
-            request = request.at_version(
-                text_of(mapping_at(present, "metadata").get("resourceVersion"))
-            )
+                words = "Changed on the hub meanwhile"
+                causes = tuple(FieldError(path, "changed", words) for path in changed)
+                message = f"changed on the hub meanwhile: {', '.join(changed)}"
+                return request, replace(answer, message=message, causes=causes)
+            version = mapping_at(present, "metadata").get("resourceVersion")
+            request = request.at_version(text_of(version))
             answer = self._request(request, live, is_dry_run=is_dry_run)
         return request, answer
 
@@ -251,50 +251,44 @@ class HubWriter:
     ) -> WriteAnswer:
         """Send a request; a second time after 429 and 503, which the hub has not worked on."""
         deadline = self._monotonic() + WRITE_SECONDS
-        for is_last in (False, True):
-            is_sent = False
-            try:
-                self._client.connect(deadline)
-                is_sent = True
-                response = self._client.request(
-                    request.method,
-                    request.path,
-                    query=request.query(self.hub.field_manager, is_dry_run=is_dry_run),
-                    body=request.content(is_dry_run=is_dry_run),
-                    content_type=request.content_type,
-                    headers=self.requester.headers,
-                    deadline=deadline,
-                )
-            except DriverUnavailable as error:
-                answer = failure_of(error, is_sent=is_sent)
-                wait = error.retry_after
-                if (
-                    is_last
-                    or answer.outcome is not WriteOutcome.BUSY
-                    or wait is None
-                    or wait > LONGEST_WAIT
-                ):
-                    return answer
-                self._sleep(wait)
-            else:
-                return answer_of(request, response, live)
-        raise AssertionError("unreachable")
+        answer, wait = self._request_once(request, live, deadline, is_dry_run)
+        if wait is not None and wait <= LONGEST_WAIT:
+            self._sleep(wait)
+            answer, _ = self._request_once(request, live, deadline, is_dry_run)
+        return answer
 
-    def _read_back(self, request: WriteRequest, answer: WriteAnswer) -> WriteAnswer:
-        """Return what the object says; the answer as it was where that stays unknown."""
+    def _request_once(
+        self,
+        request: WriteRequest,
+        live: Manifest | None,
+        deadline: float,
+        is_dry_run: bool,
+    ) -> tuple[WriteAnswer, float | None]:
+        """Return the answer, and after how many seconds a busy hub takes the request again."""
+        is_sent = False
         try:
-            evidence = read_back(
-                request, self.read(request.object_path), manager=self.hub.field_manager
+            self._client.connect(deadline)
+            is_sent = True
+            response = self._client.request(
+                request.method,
+                request.path,
+                query=request.query(self.hub.field_manager, is_dry_run=is_dry_run),
+                body=request.content(is_dry_run=is_dry_run),
+                content_type=request.content_type,
+                headers=self.requester.headers,
+                deadline=deadline,
             )
-        except DriverUnavailable:
-            return answer
-        if evidence.outcome is WriteOutcome.UNKNOWN:
-            return answer
-        return replace(
-            evidence,
-            message=f"{answer.message}. {evidence.message}",
-            status=answer.status,
-        )
+        except DriverUnavailable as error:
+            answer = failure_of(error, is_sent=is_sent)
+            if answer.outcome is not WriteOutcome.BUSY:
+                return answer, None
+            return answer, error.retry_after
+        return answer_of(request, response, live), None
+
+    def read_back(self, request: WriteRequest) -> WriteAnswer:
+        """Return what the object says about a write without an answer. Raise DriverUnavailable."""
+        live = self.read(request.object_path)
+        return read_back(request, live, manager=self.hub.field_manager)
 
 
 def move(row: HubWrite, *states: HubWriteState, **values: Any) -> bool:
@@ -311,8 +305,7 @@ def finish(row: HubWrite, answer: WriteAnswer) -> bool:
     """Record what became of a write; a final state is never changed."""
     return move(
         row,
-        HubWriteState.SENT,
-        HubWriteState.UNKNOWN,
+        *_UNANSWERED,
         state=answer.state,
         status=answer.status,
         answer=answer.message[:LONGEST_ANSWER].replace("\0", ""),
@@ -337,19 +330,16 @@ def open_writer(
 def request_of(row: HubWrite, version: str) -> WriteRequest:
     """Return the request of a record, to be compared with the object and never to be sent again."""
     body: Mapping[str, Any] = row.body or {}
-    uid = (
-        mapping_at(body, "metadata").get("uid")
-        or mapping_at(body, "preconditions").get("uid")
-        or ""
-    )
+    parts = [mapping_at(body, part) for part in ("metadata", "preconditions")]
+    uid = parts[0].get("uid") or parts[1].get("uid") or ""
     return WriteRequest(
         Verb(row.verb),
         KINDS[row.kind],
         version,
         row.name,
         body,
-        namespace=row.namespace,
-        subresource=row.subresource,
+        row.namespace,
+        row.subresource,
         uid=str(uid),
         resource_version=row.precondition,
     )
@@ -360,45 +350,32 @@ def resolve_writes(*, now: datetime) -> int:
     resolved = 0
     for hub in live_hubs().order_by("pk"):
         with in_hub(hub.pk):
-            old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER)
+            old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER).order_by("at")
             planned = list(old.filter(state=HubWriteState.PLANNED)[:100])
-            due = list(
-                old.filter(
-                    state__in=[HubWriteState.SENT, HubWriteState.UNKNOWN]
-                ).order_by("at")[:20]
-            )
-        lost = WriteAnswer(WriteOutcome.UNREACHABLE, NEVER_SENT)
-        for row in planned:
-            resolved += move(
-                row, HubWriteState.PLANNED, state=lost.state, answer=lost.message
-            )
+            due = list(old.filter(state__in=_UNANSWERED)[:20])
+        values = {"state": HubWriteState.UNREACHABLE, "answer": NEVER_SENT}
+        resolved += sum(move(row, HubWriteState.PLANNED, **values) for row in planned)
         if due and hub.state in _REACHABLE and not hub.is_paused:
-            resolved += _resolve(hub, due, now=now)
+            # What cannot be read now is resolved by the next call.
+            with (
+                suppress(DriverUnavailable, NotWritableError),
+                open_writer(hub) as writer,
+            ):
+                for row in due:
+                    resolved += _resolve(writer, row, now=now)
     return resolved
 
 
-def _resolve(hub: Hub, rows: list[HubWrite], *, now: datetime) -> int:
-    resolved = 0
-    try:
-        with open_writer(hub) as writer:
-            for row in rows:
-                request = request_of(row, version_of(hub, row.kind))
-                evidence = read_back(
-                    request, writer.read(request.object_path), manager=hub.field_manager
-                )
-                if (
-                    evidence.outcome is WriteOutcome.UNKNOWN
-                    and row.at < now - GIVE_UP_AFTER
-                ):
-                    evidence = replace(
-                        evidence,
-                        outcome=WriteOutcome.NOT_APPLIED,
-                        message="The hub did not apply it.",
-                    )
-                if evidence.outcome is not WriteOutcome.UNKNOWN:
-                    resolved += finish(row, replace(evidence, status=row.status))
-                elif row.state == HubWriteState.SENT:
-                    finish(row, evidence)
-    except (DriverUnavailable, NotWritableError):
-        pass  # again at the next call
-    return resolved
+def _resolve(writer: HubWriter, row: HubWrite, *, now: datetime) -> bool:
+    """Return whether the outcome of a write is final now."""
+    request = request_of(row, version_of(writer.hub, row.kind))
+    evidence = writer.read_back(request)
+    is_unknown = evidence.outcome is WriteOutcome.UNKNOWN
+    if is_unknown and row.at < now - GIVE_UP_AFTER:
+        message = "The hub did not apply it."
+        evidence = WriteAnswer(WriteOutcome.NOT_APPLIED, message)
+    elif is_unknown:
+        if row.state == HubWriteState.SENT:
+            finish(row, evidence)
+        return False
+    return finish(row, replace(evidence, status=row.status))
