@@ -94,11 +94,10 @@ class WriteRequest:
         """Raise NotOfferedError, ForbiddenBodyError, WriteTooLargeError."""
         verb = str(self.verb)
         if self.subresource:
-            is_approval = (self.subresource, self.verb) == ("status", Verb.APPLY)
-            verb = "approve" if is_approval else ""
+            sent = f"{self.verb} {self.subresource}"
+            verb = "approve" if sent == "apply status" else sent
         if verb not in OFFERED.get(self.kind.plural, frozenset()):
-            words = verb or f"{self.verb} {self.subresource} of"
-            raise NotOfferedError(f"{words} {self.kind.resource} is not offered")
+            raise NotOfferedError(f"{verb} {self.kind.resource} is not offered")
         if self.verb is not Verb.DELETE:
             check_body(self.body, subresource=self.subresource)
         is_named = bool(self.uid and self.resource_version)

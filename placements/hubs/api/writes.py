@@ -68,32 +68,31 @@ class HubWriteSerializer(RowSerializer):
         }
 
 
+_FIELD_KINDS: dict[str, type[serializers.Field[Any, Any, Any, Any]]] = {
+    **dict.fromkeys(("manifest", "base", "patch", "labels"), serializers.JSONField),
+    "taints": serializers.JSONField,
+    "numberOfClusters": serializers.IntegerField,
+}
+
+
 class NewHubWriteSerializer(CamelCaseSerializer):
     """An action with its fields; which ones it takes is in the reference."""
 
     action = serializers.ChoiceField(list(ACTIONS))
-    manifest = serializers.JSONField(required=False)
-    base = serializers.JSONField(required=False)
-    kind = serializers.CharField(required=False)
-    name = serializers.CharField(required=False)
-    namespace = serializers.CharField(required=False)
-    number_of_clusters = serializers.IntegerField(required=False)
-    labels = serializers.JSONField(required=False)
-    taints = serializers.JSONField(required=False)
-    placement = serializers.CharField(required=False)
-    cluster = serializers.CharField(required=False)
-    eviction = serializers.CharField(required=False)
-    strategy = serializers.CharField(required=False)
-    resource_snapshot_index = serializers.CharField(required=False)
-    state = serializers.CharField(required=False)
-    comment = serializers.CharField(required=False)
-    at = serializers.CharField(required=False)
     uid = serializers.CharField(
         required=False, help_text="Of the object that is meant."
     )
     resource_version = serializers.CharField(
         required=False, help_text="The version of that object."
     )
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = super().get_fields()
+        for action in ACTIONS.values():
+            for name in (*action.required, *action.optional):
+                kind = _FIELD_KINDS.get(name, serializers.CharField)
+                fields.setdefault(name, kind(required=False))
+        return fields
 
 
 class ResultDifferenceSerializer(CamelCaseSerializer):

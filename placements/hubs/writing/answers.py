@@ -186,10 +186,8 @@ def causes_in(request: WriteRequest, body: Manifest) -> Iterable[FieldError]:
         cause = mapping_at(one)
         message = shown_message(request, str(cause.get("message") or ""), LONGEST_CAUSE)
         path = text_of(cause.get("field")).removeprefix(".")
-        if path == "<nil>":
-            path = ""
         reason = str(cause.get("reason") or "invalid")[:60]
-        yield FieldError(path, reason, message)
+        yield FieldError(path.replace("<nil>", ""), reason, message)
 
 
 def _conflict_outcome(body: Manifest, message: str) -> WriteOutcome:
@@ -213,9 +211,9 @@ def conflicts_in(
     for cause in map(mapping_at, items_at(body, "details", "causes")[:MOST_CAUSES]):
         if cause.get("reason") != "FieldManagerConflict":
             continue
-        field, manager = text_of(cause.get("field")), ""
-        if match := _CONFLICT_WITH.search(str(cause.get("message") or "")):
-            manager = match["manager"]
+        field = text_of(cause.get("field"))
+        match = _CONFLICT_WITH.search(str(cause.get("message") or ""))
+        manager = match["manager"] if match else ""
         path = paths.get(field)
         if path is None:
             yield FieldConflict((), field, manager)
@@ -266,9 +264,7 @@ def _has_write(request: WriteRequest, live: Manifest, manager: str) -> bool:
     values = [value_at(request.body, path) for path in leaf_paths(request.body)]
     if request.verb is Verb.PATCH and values == [None] * len(values):
         return True
-    operation = "Update"
-    if request.verb is Verb.APPLY:
-        operation = "Apply"
+    operation = "Apply" if request.verb is Verb.APPLY else "Update"
     for entry in map(mapping_at, items_at(live, "metadata", "managedFields")):
         is_ours = (entry.get("manager"), entry.get("operation")) == (manager, operation)
         if is_ours and (entry.get("subresource") or "") in ("", request.subresource):

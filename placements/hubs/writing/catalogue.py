@@ -63,16 +63,16 @@ class HubAction:
             optional=self.optional,
             choices=self.choices,
         )
-        if "manifest" in fields:
-            return replace(self.change(planner, fields, None), fields=fields)
         live = self.object_of(planner, fields)
         plan = self.change(planner, fields, live)
-        if self.access == "create":
-            return replace(plan, fields=fields)
-        return replace(plan, fields=fields, live=live)
+        if self.access != "create":
+            plan = replace(plan, live=plan.live or live)
+        return replace(plan, fields=fields)
 
-    def object_of(self, planner: Planner, fields: Fields) -> Manifest:
+    def object_of(self, planner: Planner, fields: Fields) -> Manifest | None:
         """Return the object that the fields name: for what is created, the placement of it."""
+        if "manifest" in fields:
+            return None
         namespace = fields.get("namespace", "")
         if self.access == "create":
             kind = kind_of("ResourcePlacement", namespace)
@@ -87,20 +87,16 @@ class HubAction:
     def access_to(self, fields: Fields) -> HubAccess:
         """Return what the account of a hub needs; the fields name the object, and may name its kind."""
         manifest = mapping_at(fields, "manifest")
-        place = fields
-        if manifest:
-            place = mapping_at(manifest, "metadata")
+        place = mapping_at(manifest, "metadata") if manifest else fields
         namespace, name = (text_of(place.get(key)) for key in ("namespace", "name"))
         kind = text_of((manifest or fields).get("kind"))
         if kind not in KINDS:
             kind = kind_of(self.kind, namespace)
-        verb, part = self.access, ""
-        if manifest and not fields.get("base"):
-            verb = "create"
+        is_new = manifest and not fields.get("base")
+        verb = "create" if is_new else self.access
         if verb == "create":
             name = ""
-        if self.role is Role.APPROVER:
-            part = "status"
+        part = "status" if self.role is Role.APPROVER else ""
         return HubAccess(verb, KINDS[kind], part, namespace, name)
 
 

@@ -44,9 +44,7 @@ def copies_of(plan: WritePlan, *, manager: str) -> WriteCopies | None:
     patch = patch_of(plan, request)
     text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
     command = f"kubectl patch {subject} --type merge --patch {shlex.quote(text)}"
-    manifest = ""
-    if plan.manifest:
-        manifest = dump_yaml(without_secrets(plan.manifest))
+    manifest = dump_yaml(without_secrets(plan.manifest)) if plan.manifest else ""
     return WriteCopies(command, manifest, dump_yaml(patch))
 
 

@@ -5,6 +5,7 @@ from uuid import uuid4
 
 from clusters.models import Hub
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
 from placements.engine.disruption import (
     ClusterAvailability,
     EvictionContext,
@@ -67,11 +68,10 @@ def hub_verdict(hub: Hub, placement: Manifest, name: str, cluster: str) -> Verdi
         for one in mirrored_objects(hub, "ClusterResourceBinding", owner=name)
     }
     number = mapping_at(placement, "spec", "policy").get("numberOfClusters")
-    if not isinstance(number, int):
-        number = len(bindings)
+    wanted = number if isinstance(number, int) else len(bindings)
     is_deleting = bool(mapping_at(placement, "metadata").get("deletionTimestamp"))
     context = EvictionContext(
-        PlacementType(kind), bindings, number, is_being_deleted=is_deleting
+        PlacementType(kind), bindings, wanted, is_being_deleted=is_deleting
     )
     return judge_eviction(context, cluster, budget_of(hub, name))
 
@@ -103,13 +103,10 @@ def budget_of(hub: Hub, name: str) -> DisruptionBudgetSpec | None:
 def sentence(verdict: Verdict) -> str:
     """Return what is expected of an eviction."""
     numbers = verdict.numbers
-    counts, left = "", 0
+    counts, evictions = "", "0 evictions"
     if numbers:
         counts = f"{numbers.available} of {numbers.total} clusters are available"
-        left = numbers.allowed
-    evictions = f"{left} evictions"
-    if left == 1:
-        evictions = "1 eviction"
+        evictions = counted(numbers.allowed, "eviction")
     match verdict.why:
         case EvictionReason.WITHIN_BUDGET:
             return f"{counts}; the disruption budget allows {evictions} now."

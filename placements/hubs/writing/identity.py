@@ -1,18 +1,18 @@
 """In whose name a write is sent, and whether the hub lets that account write (13.5)."""
 
-import threading
-import time
-from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
+
+from django.core.cache import caches
 
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
+from fleetui.apimachinery.secrets import canonical_json
 from placements.hubs.kinds.base import StreamKind
 from placements.hubs.write_requests import Verb, WriteRequest
 
-REFUSAL_SECONDS = 60.0
-MOST_REFUSALS = 2_000
+REFUSAL_SECONDS = 60
 SYSTEM = "system:"
 Headers = Mapping[str, str | tuple[str, ...]]
 
@@ -61,35 +61,6 @@ def requester_on(hub: Hub, person: str, role: str) -> Requester:
     return Requester(person, user, groups)
 
 
-class RefusalCache:
-    """What hubs forbade within the last minute, with its reason; safe for several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._reasons: OrderedDict[Hashable, tuple[float, str]] = OrderedDict()
-
-    def get(self, key: Hashable) -> str:
-        with self._lock:
-            until, reason = self._reasons.get(key, (0.0, ""))
-        if until <= time.monotonic():
-            return ""
-        return reason
-
-    def put(self, key: Hashable, reason: str) -> None:
-        with self._lock:
-            self._reasons[key] = (time.monotonic() + REFUSAL_SECONDS, reason)
-            self._reasons.move_to_end(key)
-            while len(self._reasons) > MOST_REFUSALS:
-                self._reasons.popitem(last=False)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._reasons.clear()
-
-
-refusals = RefusalCache()
-
-
 @dataclass(frozen=True, slots=True)
 class HubAccess:
     """What a write needs of the account; no name where the object is to be created."""
@@ -106,15 +77,22 @@ class HubAccess:
         verb = request.verb.permission
         return cls(verb, request.kind, request.subresource, request.namespace, name)
 
-    def key(self, hub: Hub, requester: Requester) -> Hashable:
+    def key(self, hub: Hub, requester: Requester) -> str:
         """Return where a refusal is kept: another server or identity may do other things."""
-        server = str(hub.connection.get("server"))
-        return (hub.pk, server, requester.user, requester.groups, self)
+        server, who = str(hub.connection.get("server")), requester
+        what = [self.verb, self.kind.plural, self.subresource, self.namespace]
+        parts = [hub.pk, server, who.user, *who.groups, "", *what, self.name]
+        return f"hub-refusal-{sha256(canonical_json(parts)).hexdigest()}"
+
+    def refusal(self, hub: Hub, requester: Requester) -> str:
+        """Return what the hub forbade within the last minute, "" where it did not."""
+        return str(caches["process"].get(self.key(hub, requester), ""))
+
+    def note_refusal(self, hub: Hub, requester: Requester) -> None:
+        key = self.key(hub, requester)
+        caches["process"].set(key, self.lacking(requester), REFUSAL_SECONDS)
 
     def lacking(self, requester: Requester) -> str:
         who = requester.user or "the account of the console"
-        part = ""
-        if self.subresource:
-            part = f"/{self.subresource}"
-        resource = f"{self.kind.plural}{part}.{self.kind.group}"
-        return f"On the hub, {who} may not {self.verb} {resource}."
+        part = f"{self.kind.plural}/{self.subresource}".removesuffix("/")
+        return f"On the hub, {who} may not {self.verb} {part}.{self.kind.group}."

@@ -37,13 +37,9 @@ SAVED = tuple(kind for kind, one in KINDS.items() if "apply" in OFFERED[one.plur
 DELETED = tuple(kind for kind, one in KINDS.items() if "delete" in OFFERED[one.plural])
 
 
-def parse_budget(document: Mapping[str, Any]) -> object:
-    return parse_disruption_budget(dict(document))
-
-
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     PLACEMENT: parse_placement,
-    BUDGET: parse_budget,
+    BUDGET: parse_disruption_budget,
     "ClusterResourceOverride": parse_cluster_override,
     "ResourceOverride": parse_override,
     "ClusterStagedUpdateStrategy": parse_staged_strategy,
@@ -70,13 +66,11 @@ def save(planner: Planner, fields: dict[str, Any], _: Manifest) -> WritePlan:
         raise InvalidManifest.of("metadata", "wrong-type", "Invalid value", "an object")
     check_name(kind, metadata)
     if kind in _PARSERS:
-        _PARSERS[kind](manifest)
+        _PARSERS[kind](dict(manifest))
 
     base = fields.get("base")
     live = planner.find(kind, metadata["name"], metadata.get("namespace") or "")
-    notes: tuple[str, ...] = ()
-    if kind == BUDGET:
-        notes = budget_notes(planner, manifest)
+    notes = budget_notes(planner, manifest) if kind == BUDGET else ()
     if live is None:
         if base is not None:
             raise WriteRefusedError(
@@ -111,9 +105,8 @@ def edited(
         request = planner.write(Verb.APPLY, live, body.content)
     if foreign:
         notes = (*notes, SECOND_WRITE)
-    deselection = None
-    if live.get("kind") in PLACEMENTS:
-        deselection = deselection_of(manifest)
+    is_placement = live.get("kind") in PLACEMENTS
+    deselection = deselection_of(manifest) if is_placement else None
     if deselection and deselection.clusters:
         notes = (*notes, f"{deselection}.")
     return WritePlan(request, manifest, notes, foreign, deselection, live=live)
@@ -163,9 +156,7 @@ def scale(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan
         )
     draft = deepcopy(dict(live))
     draft["spec"]["policy"]["numberOfClusters"] = fields["numberOfClusters"]
-    notes: tuple[str, ...] = ()
-    if not fields["numberOfClusters"]:
-        notes = (NO_CLUSTER,)
+    notes = () if fields["numberOfClusters"] else (NO_CLUSTER,)
     return edited(planner, live, live, draft, notes)
 
 
@@ -186,9 +177,7 @@ def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePla
 
 def bound_clusters(planner: Planner, owner: str) -> list[str]:
     """Return the clusters that have a binding of a placement, as the mirror has them."""
-    kind = "ClusterResourceBinding"
-    if "/" in owner:
-        kind = "ResourceBinding"
+    kind = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
     bindings = planner.mirrored(kind, owner=owner, is_deleting=False)
     names = {text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings}
     return sorted(names - {""})

@@ -131,9 +131,8 @@ class Planner:
 
     def create(self, manifest: Manifest) -> WriteRequest:
         kind, metadata = str(manifest["kind"]), mapping_at(manifest, "metadata")
-        requested_by = ""
-        if self.hub.identity == HubIdentity.SHARED:
-            requested_by = self.person
+        is_shared = self.hub.identity == HubIdentity.SHARED
+        requested_by = self.person if is_shared else ""
         body = create_body(
             manifest, api_version=self.api_version(kind), requested_by=requested_by
         )

@@ -13,7 +13,6 @@ from placements.hubs.write_requests import kind_of
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.identity import (
     IdentityRefusedError,
-    refusals,
     requester_on,
 )
 from placements.hubs.writing.planning import Fields
@@ -62,7 +61,7 @@ def refusal_of_write(
         requester = requester_on(hub, user.get_username(), str(action.role))
     except IdentityRefusedError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
-    reason = refusals.get(access.key(hub, requester))
+    reason = access.refusal(hub, requester)
     # The rules that the watcher reads are those of the namespace `default`; others may have more.
     is_covered = not access.kind.is_namespaced or access.namespace == "default"
     if not reason and is_covered and hub.identity == HubIdentity.SHARED:

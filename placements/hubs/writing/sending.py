@@ -42,7 +42,6 @@ from placements.hubs.writing.answers import (
 from placements.hubs.writing.identity import (
     HubAccess,
     Requester,
-    refusals,
     requester_on,
 )
 
@@ -140,9 +139,7 @@ class HubWriter:
         check_writable(self.hub)
         _, answer = self._request_at_present_version(request, live, is_dry_run=True)
         if answer.outcome is WriteOutcome.FORBIDDEN:
-            access = HubAccess.of(request)
-            key = access.key(self.hub, self.requester)
-            refusals.put(key, access.lacking(self.requester))
+            HubAccess.of(request).note_refusal(self.hub, self.requester)
         if answer.outcome is WriteOutcome.UNKNOWN:
             return replace(answer, outcome=WriteOutcome.UNREACHABLE)
         return answer
