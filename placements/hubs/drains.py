@@ -22,7 +22,7 @@ from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
-from placements.engine.disruption import EvictionReason
+from placements.engine.disruption import EvictionReason, Verdict
 from placements.hubs.kinds.base import Manifest, items_at
 from placements.hubs.queries import mirrored_objects, state_of, writes_of
 from placements.hubs.writing.catalogue import ACTIONS
@@ -47,7 +47,6 @@ REPEAT_AFTER = timedelta(seconds=60)
 LEASE, PASS = timedelta(seconds=120), timedelta(seconds=5)
 MOST_SENT = 10
 """In one pass: each may take half a minute."""
-PENDING, BLOCKED = "pending", "blocked"
 _OPEN = (HubWriteState.PLANNED, HubWriteState.SENT, HubWriteState.UNKNOWN)
 
 
@@ -170,13 +169,13 @@ def _take_steps(
         if step.state == DrainStep.State.LEAVING:
             in_progress += 1
         elif step.state in TRIED:
-            progress, may_repeat = _progress(hub, row, step, now=now)
-            if progress == BLOCKED:
-                _block_by_budget(hub, row, step, now=now)
-            if may_repeat:
-                due.append(step)
-            elif progress != BLOCKED:
-                in_progress += 1
+            is_blocked, may_repeat = _progress(hub, row, step, now=now)
+            if is_blocked:
+                name, cluster = step.placement_name, row.cluster_name
+                placement = _mirrored(hub, PLACEMENT, name)
+                _block(step, hub_verdict(hub, placement, name, cluster), now=now)
+            due += [step] if may_repeat else []
+            in_progress += not (is_blocked or may_repeat)
     for step in due[: min(MOST_SENT, max(0, row.at_once - in_progress))]:
         if not Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING).exists():
             return
@@ -185,42 +184,32 @@ def _take_steps(
 
 def _progress(
     hub: Hub, row: Drain, step: DrainStep, *, now: datetime
-) -> tuple[str, bool]:
-    """Return what became of the last eviction of a step, and whether another one is due."""
+) -> tuple[bool, bool]:
+    """Return whether the last eviction of a step was blocked, and whether another one is due."""
     writes = writes_of(
         hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at
     )
     prefix = eviction_prefix(step.placement_name, row.cluster_name)
     write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
     if write is None:
-        return "", True
+        return False, True
     if write.state in _OPEN:
-        return PENDING, False
+        return False, False
     eviction = _mirrored(hub, EVICTION, write.name)
     executed = status_of(eviction, "Executed")
     is_valid = status_of(eviction, "Valid") != "False"
     may_repeat = write.at + REPEAT_AFTER <= now
     if write.state != HubWriteState.ACCEPTED or not is_valid or executed == "False":
-        return BLOCKED, may_repeat
+        return True, may_repeat
     # One that was executed is repeated if the binding is there again.
-    return PENDING, may_repeat and executed == "True"
+    return False, may_repeat and executed == "True"
 
 
-def _block_by_budget(hub: Hub, row: Drain, step: DrainStep, *, now: datetime) -> None:
-    name = step.placement_name
-    placement = _mirrored(hub, PLACEMENT, name)
-    verdict = hub_verdict(hub, placement, name, row.cluster_name)
-    _block(step, verdict.why, now=now, numbers=numbers_facts(verdict.numbers))
-
-
-def _block(
-    step: DrainStep, why: str, *, now: datetime, numbers: dict[str, int] | None = None
-) -> None:
+def _block(step: DrainStep, verdict: Verdict, *, now: datetime) -> None:
     if step.state != DrainStep.State.BLOCKED:
         step.changed_at = now
-    step.state = DrainStep.State.BLOCKED
-    step.why = why
-    step.numbers = numbers
+    step.state, step.why = DrainStep.State.BLOCKED, verdict.why
+    step.numbers = numbers_facts(verdict.numbers)
     step.save(update_fields=["state", "why", "numbers", "changed_at"])
 
 
@@ -233,7 +222,7 @@ def send_eviction(
     except NotWritableError:
         raise
     except FleetError:
-        _block(step, EvictionReason.NOT_THERE, now=now)
+        _block(step, Verdict(EvictionReason.NOT_THERE), now=now)
 
 
 def _end(row: Drain, state: Drain.State, reason: str, *, now: datetime) -> None:

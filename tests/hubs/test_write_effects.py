@@ -64,7 +64,6 @@ def test_the_page_asks_for_the_confirmation(hub: WritableHub, client: Client) ->
         "name": "web",
         "numberOfClusters": "0",
         "overwrite": "spec.policy.numberOfClusters",
-        "take": "ownership",
     }
     address = "/hubs/prod-eu/hub-write/scale/"
 
@@ -76,7 +75,6 @@ def test_the_page_asks_for_the_confirmation(hub: WritableHub, client: Client) ->
         "fields": fields,
         "token": token,
         "overwrite": form["overwrite"],
-        "take": "ownership",
     }
     refused = client.post(address, apply)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
@@ -99,8 +99,13 @@ class WritePage:
     @property
     def arguments(self) -> dict[str, Any]:
         by, now = current_user(self.request), datetime.now(UTC)
-        target = {"hub": self.hub, "action": self.action, "fields": self.fields}
-        return {**target, "by": by, "now": now}
+        return {
+            "hub": self.hub,
+            "action": self.action,
+            "fields": self.fields,
+            "by": by,
+            "now": now,
+        }
 
     @contextmanager
     def noting_refusals(self) -> Iterator[None]:
@@ -201,17 +206,10 @@ def posted_fields(params: Mapping[str, Any]) -> dict[str, Any]:
     return fields if isinstance(fields, dict) else {}
 
 
-def taken_paths(params: QueryDict) -> list[str]:
-    """Return the fields that are taken from their owners: those of the conflict that was shown."""
-    if "take" not in params:
-        return []
-    return params.getlist("overwrite")
-
-
 def respond(page: WritePage) -> HttpResponse:
     """Do what the button of the form says: preview, apply, or a copy."""
     params = page.request.POST
-    do, overwrite = params.get("do", "preview"), taken_paths(params)
+    do, overwrite = params.get("do", "preview"), params.getlist("overwrite")
     if do == "patch":
         return copied(page)
     if page.why_not():
@@ -317,7 +315,7 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
         "preview": page.preview,
         "plan": page.plan,
         "answer": answer,
-        "overwritten": taken_paths(params),
+        "overwritten": params.getlist("overwrite"),
         "why_not": page.why_not(),
         "impact": impact_on_placements(page.plan),
         "copies": None,

@@ -43,6 +43,12 @@ _NOT_SENT = frozenset(
         "credentials-unreadable",
     }
 )
+_NOT_COMPARED = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "uid"),
+    ("metadata", "resourceVersion"),
+)
 _BUSY = frozenset({"http-429", "http-503"})
 
 
@@ -226,9 +232,7 @@ def conflicts_in(
         yield FieldConflict(path, field, manager, operation, at, ours, theirs)
 
 
-def read_back(
-    request: WriteRequest, live: Manifest | None, *, manager: str
-) -> WriteAnswer:
+def read_back(request: WriteRequest, live: Manifest | None) -> WriteAnswer:
     """Return what the object says about a write of unknown outcome.
 
     While its resourceVersion is the one of the precondition, the hub may still be working on the request.
@@ -236,15 +240,13 @@ def read_back(
     metadata = mapping_at(live, "metadata")
     is_there = live is not None and request.uid in ("", metadata.get("uid"))
     is_before = is_there and metadata.get("resourceVersion") == request.resource_version
-    match request.verb:
-        case Verb.DELETE:
-            is_made = not is_there or bool(metadata.get("deletionTimestamp"))
-        case Verb.CREATE:
-            is_before = live is None
-            is_made = is_there and _has_write(request, live or {}, manager)
-        case _:
-            is_made = is_there and not is_before
-            is_made = is_made and _has_write(request, live or {}, manager)
+    if request.verb is Verb.DELETE:
+        is_made = not is_there or bool(metadata.get("deletionTimestamp"))
+    else:
+        body = without_paths(request.body, _NOT_COMPARED)
+        is_made = is_there and not is_before and _contains(live, body)
+    if request.verb is Verb.CREATE:
+        is_before = live is None
     if is_made:
         message = "The object has this write."
         return WriteAnswer(WriteOutcome.ACCEPTED, message, content=live)
@@ -253,23 +255,6 @@ def read_back(
         return WriteAnswer(WriteOutcome.UNKNOWN, message)
     message = "The object does not have this write, or no longer."
     return WriteAnswer(WriteOutcome.NOT_APPLIED, message)
-
-
-def _has_write(request: WriteRequest, live: Manifest, manager: str) -> bool:
-    """Return whether an object has the body, and our manager owns that; a removal leaves no owner."""
-    paths = [("apiVersion",), ("kind",), ("metadata", "uid")]
-    body = without_paths(request.body, [*paths, ("metadata", "resourceVersion")])
-    if not _contains(live, body):
-        return False
-    values = [value_at(request.body, path) for path in leaf_paths(request.body)]
-    if request.verb is Verb.PATCH and values == [None] * len(values):
-        return True
-    operation = "Apply" if request.verb is Verb.APPLY else "Update"
-    for entry in map(mapping_at, items_at(live, "metadata", "managedFields")):
-        is_ours = (entry.get("manager"), entry.get("operation")) == (manager, operation)
-        if is_ours and (entry.get("subresource") or "") in ("", request.subresource):
-            return True
-    return False
 
 
 def _contains(live: Any, wanted: Any) -> bool:

@@ -69,7 +69,6 @@ _STATUS = {
     WriteOutcome.BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
     WriteOutcome.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-_SALT = "placements.hub_writes.preview"
 
 
 class PreviewRequiredError(FleetError):
@@ -277,7 +276,7 @@ def preview_write(
     token = ""
     if answer.is_accepted:
         parts = written_parts(plan.live)
-        token = signing.dumps([hub.pk, by.pk, request.digest, parts], salt=_SALT)
+        token = signing.dumps([request.digest, parts], salt=salt_of(hub, by))
     differences = result_differences(plan, request, answer)
     marks = gitops_marks(plan.live)
     return WritePreview(action, plan, request, answer, differences, marks, token)
@@ -318,6 +317,11 @@ def apply_write(
     return AppliedWrite(sent.row, sent.answer, plan)
 
 
+def salt_of(hub: Hub, by: User) -> str:
+    """Return what signs previews: those of another hub or user do not count."""
+    return f"placements.hub_writes.preview.{hub.pk}.{by.pk}"
+
+
 def previewed(
     plan: WritePlan, request: WriteRequest, token: str, hub: Hub, by: User
 ) -> WriteRequest:
@@ -326,13 +330,11 @@ def previewed(
     Raise PreviewRequiredError, ChangedSincePreviewError.
     """
     try:
-        hub_pk, user_pk, digest, parts = signing.loads(
-            token, salt=_SALT, max_age=PREVIEW_SECONDS
+        digest, parts = signing.loads(
+            token, salt=salt_of(hub, by), max_age=PREVIEW_SECONDS
         )
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise PreviewRequiredError from error
-    if (hub_pk, user_pk) != (hub.pk, by.pk):
-        raise PreviewRequiredError
     if changed := different_parts(parts, written_parts(plan.live)):
         raise ChangedSincePreviewError(changed)
     for candidate in (request, request.forced()):

@@ -64,10 +64,6 @@ class NotWritableError(FleetError):
     problem_type = "not-writable"
 
 
-class HubKindNotServedError(NotWritableError):
-    """The hub does not serve a kind, or the console has not found it yet."""
-
-
 @dataclass(frozen=True, slots=True)
 class SentWrite:
     """A write with its record."""
@@ -95,7 +91,7 @@ def check_writable(hub: Hub) -> None:
 
 
 def version_of(hub: Hub, kind: str) -> str:
-    """Return the version that the hub stores a kind in. Raise HubKindNotServedError."""
+    """Return the version that the hub stores a kind in. Raise NotWritableError."""
     wanted = KINDS[kind]
     with in_hub(hub.pk):
         streams = HubStream.objects.filter(
@@ -103,7 +99,7 @@ def version_of(hub: Hub, kind: str) -> str:
         ).exclude(state="absent")
         version = streams.values_list("version", flat=True).first()
     if not version:
-        raise HubKindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
+        raise NotWritableError(f"hub {hub.name} does not serve {wanted.resource}")
     return version
 
 
@@ -248,44 +244,33 @@ class HubWriter:
     ) -> WriteAnswer:
         """Send a request; a second time after 429 and 503, which the hub has not worked on."""
         deadline = self._monotonic() + WRITE_SECONDS
-        answer, wait = self._request_once(request, live, deadline, is_dry_run)
-        if wait is not None and wait <= LONGEST_WAIT:
-            self._sleep(wait)
-            answer, _ = self._request_once(request, live, deadline, is_dry_run)
-        return answer
-
-    def _request_once(
-        self,
-        request: WriteRequest,
-        live: Manifest | None,
-        deadline: float,
-        is_dry_run: bool,
-    ) -> tuple[WriteAnswer, float | None]:
-        """Return the answer, and after how many seconds a busy hub takes the request again."""
-        is_sent = False
-        try:
-            self._client.connect(deadline)
-            is_sent = True
-            response = self._client.request(
-                request.method,
-                request.path,
-                query=request.query(self.hub.field_manager, is_dry_run=is_dry_run),
-                body=request.content(is_dry_run=is_dry_run),
-                content_type=request.content_type,
-                headers=self.requester.headers,
-                deadline=deadline,
-            )
-        except DriverUnavailable as error:
-            answer = failure_of(error, is_sent=is_sent)
-            if answer.outcome is not WriteOutcome.BUSY:
-                return answer, None
-            return answer, error.retry_after
-        return answer_of(request, response, live), None
+        for is_last in (False, True):
+            is_sent = False
+            try:
+                self._client.connect(deadline)
+                is_sent = True
+                response = self._client.request(
+                    request.method,
+                    request.path,
+                    query=request.query(self.hub.field_manager, is_dry_run=is_dry_run),
+                    body=request.content(is_dry_run=is_dry_run),
+                    content_type=request.content_type,
+                    headers=self.requester.headers,
+                    deadline=deadline,
+                )
+            except DriverUnavailable as error:
+                answer, wait = failure_of(error, is_sent=is_sent), error.retry_after
+                is_busy = answer.outcome is WriteOutcome.BUSY
+                if is_last or not is_busy or wait is None or wait > LONGEST_WAIT:
+                    return answer
+                self._sleep(wait)
+            else:
+                return answer_of(request, response, live)
+        raise AssertionError("unreachable")
 
     def read_back(self, request: WriteRequest) -> WriteAnswer:
         """Return what the object says about a write without an answer. Raise DriverUnavailable."""
-        live = self.read(request.object_path)
-        return read_back(request, live, manager=self.hub.field_manager)
+        return read_back(request, self.read(request.object_path))
 
 
 def move(row: HubWrite, *states: HubWriteState, **values: Any) -> bool:

@@ -216,15 +216,14 @@ class Pace:
         return {name: value for name, value in values.items() if value is not None}
 
     def errors(self, *, now: datetime) -> list[FieldError]:
-        errors = []
+        errors, most = [], f"1 to {MOST_AT_ONCE}"
         if self.at_once is not None and not 1 <= self.at_once <= MOST_AT_ONCE:
-            allowed = f"1 to {MOST_AT_ONCE}"
-            error = FieldError("atOnce", "out-of-range", "is out of range", allowed)
-            errors.append(error)
+            errors.append(FieldError("atOnce", "out-of-range", "is out of range", most))
         if self.deadline is not None and self.deadline <= now:
-            allowed = "a time in the future"
-            error = FieldError("deadline", "out-of-range", "is over already", allowed)
-            errors.append(error)
+            future = "a time in the future"
+            errors.append(
+                FieldError("deadline", "out-of-range", "is over already", future)
+            )
         return errors
 
 
