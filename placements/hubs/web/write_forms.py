@@ -67,11 +67,15 @@ def fixed_fields(params: QueryDict) -> dict[str, str]:
     return {name: str(params[name]) for name in FIXED if params.get(name)}
 
 
-def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
+def inputs_for(
+    action: str, params: QueryDict, fields: Mapping[str, Any]
+) -> list[FormInput]:
     """Return the inputs of an action with what was entered, or with what there is."""
     inputs = []
     for one in INPUTS.get(action, ()):
-        value, choices = params.get(one.name, ""), one.choices
+        value, choices = params.get(one.name), one.choices
+        if value is None:
+            value = str(fields.get(one.name, ""))
         if action in _TEXTS and one.name not in params:
             value = present_text(action, params.get("name", ""))
         if one.name == "strategy":  # without any in the mirror, the name is typed

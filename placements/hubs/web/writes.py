@@ -28,7 +28,12 @@ from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.hubs.explain.connections import OUTCOMES
 from placements.hubs.queries import mirrored_version, state_of
-from placements.hubs.web.write_forms import entered_fields, fixed_fields, inputs_for
+from placements.hubs.web.write_forms import (
+    INPUTS,
+    entered_fields,
+    fixed_fields,
+    inputs_for,
+)
 from placements.hubs.write_bodies import ChangedSincePreviewError
 from placements.hubs.writing.catalogue import ACTIONS, HubAction
 from placements.hubs.writing.copies import WriteCopies, copies_of
@@ -166,7 +171,7 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
         return show(page, status=422)
     if request.method == "POST":
         return respond(page)
-    if not inputs_for(name, params):
+    if name not in INPUTS:
         page.planned()
     return show(page)
 
@@ -327,7 +332,7 @@ def show(page: WritePage, *, status: int = 200) -> HttpResponse:
     if page.plan:
         context["copies"] = page.copies()
     if page.draft is None:
-        context["inputs"] = inputs_for(page.action.name, params)
+        context["inputs"] = inputs_for(page.action.name, params, page.fields)
         context["fields"] = json.dumps(page.fields)
     return render(page.request, "hubs/write.html", context, status=status)
 
