@@ -67,7 +67,7 @@ class NotOfferedError(FleetError, ValueError):
     problem_type = "not-offered"
 
 
-class WriteTooLargeError(ValueError):
+class WriteTooLargeError(FleetError):
     """The body is larger than a hub takes."""
 
 

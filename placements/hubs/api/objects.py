@@ -26,6 +26,7 @@ from placements.hubs.kinds.kubefleet import PREFIX
 from placements.hubs.queries import mirrored_object
 from placements.hubs.write_bodies import StaleBaseError
 from placements.hubs.write_requests import KINDS, Verb
+from placements.hubs.writing.answers import WriteAnswer
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.operations import (
     AppliedWrite,
@@ -104,38 +105,38 @@ def write_object(
         raise PreconditionError(str(error)) from error
     if done is None:
         return Response(status=204)
-    if isinstance(done, WritePreview):
-        if done.answer is None:  # nothing would change
-            live = done.plan.live
-            return Response(without_secrets(dict(live)) if live else None)
-        response = Response(done.result)
-    else:
-        response = response_to_sent(done)
-        if done.is_unknown:
-            return response
-    return as_local(response, done)
+    if done.answer is None:  # nothing would change
+        live = done.plan.live
+        return Response(without_secrets(dict(live)) if live else None)
+    if isinstance(done, AppliedWrite) and done.is_unknown:
+        return response_to_sent(done)
+    return response_as_local(done, done.answer)
 
 
-def as_local(response: Response, done: WritePreview | AppliedWrite) -> Response:
-    """Make a response that of the same object of the local hub, with the notes as warnings."""
-    request, notes = done.plan.request, done.plan.notes[:_MOST_NOTES]
-    if notes:
-        texts = [
-            one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
-            for one in notes
-        ]
-        response["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in texts)
-    verb = request.verb if request else None
+def response_as_local(
+    done: WritePreview | AppliedWrite, answer: WriteAnswer
+) -> Response:
+    """Respond as for the same object of the local hub, with the notes as warnings."""
+    headers, result, status = {}, done.result, 200
+    if isinstance(done, AppliedWrite):
+        headers[WRITE_HEADER] = str(done.row.pk)
+    texts = [
+        one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
+        for one in done.plan.notes[:_MOST_NOTES]
+    ]
+    if texts:
+        headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in texts)
+    verb = done.plan.request.verb if done.plan.request else None
     if verb is Verb.DELETE:
         # A finalizer keeps the object for a while.
-        is_kept = "deletionTimestamp" in mapping_at(done.result, "metadata")
-        response.data = done.result if is_kept else None
-        response.status_code = 202 if is_kept else 204
-        return response
-    if done.answer and done.answer.resource_version:
-        response["ETag"] = f'"{done.answer.resource_version}"'
-    response.status_code = 201 if verb is Verb.CREATE else 200
-    return response
+        is_kept = "deletionTimestamp" in mapping_at(result, "metadata")
+        status = 202 if is_kept else 204
+        return Response(result if is_kept else None, status=status, headers=headers)
+    if answer.resource_version:
+        headers["ETag"] = f'"{answer.resource_version}"'
+    if verb is Verb.CREATE:
+        status = 201
+    return Response(result, status=status, headers=headers)
 
 
 def save(view: BaseViewSet, request: Request, **_key: Any) -> Response:

@@ -31,12 +31,7 @@ from placements.hubs.write_bodies import (
     leaf_paths,
     written_parts,
 )
-from placements.hubs.write_requests import (
-    KINDS,
-    Verb,
-    WriteRequest,
-    WriteTooLargeError,
-)
+from placements.hubs.write_requests import KINDS, Verb, WriteRequest
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.gitops import gitops_marks
@@ -46,7 +41,6 @@ from placements.hubs.writing.planning import (
     Fields,
     Planner,
     WritePlan,
-    WriteRefusedError,
     check_text,
 )
 from placements.hubs.writing.sending import (
@@ -247,8 +241,6 @@ def planned_write(
             yield writer, plan
     except IdentityRefusedError as error:
         raise NotWritableError(str(error)) from error
-    except WriteTooLargeError as error:
-        raise WriteRefusedError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
         message = f"The hub cannot be read: {error}"
         answer = WriteAnswer(WriteOutcome.UNREACHABLE, message)
