@@ -14,33 +14,28 @@ from django.core.exceptions import PermissionDenied
 
 from clusters.hub_queries import live_hubs
 from clusters.hub_state import HubState
-from clusters.models import Hub, HubWrite, HubWriteState, MemberCluster
+from clusters.models import Hub, HubWriteState, MemberCluster
 from clusters.models.hubs import HubMode
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.join import CLUSTER
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record
+from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
-from placements.engine.disruption import EvictionReason
-from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.engine.disruption import EvictionReason, Verdict
+from placements.hubs.kinds.base import Manifest, items_at
 from placements.hubs.queries import mirrored_objects, state_of, writes_of
-from placements.hubs.write_bodies import StaleBaseError
 from placements.hubs.writing.catalogue import ACTIONS
 from placements.hubs.writing.clusters import is_cordon
 from placements.hubs.writing.disruption import EVICTION, eviction_prefix, hub_verdict
-from placements.hubs.writing.objects import PLACEMENT, condition_of
-from placements.hubs.writing.operations import HubRefusedError, apply_write, check_role
-from placements.hubs.writing.planning import (
-    Planner,
-    UnknownObjectError,
-    WriteRefusedError,
-)
+from placements.hubs.writing.objects import PLACEMENT, status_of
+from placements.hubs.writing.operations import apply_write, check_role
 from placements.hubs.writing.sending import NotWritableError
 from placements.models import Drain, DrainStep
 from placements.services.disruption.drains import (
-    MOST_AT_ONCE,
     OVER,
     TRIED,
+    Pace,
     note_steps,
     running_drain,
 )
@@ -68,20 +63,7 @@ def start_hub_drain(
 
     Raise UnknownClusterError, InvalidManifest, and what `apply_write` raises for the cordon.
     """
-    errors = []
-    if not 1 <= at_once <= MOST_AT_ONCE:
-        errors.append(
-            FieldError(
-                "atOnce", "out-of-range", "Invalid value", f"1 to {MOST_AT_ONCE}"
-            )
-        )
-    if deadline is not None and deadline <= now:
-        errors.append(
-            FieldError(
-                "deadline", "out-of-range", "Invalid value", "a time in the future"
-            )
-        )
-    if errors:
+    if errors := Pace(at_once, deadline=deadline).errors(now=now):
         raise InvalidManifest(errors)
     check_role(hub, ACTIONS["evict"], by)
     with in_hub(hub.pk):
@@ -135,22 +117,9 @@ def advance_hub_drains(*, now: datetime) -> int:
 
 
 def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
-    member: Manifest | None = next(
-        iter(mirrored_objects(hub, "MemberCluster", name=row.cluster_name)), None
-    )
-    user = User.objects.filter(username=row.started_by, is_active=True).first()
-    taints = mapping_at(member, "spec").get("taints") if member else None
-    is_cordoned = any(map(is_cordon, taints)) if isinstance(taints, list) else False
-    if member is None or user is None:
-        reason = (
-            f"{row.started_by} has no account"
-            if member
-            else "the cluster has left the fleet"
-        )
+    reason, user = _why_to_stop(hub, row, now=now)
+    if reason or user is None:
         return _end(row, Drain.State.CANCELLED, reason, now=now)
-    # The mirror may not have the cordon of the start yet.
-    if not is_cordoned and row.started_at < now - REPEAT_AFTER:
-        return _end(row, Drain.State.CANCELLED, "the cluster was uncordoned", now=now)
     steps = note_steps(row, now=now)
     is_expired = row.deadline is not None and row.deadline <= now
     if not is_expired:
@@ -164,10 +133,28 @@ def _continue(hub: Hub, row: Drain, *, now: datetime) -> None:
     if not left:
         return _end(row, Drain.State.DONE, "nothing is left to evict", now=now)
     if is_expired:
-        return _end(
-            row, Drain.State.EXPIRED, f"the deadline passed with {left} left", now=now
-        )
+        reason = f"the deadline passed with {left} left"
+        return _end(row, Drain.State.EXPIRED, reason, now=now)
     return None
+
+
+def _why_to_stop(hub: Hub, row: Drain, *, now: datetime) -> tuple[str, User | None]:
+    """Return why a drain does not continue, and the user in whose name it does."""
+    member = _mirrored(hub, "MemberCluster", row.cluster_name)
+    user = User.objects.filter(username=row.started_by, is_active=True).first()
+    if not member:
+        return "the cluster has left the fleet", user
+    if user is None:
+        return f"{row.started_by} has no account", user
+    is_cordoned = any(map(is_cordon, items_at(member, "spec", "taints")))
+    # The mirror may not have the cordon of the start yet.
+    if not is_cordoned and row.started_at < now - REPEAT_AFTER:
+        return "the cluster was uncordoned", user
+    return "", user
+
+
+def _mirrored(hub: Hub, kind: str, name: str) -> Manifest:
+    return next(iter(mirrored_objects(hub, kind, name=name)), {})
 
 
 def _take_steps(
@@ -182,16 +169,13 @@ def _take_steps(
         if step.state == DrainStep.State.LEAVING:
             in_progress += 1
         elif step.state in TRIED:
-            writes = writes_of(
-                hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at
-            )
-            prefix = eviction_prefix(step.placement_name, row.cluster_name)
-            write = (
-                writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
-            )
-            is_due, is_running = _progress(hub, step, write, row, now=now)
-            in_progress += is_running
-            due += [step] if is_due else []
+            is_blocked, may_repeat = _progress(hub, row, step, now=now)
+            if is_blocked:
+                name, cluster = step.placement_name, row.cluster_name
+                placement = _mirrored(hub, PLACEMENT, name)
+                _block(step, hub_verdict(hub, placement, name, cluster), now=now)
+            due += [step] if may_repeat else []
+            in_progress += not (is_blocked or may_repeat)
     for step in due[: min(MOST_SENT, max(0, row.at_once - in_progress))]:
         if not Drain.objects.filter(pk=row.pk, state=Drain.State.RUNNING).exists():
             return
@@ -199,56 +183,34 @@ def _take_steps(
 
 
 def _progress(
-    hub: Hub, step: DrainStep, write: HubWrite | None, row: Drain, *, now: datetime
+    hub: Hub, row: Drain, step: DrainStep, *, now: datetime
 ) -> tuple[bool, bool]:
-    """Return whether an eviction is due for a step, and whether one is in progress."""
+    """Return whether the last eviction of a step was blocked, and whether another one is due."""
+    writes = writes_of(
+        hub, requested_by=row.started_by, kind=EVICTION, at__gte=row.started_at
+    )
+    prefix = eviction_prefix(step.placement_name, row.cluster_name)
+    write = writes.filter(name__startswith=prefix).order_by("-at", "-pk").first()
     if write is None:
-        return True, False
-    if write.state in _OPEN:
         return False, True
+    if write.state in _OPEN:
+        return False, False
+    eviction = _mirrored(hub, EVICTION, write.name)
+    executed = status_of(eviction, "Executed")
+    is_valid = status_of(eviction, "Valid") != "False"
     may_repeat = write.at + REPEAT_AFTER <= now
-    eviction: Manifest | None = next(
-        iter(mirrored_objects(hub, EVICTION, name=write.name)), None
-    )
-    executed = text_of(condition_of(eviction or {}, "Executed").get("status"))
-    is_valid = condition_of(eviction or {}, "Valid").get("status") != "False"
-    if write.state == HubWriteState.ACCEPTED and is_valid and executed != "False":
-        # Neither decided nor executed yet; one that was executed is repeated if the binding is there again.
-        return may_repeat and executed == "True", not (
-            may_repeat and executed == "True"
-        )
-    name = step.placement_name
-    placement: Manifest = next(iter(mirrored_objects(hub, PLACEMENT, name=name)), {})
-    verdict = hub_verdict(
-        Planner(hub, row.started_by, now), placement, name, row.cluster_name
-    )
-    _block(
-        step,
-        verdict.why,
-        numbers_facts(verdict.numbers),
-        write.at + REPEAT_AFTER,
-        now=now,
-    )
-    return may_repeat, False
+    if write.state != HubWriteState.ACCEPTED or not is_valid or executed == "False":
+        return True, may_repeat
+    # One that was executed is repeated if the binding is there again.
+    return False, may_repeat and executed == "True"
 
 
-def _block(
-    step: DrainStep,
-    why: str,
-    numbers: dict[str, int] | None,
-    try_at: datetime,
-    *,
-    now: datetime,
-) -> None:
+def _block(step: DrainStep, verdict: Verdict, *, now: datetime) -> None:
     if step.state != DrainStep.State.BLOCKED:
         step.changed_at = now
-    step.state, step.why, step.numbers, step.try_at = (
-        DrainStep.State.BLOCKED,
-        why,
-        numbers,
-        try_at,
-    )
-    step.save(update_fields=["state", "why", "numbers", "try_at", "changed_at"])
+    step.state, step.why = DrainStep.State.BLOCKED, verdict.why
+    step.numbers = numbers_facts(verdict.numbers)
+    step.save(update_fields=["state", "why", "numbers", "changed_at"])
 
 
 def send_eviction(
@@ -257,14 +219,10 @@ def send_eviction(
     fields = {"placement": step.placement_name, "cluster": row.cluster_name}
     try:
         apply_write(hub, ACTIONS["evict"], fields, by=user, now=now)
-    except (
-        HubRefusedError,
-        WriteRefusedError,
-        UnknownObjectError,
-        StaleBaseError,
-        InvalidManifest,
-    ):
-        _block(step, EvictionReason.NOT_THERE, None, now + REPEAT_AFTER, now=now)
+    except NotWritableError:
+        raise
+    except FleetError:
+        _block(step, Verdict(EvictionReason.NOT_THERE), now=now)
 
 
 def _end(row: Drain, state: Drain.State, reason: str, *, now: datetime) -> None:

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from fleetui.apimachinery.errors import Keys, format_path
 from fleetui.apimachinery.secrets import canonical_json
@@ -61,20 +61,18 @@ class StaleBaseError(FleetError):
     """The hub has other values than the base at what a draft changes; `paths` are those places."""
 
     problem_type = "stale-edit"
+    since: ClassVar[str] = "the draft was started"
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths = tuple(paths)
-        super().__init__(
-            f"changed on the hub since the draft was started: {', '.join(self.paths)}"
-        )
+        places = ", ".join(self.paths)
+        super().__init__(f"changed on the hub since {self.since}: {places}")
 
 
 class ChangedSincePreviewError(StaleBaseError):
     """The hub has other metadata or another spec than at the preview; `paths` are those places."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        super().__init__(paths)
-        self.args = (f"changed on the hub since the preview: {', '.join(self.paths)}",)
+    since = "the preview"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,21 +172,18 @@ def complete_items(path: Path, items: Any, live: Any) -> Any:
     defaults = _ITEM_DEFAULTS.get(path[-1])
     if not defaults or not isinstance(items, list) or not isinstance(live, list):
         return items
-    with_defaults = []
+    present = [one for one in live if isinstance(one, Mapping)]
+    completed = []
     for item in items:
-        whole = {**defaults, **item} if isinstance(item, Mapping) else item
-        candidates = [
-            one
-            for one in live
-            if isinstance(one, Mapping)
-            and isinstance(item, Mapping)
-            and item.items() <= one.items()
-            and one.items() <= whole.items()
-        ]
-        with_defaults.append(
-            deepcopy(candidates[0]) if candidates and item not in live else item
-        )
-    return with_defaults
+        whole = item
+        if isinstance(item, Mapping) and item not in live:
+            most = {**defaults, **item}.items()
+            same = (
+                deepcopy(one) for one in present if item.items() <= one.items() <= most
+            )
+            whole = next(same, item)
+        completed.append(whole)
+    return completed
 
 
 def owned_paths(live: Manifest, manager: str) -> frozenset[Path]:
@@ -270,18 +265,18 @@ def without_paths(body: Mapping[str, Any], dropped: Iterable[Path]) -> dict[str,
     """Return a body without these paths, and without the objects that are empty after that."""
     remaining = deepcopy(dict(body))
     for path in dropped:
-        around = [remaining]
-        for key in path[:-1]:
-            inner = around[-1].get(key)
-            if not isinstance(inner, dict):
-                break
-            around.append(inner)
-        else:
-            around[-1].pop(path[-1], None)
-            for depth in range(len(path) - 1, 0, -1):
-                if not around[depth]:
-                    around[depth - 1].pop(path[depth - 1])
+        _drop(remaining, path)
     return remaining
+
+
+def _drop(around: dict[str, Any], path: Path) -> None:
+    inner = around.get(path[0])
+    if len(path) == 1:
+        around.pop(path[0], None)
+    elif isinstance(inner, dict):
+        _drop(inner, path[1:])
+        if not inner:
+            del around[path[0]]
 
 
 def leaf_paths(content: Manifest) -> tuple[Path, ...]:

@@ -1,7 +1,7 @@
 """One request that changes something on a hub, and the closed list of those that are offered (13.1)."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from http import HTTPStatus
@@ -38,6 +38,14 @@ KINDS: Mapping[str, StreamKind] = {
 }
 
 
+def kind_of(name: str, namespace: str) -> str:
+    """Return the kind of this name in a namespace, or its cluster-scoped sibling."""
+    sibling = f"Cluster{name}"
+    if namespace or sibling not in KINDS:
+        return name
+    return sibling
+
+
 class Verb(StrEnum):
     """How a request changes an object; `apply` with the part `status` approves."""
 
@@ -59,7 +67,7 @@ class NotOfferedError(FleetError, ValueError):
     problem_type = "not-offered"
 
 
-class WriteTooLargeError(ValueError):
+class WriteTooLargeError(FleetError):
     """The body is larger than a hub takes."""
 
 
@@ -84,20 +92,16 @@ class WriteRequest:
 
     def __post_init__(self) -> None:
         """Raise NotOfferedError, ForbiddenBodyError, WriteTooLargeError."""
-        verb = (
-            "approve"
-            if self.subresource == "status" and self.verb is Verb.APPLY
-            else str(self.verb)
-        )
-        if verb not in OFFERED.get(self.kind.plural, frozenset()) or (
-            self.subresource and verb != "approve"
-        ):
+        verb = str(self.verb)
+        if self.subresource:
+            sent = f"{self.verb} {self.subresource}"
+            verb = "approve" if sent == "apply status" else sent
+        if verb not in OFFERED.get(self.kind.plural, frozenset()):
             raise NotOfferedError(f"{verb} {self.kind.resource} is not offered")
         if self.verb is not Verb.DELETE:
             check_body(self.body, subresource=self.subresource)
-        if self.verb in (Verb.APPLY, Verb.DELETE, Verb.PATCH) and not (
-            self.uid and self.resource_version
-        ):
+        is_named = bool(self.uid and self.resource_version)
+        if self.verb is not Verb.CREATE and not is_named:
             raise NotOfferedError(
                 "a write to an object names its uid and its resourceVersion"
             )
@@ -116,11 +120,9 @@ class WriteRequest:
 
     @property
     def path(self) -> str:
-        collection = self.kind.path(self.version, self.namespace)
         if self.verb is Verb.CREATE:
-            return collection
-        part = f"/{self.subresource}" if self.subresource else ""
-        return f"{collection}/{self.name}{part}"
+            return self.kind.path(self.version, self.namespace)
+        return f"{self.object_path}/{self.subresource}".removesuffix("/")
 
     @property
     def object_path(self) -> str:
@@ -139,11 +141,6 @@ class WriteRequest:
         if self.verb is Verb.DELETE and is_dry_run:
             return {**self.body, "dryRun": ["All"]}
         return self.body
-
-    @property
-    def subject(self) -> str:
-        place = f"{self.namespace}/" if self.namespace else ""
-        return f"{self.kind.kind} {place}{self.name}"
 
     @property
     def digest(self) -> str:
@@ -168,35 +165,29 @@ class WriteRequest:
 
     @property
     def stored_body(self) -> dict[str, Any]:
+        # The kind says which values are secret.
         body: dict[str, Any] = without_secrets({**self.body, "kind": self.kind.kind})
-        return (
-            body
-            if "kind" in self.body
-            else {key: one for key, one in body.items() if key != "kind"}
-        )
+        if "kind" not in self.body:
+            del body["kind"]
+        return body
 
     def forced(self) -> "WriteRequest":
         return replace(self, is_forced=True)
 
     def hidden_texts(self) -> list[str]:
         """Return the secret values of the body, the longest first: a message of the hub may quote them."""
-        return sorted(set(_hidden(self.body, self.stored_body)), key=len, reverse=True)
+        hidden = set(_texts(self.body)) - set(_texts(self.stored_body))
+        return sorted({text for _, text in hidden if text}, key=len, reverse=True)
 
 
-def _hidden(value: Any, public: Any) -> list[str]:
-    if isinstance(value, Mapping) and isinstance(public, Mapping):
-        return [text for key in value for text in _hidden(value[key], public.get(key))]
-    if (
-        isinstance(value, list)
-        and isinstance(public, list)
-        and len(value) == len(public)
-    ):
-        return [
-            text for pair in zip(value, public, strict=True) for text in _hidden(*pair)
-        ]
-    if value == public:
-        return []
-    if isinstance(value, (Mapping, list)):
-        inner = value.values() if isinstance(value, Mapping) else value
-        return [text for one in inner for text in _hidden(one, None)]
-    return [str(value)] if str(value) else []
+def _texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, str]]:
+    """Yield all values that are neither objects nor lists, each with its path."""
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, Mapping):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    else:
+        yield path, str(value)
+    for key, inner in items:
+        yield from _texts(inner, (*path, key))

@@ -529,7 +529,7 @@ class FakeHub:
             "PATCH",
             "DELETE",
         ):
-            return self._write(path, found, request)
+            return self._write(found, request)
         if found and found["name"] and request.method == "GET":
             resource = self._resource(found)
             place = (
@@ -541,17 +541,7 @@ class FakeHub:
                 return answer(200, stored)
         return answer(404, status_body(404, "NotFound", "not found"))
 
-    def _write(self, path: str, found: re.Match[str], request: Request) -> bytes:
-        if path.endswith("/subjectaccessreviews"):
-            spec = json.loads(request.body)["spec"]
-            wanted = spec["resourceAttributes"]
-            is_allowed = (
-                self._may(wanted["verb"], wanted["resource"])
-                and spec["user"] not in self.strangers
-            )
-            return answer(
-                201, {"kind": "SubjectAccessReview", "status": {"allowed": is_allowed}}
-            )
+    def _write(self, found: re.Match[str], request: Request) -> bytes:
         resource = self._resource(found)
         if resource is None:
             return answer(404, status_body(404, "NotFound", "not found"))

@@ -83,6 +83,8 @@ def test_the_page_asks_for_the_confirmation(hub: WritableHub, client: Client) ->
     )
     assert refused.status_code == 409
     assert "would leave 2 of 2 clusters" in refused.content.decode()
+    entered = 'name="numberOfClusters" type="number" value="0"'
+    assert entered in refused.content.decode()
     assert hub.sent() == []
     assert (
         client.post(address, {**apply, "confirm": "unschedule-everything"}).status_code

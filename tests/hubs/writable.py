@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.contrib.auth.models import User
+from django.core.cache import caches
 from django.test import override_settings
 
 from clusters.models import Hub, HubWrite
 from fleetui.hub_scope import in_hub
 from placements.hubs.write_requests import KINDS
 from placements.hubs.writing.catalogue import ACTIONS
-from placements.hubs.writing.identity import reviews
 from placements.hubs.writing.operations import (
     AppliedWrite,
     WritePreview,
@@ -114,7 +114,7 @@ def operator(name: str = "ana") -> User:
 @contextmanager
 def writable_hub(**columns: Any) -> Iterator[WritableHub]:
     """Serve a hub with two clusters and a placement."""
-    reviews.clear()
+    caches["process"].clear()
     with (
         override_settings(MEMBER_LOOPBACK=True),
         serve_hub(FakeHub()) as (fake, server),

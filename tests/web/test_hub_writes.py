@@ -135,7 +135,9 @@ def draft_of(client: Client, number: int) -> tuple[int, str]:
     return row.pk, f"{ROOT}/drafts/{row.pk}"
 
 
-def test_a_draft_with_a_conflict_is_applied_path_by_path(hub: WritableHub) -> None:
+def test_a_draft_with_a_conflict_is_applied_by_taking_ownership(
+    hub: WritableHub,
+) -> None:
     hub.put(
         "ClusterResourcePlacement",
         hub.fake.get("clusterresourceplacements", "web"),
@@ -156,14 +158,9 @@ def test_a_draft_with_a_conflict_is_applied_path_by_path(hub: WritableHub) -> No
     assert 'value="apply"' not in preview_text
     assert "Copy patch" in preview_text
 
-    kept = client.post(f"{address}/hub-write/", hidden(preview, do="keep"))
-    assert "/metadata/labels" in text(kept)
-    assert "/spec/policy/numberOfClusters" not in text(kept)
-    ticked = {
-        **hidden(preview, do="overwrite"),
-        "overwrite": ["spec.policy.numberOfClusters"],
-    }
-    forced = client.post(f"{address}/hub-write/", ticked)
+    shown = hidden(preview, do="take")
+    assert shown["overwrite"] == ["spec.policy.numberOfClusters"]
+    forced = client.post(f"{address}/hub-write/", shown)
     assert "/spec/policy/numberOfClusters" in text(forced)
 
     done = client.post(f"{address}/hub-write/", hidden(forced))
@@ -193,7 +190,7 @@ def test_without_permission_there_are_copies_and_nothing_is_sent(
         in page
     )
     assert "Hub preview" not in page
-    for do in ("preview", "apply", "overwrite"):
+    for do in ("preview", "apply", "take"):
         client.post(
             f"{ROOT}/hub-write/cordon/", {"name": "east", "do": do, "token": "x"}
         )

@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.hub_queries import live_hubs
+from clusters.models import Hub
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.hub_scope import current_hub_id
 from placements.api.base import BaseViewSet, Params, actor, query_params
@@ -20,6 +21,7 @@ from placements.api.filters import DeleteQuery, PutObjectQuery, PutPlacementQuer
 from placements.api.parsers import check_objects, object_in, parse_body, read_document
 from placements.api.preconditions import PreconditionError, expected_revision
 from placements.hubs.abilities import SAME_IN_REST, refusal_of_operation
+from placements.hubs.kinds.base import mapping_at
 from placements.hubs.kinds.kubefleet import PREFIX
 from placements.hubs.queries import mirrored_object
 from placements.hubs.write_bodies import StaleBaseError
@@ -48,8 +50,37 @@ def mirrored_metadata(kind: str, namespace: str, name: str) -> Mapping[str, Any]
     return dict(manifest.get("metadata") or {})
 
 
-def forced_paths(params: Mapping[str, Any]) -> list[str]:
-    return [one.strip() for one in params.get("force", "").split(",") if one.strip()]
+def execute(
+    request: Request, hub: Hub, action: str, fields: Mapping[str, Any], params: Params
+) -> WritePreview | AppliedWrite | None:
+    """Preview an action by a dry run of the hub, or have it sent after one; None where nothing changes.
+
+    Raise what `apply_write` raises, HubRefusedError for a preview too.
+    """
+    forced = [one.strip() for one in params.get("force", "").split(",")]
+    arguments: dict[str, Any] = {
+        **actor(request),
+        "overwrite": list(filter(None, forced)),
+    }
+    if "dryRun" not in params:
+        confirmed = "confirm" in params
+        return apply_write(
+            hub, ACTIONS[action], fields, confirmed=confirmed, **arguments
+        )
+    preview = preview_write(hub, ACTIONS[action], fields, **arguments)
+    if preview.answer and not preview.answer.is_accepted:
+        raise HubRefusedError(preview.answer)
+    return preview
+
+
+def response_to_sent(done: AppliedWrite) -> Response:
+    """Respond with the object as the hub has it; the outcome may be unknown."""
+    headers = {WRITE_HEADER: str(done.row.pk)}
+    if done.is_unknown:
+        outcome = {"state": done.row.state, "answer": done.row.answer}
+        return Response(outcome, status=202, headers=headers)
+    result = done.result or {"state": done.row.state}
+    return Response(result, status=201, headers=headers)
 
 
 def write_object(
@@ -59,71 +90,53 @@ def write_object(
 
     `If-Match` holds for the resourceVersion of the hub. Raise what `apply_write` raises, PreconditionError.
     """
-    author = actor(request)
-    if author["by"] is None:
+    if actor(request)["by"] is None:
         raise TypeError("a write requires a user")
     hub = live_hubs().get(pk=current_hub_id())
     wanted = dict(fields)
     version = expected_revision(request)
     if version is not None:
         wanted["resourceVersion"] = str(version)
-    arguments: dict[str, Any] = {**author, "overwrite": forced_paths(params)}
     try:
-        if "dryRun" in params:
-            preview = preview_write(hub, ACTIONS[action], wanted, **arguments)
-            if preview.answer is None:  # nothing would change
-                return Response(
-                    without_secrets(dict(preview.plan.live))
-                    if preview.plan.live
-                    else None
-                )
-            if not preview.answer.is_accepted:
-                raise HubRefusedError(preview.answer)
-            return _response(preview, preview.answer, {})
-        done = apply_write(
-            hub, ACTIONS[action], wanted, confirmed="confirm" in params, **arguments
-        )
+        done = execute(request, hub, action, wanted, params)
     except StaleBaseError as error:
         if version is None:
             raise
         raise PreconditionError(str(error)) from error
     if done is None:
         return Response(status=204)
-    headers = {WRITE_HEADER: str(done.row.pk)}
-    if done.is_unknown:
-        return Response(
-            {"state": done.row.state, "answer": done.row.answer},
-            status=202,
-            headers=headers,
-        )
-    return _response(done, done.answer, headers)
+    if done.answer is None:  # nothing would change
+        live = done.plan.live
+        return Response(without_secrets(dict(live)) if live else None)
+    if isinstance(done, AppliedWrite) and done.is_unknown:
+        return response_to_sent(done)
+    return response_as_local(done, done.answer)
 
 
-def _response(
-    done: WritePreview | AppliedWrite, answer: WriteAnswer, headers: dict[str, str]
+def response_as_local(
+    done: WritePreview | AppliedWrite, answer: WriteAnswer
 ) -> Response:
     """Respond as for the same object of the local hub, with the notes as warnings."""
-    request, notes = done.plan.request, done.plan.notes[:_MOST_NOTES]
-    if notes:
-        texts = [
-            one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
-            for one in notes
-        ]
+    headers, result, status = {}, done.result, 200
+    if isinstance(done, AppliedWrite):
+        headers[WRITE_HEADER] = str(done.row.pk)
+    texts = [
+        one[:_LONGEST_NOTE].encode("ascii", "replace").decode().replace('"', "'")
+        for one in done.plan.notes[:_MOST_NOTES]
+    ]
+    if texts:
         headers["Warning"] = ", ".join(f'299 fleetui "{one}"' for one in texts)
-    if request is not None and request.verb is Verb.DELETE:
+    verb = done.plan.request.verb if done.plan.request else None
+    if verb is Verb.DELETE:
         # A finalizer keeps the object for a while.
-        is_kept = bool(
-            done.result and done.result.get("metadata", {}).get("deletionTimestamp")
-        )
-        return Response(
-            done.result if is_kept else None,
-            status=202 if is_kept else 204,
-            headers=headers,
-        )
+        is_kept = "deletionTimestamp" in mapping_at(result, "metadata")
+        status = 202 if is_kept else 204
+        return Response(result if is_kept else None, status=status, headers=headers)
     if answer.resource_version:
         headers["ETag"] = f'"{answer.resource_version}"'
-    is_new = request is not None and request.verb is Verb.CREATE
-    return Response(done.result, status=201 if is_new else 200, headers=headers)
+    if verb is Verb.CREATE:
+        status = 201
+    return Response(result, status=status, headers=headers)
 
 
 def save(view: BaseViewSet, request: Request, **_key: Any) -> Response:

@@ -17,7 +17,6 @@ from placements.api.base import (
     MayRead,
     Params,
     Rows,
-    actor,
     paged_list,
     query_params,
 )
@@ -31,15 +30,11 @@ from placements.api.serializers import (
     RowSerializer,
     names,
 )
-from placements.hubs.api.objects import WRITE_HEADER, forced_paths
+from placements.hubs.api.objects import execute, response_to_sent
 from placements.hubs.queries import writes_of
 from placements.hubs.writing.catalogue import ACTIONS, action_named
-from placements.hubs.writing.operations import (
-    AppliedWrite,
-    HubRefusedError,
-    apply_write,
-    preview_write,
-)
+from placements.hubs.writing.operations import WritePreview
+from placements.hubs.writing.planning import WritePlan
 
 
 class HubWriteSerializer(RowSerializer):
@@ -48,26 +43,22 @@ class HubWriteSerializer(RowSerializer):
     class Meta:
         model = HubWrite
         fields = (
-            *(
-                "id",
-                "at",
-                "requested_by",
-                "verb",
-                "group",
-                "kind",
-                "namespace",
-                "name",
-                "subresource",
-            ),
-            *(
-                "body",
-                "precondition",
-                "state",
-                "status",
-                "answer",
-                "resource_version_after",
-                "request_id",
-            ),
+            "id",
+            "at",
+            "requested_by",
+            "verb",
+            "group",
+            "kind",
+            "namespace",
+            "name",
+            "subresource",
+            "body",
+            "precondition",
+            "state",
+            "status",
+            "answer",
+            "resource_version_after",
+            "request_id",
         )
         extra_kwargs = {
             "verb": {"help_text": "create, apply, patch or delete."},
@@ -77,32 +68,31 @@ class HubWriteSerializer(RowSerializer):
         }
 
 
+_FIELD_KINDS: dict[str, type[serializers.Field[Any, Any, Any, Any]]] = {
+    **dict.fromkeys(("manifest", "base", "patch", "labels"), serializers.JSONField),
+    "taints": serializers.JSONField,
+    "numberOfClusters": serializers.IntegerField,
+}
+
+
 class NewHubWriteSerializer(CamelCaseSerializer):
     """An action with its fields; which ones it takes is in the reference."""
 
     action = serializers.ChoiceField(list(ACTIONS))
-    manifest = serializers.JSONField(required=False)
-    base = serializers.JSONField(required=False)
-    kind = serializers.CharField(required=False)
-    name = serializers.CharField(required=False)
-    namespace = serializers.CharField(required=False)
-    number_of_clusters = serializers.IntegerField(required=False)
-    labels = serializers.JSONField(required=False)
-    taints = serializers.JSONField(required=False)
-    placement = serializers.CharField(required=False)
-    cluster = serializers.CharField(required=False)
-    eviction = serializers.CharField(required=False)
-    strategy = serializers.CharField(required=False)
-    resource_snapshot_index = serializers.CharField(required=False)
-    state = serializers.CharField(required=False)
-    comment = serializers.CharField(required=False)
-    at = serializers.CharField(required=False)
     uid = serializers.CharField(
         required=False, help_text="Of the object that is meant."
     )
     resource_version = serializers.CharField(
         required=False, help_text="The version of that object."
     )
+
+    def get_fields(self) -> dict[str, Any]:
+        fields = super().get_fields()
+        for action in ACTIONS.values():
+            for name in (*action.required, *action.optional):
+                kind = _FIELD_KINDS.get(name, serializers.CharField)
+                fields.setdefault(name, kind(required=False))
+        return fields
 
 
 class ResultDifferenceSerializer(CamelCaseSerializer):
@@ -195,32 +185,10 @@ class HubWriteViewSet(BaseViewSet):
         with read_document(request) as data:
             fields = dict(object_in(data, what="an action"))
             action = action_named(fields.pop("action", None))
-            arguments: dict[str, Any] = {
-                **actor(request),
-                "overwrite": forced_paths(params),
-            }
-            if "dryRun" in params:
-                preview = preview_write(hub, action, fields, **arguments)
-                if preview.answer and not preview.answer.is_accepted:
-                    raise HubRefusedError(preview.answer)
-                return Response(WritePreviewSerializer(preview).data)
-            done = apply_write(
-                hub, action, fields, confirmed="confirm" in params, **arguments
-            )
-        return _response(done)
-
-
-def _response(done: AppliedWrite | None) -> Response:
-    if done is None:
-        unchanged = {"unchanged": True, "notes": [], "gitops": [], "differences": []}
-        return Response({**unchanged, "body": None, "result": None, "causes": []})
-    headers = {WRITE_HEADER: str(done.row.pk)}
-    if done.is_unknown:
-        return Response(
-            {"state": done.row.state, "answer": done.row.answer},
-            status=202,
-            headers=headers,
-        )
-    return Response(
-        done.result or {"state": done.row.state}, status=201, headers=headers
-    )
+            done = execute(request, hub, action.name, fields, params)
+        if isinstance(done, WritePreview):
+            return Response(WritePreviewSerializer(done).data)
+        if done is None:
+            nothing = WritePreview(action, WritePlan(None))
+            return Response(WritePreviewSerializer(nothing).data)
+        return response_to_sent(done)

@@ -11,9 +11,12 @@ from fleetui.apimachinery.errors import InvalidManifest
 from placements.hubs.kinds.kubefleet import PREFIX
 from placements.models import StagedStrategy
 from placements.services.fleet import forms
+from placements.web.request import number_of
 
 FIXED = ("name", "namespace", "placement", "cluster", "kind")
 """What the address says: which object it is about."""
+_TEXTS = ("labels", "taints")
+"""Actions whose only field is a text of several lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +67,20 @@ def fixed_fields(params: QueryDict) -> dict[str, str]:
     return {name: str(params[name]) for name in FIXED if params.get(name)}
 
 
-def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
+def inputs_for(
+    action: str, params: QueryDict, fields: Mapping[str, Any]
+) -> list[FormInput]:
     """Return the inputs of an action with what was entered, or with what there is."""
     inputs = []
     for one in INPUTS.get(action, ()):
-        value = params.get(one.name, "")
-        if one.name not in params and action in ("labels", "taints"):
+        value, choices = params.get(one.name), one.choices
+        if value is None:
+            value = str(fields.get(one.name, ""))
+        if action in _TEXTS and one.name not in params:
             value = present_text(action, params.get("name", ""))
-        choices = one.choices
         if one.name == "strategy":  # without any in the mirror, the name is typed
-            rows = StagedStrategy.objects.filter(
-                namespace=params.get("namespace", "")
-            ).order_by("name")
+            namespace = params.get("namespace", "")
+            rows = StagedStrategy.objects.filter(namespace=namespace).order_by("name")
             choices = tuple(rows.values_list("name", flat=True))
         inputs.append(replace(one, value=value, choices=choices))
     return inputs
@@ -84,53 +89,47 @@ def inputs_for(action: str, params: QueryDict) -> list[FormInput]:
 def present_text(action: str, name: str) -> str:
     """Return the labels or taints of a cluster as they are entered, without those of the hub itself."""
     cluster = MemberCluster.objects.filter(name=name).first()
-    if cluster is None:
-        return ""
-    if action == "taints":
-        return forms.write_taints(cluster.document.get("spec", {}).get("taints") or [])
-    return forms.write_labels(own_labels(cluster))
+    if action == "labels":
+        return forms.write_labels(own_labels(cluster))
+    spec = cluster.document.get("spec", {}) if cluster else {}
+    return forms.write_taints(spec.get("taints") or [])
 
 
-def own_labels(cluster: MemberCluster) -> dict[str, str]:
-    labels = cluster.document["metadata"].get("labels") or {}
-    return {key: value for key, value in labels.items() if not key.startswith(PREFIX)}
+def own_labels(cluster: MemberCluster | None) -> dict[str, str]:
+    labels = cluster.document["metadata"].get("labels") if cluster else None
+    return {
+        key: value
+        for key, value in (labels or {}).items()
+        if not key.startswith(PREFIX)
+    }
 
 
 def entered_fields(action: str, params: QueryDict) -> dict[str, Any]:
     """Return the fields of an action. Raise InvalidManifest."""
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = dict(fixed_fields(params))
+    if action in _TEXTS:
+        return {**fields, action: read_text(action, params)}
     for one in INPUTS.get(action, ()):
-        if value := params.get(one.name, "").strip():
+        value = params.get(one.name, "").strip()
+        if one.type == "number":
+            number = number_of(value)
+            fields[one.name] = value if number is None else number
+        elif value:
             fields[one.name] = value
-    if (
-        action == "scale"
-        and (number := fields.get("numberOfClusters", "")).isdecimal()
-        and len(number) < 10
-    ):
-        fields["numberOfClusters"] = int(number)
-    if action in ("labels", "taints"):
-        fields = {action: _read(action, params)}
-    return {**fields, **fixed_fields(params)}
+    return fields
 
 
-def _read(action: str, params: QueryDict) -> Any:
+def read_text(action: str, params: QueryDict) -> Any:
     """Return the labels with null for those that were removed, or the whole list of taints."""
     text = params.get(action, "")
-    typed = forms.read_cluster(
-        text if action == "labels" else "", text if action == "taints" else ""
-    )
+    texts = {"labels": "", "taints": "", action: text}
+    typed = forms.read_cluster(texts["labels"], texts["taints"])
     if typed.errors:
         raise InvalidManifest(typed.errors)
     if action == "taints":
         return typed.taints
     cluster = MemberCluster.objects.filter(name=params.get("name", "")).first()
-    before = own_labels(cluster) if cluster else {}
-    removed = dict.fromkeys(key for key in before if key not in typed.labels)
-    return {
-        **{
-            key: value
-            for key, value in typed.labels.items()
-            if before.get(key) != value
-        },
-        **removed,
-    }
+    before = own_labels(cluster)
+    entered = {**dict.fromkeys(before), **typed.labels}
+    # What is as in the mirror is left out: the hub may have another value since.
+    return {key: one for key, one in entered.items() if before.get(key) != one}

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,17 +22,21 @@ from clusters.queries import cluster_of
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import full_name
 from fleetui.apimachinery.yaml import load_json
+from fleetui.errors import FleetError
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id
 from fleetui.middleware import costly
 from fleetui.permissions import current_user, for_readers
 from placements.hubs.explain.connections import OUTCOMES
 from placements.hubs.queries import mirrored_version, state_of
-from placements.hubs.web.write_forms import entered_fields, fixed_fields, inputs_for
-from placements.hubs.write_bodies import ChangedSincePreviewError, StaleBaseError
-from placements.hubs.write_requests import NotOfferedError
-from placements.hubs.writing.answers import WriteOutcome
+from placements.hubs.web.write_forms import (
+    INPUTS,
+    entered_fields,
+    fixed_fields,
+    inputs_for,
+)
+from placements.hubs.write_bodies import ChangedSincePreviewError
 from placements.hubs.writing.catalogue import ACTIONS, HubAction
-from placements.hubs.writing.copies import copies_of
+from placements.hubs.writing.copies import WriteCopies, copies_of
 from placements.hubs.writing.operations import (
     AppliedWrite,
     HubRefusedError,
@@ -41,14 +46,8 @@ from placements.hubs.writing.operations import (
     plan_offline,
     preview_write,
 )
-from placements.hubs.writing.planning import (
-    ConfirmationNeededError,
-    UnknownObjectError,
-    WritePlan,
-    WriteRefusedError,
-)
+from placements.hubs.writing.planning import ConfirmationNeededError, WritePlan
 from placements.hubs.writing.queries import refusal_of_write
-from placements.hubs.writing.sending import NotWritableError
 from placements.models import Draft
 from placements.services.editor.operations import discard_draft
 from placements.services.editor.validation import PlacementDraft, text_for
@@ -58,43 +57,94 @@ from placements.web.review import own_draft
 
 MIRROR_SECONDS, POLL_SECONDS = 5.0, 0.1
 CHANGED = "Nothing was sent: the object or the request changed since the preview. This is the present preview."
+UNKNOWN = (
+    "The outcome is unknown: the hub did not answer. The console reads the object back."
+)
+HAS_REST = "Accepted. Review again: fields that other managers own are removed by a second write."
 _METHODS = ["GET", "HEAD", "POST"]
 
 
 @dataclass
 class WritePage:
+    """The page of a write; `planned` and `previewed` leave what is refused in `errors` and `message`."""
+
     request: HttpRequest
     hub: Hub
     action: HubAction
     fields: dict[str, Any]
-    address: str
     back: str
     draft: Draft | None = None
+    subject: str = ""
     preview: WritePreview | None = None
     plan: WritePlan | None = None
     errors: tuple[FieldError, ...] = ()
     message: str = ""
 
     @property
+    def address(self) -> str:
+        return self.request.path
+
+    @property
     def title(self) -> str:
-        subject = self.fields.get("name") or self.fields.get("placement") or ""
         if self.draft:
-            data = PlacementDraft.parse(text_for(self.draft, self.request.user)).data
-            subject = (
-                data.get("metadata", {}).get("name", "")
-                if isinstance(data, dict)
-                else ""
-            )
-            return f"Apply {subject}".strip()
-        on = f" from {self.fields['cluster']}" if self.fields.get("cluster") else ""
-        of = " of" if self.action.title.startswith(("Change", "Start")) else ""
-        return f"{self.action.title}{of} {subject}{on}".strip()
+            return f"Apply {self.subject}".strip()
+        title = self.action.title
+        if title.startswith(("Change", "Start")):
+            title += " of"
+        title += f" {self.fields.get('name') or self.fields.get('placement') or ''}"
+        if self.fields.get("cluster"):
+            title += f" from {self.fields['cluster']}"
+        return title.strip()
 
     def why_not(self) -> str:
         """Return why this person may not write to the hub now; "" if they may."""
-        return refusal_of_write(
-            self.hub, self.action, current_user(self.request), self.fields
-        )
+        user = current_user(self.request)
+        return refusal_of_write(self.hub, self.action, user, self.fields)
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        by, now = current_user(self.request), datetime.now(UTC)
+        return {
+            "hub": self.hub,
+            "action": self.action,
+            "fields": self.fields,
+            "by": by,
+            "now": now,
+        }
+
+    @contextmanager
+    def noting_refusals(self) -> Iterator[None]:
+        try:
+            yield
+        except InvalidManifest as error:
+            self.errors = error.errors
+        except HubRefusedError as error:
+            words = OUTCOMES[error.answer.outcome]
+            self.message = f"{words} {error.answer.message}".strip()
+        except (FleetError, PermissionDenied) as error:
+            text = str(error)
+            self.message = f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+    def planned(self) -> "WritePage":
+        """Plan on the mirror: what is shown without a request to the hub."""
+        with self.noting_refusals():
+            self.plan = plan_offline(**self.arguments)
+        return self
+
+    def previewed(self, overwrite: Sequence[str]) -> "WritePage":
+        with self.noting_refusals():
+            self.preview = preview_write(**self.arguments, overwrite=overwrite)
+            self.plan = self.preview.plan
+            if self.draft is None:
+                self.fields = dict(self.plan.fields)
+        return self
+
+    def copies(self) -> WriteCopies | None:
+        """Return the write for kubectl; the patch of the mirror has changes alone, without what we own."""
+        plan = copy(self).planned().plan or self.plan
+        if plan is None:
+            return None
+        return copies_of(plan, manager=self.hub.field_manager)
 
 
 def _hub() -> Hub:
@@ -113,18 +163,17 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
         raise Http404(f"No action on a live hub is named {name[:40]}.")
     params = request.POST if request.method == "POST" else request.GET
     fields: dict[str, Any] = dict(fixed_fields(params))
-    page = WritePage(
-        request, hub, ACTIONS[name], fields, request.path, back_of(name, fields)
-    )
+    page = WritePage(request, hub, ACTIONS[name], fields, back_of(name, fields))
     try:
         page.fields = posted_fields(params) or entered_fields(name, params)
     except InvalidManifest as error:
         page.errors = error.errors
         return show(page, status=422)
-    has_inputs = bool(inputs_for(name, params))
-    if request.method != "POST":
-        return show(page) if has_inputs else show(planned(page))
-    return respond(page)
+    if request.method == "POST":
+        return respond(page)
+    if name not in INPUTS:
+        page.planned()
+    return show(page)
 
 
 @for_readers
@@ -133,26 +182,18 @@ def write(request: HttpRequest, name: str) -> HttpResponse:
 def write_draft(request: HttpRequest, number: int) -> HttpResponse:
     """Preview a draft of the user on the hub, and have it sent."""
     row = own_draft(request, number)
-    page = WritePage(
-        *(
-            request,
-            _hub(),
-            ACTIONS["save"],
-            {},
-            request.path,
-            reverse("web:draft-review", args=[number]),
-        ),
-        draft=row,
-    )
-    name = row.placement.full_name if row.placement else ""
+    back = reverse("web:draft-review", args=[number])
+    page = WritePage(request, _hub(), ACTIONS["save"], {}, back, draft=row)
+    placement = row.placement
+    name = placement.full_name if placement else ""
     draft = PlacementDraft.parse(text_for(row, request.user), name=name)
     if draft.errors or not isinstance(draft.data, dict):
         page.errors = draft.errors
         return show(page, status=422)
-    page.fields = {
-        "manifest": draft.data,
-        **({"base": row.base} if row.placement else {}),
-    }
+    page.subject = draft.data.get("metadata", {}).get("name", "")
+    page.fields = {"manifest": draft.data}
+    if placement:
+        page.fields["base"] = row.base
     return respond(page)
 
 
@@ -173,107 +214,36 @@ def posted_fields(params: Mapping[str, Any]) -> dict[str, Any]:
 def respond(page: WritePage) -> HttpResponse:
     """Do what the button of the form says: preview, apply, or a copy."""
     params = page.request.POST
-    do = params.get("do", "preview")
-    if do == "patch" or page.why_not():
-        return (
-            copied(page)
-            if do == "patch"
-            else show(planned(page), status=200 if do == "preview" else 403)
-        )
-    conflicts, overwrite = params.getlist("conflict"), params.getlist("overwrite")
-    keep = [one for one in conflicts if one not in overwrite]
-    if do == "keep":
-        overwrite, keep = [], conflicts
-    options: dict[str, Any] = {"overwrite": overwrite, "keep": keep}
+    do, overwrite = params.get("do", "preview"), params.getlist("overwrite")
+    if do == "patch":
+        return copied(page)
+    if page.why_not():
+        return show(page.planned(), status=200 if do == "preview" else 403)
     if do == "apply":
-        return apply(page, options, confirmed=is_confirmed(page.request))
-    return show(previewed(page, options))
+        return apply(page, overwrite)
+    return show(page.previewed(overwrite))
 
 
-def guarded(page: WritePage, run: Callable[[], None]) -> WritePage:
-    """Run a part of the page; what is refused becomes what the page says."""
-    try:
-        run()
-    except InvalidManifest as error:
-        page.errors = error.errors
-    except (
-        WriteRefusedError,
-        NotWritableError,
-        UnknownObjectError,
-        StaleBaseError,
-        NotOfferedError,
-    ) as error:
-        page.message = f"{str(error)[:1].upper()}{str(error)[1:].rstrip('.')}."
-    except HubRefusedError as error:
-        page.message = (
-            f"{OUTCOMES[error.answer.outcome]} {error.answer.message}".strip()
-        )
-    except PermissionDenied as error:
-        page.message = str(error)
-    return page
-
-
-def planned(page: WritePage) -> WritePage:
-    """Plan on the mirror: what is shown without a request to the hub."""
-
-    def run() -> None:
-        by, now = current_user(page.request), datetime.now(UTC)
-        page.plan = plan_offline(page.hub, page.action, page.fields, by=by, now=now)
-
-    return guarded(page, run)
-
-
-def previewed(page: WritePage, options: Mapping[str, Any]) -> WritePage:
-    def run() -> None:
-        by, now = current_user(page.request), datetime.now(UTC)
-        page.preview = preview_write(
-            page.hub, page.action, page.fields, by=by, now=now, **options
-        )
-        page.plan = page.preview.plan
-        if page.draft is None:
-            page.fields = dict(page.plan.fields)
-
-    return guarded(page, run)
-
-
-def apply(
-    page: WritePage, options: Mapping[str, Any], *, confirmed: bool
-) -> HttpResponse:
+def apply(page: WritePage, overwrite: Sequence[str]) -> HttpResponse:
     """Send what was previewed; where it changed since, show the present preview."""
-    by, now = current_user(page.request), datetime.now(UTC)
-    done: list[AppliedWrite | None] = []
-    outdated: list[str] = []
-
-    def run() -> None:
-        token = page.request.POST.get("token", "")
-        more: dict[str, Any] = {**options, "confirmed": confirmed}
+    token, confirmed = page.request.POST.get("token", ""), is_confirmed(page.request)
+    reason = ""
+    with page.noting_refusals():
         try:
-            done.append(
-                apply_write(
-                    page.hub,
-                    page.action,
-                    page.fields,
-                    by=by,
-                    now=now,
-                    token=token,
-                    **more,
-                )
+            done = apply_write(
+                **page.arguments, token=token, confirmed=confirmed, overwrite=overwrite
             )
+        except ConfirmationNeededError as error:
+            reason = str(error)
         except PreviewRequiredError:
-            outdated.append(CHANGED)
+            reason = CHANGED
         except ChangedSincePreviewError as error:
-            outdated.append(f"{CHANGED} Changed on the hub: {', '.join(error.paths)}.")
-
-    try:
-        guarded(page, run)
-    except ConfirmationNeededError as error:
-        page = previewed(page, options)
-        page.message = str(error)
-    if done:
-        return sent(page, done[0])
-    if outdated:
-        page = previewed(page, options)
-        page.message = page.message or outdated[0]
+            reason = f"{CHANGED} Changed on the hub: {', '.join(error.paths)}."
+        else:
+            return sent(page, done)
+    if reason:
+        page.previewed(overwrite)
+        page.message = page.message or reason
     return show(page, status=409)
 
 
@@ -285,20 +255,16 @@ def sent(page: WritePage, done: AppliedWrite | None) -> HttpResponse:
     if done is None:
         messages.success(page.request, "Nothing to change.")
     elif done.is_unknown:
-        text = "The outcome is unknown: the hub did not answer. The console reads the object back."
-        messages.warning(page.request, text)
+        messages.warning(page.request, UNKNOWN)
     elif not await_mirror(page.hub, done):
         messages.success(page.request, "Accepted. The mirror has not caught up yet.")
     elif has_rest:
-        text = "Accepted. Review again: fields that other managers own are removed by a second write."
-        messages.success(page.request, text)
+        messages.success(page.request, HAS_REST)
     else:
         messages.success(page.request, "Accepted by the hub.")
-    if page.draft:
-        name = full_name(done.row.namespace, done.row.name) if done else ""
-        return redirect(
-            page.back if has_rest or not name else reverse("web:placement", args=[name])
-        )
+    if page.draft and done and not has_rest:
+        name = full_name(done.row.namespace, done.row.name)
+        return redirect(reverse("web:placement", args=[name]))
     return redirect(page.back)
 
 
@@ -306,24 +272,23 @@ def await_mirror(hub: Hub, done: AppliedWrite) -> bool:
     """Wait until the mirror has the object as the hub answered it; return whether it has."""
     until = time.monotonic() + MIRROR_SECONDS
     wanted = done.row.resource_version_after
-    while True:
-        version = mirrored_version(hub, done.row)
-        is_newer = (
-            version.isdecimal() and wanted.isdecimal() and int(version) >= int(wanted)
-        )
-        if is_newer or (version == wanted if wanted else not version):
-            return True
-        if (
-            state_of(hub, now=datetime.now(UTC))[0] != "live"
-            or time.monotonic() >= until
-        ):
+    while not has_version(mirrored_version(hub, done.row), wanted):
+        is_live = state_of(hub, now=datetime.now(UTC))[0] == "live"
+        if not is_live or time.monotonic() >= until:
             return False
         time.sleep(POLL_SECONDS)
+    return True
+
+
+def has_version(version: str, wanted: str) -> bool:
+    """Return whether the mirror has a version or a newer one; without one wanted, that it has none."""
+    if version.isdecimal() and wanted.isdecimal():
+        return int(version) >= int(wanted)
+    return version == wanted
 
 
 def copied(page: WritePage) -> HttpResponse:
-    page = planned(page)
-    copies = copies_of(page.plan, manager=page.hub.field_manager) if page.plan else None
+    copies = page.planned().copies()
     if copies is None or not (copies.patch or copies.manifest):
         return show(page, status=422 if page.errors else 409)
     text = copies.patch or copies.manifest
@@ -346,52 +311,46 @@ def back_of(action: str, fields: Mapping[str, Any]) -> str:
 
 def show(page: WritePage, *, status: int = 200) -> HttpResponse:
     params = page.request.POST if page.request.method == "POST" else page.request.GET
-    preview, plan = page.preview, page.plan
-    answer = preview.answer if preview else None
-    # The patch of the mirror has changes alone; that of a preview also what the console owns.
-    copies = (
-        copies_of(planned(copy(page)).plan or plan, manager=page.hub.field_manager)
-        if plan
-        else None
-    )
-    is_stale = bool(answer and answer.outcome is WriteOutcome.STALE)
-    context = {
+    answer = page.preview.answer if page.preview else None
+    context: dict[str, Any] = {
         "page": page,
         "action": page.action,
-        "inputs": [] if page.draft else inputs_for(page.action.name, params),
         "fixed": fixed_fields(params),
-        "fields": "" if page.draft else json.dumps(page.fields),
         "errors": page.errors,
-        "preview": preview,
-        "plan": plan,
+        "preview": page.preview,
+        "plan": page.plan,
         "answer": answer,
-        "outcome": OUTCOMES[answer.outcome] if answer else "",
-        "is_stale": is_stale,
-        "kept": params.getlist("conflict") if "conflict" in params else [],
         "overwritten": params.getlist("overwrite"),
         "why_not": page.why_not(),
-        "copies": copies,
-        "impact": impact_on_placements(plan),
+        "impact": impact_on_placements(page.plan),
+        "copies": None,
+        "inputs": [],
+        "fields": "",
     }
+    if answer:
+        context["outcome"] = OUTCOMES[answer.outcome]
+    if page.plan:
+        context["copies"] = page.copies()
+    if page.draft is None:
+        context["inputs"] = inputs_for(page.action.name, params, page.fields)
+        context["fields"] = json.dumps(page.fields)
     return render(page.request, "hubs/write.html", context, status=status)
 
 
 def impact_on_placements(plan: WritePlan | None) -> Any:
     """Return what labels or taints of a cluster change for placements; None for other objects."""
-    if (
-        plan is None
-        or plan.manifest is None
-        or plan.manifest.get("kind") != "MemberCluster"
-    ):
+    if plan is None or plan.request is None or plan.manifest is None:
         return None
-    row = MemberCluster.objects.filter(name=plan.manifest["metadata"]["name"]).first()
-    if row is None or plan.request is None:
+    manifest = plan.manifest
+    row = MemberCluster.objects.filter(name=manifest["metadata"]["name"]).first()
+    if row is None or manifest["kind"] != "MemberCluster":
         return None
-    changed = copy(row)
-    metadata = {
-        **row.document["metadata"],
-        "labels": plan.manifest["metadata"].get("labels") or {},
+    changed, document = copy(row), row.document
+    labels = manifest["metadata"].get("labels") or {}
+    taints = manifest["spec"].get("taints") or []
+    changed.document = {
+        **document,
+        "metadata": {**document["metadata"], "labels": labels},
+        "spec": {**document["spec"], "taints": taints},
     }
-    spec = {**row.document["spec"], "taints": plan.manifest["spec"].get("taints") or []}
-    changed.document = {**row.document, "metadata": metadata, "spec": spec}
     return impact_of([cluster_of(changed)])

@@ -20,6 +20,7 @@ from placements.hubs.write_bodies import (
     owners_of,
     server_path,
     value_at,
+    without_paths,
 )
 from placements.hubs.write_requests import Verb, WriteRequest
 
@@ -32,9 +33,21 @@ _OTHER_UID = re.compile(r"UID in (the )?precondition|uid mismatch")
 _NO_SCHEMA = "failed to create typed patch object"
 _NOT_SENT = frozenset(
     {
-        *("dns", "address", "tls", "refused", "proxy", "tls-insecure-not-allowed"),
-        *("not-in-cluster", "credentials-unreadable"),
+        "dns",
+        "address",
+        "tls",
+        "refused",
+        "proxy",
+        "tls-insecure-not-allowed",
+        "not-in-cluster",
+        "credentials-unreadable",
     }
+)
+_NOT_COMPARED = (
+    ("apiVersion",),
+    ("kind",),
+    ("metadata", "uid"),
+    ("metadata", "resourceVersion"),
 )
 _BUSY = frozenset({"http-429", "http-503"})
 
@@ -114,65 +127,55 @@ class WriteAnswer:
         )
 
 
+_OUTCOMES = {
+    400: WriteOutcome.INVALID,
+    401: WriteOutcome.UNAUTHORIZED,
+    403: WriteOutcome.FORBIDDEN,
+    404: WriteOutcome.DELETED,
+    413: WriteOutcome.TOO_LARGE,
+    422: WriteOutcome.INVALID,
+}
+
+
 def answer_of(
     request: WriteRequest, response: Response, live: Manifest | None
 ) -> WriteAnswer:
     """Return what a response means; `live` is the object that the request was made for."""
     status, body = response.status, response.body
     if status in (200, 201, 202):
-        is_object = body.get("kind") != "Status"
-        return WriteAnswer(
-            WriteOutcome.ACCEPTED, "", status, content=body if is_object else None
-        )
-    message = shown_message(
-        request, str(body.get("message") or f"the hub answers {status}")
-    )
+        content = body if body.get("kind") != "Status" else None
+        return WriteAnswer(WriteOutcome.ACCEPTED, "", status, content=content)
+    text = str(body.get("message") or f"the hub answers {status}")
+    message = shown_message(request, text)
     causes = tuple(causes_in(request, body))
+    conflicts: tuple[FieldConflict, ...] = ()
+    outcome, webhook = _OUTCOMES.get(status, WriteOutcome.REFUSED), ""
     if match := _WEBHOOK.search(message):
-        return WriteAnswer(
-            WriteOutcome.WEBHOOK, message, status, causes, webhook=match["name"]
-        )
-    outcome = WriteOutcome.REFUSED
-    if status == 409:
-        conflicts = tuple(conflicts_in(request, body, live))
-        outcome = (
-            WriteOutcome.CONFLICT if conflicts else _conflict_outcome(body, message)
-        )
-        return WriteAnswer(
-            outcome, message, status, () if conflicts else causes, conflicts
-        )
-    if status == 422 and any(one.path == "metadata.uid" for one in causes):
+        outcome, webhook = WriteOutcome.WEBHOOK, match["name"]
+    elif status == 409:
+        outcome = _conflict_outcome(body, message)
+        if conflicts := tuple(conflicts_in(request, body, live)):
+            outcome, causes = WriteOutcome.CONFLICT, ()
+    elif status == 422 and any(one.path == "metadata.uid" for one in causes):
         outcome = WriteOutcome.REPLACED
-    elif status in (400, 422) or (status == 500 and _NO_SCHEMA in message):
+    elif status == 500 and _NO_SCHEMA in message:
         outcome = WriteOutcome.INVALID
     elif status >= 500:
         outcome = WriteOutcome.UNKNOWN
-    else:
-        usual = {
-            401: WriteOutcome.UNAUTHORIZED,
-            403: WriteOutcome.FORBIDDEN,
-            404: WriteOutcome.DELETED,
-        }
-        outcome = {**usual, 413: WriteOutcome.TOO_LARGE}.get(status, outcome)
-    return WriteAnswer(outcome, message, status, causes)
+    return WriteAnswer(outcome, message, status, causes, conflicts, webhook)
 
 
 def failure_of(error: DriverUnavailable, *, is_sent: bool) -> WriteAnswer:
     """Return what a failed request means: it was not sent, or its outcome is unknown."""
+    digits = error.code.removeprefix("http-")
+    status = int(digits) if digits.isdecimal() else None
     if error.code in _BUSY:
-        return WriteAnswer(
-            WriteOutcome.BUSY,
-            f"The hub is busy: {error}",
-            int(error.code.partition("-")[2]),
-        )
+        return WriteAnswer(WriteOutcome.BUSY, f"The hub is busy: {error}", status)
     if error.code == "credentials":
         return WriteAnswer(WriteOutcome.UNAUTHORIZED, str(error), 401)
     if not is_sent or error.code in _NOT_SENT:
         return WriteAnswer(WriteOutcome.UNREACHABLE, f"Nothing was sent: {error}")
-    status = error.code.partition("-")[2] if error.code.startswith("http-") else ""
-    return WriteAnswer(
-        WriteOutcome.UNKNOWN, str(error), int(status) if status else None
-    )
+    return WriteAnswer(WriteOutcome.UNKNOWN, str(error), status)
 
 
 def shown_message(
@@ -189,11 +192,8 @@ def causes_in(request: WriteRequest, body: Manifest) -> Iterable[FieldError]:
         cause = mapping_at(one)
         message = shown_message(request, str(cause.get("message") or ""), LONGEST_CAUSE)
         path = text_of(cause.get("field")).removeprefix(".")
-        yield FieldError(
-            "" if path == "<nil>" else path,
-            str(cause.get("reason") or "invalid")[:60],
-            message,
-        )
+        reason = str(cause.get("reason") or "invalid")[:60]
+        yield FieldError(path.replace("<nil>", ""), reason, message)
 
 
 def _conflict_outcome(body: Manifest, message: str) -> WriteOutcome:
@@ -209,124 +209,63 @@ def conflicts_in(
     request: WriteRequest, body: Manifest, live: Manifest | None
 ) -> Iterable[FieldConflict]:
     """Yield the fields that others own, with the time from the live object where it has one."""
-    leaves = leaf_paths(request.body)
     paths = {
         server_path(path[:end]): path[:end]
-        for path in leaves
+        for path in leaf_paths(request.body)
         for end in range(1, len(path) + 1)
     }
-    for one in items_at(body, "details", "causes")[:MOST_CAUSES]:
-        cause = mapping_at(one)
+    for cause in map(mapping_at, items_at(body, "details", "causes")[:MOST_CAUSES]):
         if cause.get("reason") != "FieldManagerConflict":
             continue
         field = text_of(cause.get("field"))
         match = _CONFLICT_WITH.search(str(cause.get("message") or ""))
-        manager, path = (match["manager"] if match else ""), paths.get(field, ())
-        owners = owners_of(live, path) if live and path else ()
-        entry = next((each for each in owners if each.get("manager") == manager), {})
-        ours, theirs = (
-            value_at(request.body, path),
-            value_at(live, path) if path else ABSENT,
-        )
-        yield FieldConflict(
-            path,
-            field,
-            manager,
-            text_of(entry.get("operation")),
-            text_of(entry.get("time")),
-            None if not path or ours is ABSENT else ours,
-            None if theirs is ABSENT else theirs,
-        )
+        manager = match["manager"] if match else ""
+        path = paths.get(field)
+        if path is None:
+            yield FieldConflict((), field, manager)
+            continue
+        owners = owners_of(live or {}, path)
+        entry = next((one for one in owners if one.get("manager") == manager), {})
+        operation, at = (text_of(entry.get(key)) for key in ("operation", "time"))
+        values = [value_at(one, path) for one in (request.body, live)]
+        ours, theirs = (None if one is ABSENT else one for one in values)
+        yield FieldConflict(path, field, manager, operation, at, ours, theirs)
 
 
-def read_back(
-    request: WriteRequest, live: Manifest | None, *, manager: str
-) -> WriteAnswer:
+def read_back(request: WriteRequest, live: Manifest | None) -> WriteAnswer:
     """Return what the object says about a write of unknown outcome.
 
     While its resourceVersion is the one of the precondition, the hub may still be working on the request.
     """
     metadata = mapping_at(live, "metadata")
-    is_same = live is not None and request.uid in ("", metadata.get("uid"))
+    is_there = live is not None and request.uid in ("", metadata.get("uid"))
+    is_before = is_there and metadata.get("resourceVersion") == request.resource_version
     if request.verb is Verb.DELETE:
-        is_made = not is_same or bool(metadata.get("deletionTimestamp"))
-        is_open = (
-            is_same and metadata.get("resourceVersion") == request.resource_version
-        )
-    elif live is None or not is_same:
-        is_made, is_open = False, live is None and request.verb is Verb.CREATE
+        is_made = not is_there or bool(metadata.get("deletionTimestamp"))
     else:
-        is_open = request.verb is not Verb.CREATE and (
-            metadata.get("resourceVersion") == request.resource_version
-        )
-        is_made = (
-            not is_open
-            and _has_body(request, live)
-            and _has_owner(request, live, manager)
-        )
+        body = without_paths(request.body, _NOT_COMPARED)
+        is_made = is_there and not is_before and _contains(live, body)
+    if request.verb is Verb.CREATE:
+        is_before = live is None
     if is_made:
-        return WriteAnswer(
-            WriteOutcome.ACCEPTED, "The object has this write.", content=live
-        )
-    if is_open:
-        return WriteAnswer(
-            WriteOutcome.UNKNOWN, "The object does not have this write yet."
-        )
-    return WriteAnswer(
-        WriteOutcome.NOT_APPLIED, "The object does not have this write, or no longer."
-    )
-
-
-def _has_body(request: WriteRequest, live: Manifest) -> bool:
-    body = {
-        key: one
-        for key, one in request.body.items()
-        if key not in ("apiVersion", "kind")
-    }
-    metadata = {
-        key: one
-        for key, one in mapping_at(body, "metadata").items()
-        if key not in ("uid", "resourceVersion")
-    }
-    return _contains(live, {**body, "metadata": metadata})
+        message = "The object has this write."
+        return WriteAnswer(WriteOutcome.ACCEPTED, message, content=live)
+    if is_before:
+        message = "The object does not have this write yet."
+        return WriteAnswer(WriteOutcome.UNKNOWN, message)
+    message = "The object does not have this write, or no longer."
+    return WriteAnswer(WriteOutcome.NOT_APPLIED, message)
 
 
 def _contains(live: Any, wanted: Any) -> bool:
     if wanted in (HIDDEN, HIDDEN_AND_CHANGED):
         return True  # the record does not have the value
     if isinstance(wanted, Mapping):
-        if not isinstance(live, Mapping):
-            return False
-        return all(
-            live.get(key) is None if one is None else _contains(live.get(key), one)
-            for key, one in wanted.items()
-        )
+        fields = mapping_at(live)
+        return all(_contains(fields.get(key), one) for key, one in wanted.items())
     if isinstance(wanted, list):
         # The hub adds defaults to items, and conditions of others to a status.
         return isinstance(live, list) and all(
             any(_contains(one, each) for one in live) for each in wanted
         )
     return bool(live == wanted)
-
-
-def _has_owner(request: WriteRequest, live: Manifest, manager: str) -> bool:
-    """Return whether our manager owns what the body has; a removal leaves no owner."""
-    operation = "Apply" if request.verb is Verb.APPLY else "Update"
-    entries = [
-        mapping_at(one)
-        for one in items_at(live, "metadata", "managedFields")
-        if (mapping_at(one).get("manager"), mapping_at(one).get("operation"))
-        == (manager, operation)
-        and (mapping_at(one).get("subresource") or "") in ("", request.subresource)
-    ]
-    is_set = any(
-        value_at(request.body, path) is not None for path in leaf_paths(request.body)
-    )
-    if request.verb is Verb.PATCH and not is_set:
-        return True
-    return bool(entries)
-
-
-def is_own_conflict(one: FieldConflict, manager: str) -> bool:
-    """Return whether the console itself owns a field, by a creation or a merge patch."""
-    return one.manager == manager

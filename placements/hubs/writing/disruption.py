@@ -1,9 +1,11 @@
 """Evictions, with the arithmetic of the disruption budget as the mirror has it."""
 
-import re
+from typing import Any
 from uuid import uuid4
 
+from clusters.models import Hub
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
 from placements.engine.disruption import (
     ClusterAvailability,
     EvictionContext,
@@ -12,20 +14,9 @@ from placements.engine.disruption import (
     judge_eviction,
 )
 from placements.hubs.kinds.base import Manifest, mapping_at, text_of
-from placements.hubs.writing.objects import (
-    BUDGET,
-    PLACEMENT,
-    condition_of,
-    placement_type,
-)
-from placements.hubs.writing.planning import (
-    Fields,
-    Planner,
-    WritePlan,
-    WriteRefusedError,
-    check_fields,
-    text_field,
-)
+from placements.hubs.queries import mirrored_objects
+from placements.hubs.writing.objects import BUDGET, placement_type, status_of
+from placements.hubs.writing.planning import Planner, WritePlan, WriteRefusedError
 from placements.manifests.disruption import (
     DisruptionBudgetSpec,
     parse_disruption_budget,
@@ -34,7 +25,6 @@ from placements.manifests.policy import PlacementType
 
 EVICTION = "ClusterResourcePlacementEviction"
 LONGEST_PART = 63
-_NAME = re.compile(r"fleetui-[a-z0-9]([-a-z0-9.]*[a-z0-9])?-[0-9a-f]{8}")
 _REFUSED = {
     EvictionReason.PICK_FIXED: "A PickFixed placement names its clusters: nothing can be evicted.",
     EvictionReason.BEING_DELETED: "The placement is being deleted.",
@@ -42,38 +32,21 @@ _REFUSED = {
 }
 
 
-def plan_evict(planner: Planner, entered: Fields) -> WritePlan:
+def evict(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
     """Plan the eviction of a placement from a cluster; `eviction` is the name of the object."""
-    fields = dict(
-        check_fields(entered, required=["placement", "cluster"], optional=["eviction"])
-    )
-    name, cluster = text_field(fields, "placement"), text_field(fields, "cluster")
-    placement = planner.read(PLACEMENT, name)
-    verdict = hub_verdict(planner, placement, name, cluster)
+    name, cluster = fields["placement"], fields["cluster"]
+    verdict = hub_verdict(planner.hub, live, name, cluster)
     if verdict.why in _REFUSED:
         raise WriteRefusedError(_REFUSED[verdict.why])
-    fields["eviction"] = (
-        fields.get("eviction") or f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}"
-    )
-    if not _NAME.fullmatch(text_field(fields, "eviction")):
-        raise InvalidManifest.of(
-            "eviction",
-            "bad-format",
-            "Invalid value",
-            "fleetui-PLACEMENT-CLUSTER-01234567",
-        )
+    new_name = f"{eviction_prefix(name, cluster)}{uuid4().hex[:8]}"
+    fields.setdefault("eviction", new_name)
     manifest = {
         "kind": EVICTION,
         "metadata": {"name": fields["eviction"]},
         "spec": {"placementName": name, "clusterName": cluster},
     }
     request = planner.create(manifest)
-    return WritePlan(
-        request,
-        fields,
-        manifest=request.body,
-        notes=(sentence(verdict), _SELECTED_AGAIN),
-    )
+    return WritePlan(request, request.body, (sentence(verdict), _SELECTED_AGAIN))
 
 
 _SELECTED_AGAIN = "Without a taint that the placement does not tolerate, the scheduler may select it again."
@@ -85,73 +58,58 @@ def eviction_prefix(placement: str, cluster: str) -> str:
     return f"fleetui-{parts[0]}-{parts[1]}-"
 
 
-def hub_verdict(
-    planner: Planner, placement: Manifest, name: str, cluster: str
-) -> Verdict:
+def hub_verdict(hub: Hub, placement: Manifest, name: str, cluster: str) -> Verdict:
     """Return whether the hub would execute an eviction, as far as the mirror shows it."""
     kind = placement_type(placement)
-    bindings = list(planner.mirrored("ClusterResourceBinding", owner=name))
     if kind not in list(PlacementType):
         return Verdict(EvictionReason.NO_BUDGET)
+    bindings = {
+        text_of(mapping_at(one, "spec").get("targetCluster")): availability(one)
+        for one in mirrored_objects(hub, "ClusterResourceBinding", owner=name)
+    }
     number = mapping_at(placement, "spec", "policy").get("numberOfClusters")
+    wanted = number if isinstance(number, int) else len(bindings)
+    is_deleting = bool(mapping_at(placement, "metadata").get("deletionTimestamp"))
     context = EvictionContext(
-        PlacementType(kind),
-        {
-            text_of(mapping_at(one, "spec").get("targetCluster")): availability(one)
-            for one in bindings
-        },
-        number if isinstance(number, int) else len(bindings),
-        is_being_deleted=bool(
-            mapping_at(placement, "metadata").get("deletionTimestamp")
-        ),
+        PlacementType(kind), bindings, wanted, is_being_deleted=is_deleting
     )
-    return judge_eviction(context, cluster, budget_of(planner, name))
+    return judge_eviction(context, cluster, budget_of(hub, name))
 
 
 def availability(binding: Manifest) -> ClusterAvailability:
     state = mapping_at(binding, "spec").get("state")
-    if state == "Unscheduled" or mapping_at(binding, "metadata").get(
-        "deletionTimestamp"
-    ):
+    is_deleting = mapping_at(binding, "metadata").get("deletionTimestamp")
+    if state == "Unscheduled" or is_deleting:
         return ClusterAvailability.LEAVING
     if state == "Scheduled":
         return ClusterAvailability.PLANNED
-    if any(
-        condition_of(binding, kind).get("status") == "False"
-        for kind in ("Applied", "Overridden")
-    ):
+    if "False" in [status_of(binding, kind) for kind in ("Applied", "Overridden")]:
         return ClusterAvailability.FAILED
-    is_available = condition_of(binding, "Available").get("status") == "True"
-    return (
-        ClusterAvailability.AVAILABLE if is_available else ClusterAvailability.WORKING
-    )
+    if status_of(binding, "Available") == "True":
+        return ClusterAvailability.AVAILABLE
+    return ClusterAvailability.WORKING
 
 
-def budget_of(planner: Planner, name: str) -> DisruptionBudgetSpec | None:
-    manifest = next(iter(planner.mirrored(BUDGET, name=name)), None)
-    if manifest is None:
-        return None
-    try:
-        document = {
-            key: manifest[key] for key in ("apiVersion", "kind", "metadata", "spec")
-        }
-        return parse_disruption_budget(document).spec
-    except (InvalidManifest, KeyError):
-        return None
+def budget_of(hub: Hub, name: str) -> DisruptionBudgetSpec | None:
+    for manifest in mirrored_objects(hub, BUDGET, name=name):
+        keys = ("apiVersion", "kind", "metadata", "spec")
+        try:
+            return parse_disruption_budget({key: manifest[key] for key in keys}).spec
+        except (InvalidManifest, KeyError):
+            break
+    return None
 
 
 def sentence(verdict: Verdict) -> str:
     """Return what is expected of an eviction."""
     numbers = verdict.numbers
-    counts = (
-        f"{numbers.available} of {numbers.total} clusters are available"
-        if numbers
-        else ""
-    )
+    counts, evictions = "", "0 evictions"
+    if numbers:
+        counts = f"{numbers.available} of {numbers.total} clusters are available"
+        evictions = counted(numbers.allowed, "eviction")
     match verdict.why:
         case EvictionReason.WITHIN_BUDGET:
-            left = numbers.allowed if numbers else 0
-            return f"{counts}; the disruption budget allows {left} eviction{'' if left == 1 else 's'} now."
+            return f"{counts}; the disruption budget allows {evictions} now."
         case EvictionReason.OVER_BUDGET:
             return f"{counts}; the disruption budget allows no eviction now. The hub will not execute it."
         case EvictionReason.MISCONFIGURED:

@@ -6,21 +6,18 @@ from typing import Any
 
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.patches import merged
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.words import full_name, names_and_more
 from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
-from placements.hubs.write_requests import KINDS, OFFERED
+from placements.hubs.write_bodies import edit_body
+from placements.hubs.write_requests import KINDS, OFFERED, Verb
 from placements.hubs.writing.effects import deselection_of
 from placements.hubs.writing.planning import (
     MOST_LISTED,
-    Fields,
     Planner,
     WritePlan,
     WriteRefusedError,
-    check_fields,
-    choice_field,
-    mapping_field,
-    number_field,
-    text_field,
+    check_field,
+    check_not_deleting,
 )
 from placements.manifests.disruption import budget_errors, parse_disruption_budget
 from placements.manifests.override import parse_cluster_override, parse_override
@@ -31,104 +28,105 @@ from placements.manifests.staged_update import parse_staged_strategy
 PLACEMENT, NAMESPACED_PLACEMENT = "ClusterResourcePlacement", "ResourcePlacement"
 PLACEMENTS = (PLACEMENT, NAMESPACED_PLACEMENT)
 BUDGET = "ClusterResourcePlacementDisruptionBudget"
-MOST_CLUSTERS = 2**31 - 1
 DELETED_AT_ONCE = "Deleted immediately; disruption budgets are not consulted."
+SECOND_WRITE = (
+    "Fields that other managers own are removed by a second write: review again then."
+)
+NO_CLUSTER = "Every cluster is unselected: the placement is removed from all of them."
 SAVED = tuple(kind for kind, one in KINDS.items() if "apply" in OFFERED[one.plural])
 DELETED = tuple(kind for kind, one in KINDS.items() if "delete" in OFFERED[one.plural])
 
 
-def parse_budget(document: Mapping[str, Any]) -> object:
-    return parse_disruption_budget(dict(document))
-
-
 _PARSERS: Mapping[str, Callable[[Any], object]] = {
     PLACEMENT: parse_placement,
-    BUDGET: parse_budget,
+    BUDGET: parse_disruption_budget,
     "ClusterResourceOverride": parse_cluster_override,
     "ResourceOverride": parse_override,
     "ClusterStagedUpdateStrategy": parse_staged_strategy,
 }
 
 
-def plan_save(planner: Planner, entered: Fields) -> WritePlan:
+def save(planner: Planner, fields: dict[str, Any], _: Manifest) -> WritePlan:
     """Plan the creation of an object, or the edit of one that a base or the hub has.
 
     `base` is the manifest that a draft was started from; without one it is the object as it is. `patch` is a
     merge patch of the object as it is on the hub, where the manifest may be behind it: right after another
     write the mirror has not seen that yet.
     """
-    fields = check_fields(entered, required=["manifest"], optional=["base", "patch"])
-    manifest = mapping_field(fields, "manifest")
-    kind = choice_field(manifest, "kind", SAVED)
+    manifest = fields["manifest"]
+    check_field("kind", manifest.get("kind"), SAVED)
+    kind = manifest["kind"]
     group = str(manifest.get("apiVersion")).partition("/")[0]
     if group != KINDS[kind].group:
         message = f"Unsupported value: {str(manifest.get('apiVersion'))[:80]!r}"
-        raise InvalidManifest.of(
-            "apiVersion", "not-one-of", message, planner.api_version(kind)
-        )
-    metadata = mapping_field(manifest, "metadata")
+        allowed = planner.api_version(kind)
+        raise InvalidManifest.of("apiVersion", "not-one-of", message, allowed)
+    metadata = manifest.get("metadata")
+    if not isinstance(metadata, Mapping):
+        raise InvalidManifest.of("metadata", "wrong-type", "Invalid value", "an object")
     check_name(kind, metadata)
     if kind in _PARSERS:
-        _PARSERS[kind](manifest)
+        _PARSERS[kind](dict(manifest))
+
     base = fields.get("base")
     live = planner.find(kind, metadata["name"], metadata.get("namespace") or "")
     notes = budget_notes(planner, manifest) if kind == BUDGET else ()
-    if live is None and base is None:
-        return WritePlan(
-            planner.create(manifest), fields, manifest=manifest, notes=notes
-        )
     if live is None:
-        raise WriteRefusedError(
-            f"{kind} {metadata['name']} was deleted on the hub since the draft was started; "
-            "create it as a new object."
-        )
-    if fields.get("patch") is not None:
-        base, manifest = live, merged(live, mapping_field(fields, "patch"))
-    return plan_edit(planner, fields, live, base or live, manifest, notes=notes)
+        if base is not None:
+            raise WriteRefusedError(
+                f"{kind} {metadata['name']} was deleted on the hub since the draft was started; "
+                "create it as a new object."
+            )
+        return WritePlan(planner.create(manifest), manifest, notes)
+    if "patch" in fields:
+        base, manifest = live, merged(live, fields["patch"])
+    return edited(planner, live, base or live, manifest, notes)
 
 
-def plan_edit(
+def edited(
     planner: Planner,
-    fields: Fields,
     live: Manifest,
     base: Manifest,
     manifest: Manifest,
-    *,
     notes: tuple[str, ...] = (),
 ) -> WritePlan:
+    """Plan the apply of what a draft changes; one that only removes is a merge patch.
+
+    Raise StaleBaseError, WriteRefusedError.
+    """
     check_not_deleting(live)
-    request, foreign = planner.edit(live, base, manifest)
+    body = edit_body(live, base, manifest, manager=planner.hub.field_manager)
+    if not body.changes:
+        return WritePlan(None, manifest, notes, live=live)
+    foreign = body.foreign
+    if not body.changes.values and set(foreign) == set(body.changes.removed):
+        request, foreign = planner.patch(live, {}, foreign), ()
+    else:
+        request = planner.write(Verb.APPLY, live, body.content)
     if foreign:
-        notes = (
-            *notes,
-            "Fields that other managers own are removed by a second write: review again then.",
-        )
-    deselection = (
-        deselection_of(manifest) if request and live.get("kind") in PLACEMENTS else None
-    )
+        notes = (*notes, SECOND_WRITE)
+    is_placement = live.get("kind") in PLACEMENTS
+    deselection = deselection_of(manifest) if is_placement else None
     if deselection and deselection.clusters:
         notes = (*notes, f"{deselection}.")
-    return WritePlan(request, fields, live, manifest, notes, foreign, deselection)
+    return WritePlan(request, manifest, notes, foreign, deselection, live=live)
 
 
 def check_name(kind: str, metadata: Mapping[str, Any]) -> None:
     """Raise InvalidManifest unless the metadata names an object of this kind, namespaced or not."""
-    if not text_field(metadata, "name"):
+    name, namespace = metadata.get("name"), metadata.get("namespace") or ""
+    if not name:
         raise InvalidManifest.of("metadata.name", "required", "Required value")
-    namespace = text_field(metadata, "namespace", longest=63)
-    if bool(namespace) is not KINDS[kind].is_namespaced:
-        allowed = "a namespace" if KINDS[kind].is_namespaced else "no value"
-        message = (
-            "Required value"
-            if KINDS[kind].is_namespaced
-            else "Forbidden: the kind is cluster-scoped"
-        )
-        raise InvalidManifest.of("metadata.namespace", "conflict", message, allowed)
-
-
-def check_not_deleting(live: Manifest) -> None:
-    if mapping_at(live, "metadata").get("deletionTimestamp"):
-        raise WriteRefusedError("The object is being deleted on the hub.")
+    check_field("name", name)
+    check_field("namespace", namespace)
+    is_namespaced = KINDS[kind].is_namespaced
+    if is_namespaced and not namespace:
+        message, allowed = "Required value", "a namespace"
+    elif namespace and not is_namespaced:
+        message, allowed = "Forbidden: the kind is cluster-scoped", "no value"
+    else:
+        return
+    raise InvalidManifest.of("metadata.namespace", "conflict", message, allowed)
 
 
 def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
@@ -139,10 +137,8 @@ def budget_notes(planner: Planner, manifest: Manifest) -> tuple[str, ...]:
         return (f"The hub has no placement {name} yet.",)
     type_name = placement_type(placement)
     if type_name in list(PlacementType):
-        errors = budget_errors(
-            parse_disruption_budget(dict(manifest)).spec, PlacementType(type_name)
-        )
-        if errors:
+        spec = parse_disruption_budget(dict(manifest)).spec
+        if errors := budget_errors(spec, PlacementType(type_name)):
             raise InvalidManifest(errors)
     return ()
 
@@ -152,61 +148,47 @@ def placement_type(placement: Manifest) -> str:
     return text_of(policy.get("placementType")) or PlacementType.PICK_ALL.value
 
 
-def plan_scale(planner: Planner, entered: Fields) -> WritePlan:
+def scale(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
     """Plan another number of clusters for a placement of type PickN."""
-    fields = check_fields(
-        entered, required=["name", "numberOfClusters"], optional=["namespace"]
-    )
-    namespace = text_field(fields, "namespace", longest=63)
-    kind = NAMESPACED_PLACEMENT if namespace else PLACEMENT
-    live = planner.read(kind, text_field(fields, "name"), namespace)
-    number = number_field(fields, "numberOfClusters", least=0, most=MOST_CLUSTERS)
     if placement_type(live) != PlacementType.PICK_N:
         raise WriteRefusedError(
             f"Only a PickN placement has a number of clusters; this is {placement_type(live)}."
         )
     draft = deepcopy(dict(live))
-    draft["spec"]["policy"]["numberOfClusters"] = number
-    notes = (
-        ("Every cluster is unselected: the placement is removed from all of them.",)
-        if not number
-        else ()
-    )
-    return plan_edit(planner, fields, live, live, draft, notes=notes)
+    draft["spec"]["policy"]["numberOfClusters"] = fields["numberOfClusters"]
+    notes = () if fields["numberOfClusters"] else (NO_CLUSTER,)
+    return edited(planner, live, live, draft, notes)
 
 
-def plan_delete(planner: Planner, entered: Fields) -> WritePlan:
-    fields = check_fields(entered, required=["kind", "name"], optional=["namespace"])
-    kind = choice_field(fields, "kind", DELETED)
-    check_name(kind, fields)
-    name, namespace = (
-        text_field(fields, "name"),
-        text_field(fields, "namespace", longest=63),
-    )
-    live = planner.read(kind, name, namespace)
+def delete(planner: Planner, fields: dict[str, Any], live: Manifest) -> WritePlan:
+    kind, metadata = str(live["kind"]), mapping_at(live, "metadata")
     notes: tuple[str, ...] = ()
     if kind in PLACEMENTS:
-        clusters = bound_clusters(planner, f"{namespace}/{name}" if namespace else name)
-        notes = (
-            f"The placement is removed from {names_and_more(clusters, MOST_LISTED) or 'no cluster'}.",
-            DELETED_AT_ONCE,
-        )
+        owner = full_name(fields.get("namespace", ""), fields["name"])
+        clusters = names_and_more(bound_clusters(planner, owner), MOST_LISTED)
+        removed_from = f"The placement is removed from {clusters or 'no cluster'}."
+        notes = (removed_from, DELETED_AT_ONCE)
     elif kind.endswith("StagedUpdateRun"):
         notes = ("Bindings stay as they are.",)
-    return WritePlan(planner.delete(live), fields, live, None, notes)
+    conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}
+    body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": conditions}
+    return WritePlan(planner.write(Verb.DELETE, live, body), notes=notes)
 
 
 def bound_clusters(planner: Planner, owner: str) -> list[str]:
     """Return the clusters that have a binding of a placement, as the mirror has them."""
     kind = "ResourceBinding" if "/" in owner else "ClusterResourceBinding"
     bindings = planner.mirrored(kind, owner=owner, is_deleting=False)
-    return sorted(
-        {text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings}
-        - {""}
-    )
+    names = {text_of(mapping_at(one, "spec").get("targetCluster")) for one in bindings}
+    return sorted(names - {""})
 
 
 def condition_of(live: Manifest, kind: str) -> Mapping[str, Any]:
     """Return a condition of the status, an empty object where there is none."""
     conditions = (mapping_at(one) for one in items_at(live, "status", "conditions"))
     return next((one for one in conditions if one.get("type") == kind), {})
+
+
+def status_of(live: Manifest, kind: str) -> str:
+    """Return True, False, Unknown, or "" without this condition."""
+    return text_of(condition_of(live, kind).get("status"))

@@ -3,9 +3,9 @@
 See `rules/live-hub.md#actions-on-a-hub`.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any
@@ -14,36 +14,34 @@ from django.contrib.auth.models import User
 from django.core import signing
 from django.core.exceptions import PermissionDenied
 
-from clusters.drivers.base import DriverUnavailable, FieldDiff
+from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.diff import clean, find_differences
 from clusters.models import Hub, HubWrite
-from fleetui.apimachinery.errors import FieldError, InvalidManifest, split_path
+from fleetui.apimachinery.errors import FieldError
 from fleetui.apimachinery.secrets import without_secrets
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from fleetui.permissions import has_role, teams_of
 from placements.hubs.kinds.base import Manifest, mapping_at, text_of
+from placements.hubs.queries import mirrored_object
 from placements.hubs.write_bodies import (
     ChangedSincePreviewError,
-    Path,
     StaleBaseError,
     different_parts,
     leaf_paths,
-    without_paths,
     written_parts,
 )
-from placements.hubs.write_requests import Verb, WriteRequest, WriteTooLargeError
+from placements.hubs.write_requests import KINDS, Verb, WriteRequest
 from placements.hubs.writing.answers import WriteAnswer, WriteOutcome
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.gitops import gitops_marks
-from placements.hubs.writing.identity import IdentityRefusedError, Permission
+from placements.hubs.writing.identity import IdentityRefusedError
 from placements.hubs.writing.planning import (
     ConfirmationNeededError,
     Fields,
     Planner,
     WritePlan,
-    WriteRefusedError,
-    text_field,
+    check_text,
 )
 from placements.hubs.writing.sending import (
     HubWriter,
@@ -65,7 +63,6 @@ _STATUS = {
     WriteOutcome.BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
     WriteOutcome.UNREACHABLE: HTTPStatus.SERVICE_UNAVAILABLE,
 }
-_SALT = "placements.hub_writes.preview"
 
 
 class PreviewRequiredError(FleetError):
@@ -100,18 +97,19 @@ class HubRefusedError(FleetError):
                 "causes": [asdict(one) for one in answer.causes],
             }
         }
-        if answer.conflicts:
-            facts["conflicts"] = [
-                {
-                    "path": one.name,
-                    "manager": one.manager,
-                    "operation": one.operation,
-                    "time": one.at,
-                    "ours": one.ours,
-                    "theirs": one.theirs,
-                }
-                for one in answer.conflicts
-            ]
+        conflicts = [
+            {
+                "path": one.name,
+                "manager": one.manager,
+                "operation": one.operation,
+                "time": one.at,
+                "ours": one.ours,
+                "theirs": one.theirs,
+            }
+            for one in answer.conflicts
+        ]
+        if conflicts:
+            facts["conflicts"] = conflicts
         return facts
 
 
@@ -135,7 +133,6 @@ class WritePreview:
     answer: WriteAnswer | None = None
     differences: tuple[ResultDifference, ...] = ()
     gitops: tuple[str, ...] = ()
-    permission: Permission = field(default_factory=lambda: Permission(True))
     token: str = ""
 
     @property
@@ -148,12 +145,7 @@ class WritePreview:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """The object as it would be, without secret values and managed fields."""
-        return (
-            shown_object(self.answer.content)
-            if self.answer and self.answer.content
-            else None
-        )
+        return shown_object(self.answer.content) if self.answer else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,18 +162,17 @@ class AppliedWrite:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        return shown_object(self.answer.content) if self.answer.content else None
+        return shown_object(self.answer.content)
 
 
-def shown_object(content: Manifest) -> dict[str, Any]:
+def shown_object(content: Manifest | None) -> dict[str, Any] | None:
     """Return an object of the hub without secret values, and without the list of its managers."""
+    if not content:
+        return None
     document: dict[str, Any] = without_secrets(content)
-    metadata = {
-        key: one
-        for key, one in mapping_at(document, "metadata").items()
-        if key != "managedFields"
-    }
-    return {**document, "metadata": metadata}
+    document["metadata"] = dict(mapping_at(document, "metadata"))
+    document["metadata"].pop("managedFields", None)
+    return document
 
 
 def check_role(hub: Hub, action: HubAction, by: User) -> None:
@@ -205,47 +196,54 @@ def plan_of(action: HubAction, planner: Planner, entered: Fields) -> WritePlan:
 
     Raise StaleBaseError where the object is another one, or was changed.
     """
+    expected = {key: entered.get(key) or "" for key in PRECONDITIONS}
+    for key, value in expected.items():
+        check_text(key, value)
     fields = {key: one for key, one in entered.items() if key not in PRECONDITIONS}
-    before = {key: text_field(entered, key) for key in PRECONDITIONS}
     plan = action.plan(planner, fields)
-    metadata = mapping_at(plan.live, "metadata") if plan.live else {}
+    live = plan.live
+    metadata = mapping_at(live, "metadata")
     stale = [
         f"metadata.{key}"
-        for key, one in before.items()
-        if one and one != text_of(metadata.get(key))
+        for key, value in expected.items()
+        if value and value != text_of(metadata.get(key))
     ]
-    if stale == ["metadata.resourceVersion"] and plan.live:
-        seen = planner.seen(plan.live, before["resourceVersion"])
-        stale = (
-            different_parts(written_parts(seen), written_parts(plan.live))
-            if seen
-            else stale
-        )
+    if stale == ["metadata.resourceVersion"] and live:
+        kind = KINDS[str(live["kind"])]
+        place = (text_of(metadata.get("namespace")), text_of(metadata.get("name")))
+        seen = mirrored_object(planner.hub, kind.group, kind.kind, *place)
+        version = mapping_at(seen, "metadata").get("resourceVersion")
+        if seen and version == expected["resourceVersion"]:
+            stale = different_parts(written_parts(seen), written_parts(live))
     if stale:
         raise StaleBaseError(stale)
     return plan
 
 
 @contextmanager
-def _planner(
-    hub: Hub, action: HubAction, *, by: User, now: datetime
-) -> Iterator[tuple[HubWriter, Planner]]:
-    """Open a writer for a person who may write. Raise PermissionDenied, NotWritableError, HubRefusedError."""
+def planned_write(
+    hub: Hub, action: HubAction, fields: Fields, *, by: User, now: datetime
+) -> Iterator[tuple[HubWriter, WritePlan]]:
+    """Plan a write for a person who may make it, with the objects of the hub.
+
+    Raise PermissionDenied, NotWritableError, HubRefusedError, and what `plan_of` raises.
+    """
     check_role(hub, action, by)
     check_writable(hub)
+    person = by.get_username()
     try:
-        with open_writer(
-            hub, person=by.get_username(), role=str(action.role)
-        ) as writer:
-            yield writer, Planner(hub, by.get_username(), now, writer)
+        with (
+            open_writer(hub, person=person, role=str(action.role)) as writer,
+            in_hub(hub.pk),
+        ):
+            plan = plan_of(action, Planner(hub, person, now, writer), fields)
+            check_plan(hub, action, plan, by=by)
+            yield writer, plan
     except IdentityRefusedError as error:
         raise NotWritableError(str(error)) from error
-    except WriteTooLargeError as error:
-        raise WriteRefusedError(str(error)) from error
     except DriverUnavailable as error:  # while reading: nothing was sent
-        answer = WriteAnswer(
-            WriteOutcome.UNREACHABLE, f"The hub cannot be read: {error}"
-        )
+        message = f"The hub cannot be read: {error}"
+        answer = WriteAnswer(WriteOutcome.UNREACHABLE, message)
         raise HubRefusedError(answer) from error
 
 
@@ -257,52 +255,23 @@ def preview_write(
     by: User,
     now: datetime,
     overwrite: Collection[str] = (),
-    keep: Iterable[str] = (),
 ) -> WritePreview:
     """Return the result that a write would have on the hub, which stores nothing.
 
-    `overwrite` are the paths that are taken from other managers, `keep` those that stay theirs. Raise
-    InvalidManifest, UnknownObjectError, StaleBaseError, WriteRefusedError, NotWritableError,
-    PermissionDenied, HubRefusedError.
+    `overwrite` are the paths that are taken from other managers. Raise InvalidManifest, UnknownObjectError,
+    StaleBaseError, WriteRefusedError, NotWritableError, PermissionDenied, HubRefusedError.
     """
-    with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
-        plan = without_kept(plan_of(action, planner, fields), keep)
-        check_plan(hub, action, plan, by=by)
+    with planned_write(hub, action, fields, by=by, now=now) as (writer, plan):
         if plan.request is None:
             return WritePreview(action, plan)
-        permission = writer.review(plan.request)
         request, answer = writer.preview(plan.request, plan.live, overwrite=overwrite)
-        token = ""
-        if answer.is_accepted:
-            parts = written_parts(plan.live)
-            token = signing.dumps([hub.pk, by.pk, request.digest, parts], salt=_SALT)
-        return WritePreview(
-            action,
-            plan,
-            request,
-            answer,
-            result_differences(plan, request, answer),
-            gitops_marks(plan.live),
-            permission,
-            token,
-        )
-
-
-def without_kept(plan: WritePlan, keep: Iterable[str]) -> WritePlan:
-    """Return a plan that leaves these paths to their owners; an unreadable path is none of the body."""
-    paths: list[Path] = []
-    for name in keep:
-        try:
-            paths.append(tuple(map(str, split_path(name))))
-        except ValueError as error:
-            raise InvalidManifest.of(
-                "keep", "bad-format", f"Invalid value: {name[:80]!r}", "a path"
-            ) from error
-    if not paths or plan.request is None or plan.request.verb is not Verb.APPLY:
-        return plan
-    body = without_paths(plan.request.body, paths)
-    has_rest = bool(leaf_paths(body))
-    return replace(plan, request=replace(plan.request, body=body) if has_rest else None)
+    token = ""
+    if answer.is_accepted:
+        parts = written_parts(plan.live)
+        token = signing.dumps([request.digest, parts], salt=salt_of(hub, by))
+    differences = result_differences(plan, request, answer)
+    marks = gitops_marks(plan.live)
+    return WritePreview(action, plan, request, answer, differences, marks, token)
 
 
 def apply_write(
@@ -315,16 +284,13 @@ def apply_write(
     token: str | None = None,
     confirmed: bool = False,
     overwrite: Collection[str] = (),
-    keep: Iterable[str] = (),
 ) -> AppliedWrite | None:
     """Send a write once, after a dry run of exactly its body: that of the token, or a new one.
 
     None where nothing would change. `confirmed`: a placement may leave all or most of its clusters. Raise
     what `preview_write` raises, PreviewRequiredError, ChangedSincePreviewError, ConfirmationNeededError.
     """
-    with _planner(hub, action, by=by, now=now) as (writer, planner), in_hub(hub.pk):
-        plan = without_kept(plan_of(action, planner, fields), keep)
-        check_plan(hub, action, plan, by=by)
+    with planned_write(hub, action, fields, by=by, now=now) as (writer, plan):
         if plan.request is None:
             return None
         if plan.deselection and plan.needs_confirmation and not confirmed:
@@ -336,34 +302,37 @@ def apply_write(
             if not answer.is_accepted:
                 raise HubRefusedError(answer)
         else:
-            request = previewed(plan, token, hub, by)
+            request = previewed(plan, plan.request, token, hub, by)
         sent = writer.send(request, plan.live, digest=request.digest)
-        if not (sent.answer.is_accepted or sent.answer.outcome is WriteOutcome.UNKNOWN):
-            raise HubRefusedError(sent.answer, sent.row)
-        return AppliedWrite(sent.row, sent.answer, plan)
+    if not (sent.answer.is_accepted or sent.answer.outcome is WriteOutcome.UNKNOWN):
+        raise HubRefusedError(sent.answer, sent.row)
+    return AppliedWrite(sent.row, sent.answer, plan)
 
 
-def previewed(plan: WritePlan, token: str, hub: Hub, by: User) -> WriteRequest:
+def salt_of(hub: Hub, by: User) -> str:
+    """Return what signs previews: those of another hub or user do not count."""
+    return f"placements.hub_writes.preview.{hub.pk}.{by.pk}"
+
+
+def previewed(
+    plan: WritePlan, request: WriteRequest, token: str, hub: Hub, by: User
+) -> WriteRequest:
     """Return the request as its dry run was sent; the status may have changed since.
 
     Raise PreviewRequiredError, ChangedSincePreviewError.
     """
     try:
-        hub_pk, user_pk, digest, parts = signing.loads(
-            token, salt=_SALT, max_age=PREVIEW_SECONDS
+        digest, parts = signing.loads(
+            token, salt=salt_of(hub, by), max_age=PREVIEW_SECONDS
         )
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise PreviewRequiredError from error
-    request = plan.request
-    requests = () if request is None else (request, request.forced())
-    same = [one for one in requests if one.digest == digest]
-    is_own = (hub_pk, user_pk) == (hub.pk, by.pk)
-    changed = different_parts(parts, written_parts(plan.live)) if is_own else []
-    if changed:
+    if changed := different_parts(parts, written_parts(plan.live)):
         raise ChangedSincePreviewError(changed)
-    if not (is_own and same):
-        raise PreviewRequiredError
-    return same[0]
+    for candidate in (request, request.forced()):
+        if candidate.digest == digest:
+            return candidate
+    raise PreviewRequiredError
 
 
 def result_differences(
@@ -373,42 +342,30 @@ def result_differences(
     if answer.content is None or request.verb is Verb.DELETE:
         return ()
     # Of a new object, what the hub added to it is of interest.
-    live, result = (
-        _comparable(request.body if plan.live is None else plan.live),
-        _comparable(answer.content),
-    )
+    before = request.body if plan.live is None else plan.live
+    sides = [before, answer.content]
     if request.subresource == "status":
-        live, result = (
-            {"status": mapping_at(one, "status")} for one in (plan.live, answer.content)
+        sides = [{"status": mapping_at(one, "status")} for one in sides]
+        sent = ["/status/conditions"]
+    else:
+        # With metadata, so that the first label is a difference of labels.
+        sides = [{"metadata": {}, **clean(without_secrets(one))} for one in sides]
+        sent = [pointer(path) for path in leaf_paths(request.body)]
+    differences = []
+    for one in find_differences(*sides).fields:
+        if one.path in ("/apiVersion", "/kind"):
+            continue
+        # A whole object that is new here holds what was sent.
+        by_us = any(is_inside(one.path, at) or is_inside(at, one.path) for at in sent)
+        differences.append(
+            ResultDifference(one.path, one.in_member, one.in_hub, not by_us)
         )
-    changes = find_differences(live, result)
-    sent = sent_pointers(request)
-    return tuple(
-        _difference(one, sent)
-        for one in changes.fields
-        if one.path not in ("/apiVersion", "/kind")
-    )
+    return tuple(differences)
 
 
-def _comparable(content: Manifest) -> dict[str, Any]:
-    # With metadata, so that the first label is a difference of labels.
-    return {"metadata": {}, **clean(without_secrets(content))}
+def pointer(path: Collection[str]) -> str:
+    return "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path)
 
 
-def sent_pointers(request: WriteRequest) -> tuple[str, ...]:
-    if request.subresource == "status":
-        return ("/status/conditions",)
-    leaves = leaf_paths(request.body)
-    return tuple(
-        "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in path)
-        for path in leaves
-    )
-
-
-def _difference(one: FieldDiff, sent: tuple[str, ...]) -> ResultDifference:
-    is_ours = any(one.path == path or one.path.startswith(f"{path}/") for path in sent)
-    # A whole object that is new here holds what was sent.
-    is_around = any(path.startswith(f"{one.path}/") for path in sent)
-    return ResultDifference(
-        one.path, one.in_member, one.in_hub, not (is_ours or is_around)
-    )
+def is_inside(path: str, outer: str) -> bool:
+    return f"{path}/".startswith(f"{outer}/")

@@ -1,23 +1,24 @@
 """From what a person enters to the request that would be sent: objects of the hub, fields, refusals."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.apimachinery.words import names_and_more
+from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.errors import CONFIRMATION_NEEDED, FleetError, UnknownObject
 from placements.hubs.kinds.base import Manifest, mapping_at
 from placements.hubs.queries import mirrored_object, mirrored_objects
-from placements.hubs.write_bodies import Path, create_body, edit_body, merge_patch
+from placements.hubs.write_bodies import Path, create_body, merge_patch
 from placements.hubs.write_requests import KINDS, Verb, WriteRequest
 from placements.hubs.writing.sending import HubWriter, version_of
 from placements.services.results import CONFIRMATION
 
-LONGEST_TEXT = 500
+MOST_CLUSTERS = 2**31 - 1
 MOST_LISTED = 20
 UNCONFIRMED_SHARE = 0.5
 """An edit that deselects more than this part of the clusters has to be confirmed."""
@@ -83,12 +84,12 @@ class WritePlan:
     """
 
     request: WriteRequest | None
-    fields: Fields
-    live: Manifest | None = None
     manifest: Manifest | None = None
     notes: tuple[str, ...] = ()
     foreign: tuple[Path, ...] = ()
     deselection: Deselection | None = None
+    fields: Fields = field(default_factory=dict)
+    live: Manifest | None = None
 
     @property
     def needs_confirmation(self) -> bool:
@@ -97,114 +98,66 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """What planners read: objects of the hub, or with no writer as the mirror has them."""
+    """What actions read: objects of the hub, or with no writer as the mirror has them."""
 
     hub: Hub
     person: str
     now: datetime
     writer: HubWriter | None = None
 
-    def version(self, kind: str) -> str:
-        return version_of(self.hub, kind)
-
     def api_version(self, kind: str) -> str:
-        return f"{KINDS[kind].group}/{self.version(kind)}"
+        return f"{KINDS[kind].group}/{version_of(self.hub, kind)}"
 
     def find(self, kind: str, name: str, namespace: str = "") -> Manifest | None:
         """Return an object, or None. Raise DriverUnavailable."""
         hub_kind = KINDS[kind]
         if self.writer is None:
             return mirrored_object(self.hub, hub_kind.group, kind, namespace, name)
-        manifest = self.writer.read(
-            f"{hub_kind.path(self.version(kind), namespace)}/{name}"
-        )
-        return (
-            None
-            if manifest is None
-            else {**manifest, "kind": kind, "apiVersion": self.api_version(kind)}
-        )
+        version = version_of(self.hub, kind)
+        manifest = self.writer.read(f"{hub_kind.path(version, namespace)}/{name}")
+        if manifest is None:
+            return None
+        return {**manifest, "kind": kind, "apiVersion": f"{hub_kind.group}/{version}"}
 
     def read(self, kind: str, name: str, namespace: str = "") -> Manifest:
         """Return an object. Raise UnknownObjectError, DriverUnavailable."""
         manifest = self.find(kind, name, namespace)
         if manifest is None:
-            raise UnknownObjectError(kind, f"{namespace}/{name}" if namespace else name)
+            raise UnknownObjectError(kind, full_name(namespace, name))
         return manifest
-
-    def seen(self, live: Manifest, resource_version: str) -> Manifest | None:
-        """Return an object as the mirror has it, if that is in this version."""
-        kind, metadata = KINDS[str(live["kind"])], mapping_at(live, "metadata")
-        place = (str(metadata.get("namespace") or ""), str(metadata.get("name")))
-        mirrored = mirrored_object(self.hub, kind.group, kind.kind, *place)
-        version = (
-            mapping_at(mirrored, "metadata").get("resourceVersion")
-            if mirrored
-            else None
-        )
-        return mirrored if version == resource_version else None
 
     def mirrored(self, kind: str, **columns: Any) -> Iterable[Manifest]:
         return mirrored_objects(self.hub, kind, **columns)
 
     def create(self, manifest: Manifest) -> WriteRequest:
-        kind = str(manifest["kind"])
-        requested_by = self.person if self.hub.identity == HubIdentity.SHARED else ""
-        api_version = self.api_version(kind)
-        body = create_body(manifest, api_version=api_version, requested_by=requested_by)
-        metadata = body["metadata"]
-        namespace = str(metadata.get("namespace", ""))
+        kind, metadata = str(manifest["kind"]), mapping_at(manifest, "metadata")
+        is_shared = self.hub.identity == HubIdentity.SHARED
+        requested_by = self.person if is_shared else ""
+        body = create_body(
+            manifest, api_version=self.api_version(kind), requested_by=requested_by
+        )
         return WriteRequest(
             Verb.CREATE,
             KINDS[kind],
-            self.version(kind),
-            metadata["name"],
+            version_of(self.hub, kind),
+            str(metadata["name"]),
             body,
-            namespace,
+            str(metadata.get("namespace") or ""),
         )
-
-    def edit(
-        self, live: Manifest, base: Manifest, draft: Manifest
-    ) -> tuple[WriteRequest | None, tuple[Path, ...]]:
-        """Return the apply of what a draft changes, and the removals that need a merge patch.
-
-        A draft that only removes is that merge patch. Raise StaleBaseError.
-        """
-        body = edit_body(live, base, draft, manager=self.hub.field_manager)
-        is_only_foreign = not body.changes.values and set(body.foreign) == set(
-            body.changes.removed
-        )
-        if not body.changes:
-            return None, ()
-        if is_only_foreign:
-            return self.patch(live, {}, body.foreign), ()
-        return self._on(Verb.APPLY, live, body.content), body.foreign
 
     def patch(
         self, live: Manifest, values: Mapping[Path, Any], removed: Iterable[Path] = ()
     ) -> WriteRequest:
-        return self._on(Verb.PATCH, live, merge_patch(live, values, removed))
+        return self.write(Verb.PATCH, live, merge_patch(live, values, removed))
 
-    def delete(self, live: Manifest) -> WriteRequest:
-        metadata = mapping_at(live, "metadata")
-        conditions = {key: metadata.get(key) for key in ("uid", "resourceVersion")}
-        body = {
-            "kind": "DeleteOptions",
-            "apiVersion": "v1",
-            "preconditions": conditions,
-        }
-        return self._on(Verb.DELETE, live, body)
-
-    def apply_status(self, live: Manifest, body: Manifest) -> WriteRequest:
-        return self._on(Verb.APPLY, live, body, subresource="status")
-
-    def _on(
+    def write(
         self, verb: Verb, live: Manifest, body: Manifest, *, subresource: str = ""
     ) -> WriteRequest:
         kind, metadata = str(live["kind"]), mapping_at(live, "metadata")
         return WriteRequest(
             verb,
             KINDS[kind],
-            self.version(kind),
+            version_of(self.hub, kind),
             str(metadata["name"]),
             body,
             str(metadata.get("namespace") or ""),
@@ -214,74 +167,84 @@ class Planner:
         )
 
 
-Plan = Callable[[Planner, Fields], WritePlan]
+def check_not_deleting(live: Manifest) -> None:
+    if mapping_at(live, "metadata").get("deletionTimestamp"):
+        raise WriteRefusedError("The object is being deleted on the hub.")
 
 
-def check_fields(
-    fields: object, *, required: Iterable[str], optional: Iterable[str] = ()
-) -> Fields:
-    """Return the fields of an action. Raise InvalidManifest for unknown and missing ones."""
-    required = tuple(required)
-    names = (*required, *optional)
-    if not isinstance(fields, Mapping):
+_OBJECTS = frozenset({"manifest", "base", "patch", "labels"})
+_LONGEST = {"namespace": 63, "at": 40, "comment": 500}
+_PATTERNS = {
+    "eviction": (
+        re.compile(r"fleetui-[a-z0-9]([-a-z0-9.]*[a-z0-9])?-[0-9a-f]{8}"),
+        "fleetui-PLACEMENT-CLUSTER-01234567",
+    ),
+    "resourceSnapshotIndex": (re.compile(r"[0-9]{1,9}"), "an integer from 0"),
+}
+
+
+def checked_fields(
+    entered: object,
+    *,
+    required: Sequence[str],
+    optional: Sequence[str] = (),
+    choices: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
+    """Return the fields of an action that have a value. Raise InvalidManifest with the path of each error.
+
+    A field has the same meaning in every action, apart from the choices of some.
+    """
+    if not isinstance(entered, Mapping):
         raise InvalidManifest.of("", "wrong-type", "Invalid value", "an object")
-    allowed = ", ".join(names)
+    names = (*required, *optional)
+    fields = {str(key): one for key, one in entered.items() if one not in (None, "")}
     errors = [
-        FieldError(str(one)[:80], "unknown-field", "Unknown field", allowed)
-        for one in fields
-        if one not in names
+        FieldError(name[:80], "unknown-field", "Unknown field", ", ".join(names))
+        for name in map(str, entered)
+        if name not in names
     ]
     errors += [
-        FieldError(one, "required", "Required value")
-        for one in required
-        if fields.get(one) is None or fields[one] == ""
+        FieldError(name, "required", "Required value")
+        for name in required
+        if name not in fields
     ]
     if errors:
         raise InvalidManifest(errors)
+    for name, value in fields.items():
+        check_field(name, value, choices.get(name, ()))
     return fields
 
 
-def text_field(fields: Fields, name: str, *, longest: int = 253) -> str:
-    """Return a text, "" where there is none. Raise InvalidManifest."""
-    value = fields.get(name)
-    if value is None:
-        return ""
-    if (
-        not isinstance(value, str)
-        or len(value) > longest
-        or not value.isprintable()
-        or "/" in value
-    ):
-        allowed = f"a text of at most {longest} characters on one line, without a slash"
+def check_field(name: str, value: Any, choices: Sequence[str] = ()) -> None:
+    """Raise InvalidManifest."""
+    if name == "taints":  # the parser of clusters knows them
+        return
+    message = f"Invalid value: {str(value)[:80]!r}"
+    if name in _OBJECTS:
+        if not isinstance(value, Mapping):
+            raise InvalidManifest.of(name, "wrong-type", "Invalid value", "an object")
+    elif name == "numberOfClusters":
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if not is_number or not 0 <= value <= MOST_CLUSTERS:
+            allowed = f"an integer from 0 to {MOST_CLUSTERS}"
+            raise InvalidManifest.of(name, "out-of-range", message, allowed)
+    elif choices:
+        if value not in choices:
+            message = message.replace("Invalid", "Unsupported", 1)
+            raise InvalidManifest.of(name, "not-one-of", message, ", ".join(choices))
+    else:
+        check_text(name, value)
+        pattern, allowed = _PATTERNS.get(name, (None, ""))
+        if pattern and not pattern.fullmatch(value):
+            raise InvalidManifest.of(name, "bad-format", "Invalid value", allowed)
+
+
+def check_text(name: str, value: Any) -> None:
+    longest = _LONGEST.get(name, 253)
+    is_text = isinstance(value, str) and len(value) <= longest and value.isprintable()
+    is_name = name != "comment"
+    if not is_text or (is_name and "/" in value):
+        allowed = f"a text of at most {longest} characters on one line"
+        if is_name:
+            allowed += ", without a slash"
         raise InvalidManifest.of(name, "bad-format", "Invalid value", allowed)
-    return value
-
-
-def choice_field(fields: Fields, name: str, choices: Iterable[str]) -> str:
-    """Return one of these values. Raise InvalidManifest."""
-    value, allowed = fields.get(name), list(choices)
-    if value not in allowed:
-        message = f"Unsupported value: {str(value)[:80]!r}"
-        raise InvalidManifest.of(name, "not-one-of", message, ", ".join(allowed))
-    return str(value)
-
-
-def number_field(fields: Fields, name: str, *, least: int, most: int) -> int:
-    value = fields.get(name)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or not least <= value <= most
-    ):
-        message = f"Invalid value: {str(value)[:80]!r}"
-        raise InvalidManifest.of(
-            name, "out-of-range", message, f"an integer from {least} to {most}"
-        )
-    return value
-
-
-def mapping_field(fields: Fields, name: str) -> Mapping[str, Any]:
-    value = fields.get(name)
-    if not isinstance(value, Mapping):
-        raise InvalidManifest.of(name, "wrong-type", "Invalid value", "an object")
-    return value

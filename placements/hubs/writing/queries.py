@@ -8,19 +8,15 @@ from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.permissions import has_role, teams_of
 from placements.hubs.kinds.base import mapping_at, text_of
-from placements.hubs.kinds.kubefleet import IS_LATEST_APPROVAL
 from placements.hubs.queries import mirrored_objects
+from placements.hubs.write_requests import kind_of
 from placements.hubs.writing.catalogue import HubAction
 from placements.hubs.writing.identity import (
     IdentityRefusedError,
-    Permission,
-    account_of,
     requester_on,
-    reviews,
 )
-from placements.hubs.writing.objects import condition_of
 from placements.hubs.writing.planning import Fields
-from placements.hubs.writing.staged import ACCEPTED, APPROVED, kind_of
+from placements.hubs.writing.staged import is_approved, is_replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +30,13 @@ class OpenApproval:
 def open_approvals(hub: Hub, run: str, namespace: str = "") -> list[OpenApproval]:
     """Return the newest requests of a staged update run that are not approved, as the mirror has them."""
     approvals = []
-    for one in mirrored_objects(
-        hub, kind_of("ApprovalRequest", namespace), namespace=namespace
-    ):
-        spec, metadata = mapping_at(one, "spec"), mapping_at(one, "metadata")
-        is_latest = (
-            mapping_at(metadata, "labels").get(IS_LATEST_APPROVAL, "true") == "true"
-        )
-        is_approved = any(
-            condition_of(one, kind).get("status") == "True"
-            for kind in (APPROVED, ACCEPTED)
-        )
-        if spec.get("parentStageRollout") == run and is_latest and not is_approved:
-            approvals.append(
-                OpenApproval(
-                    text_of(metadata.get("name")), text_of(spec.get("targetStage"))
-                )
-            )
+    kind = kind_of("ApprovalRequest", namespace)
+    for request in mirrored_objects(hub, kind, namespace=namespace):
+        spec = mapping_at(request, "spec")
+        is_open = not (is_replaced(request) or is_approved(request))
+        if is_open and spec.get("parentStageRollout") == run:
+            name = text_of(mapping_at(request, "metadata").get("name"))
+            approvals.append(OpenApproval(name, text_of(spec.get("targetStage"))))
     return approvals
 
 
@@ -59,8 +45,8 @@ def refusal_of_write(
 ) -> str:
     """Return why a person may not do an action on a hub now, and who changes that; "" where they may.
 
-    Without a request and without a query but for roles: the permissions are those that the watcher reads with
-    every discovery, or those of a preview of the last minute, which alone knows an impersonated person.
+    Without a request and without a query but for roles: the watcher reads the permissions of the account with
+    every discovery; of an impersonated person, a dry run of the last minute that was forbidden is known.
     """
     if user is None or not (has_role(user, action.role) or teams_of(user, action.role)):
         return (
@@ -75,23 +61,20 @@ def refusal_of_write(
         requester = requester_on(hub, user.get_username(), str(action.role))
     except IdentityRefusedError as error:
         return f"{str(error)[:1].upper()}{str(error)[1:]}."
-    review = reviews.get(access.key(hub, requester))
+    reason = access.refusal(hub, requester)
     # The rules that the watcher reads are those of the namespace `default`; others may have more.
     is_covered = not access.kind.is_namespaced or access.namespace == "default"
-    if review is None and is_covered and hub.identity == HubIdentity.SHARED:
-        rows = [
-            one
-            for one in hub.found.get("permissions", ())
-            if one["resource"] == access.kind.resource
-        ]
-        if rows and rows[0]["verbs"].get(access.verb) is False:
-            review = Permission(False, access.lacking(account_of(requester)))
-    if review is None or review.is_allowed:
+    if not reason and is_covered and hub.identity == HubIdentity.SHARED:
+        for row in hub.found.get("permissions", ()):
+            is_same = row["resource"] == access.kind.resource
+            if is_same and row["verbs"].get(access.verb) is False:
+                reason = access.lacking(requester)
+    if not reason:
         return ""
     if hub.identity == HubIdentity.IMPERSONATE:
         group = f"{hub.group_prefix}{action.role}"
-        return f"{review.reason} An administrator of the hub binds a role that allows it to the group {group}."
+        return f"{reason} An administrator of the hub binds a role that allows it to the group {group}."
     return (
-        f"{review.reason} An administrator of the hub applies the manifest that "
+        f"{reason} An administrator of the hub applies the manifest that "
         f"manage.py connect_hub --rbac {action.role} prints."
     )

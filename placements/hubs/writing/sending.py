@@ -5,7 +5,7 @@ No transaction may be open while a request runs: the record is committed before,
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,10 +37,13 @@ from placements.hubs.writing.answers import (
     WriteOutcome,
     answer_of,
     failure_of,
-    is_own_conflict,
     read_back,
 )
-from placements.hubs.writing.identity import Permission, Requester, requester_on, review
+from placements.hubs.writing.identity import (
+    HubAccess,
+    Requester,
+    requester_on,
+)
 
 WRITE_SECONDS, READ_SECONDS = 15.0, 10.0
 LONGEST_WAIT = 5.0
@@ -50,6 +53,7 @@ RESOLVE_AFTER = timedelta(seconds=20)
 """Longer than a request may take: its sender has finished, or does not exist any more."""
 GIVE_UP_AFTER = timedelta(seconds=90)
 """Longer than an API server works on a request: what it did not do until then, it does not do."""
+_UNANSWERED = (HubWriteState.SENT, HubWriteState.UNKNOWN)
 _REACHABLE = ("live", "stale", "syncing", "connecting")
 NEVER_SENT = "The console stopped before the request was sent."
 
@@ -58,10 +62,6 @@ class NotWritableError(FleetError):
     """Nothing is sent to this hub now; `reason` says why."""
 
     problem_type = "not-writable"
-
-
-class HubKindNotServedError(NotWritableError):
-    """The hub does not serve a kind, or the console has not found it yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def check_writable(hub: Hub) -> None:
 
 
 def version_of(hub: Hub, kind: str) -> str:
-    """Return the version that the hub stores a kind in. Raise HubKindNotServedError."""
+    """Return the version that the hub stores a kind in. Raise NotWritableError."""
     wanted = KINDS[kind]
     with in_hub(hub.pk):
         streams = HubStream.objects.filter(
@@ -99,7 +99,7 @@ def version_of(hub: Hub, kind: str) -> str:
         ).exclude(state="absent")
         version = streams.values_list("version", flat=True).first()
     if not version:
-        raise HubKindNotServedError(f"hub {hub.name} does not serve {wanted.resource}")
+        raise NotWritableError(f"hub {hub.name} does not serve {wanted.resource}")
     return version
 
 
@@ -127,27 +127,18 @@ class HubWriter:
             return dict(answer.body)
         if answer.status == 404:
             return None
-        message = str(answer.body.get("message") or f"the hub answers {answer.status}")[
-            :500
-        ]
-        raise DriverUnavailable(message, code=f"http-{answer.status}")
-
-    def review(self, request: WriteRequest) -> Permission:
-        """Return whether the hub would allow a write. Raise DriverUnavailable."""
-        deadline = self._monotonic() + READ_SECONDS
-        return review(
-            self._client, self.hub, self.requester, request, deadline=deadline
-        )
+        message = str(answer.body.get("message") or f"the hub answers {answer.status}")
+        raise DriverUnavailable(message[:500], code=f"http-{answer.status}")
 
     def dry_run(self, request: WriteRequest, live: Manifest | None) -> WriteAnswer:
         """Return what the hub says to a request of which it stores nothing. Raise NotWritableError."""
         check_writable(self.hub)
         _, answer = self._request_at_present_version(request, live, is_dry_run=True)
-        return (
-            replace(answer, outcome=WriteOutcome.UNREACHABLE)
-            if answer.outcome is WriteOutcome.UNKNOWN
-            else answer
-        )
+        if answer.outcome is WriteOutcome.FORBIDDEN:
+            HubAccess.of(request).note_refusal(self.hub, self.requester)
+        if answer.outcome is WriteOutcome.UNKNOWN:
+            return replace(answer, outcome=WriteOutcome.UNREACHABLE)
+        return answer
 
     def preview(
         self,
@@ -162,10 +153,9 @@ class HubWriter:
         which owns what it created or patched as another manager than what it applied. Raise NotWritableError.
         """
         answer = self.dry_run(request, live)
-        if answer.conflicts and all(
-            is_own_conflict(one, self.hub.field_manager) or one.name in overwrite
-            for one in answer.conflicts
-        ):
+        ours = self.hub.field_manager
+        others = [one.name for one in answer.conflicts if one.manager != ours]
+        if answer.conflicts and set(others) <= set(overwrite):
             request = request.forced()
             answer = self.dry_run(request, live)
         return request, answer
@@ -194,7 +184,12 @@ class HubWriter:
             )
             request = sent
         if answer.outcome is WriteOutcome.UNKNOWN:
-            answer = self._read_back(request, answer)
+            with suppress(DriverUnavailable):
+                evidence = self.read_back(request)
+                if evidence.outcome is not WriteOutcome.UNKNOWN:
+                    message = f"{answer.message}. {evidence.message}"
+                    status = answer.status
+                    answer = replace(evidence, message=message, status=status)
         finish(row, answer)
         return SentWrite(row, answer)
 
@@ -231,20 +226,16 @@ class HubWriter:
                 present = self.read(request.object_path)
             except DriverUnavailable:
                 break
-            before, after = (
-                written_parts(one, conditions=request.written_conditions)
-                for one in (live, present)
-            )
+            conditions = request.written_conditions
+            before = written_parts(live, conditions=conditions)
+            after = written_parts(present, conditions=conditions)
             if changed := different_parts(before, after):
-                words = f"changed on the hub meanwhile: {', '.join(changed)}"
-                causes = [
-                    FieldError(path, "changed", "Changed on the hub meanwhile")
-                    for path in changed
-                ]
-                return request, replace(answer, message=words, causes=tuple(causes))
-            request = request.at_version(
-                text_of(mapping_at(present, "metadata").get("resourceVersion"))
-            )
+                words = "Changed on the hub meanwhile"
+                causes = tuple(FieldError(path, "changed", words) for path in changed)
+                message = f"changed on the hub meanwhile: {', '.join(changed)}"
+                return request, replace(answer, message=message, causes=causes)
+            version = mapping_at(present, "metadata").get("resourceVersion")
+            request = request.at_version(text_of(version))
             answer = self._request(request, live, is_dry_run=is_dry_run)
         return request, answer
 
@@ -268,35 +259,18 @@ class HubWriter:
                     deadline=deadline,
                 )
             except DriverUnavailable as error:
-                answer = failure_of(error, is_sent=is_sent)
-                wait = error.retry_after
-                if (
-                    is_last
-                    or answer.outcome is not WriteOutcome.BUSY
-                    or wait is None
-                    or wait > LONGEST_WAIT
-                ):
+                answer, wait = failure_of(error, is_sent=is_sent), error.retry_after
+                is_busy = answer.outcome is WriteOutcome.BUSY
+                if is_last or not is_busy or wait is None or wait > LONGEST_WAIT:
                     return answer
                 self._sleep(wait)
             else:
                 return answer_of(request, response, live)
         raise AssertionError("unreachable")
 
-    def _read_back(self, request: WriteRequest, answer: WriteAnswer) -> WriteAnswer:
-        """Return what the object says; the answer as it was where that stays unknown."""
-        try:
-            evidence = read_back(
-                request, self.read(request.object_path), manager=self.hub.field_manager
-            )
-        except DriverUnavailable:
-            return answer
-        if evidence.outcome is WriteOutcome.UNKNOWN:
-            return answer
-        return replace(
-            evidence,
-            message=f"{answer.message}. {evidence.message}",
-            status=answer.status,
-        )
+    def read_back(self, request: WriteRequest) -> WriteAnswer:
+        """Return what the object says about a write without an answer. Raise DriverUnavailable."""
+        return read_back(request, self.read(request.object_path))
 
 
 def move(row: HubWrite, *states: HubWriteState, **values: Any) -> bool:
@@ -313,8 +287,7 @@ def finish(row: HubWrite, answer: WriteAnswer) -> bool:
     """Record what became of a write; a final state is never changed."""
     return move(
         row,
-        HubWriteState.SENT,
-        HubWriteState.UNKNOWN,
+        *_UNANSWERED,
         state=answer.state,
         status=answer.status,
         answer=answer.message[:LONGEST_ANSWER].replace("\0", ""),
@@ -339,19 +312,16 @@ def open_writer(
 def request_of(row: HubWrite, version: str) -> WriteRequest:
     """Return the request of a record, to be compared with the object and never to be sent again."""
     body: Mapping[str, Any] = row.body or {}
-    uid = (
-        mapping_at(body, "metadata").get("uid")
-        or mapping_at(body, "preconditions").get("uid")
-        or ""
-    )
+    parts = [mapping_at(body, part) for part in ("metadata", "preconditions")]
+    uid = parts[0].get("uid") or parts[1].get("uid") or ""
     return WriteRequest(
         Verb(row.verb),
         KINDS[row.kind],
         version,
         row.name,
         body,
-        namespace=row.namespace,
-        subresource=row.subresource,
+        row.namespace,
+        row.subresource,
         uid=str(uid),
         resource_version=row.precondition,
     )
@@ -362,45 +332,32 @@ def resolve_writes(*, now: datetime) -> int:
     resolved = 0
     for hub in live_hubs().order_by("pk"):
         with in_hub(hub.pk):
-            old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER)
+            old = HubWrite.objects.filter(at__lt=now - RESOLVE_AFTER).order_by("at")
             planned = list(old.filter(state=HubWriteState.PLANNED)[:100])
-            due = list(
-                old.filter(
-                    state__in=[HubWriteState.SENT, HubWriteState.UNKNOWN]
-                ).order_by("at")[:20]
-            )
-        lost = WriteAnswer(WriteOutcome.UNREACHABLE, NEVER_SENT)
-        for row in planned:
-            resolved += move(
-                row, HubWriteState.PLANNED, state=lost.state, answer=lost.message
-            )
+            due = list(old.filter(state__in=_UNANSWERED)[:20])
+        values = {"state": HubWriteState.UNREACHABLE, "answer": NEVER_SENT}
+        resolved += sum(move(row, HubWriteState.PLANNED, **values) for row in planned)
         if due and hub.state in _REACHABLE and not hub.is_paused:
-            resolved += _resolve(hub, due, now=now)
+            # What cannot be read now is resolved by the next call.
+            with (
+                suppress(DriverUnavailable, NotWritableError),
+                open_writer(hub) as writer,
+            ):
+                for row in due:
+                    resolved += _resolve(writer, row, now=now)
     return resolved
 
 
-def _resolve(hub: Hub, rows: list[HubWrite], *, now: datetime) -> int:
-    resolved = 0
-    try:
-        with open_writer(hub) as writer:
-            for row in rows:
-                request = request_of(row, version_of(hub, row.kind))
-                evidence = read_back(
-                    request, writer.read(request.object_path), manager=hub.field_manager
-                )
-                if (
-                    evidence.outcome is WriteOutcome.UNKNOWN
-                    and row.at < now - GIVE_UP_AFTER
-                ):
-                    evidence = replace(
-                        evidence,
-                        outcome=WriteOutcome.NOT_APPLIED,
-                        message="The hub did not apply it.",
-                    )
-                if evidence.outcome is not WriteOutcome.UNKNOWN:
-                    resolved += finish(row, replace(evidence, status=row.status))
-                elif row.state == HubWriteState.SENT:
-                    finish(row, evidence)
-    except (DriverUnavailable, NotWritableError):
-        pass  # again at the next call
-    return resolved
+def _resolve(writer: HubWriter, row: HubWrite, *, now: datetime) -> bool:
+    """Return whether the outcome of a write is final now."""
+    request = request_of(row, version_of(writer.hub, row.kind))
+    evidence = writer.read_back(request)
+    is_unknown = evidence.outcome is WriteOutcome.UNKNOWN
+    if is_unknown and row.at < now - GIVE_UP_AFTER:
+        message = "The hub did not apply it."
+        evidence = WriteAnswer(WriteOutcome.NOT_APPLIED, message)
+    elif is_unknown:
+        if row.state == HubWriteState.SENT:
+            finish(row, evidence)
+        return False
+    return finish(row, replace(evidence, status=row.status))

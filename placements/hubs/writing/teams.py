@@ -12,9 +12,9 @@ from fleetui.apimachinery.kinds import CLUSTER_OVERRIDE_KIND, KindScope, scope_o
 from fleetui.permissions import Labels, check_boundary, check_change, may_change
 from placements.hubs.kinds.base import Manifest, mapping_at, text_of
 from placements.hubs.queries import mirrored_object
-from placements.hubs.write_requests import KINDS
+from placements.hubs.write_requests import KINDS, Verb, kind_of
 from placements.hubs.writing.catalogue import HubAction
-from placements.hubs.writing.objects import PLACEMENTS
+from placements.hubs.writing.objects import BUDGET, PLACEMENTS
 from placements.hubs.writing.planning import WritePlan
 from placements.manifests.override import parse_cluster_override, parse_override
 from placements.manifests.placement import parse_placement
@@ -29,20 +29,17 @@ from placements.services.boundary import (
 )
 from placements.services.teams import labels_in
 
-_LABELLED = (
-    *(
+_LABELLED = frozenset(
+    {
         "ClusterResourcePlacement",
         "ResourcePlacement",
         "ClusterResourceOverride",
         "ResourceOverride",
-    ),
-    *("ClusterStagedUpdateStrategy", "StagedUpdateStrategy"),
+        "ClusterStagedUpdateStrategy",
+        "StagedUpdateStrategy",
+    }
 )
 """Kinds that have the label of their team themselves."""
-_RUNS = {
-    "ClusterApprovalRequest": "ClusterStagedUpdateRun",
-    "ApprovalRequest": "StagedUpdateRun",
-}
 _REMOVING = ("abandon-run", "approve", "delete")
 """Actions that place nothing: they need the label only."""
 
@@ -61,62 +58,54 @@ class MirrorFacts(HubFacts):
 
 def check_plan(hub: Hub, action: HubAction, plan: WritePlan, *, by: User) -> None:
     """Raise NotOfTeamError unless the user may change what the plan changes, as it is and as it will be."""
-    if may_change(by, role=action.role) or plan.request is None:
+    request, role = plan.request, action.role
+    if request is None or may_change(by, role=role):
         return
-    body = plan.request.body if str(plan.request.verb) == "create" else None
-    several = [one for one in (plan.live, plan.manifest, body) if one is not None]
-    kind, what = plan.request.kind.kind, f"{plan.request.kind.kind} {plan.request.name}"
-    for one in several:
-        labels = [
-            labels_in(one if kind in _LABELLED else _placement_of(hub, kind, one))
-        ]
+    kind = request.kind.kind
+    what = f"{kind} {request.name}"
+    wanted = [plan.manifest] if plan.manifest else []
+    if request.verb is Verb.CREATE:
+        wanted.append(request.body)
+    present = [plan.live] if plan.live else []
+    # With neither, nothing shows the label of the team, and the change is refused.
+    for manifest in [*present, *wanted] or [{}]:
+        labels = [labels_in(_owner_of(hub, kind, manifest))]
         if "Override" in kind:
             # What an override patches is not mirrored, so that only one for a placement of the team is known.
-            named = text_of(mapping_at(one, "spec", "placement").get("name"))
-            labels.append(
-                labels_in(_mirrored(hub, "ClusterResourcePlacement", "", named))
-            )
-        check_change(by, *labels, role=action.role, what=what)
-    if not several:
-        check_change(by, role=action.role, what=what)
+            named = text_of(mapping_at(manifest, "spec", "placement").get("name"))
+            placement = _mirrored(hub, "ClusterResourcePlacement", "", named)
+            labels.append(labels_in(placement))
+        check_change(by, *labels, role=role, what=what)
     if action.name in _REMOVING:
         return
     facts = MirrorFacts(hub)
-    wanted = [one for one in (plan.manifest, body) if one is not None] or several
-    for one in wanted:
-        owner = (
-            {**one, "kind": kind}
-            if kind in _LABELLED
-            else _placement_of(hub, kind, one)
-        )
+    for manifest in wanted or present:
+        owner = _owner_of(hub, kind, manifest)
         lacks = partial(_missing, manifest=owner, facts=facts)
-        check_boundary(by, labels_in(owner), lacks, role=action.role, what=what)
+        check_boundary(by, labels_in(owner), lacks, role=role, what=what)
 
 
 def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
     """Yield what the grant of a team lacks for a placement, an override or a strategy as it will be."""
     kind = text_of(manifest.get("kind"))
     if kind in PLACEMENTS:
-        yield from missing_for_placement(
-            team, parse_placement(manifest), manifest, facts
-        )
+        placement = parse_placement(manifest)
+        yield from missing_for_placement(team, placement, manifest, facts)
         return
     yield from missing_for_namespace(team, manifest, facts)
     if not kind.endswith("Override"):
         return
-    override = (
-        parse_cluster_override if kind == CLUSTER_OVERRIDE_KIND else parse_override
-    )(manifest)
-    field = (
-        "cluster_resource_selectors"
-        if kind == CLUSTER_OVERRIDE_KIND
-        else "resource_selectors"
-    )
-    for one in getattr(override.spec, field):
+    override: Any
+    is_cluster_scoped = kind == CLUSTER_OVERRIDE_KIND
+    if is_cluster_scoped:
+        override = parse_cluster_override(manifest)
+        selectors = override.spec.cluster_resource_selectors
+    else:
+        override = parse_override(manifest)
+        selectors = override.spec.resource_selectors
+    for one in selectors:
         pair = (one.group, one.kind)
-        is_outside = (
-            kind == CLUSTER_OVERRIDE_KIND or scope_of(*pair) is KindScope.CLUSTER
-        )
+        is_outside = is_cluster_scoped or scope_of(*pair) is KindScope.CLUSTER
         if pair == NAMESPACE:
             if not facts.owns_namespace(team, one.name):
                 yield f"the namespace {one.name}"
@@ -125,28 +114,23 @@ def _missing(team: Team, manifest: Manifest, facts: HubFacts) -> Iterator[str]:
     yield from missing_for_override(team, override)
 
 
-def _placement_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
-    """Return the placement that an object without a label of its own belongs to; empty without one."""
+def _owner_of(hub: Hub, kind: str, manifest: Manifest) -> Any:
+    """Return the object whose label says which team a manifest belongs to; empty without one."""
+    if kind in _LABELLED:
+        return {**manifest, "kind": kind}
     metadata, spec = mapping_at(manifest, "metadata"), mapping_at(manifest, "spec")
     namespace = text_of(metadata.get("namespace"))
-    if kind in _RUNS:
-        run = _mirrored(
-            hub, _RUNS[kind], namespace, text_of(spec.get("parentStageRollout"))
-        )
-        name = text_of(mapping_at(run, "spec").get("placementName"))
-    elif kind == "ClusterResourcePlacementDisruptionBudget":
+    if kind.endswith("ApprovalRequest"):
+        run = text_of(spec.get("parentStageRollout"))
+        run_kind = kind_of("StagedUpdateRun", namespace)
+        spec = mapping_at(_mirrored(hub, run_kind, namespace, run), "spec")
+    name = text_of(spec.get("placementName"))
+    if kind == BUDGET:
         name = text_of(metadata.get("name"))
-    else:
-        name = text_of(spec.get("placementName"))
-    if not name:
-        return {}
-    return _mirrored(
-        hub,
-        "ResourcePlacement" if namespace else "ClusterResourcePlacement",
-        namespace,
-        name,
-    )
+    return _mirrored(hub, kind_of("ResourcePlacement", namespace), namespace, name)
 
 
 def _mirrored(hub: Hub, kind: str, namespace: str, name: str) -> Any:
+    if not name:
+        return {}
     return mirrored_object(hub, KINDS[kind].group, kind, namespace, name) or {}

@@ -215,6 +215,17 @@ class Pace:
         }
         return {name: value for name, value in values.items() if value is not None}
 
+    def errors(self, *, now: datetime) -> list[FieldError]:
+        errors, most = [], f"1 to {MOST_AT_ONCE}"
+        if self.at_once is not None and not 1 <= self.at_once <= MOST_AT_ONCE:
+            errors.append(FieldError("atOnce", "out-of-range", "is out of range", most))
+        if self.deadline is not None and self.deadline <= now:
+            future = "a time in the future"
+            errors.append(
+                FieldError("deadline", "out-of-range", "is over already", future)
+            )
+        return errors
+
 
 DEFAULT_PACE = Pace()
 
@@ -260,19 +271,7 @@ def drain(
     lock_fleet()
     check_all_possible([why_not_drain(row) for row in clusters_named(clusters)])
     running = running_drains(clusters)
-    errors = []
-    if pace.at_once is not None and not 1 <= pace.at_once <= MOST_AT_ONCE:
-        errors.append(
-            FieldError(
-                "atOnce", "out-of-range", "is out of range", f"1 to {MOST_AT_ONCE}"
-            )
-        )
-    if pace.deadline is not None and pace.deadline <= now:
-        errors.append(
-            FieldError(
-                "deadline", "out-of-range", "is over already", "a time in the future"
-            )
-        )
+    errors = pace.errors(now=now)
     for cluster in clusters if pace.first else ():
         errors += _order_errors(cluster, list(pace.first or ()), running.get(cluster))
     if errors:
