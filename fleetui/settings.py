@@ -106,6 +106,8 @@ MIDDLEWARE = [
     "fleetui.monitoring.HttpMetricsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    # After the static files, which are compressed once; ahead of all that writes a body.
+    "django.middleware.gzip.GZipMiddleware",
     # After the static files, which browsers keep.
     "fleetui.middleware.NoStoreMiddleware",
     # Ahead of everything that reads the path or the database.

@@ -84,6 +84,8 @@ urlpatterns = [
         path(f"help/{page}/", help.help_page, {"page": page}, name="help")
         for page in help.PAGES
     ),
+    path("help/documentation/", help.documentation, name="documentation"),
+    path("help/documentation/<path:path>", help.documentation, name="documentation"),
     # /tokens/ and /access-log/
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/revoke/", tokens.revoke, {"number": None}, name="tokens-revoke"),

@@ -41,6 +41,7 @@ SAMPLES = {
     "activity": "/activity/",
     "event": "/activity/{event}/",
     "help": "/help/semantics/",
+    "documentation": "/help/documentation/guides/drain",
     "tokens": "/tokens/",
     "tokens-revoke": "/tokens/revoke/",
     "token-revoke": "/tokens/{token}/revoke/",

@@ -34,7 +34,7 @@ FOLDERS = {
     "placements": "placements",
     "templates": "fleetui/assets/templates",
     "static": "fleetui/assets/static",
-    "docs/hubs": "fleetui/assets/docs/hubs",
+    "docs": "fleetui/assets/docs",
 }
 
 

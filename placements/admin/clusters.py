@@ -1,11 +1,11 @@
 """Member clusters in the admin: the list with its filters, two forms; changes are made by operations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.db import transaction
 from django.db.models import (
@@ -20,6 +20,7 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
@@ -33,6 +34,7 @@ from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,
     clusters_matching,
+    cordoned_among,
     groups_of,
     label_keys,
 )
@@ -41,10 +43,10 @@ from clusters.kubernetes_drivers import credential_of
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import silence_of, silence_words
 from clusters.operations.change_log import lock_fleet
+from clusters.operations.connection import new_member
 from clusters.operations.join import CLUSTER, ClusterSpec, parse_cluster, put_cluster
 from clusters.queries import manifest_of
 from fleetui.apimachinery.errors import InvalidManifest, split_path
-from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict, check_revision
 from fleetui.permissions import may_administer_clusters
@@ -62,8 +64,20 @@ from placements.admin.base import (
 from placements.explain.vocabulary import ELIGIBILITY_WORDS
 from placements.manifests.binding import BindingState
 from placements.models import Binding
+from placements.services.bulk_changes import BULK_ACTIONS
+from placements.services.fleet.forms import (
+    LABELS_PATH,
+    TAINTS_PATH,
+    read_cluster,
+    row_context,
+    typed_rows,
+    write_labels,
+    write_taints,
+)
 
 _LABELS_SHOWN = 6
+_MOST_SELECTED = 200
+"""Names of clusters in the address of a page of the console."""
 _KEYS_SHOWN = 15
 _BLOBS = ("document", "connection", "properties", "usage")
 _FIELDS: Mapping[tuple[str | int, ...], str] = {
@@ -201,10 +215,47 @@ class LabelFilter(admin.ListFilter):
         return changelist.get_query_string({self.parameter_name: labels or None})
 
 
-class ClusterForm(forms.ModelForm):
-    """Edits the member agent of a cluster; writes the manifest that the operation saves."""
+def _put(part: dict[str, Any], key: str, value: Any) -> None:
+    """Set a field of a manifest, or remove it for None; what is equal stays as it was written."""
+    if value == part.get(key) or (value is None and part.get(key) == ""):
+        return
+    part.pop(key, None)
+    if value is not None:
+        part[key] = value
 
-    identity_kind = forms.CharField(required=False, initial="User", label="Kind")
+
+class RowsWidget(forms.Widget):
+    """Rows of labels or taints, as in the console; the value is a text with one of them a line."""
+
+    use_fieldset = True
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self.part = part
+
+    def render(
+        self, name: str, value: Any, attrs: Any = None, renderer: Any = None
+    ) -> SafeString:
+        texts = {"labels": "", "taints": "", self.part: value or ""}
+        context = row_context(texts["labels"], texts["taints"])
+        return render_to_string(
+            f"clusters/_{name.removesuffix('s')}_rows.html", context
+        )
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> str:
+        labels, taints = typed_rows(data)
+        return labels if self.part == "labels" else taints
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        return False
+
+
+class ClusterForm(forms.ModelForm):
+    """Edits a cluster whole; writes the manifest that the operation saves."""
+
+    labels = forms.CharField(required=False, widget=RowsWidget("labels"))
+    taints = forms.CharField(required=False, widget=RowsWidget("taints"))
+    identity_kind = forms.CharField(required=False, label="Kind")
     identity_name = forms.CharField(
         required=False,
         label="Name",
@@ -225,19 +276,16 @@ class ClusterForm(forms.ModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        document = self.instance.document if self.instance.pk else new_member("")
+        spec = document["spec"]
+        identity = spec.get("identity") or {}
+        for key, field in _IDENTITY.items():
+            self.initial[f"identity_{field}"] = identity.get(key, "")
+        self.initial["heartbeat_period"] = spec.get("heartbeatPeriodSeconds")
+        self.initial["labels"] = write_labels(document["metadata"].get("labels") or {})
+        self.initial["taints"] = write_taints(spec.get("taints") or ())
         if self.instance.pk:
-            spec = self.instance.document["spec"]
-            identity = spec.get("identity") or {}
-            values = {
-                f"identity_{field}": identity.get(key, "")
-                for key, field in _IDENTITY.items()
-            }
-            values["heartbeat_period"] = spec.get("heartbeatPeriodSeconds")
-            self.initial = {
-                **self.initial,
-                **values,
-                "started_from": self.instance.revision,
-            }
+            self.initial["started_from"] = self.instance.revision
 
     def _post_clean(self) -> None:
         """Leave the instance as it is in the database."""
@@ -245,10 +293,8 @@ class ClusterForm(forms.ModelForm):
     def clean(self) -> dict[str, Any]:
         """Check the revision and the manifest; each error is shown at its field."""
         typed: dict[str, Any] = super().clean() or self.cleaned_data
-        name, revision = (
-            self.instance.name or typed.get("name", ""),
-            self.instance.revision,
-        )
+        name = self.instance.name or typed.get("name", "")
+        revision = self.instance.revision
         if not self.instance.pk:
             rows = MemberCluster.objects.filter(name=name)
             revision = rows.values_list("revision", flat=True).first() or 0
@@ -263,31 +309,37 @@ class ClusterForm(forms.ModelForm):
         except RevisionConflict as error:
             self.add_error("name" if "name" in self.fields else None, str(error))
         except InvalidManifest as invalid:
-            for one in invalid.errors:
-                field = _FIELDS.get(split_path(one.path))
-                self.add_error(field if field in self.fields else None, str(one))
+            for fault in invalid.errors:
+                field = _FIELDS.get(split_path(fault.path))
+                if fault.path.startswith(LABELS_PATH):
+                    field = "labels"
+                elif fault.path.startswith(TAINTS_PATH):
+                    field = "taints"
+                self.add_error(field if field in self.fields else None, str(fault))
         return typed
 
     def manifest(self, typed: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the manifest; what did not change stays as it was written."""
-        document: dict[str, Any] = {
-            "apiVersion": MEMBER_VERSIONS[0],
-            "kind": MEMBER_KIND,
-            "metadata": {"name": typed.get("name", "")},
-            "spec": {},
-        }
+        """Return the manifest; what did not change stays as it was written. Raise InvalidManifest."""
+        document = new_member(typed.get("name", ""))
         if self.instance.pk:
             document = deepcopy(self.instance.document)
         spec = document["spec"]
         identity = spec.setdefault("identity", {})
         for key, field in _IDENTITY.items():
-            value = typed.get(f"identity_{field}", "")
-            if value != identity.get(key, "") or key in ("kind", "name"):
-                identity[key] = value
-        if typed.get("heartbeat_period") != spec.get("heartbeatPeriodSeconds"):
-            spec["heartbeatPeriodSeconds"] = typed["heartbeat_period"]
-            if typed["heartbeat_period"] is None:
-                del spec["heartbeatPeriodSeconds"]
+            value = typed.get(f"identity_{field}") or None
+            # What is required stays, so that its error says what is allowed.
+            if value is None and key in ("kind", "name"):
+                value = ""
+            _put(identity, key, value)
+        _put(spec, "heartbeatPeriodSeconds", typed.get("heartbeat_period"))
+
+        rows = read_cluster(typed.get("labels", ""), typed.get("taints", ""))
+        if rows.errors:
+            raise InvalidManifest(rows.errors)
+        if typed.get("labels", "") != self.initial["labels"]:
+            document["metadata"]["labels"] = rows.labels
+        if typed.get("taints", "") != self.initial["taints"]:
+            spec["taints"] = rows.taints
         return document
 
 
@@ -323,9 +375,31 @@ class ClusterChangeList(ChangeList):
         )
 
 
+def _action_on_many(name: str) -> Callable[..., HttpResponse | None]:
+    """Return an action of the list: its page in the console, which shows the impact first."""
+
+    def open_page(
+        _model_admin: Any, request: HttpRequest, rows: QuerySet[MemberCluster]
+    ) -> HttpResponse | None:
+        names = list(rows.order_by("name").values_list("name", flat=True))
+        if len(names) > _MOST_SELECTED:
+            text = (
+                f"{len(names)} clusters selected (most: {_MOST_SELECTED})."
+                " The list of clusters in the console has actions on all that match."
+            )
+            messages.error(request, text)
+            return None
+        query = {"name": " ".join(names), "next": request.get_full_path()}
+        return redirect(f"{reverse('web:bulk-change', args=[name])}?{urlencode(query)}")
+
+    open_page.__name__ = name.replace("-", "_")
+    title = BULK_ACTIONS[name].short_title
+    return admin.action(open_page, permissions=["change"], description=title)
+
+
 @admin.register(MemberCluster)
 class MemberClusterAdmin(RoleAdmin):
-    """Member clusters; changes of one or many have their own pages in the console."""
+    """Member clusters whole; actions on many open their pages in the console."""
 
     list_display = (
         "name",
@@ -343,18 +417,21 @@ class MemberClusterAdmin(RoleAdmin):
         "Part of a name, the value of a label, or key:value. All terms must match."
     )
     save_on_top = False
-    actions = None  # the console has actions on many clusters, with their impact
+    actions = [_action_on_many(name) for name in BULK_ACTIONS]
     readonly_fields = (
-        *(
-            "page",
-            "state",
-            "heartbeat",
-            "placements_here",
-            "demo",
-            "label_chips",
-            "taint_list",
-        ),
-        *("driver_name", "identity", "property_table", "manifest", "credential_table"),
+        "page",
+        "state",
+        "heartbeat",
+        "placements_here",
+        "demo",
+        "label_chips",
+        "taint_list",
+        "maintenance",
+        "driver_name",
+        "identity",
+        "property_table",
+        "manifest",
+        "credential_table",
     )
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -420,22 +497,23 @@ class MemberClusterAdmin(RoleAdmin):
         if obj is None:
             return (
                 (None, {"fields": ("name", "driver")}),
+                ("Labels and taints", {"fields": ("labels", "taints")}),
                 ("Member agent", {"fields": agent}),
             )
-        may_change = self.has_change_permission(request, obj)
-        overview = (
-            "page",
-            ("state", "heartbeat"),
-            ("driver_name", "placements_here", "demo"),
-        )
-        is_shown = obj.driver == KUBERNETES and may_administer_clusters(request.user)
-        connection = (
-            [("Connection", {"fields": ("credential_table",)})] if is_shown else []
-        )
+        overview = ("page", ("state", "heartbeat"), ("placements_here", "demo"))
+        labels = ("labels", "taints")
+        if not self.has_change_permission(request, obj):
+            agent = ("identity",)
+            labels = ("label_chips", "taint_list")
+        connection = ["driver_name"]
+        if obj.driver == KUBERNETES and may_administer_clusters(request.user):
+            connection.append("credential_table")
         return (
-            (None, {"fields": (*overview, "label_chips", "taint_list")}),
-            ("Member agent", {"fields": agent if may_change else ("identity",)}),
-            *connection,
+            (None, {"fields": overview}),
+            ("Labels and taints", {"fields": labels}),
+            ("Member agent", {"fields": agent}),
+            ("Connection", {"fields": connection}),
+            ("Maintenance", {"fields": ("maintenance",)}),
             ("Reported", {"fields": ("property_table",)}),
             ("Manifest", {"fields": ("manifest",), "classes": ("collapse",)}),
         )
@@ -520,6 +598,16 @@ class MemberClusterAdmin(RoleAdmin):
         return (
             badge("off", "Joining", why) if joining else badge("bad", "Not ready", why)
         )
+
+    @admin.display(description="maintenance")
+    def maintenance(self, cluster: MemberCluster) -> SafeString:
+        """Show whether the cluster is cordoned, with the page that changes it."""
+        if cordoned_among([cluster]):
+            url = reverse("web:cluster-uncordon", args=[cluster.name])
+            text = "Cordoned: new placements need a matching toleration."
+            return format_html('{} <a href="{}">Uncordon</a>', text, url)
+        url = reverse("web:cluster-drain", args=[cluster.name])
+        return format_html('Not cordoned. <a href="{}">Cordon or drain</a>', url)
 
     @admin.display(description="credentials")
     def credential_table(self, cluster: MemberCluster) -> SafeString:

@@ -24,9 +24,13 @@ from placements.services.bulk_changes import (
     read_options,
     selected_clusters,
 )
-from placements.services.fleet.forms import TypedCluster, read_cluster
+from placements.services.fleet.forms import (
+    TypedCluster,
+    read_cluster,
+    row_context,
+    typed_rows,
+)
 from placements.services.undo import undo_change
-from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import for_action, next_address
 
 _ROWS_SHOWN = 200

@@ -30,9 +30,9 @@ from fleetui.permissions import current_user, for_operators
 from placements.services.actions import ACTIONS, Action, ActionKind
 from placements.services.bulk_changes import change_clusters
 from placements.services.fleet import forms
+from placements.services.fleet.forms import row_context, typed_rows
 from placements.services.loss.evaluation import Impact, impact_of
 from placements.web.bulk_changes import redirect_done
-from placements.web.connection_forms import row_context, typed_rows
 from placements.web.request import file_or_text, for_action, next_address, number_of
 
 _MOST_SUGGESTED = 20

@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from django.conf import settings
 from django.http import QueryDict
 
-from clusters.filters import label_keys
 from clusters.operations.connection import ConnectionInput
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from placements.services.fleet.forms import (
@@ -15,6 +13,7 @@ from placements.services.fleet.forms import (
     TAINTS_PATH,
     TypedCluster,
     read_cluster,
+    typed_rows,
 )
 
 KUBECONFIG, FIELDS, IN_CLUSTER = "kubeconfig", "fields", "in-cluster"
@@ -208,48 +207,3 @@ def connection_input(entered: QueryDict) -> ConnectionInput:
             KUBECONFIG, "required", "Required value", "the text of a kubeconfig"
         )
     return ConnectionInput(text, entered.get("context", "").strip())
-
-
-_EMPTY_ROWS = 3
-
-
-def typed_rows(params: QueryDict) -> tuple[str, str]:
-    """Return the rows as lines: labels `key=value`, taints `key=value:effect`. Empty rows are left out.
-
-    Lines of the fields `labels` and `taints`, which scripts send, come first.
-    """
-    labels, taints = (
-        params.get("labels", "").splitlines(),
-        params.get("taints", "").splitlines(),
-    )
-    for key, value in zip(
-        params.getlist("label_key"), params.getlist("label_value"), strict=False
-    ):
-        if key.strip() or value.strip():
-            labels.append(f"{key.strip()}={value.strip()}")
-    columns = [params.getlist(f"taint_{part}") for part in ("key", "value", "effect")]
-    for key, value, effect in zip(*columns, strict=False):
-        if key.strip() or value.strip():
-            taints.append(
-                f"{key.strip()}{'=' if value.strip() else ''}{value.strip()}:{effect.strip()}"
-            )
-    return "\n".join(labels), "\n".join(taints)
-
-
-def row_context(labels: str, taints: str) -> dict[str, Any]:
-    """Return the rows of lines, with empty ones for more, and the keys that clusters have."""
-    label_rows = [
-        line.partition("=")[::2] for line in labels.splitlines() if line.strip()
-    ]
-    taint_rows = []
-    for line in taints.splitlines():
-        written, _, effect = line.partition(":")
-        key, _, value = written.partition("=")
-        taint_rows.append((key.strip(), value.strip(), effect.strip()))
-    return {
-        "label_rows": label_rows + [("", "")] * _EMPTY_ROWS,
-        "taint_rows": taint_rows + [("", "", "")] * _EMPTY_ROWS,
-        "keys": label_keys(),
-        "label_errors": (),
-        "taint_errors": (),
-    }

@@ -53,13 +53,12 @@ from fleetui.permissions import (
 )
 from placements.explain.connections import VERBS, check_report, unreachable_words
 from placements.services.filters import kinds_for, kinds_on
+from placements.services.fleet.forms import row_context, typed_rows
 from placements.web.connection_forms import (
     NAME_PATH,
     connection_form,
     connection_input,
-    row_context,
     typed_cluster,
-    typed_rows,
 )
 from placements.web.request import as_file, number_of
 

@@ -1,16 +1,26 @@
-"""Help pages, and the demo fleet: loading and removing it."""
+"""Help pages with the documentation, and the demo fleet: loading and removing it."""
 
 from datetime import UTC, datetime
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+)
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import (
     require_http_methods,
     require_POST,
     require_safe,
 )
 
+from fleetui.documentation import (
+    UnknownPageError,
+    documentation_files,
+    documentation_page,
+)
 from fleetui.permissions import current_user, for_operators, for_readers
 from placements.services.demo.load import (
     DEMO_SIZES,
@@ -27,6 +37,21 @@ PAGES = ("keyboard", "semantics", "glossary")
 @require_safe
 def help_page(request: HttpRequest, page: str) -> HttpResponse:
     return render(request, f"help/{page}.html", {"pages": PAGES})
+
+
+@for_readers
+@require_safe
+def documentation(request: HttpRequest, path: str = "index") -> HttpResponse:
+    """Show a page of the documentation, or one of its images."""
+    if path.endswith(".png") and path in documentation_files():
+        image = documentation_files()[path].read_bytes()
+        return HttpResponse(image, content_type="image/png")
+    try:
+        page = documentation_page(path, prefix=reverse("web:documentation"))
+    except UnknownPageError as error:
+        raise Http404(f"No page {path} in the documentation") from error
+    context = {"page": page, "pages": PAGES, "is_start": path == "index"}
+    return render(request, "help/documentation.html", context)
 
 
 @for_readers

@@ -52,6 +52,20 @@ function themed(layout) {
 
 let paper = {};
 
+/* Plotly takes a second to compile: it is fetched when the first chart comes near. */
+let loading;
+
+function loaded() {
+  loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = document.querySelector("meta[name='plotly']").content;
+    script.addEventListener("load", resolve);
+    script.addEventListener("error", reject);
+    document.head.append(script);
+  });
+  return loading;
+}
+
 function draw(script) {
   const plot = document.getElementById(script.dataset.figure);
   if (!plot || !window.Plotly || plot.closest("[data-view='table']")) return;
@@ -76,11 +90,27 @@ function follow(plot, point) {
   else location.assign(url);
 }
 
+/* Charts are drawn when they come near. Of domains that the server draws as lanes Plotly takes over, and the lanes
+   are its table; a phone keeps the lanes, whose names wrap there. */
+const near = new IntersectionObserver(async (entries) => {
+  for (const { isIntersecting, target } of entries) {
+    if (!isIntersecting) continue;
+    near.unobserve(target);
+    const isDrawn = "chart" in target.dataset;
+    if (!isDrawn && NARROW.matches) continue;
+    await loaded();
+    if (isDrawn) show(target, target.dataset.view);
+    else takeOver(target);
+  }
+}, { rootMargin: "400px" });
+
 function show(chart, view) {
   chart.dataset.view = view;
   const twin = chart.querySelector(".twin");
   if (twin) twin.open = view === "table";
-  if (view === "chart") chart.querySelectorAll("script[data-figure]").forEach(draw);
+  if (view !== "chart") return;
+  if (window.Plotly) chart.querySelectorAll("script[data-figure]").forEach(draw);
+  else near.observe(chart);
 }
 
 /* A press turns a chart into its table and back; below 640 px the table comes first, unless the page lists it too. */
@@ -116,20 +146,11 @@ function mount(root) {
   for (const lanes of root.querySelectorAll("[data-lanes]:not([data-chart])")) near.observe(lanes);
 }
 
-/* The domains that the server draws as lanes: Plotly takes over when they come near, and the lanes are its table.
-   A phone keeps the lanes, whose names wrap there. */
-const near = new IntersectionObserver((entries) => {
-  for (const { isIntersecting, target } of entries) {
-    if (!isIntersecting) continue;
-    near.unobserve(target);
-    takeOver(target);
-  }
-}, { rootMargin: "400px" });
 
 async function takeOver(lanes) {
   const answer = await fetch(lanes.dataset.lanes);
   const figure = answer.ok ? await answer.text() : "";
-  if (!figure || !lanes.isConnected || !window.Plotly || NARROW.matches) return;
+  if (!figure || !lanes.isConnected) return;
   const [head, plot, script] = ["div", "div", "script"].map((name) => document.createElement(name));
   head.className = "chart-head";
   plot.className = "plot";

@@ -21,30 +21,40 @@ class _Fields(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.found: dict[str, Any] = {}
+        self.found: dict[str, list[str]] = {}
         self._select = ""
+        self._options: list[str] = []
+        self._sends_text = False
         self.feed(text)
 
     def handle_starttag(
         self, tag: str, attributes: list[tuple[str, str | None]]
     ) -> None:
         given = dict(attributes)
-        name, kind = given.get("name") or "", given.get("type")
+        name = given.get("name") or ""
+        kind = given.get("type")
         if tag == "input" and name and kind not in ("submit", "checkbox", "file"):
-            self.found[name] = given.get("value") or ""
+            self.found.setdefault(name, []).append(given.get("value") or "")
         elif tag == "textarea":
-            self.found[name] = ""
+            self.found.setdefault(name, []).append("")
         elif tag == "select":
             self._select = name
-        elif (
-            tag == "option"
-            and self._select
-            and ("selected" in given or self._select not in self.found)
-        ):
-            self.found[self._select] = given.get("value") or ""
+            self._options = []
+        elif tag == "option" and ("selected" in given or not self._options):
+            self._options = [given.get("value") or ""]
+            self._sends_text = "value" not in given
+
+    def handle_data(self, data: str) -> None:
+        if self._sends_text:
+            self._options = [data.strip()]
+            self._sends_text = False
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "select":
+            self.found.setdefault(self._select, []).extend(self._options)
 
 
-def fields_of(answer: Any) -> dict[str, Any]:
+def fields_of(answer: Any) -> dict[str, list[str]]:
     """Return the fields of a page with their values."""
     return _Fields(answer.content.decode()).found
 

@@ -61,24 +61,71 @@ def test_the_heartbeat_period_can_be_removed(operator: Client) -> None:
     assert "heartbeatPeriodSeconds" not in MemberCluster.objects.get().document["spec"]
 
 
-def test_labels_and_taints_are_shown_with_a_link_to_their_page(
-    operator: Client,
-) -> None:
+def test_labels_and_taints_are_edited_beside_the_rest(operator: Client) -> None:
     joined("a", region="east")
-    change_taints(
-        ["a"],
-        add=[{"key": "gpu", "effect": "NoSchedule"}],
-        replaces=True,
-        by=None,
-        now=NOW,
-    )
+    taint = {"key": "gpu", "effect": "NoSchedule"}
+    change_taints(["a"], add=[taint], replaces=True, by=None, now=NOW)
 
-    page = text_of(operator.get(change_url("a")))
+    page = operator.get(change_url("a"))
+    rows = fields_of(page) | {
+        "label_key": ["region", "env"],
+        "label_value": ["west", "prod"],
+        "taint_key": ["", "disk"],
+        "taint_value": ["", "slow"],
+        "taint_effect": ["NoSchedule", "NoSchedule"],
+    }
+    answer = operator.post(change_url("a"), rows)
 
-    assert "region=east" in page
-    assert "gpu=" in page
-    assert 'href="/clusters/a/edit/"' in page
-    assert 'href="/clusters/a/"' in page
+    document = MemberCluster.objects.get().document
+    assert 'value="region"' in text_of(page)
+    assert 'value="gpu"' in text_of(page)
+    assert answer.status_code == 302
+    assert document["metadata"]["labels"] == {"region": "west", "env": "prod"}
+    assert document["spec"]["taints"] == [
+        {"key": "disk", "value": "slow", "effect": "NoSchedule"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "words"),
+    [
+        (
+            {"label_key": "bad key", "label_value": "x"},
+            "labels",
+            'metadata.labels["bad key"]: Invalid key',
+        ),
+        (
+            {"label_key": ["a", "a"], "label_value": ["1", "2"]},
+            "labels",
+            "metadata.labels (line 2): Duplicate key 'a'",
+        ),
+        (
+            {"taint_key": "gpu", "taint_value": "", "taint_effect": "Odd"},
+            "taints",
+            "spec.taints[0].effect: ",
+        ),
+    ],
+)
+def test_an_error_of_a_label_or_a_taint_is_shown_at_its_rows(
+    operator: Client, typed: dict[str, str], field: str, words: str
+) -> None:
+    joined("a")
+
+    answer = submit(operator, change_url("a"), **typed)
+
+    assert answer.context["adminform"].form.errors[field][0].startswith(words)
+    assert not MemberCluster.objects.get().document["metadata"].get("labels")
+
+
+def test_a_cluster_is_added_with_its_name_alone(operator: Client) -> None:
+    answer = submit(operator, ADD, name="a")
+
+    assert answer.status_code == 302
+    assert MemberCluster.objects.get().document["spec"]["identity"] == {
+        "kind": "ServiceAccount",
+        "name": "fleetui",
+        "namespace": "fleetui-system",
+    }
 
 
 @pytest.mark.nightly
@@ -146,7 +193,15 @@ def test_the_name_stays(operator: Client) -> None:
 
 def test_a_cluster_joins(operator: Client) -> None:
     answer = submit(
-        operator, ADD, name="a", driver="simulated", identity_name="a-agent"
+        operator,
+        ADD,
+        name="a",
+        driver="simulated",
+        identity_kind="User",
+        identity_name="a-agent",
+        identity_namespace="",
+        label_key="region",
+        label_value="east",
     )
 
     cluster, event = MemberCluster.objects.get(), Event.objects.get()
@@ -154,7 +209,7 @@ def test_a_cluster_joins(operator: Client) -> None:
     assert cluster.document == {
         "apiVersion": "cluster.kubernetes-fleet.io/v1",
         "kind": "MemberCluster",
-        "metadata": {"name": "a"},
+        "metadata": {"name": "a", "labels": {"region": "east"}},
         "spec": {"identity": {"kind": "User", "name": "a-agent"}},
     }
     assert (cluster.driver, cluster.membership, cluster.is_demo) == (

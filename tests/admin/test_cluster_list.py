@@ -8,6 +8,7 @@ from clusters.models import MemberCluster
 from clusters.operations.edit import cordon
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import leave
+from placements.services.bulk_changes import BULK_ACTIONS
 from tests.admin.pages import CLUSTERS, text_of
 from tests.rows import (
     NOW,
@@ -165,3 +166,41 @@ def test_invalid_queries_are_harmless(viewer: Client, query: str) -> None:
     joined("a")
 
     assert viewer.get(f"{CLUSTERS}?{query}").status_code in (200, 302, 400)
+
+
+@pytest.mark.parametrize("action", sorted(BULK_ACTIONS))
+def test_an_action_of_the_list_opens_its_page_with_the_selected_clusters(
+    operator: Client, action: str
+) -> None:
+    all_joined("a", "b", "c")
+    chosen = MemberCluster.objects.filter(name__in=["a", "c"])
+    sent = {
+        "action": action.replace("-", "_"),
+        "_selected_action": list(chosen.values_list("pk", flat=True)),
+    }
+
+    answer = operator.post(CLUSTERS, sent, follow=True)
+
+    [(address, _)] = answer.redirect_chain
+    assert address.startswith(f"/clusters/bulk/{action}/?name=a+c&next=")
+    assert answer.context["names"] == ["a", "c"]
+
+
+def test_a_viewer_has_no_actions(viewer: Client) -> None:
+    all_joined("a")
+
+    assert 'name="action"' not in text_of(viewer.get(CLUSTERS))
+
+
+def test_more_clusters_than_an_address_holds_are_refused(operator: Client) -> None:
+    names = [f"c{number:03}" for number in range(201)]
+    all_joined(*names)
+    everything = list(MemberCluster.objects.values_list("pk", flat=True))
+
+    answer = operator.post(
+        CLUSTERS,
+        {"action": "cordon", "select_across": "1", "_selected_action": everything[:1]},
+        follow=True,
+    )
+
+    assert "201 clusters selected (most: 200)." in text_of(answer)

@@ -125,7 +125,10 @@ def test_nothing_to_remove_is_nothing() -> None:
 
 
 @pytest.mark.nightly
-def test_unhealthy_clusters_of_the_demo_are_not_eligible() -> None:
+def test_unhealthy_clusters_of_the_demo_are_not_eligible(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("placements.services.demo.large._TROUBLED_SIZE", 0)
     load_demo(100, by=None, now=NOW)
 
     verdicts = set(

@@ -35,6 +35,8 @@ READ = [
     "/checks/",
     "/",
     "/demo/",
+    "/help/documentation/",
+    "/help/documentation/guides/index",
     "/help/keyboard/",
     "/help/semantics/",
     "/help/glossary/",

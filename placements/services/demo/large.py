@@ -68,6 +68,8 @@ _BLEMISHES = (
     Blemish(3, labels={"env": "Prod"}),
 )
 _FEWEST = 2
+_TROUBLED_SIZE = 1000
+"""Fleets of this size have clusters that do not work; a smaller demo is healthy but for one lesson."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,10 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
     lab, others = sorted(names[: len(_LAB)]), names[len(_LAB) :]
     count = len(others)
     blemishes: list[Blemish | None] = []
-    for one in _BLEMISHES:
-        blemishes += [one] * max(_FEWEST, round(count * one.per_thousand / 1000))
+    for blemish in _BLEMISHES:
+        if blemish.fault is None or size >= _TROUBLED_SIZE:
+            some = max(_FEWEST, round(count * blemish.per_thousand / 1000))
+            blemishes += [blemish] * some
     blemishes += [None] * (count - len(blemishes))
     rng.shuffle(blemishes)
     labels = {
@@ -136,12 +140,12 @@ def large_fleet(size: int, now: datetime) -> tuple[Document, ...]:
         for name, (rack, power) in zip(lab, _LAB, strict=True)
     ]
     sites = list(_SITES)  # each once, then by weight
-    for index, (name, blemish) in enumerate(zip(others, blemishes, strict=True)):
+    for index, (name, mark) in enumerate(zip(others, blemishes, strict=True)):
         if index == len(sites):
             sites += rng.choices(
                 _SITES, [site.weight for site in _SITES], k=count - index
             )
-        clusters.append(_cluster(name, sites[index], blemish, rng, now))
+        clusters.append(_cluster(name, sites[index], mark, rng, now))
     return tuple(clusters)
 
 
@@ -200,13 +204,13 @@ _MODERN = expressions(("kubernetes-version", "In", "v1.33", "v1.34"))
 
 
 def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
-    if len(clusters) < 1000:
+    if len(clusters) < _TROUBLED_SIZE:
         return tuple(_common(clusters, many=1))
     return (*_common(clusters, many=12), *_further(clusters))
 
 
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
-    """Return nine placements; `payments` has a pinned group, `lab-replicas` has a dead end."""
+    """Return nine placements; `payments` has a pinned group, many `lab-replicas` have a dead end."""
     budget = rolling("10%", "10%", 30)
     crd = selector(
         "CustomResourceDefinition",
@@ -243,8 +247,12 @@ def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
         pick_all(required=[labelled(accelerator="gpu")], tolerations=[tolerate(*GPU)]),
     )
     rack, power = spread("rack"), spread("power")
+    replicas = 3
+    if many > 1:
+        replicas = 4
     yield placement(
-        "lab-replicas", pick_n(4, required=[labelled(tier="lab")], spread=[rack, power])
+        "lab-replicas",
+        pick_n(replicas, required=[labelled(tier="lab")], spread=[rack, power]),
     )
     yield placement("archive", pick_fixed(*_settled(clusters)[: 4 * min(many, 6)]))
     living = expressions(("env", "In", "prod", "staging"))

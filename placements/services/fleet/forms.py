@@ -1,10 +1,13 @@
-"""Conversion of text areas to plain data and back, without validation."""
+"""Conversion of text areas and rows of forms to plain data and back, without validation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.http import QueryDict
+
+from clusters.filters import label_keys
 from fleetui.apimachinery.errors import FieldError, InvalidManifest, Keys, split_path
 from fleetui.apimachinery.kinds import NAMESPACED_STRATEGY_KIND, STAGED_STRATEGY_KIND
 from fleetui.apimachinery.yaml import Document, attach_lines, items_of, load_documents
@@ -15,6 +18,7 @@ from placements.manifests.staged_update import (
 
 LABELS_PATH, TAINTS_PATH = "metadata.labels", "spec.taints"
 _EFFECT = "NoSchedule"
+_EMPTY_ROWS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,48 @@ def write_taints(taints: Sequence[Mapping[str, Any]]) -> str:
         f"{one['key']}{'=' + one['value'] if one.get('value') else ''}:{one['effect']}"
         for one in taints
     )
+
+
+def typed_rows(params: QueryDict) -> tuple[str, str]:
+    """Return the rows as lines: labels `key=value`, taints `key=value:effect`. Empty rows are left out.
+
+    Lines of the fields `labels` and `taints`, which scripts send, come first.
+    """
+    labels, taints = (
+        params.get("labels", "").splitlines(),
+        params.get("taints", "").splitlines(),
+    )
+    for key, value in zip(
+        params.getlist("label_key"), params.getlist("label_value"), strict=False
+    ):
+        if key.strip() or value.strip():
+            labels.append(f"{key.strip()}={value.strip()}")
+    columns = [params.getlist(f"taint_{part}") for part in ("key", "value", "effect")]
+    for key, value, effect in zip(*columns, strict=False):
+        if key.strip() or value.strip():
+            taints.append(
+                f"{key.strip()}{'=' if value.strip() else ''}{value.strip()}:{effect.strip()}"
+            )
+    return "\n".join(labels), "\n".join(taints)
+
+
+def row_context(labels: str, taints: str) -> dict[str, Any]:
+    """Return the rows of lines, with empty ones for more, and the keys that clusters have."""
+    label_rows = [
+        line.partition("=")[::2] for line in labels.splitlines() if line.strip()
+    ]
+    taint_rows = []
+    for line in taints.splitlines():
+        written, _, effect = line.partition(":")
+        key, _, value = written.partition("=")
+        taint_rows.append((key.strip(), value.strip(), effect.strip()))
+    return {
+        "label_rows": label_rows + [("", "")] * _EMPTY_ROWS,
+        "taint_rows": taint_rows + [("", "", "")] * _EMPTY_ROWS,
+        "keys": label_keys(),
+        "label_errors": (),
+        "taint_errors": (),
+    }
 
 
 def read_documents(text: str | bytes) -> list[Document]:

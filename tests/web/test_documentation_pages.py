@@ -1,0 +1,61 @@
+"""The documentation in the console: each page is there, and each of its links leads somewhere."""
+
+import re
+
+import pytest
+from django.test import Client
+
+from fleetui.documentation import documentation_files
+from tests.rows import person
+
+pytestmark = pytest.mark.django_db
+_START = "/help/documentation/"
+
+
+@pytest.fixture(name="reader")
+def _reader() -> Client:
+    client = Client()
+    client.force_login(person("ada", "viewer"))
+    return client
+
+
+def test_every_link_and_image_of_every_page_leads_to_a_page_and_its_heading(
+    reader: Client,
+) -> None:
+    pages = {
+        path: reader.get(f"{_START}{path}").content.decode()
+        for path, file in documentation_files().items()
+        if file.suffix == ".md"
+    }
+    lost = []
+    for path, text in pages.items():
+        article = text.partition('<article class="documentation">')[2]
+        for target in re.findall(
+            r'(?:href|src)="([^"]*)"', article.split("</article>")[0]
+        ):
+            address, _, heading = target.partition("#")
+            named = address.removeprefix(_START) or path
+            if "://" in target or (named in documentation_files() and not heading):
+                continue
+            if f'id="{heading}"' not in pages.get(named, ""):
+                lost.append((path, target))
+
+    assert len(pages) > 50
+    assert lost == []
+
+
+def test_an_image_is_sent_and_another_file_is_not(reader: Client) -> None:
+    image = reader.get(f"{_START}screenshots/decision.png")
+
+    assert image["Content-Type"] == "image/png"
+    for path in ("conf.py", "../pyproject.toml", "guides/../../README", "nowhere"):
+        assert reader.get(f"{_START}{path}").status_code == 404
+
+
+def test_directives_are_shown_as_figures_and_lists(reader: Client) -> None:
+    start = reader.get(_START).content.decode()
+    guides = reader.get(f"{_START}guides/index").content.decode()
+
+    assert f'src="{_START}screenshots/decision.png"' in start
+    assert f'<a href="{_START}guides/drain">' in guides
+    assert "{toctree}" not in start + guides
