@@ -1,6 +1,6 @@
 """Filters and states of clusters, and the domains of the fleet by one or two labels."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -24,7 +24,7 @@ from django.db.models import (
 from django.db.models.functions import RowNumber
 
 from clusters.drivers.registry import SIMULATED
-from clusters.fleet import CORDON_KEY, CORDON_VALUE
+from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy
 from fleetui.hub_scope import LOCAL_HUB
@@ -80,33 +80,44 @@ class ClusterFilter:
     verdict: str = ""
 
 
-ORDERS = ("name", "-name", "joined_at", "-joined_at", "verdict_since", "-verdict_since")
-
-
+CLOSED_FILTERS: dict[str, type[StrEnum]] = {
+    "state": ClusterFilterState,
+    "verdict": EligibilityKind,
+}
 _LATE = Q(unanswered_since__isnull=False, verdict="")
 _WORKLOADS_FAILING = ~Q(workloads_problem="")
 _NOT_MONITORED = Q(driver="", hub=LOCAL_HUB)  # the agents of a live hub report to it
 
 
-def parse_filter_text(
-    text: str,
-) -> tuple[str, tuple[str, ...], ClusterFilterState | None]:
-    """Split a filter as typed: `key=value` and `!key` are labels, `status=ready` a state, the rest a name.
+def parse_filter_text(text: str) -> ClusterFilter:
+    """Return a filter as typed: `key=value` and `!key` are labels, the rest is part of a name.
 
-    `key=*` is a label with any value.
+    `status=ready` is a state, `verdict=NotJoined` a reason, `key=*` a label with any value.
     """
-    words, labels, state = list[str](), list[str](), None
+    words = list[str]()
+    labels = list[str]()
+    chosen = dict[str, Any]()
     for word in text.split():
         key, is_pair, value = word.partition("=")
-        if key == "status" and value in list(ClusterFilterState):
-            state = ClusterFilterState(value)
+        name = "state" if key == "status" else key
+        if value in list(CLOSED_FILTERS.get(name, ())):
+            chosen[name] = CLOSED_FILTERS[name](value)
         elif is_pair and key:
             labels.append(key if value == "*" else f"{key}:{value}")
         elif word.startswith("!") or ":" in word:
             labels.append(word)
         else:
             words.append(word)
-    return " ".join(words), tuple(labels), state
+    return ClusterFilter(" ".join(words), tuple(labels), **chosen)
+
+
+def closed_filters(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the state and the verdict among parameters; an unsupported value filters nothing."""
+    return {
+        key: words(params[key])
+        for key, words in CLOSED_FILTERS.items()
+        if params.get(key) in list(words)
+    }
 
 
 def filter_text(wanted: ClusterFilter) -> str:
@@ -115,8 +126,9 @@ def filter_text(wanted: ClusterFilter) -> str:
         for one in wanted.labels
     ]
     typed = [one if one.startswith("!") else one.replace(":", "=", 1) for one in labels]
-    state = [f"status={wanted.state}"] if wanted.state else []
-    return " ".join([*state, *typed, wanted.text]).strip()
+    closed = {"status": wanted.state, "verdict": wanted.verdict}
+    chosen = [f"{key}={value}" for key, value in closed.items() if value]
+    return " ".join([*chosen, *typed, wanted.text]).strip()
 
 
 def clusters_matching(wanted: ClusterFilter) -> QuerySet[MemberCluster]:

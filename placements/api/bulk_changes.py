@@ -8,7 +8,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.filters import ClusterFilter, ClusterFilterState
+from clusters.filters import ClusterFilter, ClusterFilterState, closed_filters
+from clusters.fleet import EligibilityKind
 from placements.api.base import BaseViewSet, actor, query_params
 from placements.api.filters import DryRunQuery
 from placements.api.parsers import parse_body
@@ -45,6 +46,9 @@ class ClusterSelectorSerializer(CamelCaseSerializer):
     )
     state = serializers.ChoiceField(
         [str(one) for one in ClusterFilterState], required=False
+    )
+    verdict = serializers.ChoiceField(
+        [str(one) for one in EligibilityKind], required=False, default=""
     )
 
 
@@ -127,8 +131,9 @@ class BulkChangeViewSet(BaseViewSet):
         chosen = fields.get("filter")
         wanted = None
         if chosen is not None:
-            state = ClusterFilterState(chosen["state"]) if "state" in chosen else None
-            wanted = ClusterFilter(chosen["q"], tuple(chosen["labels"]), state)
+            wanted = ClusterFilter(
+                chosen["q"], tuple(chosen["labels"]), **closed_filters(chosen)
+            )
         options = read_options(
             action, {key: fields[key] for key in ("labels", "add", "remove")}
         )

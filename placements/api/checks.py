@@ -109,7 +109,9 @@ class ChecksViewSet(BaseViewSet):
             "fleet_version": report.fleet_version,
             "items": [
                 finding_document(name, one)
-                for name, one in report.findings_of(placement, rule)
+                for name, one in report.findings_of(
+                    placement, rule, params.get("severity", ""), params["q"]
+                )
             ],
             "muted": sum(one.muted for one in examined),
             "not_checked": sorted(

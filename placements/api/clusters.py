@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from clusters.drivers.base import Observation
 from clusters.filters import (
     ClusterFilter,
-    ClusterFilterState,
+    closed_filters,
     clusters_matching,
     cordoned_among,
 )
@@ -50,6 +50,7 @@ from placements.api.serializers import (
 )
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.filters import bindings_on, placements_on
+from placements.services.fleet.queries import in_order, stale_on
 
 TAINTS = TaintSerializer(many=True)
 _LABELS = ACTIONS[ActionKind.CLUSTER, "labels"]
@@ -100,15 +101,16 @@ class ClusterViewSet(BaseViewSet):
         context=lambda rows: {
             "cordoned": cordoned_among(rows),
             "placements": placements_on(row.name for row in rows),
+            "outdated": stale_on([row.name for row in rows]),
         },
     )
     def list(self, params: Params) -> Rows:
         """List clusters."""
-        state = ClusterFilterState(params["state"]) if "state" in params else None
-        labels = tuple(params["label"])
-        return clusters_matching(
-            ClusterFilter(params["q"], labels, state, params.get("verdict", ""))
+        wanted = ClusterFilter(
+            params["q"], tuple(params["label"]), **closed_filters(params)
         )
+        rows, params["order"], _ = in_order(clusters_matching(wanted), params["order"])
+        return rows
 
     @documented("get_cluster", CLUSTER_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:

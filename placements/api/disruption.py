@@ -474,7 +474,9 @@ class EvictionViewSet(BaseViewSet):
     def list(self, params: Params) -> Rows:
         """List evictions, the newest first."""
         return evictions_matching(
-            placement=params["placement"], outcome=params.get("outcome", "")
+            text=params["q"],
+            placement=params["placement"],
+            outcome=params.get("outcome", ""),
         )
 
     @documented("get_eviction", EvictionSerializer)

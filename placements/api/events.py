@@ -9,7 +9,7 @@ from placements.api.base import BaseViewSet, Params, Rows, paged_list
 from placements.api.filters import EventQuery
 from placements.api.schema import documented
 from placements.api.serializers import EventRowSerializer, EventSerializer
-from placements.services.filters import events_matching
+from placements.services.filters import LIST_FILTERS, events_matching
 
 
 class EventViewSet(BaseViewSet):
@@ -27,11 +27,9 @@ class EventViewSet(BaseViewSet):
     )
     def list(self, params: Params) -> Rows:
         """List events, the newest first."""
-        exact = {
-            key: params[key] for key in ("kind", "name", "by", "reason", "cluster")
-        }
+        filters = {key: params.get(key, "") for key in LIST_FILTERS["events"]}
         rows = events_matching(
-            part=params["q"], event_type=params.get("type", ""), **exact
+            part=params["q"], event_type=filters.pop("type"), **filters
         )
         return rows.defer("before", "after")
 

@@ -5,23 +5,29 @@ from typing import Any
 from rest_framework import serializers
 
 from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER
-from clusters.filters import ORDERS, ClusterFilterState
+from clusters.filters import ClusterFilterState
 from clusters.fleet import EligibilityKind
 from clusters.models import HubWriteState
 from fleetui.access.audit import VERBS
 from fleetui.apimachinery.model import Semantics
 from fleetui.models import AuditEventType
 from placements.engine.checks.examination import ALIASES, RULES
+from placements.engine.checks.findings import Severity
 from placements.engine.loss import LossVariant
 from placements.engine.scheduling.outcome import Outcome
 from placements.explain.cluster_objects import DifferenceType
 from placements.manifests.policy import PlacementType
 from placements.models import Eviction, ProblemKind, Rollout
-from placements.services.filters import PLACEMENT_ORDERS, PlacementFilterState
+from placements.services.filters import (
+    EVENT_KINDS,
+    PLACEMENT_ORDERS,
+    RESOURCE_ORDERS,
+    PlacementFilterState,
+)
+from placements.services.fleet.queries import ORDERS
 from placements.services.rescheduling import FEWEST
 from placements.services.results import CONFIRMATION
 
-RESOURCE_ORDERS = ("name", "-name", "kind", "-kind", "updated_at", "-updated_at")
 _LONGEST = 400
 _LONGEST_CURSOR = 2000
 Query = type[serializers.Serializer[object]]
@@ -39,8 +45,10 @@ def _text(**options: Any) -> serializers.CharField:
 
 
 def choice(values: Any, **options: Any) -> serializers.ChoiceField:
+    words = [str(one) for one in values]
+    message = f'"{{input}}" is not a valid choice (allowed: {", ".join(words)}).'
     return serializers.ChoiceField(
-        [str(one) for one in values], required=False, **options
+        words, required=False, error_messages={"invalid_choice": message}, **options
     )
 
 
@@ -118,7 +126,9 @@ ApplyQuery = query_of(
     ),
 )
 ChecksQuery = query_of(
+    q=_text(help_text="Part of the name of the placement or of the message."),
     placement=_text(help_text="Findings of this placement only."),
+    severity=choice(Severity),
     rule=choice(
         [*RULES, *ALIASES],
         help_text="Findings of this rule or code of a warning, or with one of it as a consequence.",
@@ -209,7 +219,7 @@ HistoryQuery = query_of(
 DecisionQuery = query_of(PageQuery, placement=_text())
 EventQuery = query_of(
     PageQuery,
-    kind=_text(help_text="`cluster`, `placement` or `resource`."),
+    kind=choice(EVENT_KINDS),
     name=_text(),
     q=_text(help_text="Part of the name."),
     by=_text(help_text="Part of the name of a user, or of `system`."),
@@ -219,6 +229,9 @@ EventQuery = query_of(
     ),
     cluster=_text(
         help_text="A cluster, also with the evictions and retries of placements there."
+    ),
+    request=_text(
+        help_text="The id that the events of one change of many objects share."
     ),
 )
 OutcomeQuery = query_of(
@@ -238,8 +251,14 @@ RolloutQuery = query_of(
     placement=_text(),
     state=choice(Rollout.State),
 )
+OverrideQuery = query_of(
+    PageQuery,
+    q=_text(help_text="Part of the name."),
+    placement=_text(help_text="Overrides that may change this placement."),
+)
 EvictionQuery = query_of(
     PageQuery,
+    q=_text(help_text="Part of the name of the placement."),
     placement=_text(help_text="Its full name."),
     outcome=choice(Eviction.Outcome.values),
 )

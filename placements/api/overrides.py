@@ -14,7 +14,7 @@ from placements.api.base import (
     check_namespace,
     paged_list,
 )
-from placements.api.filters import DeleteQuery, PutObjectQuery
+from placements.api.filters import DeleteQuery, OverrideQuery, PutObjectQuery
 from placements.api.preconditions import expected_revision
 from placements.api.schema import documented, documented_patch, documented_put
 from placements.api.serializers import OVERRIDE_MANIFEST, RowSerializer, text
@@ -24,6 +24,7 @@ from placements.services.overrides.operations import (
     delete_override,
     save_override,
 )
+from placements.services.overrides.queries import overrides_matching
 from placements.services.teams import of_override
 
 
@@ -76,10 +77,10 @@ class OverrideViewSet(BaseViewSet):
         )
         check_namespace(document, namespace)
 
-    @paged_list("list_overrides", OverrideSerializer, unique="id")
+    @paged_list("list_overrides", OverrideSerializer, query=OverrideQuery, unique="id")
     def list(self, params: Params) -> Rows:
         """List overrides."""
-        return Override.objects.defer("document")
+        return overrides_matching(text=params["q"], placement=params["placement"])
 
     @documented("get_override", OVERRIDE_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, **key: str) -> Response:

@@ -57,11 +57,10 @@ from placements.models import Placement
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.dry_runs import dry_run_on_clusters
 from placements.services.filters import (
-    PlacementFilter,
-    PlacementFilterState,
     bindings_of,
     decisions_of,
     latest_decisions,
+    placement_filter,
     placements_matching,
 )
 from placements.services.fleet.forms import read_documents
@@ -116,17 +115,7 @@ class PlacementViewSet(FullNameViewSet):
     def list(self, params: Params) -> Rows:
         """List placements."""
         bring_up_to_date(now=datetime.now(UTC))
-        state = PlacementFilterState(params["state"]) if "state" in params else None
-        chosen = PlacementFilter(
-            params["q"],
-            state,
-            params.get("type", ""),
-            params.get("semantics", ""),
-            params["cluster"],
-            params["namespace"],
-            params["survives"],
-        )
-        return placements_matching(chosen)
+        return placements_matching(placement_filter(params))
 
     @documented("get_placement", PLACEMENT_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:

@@ -8,6 +8,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field, inline_serializer
 from rest_framework import serializers
 
+from clusters.filters import ClusterListState
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import silence_of, unhealthy_since
@@ -329,6 +330,14 @@ class ClusterSerializer(RowSerializer):
     placements = serializers.SerializerMethodField(
         help_text="The number of its placements."
     )
+    outdated_placements = serializers.SerializerMethodField(
+        help_text="The number of its placements that a new decision would not select it for."
+    )
+    state = serializers.ChoiceField(
+        [str(one) for one in ClusterListState],
+        source="how",
+        help_text="Its status; each cluster has exactly one.",
+    )
     joined_at = serializers.DateTimeField(
         source="joined_since", allow_null=True, help_text="Null while it is joining."
     )
@@ -364,6 +373,8 @@ class ClusterSerializer(RowSerializer):
                 "is_demo",
             ),
             *("labels", "taints", "cordoned", "placements"),
+            "outdated_placements",
+            "state",
         )
 
     def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
@@ -383,6 +394,9 @@ class ClusterSerializer(RowSerializer):
 
     def get_placements(self, row: MemberCluster) -> int:
         return int(self.context["placements"].get(row.name, 0))
+
+    def get_outdated_placements(self, row: MemberCluster) -> int:
+        return int(self.context["outdated"].get(row.name, 0))
 
 
 class ResourceSerializer(RowSerializer):

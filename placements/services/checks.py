@@ -108,15 +108,24 @@ class FindingsReport:
         ]
         return fleet + own
 
-    def findings_of(self, placement: str, rule: str = "") -> list[tuple[str, Finding]]:
+    def findings_of(
+        self, placement: str, rule: str = "", severity: str = "", text: str = ""
+    ) -> list[tuple[str, Finding]]:
         """Return the findings of one placement, those about labels that cause others too; "" for all.
 
-        `rule` is an id or the code of a warning; a finding of it may be below another.
+        `rule` is an id or the code of a warning; a finding of it may be below another. `text` is part of the
+        name of the placement or of the message.
         """
         findings = self.findings
         if placement:
             own = self.placements.get(placement)
             findings = [(placement, one) for one in own.findings] if own else []
+        findings = [
+            (name, one)
+            for name, one in findings
+            if severity in ("", str(one.severity))
+            and text.lower() in f"{name} {one.message}".lower()
+        ]
         rules = rules_named([rule])
         if not rule:
             return findings

@@ -80,6 +80,51 @@ class PlacementFilter:
     """A level of the resilience report, such as `region`, whose losses the placement survives."""
 
 
+def placement_filter(params: Mapping[str, str]) -> PlacementFilter:
+    """Return the filter of parameters that were checked (`LIST_FILTERS`)."""
+    state = params.get("state")
+    return PlacementFilter(
+        params["q"],
+        PlacementFilterState(state) if state else None,
+        params.get("type", ""),
+        params.get("semantics", ""),
+        params["cluster"],
+        params["namespace"],
+        params["survives"],
+    )
+
+
+LIST_FILTERS: dict[str, tuple[str, ...]] = {
+    "clusters": ("label", "state", "verdict"),
+    "placements": (
+        "state",
+        "cluster",
+        "namespace",
+        "type",
+        "semantics",
+        "survives",
+    ),
+    "resources": ("kind", "namespace"),
+    "overrides": ("placement",),
+    "evictions": ("placement", "outcome"),
+    "events": ("type", "kind", "reason", "name", "cluster", "by", "request"),
+    "checks": ("rule", "severity", "placement"),
+    "access-log": ("verb", "by", "address"),
+}
+"""The filters of each list by its name in REST; page, download and REST have the same, and `q`."""
+EVENT_KINDS = (
+    "cluster",
+    "placement",
+    "rollout",
+    "resource",
+    "override",
+    "cluster-override",
+    "budget",
+    "eviction",
+    "staged-run",
+    "staged-strategy",
+    "approval-request",
+)
 MOST_NAMESPACES = 200
 _VERBS_AT_A_CLUSTER = (
     *(
@@ -94,6 +139,7 @@ _VERBS_AT_A_CLUSTER = (
 )
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")
 PLACEMENT_ORDERS = tuple(f"{sign}{column}" for column in _COLUMNS for sign in ("", "-"))
+RESOURCE_ORDERS = ("kind", "-kind", "name", "-name", "updated_at", "-updated_at")
 
 
 def placements_matching(wanted: PlacementFilter) -> QuerySet[Placement]:

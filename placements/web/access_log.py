@@ -16,27 +16,17 @@ from fleetui.access.models import AccessEvent
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
 from fleetui.permissions import for_readers, may_view_access_log
-from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.services.filters import LIST_FILTERS
+from placements.web.filter_bar import Facet, filter_bar, read_filters
 from placements.web.request import page_from
-
-_FILTERS = ("verb", "by", "address")
 
 
 def _matching_lines(request: HttpRequest) -> QuerySet[AccessEvent]:
     """Return the lines that match the filters. Raise PermissionDenied for users who may not read the log."""
     if not may_view_access_log(request.user):
         raise PermissionDenied("You don't have permission to view the access log.")
-    text = read_typed(request, _FILTERS)
-    filters = {
-        name: request.GET.get(name, "").strip().replace("\x00", "") for name in _FILTERS
-    }
-    verb = filters["verb"] if filters["verb"] in VERBS else ""
-    return lines_matching(
-        verb=verb,
-        by=filters["by"],
-        text=text.replace("\x00", ""),
-        address=filters["address"],
-    )
+    filters = read_filters(request, "access-log", verb=VERBS)
+    return lines_matching(text=filters.pop("q"), **filters)
 
 
 @for_readers
@@ -45,12 +35,15 @@ def _matching_lines(request: HttpRequest) -> QuerySet[AccessEvent]:
 def access_log(request: HttpRequest) -> HttpResponse:
     """List the lines that match, newest first, a page at a time."""
     page = page_from(request, _matching_lines(request), order="-at", unique="id")
-    verbs = [(one, one.capitalize(), None) for one in VERBS]
-    bar = filter_bar(request, _FILTERS, [Facet("verb", "Action", verbs)], verb=VERBS)
     context = {
         "lines": [(line, detail_words(line.details)) for line in page.rows],
         "after": page.after,
-        "bar": bar,
+        "bar": filter_bar(
+            request,
+            LIST_FILTERS["access-log"],
+            [Facet("verb", "Action", [(one, one.capitalize(), None) for one in VERBS])],
+            verb=VERBS,
+        ),
     }
     return render_page(request, "access/log.html", context, fragment="access/_log.html")
 

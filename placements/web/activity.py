@@ -16,26 +16,11 @@ from fleetui.models import AuditEventType, Event
 from fleetui.permissions import for_readers
 from placements.explain.diff import FieldDifference, differences, line_diff
 from placements.models import Resource
-from placements.services.filters import events_matching
+from placements.services.filters import EVENT_KINDS, LIST_FILTERS, events_matching
 from placements.templatetags.fleet import plain
-from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
+from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_filters
 from placements.web.request import page_from, pager_of
 
-KINDS = (
-    "cluster",
-    "placement",
-    "rollout",
-    "resource",
-    "override",
-    "cluster-override",
-    "budget",
-    "eviction",
-    "staged-run",
-    "staged-strategy",
-    "approval-request",
-)
-_FILTERS = ("type", "kind", "reason", "name", "cluster", "by", "request")
-_CLOSED: dict[str, Iterable[str]] = {"type": list(AuditEventType), "kind": KINDS}
 _EVERY_LINE = 1_000_000
 _CHANGES_SHOWN = 6
 _OBJECTS = {
@@ -159,28 +144,38 @@ def grouped(rows: Sequence[EventRow]) -> list[ActivityRow]:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponse:
     """Return the events that match, a page at a time."""
-    text = read_typed(request, _FILTERS)
-    filters = {field: request.GET.get(field, "").strip() for field in _FILTERS}
-    for key, words in _CLOSED.items():
-        filters[key] = filters[key] if filters[key] in words else ""
+    filters = read_filters(
+        request, "events", type=list(AuditEventType), kind=EVENT_KINDS
+    )
     # Only these filters have an index; with another one the database would read every event to count them.
-    is_indexed = not text and not any(
+    is_indexed = not any(
         value for key, value in filters.items() if key not in ("type", "kind")
     )
-    rows = events_matching(part=text, event_type=filters.pop("type"), **filters)
+    rows = events_matching(
+        part=filters.pop("q"), event_type=filters.pop("type"), **filters
+    )
     page = page_from(request, rows, order="-at", unique="id")
     count = rows.count() if is_indexed else None
-    kinds = [(one, plain(one).capitalize(), None) for one in KINDS]
     facets = [
         Facet("type", "Type", plain_choices(AuditEventType), is_row=True),
-        Facet("kind", "Object", kinds),
+        Facet(
+            "kind",
+            "Object",
+            [(one, plain(one).capitalize(), None) for one in EVENT_KINDS],
+        ),
     ]
     context = {
         "events": grouped(event_rows(page.rows)),
         "pager": pager_of(
             request, len(page.rows), count, before=page.before, after=page.after
         ),
-        "bar": filter_bar(request, _FILTERS, facets, type=_CLOSED["type"], kind=KINDS),
+        "bar": filter_bar(
+            request,
+            LIST_FILTERS["events"],
+            facets,
+            type=list(AuditEventType),
+            kind=EVENT_KINDS,
+        ),
     }
     return render_page(
         request, "activity/list.html", context, fragment="activity/_list.html"

@@ -1,5 +1,6 @@
 """Actions on many clusters: a form, a preview with the impact on placements, and their undo."""
 
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import messages
@@ -10,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST
 
-from clusters.filters import ClusterFilter, ClusterFilterState, parse_filter_text
+from clusters.filters import ClusterFilter, closed_filters, parse_filter_text
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.htmx import render_page
 from fleetui.middleware import costly
@@ -38,12 +39,11 @@ _WITH_FORM = ("labels", "taints")
 
 
 def cluster_filter(params: QueryDict) -> ClusterFilter:
-    """Return the filter of a list of clusters: free text, `key=value`, labels and a state."""
-    text, labels, state = parse_filter_text(params.get("q", ""))
-    words = params.get("state", "")
-    state = ClusterFilterState(words) if words in list(ClusterFilterState) else state
+    """Return the filter of a list of clusters: typed text, labels, a state and a verdict."""
+    typed = parse_filter_text(params.get("q", ""))
     facet_labels = [label for label in map(str.strip, params.getlist("label")) if label]
-    return ClusterFilter(text, tuple(dict.fromkeys((*facet_labels, *labels))), state)
+    labels = tuple(dict.fromkeys((*facet_labels, *typed.labels)))
+    return replace(typed, labels=labels, **closed_filters(params))
 
 
 @costly

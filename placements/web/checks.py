@@ -25,12 +25,12 @@ from placements.explain.checks import LEVEL
 from placements.models import Placement
 from placements.services.assertions import save_checks_file, stored_file
 from placements.services.checks import current_report, fixed_document
+from placements.services.filters import LIST_FILTERS
 from placements.web.badges import Badge
-from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.web.filter_bar import Facet, filter_bar, read_filters
 from placements.web.request import number_of
 
 _ROWS_SHOWN, _MOST_ROWS_SHOWN, _LINKS_SHOWN = 10, 500, 5
-_FILTERS = ("rule", "severity", "placement")
 _WORDS = {
     Severity.ERROR: "Error",
     Severity.WARNING: "Warning",
@@ -61,14 +61,10 @@ class FindingRow:
 @require_safe
 def checks(request: HttpRequest) -> HttpResponse:
     """Show the findings by cause, filtered by rule, severity or placement."""
-    text, report = read_typed(request, _FILTERS).lower(), current_report()
-    rule, severity, name = (request.GET.get(one, "").strip() for one in _FILTERS)
-    findings = [
-        (placement, one)
-        for placement, one in report.findings_of(name, rule)
-        if severity in ("", str(one.severity))
-        and text in f"{placement} {one.message}".lower()
-    ]
+    filters, report = read_filters(request, "checks"), current_report()
+    findings = report.findings_of(
+        filters["placement"], filters["rule"], filters["severity"], filters["q"]
+    )
     order, most = (
         list(Severity),
         _MOST_ROWS_SHOWN if "all" in request.GET else _ROWS_SHOWN,
@@ -96,7 +92,11 @@ def checks(request: HttpRequest) -> HttpResponse:
     ]
     context = {
         "bar": filter_bar(
-            request, _FILTERS, facets, rule=[*RULES, *ALIASES], severity=Severity
+            request,
+            LIST_FILTERS["checks"],
+            facets,
+            rule=[*RULES, *ALIASES],
+            severity=Severity,
         ),
         "rows": [
             _row(placements.get(placement), one) for placement, one in findings[:most]

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_safe
 
 from clusters.drivers.kubernetes.properties import ENTRYPOINT, VERSION
 from clusters.filters import (
+    CLOSED_FILTERS,
     ClusterFilter,
     ClusterFilterState,
     ClusterListState,
@@ -27,6 +28,7 @@ from clusters.filters import (
     label_keys,
     near_duplicates,
 )
+from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import unhealthy_since
 from clusters.operations.fault_injection import not_ready_at
@@ -47,7 +49,12 @@ from placements.explain.charts.fleet import (
 from placements.explain.connections import unreachable_words
 from placements.models import Placement
 from placements.services.bulk_changes import BULK_ACTIONS
-from placements.services.filters import bindings_on, events_matching, placements_on
+from placements.services.filters import (
+    LIST_FILTERS,
+    bindings_on,
+    events_matching,
+    placements_on,
+)
 from placements.services.fleet.queries import (
     LABEL,
     ORDERS,
@@ -67,54 +74,41 @@ from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.bulk_changes import cluster_filter
 from placements.web.fault_injection import fault_rows
-from placements.web.filter_bar import Facet, FilterBar, filter_bar
+from placements.web.filter_bar import Facet, FilterBar, filter_bar, plain_choices
 from placements.web.request import as_file, page_from, pager_of, requested_table
 
 FORMATS = ("csv", "json")
-_COLUMNS = (
-    "name",
-    "state",
-    "reason",
-    "labels",
-    "taints",
-    "heartbeat",
-    "placements",
-    "stalePicks",
-)
+CSV_COLUMNS = {
+    "name": "name",
+    "state": "how",
+    "verdictReason": "verdict_reason",
+    "labels": "document__metadata__labels",
+    "taints": "document__spec__taints",
+    "heartbeatAt": "heartbeat_at",
+    "placements": "placed",
+    "outdatedPlacements": "stale_picks",
+}
+"""The columns of the download, named as in REST, by the column of the database."""
 
 
 @costly
 def download(
-    _request: HttpRequest, rows: QuerySet[MemberCluster], form: str
+    _request: HttpRequest, rows: QuerySet[MemberCluster], form: str, order: str
 ) -> HttpResponse:
-    columns = (
-        "name",
-        "how",
-        "verdict_reason",
-        "document",
-        "heartbeat_at",
-        "placed",
-        "stale_picks",
+    listed = with_counts(rows).order_by(
+        order, "-name" if order.startswith("-") else "name"
     )
     items: list[dict[str, Any]] = [
-        {
-            "name": name,
-            "state": how,
-            "reason": reason,
-            "labels": document["metadata"].get("labels") or {},
-            "taints": document["spec"].get("taints") or [],
-            "heartbeat": beat.isoformat() if beat else None,
-            "placements": placed,
-            "stalePicks": stale,
-        }
-        for name, how, reason, document, beat, placed, stale in (
-            with_counts(rows).order_by("name").values_list(*columns)
-        )
+        dict(zip(CSV_COLUMNS, values, strict=True))
+        for values in listed.values_list(*CSV_COLUMNS.values())
     ]
+    for item in items:
+        item["labels"] = item["labels"] or {}
+        item["taints"] = item["taints"] or []
     if form == "json":
         return as_file(JsonResponse({"items": items}), "clusters.json")
     text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS)
+    writer = csv.DictWriter(text, CSV_COLUMNS)
     writer.writeheader()
     for row in items:
         labels = " ".join(f"{key}={one}" for key, one in sorted(row["labels"].items()))
@@ -168,10 +162,9 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
     """List the clusters that match, a page at a time, or download them all."""
     wanted = _read_filter(request)
     rows = clusters_matching(wanted)
+    ordered, column, order = in_order(rows, request.GET.get("order", "name"))
     if request.GET.get("download") in FORMATS:
-        return download(request, rows, request.GET["download"])
-    sort = request.GET.get("sort", "name")
-    ordered, column, order = in_order(rows, sort)
+        return download(request, ordered, request.GET["download"], column)
     list_rows = ordered.select_related("credential").defer(
         "properties", "usage", "namespaces_seen"
     )
@@ -187,7 +180,7 @@ def clusters(request: HttpRequest) -> HttpResponseBase:
         "wanted": wanted,
         "filter": [
             (key, value)
-            for key in ("q", "label", "state")
+            for key in ("q", *LIST_FILTERS["clusters"])
             for value in request.GET.getlist(key)
             if value
         ],
@@ -224,7 +217,7 @@ def _columns_and_orders(
         ("Taints", "", False),
         ("Heartbeat", "heartbeat", True),
         ("Placements", "placements", True),
-        ("Outdated", "stale", True),
+        ("Outdated placements", "stale", True),
     ]
     headers = []
     for title, by, is_number in heads:
@@ -246,6 +239,7 @@ def _read_filter(request: HttpRequest) -> ClusterFilter:
         "q": [wanted.text],
         "label": wanted.labels,
         "state": [wanted.state or query.get("state", "")],
+        "verdict": [wanted.verdict or query.get("verdict", "")],
     }
     for key, values in typed.items():
         query.setlist(key, [str(value) for value in values if value])
@@ -273,7 +267,8 @@ def _bar(
     values = groups_of(
         chosen or favourites[:_FACETS], among=replace(wanted, labels=())
     ).items()
-    sort = request.GET.get("sort", "")
+    order = request.GET.get("order", "")
+    orders = [*ORDERS, order] if order.removeprefix("-").startswith(LABEL) else ORDERS
     return filter_bar(
         request,
         (),
@@ -287,6 +282,7 @@ def _bar(
                 )
                 for key, sizes in values
             ),
+            Facet("verdict", "Reason not eligible", plain_choices(EligibilityKind)),
             Facet(
                 "by", "Values of another label", [(key, key, None) for key, _ in keys]
             ),
@@ -300,8 +296,8 @@ def _bar(
             ),
             *((f"{key}=", counted(count, "cluster")) for key, count in keys),
         ],
-        state=ClusterFilterState,
-        sort=[*ORDERS, sort] if sort.removeprefix("-").startswith(LABEL) else ORDERS,
+        **CLOSED_FILTERS,
+        order=orders,
         download=FORMATS,
     )
 

@@ -14,10 +14,10 @@ from placements.services.disruption.queries import (
     eviction_rows,
     evictions_matching,
 )
-from placements.web.filter_bar import Facet, filter_bar, read_typed
+from placements.services.filters import LIST_FILTERS
+from placements.web.filter_bar import Facet, filter_bar, read_filters
 from placements.web.request import page_from
 
-_FILTERS = ("placement", "outcome")
 MOST_BUDGETS, MOST_OF_A_BUDGET = 200, 20
 LEVELS = {
     Eviction.Outcome.PENDING: ("progress", "Pending"),
@@ -31,23 +31,18 @@ LEVELS = {
 @require_safe
 def disruptions(request: HttpRequest) -> HttpResponse:
     """List disruption budgets with what they allow now, and evictions, the newest first."""
-    text = read_typed(request, _FILTERS)
-    placement, outcome = (request.GET.get(key, "").strip() for key in _FILTERS)
-    placement = placement or text
-    outcome = outcome if outcome in Eviction.Outcome.values else ""
+    filters = read_filters(request, "evictions", outcome=Eviction.Outcome.values)
+    text = filters.pop("q")
     page = page_from(
         request,
-        evictions_matching(placement=placement, outcome=outcome),
+        evictions_matching(text=text, **filters),
         order="-id",
         unique="id",
     )
-    budgets = list(budgets_matching(text=placement).order_by("name")[:MOST_BUDGETS])
-    outcomes = [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome]
-    bar = filter_bar(
-        request,
-        _FILTERS,
-        [Facet("outcome", "Outcome", outcomes)],
-        outcome=Eviction.Outcome.values,
+    budgets = list(
+        budgets_matching(text=filters["placement"] or text).order_by("name")[
+            :MOST_BUDGETS
+        ]
     )
     context = {
         "budgets": budget_states(budgets),
@@ -56,7 +51,18 @@ def disruptions(request: HttpRequest) -> HttpResponse:
             for one in eviction_rows(page.rows)
         ],
         "after": page.after,
-        "bar": bar,
+        "bar": filter_bar(
+            request,
+            LIST_FILTERS["evictions"],
+            [
+                Facet(
+                    "outcome",
+                    "Outcome",
+                    [(one.value, LEVELS[one][1], None) for one in Eviction.Outcome],
+                )
+            ],
+            outcome=Eviction.Outcome.values,
+        ),
         "most_budgets": MOST_BUDGETS,
     }
     return render_page(

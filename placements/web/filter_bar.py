@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from django.http import HttpRequest
 
+from placements.services.filters import LIST_FILTERS
 from placements.web.request import UnknownWord, address_with, unknown_words
 
 _WORD = re.compile(r'(?:[^\s"]|"[^"]*"?)+')
@@ -74,6 +75,20 @@ def read_typed(request: HttpRequest, keys: Iterable[str]) -> str:
         query.pop("q", None)
     request.GET = query  # type: ignore[assignment]  # a cached property of the request
     return " ".join(words)
+
+
+def read_filters(
+    request: HttpRequest, name: str, **closed: Iterable[str]
+) -> dict[str, str]:
+    """Return the values of the filters of a list (`LIST_FILTERS`), and `q`, the free text.
+
+    `closed` are those with the values that each supports; another value filters nothing.
+    """
+    values = {"q": read_typed(request, LIST_FILTERS[name])}
+    for key in LIST_FILTERS[name]:
+        value = request.GET.get(key, "").strip().replace("\x00", "")
+        values[key] = value if value in closed.get(key, (value,)) else ""
+    return values
 
 
 def filter_bar(

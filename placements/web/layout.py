@@ -37,6 +37,7 @@ from fleetui.permissions import (
 from fleetui.task_queue import WorkerState, worker_state
 from placements.engine.scheduling.decision import ENGINE_VERSION
 from placements.services.dashboard.navigation import NavigationCounts, navigation_counts
+from placements.services.filters import LIST_FILTERS
 from placements.services.teams import (
     of_draft,
     of_placement,
@@ -387,17 +388,12 @@ def _at(
     return f"{address}?{params.urlencode()}" if params.urlencode() else address
 
 
-def _list(name: str, *words: str, **renamed: str) -> Twin:
+def _list(name: str, *words: str) -> Twin:
     """Make the twin of a list: the same filters, as many rows to a page."""
+    known = ("q", *LIST_FILTERS.get(name, ()), *words, "after")
 
     def twin(_: Arguments, query: QueryDict) -> str:
-        known = {word: word for word in (*words, "after")} | {
-            new: old for old, new in renamed.items()
-        }
-        params = {
-            new: [one.strip() for one in query.getlist(old)]
-            for new, old in known.items()
-        }
+        params = {word: [one.strip() for one in query.getlist(word)] for word in known}
         return _at(name, query={**params, "limit": str(page_size(query))})
 
     return twin
@@ -410,9 +406,9 @@ def _object(name: str, *keys: str) -> Twin:
 def _clusters(arguments: Arguments, query: QueryDict) -> str:
     """Return the list under the same filters; REST has no order by a label."""
     params = query.copy()
-    if "label:" in params.get("sort", ""):
-        params.pop("sort")
-    return _list("clusters", "q", "label", "state", sort="order")(arguments, params)
+    if "label:" in params.get("order", ""):
+        params.pop("order")
+    return _list("clusters", "order")(arguments, params)
 
 
 def _resource(arguments: Arguments, _: QueryDict) -> str:
@@ -429,20 +425,10 @@ def _resource(arguments: Arguments, _: QueryDict) -> str:
 _API_URLS: dict[str, Twin] = {
     "overview": lambda _, __: _at("overview"),
     "search": lambda _, query: _at("search", query={"q": query.get("q", "").strip()}),
-    "activity": _list("events", "type", "kind", "reason", "name", "cluster", "q", "by"),
+    "activity": _list("events"),
     "event": _object("event", "number"),
     "clusters": _clusters,
-    "placements": _list(
-        "placements",
-        "q",
-        "state",
-        "type",
-        "semantics",
-        "cluster",
-        "namespace",
-        "survives",
-        sort="order",
-    ),
+    "placements": _list("placements", "order"),
     "placement-plan": _object("plan", "name"),
     "placement-reschedule": lambda arguments, query: _at(
         "reschedule",
@@ -467,13 +453,9 @@ _API_URLS: dict[str, Twin] = {
     "resilience": lambda _arguments, _query: _at("resilience"),
     "checks": lambda _, query: _at(
         "checks",
-        query={
-            name: query.get(name, "")
-            for name in ("placement", "rule")
-            if query.get(name)
-        },
+        query={name: query.get(name, "") for name in ("q", *LIST_FILTERS["checks"])},
     ),
-    "resources": _list("resources", "kind", "namespace", "q"),
+    "resources": _list("resources", "order"),
     "resource": _resource,
     "resource-delete": _resource,
     "overrides": _list("overrides"),
@@ -483,9 +465,7 @@ _API_URLS: dict[str, Twin] = {
         "-" if arguments["namespace"] == "_" else arguments["namespace"],
         arguments["name"],
     ),
-    "disruptions": lambda _, query: _at(
-        "evictions", query={"placement": query.get("placement", "")}
-    ),
+    "disruptions": _list("evictions"),
     "budget": _object("budget-state", "name"),
     "eviction": _object("eviction", "number"),
     "inbox": lambda _, query: _at(

@@ -8,30 +8,26 @@ from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.htmx import render_page
 from fleetui.permissions import for_readers
 from placements.models import Override
+from placements.services.filters import LIST_FILTERS
 from placements.services.overrides.queries import effects_of, overrides_matching
-from placements.web.filter_bar import filter_bar, read_typed
+from placements.web.filter_bar import filter_bar, read_filters
 from placements.web.request import page_from
-
-_FILTERS = ("placement",)
 
 
 @for_readers
 @require_safe
 def overrides(request: HttpRequest) -> HttpResponse:
-    text, placement = (
-        read_typed(request, _FILTERS),
-        request.GET.get("placement", "").strip(),
-    )
+    filters = read_filters(request, "overrides")
     page = page_from(
         request,
-        overrides_matching(text=text, placement=placement),
+        overrides_matching(text=filters["q"], placement=filters["placement"]),
         order="name",
         unique="id",
     )
     context = {
         "rows": page.rows,
         "after": page.after,
-        "bar": filter_bar(request, _FILTERS),
+        "bar": filter_bar(request, LIST_FILTERS["overrides"]),
     }
     return render_page(
         request, "overrides/list.html", context, fragment="overrides/_list.html"

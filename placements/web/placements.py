@@ -56,6 +56,7 @@ from placements.services.decisions.records import (
 from placements.services.disruption.queries import has_started_run
 from placements.services.editor.queries import drafts_of
 from placements.services.filters import (
+    LIST_FILTERS,
     PLACEMENT_ORDERS,
     PlacementFilter,
     PlacementFilterState,
@@ -63,6 +64,7 @@ from placements.services.filters import (
     counts_in_all,
     events_matching,
     latest_decisions,
+    placement_filter,
     placements_matching,
 )
 from placements.services.fleet.queries import (
@@ -102,7 +104,7 @@ from placements.web.filter_bar import (
     FilterBar,
     filter_bar,
     plain_choices,
-    read_typed,
+    read_filters,
 )
 from placements.web.layout import counts_of as navigation_of
 from placements.web.outcomes import (
@@ -117,7 +119,6 @@ from placements.web.request import (
     page_from,
     pager_of,
     unknown_words,
-    word_from,
 )
 from placements.web.rollouts import run_rows
 
@@ -136,7 +137,6 @@ _ACTIONS = {
     "history": "Revision history",
     "delete": "Delete",
 }
-_FILTERS = ("state", "cluster", "namespace", "type", "semantics", "survives")
 _ORDERS = {
     "name": "Name",
     "-name": "Name, descending",
@@ -264,27 +264,23 @@ def placements(request: HttpRequest) -> HttpResponse:
         read_version_again(request)
     poll = request.GET.copy()
     poll["v"] = request.version  # type: ignore[attr-defined]  # by `polled`
-    text = read_typed(request, _FILTERS)
-    placement_type = word_from(request, "type", PlacementType)
-    wanted = PlacementFilter(
-        text=text,
-        state=word_from(request, "state", PlacementFilterState),
-        placement_type=str(placement_type or ""),
-        semantics=str(word_from(request, "semantics", Semantics) or ""),
-        cluster=request.GET.get("cluster", "").strip(),
-        namespace=request.GET.get("namespace", "").strip(),
-        survives=request.GET.get("survives", "").strip(),
+    filters = read_filters(
+        request,
+        "placements",
+        state=list(PlacementFilterState),
+        type=list(PlacementType),
+        semantics=list(Semantics),
     )
+    wanted = placement_filter(filters)
     rows, order = placements_matching(wanted), order_from(request, PLACEMENT_ORDERS)
     related = ("staleness_check", "resilience__report", "findings_check")
     listed = with_fleet_version(rows.select_related(*related))
     page = page_from(request, listed, order=order, unique="full_name")
     counts = counts_in_all(stored.totals)
-    namespaces = counts.namespaces
     count = counts.in_all if wanted == PlacementFilter() else rows.count()
     context = {
         "poll": poll,
-        "bar": _list_bar(request, wanted, counts, namespaces, levels_in(page.rows)),
+        "bar": _list_bar(request, wanted, counts, levels_in(page.rows)),
         "rows": placement_rows(page.rows),
         "changeable": {
             one.pk
@@ -295,7 +291,7 @@ def placements(request: HttpRequest) -> HttpResponse:
             request, len(page.rows), count, before=page.before, after=page.after
         ),
         "count": count,
-        "namespaces": namespaces,
+        "namespaces": counts.namespaces,
         "default_rules": str(DEFAULT_SEMANTICS),
         "orders": _ORDERS,
         "order": order,
@@ -309,29 +305,29 @@ def _list_bar(
     request: HttpRequest,
     wanted: PlacementFilter,
     counts: PlacementTotals,
-    namespaces: list[str],
     levels: Iterable[str],
 ) -> FilterBar:
-    states = counts.by_state.items()
     present = [
-        (one, state_words(one), n) for one, n in states if n != 0 or one == wanted.state
+        (one, state_words(one), count)
+        for one, count in counts.by_state.items()
+        if count != 0 or one == wanted.state
     ]
     survived = sorted({*levels, wanted.survives} - {""})
     facets = [
         Facet("state", "Status", present, is_row=True),
-        Facet("namespace", "Namespace", plain_choices(namespaces)),
+        Facet("namespace", "Namespace", plain_choices(counts.namespaces)),
         Facet("type", "Type", plain_choices(PlacementType)),
         Facet("semantics", "Scheduling rules", plain_choices(Semantics)),
         Facet("survives", "Survives loss of", plain_choices(survived)),
     ]
     return filter_bar(
         request,
-        _FILTERS,
+        LIST_FILTERS["placements"],
         facets,
         state=PlacementFilterState,
         type=PlacementType,
         semantics=Semantics,
-        sort=PLACEMENT_ORDERS,
+        order=PLACEMENT_ORDERS,
     )
 
 

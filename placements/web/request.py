@@ -174,7 +174,7 @@ def unknown_words(request: HttpRequest, **closed: Iterable[str]) -> list[Unknown
 
 def order_from(request: HttpRequest, orders: tuple[str, ...]) -> str:
     """Read the order, the first one by default."""
-    order = request.GET.get("sort", "")
+    order = request.GET.get("order", "")
     return order if order in orders else orders[0]
 
 

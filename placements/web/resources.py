@@ -31,7 +31,13 @@ from placements.services.apply import (
     apply_documents,
     preview_documents,
 )
-from placements.services.filters import events_matching, resources_matching, with_sizes
+from placements.services.filters import (
+    LIST_FILTERS,
+    RESOURCE_ORDERS,
+    events_matching,
+    resources_matching,
+    with_sizes,
+)
 from placements.services.fleet.forms import read_documents
 from placements.services.placements import UnschedulesEverything
 from placements.services.resources.operations import RESOURCE, delete_resource, name_of
@@ -39,22 +45,27 @@ from placements.services.resources.queries import may_select, placements_with
 from placements.services.teams import may_change_resource, of_resource
 from placements.web.activity import event_rows, object_label, resource_url, url_of
 from placements.web.dry_runs import dry_run_response
-from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_typed
-from placements.web.request import file_or_text, is_confirmed, page_from, pager_of
+from placements.web.filter_bar import Facet, filter_bar, plain_choices, read_filters
+from placements.web.request import (
+    file_or_text,
+    is_confirmed,
+    order_from,
+    page_from,
+    pager_of,
+)
 
 _EVENTS_SHOWN = 15
 _NAMESPACES_SHOWN = 200
-_FILTERS = ("kind", "namespace")
 
 
 @for_readers
 @require_safe
 def resources(request: HttpRequest) -> HttpResponse:
     """List the resources on the hub, by kind and namespace."""
-    text = read_typed(request, _FILTERS)
-    kind, namespace = (request.GET.get(key, "") for key in _FILTERS)
-    rows = resources_matching(kind=kind, namespace=namespace, text=text)
-    page = page_from(request, with_sizes(rows), order="kind", unique="id")
+    filters = read_filters(request, "resources")
+    order = order_from(request, RESOURCE_ORDERS)
+    rows = resources_matching(text=filters.pop("q"), **filters)
+    page = page_from(request, with_sizes(rows), order=order, unique="id")
     kinds = (
         Resource.objects.values_list("kind")
         .annotate(count=Count("pk"))
@@ -76,7 +87,10 @@ def resources(request: HttpRequest) -> HttpResponse:
             request, len(page.rows), count, before=page.before, after=page.after
         ),
         "count": count,
-        "bar": filter_bar(request, _FILTERS, facets),
+        "bar": filter_bar(
+            request, LIST_FILTERS["resources"], facets, order=RESOURCE_ORDERS
+        ),
+        "order": order,
     }
     return render_page(
         request, "resources/list.html", context, fragment="resources/_list.html"

@@ -86,8 +86,8 @@ MOST_OF_THE_LIST = {"render_annotated": 1_400, "_reverse_with_prefix": 30, "as_s
 """Template nodes, addresses and queries compiled for the list of placements, of which a page has 50."""
 OTHER_VIEWS = {
     "clusters": (
-        "/clusters/?sort=-placements",
-        "/clusters/?sort=-stale",
+        "/clusters/?order=-placements",
+        "/clusters/?order=-stale",
         "/clusters/?label=env:prod",
     ),
     "placement": (f"/placements/{SMALLER}/",),

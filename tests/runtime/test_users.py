@@ -42,7 +42,7 @@ PAGES = (
         "/topology/",
     ),
     *(
-        "/clusters/?q=a&sort=-name",
+        "/clusters/?q=a&order=-name",
         "/placements/?state=unfulfilled",
         "/search/?q=o",
         "/api/v1/clusters",

@@ -76,7 +76,7 @@ def test_the_overview_counts_alike(viewer: Client) -> None:
     [
         ("/clusters/", ["bravelion", "jumpingcat", "nimblefox"]),
         ("/clusters/?q=fox", ["nimblefox"]),
-        ("/clusters/?label=region:west&sort=-name", ["nimblefox", "jumpingcat"]),
+        ("/clusters/?label=region:west&order=-name", ["nimblefox", "jumpingcat"]),
         ("/placements/", ["web"]),
         ("/placements/?state=unfulfilled", []),
         ("/resources/?q=set", ["settings"]),

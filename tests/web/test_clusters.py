@@ -45,7 +45,7 @@ def _names(page: str) -> list[str]:
         ("?state=ready", []),
         ("?state=not-monitored&label=region:west", ["jumpingcat", "nimblefox"]),
         ("?state=nonsense", ["bravelion", "jumpingcat", "nimblefox"]),
-        ("?sort=-name", ["nimblefox", "jumpingcat", "bravelion"]),
+        ("?order=-name", ["nimblefox", "jumpingcat", "bravelion"]),
         ("?after=nonsense", ["bravelion", "jumpingcat", "nimblefox"]),
     ],
 )
@@ -194,7 +194,7 @@ def test_runs_twelve_queries_at_most_however_large_the_fleet(
 
     with django_assert_max_num_queries(12):
         page = viewer.get(
-            "/clusters/?label=region:r3&by=region&state=eligible&sort=-joined_at&q=c"
+            "/clusters/?label=region:r3&by=region&state=eligible&order=-joined_at&q=c"
         )
 
     assert page.status_code == 200
@@ -289,7 +289,7 @@ def test_every_column_orders_the_list_and_says_so(
 ) -> None:
     cordon(["nimblefox"], by=None, now=NOW)
 
-    page = text_of(viewer, f"/clusters/?columns=region&sort={order}")
+    page = text_of(viewer, f"/clusters/?columns=region&order={order}")
 
     assert _names(page)[0] == first
     way = "descending" if order.startswith("-") else "ascending"
@@ -307,7 +307,7 @@ def test_pages_go_on_in_every_order(viewer: Client, text_of: Fetch, order: str) 
     ]
     upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
 
-    first = text_of(viewer, f"/clusters/?columns=region&sort={order}")
+    first = text_of(viewer, f"/clusters/?columns=region&order={order}")
     [following] = re.findall(r'href="\?([^"]*)" rel="next"', first)
     second = text_of(viewer, f"/clusters/?{following.replace('&amp;', '&')}")
 
@@ -339,7 +339,10 @@ def test_the_filtered_list_is_handed_out_as_a_file(viewer: Client) -> None:
 
     lines = table.content.decode().splitlines()
     assert table["Content-Disposition"] == 'attachment; filename="clusters.csv"'
-    assert lines[0] == "name,state,reason,labels,taints,heartbeat,placements,stalePicks"
+    assert (
+        lines[0]
+        == "name,state,verdictReason,labels,taints,heartbeatAt,placements,outdatedPlacements"
+    )
     assert (
         lines[2]
         == "nimblefox,cordoned,,region=west,cordon-key=cordon-value:NoSchedule,,1,0"

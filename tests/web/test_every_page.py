@@ -53,7 +53,7 @@ READ = [
     "/clusters/bravelion/events/",
     "/clusters/bravelion/yaml/",
     "/clusters/bravelion/connection/",
-    "/clusters/?columns=region,tier&sort=-label:region",
+    "/clusters/?columns=region,tier&order=-label:region",
     "/topology/",
     "/topology/?key=region&key2=env",
     "/topology/?key=nothing",

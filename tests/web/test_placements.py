@@ -39,7 +39,7 @@ def _names(page: str) -> list[str]:
         ("?type=PickAll", ["all"]),
         ("?semantics=kubefleet", ["waiting"]),
         ("?cluster=bravelion", ["all", "many"]),
-        ("?sort=-placed_count", ["many", "all", "web", "waiting"]),
+        ("?order=-placed_count", ["many", "all", "web", "waiting"]),
     ],
 )
 def test_lists_what_matches(

@@ -12,12 +12,12 @@ pytestmark = pytest.mark.django_db
 Fetch = Callable[[Client, str], str]
 ADDRESSES = [
     ("/clusters/?state=xx", "state", "eligible"),
-    ("/clusters/?sort=xx", "sort", "-heartbeat"),
+    ("/clusters/?order=xx", "order", "-heartbeat"),
     ("/clusters/?download=xx", "download", "csv"),
     ("/placements/?state=xx", "state", "unfulfilled"),
     ("/placements/?type=xx", "type", "PickN"),
     ("/placements/?semantics=xx", "semantics", "kubefleet"),
-    ("/placements/?sort=xx", "sort", "placed_count"),
+    ("/placements/?order=xx", "order", "placed_count"),
     ("/placements/web/?outcome=xx", "outcome", "filtered"),
     ("/rollouts/?state=xx", "state", "superseded"),
     ("/rollouts/?waiting=xx", "waiting", "approval"),
@@ -56,7 +56,7 @@ def test_says_which_word_there_is_not_and_which_there_are(
     "address",
     [
         "/clusters/",
-        "/clusters/?sort=-label:region&state=",
+        "/clusters/?order=-label:region&state=",
         "/placements/?type=&state=",
         "/activity/?kind=",
     ],

@@ -70,9 +70,7 @@ class Command(ServerCommand):
             labels |= dict.fromkeys(options["remove"])
         values = {"labels": labels, "add": typed.taints, "remove": removed.taints}
         matching = (
-            None
-            if options["filter"] is None
-            else ClusterFilter(*parse_filter_text(options["filter"]))
+            None if options["filter"] is None else parse_filter_text(options["filter"])
         )
         if client is None:
             self._change_here(action, values, names, matching, is_dry_run=dry_run)
@@ -80,7 +78,8 @@ class Command(ServerCommand):
             body: dict[str, Any] = {"action": action, "names": names, **values}
             if matching is not None:
                 body["filter"] = {"q": matching.text, "labels": matching.labels}
-                body["filter"] |= {"state": matching.state} if matching.state else {}
+                closed = {"state": matching.state, "verdict": matching.verdict}
+                body["filter"] |= {key: value for key, value in closed.items() if value}
             self._change_there(client, body, is_dry_run=dry_run)
 
     def _change_here(

@@ -169,9 +169,12 @@ def budgets_matching(*, text: str = "") -> QuerySet[DisruptionBudget]:
     return rows.filter(name__contains=text.lower()) if text else rows
 
 
-def evictions_matching(*, placement: str = "", outcome: str = "") -> QuerySet[Eviction]:
-    """Return evictions without their manifests; unordered."""
+def evictions_matching(
+    *, text: str = "", placement: str = "", outcome: str = ""
+) -> QuerySet[Eviction]:
+    """Return evictions without their manifests; unordered. `text` is part of the name of the placement."""
     rows = Eviction.objects.defer("document")
+    rows = rows.filter(placement_name__contains=text.lower()) if text else rows
     rows = rows.filter(placement_name=placement) if placement else rows
     return rows.filter(outcome=outcome) if outcome else rows
 

@@ -121,7 +121,7 @@ def _by_reason(problems: Sequence[ProblemFacts]) -> list[ProblemFacts]:
 
 
 def _group_of(state: str, problems: Sequence[ProblemFacts]) -> ProblemFacts:
-    words, query = "not ready", "state=not-eligible&sort=-verdict_since"
+    words, query = "not ready", "state=not-eligible&order=-verdict_since"
     if state in _GROUPS:
         words, why, query = _GROUPS[state]
         message = f"{why}: {names_and_more([one.name for one in problems], _NAMES)}"
