@@ -193,7 +193,7 @@ _STAGED: dict[str, Badge] = {
     RunStatus.STUCK: Badge("attention", "Stalled"),
     RunStatus.STOPPING: Badge("progress", "Stopping"),
     RunStatus.STOPPED: Badge("suspended", "Stopped"),
-    RunStatus.SUCCEEDED: Badge("healthy", "Succeeded"),
+    RunStatus.SUCCEEDED: Badge("healthy", "Completed"),
     RunStatus.FAILED: Badge("failed", "Failed"),
     RunStatus.ABANDONED: Badge("pending", "Aborted"),
 }

@@ -53,6 +53,7 @@ from placements.services.placements import UnschedulesEverything, roll_back_both
 from placements.services.resources.queries import selection_of
 from placements.services.rollouts.approvals import approvals_waiting, waiting_for
 from placements.services.rollouts.lists import (
+    RunKind,
     RunListState,
     RunsPage,
     active_runs,
@@ -99,7 +100,7 @@ _ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _NAMES_SHOWN = 50, 20, 50, 8
 TABS = ("charts", "clusters", "events", "plan")
 """Tabs of a rollout with an address of their own; the steps are on its page."""
 _APPROVAL = "approval"
-_FILTERS = ("placement", "state", "waiting")
+_FILTERS = ("placement", "kind", "state", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,7 @@ def rollouts(request: HttpRequest) -> HttpResponse:
         word_from(request, "state", RunListState),
         request.GET.get("after", ""),
     )
+    kind = word_from(request, "kind", RunKind)
     rows: list[Any]
     page: Page[Any] | RunsPage
     if is_inbox:
@@ -142,22 +144,44 @@ def rollouts(request: HttpRequest) -> HttpResponse:
             pending.count(),
         )
     else:
-        active = [] if state else active_runs(placement=name, text=text, most=_ROWS)
+        active = []
+        if not state:
+            active = active_runs(placement=name, text=text, most=_ROWS, kind=kind)
         start, size = start_of(request) - len(active), page_size(request.GET)
         page = runs_page(
-            placement=name, text=text, state=state, after=after, size=size, start=start
+            placement=name,
+            text=text,
+            state=state,
+            after=after,
+            size=size,
+            start=start,
+            kind=kind,
         )
         rows = [_row(run) for run in [*([] if after else active), *page.rows]]
-        count = len(active) + runs_count(placement=name, text=text, state=state)
+        ended = runs_count(placement=name, text=text, state=state, kind=kind)
+        count = len(active) + ended
     states = [(one, state_words(one), None) for one in RunListState]
+    kinds = [(one, one.capitalize(), None) for one in RunKind]
     waiting = [(_APPROVAL, "Pending approval", pending.count())]
     facets = [
         Facet("state", "Status", states, is_row=True, without=("waiting",)),
-        Facet("waiting", "Waiting for", waiting, is_row=True, without=("state",)),
+        Facet("kind", "Type", kinds, is_row=True, without=("waiting",)),
+        Facet(
+            "waiting",
+            "Waiting for",
+            waiting,
+            is_row=True,
+            without=("state", "kind"),
+        ),
     ]
     context = {
         "bar": filter_bar(
-            request, _FILTERS, facets, state=RunListState, waiting=(_APPROVAL,)
+            request,
+            _FILTERS,
+            facets,
+            kind=RunKind,
+            state=RunListState,
+            waiting=(_APPROVAL,),
         ),
         "is_inbox": is_inbox,
         "rows": rows,

@@ -372,7 +372,7 @@ def test_is_followed_until_it_ends(
     assert unchanged == (204, "")
     assert "approved" in moved[1]
     assert (ended[0], polled(ended[1])) == (200, [])
-    assert "Succeeded · 4 of 4 clusters updated." in text(ended[1])
+    assert "Completed · 4 of 4 clusters updated." in text(ended[1])
 
 
 @pytest.mark.nightly
@@ -668,6 +668,9 @@ def test_one_list_has_both_sorts_of_runs(
     assert runs("/rollouts/?state=running") == [two]
     assert runs("/rollouts/?state=stopped") == [one]
     assert runs("/rollouts/?state=finished") == [other]
+    assert runs("/rollouts/?kind=staged") == [two, one]
+    assert runs("/rollouts/?kind=rolling") == [other]
+    assert runs("/rollouts/?kind=rolling&state=stopped") == []
     assert runs("/rollouts/?placement=web") == [two, one]
     assert runs("/rollouts/?after=nonsense") == [other, one]
 

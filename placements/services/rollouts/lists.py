@@ -22,6 +22,11 @@ _CURSOR = re.compile(r"(\d{1,18})\.(\d{1,18})")
 _FIRST = (10**18 - 1, 10**18 - 1)
 
 
+class RunKind(StrEnum):
+    ROLLING = "rolling"
+    STAGED = "staged"
+
+
 class RunListState(StrEnum):
     """The state of a rollout or staged run, as far as a list distinguishes them."""
 
@@ -77,9 +82,13 @@ def latest_runs(*, placement: str, most: int) -> list[AnyRun]:
     return list(_merge_runs(rolling, staged))[:most]
 
 
-def active_runs(*, placement: str, most: int, text: str = "") -> list[AnyRun]:
-    rolling = _rolling(placement, text, RunListState.RUNNING).order_by("-id")[:most]
-    staged = _staged(placement, text, None, is_ended=False).order_by("-id")[:most]
+def active_runs(
+    *, placement: str, most: int, text: str = "", kind: RunKind | None = None
+) -> list[AnyRun]:
+    rolling = _rolling(placement, text, RunListState.RUNNING, kind=kind)
+    staged = _staged(placement, text, None, is_ended=False, kind=kind)
+    rolling = rolling.order_by("-id")[:most]
+    staged = staged.order_by("-id")[:most]
     return list(_merge_runs(rolling, staged))
 
 
@@ -91,6 +100,7 @@ def runs_page(
     size: int,
     text: str = "",
     start: int = 0,
+    kind: RunKind | None = None,
 ) -> RunsPage:
     """Return a page of those in a state, or, without, of those that have ended; `start` come before it.
 
@@ -98,8 +108,8 @@ def runs_page(
     """
     match = _CURSOR.fullmatch(after)
     last = (int(match[1]), int(match[2])) if match else _FIRST
-    rolling = _rolling(placement, text, state).order_by("-id")
-    staged = _staged(placement, text, state).order_by("-id")
+    rolling = _rolling(placement, text, state, kind=kind).order_by("-id")
+    staged = _staged(placement, text, state, kind=kind).order_by("-id")
     before = None
     if match and start > size:
         times = [
@@ -119,10 +129,17 @@ def runs_page(
     return RunsPage(rows[:size], after or None, before)
 
 
-def runs_count(*, placement: str, state: RunListState | None, text: str = "") -> int:
+def runs_count(
+    *,
+    placement: str,
+    state: RunListState | None,
+    text: str = "",
+    kind: RunKind | None = None,
+) -> int:
     """Return how many are in a state, or, without, have ended."""
     rolling, staged = (
-        find(placement, text, state).values_list("pk") for find in (_rolling, _staged)
+        find(placement, text, state, kind=kind).values_list("pk")
+        for find in (_rolling, _staged)
     )
     return rolling.union(staged, all=True).count()
 
@@ -142,9 +159,15 @@ def _merge_runs(
 
 
 def _rolling(
-    placement: str, text: str, state: RunListState | None
+    placement: str,
+    text: str,
+    state: RunListState | None,
+    *,
+    kind: RunKind | None = None,
 ) -> QuerySet[Rollout]:
     rows = runs_to_show(placement=placement, text=text)
+    if kind is RunKind.STAGED:
+        return rows.none()
     if state is RunListState.FAILED:
         return rows.filter(Q(failed__gt=0, placement__paused_since=None))
     return (
@@ -158,10 +181,12 @@ def _staged(
     state: RunListState | None,
     *,
     is_ended: bool | None = True,
+    kind: RunKind | None = None,
 ) -> QuerySet[StagedRun]:
     rows = runs_matching(placement=placement).filter(
         placement_name__contains=text.lower()
     )
+    rows = rows.none() if kind is RunKind.ROLLING else rows
     rows = rows.select_related("placement")
     rows = rows.defer(
         "plan",
