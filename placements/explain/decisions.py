@@ -26,7 +26,6 @@ from placements.engine.scheduling.spread.ocm import UNSET
 from placements.explain.vocabulary import (
     COLUMN_WORDS,
     TIMES,
-    minimum_words,
     reason_sentence,
     round_sentence,
     score_text,
@@ -152,21 +151,6 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
         clusters = f"{counted(higher, 'cluster')} {verb(higher, 'has')}"
         if higher:
             yield f"{clusters} higher {names[1]}, but topology spread takes precedence."
-
-
-def verdict_sentence(verdict: ConstraintCheck) -> str:
-    """Return why a hard constraint forbids a cluster in a step: "region=west would be 2, the emptiest 0"."""
-    if verdict.group is None:
-        return f"no label {verdict.topology_key}, which the topology spread requires"
-    sort = "claim " if verdict.is_claim else ""
-    would = f"{sort}{verdict.topology_key}={verdict.group} would be {(verdict.count or 0) + 1}"
-    broken = f"{'skew' if verdict.limits_skew else 'gap'} {verdict.skew_after} > maxSkew {verdict.max_skew}"
-    if verdict.limits_skew and _is_outgrown(verdict):
-        return f"{would} ({broken})"
-    minimum = minimum_words(
-        verdict.smallest, lacks=verdict.lacks_domains, is_nested=verdict.is_nested
-    )
-    return f"{would} vs. {minimum} ({broken})"
 
 
 def _is_outgrown(verdict: ConstraintCheck) -> bool:

@@ -180,13 +180,6 @@ def figure(*traces: Any, height: int, **layout: Any) -> go.Figure:
     return go.Figure(data=list(traces), layout={**base, **layout})
 
 
-def figure_of_panels(drawn: Any, *, height: int, **layout: Any) -> go.Figure:
-    """Return the figure of subplots without Plotly's template."""
-    subplots = drawn.layout.to_plotly_json()
-    subplots.pop("template", None)
-    return figure(*drawn.data, height=height, **layout, **subplots)
-
-
 def heatmap(cells: Any, *, gap: int = 2, **more: Any) -> go.Heatmap:
     """Return a heatmap with gaps between its cells; where there is no number, a cell stays empty."""
     return go.Heatmap(
