@@ -106,6 +106,7 @@ class LanePanel:
     is_limited: bool
     measure: str
     skew: int
+    was: int
     note: str
     band: str
     slots: float
@@ -168,6 +169,8 @@ class _Moment:
             marks[left & self.round.is_forbidden] = Mark.BLOCKED
         marks[self.placed] = Mark.PLACED
         marks[self.added] = Mark.NEW
+        if self.round is None and self.candidates.placed.size:
+            marks[np.setdiff1d(self.placed, self.candidates.placed)] = Mark.NEW
         return marks
 
     def lane(
@@ -267,6 +270,7 @@ def _panel(
     strategy = moment.candidates.strategy
     counts = groups.count(moment.placed)
     after = counts + groups.count(moment.added)
+    was = groups.count(moment.candidates.placed)
     projected = strategy.project(constraint, groups, counts)
     is_limited = (
         has_limit
@@ -291,7 +295,7 @@ def _panel(
     is_inside = (marks == Mark.PLACED) | (marks == Mark.NEW)
     highs = projected.smallest + constraint.max_skew
     lows = projected.smallest
-    if moment.round is None:
+    if moment.round is None and not groups.siblings.any():
         # What is placed must be within the limit on both sides, not only what would be added.
         fullest = int(counts.max(initial=0)) - constraint.max_skew
         lows = np.minimum(highs, max(0, fullest))
@@ -333,6 +337,7 @@ def _panel(
         is_limited=is_limited,
         measure="skew" if projected.is_skew else "gap",
         skew=imbalance(after, strategy.project(constraint, groups, after)),
+        was=imbalance(was, strategy.project(constraint, groups, was)),
         note=note,
         band=band,
         slots=slots if moment.is_small else slots / (0.68 if columns == 1 else 0.55),
@@ -348,11 +353,13 @@ def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list
     without = both[groups.codes[both] == ABSENT].tolist()
     if not without:
         return []
+    fleet = moment.decision.cycle.fleet
+    has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     size = int(np.count_nonzero(groups.codes == ABSENT))
     return [
         Lane(
-            f"no {key.rpartition('/')[2]}",
+            "no domain" if has_value else f"no {key.rpartition('/')[2]}",
             None,
             blocks,
             "",

@@ -233,7 +233,8 @@ def panels_of(row: Decision) -> tuple[LanePanel, ...]:
     return _panels(row.record_id) if is_readable(row) else ()
 
 
-_STEPS_SHOWN = 6
+_FEW_STEPS, _LAST_STEPS = 6, 4
+"""So many steps are all on the page of a placement; of more, its last ones."""
 
 
 @lru_cache(maxsize=256)
@@ -242,7 +243,8 @@ def _last_steps(record_id: int) -> Strip | None:
     total = decision.number_of_rounds
     if not total or not decision.cycle.policy.topology_spread_constraints:
         return None
-    return strip_of(decision, total, most=_STEPS_SHOWN)
+    most = total if total <= _FEW_STEPS else _LAST_STEPS
+    return strip_of(decision, total, most=most)
 
 
 def last_steps(row: Decision) -> Strip | None:
