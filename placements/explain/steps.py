@@ -90,11 +90,6 @@ class Lane:
     high: int | None
     group: str
 
-    @property
-    def count(self) -> str:
-        more = f" + {self.added:,}" if self.added else ""
-        return f"{self.placed:,}{more}"
-
 
 @dataclass(frozen=True, slots=True)
 class LanePanel:
@@ -237,9 +232,11 @@ def lane_panels(
 def placed_panels(decision: Decision) -> tuple[LanePanel, ...]:
     """Return the domains as a decision leaves them; without a spread, by a label that divides the fleet."""
     panels = lane_panels(decision)
-    key = "" if panels or decision.kind is CycleKind.FAILED else _dividing_key(decision)
-    if not key:
+    if panels or decision.kind is CycleKind.FAILED:
         return panels
+    key = _dividing_key(decision)
+    if not key:
+        return ()
     column = decision.cycle.fleet.label(key)
     constraint = TopologySpreadConstraint(topologyKey=key)
     moment = _Moment(decision, None, is_start=False)
@@ -255,7 +252,7 @@ def _dividing_key(decision: Decision) -> str:
     for key in known:
         if 1 < len(fleet.label(key).values) <= MOST_COLUMNS:
             return key
-    return known[0] if known else ""
+    return next(iter(known), "")
 
 
 def _panel(
@@ -382,8 +379,9 @@ def _others_words(marks: Any, moment: _Moment) -> str:
         parts = [f"{parts[0]} over the limit"]
     parts += [f"{numbers[Mark.BLOCKED]:,} blocked"] if numbers[Mark.BLOCKED] else []
     parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
-    nothing = "" if moment.round is None else "no candidate"
-    return ", ".join(parts) or nothing
+    if not parts and moment.round is not None:
+        return "no candidate"
+    return ", ".join(parts)
 
 
 def _band_words(

@@ -420,20 +420,15 @@ def head_context(
 
 def _issue_words(context: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with a placement, a few words for each root cause."""
-    placement = context["placement"]
-    words = ["invalid selector"] * len(placement.selection_faults)
+    words = ["invalid selector" for _ in context["placement"].selection_faults]
     for one in context["problems"]:
-        more = (
-            f" and {one.count - len(one.names):,} more"
-            if one.count > len(one.names)
-            else ""
-        )
-        words.append(f"{', '.join(one.names)}{more}: {one.status.word.lower()}")
-    words += ["not fulfilled"] if context["traps"] else []
-    if context.get("staged_failed"):
-        words.append(f"failed on {', '.join(context['staged_failed'])}")
-    if context["exceeded"]:
-        words.append(f"out of balance: {', '.join(context['exceeded'])}")
+        names = ", ".join(one.names)
+        if one.count > len(one.names):
+            names += f" and {one.count - len(one.names):,} more"
+        words.append(f"{names}: {one.status.word.lower()}")
+    words += ["not fulfilled" for _ in context["traps"][:1]]
+    words += [f"failed on {name}" for name in context.get("staged_failed", ())]
+    words += [f"out of balance: {one}" for one in context["exceeded"]]
     words += [
         f"outdated: {counted(one.count, 'cluster')}" for one in context["outdated"]
     ]

@@ -143,7 +143,7 @@ def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
 
     lane = lane_panels(one, 1)[0].lanes[-1]
 
-    assert (lane.name, lane.value, lane.count) == ("no region", None, "0 + 1")
+    assert (lane.name, lane.placed, lane.added) == ("no region", 0, 1)
 
 
 def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:

@@ -66,7 +66,7 @@ class _Part:
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
     is_narrow = width < _NARROW
-    right = _COUNTS if all(panel.columns == 1 for panel in panels) else 8
+    right = _COUNTS if all(panel.columns == 1 for panel in panels) else 40
     right = 24 if is_narrow else right
     longest = max(
         (len(lane.name) for panel in panels for lane in panel.lanes), default=4
@@ -302,7 +302,10 @@ def _words(
                 if is_narrow
                 else f" <span style='font-size:12px'>of {lane.size:,}</span>"
             )
-            count = f"<b>{lane.count}</b>{of}"
+            numbers = [
+                f"{one:,}" for one in (lane.placed, lane.added)[: 1 + bool(lane.added)]
+            ]
+            count = f"<b>{' + '.join(numbers)}</b>{of}"
             yield {
                 **axes, "xref": "paper", "x": 1, "y": row, "xanchor": "right", "xshift": right,
                 "text": count,
