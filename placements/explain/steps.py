@@ -21,7 +21,7 @@ from placements.engine.scheduling.spread.base import (
     is_hard,
 )
 from placements.explain.decisions import blocked_words, deciding_words
-from placements.explain.vocabulary import NONE, signed_text
+from placements.explain.vocabulary import NONE, measure_word, signed_text
 from placements.manifests.policy import PlacementType, TopologySpreadConstraint
 
 FEW_CLUSTERS, FEW_STEPS = 12, 4
@@ -30,6 +30,8 @@ MOST_COLUMNS, MOST_LANES = 12, 60
 _NEAR_LIMITS = 12
 MOST_SLOTS, _MOST_NAMED = 6, 5
 _BAR, _MOST_POINTS = 26, 120
+_SAMPLE = 50
+"""Of so many clusters the labels are looked through for one to group by."""
 
 
 class Mark(StrEnum):
@@ -40,6 +42,7 @@ class Mark(StrEnum):
     CANDIDATE = "candidate"
     COSTLY = "costly"
     BLOCKED = "blocked"
+    REST = "rest"
     OUT = "out"
 
 
@@ -49,6 +52,7 @@ MARK_WORDS = {
     Mark.CANDIDATE: "candidate",
     Mark.COSTLY: "candidate over the soft limit",
     Mark.BLOCKED: "blocked in this step",
+    Mark.REST: "not selected",
     Mark.OUT: "not a candidate",
 }
 
@@ -70,13 +74,17 @@ class LaneBlock:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One topology domain; `value` None: clusters without the key. A bar may end from `low` to `high`."""
+    """One topology domain; `value` None: clusters without the key. A bar may end from `low` to `high`.
+
+    `placed` and the limit are of one moment, before the step that adds `added` clusters.
+    """
 
     name: str
     value: str | None
     segments: tuple[LaneBlock, ...]
     others: str
     placed: int
+    added: int
     size: int
     low: int
     high: int | None
@@ -93,6 +101,7 @@ class LanePanel:
     is_limited: bool
     measure: str
     skew: int
+    was: int
     note: str
     band: str
     slots: float
@@ -130,6 +139,8 @@ class _Moment:
             )
             self.placed = np.array(places, dtype=np.int64)
             self.added = decision.chosen[:0]
+            if decision.cycle.policy.placement_type is not PlacementType.PICK_N:
+                self.number_of = {}
             return
         # Where every cycle chooses again, no cluster counts before the first step.
         again = profile_of(decision.cycle).chooses_again
@@ -143,6 +154,8 @@ class _Moment:
         """Return the mark of every cluster for one constraint, by its place in the policy."""
         marks = np.empty(len(self.names), dtype=object)
         marks[:] = Mark.OUT
+        if self.round is None:
+            marks[self.candidates.passes] = Mark.REST
         if self.round is not None:
             left = self.round.is_left
             violates = self.round.constraint_scores[place].violates
@@ -151,6 +164,8 @@ class _Moment:
             marks[left & self.round.is_forbidden] = Mark.BLOCKED
         marks[self.placed] = Mark.PLACED
         marks[self.added] = Mark.NEW
+        if self.round is None and self.candidates.placed.size:
+            marks[np.setdiff1d(self.placed, self.candidates.placed)] = Mark.NEW
         return marks
 
     def lane(
@@ -214,20 +229,49 @@ def lane_panels(
     )
 
 
+def placed_panels(decision: Decision) -> tuple[LanePanel, ...]:
+    """Return the domains as a decision leaves them; without a spread, by a label that divides the fleet."""
+    panels = lane_panels(decision)
+    if panels or decision.kind is CycleKind.FAILED:
+        return panels
+    key = _dividing_key(decision)
+    if not key:
+        return ()
+    column = decision.cycle.fleet.label(key)
+    constraint = TopologySpreadConstraint(topologyKey=key)
+    moment = _Moment(decision, None, is_start=False)
+    groups = Groups(column.values, column.codes)
+    return (_panel(moment, 0, constraint, groups, has_limit=False),)
+
+
+def _dividing_key(decision: Decision) -> str:
+    """Return the region, else the first label with several values of which some clusters share one."""
+    fleet = decision.cycle.fleet
+    known = sorted({key for one in fleet.clusters[:_SAMPLE] for key in one.labels})
+    known.sort(key=lambda key: key.rpartition("/")[2] != "region")
+    for key in known:
+        if 1 < len(fleet.label(key).values) <= MOST_COLUMNS:
+            return key
+    return next(iter(known), "")
+
+
 def _panel(
     moment: _Moment,
     place: int,
     constraint: TopologySpreadConstraint,
     groups: Groups,
     *,
-    every: bool,
+    every: bool = False,
+    has_limit: bool = True,
 ) -> LanePanel:
     strategy = moment.candidates.strategy
     counts = groups.count(moment.placed)
     after = counts + groups.count(moment.added)
+    was = groups.count(moment.candidates.placed)
     projected = strategy.project(constraint, groups, counts)
     is_limited = (
-        (is_hard(constraint) or projected.is_skew)
+        has_limit
+        and (is_hard(constraint) or projected.is_skew)
         and not groups.weights
         and bool(len(groups))
     )
@@ -246,23 +290,29 @@ def _panel(
     )
     total = np.bincount(groups.codes[groups.codes != ABSENT], minlength=len(groups))
     is_inside = (marks == Mark.PLACED) | (marks == Mark.NEW)
+    highs = projected.smallest + constraint.max_skew
+    lows = projected.smallest
+    if moment.round is None and not groups.siblings.any():
+        # What is placed must be within the limit on both sides, not only what would be added.
+        fullest = int(counts.max(initial=0)) - constraint.max_skew
+        lows = np.minimum(highs, max(0, fullest))
     lanes = []
     for code in shown:
         is_member = groups.codes == code
         members = np.flatnonzero(
             is_member if moment.is_small else is_member & is_inside
         ).tolist()
-        low = int(projected.smallest[code])
         lanes.append(
             Lane(
                 groups.values[code],
                 groups.values[code],
                 moment.lane(marks, members, is_named=is_named),
-                "" if moment.is_small else _others_words(marks[is_member]),
-                int(after[code]),
+                "" if moment.is_small else _others_words(marks[is_member], moment),
+                int(counts[code]),
+                int(after[code] - counts[code]),
                 int(total[code]),
-                low,
-                low + constraint.max_skew if is_limited else None,
+                int(lows[code]),
+                int(highs[code]) if is_limited else None,
                 f"{constraint.topology_key}:{groups.values[code]}",
             )
         )
@@ -273,14 +323,18 @@ def _panel(
         columns = 2 if len(lanes) <= 32 else 3
     widths = [sum(one.size for one in lane.segments) for lane in lanes]
     slots = max([1, *widths, *(lane.high or 0 for lane in lanes)])
-    note, band = _band_words(constraint, counts, projected) if is_limited else ("", "")
+    note, band = ("", "")
+    if is_limited:
+        note, band = _band_words(constraint, counts, projected, int(lows.min()))
+    sort = "hard" if is_hard(constraint) else "soft"
     return LanePanel(
         key=constraint.topology_key,
-        sort="hard" if is_hard(constraint) else "soft",
+        sort=sort if has_limit else "no limit",
         max_skew=constraint.max_skew,
         is_limited=is_limited,
         measure="skew" if projected.is_skew else "gap",
         skew=imbalance(after, strategy.project(constraint, groups, after)),
+        was=imbalance(was, strategy.project(constraint, groups, was)),
         note=note,
         band=band,
         slots=slots if moment.is_small else slots / (0.68 if columns == 1 else 0.55),
@@ -296,15 +350,18 @@ def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list
     without = both[groups.codes[both] == ABSENT].tolist()
     if not without:
         return []
+    fleet = moment.decision.cycle.fleet
+    has_value = any(key in fleet.clusters[at].labels for at in without)
     blocks = moment.lane(marks, without, is_named=len(without) <= _MOST_NAMED)
     size = int(np.count_nonzero(groups.codes == ABSENT))
     return [
         Lane(
-            f"no {key.rpartition('/')[2]}",
+            "no domain" if has_value else f"no {key.rpartition('/')[2]}",
             None,
             blocks,
             "",
-            len(without),
+            int(np.count_nonzero(groups.codes[moment.placed] == ABSENT)),
+            int(np.count_nonzero(groups.codes[moment.added] == ABSENT)),
             size,
             0,
             None,
@@ -313,7 +370,7 @@ def _keyless_lane(moment: _Moment, marks: Any, key: str, groups: Groups) -> list
     ]
 
 
-def _others_words(marks: Any) -> str:
+def _others_words(marks: Any, moment: _Moment) -> str:
     """Return how many candidates a domain has besides, and how many the step blocks."""
     numbers = Counter(marks.tolist())
     candidates = numbers[Mark.CANDIDATE] + numbers[Mark.COSTLY]
@@ -321,11 +378,17 @@ def _others_words(marks: Any) -> str:
     if numbers[Mark.COSTLY] and numbers[Mark.COSTLY] == candidates:
         parts = [f"{parts[0]} over the limit"]
     parts += [f"{numbers[Mark.BLOCKED]:,} blocked"] if numbers[Mark.BLOCKED] else []
-    return ", ".join(parts) or "no candidate"
+    parts += [f"{numbers[Mark.REST]:,} not selected"] if numbers[Mark.REST] else []
+    if not parts and moment.round is not None:
+        return "no candidate"
+    return ", ".join(parts)
 
 
 def _band_words(
-    constraint: TopologySpreadConstraint, counts: Ints, projected: SkewProjection
+    constraint: TopologySpreadConstraint,
+    counts: Ints,
+    projected: SkewProjection,
+    least: int,
 ) -> tuple[str, str]:
     """Return where a bar may end: as a sum, and as the label of the band; empty where domains differ."""
     low, high = int(projected.smallest.min()), int(projected.smallest.max())
@@ -336,8 +399,8 @@ def _band_words(
     if low < int(counts.min()):
         emptiest = f"0, with fewer than {constraint.min_domains} domains,"
     return (
-        f"{emptiest} + {constraint.max_skew} = at most {most}",
-        f"allowed {low} to {most}",
+        f"{emptiest} + max skew {constraint.max_skew} = at most {most}",
+        f"allowed {least} to {most}" if least < most else f"allowed {most}",
     )
 
 
@@ -405,6 +468,7 @@ class SkewBar:
     """The skew of one constraint before and after a step; the heights are those of the bar and its limit."""
 
     key: str
+    measure: str
     words: str
     before: int
     after: int
@@ -438,17 +502,18 @@ class Strip:
     later: int
 
 
-def strip_of(decision: Decision, current: int) -> Strip:
-    """Return the steps around the current one, at most as many as there are columns."""
+def strip_of(decision: Decision, current: int, *, most: int = MOST_COLUMNS) -> Strip:
+    """Return at most so many steps around the current one."""
     replay, total = Replay(decision), decision.number_of_rounds
-    first = max(1, min(current - MOST_COLUMNS // 2, total - MOST_COLUMNS + 1))
-    last = min(total, first + MOST_COLUMNS - 1)
+    first = max(1, min(current - most // 2, total - most + 1))
+    last = min(total, first + most - 1)
     steps = [replay.step(number) for number in range(first, last + 1)]
     largest = [
         max([1, spread.max_skew, *(each.spreads[place].skew_after for each in steps)])
         for place, spread in enumerate(steps[0].spreads)
     ]
     before = {one.cluster for one in decision.cycle.live_bindings if one.is_active}
+    measure = measure_word(decision.cycle.semantics)
     chips = []
     for step in steps:
         decided_by, decided = deciding_words(replay, step)
@@ -461,19 +526,19 @@ def strip_of(decision: Decision, current: int) -> Strip:
                 step.winner or "",
                 domain_words(decision, step.winner) if step.winner else "",
                 note,
-                _skew_bars(step, largest, is_start=False),
+                _skew_bars(step, largest, measure, is_start=False),
                 decided_by,
                 decided,
                 is_current=step.number == current,
                 is_later=step.number > current,
             )
         )
-    start = _skew_bars(steps[0], largest, is_start=True) if first == 1 else ()
+    start = _skew_bars(steps[0], largest, measure, is_start=True) if first == 1 else ()
     return Strip(start, tuple(chips), first - 1, total - last)
 
 
 def _skew_bars(
-    step: RoundSummary, largest: Sequence[int], *, is_start: bool
+    step: RoundSummary, largest: Sequence[int], measure: str, *, is_start: bool
 ) -> tuple[SkewBar, ...]:
     bars = []
     for spread, most in zip(step.spreads, largest, strict=True):
@@ -483,6 +548,7 @@ def _skew_bars(
         bars.append(
             SkewBar(
                 spread.topology_key,
+                measure,
                 f"max {spread.max_skew}, {sort}" if is_limited else sort,
                 spread.skew_before,
                 value,

@@ -29,7 +29,6 @@ from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce, RowNumber
 
 from clusters.drivers.registry import DRIVERS
-from clusters.filters import label_of
 from clusters.fleet import EligibilityKind
 from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
@@ -156,47 +155,6 @@ _NO_ROLLOUT = SimpleNamespace(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedClusters:
-    """Selected clusters of a placement with one status and one value of a label; `name` of a single one."""
-
-    domain: str | None
-    status: ClusterStatus
-    count: int
-    name: str = ""
-
-
-def health_by_domain(
-    placement: Any, key: str, *, now: datetime
-) -> tuple[PlacementHealth, list[SelectedClusters]]:
-    """Return the status of a placement, loaded `with_rollouts`, and its clusters by a label; one query.
-
-    Of many clusters those alike are counted, few have their names.
-    """
-    columns = (
-        "domain",
-        *(("cluster_name",) if placement.placed_count <= NAMED_UP_TO else ()),
-    )
-    groups = _groups([placement], *columns, now=now, key=key)
-    clusters = [
-        SelectedClusters(
-            one["domain"],
-            _status_of(placement, one),
-            one["count"],
-            one.get("cluster_name", ""),
-        )
-        for one in groups
-        if one["state"] != BindingState.UNSCHEDULED
-    ]
-    return placement_health(
-        _facts(placement, groups, placement, _wanted([placement]), now=now)
-    ), clusters
-
-
-NAMED_UP_TO = 30
-"""Up to this number of clusters the tree of a placement shows each, above it domains."""
-
-
 _ALIKE = (
     "placement_id",
     "state",
@@ -208,21 +166,18 @@ _ALIKE = (
 
 
 def _groups(
-    placements: Collection[Placement], *columns: str, now: datetime, key: str = ""
+    placements: Collection[Placement], *, now: datetime
 ) -> list[dict[str, Any]]:
-    """Return the bindings of placements, those with the same values counted, also of these columns.
+    """Return the bindings of placements, those with the same values counted.
 
-    A cluster without a member is unreachable; `domain` is the value of the label `key`; `seen` is when the
-    first of those that are not observed was observed last. The query counts all, and those on clusters that
-    are not ready again: most are ready, and none of these is looked up.
+    A cluster without a member is unreachable; `seen` is when the first of those that are not observed was
+    observed last. The query counts all, and those on clusters that are not ready again: most are ready, and
+    none of these is looked up.
     """
-    alike = (*_ALIKE, *columns)
     rows = Binding.objects.filter(
         placement__in=[placement.pk for placement in placements]
     )
     members = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
-    if "domain" in columns:
-        rows = rows.annotate(domain=Subquery(members.values(value=label_of(key))[:1]))
     everywhere = rows.annotate(member=Value(MemberCondition.READY, CharField()))
     elsewhere = rows.exclude(cluster_name__in=ready_clusters(now=now).values("name"))
     elsewhere = elsewhere.annotate(
@@ -233,14 +188,14 @@ def _groups(
     never = Value(None, output_field=DateTimeField())
     both = [
         each.order_by()
-        .values(*alike, "member")
+        .values(*_ALIKE, "member")
         .annotate(count=Count("*"), late=Count("phase", filter=is_late), seen=seen)
         for each, seen in ((everywhere, never), (elsewhere, Min("seen_at")))
     ]
     rows_of_both = (
         both[0]
         .union(both[1], all=True)
-        .values_list(*alike, "member", "count", "late", "seen")
+        .values_list(*_ALIKE, "member", "count", "late", "seen")
     )
     counts: dict[tuple[Any, ...], int] = defaultdict(int)
     seen_at: dict[tuple[Any, ...], datetime] = {}
@@ -253,7 +208,7 @@ def _groups(
             counts[*values, member, has_passed] += several
             if member != MemberCondition.READY:
                 counts[*values, MemberCondition.READY, has_passed] -= several
-    names = (*alike, "member", "is_late", "count", "seen")
+    names = (*_ALIKE, "member", "is_late", "count", "seen")
     return [
         dict(zip(names, (*one, several, seen_at.get(one)), strict=True))
         for one, several in counts.items()

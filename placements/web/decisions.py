@@ -54,6 +54,7 @@ from placements.explain.steps import (
     cluster_steps,
     final_skews,
     lane_panels,
+    placed_panels,
     skew_courses,
     strip_of,
 )
@@ -476,13 +477,17 @@ class DecisionPage(DecisionView):
         number, width = name.removeprefix("step-"), _WIDTH // 2
         if name == "groups":
             panels = self.panels
+        elif name.startswith("placed-"):
+            placed = placed_panels(self.value)
+            panels = placed[number_of(name.removeprefix("placed-")) or 0 :][:1]
+            width = _WIDTH - 80 if len(placed) == 1 else width - 64
         elif name == "start":
             panels = self.start_panels
         elif number.isdecimal() and 1 <= int(number) <= self.steps_count:
             panels = lane_panels(self.played, int(number))
         else:
             return ""
-        if name != "groups":
+        if name in ("start", f"step-{number}"):
             # The columns of a small decision; the first is smaller than the others.
             share = (1.0 if name == "start" else 1.4) / (1.0 + 1.4 * self.steps_count)
             width = int((_WIDTH - 20 * self.steps_count) * share)

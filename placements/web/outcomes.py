@@ -7,22 +7,21 @@ from datetime import datetime
 from enum import StrEnum
 from heapq import nsmallest
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes
 from placements.engine.scheduling.reason import ReasonCode
-from placements.engine.status import HealthLevel
-from placements.explain.charts.fleet import label_filter, value_words
+from placements.engine.status import TROUBLED, HealthLevel
 from placements.explain.vocabulary import OUTCOME_ORDER, OUTCOME_WORDS, reason_sentence
 from placements.manifests.binding import BindingState
+from placements.manifests.policy import PlacementType
 from placements.models import Binding, Decision
 from placements.services.decisions.records import decision_of, summary_of
 from placements.services.decisions.why_not import age_words, bound_and_joined
-from placements.services.health import SelectedClusters, cluster_statuses
-from placements.services.rollouts.queries import applied_names, waiting_words
-from placements.web.badges import Badge, Segment, outcome_kind, segments
+from placements.services.health import cluster_statuses
+from placements.services.rollouts.queries import waiting_words
+from placements.web.badges import Badge, outcome_kind
 from placements.web.request import PAGE_SIZE, number_of, word_from
 
 _ORDER = {outcome: place for place, outcome in enumerate(OUTCOME_ORDER)}
@@ -119,15 +118,10 @@ class ClusterFacet(StrEnum):
 
     SELECTED = "selected"
     NOT_SELECTED = "not-selected"
-    FILTERED = "filtered"
-    NOT_READY = "not-ready"
     OUTDATED = "outdated"
+    WITH_PROBLEMS = "with-problems"
 
 
-_FACETS = {
-    Outcome.FILTERED: ClusterFacet.FILTERED,
-    Outcome.NOT_ELIGIBLE: ClusterFacet.NOT_READY,
-}
 _MOST_KEYS = 3
 
 
@@ -138,7 +132,8 @@ class PlacementCluster:
     name: str
     status: Badge
     binding: Any
-    revision: str
+    place: int | None
+    """The number of the step that selected it in the decision shown."""
     domains: list[str]
     why: str
     message: str
@@ -146,30 +141,13 @@ class PlacementCluster:
 
 
 @dataclass(frozen=True, slots=True)
-class DomainNode:
-    """A domain in the tree of a placement: its selected clusters by status; `query` selects its clusters."""
-
-    words: str
-    query: str
-    total: int
-    states: list[tuple[Badge, int]]
-    segments: list[Segment]
-    clusters: list[tuple[str, Badge]]
-
-
-@dataclass(frozen=True, slots=True)
 class PlacementClusters:
-    """One page of the clusters of a placement; `keys` are the topology keys of its policy.
-
-    `levels` counts the selected clusters by the level of their status.
-    """
+    """One page of the clusters of a placement; `keys` are the topology keys of its policy."""
 
     rows: list[PlacementCluster]
     keys: list[str]
     counts: list[tuple[ClusterFacet, int]]
-    levels: list[tuple[HealthLevel, str, int]]
     chosen: str
-    level: str
     count: int
     total: int
     first: int
@@ -178,76 +156,16 @@ class PlacementClusters:
     later: int | None
 
 
-_LEVEL_WORDS = {
-    HealthLevel.FAILED: "Failed",
-    HealthLevel.ATTENTION: "Degraded",
-    HealthLevel.UNKNOWN: "Unreachable",
-    HealthLevel.PROGRESS: "In progress",
-    HealthLevel.SUSPENDED: "Paused or pending",
-    HealthLevel.HEALTHY: "Available",
-}
-_MOST_DOMAINS, _SAMPLE, _ROWS = 12, 50, 20
-
-
-def domain_key(decision: Decision | None) -> str:
-    """Return the label that the tree of a placement groups clusters by; empty without labels.
-
-    It is the first one that its policy spreads over, else the region, else the first label of a cluster.
-    """
-    if decision is None:
-        return ""
-    fleet = decision_of(decision).cycle.fleet
-    known = sorted({key for one in fleet.clusters[:_SAMPLE] for key in one.labels})
-    regions = [key for key in known if key.rpartition("/")[2] == "region"]
-    return next(iter([*_keys_of(decision), *regions, *known]), "")
-
-
-def domain_nodes(
-    key: str, selected: Sequence[SelectedClusters]
-) -> tuple[list[DomainNode], int]:
-    """Return the domains with selected clusters, the largest share of problems first, and how many more."""
-    by_domain: dict[str | None, list[SelectedClusters]] = {}
-    for one in selected:
-        by_domain.setdefault(one.domain, []).append(one)
-    nodes = []
-    for value, several in by_domain.items():
-        counts: Counter[Badge] = Counter()
-        for one in several:
-            counts[Badge(one.status.level, one.status.word)] += one.count
-        states = sorted(
-            counts.items(),
-            key=lambda state: list(HealthLevel).index(HealthLevel(state[0].kind)),
-        )
-        total = counts.total()
-        healthy = sum(
-            count for badge, count in states if badge.kind == HealthLevel.HEALTHY
-        )
-        node = DomainNode(
-            value_words(value) if key else "all clusters",
-            urlencode({"label": label_filter(key, value)}) if key else "",
-            total,
-            states,
-            segments((badge.kind, badge.words, count) for badge, count in states),
-            sorted(
-                (one.name, Badge(one.status.level, one.name))
-                for one in several
-                if one.name
-            ),
-        )
-        nodes.append(((healthy / total, value is None, value or ""), node))
-    nodes.sort(key=lambda one: one[0])
-    return [node for _, node in nodes[:_MOST_DOMAINS]], max(
-        0, len(nodes) - _MOST_DOMAINS
-    )
+_ROWS = 10
 
 
 def placement_clusters(
     request: HttpRequest,
     placement: Any,
     decision: Decision | None,
-    selected: Sequence[SelectedClusters],
     outdated: set[str],
     *,
+    problems: int,
     now: datetime,
 ) -> PlacementClusters:
     """Return the page that the address selects: `?outcome=not-selected&from=50`; the selected ones first.
@@ -260,32 +178,26 @@ def placement_clusters(
         bound, ClusterFacet.NOT_SELECTED
     )  # those being removed may have left the fleet
     facets |= dict.fromkeys(joined, ClusterFacet.NOT_SELECTED)
-    facets |= {
-        name: _FACETS.get(one, ClusterFacet.NOT_SELECTED)
-        for name, (one, _) in outcomes.items()
-    }
+    facets |= dict.fromkeys(outcomes, ClusterFacet.NOT_SELECTED)
     facets |= {
         one: ClusterFacet.SELECTED
         for one in bound
         if bound[one] != BindingState.UNSCHEDULED
     }
-    counts = Counter(facets.values()) + Counter({ClusterFacet.OUTDATED: len(outdated)})
-    chosen, level = (
-        word_from(request, "outcome", ClusterFacet),
-        word_from(request, "health", HealthLevel),
-    )
-    levels: Counter[HealthLevel] = Counter()
-    for one in selected:
-        levels[one.status.level] += one.count
+    counts = Counter(facets.values())
+    counts[ClusterFacet.OUTDATED] = len(outdated)
+    counts[ClusterFacet.WITH_PROBLEMS] = problems
+    chosen = word_from(request, "outcome", ClusterFacet)
 
     places = {facet: place for place, facet in enumerate(ClusterFacet)}
+    selected_in = _steps_of(decision)
 
     def order(name: str) -> tuple[int, bool, int, str]:
         if name in bound:
             return (
                 places[ClusterFacet.SELECTED],
                 bound[name] == BindingState.UNSCHEDULED,
-                0,
+                selected_in.get(name, len(selected_in) + 1),
                 name,
             )
         rank = outcomes[name][1] if name in outcomes else len(outcomes)
@@ -297,12 +209,14 @@ def placement_clusters(
         for one in facets
         if chosen in (None, facets[one]) or (is_outdated and one in outdated)
     ]
-    if level:
+    if chosen is ClusterFacet.WITH_PROBLEMS:
         rows = Binding.objects.filter(placement=placement).exclude(
             state=BindingState.UNSCHEDULED
         )
         statuses = cluster_statuses(placement, rows, now=now)
-        names = [row.cluster_name for row, status in statuses if status.level == level]
+        names = [
+            one.cluster_name for one, status in statuses if status.level in TROUBLED
+        ]
     start = number_of(request.GET.get("from", "")) or 0
     start = start - start % _ROWS if start < len(names) else 0
     page = nsmallest(start + _ROWS, names, key=order)[start:]
@@ -310,11 +224,7 @@ def placement_clusters(
         rows=_cluster_rows(placement, decision, page, outdated, joined, now=now),
         keys=_keys_of(decision),
         counts=[(one, counts[one]) for one in ClusterFacet if counts[one]],
-        levels=[
-            (one, _LEVEL_WORDS[one], levels[one]) for one in HealthLevel if levels[one]
-        ],
         chosen=str(chosen or ""),
-        level=str(level or ""),
         count=len(facets),
         total=len(names),
         first=start + 1 if page else 0,
@@ -333,6 +243,16 @@ def _keys_of(decision: Decision | None) -> list[str]:
     return list(dict.fromkeys(one.topology_key for one in constraints))[:_MOST_KEYS]
 
 
+def _steps_of(decision: Decision | None) -> dict[str, int]:
+    """Return the number of the step that selected each cluster; empty where none is ranked."""
+    if decision is None:
+        return {}
+    value = decision_of(decision)
+    if value.cycle.policy.placement_type is not PlacementType.PICK_N:
+        return {}
+    return {name: number for number, name in enumerate(value.picked_names, start=1)}
+
+
 def _cluster_rows(
     placement: Any,
     decision: Decision | None,
@@ -347,11 +267,11 @@ def _cluster_rows(
         row.cluster_name: (row, one)
         for row, one in cluster_statuses(placement, bindings, now=now)
     }
-    versions = applied_names(placement.pk, cluster_name__in=names) if statuses else {}
     words = waiting_words(
         [row for row, one in statuses.values() if one.level != HealthLevel.HEALTHY]
     )
     outcomes = Outcomes(decision_of(decision)) if decision else None
+    selected_in = _steps_of(decision)
     fleet, keys = outcomes.cycle.fleet if outcomes else None, _keys_of(decision)
     rows = []
     for name in names:
@@ -374,7 +294,7 @@ def _cluster_rows(
                 name,
                 badge,
                 row,
-                versions.get(row.applied_version, "") if row else "",
+                selected_in.get(name),
                 [labels.get(key, "") for key in keys],
                 why,
                 (row.message or words.get(row.pk, ""))

@@ -28,6 +28,7 @@ from placements.explain.rollouts import (
     result_from_document,
     wave_counts,
 )
+from placements.explain.steps import MARK_WORDS
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
@@ -48,10 +49,11 @@ from placements.services.decisions.records import (
     DecisionView,
     decision_of,
     fixes_of,
+    last_steps,
     latest_decision,
+    panels_of,
     problems_of,
     ranking_decision,
-    spreads_of,
 )
 from placements.services.disruption.queries import has_started_run
 from placements.services.editor.queries import drafts_of
@@ -75,7 +77,6 @@ from placements.services.fleet.queries import (
 )
 from placements.services.health import (
     cluster_problems,
-    health_by_domain,
     health_of,
     with_rollouts,
 )
@@ -109,8 +110,6 @@ from placements.web.filter_bar import (
 from placements.web.layout import counts_of as navigation_of
 from placements.web.outcomes import (
     ClusterFacet,
-    domain_key,
-    domain_nodes,
     placement_clusters,
 )
 from placements.web.request import (
@@ -390,7 +389,7 @@ def head_context(
         for one in skews_of(placement)
         if is_pick_n and one.is_hard and one.skew > one.most
     ]
-    return {
+    context = {
         **_strip_context(placement, health),
         "outdated": [Stale(*stale, placement.staleness_check.checked_at)]
         if outdated
@@ -412,6 +411,24 @@ def head_context(
         "ocm": manifest if isinstance(manifest, OcmPlacement) else None,
         "selectors": manifest.spec.resource_selectors,
     }
+    return context | {"issues": _issue_words(context)}
+
+
+def _issue_words(context: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a placement, a few words for each root cause."""
+    words = ["invalid selector" for _ in context["placement"].selection_faults]
+    for one in context["problems"]:
+        names = ", ".join(one.names)
+        if one.count > len(one.names):
+            names += f" and {one.count - len(one.names):,} more"
+        words.append(f"{names}: {one.status.word.lower()}")
+    words += ["not fulfilled" for _ in context["traps"][:1]]
+    words += [f"failed on {name}" for name in context.get("staged_failed", ())]
+    words += [f"out of balance: {one}" for one in context["exceeded"]]
+    words += [
+        f"outdated: {counted(one.count, 'cluster')}" for one in context["outdated"]
+    ]
+    return words
 
 
 def _strip_context(placement: Any, health: PlacementHealth) -> dict[str, Any]:
@@ -447,7 +464,7 @@ def _clusters_tab(
     *,
     now: datetime,
 ) -> tuple[dict[str, Any], PlacementHealth]:
-    """Return the first tab: the domains, the tree and the clusters; and the status, of the same query."""
+    """Return the first tab: the domains, the last steps and the clusters; and the status."""
     decision = ranking_decision(placement, latest)
     # The reasons may come from a decision under an older policy, the limits may not.
     is_of_policy = (
@@ -456,26 +473,34 @@ def _clusters_tab(
         or decision.policy_number == latest.policy_number
     )
     under_policy = decision if is_of_policy else latest
-    key = domain_key(under_policy)
-    health, selected = health_by_domain(placement, key, now=now)
-    domains, more_domains = domain_nodes(key, selected)
-    spreads = spreads_of(under_policy) if under_policy else ()
+    health = health_of(placement, now=now)
+    panels = panels_of(under_policy) if under_policy else ()
     skews = {one.key: one.skew for one in skews_of(placement)}
+    counts = health.counts
+    no_problem = counts.available + counts.pending + counts.in_flight
     context = {
         "clusters": placement_clusters(
-            request, placement, decision, selected, outdated, now=now
+            request,
+            placement,
+            decision,
+            outdated,
+            problems=max(0, counts.scheduled - no_problem),
+            now=now,
         ),
-        "key": key,
-        "domains": domains,
-        "more_domains": more_domains,
-        "spreads": spreads,
-        "spreads_differ": any(
-            skews.get(one.topology_key, one.skew) != one.skew for one in spreads
+        "panels": [(f"placed-{place}", [one]) for place, one in enumerate(panels)],
+        "panels_differ": any(
+            skews.get(one.key, one.skew) != one.skew for one in panels
         ),
+        "legend": [
+            (mark, words)
+            for mark, words in MARK_WORDS.items()
+            if any(mark in panel.marks for panel in panels)
+        ],
+        "steps": last_steps(decision) if decision else None,
         "under_policy": under_policy,
         "ranking": decision,
         "is_of_policy": is_of_policy,
-        "unknown": unknown_words(request, outcome=ClusterFacet, health=HealthLevel),
+        "unknown": unknown_words(request, outcome=ClusterFacet),
         "resilience": (resilience := resilience_in(placement)),
         "resilience_outdated": resilience and is_outdated(placement),
         "weakest_loss": loss_name(resilience.weakest_level, resilience.weakest_value)

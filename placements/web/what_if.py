@@ -32,7 +32,8 @@ from placements.explain.loss import (
     what_if_query,
     worst_by_level,
 )
-from placements.explain.preview import MOST_PICKS, passed_over, pick_lines, spread_bars
+from placements.explain.preview import MOST_PICKS, passed_over, pick_lines
+from placements.explain.steps import placed_panels
 from placements.explain.vocabulary import OUTCOME_WORDS
 from placements.models import Placement, ResilienceReport
 from placements.services.loss.evaluation import Impact, chosen_clusters, losses
@@ -155,7 +156,7 @@ def _opened(row: PlacementLoss) -> dict[str, Any] | None:
     return {
         "placement": row.placement,
         "decision": decision,
-        "spreads": spread_bars(decision),
+        "panels": placed_panels(decision),
         "picks": list(pick_lines(decision)),
         "more_picks": max(0, len(decision.picked) - MOST_PICKS),
         "passed_over": [

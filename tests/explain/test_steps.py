@@ -99,7 +99,7 @@ def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
         "west": [("jumpingcat", Mark.NEW, 2), ("flyingpenguin", Mark.CANDIDATE, 0)],
     }
     assert (panel.note, panel.band, panel.skew) == (
-        "emptiest 0 + 1 = at most 1",
+        "emptiest 0 + max skew 1 = at most 1",
         "allowed 0 to 1",
         0,
     )
@@ -107,10 +107,10 @@ def test_a_lane_holds_the_placed_then_the_others_before_the_step() -> None:
     assert start.marks == {Mark.CANDIDATE}
 
 
-def test_at_the_end_everybody_else_is_no_candidate_any_more() -> None:
+def test_at_the_end_everybody_else_is_not_selected() -> None:
     [panel] = lane_panels(TWO)
 
-    assert panel.marks == {Mark.PLACED, Mark.OUT}
+    assert panel.marks == {Mark.PLACED, Mark.REST}
     assert [lane.placed for lane in panel.lanes] == [1, 1]
 
 
@@ -143,7 +143,7 @@ def test_clusters_without_the_label_have_a_lane_of_their_own() -> None:
 
     lane = lane_panels(one, 1)[0].lanes[-1]
 
-    assert (lane.name, lane.value, lane.placed) == ("no region", None, 1)
+    assert (lane.name, lane.placed, lane.added) == ("no region", 0, 1)
 
 
 def test_the_figure_draws_the_lanes_with_the_limit_at_its_number() -> None:

@@ -124,7 +124,7 @@ def test_the_first_viewport_answers_who_was_selected_where_and_why(
     )
     order = ["quietheron", "smartfish", "nimblefox", "palemoth", "oldbadger"]
     assert picks == [(str(number), name) for number, name in enumerate(order, start=1)]
-    assert "region max skew 1, hard · emptiest 1 + 1 = at most 2" in words
+    assert "region max skew 1, hard · emptiest 1 + max skew 1 = at most 2" in words
     assert (
         "Higher wins: spread, then affinity, then placed before, then the name" in words
     )

@@ -14,7 +14,7 @@ from placements.explain.vocabulary import NONE
 _HEAD, _GAP, _WIDE, _DENSE = 44, 6, 30, 22
 _LETTER, _NARROW = 7.2, 420
 """The width of a letter in pixels: names that are longer than their lane are cut."""
-_COUNTS, _NUMBER = 64, "      "
+_COUNTS, _NUMBER = 92, "      "
 
 _HATCHED = {
     **OUTLINED,
@@ -32,6 +32,7 @@ _MARKERS: dict[Mark, dict[str, Any]] = {
     Mark.CANDIDATE: OUTLINED,
     Mark.COSTLY: {"color": Color.LOSS, "line": {"color": Color.COST, "width": 1}},
     Mark.BLOCKED: _HATCHED,
+    Mark.REST: OUTLINED,
     Mark.OUT: {"color": Color.CLEAR, "line": {"color": Color.DIVIDER, "width": 1}},
 }
 _TEXTS = {
@@ -65,7 +66,7 @@ class _Part:
 def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
     """Draw the domains of each constraint below each other, about so wide; many domains in columns."""
     is_narrow = width < _NARROW
-    right = _COUNTS if all(panel.columns == 1 for panel in panels) else 8
+    right = _COUNTS if all(panel.columns == 1 for panel in panels) else 40
     right = 24 if is_narrow else right
     longest = max(
         (len(lane.name) for panel in panels for lane in panel.lanes), default=4
@@ -268,18 +269,24 @@ def _words(
             "text": panel.band,
             "font": quiet,
         }
+    if panel.columns == 1:
+        yield {
+            **axes, "xref": "paper", "x": 1, "y": -0.5, "xanchor": "right", "xshift": right,
+            "yanchor": "bottom", "text": "placed", "font": quiet,
+        }  # fmt: skip
     letters = int((left - 10) / _LETTER)
     for row, lane in enumerate(part.lanes):
         name = (
             lane.name if len(lane.name) <= letters else f"{lane.name[: letters - 1]}…"
         )
         yield {**axes, "x": 0, "y": row, "xanchor": "right", "xshift": -8, "text": name}
-        end = max(lane.placed, lane.high or 0)
+        end = max(lane.placed + lane.added, lane.high or 0)
         if lane.others:
             words = lane.others
             if panel.columns > 1:
                 # There is little room: how many candidates, or a dash.
-                words = words.partition(" candidate")[0].replace("no", NONE)
+                first = words.partition(" ")[0]
+                words = NONE if first == "no" else first
             yield {
                 **axes,
                 "x": end,
@@ -295,7 +302,10 @@ def _words(
                 if is_narrow
                 else f" <span style='font-size:12px'>of {lane.size:,}</span>"
             )
-            count = f"<b>{lane.placed:,}</b>{of}"
+            numbers = [
+                f"{one:,}" for one in (lane.placed, lane.added)[: 1 + bool(lane.added)]
+            ]
+            count = f"<b>{' + '.join(numbers)}</b>{of}"
             yield {
                 **axes, "xref": "paper", "x": 1, "y": row, "xanchor": "right", "xshift": right,
                 "text": count,

@@ -32,7 +32,7 @@ from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.advice import trap_sentences
 from placements.explain.exact import ComparedNumber, compared_numbers
-from placements.explain.preview import SpreadBars, spread_bars
+from placements.explain.steps import LanePanel, Strip, placed_panels, strip_of
 from placements.models import (
     CHANGES_CLUSTERS,
     Decision,
@@ -220,20 +220,33 @@ def summary_of(row: Decision) -> dict[str, tuple[Outcome, int]]:
     return dict(zip(names, _summary(row.record_id), strict=True))
 
 
-_DOMAINS_SHOWN = 6
+@lru_cache(maxsize=256)
+def _panels(record_id: int) -> tuple[LanePanel, ...]:
+    return placed_panels(_decision(record_id))
+
+
+def panels_of(row: Decision) -> tuple[LanePanel, ...]:
+    """Return the domains as a decision leaves them; cached, empty for a record of another engine."""
+    return _panels(row.record_id) if is_readable(row) else ()
+
+
+_FEW_STEPS, _LAST_STEPS = 6, 4
+"""So many steps are all on the page of a placement; of more, its last ones."""
 
 
 @lru_cache(maxsize=256)
-def _spreads(record_id: int) -> tuple[SpreadBars, ...]:
-    return tuple(spread_bars(_decision(record_id), most=_DOMAINS_SHOWN))
+def _last_steps(record_id: int) -> Strip | None:
+    decision = _decision(record_id)
+    total = decision.number_of_rounds
+    if not total or not decision.cycle.policy.topology_spread_constraints:
+        return None
+    most = total if total <= _FEW_STEPS else _LAST_STEPS
+    return strip_of(decision, total, most=most)
 
 
-def spreads_of(row: Decision) -> tuple[SpreadBars, ...]:
-    """Return the domains of each constraint as a decision leaves them, those furthest from the mean.
-
-    Cached; empty for a record of another engine.
-    """
-    return _spreads(row.record_id) if is_readable(row) else ()
+def last_steps(row: Decision) -> Strip | None:
+    """Return the last steps of a decision with topology constraints; cached likewise."""
+    return _last_steps(row.record_id) if is_readable(row) else None
 
 
 @lru_cache(maxsize=256)
@@ -355,7 +368,8 @@ def forget_cached_records() -> None:
         _decision,
         _outcomes,
         _summary,
-        _spreads,
+        _panels,
+        _last_steps,
         exact_of,
         _problems,
         _fixes,

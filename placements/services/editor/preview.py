@@ -38,11 +38,10 @@ from placements.engine.selection import content_hash as content_hash_of_resource
 from placements.explain.advice import bound_sentence, trap_sentences
 from placements.explain.preview import (
     PickLine,
-    SpreadBars,
     passed_over,
     pick_lines,
-    spread_bars,
 )
+from placements.explain.steps import LanePanel, placed_panels
 from placements.explain.vocabulary import OUTCOME_WORDS, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import (
@@ -271,8 +270,8 @@ class SchedulePreview:
         return tuple(trap_sentences(self.decision, exact=exact, with_bound=False))
 
     @cached_property
-    def spreads(self) -> tuple[SpreadBars, ...]:
-        return tuple(spread_bars(self.decision))
+    def panels(self) -> tuple[LanePanel, ...]:
+        return placed_panels(self.decision)
 
     @cached_property
     def picks(self) -> tuple[PickLine, ...]:

@@ -16,7 +16,7 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.explain.charts.figure import Chart
 from placements.explain.charts.outcomes import funnel_chart, stages
 from placements.explain.charts.scores import affinity_chart, build_up_chart
-from placements.explain.preview import spread_bars
+from placements.explain.steps import placed_panels
 from tests.builders import (
     cluster,
     decide,
@@ -146,25 +146,21 @@ def test_a_preview_does_not_call_a_skew_far_beyond_its_limit_within() -> None:
         8, required=[labelled(tier="edge")], spread=[spread("region", 1, hard=False)]
     )
 
-    [bars] = spread_bars(decide(fleet(*clusters, cluster("far", region="r2")), policy))
+    [panel] = placed_panels(
+        decide(fleet(*clusters, cluster("far", region="r2")), policy)
+    )
 
-    assert (bars.skew, bars.high, bars.is_within) == (8, None, False)
+    assert (panel.skew, panel.max_skew, panel.band) == (8, 1, "allowed 1")
 
 
 def test_a_preview_measures_a_hard_limit_of_ocm_from_the_emptiest() -> None:
     one = fleet(*grouped("region", east="e1 e2 e3", west="w1"))
 
-    [bars] = spread_bars(
+    [panel] = placed_panels(
         decide(one, pick_n(4, spread=[spread("region", 2)]), semantics="ocm")
     )
 
-    assert (bars.skew_words, bars.low, bars.high, bars.is_within) == (
-        "gap 2",
-        1,
-        3,
-        True,
-    )
-    assert [bar.is_in_band for bar in bars.bars] == [True, True]
+    assert (panel.measure, panel.skew, panel.band) == ("gap", 2, "allowed 1 to 3")
 
 
 def test_bars_of_candidates_add_up_to_what_ranks() -> None:

@@ -10,8 +10,7 @@ from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.replay import Replay
 from placements.engine.scheduling.scheduler import schedule
 from placements.explain.charts.lanes import lanes_figure
-from placements.explain.preview import spread_bars
-from placements.explain.steps import final_skews, lane_panels
+from placements.explain.steps import final_skews, lane_panels, placed_panels
 from placements.services.fleet.queries import Skew, headroom_of
 from tests.builders import cluster, fleet, grouped, spread
 from tests.engine.scheduling.other_cycles import kubernetes, ocm
@@ -78,7 +77,7 @@ def test_each_family_has_its_band() -> None:
     """The west's only zone holds three, those of the east one each: drawn by name."""
     regions, zones = _bands(NESTED)[:1], _bands(NESTED)[1:]
 
-    assert regions == [(3, 4, -0.5, 1.5)]
+    assert regions == [(2, 4, -0.5, 1.5)]
     assert zones == [(1, 2, -0.5, 2.5), (3, 4, 2.5, 3.5)]
 
 
@@ -94,8 +93,8 @@ def test_too_few_groups_are_compared_with_zero() -> None:
     assert _bands(T7) == [(0, 2, -0.5, 2.5)]
     assert _skews(T7) == ["zone gap 2 of 2"]
     assert lane_panels(decision)[0].note.startswith("0, with fewer than 5 domains,")
-    [bars] = spread_bars(decision)
-    assert (bars.skew, bars.low, bars.high, bars.is_within) == (2, 0, 2, True)
+    [panel] = placed_panels(decision)
+    assert (panel.skew, panel.lanes[0].low, panel.lanes[0].high) == (2, 0, 2)
     assert over_limits(decision) == ()
 
 
@@ -118,15 +117,15 @@ def test_headroom_is_what_the_limit_leaves(cycle: Cycle, skews: list[Any]) -> No
 
 
 def test_a_preview_shows_the_skew_of_siblings() -> None:
-    regions, zones = spread_bars(schedule(NESTED))
+    regions, zones = placed_panels(schedule(NESTED))
 
-    assert (regions.skew, regions.is_within, regions.high) == (0, True, 4)
-    assert (zones.skew, zones.is_within, zones.high) == (0, True, None)
+    assert (regions.skew, regions.lanes[0].high) == (0, 4)
+    assert (zones.skew, zones.band) == (0, "allowed")
 
 
 def test_unequal_shares_have_neither_band_nor_limit() -> None:
-    [bars] = spread_bars(schedule(RATIO))
+    [panel] = placed_panels(schedule(RATIO))
 
-    assert (bars.high, bars.is_within, bars.has_shares) == (None, True, True)
+    assert (panel.lanes[0].high, panel.is_limited) == (None, False)
     assert _bands(RATIO) == []
     assert " of " not in _skews(RATIO)[0]
