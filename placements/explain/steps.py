@@ -237,7 +237,7 @@ def placed_panels(decision: Decision) -> tuple[LanePanel, ...]:
     if not key:
         return ()
     column = decision.cycle.fleet.label(key)
-    constraint = TopologySpreadConstraint(topologyKey=key)
+    constraint = TopologySpreadConstraint(topology_key=key)
     moment = _Moment(decision, None, is_start=False)
     groups = Groups(column.values, column.codes)
     return (_panel(moment, 0, constraint, groups, has_limit=False),)
