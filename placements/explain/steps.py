@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -128,9 +129,7 @@ class _Moment:
         self.is_small = len(fleet) <= FEW_CLUSTERS
         self.candidates = decision.candidates or candidates_of(decision.cycle)
         chosen = decision.chosen.tolist()
-        self.number_of = {
-            position: number for number, position in enumerate(chosen, start=1)
-        }
+        self.number_of = dict(zip(chosen, count(1), strict=False))
         self.round = None if step is None else decision.round(step)
         if self.round is None or step is None:
             active = (one.cluster for one in decision.bindings_after if one.is_active)
@@ -234,17 +233,17 @@ def placed_panels(decision: Decision) -> tuple[LanePanel, ...]:
     panels = lane_panels(decision)
     if panels or decision.kind is CycleKind.FAILED:
         return panels
-    key = _dividing_key(decision)
+    key = dividing_key(decision)
     if not key:
         return ()
     column = decision.cycle.fleet.label(key)
-    constraint = TopologySpreadConstraint(topologyKey=key)
+    constraint = TopologySpreadConstraint(topology_key=key)
     moment = _Moment(decision, None, is_start=False)
     groups = Groups(column.values, column.codes)
     return (_panel(moment, 0, constraint, groups, has_limit=False),)
 
 
-def _dividing_key(decision: Decision) -> str:
+def dividing_key(decision: Decision) -> str:
     """Return the region, else the first label with several values of which some clusters share one."""
     fleet = decision.cycle.fleet
     known = sorted({key for one in fleet.clusters[:_SAMPLE] for key in one.labels})

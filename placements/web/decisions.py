@@ -478,9 +478,7 @@ class DecisionPage(DecisionView):
         if name == "groups":
             panels = self.panels
         elif name.startswith("placed-"):
-            placed = placed_panels(self.value)
-            panels = placed[number_of(name.removeprefix("placed-")) or 0 :][:1]
-            width = _WIDTH - 80 if len(placed) == 1 else width - 64
+            panels, width = _placed_picture(self.value, name)
         elif name == "start":
             panels = self.start_panels
         elif number.isdecimal() and 1 <= int(number) <= self.steps_count:
@@ -697,6 +695,16 @@ def decided_cluster(request: HttpRequest, prefix: str, cluster: str) -> HttpResp
     build_up = page.why.build_up if page.why else None
     table = requested_table(request, [build_up] if build_up else [])
     return table or render_page(request, "decisions/cluster.html", _context(page))
+
+
+def _placed_picture(
+    decision: DecisionValue, name: str
+) -> tuple[tuple[LanePanel, ...], int]:
+    """Return the constraint that a picture of the placement's page is named for, and its width."""
+    placed = placed_panels(decision)
+    pictures = {f"placed-{place}": (one,) for place, one in enumerate(placed)}
+    width = _WIDTH - 80 if len(placed) == 1 else _WIDTH // 2 - 64
+    return pictures.get(name, ()), width
 
 
 def _context(page: DecisionPage) -> dict[str, Any]:

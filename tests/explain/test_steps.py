@@ -13,8 +13,10 @@ from placements.explain.steps import (
     MOST_COLUMNS,
     Mark,
     cluster_steps,
+    dividing_key,
     final_skews,
     lane_panels,
+    placed_panels,
     skew_courses,
     strip_of,
 )
@@ -312,3 +314,19 @@ def test_bars_of_affinity_stay_within_their_cells() -> None:
     ]
     assert len(bars) == 3
     assert all(start + width <= 100 for start, width, _ in bars)
+
+
+def test_without_a_spread_clusters_are_divided_by_region_else_by_a_shared_label() -> (
+    None
+):
+    regions = fleet(cluster("a", app="x", region="east"), cluster("b", region="west"))
+    shared = fleet(cluster("a", app="x", env="prod"), cluster("b", app="x", env="test"))
+
+    assert dividing_key(decide(regions, pick_all())) == "region"
+    assert dividing_key(decide(shared, pick_all())) == "env"
+    [panel] = placed_panels(decide(shared, pick_all()))
+    assert [(lane.name, lane.placed) for lane in panel.lanes] == [
+        ("prod", 1),
+        ("test", 1),
+    ]
+    assert (panel.is_limited, panel.lanes[0].high) == (False, None)
