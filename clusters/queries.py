@@ -76,8 +76,14 @@ def eligibility(
 
 
 _COLUMNS = (
-    *("name", "document", "properties", "usage", "verdict", "verdict_reason"),
-    *("collects_namespaces", "namespaces_seen"),
+    "name",
+    "document",
+    "properties",
+    "usage",
+    "verdict",
+    "verdict_reason",
+    "collects_namespaces",
+    "namespaces_seen",
 )
 _NO_USAGE = ResourceUsage()
 

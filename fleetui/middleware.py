@@ -342,22 +342,18 @@ LARGE_PATIENCE = 10.0
 LARGEST_FORM = 3 * LARGEST_UPLOAD + MEBIBYTE
 LARGEST_SMALL_FORM = MEBIBYTE
 _LARGE_FORMS = (
-    *(
-        "placement-new",
-        "placement-edit",
-        "draft",
-        "resource-apply",
-        "resource-dry-run",
-        "cluster-import",
-    ),
-    *(
-        "cluster-new",
-        "cluster-connection",
-        "staged-strategy",
-        "hub-new",
-        "hub-credentials",
-        "hub-write",
-    ),
+    "placement-new",
+    "placement-edit",
+    "draft",
+    "resource-apply",
+    "resource-dry-run",
+    "cluster-import",
+    "cluster-new",
+    "cluster-connection",
+    "staged-strategy",
+    "hub-new",
+    "hub-credentials",
+    "hub-write",
 )
 """How the names of pages start whose forms have manifests, files or previews of them."""
 

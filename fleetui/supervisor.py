@@ -303,31 +303,29 @@ def web(options: ProcessOptions) -> list[SupervisedProcess]:
     if options.listener is None:
         raise ValueError("a web server needs an open port")
     command = (
-        *(
-            sys.executable,
-            "-m",
-            "gunicorn",
-            "fleetui.wsgi",
-            "--bind",
-            f"fd://{options.listener}",
-        ),
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "fleetui.wsgi",
+        "--bind",
+        f"fd://{options.listener}",
         # Longer than the slow tick of a page: a polling tab keeps its connection.
-        *("--keep-alive", "20"),
-        *(
-            "--worker-class",
-            "gthread",
-            "--no-control-socket",
-            "--graceful-timeout",
-            "5",
-        ),
-        *(
-            "--workers",
-            str(options.web_processes),
-            "--threads",
-            str(options.web_threads),
-        ),
+        "--keep-alive",
+        "20",
+        "--worker-class",
+        "gthread",
+        "--no-control-socket",
+        "--graceful-timeout",
+        "5",
+        "--workers",
+        str(options.web_processes),
+        "--threads",
+        str(options.web_threads),
         # gunicorn sets a umask of its own, by default none.
-        *("--umask", "0o077", "--log-level", options.log_level),
+        "--umask",
+        "0o077",
+        "--log-level",
+        options.log_level,
         *(
             ("--logger-class", "fleetui.logs.JsonGunicornLogger")
             if options.logs_as_json
@@ -366,24 +364,43 @@ def _celery_worker(
     # Threads with the folder broker: a killed pool process would stop the others.
     pool = "threads" if broker.is_folder(options.broker_url) else "prefork"
     command = (
-        *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "worker"),
-        *("--queues", ",".join(queues), "--pool", pool, "--concurrency", str(slots)),
-        *(
-            "--without-gossip",
-            "--without-mingle",
-            "--hostname",
-            f"{name}-{os.getpid()}@%h",
-        ),
-        *("--loglevel", options.log_level),
+        sys.executable,
+        "-m",
+        "celery",
+        "--app",
+        "fleetui",
+        "--quiet",
+        "worker",
+        "--queues",
+        ",".join(queues),
+        "--pool",
+        pool,
+        "--concurrency",
+        str(slots),
+        "--without-gossip",
+        "--without-mingle",
+        "--hostname",
+        f"{name}-{os.getpid()}@%h",
+        "--loglevel",
+        options.log_level,
     )
     return SupervisedProcess(name, command)
 
 
 def beat(options: ProcessOptions) -> list[SupervisedProcess]:
     command = (
-        *(sys.executable, "-m", "celery", "--app", "fleetui", "--quiet", "beat"),
-        *("--pidfile=", "--schedule", str(options.beat_file)),
-        *("--loglevel", options.log_level),
+        sys.executable,
+        "-m",
+        "celery",
+        "--app",
+        "fleetui",
+        "--quiet",
+        "beat",
+        "--pidfile=",
+        "--schedule",
+        str(options.beat_file),
+        "--loglevel",
+        options.log_level,
     )
     return [SupervisedProcess("beat", command)]
 

@@ -46,14 +46,12 @@ LEASE = timedelta(seconds=60)
 _BATCH = 500
 _READINGS = ["properties", "usage"]
 _HEALTH = [
-    *(
-        "membership",
-        "has_reported",
-        "agent_joined",
-        "agent_healthy",
-        "healthy_since",
-        "health_message",
-    )
+    "membership",
+    "has_reported",
+    "agent_joined",
+    "agent_healthy",
+    "healthy_since",
+    "health_message",
 ]
 _FACTS = [*_READINGS, *_HEALTH]
 _NAMED = 3

@@ -7,26 +7,22 @@ from itertools import pairwise
 from django.core.exceptions import ValidationError
 
 WORDS = (
-    *(
-        "fleetui",
-        "kubefleet",
-        "kubernetes",
-        "openclustermanagement",
-        "placement",
-        "cluster",
-        "console",
-    ),
-    *(
-        "fleet",
-        "admin",
-        "administrator",
-        "operator",
-        "approver",
-        "viewer",
-        "password",
-        "passwort",
-        "secret",
-    ),
+    "fleetui",
+    "kubefleet",
+    "kubernetes",
+    "openclustermanagement",
+    "placement",
+    "cluster",
+    "console",
+    "fleet",
+    "admin",
+    "administrator",
+    "operator",
+    "approver",
+    "viewer",
+    "password",
+    "passwort",
+    "secret",
 )
 MOST_WORDS = 1000
 SMALLEST_REST = 6

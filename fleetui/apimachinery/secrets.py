@@ -24,15 +24,21 @@ _SHOWN = ("apiVersion", "kind", "metadata")
 _SHOWN_OF_A_SECRET = {"type": str, "immutable": bool}
 """Fields of a Secret without values, and their types. All others are hidden, also misspelt ones."""
 _SHOWN_IN_METADATA = (
-    *("name", "generateName", "namespace", "labels", "annotations", "finalizers"),
-    *(
-        "creationTimestamp",
-        "deletionGracePeriodSeconds",
-        "deletionTimestamp",
-        "generation",
-        "managedFields",
-    ),
-    *("ownerReferences", "resourceVersion", "selfLink", "uid"),
+    "name",
+    "generateName",
+    "namespace",
+    "labels",
+    "annotations",
+    "finalizers",
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
 )
 _SHOWN_OF_A_PATCH = ("op", "path", "from")
 _OF_OTHER_KINDS = ("spec", "rules", "subjects", "roleRef", "webhooks")

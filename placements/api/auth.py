@@ -107,8 +107,15 @@ class ApiTokenSerializer(RowSerializer):
     class Meta:
         model = ApiToken
         fields: tuple[str, ...] = (
-            *("id", "user", "name", "prefix", "scopes", "created_at", "created_by"),
-            *("expires_at", "last_used_at"),
+            "id",
+            "user",
+            "name",
+            "prefix",
+            "scopes",
+            "created_at",
+            "created_by",
+            "expires_at",
+            "last_used_at",
         )
         extra_kwargs = {
             "prefix": {"help_text": "The first characters of the token."},

@@ -100,18 +100,16 @@ class EvictionSerializer(RowSerializer):
     class Meta:
         model = Eviction
         fields = (
-            *(
-                "id",
-                "placement",
-                "cluster",
-                "outcome",
-                "why",
-                "message",
-                "numbers",
-                "drain",
-                "at",
-                "by",
-            ),
+            "id",
+            "placement",
+            "cluster",
+            "outcome",
+            "why",
+            "message",
+            "numbers",
+            "drain",
+            "at",
+            "by",
         )
         extra_kwargs = {"why": {"help_text": "A stable code, for programs."}}
 
@@ -151,17 +149,17 @@ class DrainProgressSerializer(RowSerializer):
     class Meta:
         model = Drain
         fields = (
-            *(
-                "id",
-                "state",
-                "at_once",
-                "order",
-                "deadline",
-                "started_at",
-                "started_by",
-                "ended_at",
-            ),
-            *("ended_because", "left", "placements"),
+            "id",
+            "state",
+            "at_once",
+            "order",
+            "deadline",
+            "started_at",
+            "started_by",
+            "ended_at",
+            "ended_because",
+            "left",
+            "placements",
         )
         extra_kwargs = {
             "deadline": {"help_text": "When the drain ends, whatever is left."}

@@ -248,23 +248,21 @@ class StagedUpdateRunStatus(ReadModel):
 
 
 _MODELS: tuple[type[BaseModel], ...] = (
-    *(
-        Metadata,
-        PlacementSpec,
-        PlacementPolicy,
-        OcmSpec,
-        PlacementStatus,
-        MemberSpec,
-        MemberClusterStatus,
-    ),
-    *(ClusterOverrideSpec, OverrideSpec, DisruptionBudgetSpec),
-    *(
-        StagedStrategySpec,
-        StagedRunSpec,
-        StagedUpdateRunStatus,
-        ResourceIdentity,
-        SimulatedFault,
-    ),
+    Metadata,
+    PlacementSpec,
+    PlacementPolicy,
+    OcmSpec,
+    PlacementStatus,
+    MemberSpec,
+    MemberClusterStatus,
+    ClusterOverrideSpec,
+    OverrideSpec,
+    DisruptionBudgetSpec,
+    StagedStrategySpec,
+    StagedRunSpec,
+    StagedUpdateRunStatus,
+    ResourceIdentity,
+    SimulatedFault,
 )
 
 

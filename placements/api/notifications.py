@@ -108,16 +108,17 @@ class NotificationRuleSerializer(RowSerializer):
     class Meta:
         model = NotificationRule
         fields = (
-            *(
-                "name",
-                "channel",
-                "events",
-                "label",
-                "quiet_from",
-                "quiet_until",
-                "time_zone",
-            ),
-            *("reminder_hours", "sends_resolved", "enabled", "active_since"),
+            "name",
+            "channel",
+            "events",
+            "label",
+            "quiet_from",
+            "quiet_until",
+            "time_zone",
+            "reminder_hours",
+            "sends_resolved",
+            "enabled",
+            "active_since",
         )
 
     def get_label(self, row: NotificationRule) -> str:
@@ -160,17 +161,17 @@ class NotificationMessageSerializer(RowSerializer):
     class Meta:
         model = NotificationDelivery
         fields = (
-            *(
-                "number",
-                "kind",
-                "title",
-                "state",
-                "channel",
-                "rule",
-                "attempts",
-                "error",
-            ),
-            *("created_at", "due_at", "sent_at"),
+            "number",
+            "kind",
+            "title",
+            "state",
+            "channel",
+            "rule",
+            "attempts",
+            "error",
+            "created_at",
+            "due_at",
+            "sent_at",
         )
 
     def get_rule(self, row: NotificationDelivery) -> str | None:

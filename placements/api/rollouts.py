@@ -82,23 +82,19 @@ class RolloutRowSerializer(RowSerializer):
     class Meta:
         model = Rollout
         fields: tuple[str, ...] = (
-            *(
-                "placement",
-                "number",
-                "state",
-                "version",
-                "resource_snapshot",
-                "is_deletion",
-                "because",
-            ),
-            *(
-                "started_at",
-                "started_by",
-                "ended_at",
-                "ended_because",
-                "changes",
-                "waves_count",
-            ),
+            "placement",
+            "number",
+            "state",
+            "version",
+            "resource_snapshot",
+            "is_deletion",
+            "because",
+            "started_at",
+            "started_by",
+            "ended_at",
+            "ended_because",
+            "changes",
+            "waves_count",
         )
         extra_kwargs = {
             "state": {"help_text": "`running`, `finished`, `superseded` or `stopped`."}
@@ -196,17 +192,16 @@ class ClusterUpdateSerializer(RowSerializer):
     class Meta:
         model = ClusterUpdate
         fields = (
-            *(
-                "id",
-                "cluster",
-                "what",
-                "version",
-                "attempt",
-                "started_at",
-                "applied_at",
-                "ended_at",
-            ),
-            *("outcome", "message"),
+            "id",
+            "cluster",
+            "what",
+            "version",
+            "attempt",
+            "started_at",
+            "applied_at",
+            "ended_at",
+            "outcome",
+            "message",
         )
         extra_kwargs = {
             "what": {"help_text": "`add`, `update`, `new`, `retry` or `remove`."},
@@ -234,15 +229,13 @@ class RolloutControlsSerializer(RowSerializer):
     class Meta:
         model = Placement
         fields = (
-            *(
-                "placement",
-                "revision",
-                "paused_since",
-                "paused_by",
-                "stopped",
-                "held_at",
-                "can_roll_back",
-            ),
+            "placement",
+            "revision",
+            "paused_since",
+            "paused_by",
+            "stopped",
+            "held_at",
+            "can_roll_back",
             "run",
         )
 

@@ -200,14 +200,17 @@ class EligibilitySerializer(RowSerializer):
     class Meta:
         model = MemberCluster
         fields = (
-            *("name", "eligible", "verdict", "reason", "heartbeat_at", "healthy_since"),
-            *(
-                "unanswered_since",
-                "not_observed_seconds",
-                "unhealthy_since",
-                "monitored",
-                "not_ready_at",
-            ),
+            "name",
+            "eligible",
+            "verdict",
+            "reason",
+            "heartbeat_at",
+            "healthy_since",
+            "unanswered_since",
+            "not_observed_seconds",
+            "unhealthy_since",
+            "monitored",
+            "not_ready_at",
         )
 
     def get_not_observed_seconds(self, row: MemberCluster) -> int | None:
@@ -354,25 +357,24 @@ class ClusterSerializer(RowSerializer):
     class Meta:
         model = MemberCluster
         fields = (
-            *(
-                "name",
-                "uid",
-                "revision",
-                "membership",
-                "eligible",
-                "verdict",
-                "verdict_reason",
-            ),
+            "name",
+            "uid",
+            "revision",
+            "membership",
+            "eligible",
+            "verdict",
+            "verdict_reason",
             "verdict_since",
-            *(
-                "joined_at",
-                "heartbeat_at",
-                "not_observed_seconds",
-                "unhealthy_since",
-                "driver",
-                "is_demo",
-            ),
-            *("labels", "taints", "cordoned", "placements"),
+            "joined_at",
+            "heartbeat_at",
+            "not_observed_seconds",
+            "unhealthy_since",
+            "driver",
+            "is_demo",
+            "labels",
+            "taints",
+            "cordoned",
+            "placements",
             "outdated_placements",
             "state",
         )
@@ -410,18 +412,18 @@ class ResourceSerializer(RowSerializer):
     class Meta:
         model = Resource
         fields = (
-            *(
-                "group",
-                "version",
-                "kind",
-                "namespace",
-                "name",
-                "uid",
-                "labels",
-                "size",
-                "revision",
-            ),
-            *("created_at", "updated_at", "is_demo"),
+            "group",
+            "version",
+            "kind",
+            "namespace",
+            "name",
+            "uid",
+            "labels",
+            "size",
+            "revision",
+            "created_at",
+            "updated_at",
+            "is_demo",
         )
 
 
@@ -478,18 +480,23 @@ class PlacementSerializer(RowSerializer):
     class Meta:
         model = Placement
         fields = (
-            *(
-                "namespace",
-                "name",
-                "uid",
-                "revision",
-                "type",
-                "number_of_clusters",
-                "semantics",
-            ),
-            *("fulfilled", "placed", "pending"),
-            *("health", "selection_faults", "deleting_since"),
-            *("created_at", "updated_at", "is_demo", "decision"),
+            "namespace",
+            "name",
+            "uid",
+            "revision",
+            "type",
+            "number_of_clusters",
+            "semantics",
+            "fulfilled",
+            "placed",
+            "pending",
+            "health",
+            "selection_faults",
+            "deleting_since",
+            "created_at",
+            "updated_at",
+            "is_demo",
+            "decision",
         )
 
     @extend_schema_field(HealthSerializer)
@@ -565,31 +572,27 @@ class BindingSerializer(RowSerializer):
     class Meta:
         model = Binding
         fields = (
-            *(
-                "placement",
-                "cluster",
-                "state",
-                "previous_state",
-                "policy_snapshot",
-                "resource_snapshot",
-            ),
-            *(
-                "decision",
-                "topology_spread_score",
-                "affinity_score",
-                "picked_at",
-                "phase",
-                "failure",
-            ),
-            *(
-                "failed_objects",
-                "failed_override",
-                "message",
-                "unavailable_code",
-                "is_busy",
-                "objects_done",
-            ),
-            *("contested_since", "drifts", "warnings"),
+            "placement",
+            "cluster",
+            "state",
+            "previous_state",
+            "policy_snapshot",
+            "resource_snapshot",
+            "decision",
+            "topology_spread_score",
+            "affinity_score",
+            "picked_at",
+            "phase",
+            "failure",
+            "failed_objects",
+            "failed_override",
+            "message",
+            "unavailable_code",
+            "is_busy",
+            "objects_done",
+            "contested_since",
+            "drifts",
+            "warnings",
         )
 
     def get_is_busy(self, row: Binding) -> bool:
@@ -610,8 +613,15 @@ class PolicySnapshotSerializer(RowSerializer):
     class Meta:
         model = PolicySnapshot
         fields = (
-            *("name", "number", "latest", "semantics", "options", "policy"),
-            *("content_hash", "created_at", "created_by"),
+            "name",
+            "number",
+            "latest",
+            "semantics",
+            "options",
+            "policy",
+            "content_hash",
+            "created_at",
+            "created_by",
         )
 
 
@@ -625,15 +635,13 @@ class ResourceSnapshotRowSerializer(RowSerializer):
     class Meta:
         model = ResourceSnapshot
         fields: tuple[str, ...] = (
-            *(
-                "name",
-                "number",
-                "latest",
-                "objects",
-                "content_hash",
-                "created_at",
-                "created_by",
-            ),
+            "name",
+            "number",
+            "latest",
+            "objects",
+            "content_hash",
+            "created_at",
+            "created_by",
         )
 
 
@@ -675,26 +683,23 @@ class DecisionRowSerializer(RowSerializer):
     class Meta:
         model = Decision
         fields = (
-            *(
-                "id",
-                "placement",
-                "number",
-                "kind",
-                "fulfilled",
-                "policy_snapshot",
-                "wanted",
-                "picked",
-            ),
-            *(
-                "kept",
-                "unscheduled",
-                "joins",
-                "leaves",
-                "leaves_count",
-                "milliseconds",
-                "because",
-            ),
-            *("asked_by", "created_at"),
+            "id",
+            "placement",
+            "number",
+            "kind",
+            "fulfilled",
+            "policy_snapshot",
+            "wanted",
+            "picked",
+            "kept",
+            "unscheduled",
+            "joins",
+            "leaves",
+            "leaves_count",
+            "milliseconds",
+            "because",
+            "asked_by",
+            "created_at",
         )
 
 

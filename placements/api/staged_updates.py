@@ -77,17 +77,17 @@ class StagedRunSerializer(RowSerializer):
     class Meta:
         model = StagedRun
         fields = (
-            *(
-                "namespace",
-                "name",
-                "placement",
-                "status",
-                "snapshot",
-                "revision",
-                "created_at",
-                "created_by",
-            ),
-            *("started_at", "started_by", "ended_at"),
+            "namespace",
+            "name",
+            "placement",
+            "status",
+            "snapshot",
+            "revision",
+            "created_at",
+            "created_by",
+            "started_at",
+            "started_by",
+            "ended_at",
         )
 
 

@@ -137,16 +137,14 @@ class LossSerializer(RowSerializer):
     class Meta:
         model = ResilienceLoss
         fields = (
-            *(
-                "level",
-                "value",
-                "variant",
-                "clusters",
-                "placements",
-                "lost",
-                "moved",
-                "unfulfilled",
-            ),
+            "level",
+            "value",
+            "variant",
+            "clusters",
+            "placements",
+            "lost",
+            "moved",
+            "unfulfilled",
             "empty",
         )
 
@@ -181,18 +179,17 @@ class ReportSerializer(RowSerializer):
     class Meta:
         model = ResilienceReport
         fields = (
-            *(
-                "id",
-                "keys",
-                "variants",
-                "at",
-                "by",
-                "fleet_version",
-                "done",
-                "losses",
-                "placements",
-            ),
-            *("completed_at", "totals"),
+            "id",
+            "keys",
+            "variants",
+            "at",
+            "by",
+            "fleet_version",
+            "done",
+            "losses",
+            "placements",
+            "completed_at",
+            "totals",
         )
 
 

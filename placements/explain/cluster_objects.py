@@ -129,14 +129,12 @@ class Difference:
         return cls(
             cluster,
             found_by,
-            *(
-                row["group"],
-                row["version"],
-                row["kind"],
-                row["namespace"],
-                row["name"],
-                row["generation"],
-            ),
+            row["group"],
+            row["version"],
+            row["kind"],
+            row["namespace"],
+            row["name"],
+            row["generation"],
             datetime.fromisoformat(row["since"]),
             datetime.fromisoformat(row["observed"]),
             tuple(FieldValues(*one) for one in row["fields"]),
@@ -299,17 +297,15 @@ def cluster_objects(
         elif now and is_settled:
             state = now.state
         yield ClusterObject(
-            *(
-                group,
-                versions[key],
-                kind,
-                namespace,
-                name,
-                wave_of(group, kind),
-                state,
-                reason,
-                message,
-            ),
+            group,
+            versions[key],
+            kind,
+            namespace,
+            name,
+            wave_of(group, kind),
+            state,
+            reason,
+            message,
             hint=_HINTS.get(reason)
             or (_FORBIDDEN if " is forbidden: User " in message else "")
             or (now.hint if now and now.hint not in message else ""),

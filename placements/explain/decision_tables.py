@@ -496,8 +496,15 @@ def _term(term: PreferredTerm, fleet: Fleet) -> str:
 
 
 OUTCOME_COLUMNS = (
-    *("cluster", "outcome", "round", "stays", "topologySpreadScore", "affinityScore"),
-    *("decidingReason", "reasons", "why"),
+    "cluster",
+    "outcome",
+    "round",
+    "stays",
+    "topologySpreadScore",
+    "affinityScore",
+    "decidingReason",
+    "reasons",
+    "why",
 )
 
 

@@ -20,16 +20,12 @@ from placements.manifests.binding import BindingState
 MOST_UNSELECTED = 20
 _AGAINST = frozenset(
     {
-        *(
-            ReasonCode.REQUIRED_AFFINITY,
-            ReasonCode.NOT_ELIGIBLE,
-            ReasonCode.NAMESPACE_MISSING,
-        ),
-        *(
-            ReasonCode.UNTOLERATED_TAINT,
-            ReasonCode.TOPOLOGY_SPREAD,
-            ReasonCode.OUTRANKED,
-        ),
+        ReasonCode.REQUIRED_AFFINITY,
+        ReasonCode.NOT_ELIGIBLE,
+        ReasonCode.NAMESPACE_MISSING,
+        ReasonCode.UNTOLERATED_TAINT,
+        ReasonCode.TOPOLOGY_SPREAD,
+        ReasonCode.OUTRANKED,
     }
 )
 Plain: TypeAlias = dict[str, Any]

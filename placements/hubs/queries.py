@@ -107,8 +107,12 @@ def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
 SILENT_AFTER = timedelta(minutes=5)
 """Members report each minute; the controllers may be busy for some of them."""
 _WRITTEN_BY_CONTROLLERS = (
-    *("ClusterResourceBinding", "ResourceBinding", "ClusterSchedulingPolicySnapshot"),
-    *("SchedulingPolicySnapshot", "ClusterResourceSnapshot", "ResourceSnapshot"),
+    "ClusterResourceBinding",
+    "ResourceBinding",
+    "ClusterSchedulingPolicySnapshot",
+    "SchedulingPolicySnapshot",
+    "ClusterResourceSnapshot",
+    "ResourceSnapshot",
 )
 
 

@@ -118,15 +118,15 @@ class Binding(HubRow):
             # What the status of placements follows from, in the order in which it is grouped.
             models.Index(
                 fields=[
-                    *(
-                        "hub",
-                        "placement",
-                        "state",
-                        "phase",
-                        "started_status",
-                        "available_status",
-                    ),
-                    *("failure", "phase_changed_at", "cluster_name"),
+                    "hub",
+                    "placement",
+                    "state",
+                    "phase",
+                    "started_status",
+                    "available_status",
+                    "failure",
+                    "phase_changed_at",
+                    "cluster_name",
                 ],
                 name="binding_status",
             ),

@@ -127,14 +127,12 @@ EVENT_KINDS = (
 )
 MOST_NAMESPACES = 200
 _VERBS_AT_A_CLUSTER = (
-    *(
-        "evicted",
-        "force-removed",
-        "orphan kept",
-        "orphan removed",
-        "removal confirmed",
-        "removal waits",
-    ),
+    "evicted",
+    "force-removed",
+    "orphan kept",
+    "orphan removed",
+    "removal confirmed",
+    "removal waits",
     "retried",
 )
 _COLUMNS = ("name", "updated_at", "created_at", "placed_count")

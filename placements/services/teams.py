@@ -224,11 +224,9 @@ def check_override(
     )
     check_objects(by, [HubObject.of(row.content) for row in rows])
     check_boundary(
-        *(
-            by,
-            manifest.metadata.labels,
-            lambda team: missing_for_override(team, manifest),
-        ),
+        by,
+        manifest.metadata.labels,
+        lambda team: missing_for_override(team, manifest),
         what=f"{manifest.kind} {manifest.full_name}",
     )
     if manifest.placement:

@@ -44,22 +44,19 @@ RESERVE_SECONDS = 0.25
 WHOLE_OBJECT = FieldDiff("/", "", "(the whole object)")
 _SERVER_METADATA = frozenset(
     (
-        *(
-            "name",
-            "namespace",
-            "generateName",
-            "uid",
-            "resourceVersion",
-            "generation",
-            "selfLink",
-        ),
-        *(
-            "creationTimestamp",
-            "deletionTimestamp",
-            "deletionGracePeriodSeconds",
-            "managedFields",
-        ),
-        *("ownerReferences", "finalizers"),
+        "name",
+        "namespace",
+        "generateName",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "selfLink",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "managedFields",
+        "ownerReferences",
+        "finalizers",
     )
 )
 _SYSTEM_KEYS = ("kubernetes.io/", "k8s.io/", "kubernetes-fleet.io/", "fleetui.io/")

@@ -59,8 +59,13 @@ _WAVE_OF = {
 }
 _NOT_SENT = frozenset(
     (
-        *("managedFields", "uid", "resourceVersion", "generation", "creationTimestamp"),
-        *("ownerReferences", "selfLink"),
+        "managedFields",
+        "uid",
+        "resourceVersion",
+        "generation",
+        "creationTimestamp",
+        "ownerReferences",
+        "selfLink",
     )
 )
 

@@ -209,12 +209,10 @@ def candidates_without_key(case: Case) -> Iterator[Finding]:
 def _require_key(case: Case, key: str) -> Fix:
     """Return the fix that requires a label in every required term."""
     terms: Keys = (
-        *(
-            "policy",
-            "affinity",
-            "clusterAffinity",
-            "requiredDuringSchedulingIgnoredDuringExecution",
-        ),
+        "policy",
+        "affinity",
+        "clusterAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
         "clusterSelectorTerms",
     )
     exists = {"key": key, "operator": "Exists"}

@@ -96,8 +96,16 @@ class ClusterState:
             self.unreachable_since,
         )
         return ClusterState(
-            *(self.name, self.wanted, running, phase, *rest, self.is_in_fleet),
-            *(self.phase_changed_at, self.has_driver, None, self.is_releasable),
+            self.name,
+            self.wanted,
+            running,
+            phase,
+            *rest,
+            self.is_in_fleet,
+            self.phase_changed_at,
+            self.has_driver,
+            None,
+            self.is_releasable,
         )
 
 

@@ -180,26 +180,25 @@ class HubStreamSerializer(RowSerializer):
     class Meta:
         model = HubStream
         fields = (
-            *(
-                "resource",
-                "version",
-                "kind",
-                "namespace",
-                "field_selector",
-                "form",
-                "is_required",
-                "state",
-            ),
-            *(
-                "objects",
-                "events",
-                "events_per_minute",
-                "bytes",
-                "relists",
-                "skipped",
-                "failures",
-            ),
-            *("listed_at", "heard_at", "retry_at", "error"),
+            "resource",
+            "version",
+            "kind",
+            "namespace",
+            "field_selector",
+            "form",
+            "is_required",
+            "state",
+            "objects",
+            "events",
+            "events_per_minute",
+            "bytes",
+            "relists",
+            "skipped",
+            "failures",
+            "listed_at",
+            "heard_at",
+            "retry_at",
+            "error",
         )
         extra_kwargs = {"events_per_minute": {"help_text": "In the last minute."}}
 
@@ -290,8 +289,13 @@ class HubViewSet(BaseViewSet):
 
     def get_permissions(self) -> list[BasePermission]:
         reads = self.action in (
-            *("list", "retrieve", "streams", "permissions", "actions"),
-            *("mirrored", "unresolved"),
+            "list",
+            "retrieve",
+            "streams",
+            "permissions",
+            "actions",
+            "mirrored",
+            "unresolved",
         )
         return [MayRead()] if reads else [MayAdministerClusters()]
 

@@ -48,24 +48,25 @@ _FAILURES = {
     "NotAllWorkHaveBeenApplied": FailureKind.REFUSED,
 }
 _COLUMNS = (
-    *(
-        "state",
-        "previous_state",
-        "policy_snapshot_id",
-        "resource_snapshot_id",
-        "topology_spread_score",
-    ),
-    *(
-        "affinity_score",
-        "picked_at",
-        "phase",
-        "phase_changed_at",
-        "message",
-        "failure",
-        "failed_objects",
-    ),
-    *("conditions", "apply_strategy", "hub_name", "hub_conditions", "applied_version"),
-    *("drifted_objects", "diffed_objects"),
+    "state",
+    "previous_state",
+    "policy_snapshot_id",
+    "resource_snapshot_id",
+    "topology_spread_score",
+    "affinity_score",
+    "picked_at",
+    "phase",
+    "phase_changed_at",
+    "message",
+    "failure",
+    "failed_objects",
+    "conditions",
+    "apply_strategy",
+    "hub_name",
+    "hub_conditions",
+    "applied_version",
+    "drifted_objects",
+    "diffed_objects",
 )
 
 

@@ -32,8 +32,12 @@ _USAGE = ("capacity", "allocatable", "available")
 _VERDICT = ("verdict", "verdict_reason", "verdict_since")
 _READINGS = ("properties", "usage")
 _SCHEDULING = (
-    *("document", "membership", "leaving_since", "verdict"),
-    *("collects_namespaces", "namespaces_seen"),
+    "document",
+    "membership",
+    "leaving_since",
+    "verdict",
+    "collects_namespaces",
+    "namespaces_seen",
 )
 
 
@@ -45,9 +49,17 @@ class ClusterRows(RowKind[MemberCluster]):
     group = CLUSTER_GROUP
     noun = CLUSTER
     columns = (
-        *(*_SCHEDULING, *_READINGS, "revision", "joined_at", "hub_created_at"),
-        *("has_reported", "heartbeat_at", "agent_joined", "agent_healthy"),
-        *("healthy_since", "health_message"),
+        *_SCHEDULING,
+        *_READINGS,
+        "revision",
+        "joined_at",
+        "hub_created_at",
+        "has_reported",
+        "heartbeat_at",
+        "agent_joined",
+        "agent_healthy",
+        "healthy_since",
+        "health_message",
     )
     bookkeeping = ("hub_changes", "verdict_reason", "verdict_since")
 

@@ -41,14 +41,13 @@ COMPLETED, SUPERSEDED, OTHER_STRATEGY = (
 )
 _UPDATE = "update"
 _COLUMNS = (
-    *(
-        "cluster_name",
-        "phase",
-        "phase_changed_at",
-        "resource_snapshot_id",
-        "applied_version",
-    ),
-    *("conditions", "message"),
+    "cluster_name",
+    "phase",
+    "phase_changed_at",
+    "resource_snapshot_id",
+    "applied_version",
+    "conditions",
+    "message",
 )
 """What is read of bindings, which are large."""
 

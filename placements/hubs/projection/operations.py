@@ -260,15 +260,13 @@ def hubs_with_changes() -> list[int]:
 
 
 _OTHER_TABLES = (
-    *(
-        StagedRun,
-        StagedStrategy,
-        Override,
-        OverrideSnapshot,
-        DisruptionBudget,
-        Eviction,
-        Rollout,
-    ),
+    StagedRun,
+    StagedStrategy,
+    Override,
+    OverrideSnapshot,
+    DisruptionBudget,
+    Eviction,
+    Rollout,
 )
 
 

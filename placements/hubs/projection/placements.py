@@ -48,12 +48,26 @@ class PlacementRows(RowKind[Placement]):
     mirrored = PLACEMENT_KINDS
     noun = PLACEMENT
     columns = (
-        *("document", "revision", "created_at", "deleting_since"),
-        *("placement_type", "number_of_clusters", "semantics"),
-        *("label_keys_read", "property_names_read", "revision_history_limit"),
-        *("named_count", "strategy_type", "unavailable_period"),
-        *("reschedules_on_fleet_change", "is_fulfilled", "selected_count"),
-        *("scheduled", "scheduled_since", "conditions", "hub_conditions"),
+        "document",
+        "revision",
+        "created_at",
+        "deleting_since",
+        "placement_type",
+        "number_of_clusters",
+        "semantics",
+        "label_keys_read",
+        "property_names_read",
+        "revision_history_limit",
+        "named_count",
+        "strategy_type",
+        "unavailable_period",
+        "reschedules_on_fleet_change",
+        "is_fulfilled",
+        "selected_count",
+        "scheduled",
+        "scheduled_since",
+        "conditions",
+        "hub_conditions",
         "spec_generation",
     )
     bookkeeping = ("hub_changes", "observe_rollout", "updated_at")

@@ -65,10 +65,23 @@ class RunRows(RowKind[StagedRun]):
     mirrored = RUN_KINDS
     noun = _RUN
     columns = (
-        *("document", "revision", "generation", "hub_status"),
-        *("placement_id", "placement_name", "resource_snapshot_id", "resource_number"),
-        *("strategy", "plan", "sync_result", "status"),
-        *("created_at", "created_by", "started_at", "started_by", "ended_at"),
+        "document",
+        "revision",
+        "generation",
+        "hub_status",
+        "placement_id",
+        "placement_name",
+        "resource_snapshot_id",
+        "resource_number",
+        "strategy",
+        "plan",
+        "sync_result",
+        "status",
+        "created_at",
+        "created_by",
+        "started_at",
+        "started_by",
+        "ended_at",
     )
     bookkeeping = ("progress_version",)
     is_namespaced = True

@@ -175,7 +175,9 @@ class HubObservation:
         words, manifest = self.words, self.snapshot.content if self.snapshot else {}
         annotations = mapping_at(manifest, "metadata", "annotations")
         content = [
-            *(self.name, annotations.get(NUMBER_OF_CLUSTERS), words.condition),
+            self.name,
+            annotations.get(NUMBER_OF_CLUSTERS),
+            words.condition,
             sorted(
                 json.dumps(one, sort_keys=True)
                 for one in words.decisions

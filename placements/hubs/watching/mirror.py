@@ -31,17 +31,16 @@ _QUIET_COLUMNS = (
 )
 _COLUMNS = (
     *_QUIET_COLUMNS,
-    *(
-        "stream",
-        "uid",
-        "owner",
-        "cluster",
-        "number",
-        "is_latest",
-        "is_deleting",
-        "digest",
-    ),
-    *("changed_at", "is_dirty"),
+    "stream",
+    "uid",
+    "owner",
+    "cluster",
+    "number",
+    "is_latest",
+    "is_deleting",
+    "digest",
+    "changed_at",
+    "is_dirty",
 )
 
 

@@ -107,15 +107,13 @@ def _where(placements: Collection[Placement], *, now: datetime) -> dict[int, _Wh
         has_failed | is_waiting | is_away, placement__in=placements
     )
     columns = (
-        *(
-            "placement_id",
-            "cluster_name",
-            "state",
-            "phase",
-            "failure",
-            "phase_changed_at",
-            "message",
-        ),
+        "placement_id",
+        "cluster_name",
+        "state",
+        "phase",
+        "failure",
+        "phase_changed_at",
+        "message",
         "removal_check",
     )
     rows = rows.order_by("placement_id", "cluster_name")
