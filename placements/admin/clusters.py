@@ -493,7 +493,7 @@ class MemberClusterAdmin(RoleAdmin):
             "identity_namespace",
             "identity_group",
         )
-        agent = (identity, "heartbeat_period", "started_from")
+        agent: tuple[Any, ...] = (identity, "heartbeat_period", "started_from")
         if obj is None:
             return (
                 (None, {"fields": ("name", "driver")}),
@@ -501,7 +501,7 @@ class MemberClusterAdmin(RoleAdmin):
                 ("Member agent", {"fields": agent}),
             )
         overview = ("page", ("state", "heartbeat"), ("placements_here", "demo"))
-        labels = ("labels", "taints")
+        labels: tuple[str, ...] = ("labels", "taints")
         if not self.has_change_permission(request, obj):
             agent = ("identity",)
             labels = ("label_chips", "taint_list")

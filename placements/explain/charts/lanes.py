@@ -274,6 +274,15 @@ def _words(
             **axes, "xref": "paper", "x": 1, "y": -0.5, "xanchor": "right", "xshift": right,
             "yanchor": "bottom", "text": "placed", "font": quiet,
         }  # fmt: skip
+    counted = [lane for lane in part.lanes if lane.others]
+    if panel.columns > 1 and counted:
+        unit = counted[0].others.partition(" ")[2]
+        if unit.startswith("candidate"):
+            unit = "candidates"
+        yield {
+            **axes, "x": max(lane.high or 0 for lane in part.lanes), "y": -0.5, "xanchor": "left", "xshift": 8,
+            "yanchor": "bottom", "text": unit, "font": quiet,
+        }  # fmt: skip
     letters = int((left - 10) / _LETTER)
     for row, lane in enumerate(part.lanes):
         name = (
