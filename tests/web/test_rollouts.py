@@ -16,6 +16,7 @@ from placements.models import Binding, Placement, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
+from tests.database import compare_for_long
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.world import World, updating_world, world_once
 
@@ -451,6 +452,7 @@ def test_runs_few_queries(
     viewer: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     record_heartbeat(now=datetime.now(UTC))
+    compare_for_long()
 
     with django_assert_max_num_queries({"/rollouts/": 12, RUN: 19}.get(address, 24)):
         viewer.get(address)

@@ -22,7 +22,7 @@ from placements.services.rollouts.staged_operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
-from tests.database import load_once
+from tests.database import compare_for_long, load_once
 from tests.rows import person, placement_document
 from tests.services.rollouts.staged import StagedWorld, run_document, stage, staged_spec
 from tests.services.rollouts.world import SECOND, world_once
@@ -981,6 +981,8 @@ def test_runs_few_queries(
     address: str,
     django_assert_max_num_queries: DjangoAssertNumQueries,
 ) -> None:
+    compare_for_long()
+
     with django_assert_max_num_queries(26 if address.startswith(START) else 16):
         operator.get(address)
 
