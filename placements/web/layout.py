@@ -473,6 +473,7 @@ _API_URLS: dict[str, Twin] = {
             if query.get(name)
         },
     ),
+    "checks-file": lambda _arguments, _query: _at("checks-file"),
     "resources": _list("resources", "kind", "namespace", "q"),
     "resource": _resource,
     "resource-delete": _resource,

@@ -186,6 +186,7 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
 def test_a_run_is_followed_until_it_ends(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:
+    compare_for_long()
     [query] = polled(text_of(viewer, RUN))
 
     unchanged = poll(viewer, f"{RUN}{query}")
@@ -442,7 +443,9 @@ def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> 
     save_placement(moved, by=None, now=world.now, confirmed=True)
     world.work()
 
-    assert "web: rollout 2 stalled" in text_of(viewer, "/")
+    page = text_of(viewer, "/")
+    assert ">web: 0 of 3 clusters selected</a>" in page
+    assert "Rollout 2 stalled: 2 clusters blocked." in page
 
 
 @pytest.mark.nightly

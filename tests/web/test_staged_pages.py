@@ -273,9 +273,9 @@ def test_a_run_shows_each_stage_with_what_it_waits_for(
 def test_a_run_shows_who_approved_and_how_far_the_clusters_are(
     viewer: Client, text_of: Fetch, waiting: StagedWorld
 ) -> None:
-    assert 'class="mark attention"' in text_of(viewer, "/rollouts/")
+    assert 'class="mark approval"' in text_of(viewer, "/rollouts/")
     waiting.approve("one", "canary")
-    assert 'class="mark attention"' not in text_of(
+    assert 'class="mark approval"' not in text_of(
         viewer, "/rollouts/"
     )  # only for the time
     waiting.inject("c002", {"kind": "refuse", "objectName": "web"})
@@ -786,11 +786,12 @@ def test_a_failed_run_is_reported_until_there_is_a_newer_one(
     waiting.go_on(1)
     page = text_of(viewer, "/")
     waiting.begin("two")
+    compare_all(now=datetime.now(UTC))
 
     assert waiting.why("one") == ["new-policy"]
-    assert "Staged run one failed." in page
+    assert "web: staged run one failed" in page
     assert "The policy was changed after the run started." in text_of(viewer, RUN)
-    assert "Staged run one failed." not in text_of(viewer, "/")
+    assert "staged run one failed" not in text_of(viewer, "/")
 
 
 @pytest.mark.nightly

@@ -153,7 +153,7 @@ THROUGH = {
         "POST resource-apply",
         "POST resource-dry-run",
     ),
-    *("POST resource-delete"),
+    "POST resource-delete",
 }
 """What an operator and approver of a team does with the objects of the team, and nothing else."""
 
