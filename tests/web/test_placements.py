@@ -309,8 +309,11 @@ def test_a_change_while_polling_brings_a_new_version(
     viewer: Client, text_of: Fetch
 ) -> None:
     saved("fresh", pick_n_spec(1))
+    compare_for_long()
     [query] = _polled(text_of(viewer, "/placements/fresh/"))
-    saved("fresh", pick_n_spec(2))
+    with noticed_changes():
+        saved("fresh", pick_n_spec(2))
+    forget_caches()
 
     _, fragment = _poll(viewer, f"/placements/fresh/{query}")
     [other] = _polled(fragment)

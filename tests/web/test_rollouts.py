@@ -10,13 +10,14 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
+from fleetui.changes import noticed_changes
 from fleetui.models import Event
 from fleetui.task_queue import record_heartbeat
 from placements.models import Binding, Placement, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
-from tests.database import compare_for_long
+from tests.database import compare_for_long, forget_caches
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.world import World, updating_world, world_once
 
@@ -190,13 +191,17 @@ def test_a_run_is_followed_until_it_ends(
     [query] = polled(text_of(viewer, RUN))
 
     unchanged = poll(viewer, f"{RUN}{query}")
-    world.pass_time(3)
+    with noticed_changes():
+        world.pass_time(3)
+    forget_caches()
     moved = poll(viewer, f"{RUN}{query}")
     tabs = [
         poll(viewer, f"{RUN}{tab}/{query}")
         for tab in ("charts", "clusters", "events", "plan")
     ]
-    world.run(until=world.is_settled)
+    with noticed_changes():
+        world.run(until=world.is_settled)
+    forget_caches()
     ended = poll(viewer, f"{RUN}{query}")
 
     assert unchanged == (204, "")

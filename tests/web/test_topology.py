@@ -166,7 +166,7 @@ def test_takes_few_queries_however_large_the_fleet(
     upsert_clusters([ClusterSpec(one) for one in documents], by=None, now=NOW)
     compare_for_long()
 
-    with django_assert_max_num_queries(10):
+    with django_assert_max_num_queries(7):
         page = viewer.get("/topology/?key=region&key2=env")
 
     assert len(page.content) < 150_000
