@@ -1,11 +1,11 @@
 """Read hubs: their states with age, their streams, single objects of the mirror, and all hubs at once."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Max, QuerySet
+from django.db.models import Case, Max, OuterRef, QuerySet, Subquery, When
 
 from clusters.hub_queries import across_hubs
 from clusters.hub_state import HubState
@@ -71,11 +71,15 @@ def summary_of(hub: Hub, *, now: datetime) -> HubSummary:
 def summaries_of(hubs: Iterable[Hub], *, now: datetime) -> list[HubSummary]:
     columns = ("hub", "kind", "is_required", "heard_at", "retry_at", "object_count")
     hubs, streams = list(hubs), defaultdict[int, list[HubStream]](list)
+    heartbeats: dict[int, datetime] = {}
     with across_hubs():
-        for one in HubStream.objects.filter(hub__in=hubs).only(*columns):
-            streams[one.hub_id or 0].append(one)
+        rows = HubStream.objects.filter(hub__in=hubs).only(*columns)
+        for stream in rows.annotate(heartbeat_at=_newest_heartbeat()):
+            streams[stream.hub_id or 0].append(stream)
+            if stream.heartbeat_at:
+                heartbeats[stream.hub_id or 0] = stream.heartbeat_at
     live = [hub for hub in hubs if state_of(hub, now=now)[0] == HubState.LIVE]
-    silences = _silences(live, now=now) if live else {}
+    silences = _silences(live, heartbeats, now=now)
     summaries = []
     for hub in hubs:
         counts: Counter[str] = Counter()
@@ -116,30 +120,40 @@ _WRITTEN_BY_CONTROLLERS = (
 )
 
 
-def _silences(hubs: Sequence[Hub], *, now: datetime) -> dict[int, datetime]:
+def _newest_heartbeat() -> Case:
+    """Return an expression for the newest heartbeat of a hub, on its stream of clusters.
+
+    On this stream alone: the clusters of a hub are aggregated once.
+    """
+    members = MemberCluster.objects.filter(hub=OuterRef("hub")).order_by()
+    newest = members.values("hub").annotate(last=Max("heartbeat_at")).values("last")
+    return Case(When(kind="MemberCluster", then=Subquery(newest)))
+
+
+def _silences(
+    hubs: Sequence[Hub], heartbeats: Mapping[int, datetime], *, now: datetime
+) -> dict[int, datetime]:
     """Return since when the controllers of live hubs have written nothing, of those where that is long.
 
     They copy the heartbeats of the clusters; what else they write is read only where these are old.
     """
+    late = [
+        hub
+        for hub in hubs
+        if (last := heartbeats.get(hub.pk)) and last - _offset(hub) < now - SILENT_AFTER
+    ]
+    if not late:
+        return {}
     with across_hubs():
-        members = MemberCluster.objects.filter(hub__in=hubs).order_by()
-        heard = dict(members.values_list("hub").annotate(last=Max("heartbeat_at")))
-        late = [
-            hub
-            for hub in hubs
-            if (last := heard.get(hub.pk)) and last - _offset(hub) < now - SILENT_AFTER
-        ]
         rows = MirroredObject.objects.filter(
             hub__in=late, kind__in=_WRITTEN_BY_CONTROLLERS
         ).order_by()
-        written = (
-            dict(rows.values_list("hub").annotate(last=Max("changed_at")))
-            if late
-            else {}
-        )
+        written = dict(rows.values_list("hub").annotate(last=Max("changed_at")))
     found = {}
     for hub in late:
-        last = max(filter(None, (heard[hub.pk] - _offset(hub), written.get(hub.pk))))
+        last = max(
+            filter(None, (heartbeats[hub.pk] - _offset(hub), written.get(hub.pk)))
+        )
         if last < now - SILENT_AFTER:
             found[hub.pk] = last
     return found

@@ -455,6 +455,7 @@ _API_URLS: dict[str, Twin] = {
         "checks",
         query={name: query.get(name, "") for name in ("q", *LIST_FILTERS["checks"])},
     ),
+    "checks-file": lambda _arguments, _query: _at("checks-file"),
     "resources": _list("resources", "order"),
     "resource": _resource,
     "resource-delete": _resource,

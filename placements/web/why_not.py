@@ -21,7 +21,12 @@ from placements.explain.charts.figure import Chart
 from placements.explain.charts.scores import build_up_chart
 from placements.explain.decisions import course_sentences
 from placements.services.decisions.records import DecisionView
-from placements.services.decisions.why_not import draft_with, state_today
+from placements.services.decisions.why_not import (
+    Document,
+    decided_document,
+    draft_with,
+    state_today,
+)
 from placements.web.outcomes import OutcomeRow, outcome_row
 
 
@@ -62,11 +67,13 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
         evaluated_decision(view.value, cluster) if advice.is_rescheduled else view.value
     )
     chart = build_up_chart(evaluated, cluster)
+    helps = plausible(advice.helps)
+    document = decided_document(view) if helps else None
     return Explanation(
         today_words(view, cluster),
         outcome_row(advice.outcome),
         course_sentences(evaluated, cluster),
-        [_help(view, one) for one in plausible(advice.helps)],
+        [_help(document, one) for one in helps],
         failure_sentences(advice.fails),
         untried_sentences(advice.not_tried),
         is_placed=not advice.is_rescheduled
@@ -78,7 +85,7 @@ def explanation_of(view: DecisionView, cluster: str) -> Explanation:
     )
 
 
-def _help(view: DecisionView, one: Suggestion) -> Help:
+def _help(document: Document | None, one: Suggestion) -> Help:
     change, facts, address = one.change, one.change.facts, ""
     if change.kind is ChangeKind.LABEL:
         form = reverse("web:cluster-edit", args=[facts["cluster"]])
@@ -88,7 +95,7 @@ def _help(view: DecisionView, one: Suggestion) -> Help:
         address = reverse("web:cluster-leave", args=[facts["cluster"]])
     elif change.kind is ChangeKind.REPORT:
         address = reverse("web:cluster", args=[facts["cluster"]])
-    draft = draft_with(view, change)
+    draft = draft_with(document, change) if document else None
     return Help(
         change_words(change),
         effects_words(one),

@@ -13,7 +13,12 @@ from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.policy import parse_policy
 from placements.models import Decision
 from placements.services.decisions.records import DecisionView, decision_of
-from placements.services.decisions.why_not import draft_with, with_change, with_option
+from placements.services.decisions.why_not import (
+    decided_document,
+    draft_with,
+    with_change,
+    with_option,
+)
 from tests.builders import cluster, fleet, labelled, prefer, spread, taint
 from tests.rows import decided, joined, pick_n_spec, placement_document, saved, spec
 
@@ -203,9 +208,11 @@ def test_advice_on_other_options_is_no_draft() -> None:
     change = Change(
         ChangeKind.OPTION, {}, lambda: decision_of(row).cycle, option=("nested", False)
     )
-    assert draft_with(DecisionView(row), change) is not None
+    document = decided_document(DecisionView(row))
+    assert document is not None
+    assert draft_with(document, change) is not None
 
     saved("web", wanted, semantics="ocm", spread_options='{"mode": "weighted", "u": 5}')
     row.refresh_from_db()
 
-    assert draft_with(DecisionView(row), change) is None
+    assert decided_document(DecisionView(row)) is None

@@ -60,14 +60,17 @@ def test_the_overview_counts_alike(viewer: Client) -> None:
 
     page, twin = _twin(viewer, "/")
 
-    assert f"Clusters</a> <strong>{twin['clusters']}</strong>" in page
-    assert f"Placements</a> <strong>{twin['placements']}</strong>" in page
+    assert f"of {twin['clusters']} clusters ready" in page
+    assert f"of {twin['placements']} placements healthy" in page
     assert f"{twin['notFulfilled']} not fulfilled" in page
     assert (twin["clusters"], twin["placements"], twin["notFulfilled"]) == (3, 2, 1)
     assert [one["name"] for one in twin["attention"]] == re.findall(
         r'id="open-placement/(\w+)"', page
     )
-    assert all(one["message"] in html.unescape(page) for one in twin["attention"])
+    [row] = twin["attention"]
+    first, _, rest = row["message"].partition(". ")
+    assert f">{row['name']}: {first}</a>" in page
+    assert f"<p>{rest}</p>" in page
 
 
 @pytest.mark.nightly

@@ -1,6 +1,8 @@
 """Pages of the objects of a placement on its clusters: states, drift, applying again."""
 
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from django.test import Client
 from clusters.models import ClusterCredential, MemberCluster
 from placements.engine.rollout.state import Phase
 from placements.models import Binding, ObservedObjects, Placement
+from placements.services.problems.book import compare_all
 from tests.rows import NOW
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
@@ -107,6 +110,12 @@ def test_missing_permission_says_where_it_is_found(
     assert "Add the permission to the account. Test connection" in text_of(viewer, PAGE)
 
 
+def problem_of(name: str, page: str) -> tuple[str, ...]:
+    """Return the title and the details of a row of the overview."""
+    [row] = re.findall(rf">({name}: [^<]*)</a>\s*<p>([^<]*)</p>", page)
+    return tuple(row)
+
+
 @pytest.mark.nightly
 def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
     viewer: Client, text_of: Fetch
@@ -127,9 +136,10 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
         set_at=NOW,
         unauthorized_since=NOW,
     )
-    MemberCluster.objects.update(
+    MemberCluster.objects.filter(pk=row.pk).update(
         driver="kubernetes", unanswered_since=NOW, unanswered_code="credentials"
     )
+    compare_all(now=datetime.now(UTC))
     page = text_of(viewer, PAGE)
     assert "Unreachable" in page
     assert "Credentials rejected since" in page
@@ -139,17 +149,24 @@ def test_cluster_that_does_not_answer_is_unreachable_with_its_reason_everywhere(
             "Placements on this cluster"
         )[2]
     )
-    assert "Unreachable: credentials rejected." in text_of(viewer, "/")
-    MemberCluster.objects.update(
+    title, details = problem_of("nimblefox", text_of(viewer, "/"))
+    assert title == "nimblefox: unreachable"
+    assert details.startswith("Credentials rejected.")
+    MemberCluster.objects.filter(pk=row.pk).update(
         verdict="staleHeartbeat", verdict_reason="no recent heartbeat signals"
     )
-    assert "Not ready: no recent heartbeat signals. Credentials rejected." in text_of(
-        viewer, "/"
+    compare_all(now=datetime.now(UTC))
+    assert problem_of("nimblefox", text_of(viewer, "/")) == (
+        "nimblefox: not ready",
+        "No recent heartbeat signals. Credentials rejected.",
     )
-    MemberCluster.objects.update(verdict="", verdict_reason="")
-    MemberCluster.objects.update(unanswered_code="refused")
+    MemberCluster.objects.filter(pk=row.pk).update(verdict="", verdict_reason="")
+    MemberCluster.objects.filter(pk=row.pk).update(unanswered_code="refused")
     ClusterCredential.objects.update(unauthorized_since=None)
-    assert "Unreachable: connection refused." in text_of(viewer, "/")
+    compare_all(now=datetime.now(UTC))
+    title, details = problem_of("nimblefox", text_of(viewer, "/"))
+    assert title == "nimblefox: unreachable"
+    assert details.startswith("Connection refused.")
 
 
 def test_drift_shows_member_and_hub(viewer: Client, text_of: Fetch) -> None:

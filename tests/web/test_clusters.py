@@ -94,8 +94,7 @@ def test_says_state_labels_taints_and_placements_of_each(
 
     row = text_of(viewer, "/clusters/?q=nimblefox").partition("<tbody>")[2]
 
-    assert "icons." in row
-    assert "#suspended" in row, "a cordon is wanted"
+    assert 'class="mark suspended"' in row, "a cordon is wanted"
     assert "Cordoned" in row
     assert ">west</td>" in row
     assert "cordon-key=cordon-value:NoSchedule" in row

@@ -27,6 +27,7 @@ from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
 from placements.services.verification import refresh_staleness
+from tests.database import forget_caches
 from tests.rows import (
     NOW,
     decided,
@@ -473,19 +474,24 @@ def test_whatever_happens_moves_its_version(change: Callable[[], object]) -> Non
 def test_the_chart_of_the_fleet_is_sent_again_only_when_the_fleet_has_changed(
     viewer: Client,
 ) -> None:
+    def changed(change: Callable[[], object]) -> None:
+        with noticed_changes():
+            change()
+        forget_caches()
+
     first = _polled(viewer.get("/").content.decode())
-    with noticed_changes():
-        saved("late", pick_n_spec(1))
+    changed(lambda: saved("late", pick_n_spec(1)))
     news = viewer.get("/", first, headers=HTMX).content.decode()
-    with noticed_changes():
-        change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW)
+    changed(
+        lambda: change_labels(["nimblefox"], put={"region": "north"}, by=None, now=NOW)
+    )
     more = viewer.get("/", _polled(news), headers=HTMX).content.decode()
 
     assert "of 2 placements healthy" in news
     assert 'id="fleet"' not in news
     assert _map_in(more)
-    with noticed_changes():
-        MemberCluster.objects.filter(name="bravelion").update(unanswered_since=NOW)
+    bravelion = MemberCluster.objects.filter(name="bravelion")
+    changed(lambda: bravelion.update(unanswered_since=NOW))
     late = viewer.get("/", _polled(more), headers=HTMX).content.decode()
     assert _map_in(late)
 

@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.apimachinery.yaml import load_documents
@@ -270,6 +272,18 @@ def test_why_not_shows_the_course_and_offers_drafts(
     assert "Open as draft" not in plain(
         text_of(viewer, address("web", "?cluster=bravelion"))
     )
+
+
+@pytest.mark.usefixtures("nine")
+def test_many_suggestions_read_the_placement_once(viewer: Client) -> None:
+    page = address("web", "?cluster=bravelion")
+    viewer.get(page)
+
+    with CaptureQueriesContext(connection) as queries:
+        viewer.get(page)
+
+    read = 'SELECT "placements_placement"."id"'
+    assert sum(query["sql"].startswith(read) for query in queries) == 1
 
 
 @pytest.mark.nightly

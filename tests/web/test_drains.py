@@ -9,8 +9,10 @@ from django.test import Client
 
 from clusters.models import ClusterTaint
 from clusters.operations.edit import uncordon
+from fleetui.changes import noticed_changes
 from placements.models import Binding, Drain, DrainStep, PolicySnapshot
 from placements.services.disruption.drains import Pace, advance_drains, drain
+from tests.database import compare_for_long, forget_caches
 from tests.rows import NOW, all_joined, decided, joined, pick_n_spec
 from tests.services.rollouts.test_restore import drained
 
@@ -169,12 +171,17 @@ def test_follows_the_drain_and_shows_only_news(
 ) -> None:
     drain(["nimblefox"], by=None, now=NOW, pace=Pace(at_once=1))
     advance_drains(now=NOW)
+    compare_for_long()
     htmx = {"HX-Request": "true"}
 
     page = text_of(operator, PAGE)
     [version] = re.findall(r'hx-get="\?v=([\w.]+)"', page)
     same = operator.get(f"{PAGE}?v={version}", headers=htmx)
-    DrainStep.objects.filter(placement_name="web").update(state=DrainStep.State.GONE)
+    with noticed_changes():
+        DrainStep.objects.filter(placement_name="web").update(
+            state=DrainStep.State.GONE
+        )
+    forget_caches()
     news = operator.get(f"{PAGE}?v={version}", headers=htmx)
 
     assert "In progress" in page

@@ -28,7 +28,7 @@ from placements.services.history.queries import (
 from placements.services.placements import save_placement
 from placements.services.resources.operations import apply_resources
 from tests.builders import spread
-from tests.database import load_once
+from tests.database import compare_for_long, load_once
 from tests.ocm_documents import NAMESPACE, ocm_document, with_resources
 from tests.rows import (
     NOW,
@@ -528,6 +528,7 @@ def test_more_policies_take_no_more_queries(viewer: Client) -> None:
             at = LAST + timedelta(minutes=10 * minute + more)
             skew = spread("region", max_skew=10 * minute + more)
             _save(pick_n_spec(2, topologySpreadConstraints=[skew]), at=at)
+        compare_for_long()
         with CaptureQueriesContext(connection) as queries:
             viewer.get("/placements/web/history/")
         query_counts.append(len(queries))

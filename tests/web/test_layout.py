@@ -132,6 +132,7 @@ def test_says_that_demo_data_is_loaded(
     before = text_of(operator, "/clusters/")
 
     load_demo(4, by=None, now=NOW)
+    compare_all(now=datetime.now(UTC))
 
     assert "demo-badge" not in before
     assert 'href="/demo/" title="This fleet has demo data' in text_of(

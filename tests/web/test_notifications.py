@@ -205,10 +205,9 @@ def test_a_channel_that_does_not_get_its_messages_needs_attention(
 
     def is_listed(client: Client = manager) -> bool:
         ProblemBook.objects.all().delete()
-        return (
-            "Notifications to this channel fail: the webhook responded"
-            in client.get("/").content.decode()
-        )
+        page = client.get("/").content.decode()
+        title = ">chat: notifications to this channel fail</a>"
+        return title in page and "The webhook responded with status 500." in page
 
     def accept(row: NotificationDelivery, *, now: datetime) -> None:
         pass

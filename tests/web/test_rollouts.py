@@ -10,12 +10,14 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from clusters.models import MemberCluster
+from fleetui.changes import noticed_changes
 from fleetui.models import Event
 from fleetui.task_queue import record_heartbeat
 from placements.models import Binding, Placement, Rollout
 from placements.services.placements import save_placement
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
+from tests.database import compare_for_long, forget_caches
 from tests.rows import pick_n_spec, placement_document
 from tests.services.rollouts.world import World, updating_world, world_once
 
@@ -185,16 +187,21 @@ def test_a_retry_is_counted_down_and_a_stalled_rollout_is_polled_less_often(
 def test_a_run_is_followed_until_it_ends(
     viewer: Client, text_of: Fetch, world: World
 ) -> None:
+    compare_for_long()
     [query] = polled(text_of(viewer, RUN))
 
     unchanged = poll(viewer, f"{RUN}{query}")
-    world.pass_time(3)
+    with noticed_changes():
+        world.pass_time(3)
+    forget_caches()
     moved = poll(viewer, f"{RUN}{query}")
     tabs = [
         poll(viewer, f"{RUN}{tab}/{query}")
         for tab in ("charts", "clusters", "events", "plan")
     ]
-    world.run(until=world.is_settled)
+    with noticed_changes():
+        world.run(until=world.is_settled)
+    forget_caches()
     ended = poll(viewer, f"{RUN}{query}")
 
     assert unchanged == (204, "")
@@ -441,7 +448,9 @@ def test_the_overview_shows_blocked_removals(viewer: Client, text_of: Fetch) -> 
     save_placement(moved, by=None, now=world.now, confirmed=True)
     world.work()
 
-    assert "web: rollout 2 stalled" in text_of(viewer, "/")
+    page = text_of(viewer, "/")
+    assert ">web: 0 of 3 clusters selected</a>" in page
+    assert "Rollout 2 stalled: 2 clusters blocked." in page
 
 
 @pytest.mark.nightly
@@ -451,6 +460,7 @@ def test_runs_few_queries(
     viewer: Client, address: str, django_assert_max_num_queries: DjangoAssertNumQueries
 ) -> None:
     record_heartbeat(now=datetime.now(UTC))
+    compare_for_long()
 
     with django_assert_max_num_queries({"/rollouts/": 12, RUN: 19}.get(address, 24)):
         viewer.get(address)

@@ -57,7 +57,9 @@ def test_the_others_are_followed_one_by_one(
 
 @pytest.mark.nightly
 def test_the_decision_links_to_it(viewer: Client, text_of: Fetch, web: str) -> None:
-    assert f"/decisions/{web}/semantics/" in text_of(viewer, f"/decisions/{web}/")
+    assert f"/decisions/{web}/semantics/" in text_of(
+        viewer, f"/decisions/{web}/?view=compare"
+    )
 
 
 @pytest.mark.nightly

@@ -77,7 +77,7 @@ ALIASES = {
 }
 HUB_ONLY = {"hub-writes", "hub-write", "draft-hub-write"}
 """They write to live hubs: see `tests/api/test_hub_writes.py`."""
-ADMIN_READING = ("index", "_changelist", "_history", "view_on_site")
+ADMIN_READING = ("index", "_changelist", "_history", "view_on_site", "autocomplete")
 """Lists and pages of the admin; the actions of a list are sent to it."""
 THROUGH = {
     *(
@@ -153,7 +153,7 @@ THROUGH = {
         "POST resource-apply",
         "POST resource-dry-run",
     ),
-    *("POST resource-delete"),
+    "POST resource-delete",
 }
 """What an operator and approver of a team does with the objects of the team, and nothing else."""
 
@@ -275,6 +275,7 @@ class Caller:
             "form": "csv",
             "content_type_id": 1,
             "provider_id": "oidc",
+            "path": "guides/index",
             **names,
         }[part]
 
@@ -587,6 +588,7 @@ def test_lists_cost_no_query_more_for_a_row(
             placement_document(f"p{number}", pick_n_spec(1)), "payments"
         )
         save_placement(document, by=None, now=NOW)
+    compare_for_long()
     client = Client()
     client.force_login(pia)
 

@@ -79,16 +79,15 @@ def age_words(moment: datetime, *, now: datetime) -> str:
     )
 
 
-def draft_with(view: DecisionView, change: Change) -> Document | None:
-    """Return the manifest of the decided placement with one change of its policy, everything else as written.
+def decided_document(view: DecisionView) -> Document | None:
+    """Return the manifest of the decided placement while its policy is the decided one.
 
-    None for a change of the fleet, when the placement was deleted or its policy is no longer the decided
-    one, as the advice was tried on that policy only, and where its kind of document cannot express it.
+    None when the placement was deleted or its policy was changed: advice was tried on that policy only.
     """
     number = view.row.placement_id
     # It may have been deleted since the row was read.
     placement = Placement.objects.filter(pk=number).first() if number else None
-    if (change.edit is None and change.option is None) or placement is None:
+    if placement is None:
         return None
     document, cycle = placement.document, view.value.cycle
     now = parse_placement(document)
@@ -96,7 +95,16 @@ def draft_with(view: DecisionView, change: Change) -> Document | None:
         {**one, "balance": None} for one in (now.spread_options, cycle.options)
     )
     has_rules = now.semantics is cycle.semantics and options == decided
-    if not (has_rules and now.spec.policy.to_plain() == cycle.policy.to_plain()):
+    is_same = has_rules and now.spec.policy.to_plain() == cycle.policy.to_plain()
+    return document if is_same else None
+
+
+def draft_with(document: Document, change: Change) -> Document | None:
+    """Return a manifest with one change of its policy, everything else as written.
+
+    None for a change of the fleet, and where this kind of document cannot express it.
+    """
+    if change.edit is None and change.option is None:
         return None
     changed = (
         with_option(document, *change.option)
