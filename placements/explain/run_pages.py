@@ -7,7 +7,15 @@ from typing import NamedTuple
 
 from fleetui.apimachinery.words import counted
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
+from placements.engine.rollout.staged_run import (
+    ClusterStep,
+    StagedRunPlan,
+    StagedUpdateResult,
+    Wait,
+    WaitReason,
+)
 from placements.explain.rollouts import blocked_groups, in_progress_sentence
+from placements.explain.staged_updates import wait_sentence
 
 UPDATED, REMOVED, UPDATING = "updated", "removed", "updating"
 FAILED, NOT_AVAILABLE, PENDING = "failed", "not available", "pending"
@@ -156,4 +164,94 @@ def rolling_effects(
         ("Stop", f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."),
         ("Retry", retry),
         ("Roll back", back if can_roll_back else "Nothing to go back to: no earlier revision."),
+    ]  # fmt: skip
+
+
+def step_state(step: ClusterStep) -> str:
+    """Return the state of a cluster of a staged run, in the words of the counts."""
+    if step.done_at:
+        return UPDATED
+    if step.failed_at:
+        return FAILED
+    return UPDATING if step.started_at else PENDING
+
+
+def staged_wait_rows(result: StagedUpdateResult, who: str) -> list[WaitRow]:
+    """Return what a staged run waits for, each with the sentence of all its clusters; `who` may approve."""
+    rows = []
+    for wait in result.waits:
+        level, title = _STAGED_WAITS.get(wait.reason, ("progress", UPDATING))
+        names = wait.names[:_MOST_NAMES]
+        why, then = wait_sentence(wait), ""
+        if wait.reason in _APPROVALS:
+            why = _APPROVALS[wait.reason].format(stage=wait.stage, who=who)
+            then = f"There is no time limit. {next_stage_words(result.run, wait)}"
+        rows.append(
+            WaitRow(
+                level,
+                f"{len(wait.names):,} {title}" if wait.names else title.capitalize(),
+                names,
+                len(wait.names) - len(names),
+                why,
+                then,
+                wait.until,
+            )
+        )
+    return rows
+
+
+def next_stage_words(run: StagedRunPlan, wait: Wait) -> str:
+    """Return what an approval starts: "Then prod: 5 clusters, 2 at a time."."""
+    names = [stage.name for stage in run.stages]
+    at = names.index(wait.stage) + (wait.reason is WaitReason.APPROVAL_AFTER)
+    following = next((stage for stage in run.stages[at:] if stage.steps), None)
+    if following:
+        clusters = counted(len(following.steps), "cluster")
+        return f"Then {following.name}: {clusters}, {following.limit:,} at a time."
+    removals = len(run.deletions.steps)
+    return f"Then {counted(removals, 'removal')}." if removals else "Then the run ends."
+
+
+_APPROVALS = {
+    WaitReason.APPROVAL_BEFORE: "Stage {stage} starts when {who} approves it.",
+    WaitReason.APPROVAL_AFTER: "Stage {stage} is updated; {who} approves it.",
+}
+_STAGED_WAITS = {
+    WaitReason.RUN: ("suspended", "start"),
+    WaitReason.RESUME: ("suspended", "resume"),
+    WaitReason.APPROVAL_BEFORE: ("approval", "approval"),
+    WaitReason.APPROVAL_AFTER: ("approval", "approval"),
+    WaitReason.TIME: ("progress", "timed wait"),
+    WaitReason.REMOVALS: ("progress", "removing"),
+    WaitReason.RETRY: ("failed", FAILED),
+    WaitReason.UNREACHABLE: ("attention", "unreachable"),
+    WaitReason.NOT_MONITORED: ("unknown", "not monitored"),
+}
+
+
+def staged_effects(
+    states: Iterable[str], *, may_stop: bool, is_prepared: bool
+) -> list[tuple[str, str]]:
+    """Return what each action on a staged run does now."""
+    counts = Counter(states)
+    done, total = counts[UPDATED], counts.total()
+    left = counted(counts[PENDING], "pending cluster")
+    first = ("Resume", f"The run continues with {left}.")
+    if is_prepared:
+        first = ("Start", f"The first stage starts; {left}.")
+    elif may_stop:
+        running = (
+            f"The {counts[UPDATING]:,} updating finish. " if counts[UPDATING] else ""
+        )
+        first = ("Stop", f"{running}No new updates start until you resume.")
+    failed = counts[FAILED]
+    retry = (
+        f"Each of the {failed:,} failed has a button below."
+        if failed
+        else "Nothing to do: no cluster failed."
+    )
+    return [
+        first,
+        ("Abort", f"Ends the run at {done:,} of {total:,}; clusters keep their revision."),
+        ("Retry", retry),
     ]  # fmt: skip

@@ -6,10 +6,12 @@ an approval, which take most of the time, do not press the updates together.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import pairwise
 from statistics import median_low
 
 from fleetui.apimachinery.words import counted
+from placements.engine.rollout.staged_run import Stage, StagedRunPlan
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts.figure import duration_text
 
@@ -259,7 +261,7 @@ def wave_columns(
         if is_gap:
             word, why = rest if is_at_rest and rest else ("No start", "")
             columns.append(
-                RunColumn(word, start=stop, end=end, is_break=True, details=(why,) if why else ())
+                RunColumn(word, start=stop, end=end, is_break=True, level="attention", details=(why,) if why else ())
             )  # fmt: skip
     planned = [list(wave) for wave in pending if wave]
     if waves:
@@ -460,3 +462,88 @@ def _caption(
         f"{counted(len(parts), unit)}; {available:,} of {number:,} clusters available"
     )
     return "; ".join([words, *breaks])
+
+
+def stage_columns(
+    run: StagedRunPlan, dots: Mapping[str, Dot], *, since: datetime, until: datetime
+) -> list[RunColumn]:
+    """Return the stages of a run, and between them its timed waits and approvals, which break the axis."""
+    columns: list[RunColumn] = []
+
+    def seconds(moment: datetime | None) -> float:
+        return max(0.0, ((moment or until) - since).total_seconds())
+
+    def approval(asked: datetime | None, given: datetime | None, stage: Stage) -> None:
+        if asked is None:
+            return
+        start = max(seconds(asked), columns[-1].end or 0.0 if columns else 0.0)
+        is_open = given is None and run.outcome is None
+        columns.append(
+            RunColumn(
+                f"Approval of {stage.name}",
+                start=start,
+                end=max(start, seconds(given or run.ended_at)),
+                is_break=True,
+                width=2 if is_open else 1,
+                gate=stage.name if is_open else "",
+            )
+        )
+
+    stages = [*run.stages, *([run.deletions] if run.deletions.steps else [])]
+    for number, stage in enumerate(stages, 1):
+        if not stage.steps:
+            continue
+        approval(stage.requested_before_at, stage.approved_before_at, stage)
+        began = [step.started_at for step in stage.steps if step.started_at]
+        updated = stage.updated_at or stage.ended_at
+        is_removal = stage is run.deletions
+        name = "Removals" if is_removal else stage.name
+        details = () if is_removal else (f"{stage.limit:,} at a time",)
+        columns.append(
+            replace(
+                _column(f"{number} {name}", stage.cluster_names, dots),
+                start=seconds(min(began)) if began else None,
+                end=seconds(updated or run.ended_at) if began else None,
+                is_current=bool(began) and updated is None and run.outcome is None,
+                details=details,
+                minimum=None
+                if is_removal
+                else len(run.steps) - len(run.deletions.steps) - stage.limit,
+            )
+        )
+        if stage.wait and stage.updated_at:
+            ends = min(stage.updated_at + stage.wait, stage.ended_at or until)
+            columns.append(
+                RunColumn(
+                    "Timed wait",
+                    start=seconds(stage.updated_at),
+                    end=seconds(max(stage.updated_at, ends)),
+                    is_break=True,
+                )
+            )
+        approval(stage.requested_after_at, stage.approved_after_at, stage)
+    return columns
+
+
+def stage_moments(
+    run: StagedRunPlan, *, since: datetime
+) -> list[tuple[float, RolloutProgress]]:
+    """Return the progress of a staged run, counted from the starts and ends of its updates."""
+    steps = [step for stage in run.stages for step in stage.steps]
+    number = len(steps)
+    changes: list[tuple[float, int, int]] = []
+    for step in steps:
+        if step.started_at:
+            at = max(0.0, (step.started_at - since).total_seconds())
+            changes.append((at, -1, 0))
+        if step.done_at:
+            at = max(0.0, (step.done_at - since).total_seconds())
+            changes.append((at, 0 if step.started_at else -1, 1))
+    old, new = number, 0
+    moments = [(0.0, RolloutProgress(old, new, 0, 0, number, 0, number))]
+    for at, fewer, more in sorted(changes):
+        old += fewer
+        new += more
+        away = number - old - new
+        moments.append((at, RolloutProgress(old, new, away, 0, number, 0, number)))
+    return moments

@@ -341,7 +341,8 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     ]
     for place, column in picture.placed_columns:
         if column.is_break:
-            dashes = {"color": Color.ATTENTION, "dash": "dashdot", "width": 1.5}
+            color = Color.ATTENTION if column.level else Color.BORDER
+            dashes = {"color": color, "dash": "dashdot", "width": 1.5}
             shapes += [
                 {**edges, "x0": at, "x1": at, "line": dashes}
                 for at in (place, place + column.width)
@@ -424,7 +425,10 @@ def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
         for turn, dot in enumerate([] if column.is_crowded else reversed(column.dots)):
             shift = 0.0 if across == 1 else (turn % 2 - 0.5) * gap
             start = place + 0.12 * column.width if across == 1 else middle
-            places.append((dot, start + shift, turn // across))
+            row = turn // across
+            if across == 1:
+                row += picture.rows - len(column.dots)
+            places.append((dot, start + shift, row))
     for level, (symbol, color) in _SYMBOLS.items():
         own = [one for one in places if one[0].level == level]
         if own:
