@@ -104,9 +104,8 @@ def wait_rows(
             )
         )
     alike: dict[tuple[str, str, datetime | None], list[str]] = {}
-    for action in result.actions:
-        key = ("starting", "", None)
-        alike.setdefault(key, []).append(action.cluster)
+    if result.actions:
+        alike["starting", "", None] = [action.cluster for action in result.actions]
     for one in result.in_progress:
         key = (
             in_progress_sentence(one),

@@ -416,9 +416,18 @@ def _planned_points(
             new += sum(one.level == "progress" for one in left)
             points.append(LinePoint(place + column.width, old, new, is_planned=True))
         elif column.start is None and left:
-            old = max(0, old - len(left))
-            points.append(LinePoint(place, old, new, is_planned=True))
-            new += len(left)
+            # A stage updates as many clusters at once as its minimum leaves; a wave all of them.
+            total = old + new
+            size = len(left)
+            if column.minimum is not None:
+                size = max(1, total - column.minimum)
+            batches = range(0, len(left), size)
+            for turn, first in enumerate(batches):
+                number = len(left[first : first + size])
+                at = place + column.width * turn / len(batches)
+                old = max(0, old - number)
+                points.append(LinePoint(at, old, new, is_planned=True))
+                new += number
             points.append(LinePoint(place + column.width, old, new, is_planned=True))
     return points
 
