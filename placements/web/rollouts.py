@@ -1,11 +1,9 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from django.contrib import messages
@@ -17,6 +15,7 @@ from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.apimachinery.words import counted
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
@@ -25,6 +24,8 @@ from fleetui.pagination import Page
 from fleetui.permissions import current_user, for_readers
 from fleetui.polling import TOKEN, polled, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
+from placements.explain.charts.figure import duration_text, seconds_between
+from placements.explain.charts.rollouts import picture_figure, timeline_charts
 from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
     NO_FORECAST,
@@ -32,13 +33,19 @@ from placements.explain.rollouts import (
     action_words,
     blocked_groups,
     blocked_removals_sentence,
-    budget_sentences,
     eta_sentence,
-    in_progress_sentence,
     phase_sentence,
-    progress_sentence,
     with_names,
 )
+from placements.explain.run_pages import (
+    LEVELS,
+    RunCount,
+    rolling_effects,
+    state_counts,
+    verdict_words,
+    wait_rows,
+)
+from placements.explain.run_pictures import Dot, RunPicture, run_picture, wave_columns
 from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
 from placements.models import Placement, ResourceSnapshot, Rollout, StagedRun
@@ -64,20 +71,18 @@ from placements.services.rollouts.lists import (
 )
 from placements.services.rollouts.operations import ActionNotAllowed
 from placements.services.rollouts.queries import (
+    ClusterInRun,
     Part,
     RolloutReport,
     clusters_in,
     events_of,
     latest_run,
-    names_in,
-    names_later,
     parts_of,
-    progress_of,
     report_of,
     run_named,
 )
 from placements.services.rollouts.staged_operations import LONGEST_COMMENT
-from placements.services.run_history import run_charts
+from placements.services.run_history import RunHistory, history_of
 from placements.templatetags.fleet import state_words
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -96,9 +101,9 @@ from placements.web.request import (
 )
 from placements.web.review import preview_context
 
-_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _NAMES_SHOWN = 50, 20, 50, 8
+_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES = 50, 20, 50, 20
 TABS = ("charts", "clusters", "events", "plan")
-"""Tabs of a rollout with an address of their own; the steps are on its page."""
+"""Tabs of a rollout with an address of their own; its page shows its clusters."""
 _APPROVAL = "approval"
 _FILTERS = ("placement", "kind", "state", "waiting")
 
@@ -256,7 +261,7 @@ def newest(_request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @polled
 def rollout(
-    request: HttpRequest, name: str, number: int, tab: str = "steps"
+    request: HttpRequest, name: str, number: int, tab: str = "clusters"
 ) -> HttpResponse:
     """Show one tab of a rollout; while it is in progress the page polls its fragment."""
     if wants_fragment(request) and "table" not in request.GET:
@@ -270,76 +275,72 @@ def rollout(
 
 def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
-    report, placement = report_of(run), run.placement
+    report, placement, history = report_of(run), run.placement, history_of(run)
     result = report.result
     rollouts = Rollout.objects.filter(placement=placement).order_by("-number")
     latest = rollouts.only("number").first() if placement else None
     has_plan = latest is not None and latest.pk == run.pk and not run.is_mirrored
-    progress = progress_of(run, now=now)
-    budgets = result.budgets if result else None
-    sentence = (
-        progress_sentence(progress, budgets, is_initial=run.is_initial)
-        if progress
-        else ""
-    )
     is_running = run.state == Rollout.State.RUNNING
-    parts, late = parts_of(run), Part.NOT_AVAILABLE
-    blocked = result.blocked if result else ()
-    parts |= {
-        one.cluster: late for one in blocked if one.reason is BlockReason.NOT_AVAILABLE
+    late = {
+        one.cluster: Part.NOT_AVAILABLE
+        for one in (result.blocked if result else ())
+        if one.reason is BlockReason.NOT_AVAILABLE
     }
-    failed = [name for name, part in parts.items() if part is Part.FAILED]
+    parts = {**parts_of(run), **late}
+    state = badges.run_state(run)
+    picture = _picture(run, parts, history, result, state, now=now)
+    if request.GET.get("figure") == "picture":
+        figure = picture_figure(picture).to_json(validate=True, engine="json")
+        return HttpResponse(figure, content_type="application/json")
     health = (
         health_of(placement, now=now)
         if placement and latest and not is_running
         else None
     )
-    charts = run_charts(run, now=now) if tab == "charts" else []
+    charts = []
+    if tab == "charts":
+        until = run.ended_at or now
+        charts = timeline_charts(history.spans, since=run.started_at, until=until)
+    why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
+    is_paused = placement is not None and placement.paused_since is not None
     context = {
         "tab": tab,
         "run": run,
         "placement": placement,
-        "state": badges.run_state(run),
+        "state": state,
         "is_running": is_running,
-        "why_not": Reasons(ActionKind.ROLLING, placement, stop=run),
-        "eta": eta_sentence(run.eta, now=now)
-        or NO_FORECAST.get(run.eta.get("reason", ""), ""),
+        "why_not": why_not,
+        "eta": (
+            eta_sentence(run.eta, now=now)
+            or NO_FORECAST.get(run.eta.get("reason", ""), "")
+        )
+        if is_running
+        else "",
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
         "now": now,
         "has_plan": has_plan,
         "latest": latest,
-        "sentence": sentence or run.ended_reason,
+        "verdict": verdict_words(parts.values(), _waits_words(parts, result)),
+        "counts": state_counts(parts.values()),
+        "picture": picture,
+        "figure_url": f"{request.path}?figure=picture" if picture.columns else "",
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "charts": charts,
-        "segments": _segments(parts.values()),
         "clusters_count": len(parts),
-        "has_failed": is_running and bool(failed),
+        "failed_count": sum(one is Part.FAILED for one in parts.values()),
     }
-    if tab == "steps":
-        updating = (
-            [one.cluster for one in result.in_progress[:_NAMES_SHOWN]] if result else []
+    if result:
+        context |= _waiting_context(run, result, report)
+    if is_running and has_plan and placement:
+        context["effects"] = rolling_effects(
+            parts.values(),
+            name=placement.full_name,
+            revision=f"r{run.resource_number}",
+            is_paused=is_paused,
+            can_roll_back=not why_not["roll_back"],
         )
-        updating += (
-            [one.clusters[0] for one in blocked_groups(result)] if result else []
-        )
-        named = [*updating, *failed[:_NAMES_SHOWN]]
-        rows = clusters_in(run, named, report) if named else []
-        texts = {row.cluster: row.message for row in rows}
-        context |= {
-            "failed": rows[len(updating) :],
-            "more_failed": max(0, len(failed) - _NAMES_SHOWN),
-        }
-        context["why"] = (
-            _waiting_context(result, texts, is_initial=run.is_initial)
-            if result
-            else None
-        )
-        context |= {
-            "waves": _wave_rows(run, parts),
-            "more_waves": max(0, len(run.waves) - _WAVES_SHOWN),
-        }
-    elif tab == "clusters":
+    if tab == "clusters":
         context |= _clusters_context(request, run, parts, report)
     elif tab == "events":
         context["events"] = event_rows(
@@ -358,11 +359,70 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     )
 
 
+def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) -> str:
+    """Return what a rollout waits for, for its verdict; empty where nothing is left."""
+    if result is None:
+        return ""
+    if any(
+        one.reason in (BlockReason.PAUSED, BlockReason.STOPPED)
+        for one in result.blocked
+    ):
+        return "no new updates start"
+    updating = sum(one is Part.UPDATING for one in parts.values())
+    return f"waits for {counted(updating, 'cluster')}" if updating else ""
+
+
+def _picture(
+    run: Rollout,
+    parts: Mapping[str, Part],
+    history: RunHistory,
+    result: RollingUpdateResult | None,
+    state: badges.Badge,
+    *,
+    now: datetime,
+) -> RunPicture:
+    """Return the waves that started and those that are planned, with the line of available clusters."""
+    is_running = run.state == Rollout.State.RUNNING
+    until = seconds_between(run.started_at, run.ended_at or now)
+    starts = history.starts(run.started_at)
+    took = {one.cluster: (one.ended or until) - one.at for one in starts}
+    dots = {
+        name: Dot(name, LEVELS[part], str(part), duration_text(took[name]) if name in took else "")
+        for name, part in parts.items()
+    }  # fmt: skip
+    others = [name for name in parts if name not in took]
+    before = [name for name in others if parts[name] in _DONE]
+    planned = {name for wave in run.waves for name in wave}
+    left = [name for name in others if name not in planned]
+    pending = [
+        [name for name in wave if parts.get(name) not in (None, *_DONE)]
+        for wave in [[one for one in wave if one not in took] for wave in run.waves]
+        + [left]
+    ]
+    rest = None
+    if result and result.phase is RunPhase.HALTED:
+        rest = (state.words.partition(" ")[0], phase_sentence(result))
+    columns = wave_columns(
+        starts, pending, before, dots, until=until, is_running=is_running, rest=rest
+    )
+    return run_picture(
+        columns,
+        history.moments,
+        until=until,
+        is_running=is_running,
+        has_maximum=history.adds,
+        unit="wave",
+    )
+
+
 def _clusters_context(
     request: HttpRequest, run: Rollout, parts: dict[str, Part], report: RolloutReport
 ) -> dict[str, Any]:
     is_running, result = run.state == Rollout.State.RUNNING, report.result
-    names = names_in(run, parts) if is_running else list(parts)
+    planned = [name for wave in run.waves for name in wave]
+    names = (
+        list(dict.fromkeys([*planned, *sorted(parts)])) if is_running else list(parts)
+    )
     blocked = (
         {one.cluster for one in result.blocked} if result and is_running else set[str]()
     )
@@ -374,7 +434,9 @@ def _clusters_context(
     rows = clusters_in(run, names[first : first + _CLUSTERS_SHOWN], report)
     last = first + len(rows)
     return {
-        "clusters": [(row, badges.phase_state(row.phase, row.block)) for row in rows],
+        "clusters": [
+            (row, part_state(row, parts.get(row.cluster, Part.PENDING))) for row in rows
+        ],
         "first": first + 1,
         "last": last,
         "total": len(names),
@@ -383,15 +445,14 @@ def _clusters_context(
     }
 
 
-_PART_LEVELS = {
-    Part.UPDATED: "healthy",
-    Part.REMOVED: "healthy",
-    Part.UPDATING: "progress",
-    Part.FAILED: "failed",
-    Part.NOT_AVAILABLE: "attention",
-    Part.PENDING: "pending",
-}
-_PART_WORDS = {Part.REMOVED: " (removed)"}
+def part_state(row: ClusterInRun, part: Part) -> badges.Badge:
+    """Return the status of a cluster in the words of the counts, with its phase where that says more."""
+    detail = badges.phase_state(row.phase, row.block)
+    if part in (Part.UPDATING, Part.REMOVED) or detail.words == "Unreachable":
+        return detail
+    return badges.Badge(LEVELS[part], part.capitalize())
+
+
 _DONE = (Part.UPDATED, Part.REMOVED)
 _ORDER: dict[Part | None, int] = {
     Part.FAILED: 0,
@@ -403,97 +464,29 @@ _ORDER: dict[Part | None, int] = {
     Part.REMOVED: 4,
 }
 """The order of the table of clusters; None is a blocked one."""
-_PILLS, _WAVES_SHOWN = 60, 20
-
-
-@dataclass(frozen=True, slots=True)
-class WaveRow:
-    """A wave: pills of a small rollout, otherwise a bar and the clusters that are not done.
-
-    `done` of `count` are updated; those removed are counted apart. The last one has no number: it was not
-    planned.
-    """
-
-    number: int | None
-    count: int
-    done: int
-    removed: int
-    pills: list[tuple[str, badges.Badge]]
-    segments: list[badges.Segment]
-
-
-def _segments(parts: Iterable[Part]) -> list[badges.Segment]:
-    counts = Counter(parts)
-    return badges.segments(
-        (_PART_LEVELS[part], f"{counts[part]:,} {part}", counts[part]) for part in Part
-    )
-
-
-def _wave_rows(run: Rollout, parts: dict[str, Part]) -> list[WaveRow]:
-    """Return the first planned waves and what came later, with how far their clusters have come."""
-    rows, later = [], names_later(run, parts)
-    waves = [
-        *enumerate(run.waves[:_WAVES_SHOWN], 1),
-        *([(None, later)] if later else []),
-    ]
-    for number, wave in waves:
-        states = [(name, parts.get(name, Part.PENDING)) for name in wave]
-        is_small = len(parts) <= _PILLS
-        left = [one for one in states if one[1] not in _DONE][:_NAMES_SHOWN]
-        pills = states if is_small else left
-        rows.append(
-            WaveRow(
-                number,
-                len(wave)
-                - (removed := sum(part is Part.REMOVED for _, part in states)),
-                sum(part is Part.UPDATED for _, part in states),
-                removed,
-                [
-                    (
-                        name,
-                        badges.Badge(
-                            _PART_LEVELS[part], name + _PART_WORDS.get(part, "")
-                        ),
-                    )
-                    for name, part in pills
-                ],
-                [] if is_small else _segments(part for _, part in states),
-            )
-        )
-    return rows
 
 
 def _waiting_context(
-    result: RollingUpdateResult,
-    texts: Mapping[str, str] = MappingProxyType({}),
-    *,
-    is_initial: bool = False,
+    run: Rollout, result: RollingUpdateResult, report: RolloutReport
 ) -> dict[str, Any]:
-    """Return why more does not happen now: the numbers, blocked clusters, clusters in progress."""
-    removals = result.blocked_removals
+    """Return why more does not happen now: the limits, blocked clusters, clusters in progress."""
+    named = [one.cluster for one in result.in_progress[:_MESSAGES]]
+    named += [one.clusters[0] for one in blocked_groups(result)]
+    rows = clusters_in(run, named, report) if named else []
+    budgets, removals = result.budgets, result.blocked_removals
+    updates = budgets.updates
+    limits = []
+    if not budgets.deletion and updates.ready and not run.is_initial:
+        available = max(0, updates.ready - updates.at_risk)
+        away = max(0, updates.number - available)
+        limits = [
+            RunCount(f"{available:,}", f"available, minimum {updates.minimum:,}"),
+            RunCount(f"{away:,} of {updates.limit:,}", "unavailable (most allowed)"),
+        ]
     return {
-        "phase": phase_sentence(result),
-        "budgets": budget_sentences(result.budgets, is_initial=is_initial),
-        "blocked": [
-            (
-                one,
-                names := one.clusters[:_NAMES_SHOWN],
-                one.count - len(names),
-                texts.get(names[0], ""),
-            )
-            for one in blocked_groups(result)
-        ],
-        "in_progress": [
-            (
-                one.cluster,
-                in_progress_sentence(one),
-                one.available_at,
-                texts.get(one.cluster, ""),
-            )
-            for one in result.in_progress[:_NAMES_SHOWN]
-        ],
-        "more_in_progress": max(0, len(result.in_progress) - _NAMES_SHOWN),
-        "blocked_removals": blocked_removals_sentence(removals) if removals else "",
+        "waits": wait_rows(result, {row.cluster: row.message for row in rows}),
+        "waits_first": blocked_removals_sentence(removals) if removals else "",
+        "limits": limits,
     }
 
 
@@ -533,7 +526,7 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
         "planned_waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),
-        "why": _waiting_context(with_names(planned.rest, names)),
+        "blocked_rows": wait_rows(with_names(planned.rest, names), {}),
         "blocked": len(planned.rest.blocked),
         "in_progress": len(planned.in_progress),
     }

@@ -22,8 +22,24 @@ from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page
 from fleetui.permissions import by_operation, current_user, for_operators, for_readers
 from fleetui.polling import polled
-from placements.engine.rollout.staged_run import WaitReason
+from placements.engine.rollout.staged_run import StagedUpdateResult, WaitReason
+from placements.explain.charts.figure import duration_text, seconds_between
+from placements.explain.charts.rollouts import picture_figure
 from placements.explain.rollouts import NO_FORECAST, eta_sentence
+from placements.explain.run_pages import (
+    LEVELS,
+    staged_effects,
+    staged_wait_rows,
+    state_counts,
+    step_state,
+    verdict_words,
+)
+from placements.explain.run_pictures import (
+    Dot,
+    run_picture,
+    stage_columns,
+    stage_moments,
+)
 from placements.explain.staged_updates import StageWords, stage_words
 from placements.manifests.staged_update import (
     RunState,
@@ -35,7 +51,7 @@ from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
 from placements.services.rollout_state import spec_state_of
-from placements.services.rollouts.approvals import with_status
+from placements.services.rollouts.approvals import waiting_for, with_status
 from placements.services.rollouts.staged_queries import (
     StageView,
     Window,
@@ -123,6 +139,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         else eta_sentence(run.eta, now=datetime.now(UTC)) or no_forecast
     )
     context = {
+        **_picture_context(request, run, result, may_stop=spec_state is RunState.RUN),
         "run": run,
         "placement": run.placement,
         "now": datetime.now(UTC),
@@ -154,12 +171,67 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
             )[:_EVENTS_SHOWN]
         ),
     }
+    if "figure" in request.GET and result:
+        figure = picture_figure(context["picture"])
+        return HttpResponse(
+            figure.to_json(validate=True, engine="json"),
+            content_type="application/json",
+        )
     return render_page(
         request,
         "staged_updates/run.html",
         context,
         fragment="staged_updates/_live.html",
     )
+
+
+def _picture_context(
+    request: HttpRequest,
+    run: StagedRun,
+    result: StagedUpdateResult | None,
+    *,
+    may_stop: bool,
+) -> dict[str, Any]:
+    """Return the picture of a run, its counts, what it waits for and what each action does."""
+    if result is None:
+        return {}
+    until = run.ended_at or datetime.now(UTC)
+    since = run.started_at or until
+    plan, dots = result.run, {}
+    for step in plan.steps:
+        state = step_state(step)
+        took = ""
+        if step.started_at:
+            took = duration_text(
+                seconds_between(step.started_at, step.done_at or until)
+            )
+        dots[step.name] = Dot(step.name, LEVELS[state], state, took)
+    columns = stage_columns(plan, dots, since=since, until=until)
+    picture = run_picture(
+        columns,
+        stage_moments(plan, since=since),
+        until=seconds_between(since, until),
+        is_running=run.ended_at is None,
+        has_maximum=False,
+        unit="stage",
+    )
+    asked = [one for one in run.approvals.all() if one.approved_at is None]
+    pending = waiting_for(asked[0], current_user(request)) if asked else None
+    states = [step_state(step) for step in plan.steps]
+    has_card = any(column.gate for column in columns)
+    return {
+        "picture": picture,
+        "figure_url": "" if has_card else f"{request.path}?figure=picture",
+        "verdict": verdict_words(states) if run.ended_at is None else "",
+        "counts": state_counts(states),
+        "waits": staged_wait_rows(result, pending.who if pending else "an approver"),
+        "approval": pending,
+        "effects": staged_effects(
+            states, may_stop=may_stop, is_prepared=run.started_at is None
+        )
+        if run.ended_at is None and not run.is_mirrored
+        else [],
+    }
 
 
 def _stage_row(

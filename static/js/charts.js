@@ -156,7 +156,7 @@ async function takeOver(lanes) {
   plot.className = "plot";
   plot.id = `plot-${lanes.id}`;
   plot.role = "img";
-  plot.ariaLabel = [...lanes.querySelectorAll("caption")].map((one) => one.textContent.trim()).join("; ");
+  plot.ariaLabel = lanes.ariaLabel || [...lanes.querySelectorAll("caption")].map((one) => one.textContent.trim()).join("; ");
   script.type = "application/json";
   script.dataset.figure = plot.id;
   script.textContent = figure;

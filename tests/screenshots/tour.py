@@ -39,7 +39,7 @@ def addresses(page: Page, console: Console) -> Addresses:
         "placement": f"/placements/{name}/",
         "editor": _draft(page, name),
         "decision": f"/decisions/{decision}/?step=2&cluster={member}",
-        "rollout": f"/rollouts/{name}/{run['number']}/charts/",
+        "rollout": f"/rollouts/{name}/{run['number']}/",
         "what-if": f"/what-if/?label=region:{labels['region']}",
         "compare": f"/placements/{name}/compare/{decisions[1]['id']}..{decisions[0]['id']}/",
     }

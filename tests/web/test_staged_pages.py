@@ -338,24 +338,27 @@ def test_the_comment_of_an_approval_is_kept_wherever_it_is_shown(
     assert event.after["comment"] == "Error rate is 0 <b>"
 
 
-@pytest.mark.nightly
 @pytest.mark.usefixtures("waiting")
-def test_the_stepper_shows_each_stage_and_marks_the_present_one(
+def test_the_picture_shows_each_stage_and_the_approval_between_them(
     viewer: Client, text_of: Fetch
 ) -> None:
-    stepper = text_of(viewer, RUN).partition('class="stepper"')[2].partition("</ol>")[0]
-    steps = [text(one) for one in stepper.split("<li")[1:]]
+    page = text_of(viewer, RUN)
+    columns = page.partition('<ol class="run-columns">')[2].partition("</ol>")[0]
 
-    assert ["1. canary" in steps[0], "2. prod" in steps[1], len(steps)] == [
-        True,
-        True,
-        2,
+    heads = [
+        text(one).split(" at a time")[0].strip()
+        for one in columns.split('<li class="run-column')[1:]
     ]
-    assert re.findall(
-        r'aria-current="step"[^>]*>\s*<a href="(#stage-\d)"', stepper
-    ) == ["#stage-1"]
-    assert "1 of 1" in steps[0]
-    assert "0 of 3" in steps[1]
+    assert [re.sub("^[^>]*>", "", one).split()[:3] for one in heads] == [
+        ["Stage", "1", "canary1"],
+        ["Timed", "wait30s"],
+        ["Approve", "stage", "canary"],
+        ["Stage", "2", "prod0"],
+    ]
+    assert "Then prod: 3 clusters, 2 at a time." in text(page)
+    assert "1 updated, of 40 updating0 not available3 pending" in re.sub(
+        r"\s+", " ", text(page)
+    )
 
 
 @pytest.mark.nightly
@@ -476,7 +479,7 @@ def test_a_run_stopped_at_an_approval_is_stopped_wherever_it_is_shown(
     )
     assert run.count("Waiting for approval") == 0
     assert "Stopped · Waiting for a user to resume the run." in run
-    assert "1. canary Stopped 1 of 1" in run
+    assert "1. canary Stopped · 1 of 1 done" in run
     assert "Approval takes effect when the run continues" in run
     assert "Stopped (1 of 4 started)" in placement
     assert placement.count("Waiting for a user to resume the run. Open one") == 1
@@ -536,7 +539,7 @@ def test_an_action_shows_before_a_worker_processes_it(
         assert "Waiting for approval" not in page, address
     assert "Stage canary of one approved. " in pages[RUN]
     assert "Progressing · The run continues in a moment." in pages[RUN]
-    assert "1. canary Completed 1 of 1" in pages[RUN]
+    assert "1. canary Completed · 1 of 1 done" in pages[RUN]
     progress = approver.get("/api/v1/staged-runs/one/progress").json()
     assert (progress["status"], progress["sentences"]) == (
         "progressing",
@@ -580,10 +583,10 @@ def test_what_is_not_allowed_after_an_abort_is_refused(
     abandon("one", by=None, now=waiting.now)
     page = text(operator.get(RUN).content.decode())
     assert "Aborted · 1 of 4 clusters updated." in page
-    assert "1. canary Aborted 1 of 1" in page
+    assert "1. canary Aborted · 1 of 1 done" in page
     assert "Wait (30s) aborted" in page
     assert "Approval not given" in page
-    assert "2. prod Not reached 0 of 3" in page
+    assert "2. prod Not reached · 0 of 3 done" in page
     stages = operator.get("/api/v1/staged-runs/one/progress").json()["stages"]
     assert [one["state"] for one in stages] == ["aborted", "not reached", "not reached"]
 

@@ -1,4 +1,4 @@
-"""Charts of a rollout: availability against its limits (C8), and the timeline of its clusters (C9)."""
+"""Charts of a rollout: its picture, and the timeline of its clusters (C9)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,199 +9,15 @@ from itertools import groupby
 import numpy as np
 import plotly.graph_objects as go
 
-from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts.figure import (
-    SHORTEST,
     Chart,
     Color,
     duration_text,
     elapsed_axis,
     figure,
     seconds_between,
-    whole_ticks,
 )
-
-MOST_POINTS = 400
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutMoment:
-    """The progress of a rollout from one moment on."""
-
-    at: datetime
-    progress: RolloutProgress
-
-
-def area_chart(
-    moments: Sequence[RolloutMoment],
-    *,
-    since: datetime,
-    until: datetime,
-    is_in_place: bool,
-    is_deletion: bool,
-) -> Chart | None:
-    """Return a chart of the clusters by progress over time with the limits; None before the first moment.
-
-    A rollout that only updates in place has no maximum: it adds nothing. An initial deployment, where nothing
-    was available at the start, is drawn without limits. A deletion has no limits at all. Of more than
-    400 moments those with the least available and the last of each stretch are drawn.
-    """
-    if not moments:
-        return None
-    drawn = list(moments)
-    if len(moments) > MOST_POINTS:
-        stretch = -(-2 * len(moments) // MOST_POINTS)
-        drawn = []
-        for start in range(0, len(moments), stretch):
-            part = moments[start : start + stretch]
-            lowest = min(
-                range(len(part)), key=lambda place: part[place].progress.available
-            )
-            drawn += [part[place] for place in sorted({lowest, len(part) - 1})]
-    rows = [(seconds_between(since, one.at), one.progress) for one in drawn]
-    # The last state is drawn a little further than the time before: a run ends with its last change.
-    end = max(seconds_between(since, until), rows[-1][0] * 1.06, SHORTEST)
-    last, limits = moments[-1].progress, []
-    is_initial = not moments[0].progress.available
-    if not is_deletion and not is_initial:
-        if not is_in_place:
-            limits.append(
-                (f"N + maxSurge = {last.max_total:,}", last.max_total, "dash")
-            )
-        limits.append((f"N = {last.number:,}", last.number, "solid"))
-        limits.append(
-            (f"N − maxUnavailable = {last.min_available:,}", last.min_available, "dash")
-        )
-
-    caption = f"{last.placed} clusters still hold resources of the placement."
-    if not is_deletion:
-        least = (
-            "Initial deployment: no minimum applies."
-            if is_initial
-            else _lowest_available(moments)
-        )
-        most = "No maximum: no clusters are added."
-        if not is_in_place:
-            placed = max(one.progress.placed for one in moments)
-            most = f"Highest: {placed:,} placed (maximum {last.max_total:,})."
-        caption = (
-            f"{last.available:,} of {last.number:,} clusters available. {least} {most}"
-        )
-    counts = [field for _, field, *_ in _BANDS] + [
-        "number",
-        "min_available",
-        "max_total",
-    ]
-    return Chart(
-        name="area",
-        title="Availability during rollout",
-        caption=caption,
-        figure=_area_figure(rows, end, limits, is_initial=is_initial),
-        columns=(
-            "Elapsed",
-            *(name for name, *_ in _BANDS),
-            "N",
-            "Minimum available",
-            "Maximum placed",
-        ),
-        rows=tuple(
-            (duration_text(at), *(getattr(one, field) for field in counts))
-            for at, one in rows
-        ),
-    )
-
-
-def _lowest_available(moments: Sequence[RolloutMoment]) -> str:
-    """Return the lowest availability since the minimum was reached for the first time."""
-    minimum = moments[-1].progress.min_available
-    spare = [one.progress.available - one.progress.min_available for one in moments]
-    reached = next((place for place, above in enumerate(spare) if above >= 0), None)
-    if reached is None:
-        return f"The minimum does not apply until {minimum:,} clusters are available."
-    lowest = min(spare[reached:])
-    if lowest < 0:
-        below = f"{-lowest:,} below the minimum of {minimum:,} (clusters failed or unreachable)"
-        return f"Lowest: {minimum + lowest:,} available, {below}."
-    return f"Lowest: {minimum + lowest:,} available (minimum {minimum:,})."
-
-
-_BANDS: tuple[tuple[str, str, str, str], ...] = (
-    ("Previous revision available", "old", Color.NEUTRAL, "/"),
-    ("New revision available", "new", Color.HEALTHY, ""),
-    ("Not available", "unavailable", Color.ATTENTION, ""),
-    ("Removing", "removing", Color.PROGRESS, "x"),
-)
-
-
-def _area_figure(
-    rows: Sequence[tuple[float, RolloutProgress]],
-    end: float,
-    limits: Sequence[tuple[str, int, str]],
-    *,
-    is_initial: bool,
-) -> go.Figure:
-    top = max(
-        [progress.placed for _, progress in rows] + [level for _, level, _ in limits]
-    )
-    bands = []
-    for name, part, usual, pattern in _BANDS:
-        color = Color.PROGRESS if is_initial and usual == Color.ATTENTION else usual
-        counts = [getattr(progress, part) for _, progress in rows]
-        if any(counts):
-            fill = (
-                {"shape": pattern, "fillmode": "replace", "fgcolor": color}
-                if pattern
-                else None
-            )
-            bands.append(
-                go.Scatter(
-                    x=[*(at for at, _ in rows), max(end, rows[-1][0])],
-                    y=[*counts, counts[-1]],
-                    name=name,
-                    mode="lines",
-                    line={"shape": "hv", "width": 0.5, "color": color},
-                    stackgroup="clusters",
-                    fillcolor=color,
-                    fillpattern=fill,
-                    hovertemplate=f"%{{y}} {name}<extra></extra>",
-                )
-            )
-    across = {"type": "line", "xref": "paper", "x0": 0, "x1": 1}
-    label: dict[str, object] = {"xref": "paper", "x": 1, "xanchor": "left"}
-    label |= {"font": {"color": Color.TEXT, "size": 11}, "xshift": 4}
-    # The highest label is above its line and the lowest below, so that near ones do not overlap.
-    anchors = (
-        ["bottom", "middle", "top"]
-        if len(limits) > 2
-        else ["bottom", "top"][: len(limits)]
-    )
-    return figure(
-        *bands,
-        height=200,
-        showlegend=True,
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
-        xaxis=elapsed_axis(end),
-        yaxis={"range": [0, top * 1.08 or 1], "title": "Clusters", **whole_ticks(top)},
-        shapes=[
-            {
-                **across,
-                "y0": level,
-                "y1": level,
-                "line": {"color": color, "dash": stroke, "width": width},
-            }
-            for _, level, dash in limits  # on the page's color: the text color is faint on a light band
-            for color, stroke, width in (
-                (Color.PAGE, "solid", 4),
-                (Color.TEXT, dash, 2),
-            )
-        ],
-        annotations=[
-            {**label, "showarrow": False, "text": words, "y": level, "yanchor": anchor}
-            for (words, level, _), anchor in zip(limits, anchors, strict=True)
-        ],
-        margin={"l": 8, "r": 168 if limits else 16, "t": 32, "b": 8},
-    )
-
+from placements.explain.run_pictures import RunColumn, RunPicture
 
 MOST_ROWS, _ROW = 40, 26
 
@@ -438,3 +254,208 @@ def _wave_chart(spans: Sequence[Span], since: datetime, until: datetime) -> Char
             (words, count, *map(duration_text, times)) for words, count, *times in rows
         ),
     )
+
+
+_SYMBOLS = {
+    "healthy": ("circle", Color.HEALTHY),
+    "progress": ("circle-cross-open", Color.PROGRESS),
+    "attention": ("triangle-up", Color.ATTENTION),
+    "failed": ("x", Color.FAILED),
+    "unknown": ("diamond-open", Color.UNKNOWN),
+    "pending": ("circle-open", Color.QUIET),
+}
+_AREAS = (("new", "updated", Color.HEALTHY), ("old", "before", Color.BAND))
+_HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
+"""Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
+_USUAL_WIDTH = 1000
+"""The width of the columns in pixels, for the distance of two dots."""
+
+
+def picture_figure(picture: RunPicture) -> go.Figure:
+    """Draw a rollout: waves or stages as columns of clusters, and the available clusters below."""
+    row = _NAMED_ROW if picture.is_named else _DOT_ROW
+    head = _HEAD + (0 if picture.is_named else _NAMES * picture.has_trouble)
+    dots = picture.rows * row
+    plot = head + dots + _LINE
+    line = (_LINE - 6) / plot
+    areas = []
+    for part, words, color in _AREAS:
+        for is_planned in (False, True):
+            own = [one for one in picture.points if one.is_planned is is_planned]
+            if not own:
+                continue
+            later = [one.at for one in picture.points if one.at > own[-1].at]
+            end = later[0] if later and not is_planned else float(picture.slots)
+            if not is_planned and picture.now is not None:
+                end = picture.now
+            values = [getattr(one, part) for one in own]
+            areas.append(
+                go.Scatter(
+                    x=[*(one.at for one in own), end],
+                    y=[*values, values[-1]],
+                    mode="lines",
+                    line={"shape": "hv", "width": 0},
+                    stackgroup="planned" if is_planned else "past",
+                    fillcolor=color,
+                    opacity=0.35 if is_planned else 1,
+                    hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
+                )
+            )
+    for is_planned in (False, True):
+        own = [one for one in picture.points if one.is_planned is is_planned]
+        ends = [picture.now or picture.slots] if not is_planned else [picture.slots]
+        top = [one.old + one.new for one in own]
+        if own:
+            areas.append(
+                go.Scatter(
+                    x=[*(one.at for one in own), *ends],
+                    y=[*top, top[-1]],
+                    mode="lines",
+                    line={
+                        "shape": "hv",
+                        "width": 1.5,
+                        "color": Color.TEXT,
+                        "dash": "dot" if is_planned else "solid",
+                    },
+                    hovertemplate="%{y} available<extra></extra>",
+                )
+            )
+    hidden = {
+        "showgrid": False,
+        "zeroline": False,
+        "showticklabels": False,
+        "ticks": "",
+        "showline": False,
+    }
+    edges = {"type": "line", "xref": "x", "yref": "paper", "y0": 0, "y1": 1}
+    shapes: list[dict[str, object]] = [
+        {
+            "type": "line",
+            "x0": start,
+            "x1": end,
+            "y0": value,
+            "y1": value,
+            "line": {"color": Color.TEXT, "dash": "dash", "width": 1.5},
+        }
+        for start, end, value in picture.minimums
+    ]
+    for place, column in picture.placed_columns:
+        if column.is_break:
+            color = Color.ATTENTION if column.level else Color.BORDER
+            dashes = {"color": color, "dash": "dashdot", "width": 1.5}
+            shapes += [
+                {**edges, "x0": at, "x1": at, "line": dashes}
+                for at in (place, place + column.width)
+            ]
+    if picture.now is not None:
+        shapes.append(
+            {
+                **edges,
+                "x0": picture.now,
+                "x1": picture.now,
+                "y1": line,
+                "line": {"color": Color.ACCENT, "width": 2},
+            }
+        )
+    return figure(
+        *areas,
+        *_dot_traces(picture),
+        height=plot + _TIMES,
+        margin={"l": 60, "r": 130, "t": 0, "b": _TIMES},
+        xaxis={
+            "range": [0, picture.slots],
+            "tickvals": [at for at, _ in picture.ticks],
+            "ticktext": [words for _, words in picture.ticks],
+            "showgrid": False,
+            "zeroline": False,
+        },
+        yaxis={**hidden, "domain": [0, line], "range": [0, picture.top]},
+        yaxis2={
+            **hidden,
+            "domain": [_LINE / plot, (_LINE + dots) / plot],
+            "range": [-0.5, picture.rows - 0.5],
+        },
+        shapes=shapes,
+        annotations=[
+            *(
+                {
+                    "x": place + column.width / 2,
+                    "yref": "paper",
+                    "y": 0.72 if column.is_break else 1,
+                    "yanchor": "top",
+                    "showarrow": False,
+                    "text": _column_text(column, picture.is_named),
+                }
+                for place, column in picture.placed_columns
+            ),
+            {
+                "xref": "paper",
+                "yref": "paper",
+                "x": 0,
+                "xanchor": "left",
+                "xshift": -60,
+                "y": _LINE / plot,
+                "yanchor": "middle",
+                "showarrow": False,
+                "text": "<b>Available clusters</b>",
+            },
+            *(
+                {
+                    "xref": "paper",
+                    "x": 1,
+                    "xanchor": "left",
+                    "xshift": 8,
+                    "y": one.place * picture.top / 100,
+                    "showarrow": False,
+                    "text": one.words,
+                }
+                for one in picture.labels
+            ),
+        ],
+    )
+
+
+def _dot_traces(picture: RunPicture) -> Iterator[go.Scatter]:
+    across = 1 if picture.is_named else 2
+    gap = _DOT_ROW * picture.slots / _USUAL_WIDTH
+    places = []
+    for place, column in picture.placed_columns:
+        middle = place + column.width / 2
+        # The first, which is in trouble, is on top.
+        for turn, dot in enumerate([] if column.is_crowded else reversed(column.dots)):
+            shift = 0.0 if across == 1 else (turn % 2 - 0.5) * gap
+            start = place + 0.12 * column.width if across == 1 else middle
+            row = turn // across
+            if across == 1:
+                row += picture.rows - len(column.dots)
+            places.append((dot, start + shift, row))
+    for level, (symbol, color) in _SYMBOLS.items():
+        own = [one for one in places if one[0].level == level]
+        if own:
+            yield go.Scatter(
+                yaxis="y2",
+                mode="markers+text" if picture.is_named else "markers",
+                x=[at for _, at, _ in own],
+                y=[row for *_, row in own],
+                text=[f"  {dot.cluster}" for dot, *_ in own],
+                textposition="middle right",
+                customdata=[dot.cluster for dot, *_ in own],
+                hovertext=[
+                    f"{dot.cluster}: {dot.words} {dot.duration}" for dot, *_ in own
+                ],
+                hovertemplate="%{hovertext}<extra></extra>",
+                marker={"symbol": symbol, "color": color, "size": 16},
+            )
+
+
+def _column_text(column: RunColumn, is_named: bool) -> str:
+    if column.gate:
+        return ""  # a card of the page is there
+    if column.is_break:
+        return "<br>".join([f"<b>{column.name}</b>", f"<b>{column.lasting}</b>"])
+    lines = [f"<b>{column.name or '–'}</b>", column.note]  # noqa: RUF001 -- nothing to name
+    if column.is_crowded:
+        lines += [f"{count:,} {words}" for _, words, count in column.counts]
+    elif not is_named:
+        lines += [one.cluster for one in column.troubled[:2]]
+    return "<br>".join(lines)

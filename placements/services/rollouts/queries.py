@@ -293,22 +293,6 @@ def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 
-def names_later(run: Rollout, parts: Mapping[str, "Part"]) -> list[str]:
-    """Return the clusters that a rollout changes, or is to change, and that are in none of its waves."""
-    planned = {name for wave in run.waves for name in wave}
-    others = [name for name in parts if name not in planned] if planned else []
-    if not others:
-        return []
-    started = ClusterUpdate.objects.filter(rollout=run).values_list(
-        "cluster_name", flat=True
-    )
-    changed = {
-        *started,
-        *(name for name in others if parts[name] not in (Part.UPDATED, Part.REMOVED)),
-    }
-    return [name for name in others if name in changed]
-
-
 class Part(StrEnum):
     """How far a cluster has come with a rollout, in the order of the bar."""
 

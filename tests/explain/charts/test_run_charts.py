@@ -1,4 +1,4 @@
-"""C8 and C9: a run against its safety lines, and its timeline."""
+"""The timeline of a run, and its picture as a figure."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from placements.engine.rollout.waves import RolloutProgress
-from placements.explain.charts import rollouts
-from placements.explain.charts.figure import Chart, duration_text, elapsed_axis
+from placements.explain.charts.figure import duration_text, elapsed_axis
 from placements.explain.charts.rollouts import (
-    RolloutMoment,
     Span,
-    area_chart,
+    picture_figure,
     timeline_charts,
 )
+from placements.explain.run_pictures import Dot, run_picture, wave_columns
 from tests.explain.charts.checking import check_chart
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -23,123 +22,7 @@ def _at(seconds: float) -> datetime:
     return NOON + timedelta(seconds=seconds)
 
 
-def _tally(
-    old: int, new: int, unavailable: int = 0, *, removing: int = 0
-) -> RolloutProgress:
-    return RolloutProgress(
-        old, new, unavailable, removing, number=5, min_available=3, max_total=7
-    )
-
-
-UPDATE = [
-    RolloutMoment(_at(0), _tally(3, 0, 2)),
-    RolloutMoment(_at(60), _tally(3, 2)),
-    RolloutMoment(_at(61), _tally(1, 2, 2)),
-]
-
-
-def _area(
-    moments: list[RolloutMoment], *, in_place: bool = True, deletion: bool = False
-) -> Chart:
-    chart = area_chart(
-        moments, since=NOON, until=_at(90), is_in_place=in_place, is_deletion=deletion
-    )
-    assert chart is not None
-    check_chart(chart)
-    return chart
-
-
-def test_the_area_shows_what_its_table_says() -> None:
-    chart = _area(UPDATE)
-
-    traces = {trace["name"]: trace for trace in json.loads(chart.json)["data"]}
-    assert set(traces) == {
-        "Previous revision available",
-        "New revision available",
-        "Not available",
-    }
-    for name, column in (
-        ("Previous revision available", 1),
-        ("New revision available", 2),
-        ("Not available", 3),
-    ):
-        values = [row[column] for row in chart.rows]
-        assert traces[name]["y"] == [*values, values[-1]]
-        assert traces[name]["x"] == [0, 60, 61, 90]
-    assert [row[0] for row in chart.rows] == ["0s", "1m", "1m1s"]
-
-
-def test_lines_are_drawn_at_n_and_at_the_floor_and_the_ceiling_only_where_something_is_added() -> (
-    None
-):
-    levels = [
-        shape["y0"]
-        for shape in json.loads(_area(UPDATE).json)["layout"]["shapes"][1::2]
-    ]
-    added = [
-        shape["y0"]
-        for shape in json.loads(_area(UPDATE, in_place=False).json)["layout"]["shapes"][
-            1::2
-        ]
-    ]
-
-    assert (levels, added) == ([5, 3], [7, 5, 3])
-    assert "shapes" not in json.loads(_area(UPDATE, deletion=True).json)["layout"]
-
-
-@pytest.mark.parametrize(
-    ("moments", "words"),
-    [
-        (UPDATE, "Lowest: 3 available (minimum 3)."),
-        ([RolloutMoment(_at(0), _tally(4, 0, 1))], "Lowest: 4 available (minimum 3)."),
-        (
-            [*UPDATE, RolloutMoment(_at(70), _tally(0, 2, 3))],
-            "Lowest: 2 available, 1 below the minimum of 3 (clusters failed or unreachable).",
-        ),
-        (
-            [RolloutMoment(_at(0), _tally(0, 1, 4))],
-            "The minimum does not apply until 3 clusters are available.",
-        ),
-        (
-            [
-                RolloutMoment(_at(0), _tally(0, 1, 4)),
-                RolloutMoment(_at(9), _tally(0, 5)),
-            ],
-            "Lowest: 5 available (minimum 3).",
-        ),
-    ],
-)
-def test_the_sentence_says_how_near_the_floor_it_came(
-    moments: list[RolloutMoment], words: str
-) -> None:
-    assert words in _area(moments).caption
-
-
-@pytest.mark.parametrize("later", [[], [RolloutMoment(_at(9), _tally(0, 4, 1))]])
-def test_an_initial_deployment_has_no_minimum(later: list[RolloutMoment]) -> None:
-    chart = _area([RolloutMoment(_at(0), _tally(0, 0, 5)), *later])
-
-    assert "Initial deployment: no minimum applies." in chart.caption
-    assert json.loads(chart.json)["layout"].get("shapes", []) == []
-
-
-def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollouts, "MOST_POINTS", 10)
-    moments = [RolloutMoment(_at(second), _tally(5, 0)) for second in range(100)]
-    moments[37] = RolloutMoment(_at(37), _tally(3, 0, 2))
-
-    chart = _area(moments)
-
-    assert len(chart.rows) <= 10
-    assert "37s" in [row[0] for row in chart.rows]
-    assert chart.rows[-1][0] == "1m39s"
-
-
-def test_nothing_is_drawn_before_the_first_look() -> None:
-    assert (
-        area_chart([], since=NOON, until=NOON, is_in_place=True, is_deletion=False)
-        is None
-    )
+def test_nothing_is_drawn_before_the_first_start() -> None:
     assert timeline_charts([], since=NOON, until=NOON) == []
 
 
@@ -238,3 +121,20 @@ def test_a_run_of_a_second_has_ticks_within_it() -> None:
         "1s",
         "1.2s",
     ]
+
+
+def test_the_figure_has_every_cluster_of_the_picture_and_its_limit() -> None:
+    dots = {name: Dot(name, "pending", "pending") for name in "abc"}
+    columns = wave_columns(
+        [], [["a", "b"], ["c"]], [], dots, until=0, is_running=True, rest=None
+    )
+    moment = (0.0, RolloutProgress(3, 0, 0, 0, 3, 1, 4))
+    picture = run_picture(
+        columns, [moment], until=0, is_running=True, has_maximum=False, unit="wave"
+    )
+
+    figure = json.loads(picture_figure(picture).to_json())
+
+    clusters = [one["customdata"] for one in figure["data"] if "customdata" in one]
+    assert [sorted(names) for names in clusters] == [["a", "b", "c"]]
+    assert [shape["y0"] for shape in figure["layout"]["shapes"]] == [1]

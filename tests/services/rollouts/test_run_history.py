@@ -3,8 +3,7 @@
 import pytest
 
 from placements.models import Rollout, RolloutSample
-from placements.services.run_history import run_charts
-from tests.explain.charts.checking import check_chart
+from placements.services.run_history import history_of
 from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
@@ -49,17 +48,15 @@ def test_points_show_an_update_in_place_from_its_first_start_to_its_end() -> Non
 
 
 @pytest.mark.nightly
-def test_charts_show_both_runs(world: World) -> None:
-    placed, updated = (
-        run_charts(run, now=world.now) for run in Rollout.objects.order_by("number")
-    )
+@pytest.mark.usefixtures("world")
+def test_only_the_first_rollout_adds_and_each_cluster_starts_once() -> None:
+    placed, updated = map(history_of, Rollout.objects.order_by("number"))
 
-    for chart in (*placed, *updated):
-        check_chart(chart)
-    assert [chart.name for chart in updated] == ["area", "timeline"]
-    assert "No maximum: no clusters are added." in updated[0].caption
-    assert "(maximum 5)" in placed[0].caption
-    assert [row[0] for row in updated[1].rows] == ["c000", "c001", "c002", "c003"]
+    assert (placed.adds, updated.adds) == (True, False)
+    run = Rollout.objects.get(number=2)
+    starts = updated.starts(run.started_at)
+    assert sorted(one.cluster for one in starts) == ["c000", "c001", "c002", "c003"]
+    assert all(one.ended is not None for one in starts)
 
 
 @pytest.mark.servers_only

@@ -1,0 +1,256 @@
+"""Words of the page of a rollout or staged run: the verdict, the counts, what it waits for, the actions."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from fleetui.apimachinery.words import counted
+from placements.engine.rollout.actions import BlockReason, RollingUpdateResult
+from placements.engine.rollout.staged_run import (
+    ClusterStep,
+    StagedRunPlan,
+    StagedUpdateResult,
+    Wait,
+    WaitReason,
+)
+from placements.explain.rollouts import blocked_groups, in_progress_sentence
+from placements.explain.staged_updates import wait_sentence
+
+UPDATED, REMOVED, UPDATING = "updated", "removed", "updating"
+FAILED, NOT_AVAILABLE, PENDING = "failed", "not available", "pending"
+LEVELS = {
+    UPDATED: "healthy",
+    REMOVED: "healthy",
+    UPDATING: "progress",
+    FAILED: "failed",
+    NOT_AVAILABLE: "attention",
+    PENDING: "pending",
+}
+"""The states of clusters in a run, each with its level; a cluster is in one of them."""
+_ALWAYS = (UPDATED, UPDATING, NOT_AVAILABLE, PENDING)
+_MOST_NAMES = 8
+
+
+class RunCount(NamedTuple):
+    """A number of the header, which is the legend of the picture; a limit has no level."""
+
+    number: str
+    words: str
+    level: str = ""
+
+
+class WaitRow(NamedTuple):
+    """Clusters, or a user, that a run waits for, with the sentence that they share."""
+
+    level: str
+    title: str
+    names: Sequence[str]
+    more: int
+    why: str
+    then: str = ""
+    until: datetime | None = None
+
+
+def state_counts(states: Iterable[str]) -> list[RunCount]:
+    """Return the disjoint counts of clusters by state, which sum to the total."""
+    counts = Counter(states)
+    total = counts.total()
+    shown = [state for state in LEVELS if counts[state] or state in _ALWAYS]
+    return [
+        RunCount(
+            f"{counts[state]:,}",
+            f"{state}, of {total:,}" if state == UPDATED else state,
+            LEVELS[state],
+        )
+        for state in shown
+    ]
+
+
+def verdict_words(states: Iterable[str], waits: str = "") -> str:
+    """Return how far a run is: "50 of 96 clusters updated, 2 not available", and what it waits for."""
+    counts = Counter(states)
+    total = counts.total()
+    done = (
+        f"{counts[UPDATED]:,} of {counted(total - counts[REMOVED], 'cluster')} updated"
+    )
+    if counts[REMOVED] == total:
+        done = f"{counted(total, 'cluster')} removed"
+    troubles = [
+        f"{counts[state]:,} {state}" for state in (FAILED, NOT_AVAILABLE) if counts[state]
+    ]  # fmt: skip
+    return ", ".join([done, *troubles, *([waits] if waits else [])])
+
+
+def wait_rows(
+    result: RollingUpdateResult, messages: Mapping[str, str]
+) -> list[WaitRow]:
+    """Return what a rolling update waits for: what is blocked and what is in progress, by what they share."""
+    rows = []
+    for group in blocked_groups(result):
+        names = group.clusters[:_MOST_NAMES]
+        level, state = _BLOCKED.get(group.reason, ("pending", PENDING))
+        message = messages.get(names[0], "")
+        why = f"{group.why} {message}" if message else group.why
+        rows.append(
+            WaitRow(
+                level,
+                f"{group.count:,} {state}",
+                names,
+                group.count - len(names),
+                why,
+                f"Unblocks when {group.unblocks_when}.",
+                group.until,
+            )
+        )
+    alike: dict[tuple[str, str, datetime | None], list[str]] = {}
+    if result.actions:
+        alike["starting", "", None] = [action.cluster for action in result.actions]
+    for one in result.in_progress:
+        key = (
+            in_progress_sentence(one),
+            messages.get(one.cluster, ""),
+            one.available_at,
+        )
+        alike.setdefault(key, []).append(one.cluster)
+    for (words, message, until), clusters in alike.items():
+        state = words.partition(" until")[0]
+        why = f"{message}." if message and not message.endswith(".") else message
+        rows.append(
+            WaitRow(
+                "progress",
+                f"{len(clusters):,} {'removing' if state == 'removing' else UPDATING}",
+                clusters[:_MOST_NAMES],
+                max(0, len(clusters) - _MOST_NAMES),
+                why or f"{state.capitalize()}.",
+                until=until,
+            )
+        )
+    return sorted(rows, key=lambda row: _ORDER.index(row.level))
+
+
+_BLOCKED = {
+    BlockReason.NOT_AVAILABLE: ("attention", NOT_AVAILABLE),
+    BlockReason.UNREACHABLE: ("attention", "unreachable"),
+    BlockReason.RETRY_LATER: ("failed", FAILED),
+}
+_ORDER = ("failed", "attention", "progress", "pending")
+
+
+def rolling_effects(
+    states: Iterable[str],
+    *,
+    name: str,
+    revision: str,
+    is_paused: bool,
+    can_roll_back: bool,
+) -> list[tuple[str, str]]:
+    """Return what each action on a rolling update does now."""
+    counts = Counter(states)
+    running, left = counts[UPDATING], counts[PENDING]
+    done, total = counts[UPDATED], counts.total()
+    failed = counts[FAILED]
+    finish = f"The {running:,} updating finish; the" if running else "The"
+    pause = ("Pause", f"{finish} {left:,} pending wait until you resume.")
+    if is_paused:
+        pause = ("Resume", f"The {left:,} pending updates continue.")
+    retry = "Nothing to do: no cluster failed."
+    if failed:
+        retry = f"Applies {revision} again on the {failed:,} failed now."
+    back = f"Makes an older revision the newest one and pins {name} to it."
+    return [
+        pause,
+        ("Stop", f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."),
+        ("Retry", retry),
+        ("Roll back", back if can_roll_back else "Nothing to go back to: no earlier revision."),
+    ]  # fmt: skip
+
+
+def step_state(step: ClusterStep) -> str:
+    """Return the state of a cluster of a staged run, in the words of the counts."""
+    if step.done_at:
+        return UPDATED
+    if step.failed_at:
+        return FAILED
+    return UPDATING if step.started_at else PENDING
+
+
+def staged_wait_rows(result: StagedUpdateResult, who: str) -> list[WaitRow]:
+    """Return what a staged run waits for, each with the sentence of all its clusters; `who` may approve."""
+    rows = []
+    for wait in result.waits:
+        level, title = _STAGED_WAITS.get(wait.reason, ("progress", UPDATING))
+        names = wait.names[:_MOST_NAMES]
+        why, then = wait_sentence(wait), ""
+        if wait.reason in _APPROVALS:
+            why = _APPROVALS[wait.reason].format(stage=wait.stage, who=who)
+            then = f"There is no time limit. {next_stage_words(result.run, wait)}"
+        rows.append(
+            WaitRow(
+                level,
+                f"{len(wait.names):,} {title}" if wait.names else title.capitalize(),
+                names,
+                len(wait.names) - len(names),
+                why,
+                then,
+                wait.until,
+            )
+        )
+    return rows
+
+
+def next_stage_words(run: StagedRunPlan, wait: Wait) -> str:
+    """Return what an approval starts: "Then prod: 5 clusters, 2 at a time."."""
+    names = [stage.name for stage in run.stages]
+    at = names.index(wait.stage) + (wait.reason is WaitReason.APPROVAL_AFTER)
+    following = next((stage for stage in run.stages[at:] if stage.steps), None)
+    if following:
+        clusters = counted(len(following.steps), "cluster")
+        return f"Then {following.name}: {clusters}, {following.limit:,} at a time."
+    removals = len(run.deletions.steps)
+    return f"Then {counted(removals, 'removal')}." if removals else "Then the run ends."
+
+
+_APPROVALS = {
+    WaitReason.APPROVAL_BEFORE: "Stage {stage} starts when {who} approves it.",
+    WaitReason.APPROVAL_AFTER: "Stage {stage} is updated; {who} approves it.",
+}
+_STAGED_WAITS = {
+    WaitReason.RUN: ("suspended", "start"),
+    WaitReason.RESUME: ("suspended", "resume"),
+    WaitReason.APPROVAL_BEFORE: ("approval", "approval"),
+    WaitReason.APPROVAL_AFTER: ("approval", "approval"),
+    WaitReason.TIME: ("progress", "timed wait"),
+    WaitReason.REMOVALS: ("progress", "removing"),
+    WaitReason.RETRY: ("failed", FAILED),
+    WaitReason.UNREACHABLE: ("attention", "unreachable"),
+    WaitReason.NOT_MONITORED: ("unknown", "not monitored"),
+}
+
+
+def staged_effects(
+    states: Iterable[str], *, may_stop: bool, is_prepared: bool
+) -> list[tuple[str, str]]:
+    """Return what each action on a staged run does now."""
+    counts = Counter(states)
+    done, total = counts[UPDATED], counts.total()
+    left = counted(counts[PENDING], "pending cluster")
+    first = ("Resume", f"The run continues with {left}.")
+    if is_prepared:
+        first = ("Start", f"The first stage starts; {left}.")
+    elif may_stop:
+        running = (
+            f"The {counts[UPDATING]:,} updating finish. " if counts[UPDATING] else ""
+        )
+        first = ("Stop", f"{running}No new updates start until you resume.")
+    failed = counts[FAILED]
+    retry = (
+        f"Each of the {failed:,} failed has a button below."
+        if failed
+        else "Nothing to do: no cluster failed."
+    )
+    return [
+        first,
+        ("Abort", f"Ends the run at {done:,} of {total:,}; clusters keep their revision."),
+        ("Retry", retry),
+    ]  # fmt: skip

@@ -1,0 +1,558 @@
+"""The picture of a rollout or staged run: waves or stages as columns of clusters, and the line below them.
+
+Columns and line share one axis. A column has its own piece of it, as wide as the others, so that a stall or
+an approval, which take most of the time, do not press the updates together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import pairwise
+from statistics import median_low
+
+from fleetui.apimachinery.words import counted
+from placements.engine.rollout.staged_run import Stage, StagedRunPlan
+from placements.engine.rollout.waves import RolloutProgress
+from placements.explain.charts.figure import duration_text
+
+MOST_COLUMNS, MOST_DOTS, MOST_NAMED, MOST_POINTS = 14, 20, 9, 400
+_SHOWN_AT_WORK = 3
+_SHORTEST_GAP = 20.0
+_LETTERS = 12.0
+"""How far apart, in percent of the height, the labels at the end of the line are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A cluster: the level of its state, the state in words, how long its update took or takes."""
+
+    cluster: str
+    level: str
+    words: str
+    duration: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunColumn:
+    """A wave, a stage, or a break of the axis; it starts and ends in seconds since the run began.
+
+    Without a start it is planned.
+    """
+
+    name: str
+    note: str = ""
+    dots: tuple[Dot, ...] = ()
+    start: float | None = None
+    end: float | None = None
+    is_current: bool = False
+    is_break: bool = False
+    level: str = ""
+    details: tuple[str, ...] = ()
+    width: int = 1
+    gate: str = ""
+    minimum: int | None = None
+
+    @property
+    def is_named(self) -> bool:
+        return len(self.dots) <= MOST_NAMED
+
+    @property
+    def is_crowded(self) -> bool:
+        return len(self.dots) > MOST_DOTS
+
+    @property
+    def lasting(self) -> str:
+        return duration_text((self.end or 0) - (self.start or 0))
+
+    @property
+    def troubled(self) -> list[Dot]:
+        return [one for one in self.dots if one.level in ("attention", "failed")]
+
+    @property
+    def counts(self) -> list[tuple[str, str, int]]:
+        """The level, the words and the number of clusters of each state."""
+        states = dict.fromkeys((one.level, one.words) for one in self.dots)
+        return [
+            (level, words, sum((one.level, one.words) == (level, words) for one in self.dots))
+            for level, words in states
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LinePoint:
+    """The available clusters from a place of the axis on, by revision."""
+
+    at: float
+    old: int
+    new: int
+    is_planned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LineLabel:
+    """A number at the end of the line; `height` and `place` are percent from below."""
+
+    words: str
+    value: int
+    height: float
+    place: float
+    is_limit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunPicture:
+    """Columns from left to right, and the line below; `now` is a place of the axis, None at the end."""
+
+    columns: tuple[RunColumn, ...]
+    points: tuple[LinePoint, ...]
+    ticks: tuple[tuple[float, str], ...]
+    labels: tuple[LineLabel, ...]
+    top: float
+    now: float | None
+    caption: str
+    unit: str
+    minimums: tuple[tuple[float, float, int], ...] = field(default=())
+
+    @property
+    def slots(self) -> int:
+        return sum(column.width for column in self.columns)
+
+    @property
+    def rows(self) -> int:
+        """How many rows of dots the fullest column has."""
+        shown = [one for one in self.columns if len(one.dots) <= MOST_DOTS]
+        rows = [
+            len(one.dots) if self.is_named else -(-len(one.dots) // 2) for one in shown
+        ]
+        return max([2, *rows])
+
+    @property
+    def has_trouble(self) -> bool:
+        return any(column.troubled for column in self.columns)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether there is room for a name beside each dot."""
+        return self.slots <= 8 and all(column.is_named for column in self.columns)
+
+    @property
+    def placed_columns(self) -> list[tuple[float, RunColumn]]:
+        """The columns, each with its place on the axis."""
+        places, at = [], 0
+        for column in self.columns:
+            places.append((float(at), column))
+            at += column.width
+        return places
+
+    def height(self, value: float) -> float:
+        """Return the height of a number of clusters in percent."""
+        return round(100 * value / self.top, 2)
+
+    def area(self, part: str, *, is_planned: bool) -> str:
+        """Return the area of a revision as the path of an SVG, 100 high and 100 wide for each slot."""
+        corners: list[str] = []
+        ends = [point.at for point in self.points[1:]] + [float(self.slots)]
+        for point, end in zip(self.points, ends, strict=True):
+            if point.is_planned is is_planned and end > point.at:
+                low = 0 if part == "new" else point.new
+                high = point.new if part == "new" else point.new + point.old
+                bottom, top = 100 - self.height(low), 100 - self.height(high)
+                left, right = point.at * 100, end * 100
+                corners.append(
+                    f"M{left:.1f} {bottom:.2f}V{top:.2f}H{right:.1f}V{bottom:.2f}z"
+                )
+        return "".join(corners)
+
+    def line(self, *, is_planned: bool) -> str:
+        """Return the line of available clusters as the path of an SVG."""
+        drawn: list[str] = []
+        ends = [point.at for point in self.points[1:]] + [float(self.slots)]
+        for point, end in zip(self.points, ends, strict=True):
+            if point.is_planned is is_planned:
+                sign = "L" if drawn else "M"
+                top = 100 - self.height(point.new + point.old)
+                drawn.append(f"{sign}{point.at * 100:.1f} {top:.2f}H{end * 100:.1f}")
+        return "".join(drawn)
+
+    @property
+    def paths(self) -> list[tuple[str, str]]:
+        """The areas and lines by their class in the style sheet."""
+        paths = [
+            ("old", self.area("old", is_planned=False)),
+            ("new", self.area("new", is_planned=False)),
+            ("old planned", self.area("old", is_planned=True)),
+            ("new planned", self.area("new", is_planned=True)),
+            ("available", self.line(is_planned=False)),
+            ("available planned", self.line(is_planned=True)),
+        ]
+        limits = [
+            f"M{start * 100:.0f} {100 - self.height(value):.2f}H{end * 100:.0f}"
+            for start, end, value in self.minimums
+        ]
+        return [*(one for one in paths if one[1]), ("limit", "".join(limits))]
+
+    @property
+    def now_percent(self) -> float | None:
+        return None if self.now is None else round(100 * self.now / self.slots, 2)
+
+    @property
+    def tick_percents(self) -> list[tuple[float, str]]:
+        return [(round(100 * at / self.slots, 2), words) for at, words in self.ticks]
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The first start of an update on a cluster, in seconds since the run began."""
+
+    cluster: str
+    at: float
+    ended: float | None
+
+
+def started_together(starts: Sequence[Start]) -> list[list[Start]]:
+    """Group starts into waves: one that follows the end of a cluster of the last wave begins the next."""
+    waves: list[list[Start]] = []
+    for start in sorted(starts, key=lambda one: (one.at, one.cluster)):
+        ends = (
+            [one.ended for one in waves[-1] if one.ended is not None] if waves else []
+        )
+        if not waves or (ends and start.at >= min(ends)):
+            waves.append([])
+        waves[-1].append(start)
+    return waves
+
+
+def wave_columns(
+    starts: Sequence[Start],
+    pending: Sequence[Sequence[str]],
+    before: Sequence[str],
+    dots: Mapping[str, Dot],
+    *,
+    until: float,
+    is_running: bool,
+    rest: tuple[str, str] | None,
+) -> list[RunColumn]:
+    """Return the waves that started, the breaks between them, and the planned waves.
+
+    `pending` are the waves of the plan, and `before` the clusters that needed no update. `rest` is why
+    nothing starts now: a word and a sentence.
+    """
+    waves = started_together(starts)
+    columns: list[RunColumn] = []
+    if before:
+        columns.append(_column("", before, dots, note=f"{len(before):,} unchanged"))
+    lengths = [later[0].at - wave[0].at for wave, later in pairwise(waves)]
+    gap = max(_SHORTEST_GAP, 3 * median_low(lengths)) if lengths else _SHORTEST_GAP
+    for number, wave in enumerate(waves, 1):
+        is_last = number == len(waves)
+        end = until if is_last else waves[number][0].at
+        moves = [
+            one.ended for one in wave if one.ended is not None and one.ended <= end
+        ]
+        moved = max([*moves, *(one.at for one in wave)])
+        is_at_rest = is_last and is_running and rest is not None
+        is_gap = is_at_rest or (not is_last and end - moved > gap)
+        column = _column(f"{number}", [one.cluster for one in wave], dots)
+        is_current = is_last and is_running and not is_at_rest
+        stop = max(moved, wave[0].at + 0.1) if is_gap else end
+        columns.append(
+            replace(column, start=wave[0].at, end=stop, is_current=is_current)
+        )
+        if is_gap:
+            word, why = rest if is_at_rest and rest else ("No start", "")
+            columns.append(
+                RunColumn(word, start=stop, end=end, is_break=True, level="attention", details=(why,) if why else ())
+            )  # fmt: skip
+    planned = [list(wave) for wave in pending if wave]
+    if waves:
+        # Later waves are as large as the last: clusters in trouble use places of the plan.
+        size = max(len(wave) for wave in waves[-2:])
+        names = [name for wave in planned for name in wave]
+        planned = [names[at : at + size] for at in range(0, len(names), size)]
+    columns += [
+        _column(f"{number}", names, dots, note=f"{len(names):,}")
+        for number, names in enumerate(planned, len(waves) + 1)
+    ]
+    return _merged(columns)
+
+
+def _column(
+    name: str, clusters: Sequence[str], dots: Mapping[str, Dot], *, note: str = ""
+) -> RunColumn:
+    order = ("failed", "attention", "unknown", "progress", "pending", "healthy")
+    own = [dots[one] for one in clusters if one in dots]
+    own.sort(key=lambda one: order.index(one.level))
+    done = sum(one.level == "healthy" for one in own)
+    return RunColumn(name, note or f"{done:,} of {len(own):,}", tuple(own))
+
+
+def _merged(columns: list[RunColumn]) -> list[RunColumn]:
+    """Put the first of many waves that are done into one column, and the last of those that are planned."""
+    excess = len(columns) - MOST_COLUMNS
+    if excess <= 0:
+        return columns
+    started = [
+        column for column in columns if column.start is not None or not column.name
+    ]
+    done = started[: max(0, len(started) - _SHOWN_AT_WORK)][: excess + 1]
+    if len(done) > 1:
+        columns = [_joined(done), *columns[len(done) :]]
+    excess = len(columns) - MOST_COLUMNS
+    if excess > 0:
+        columns = [*columns[: -excess - 1], _joined(columns[-excess - 1 :])]
+    return columns
+
+
+def _joined(columns: Sequence[RunColumn]) -> RunColumn:
+    dots = tuple(dot for column in columns for dot in column.dots)
+    numbers = [column.name for column in columns if column.name.isdecimal()]
+    done = sum(one.level == "healthy" for one in dots)
+    is_planned = columns[0].start is None and bool(columns[0].name)
+    note = f"{len(dots):,}" if is_planned else f"{done:,} of {len(dots):,}"
+    name = f"{numbers[0]}–{numbers[-1]}" if numbers else ""  # noqa: RUF001 -- a range
+    starts = [column.start for column in columns if column.start is not None]
+    start = starts[0] if starts else None
+    return RunColumn(name, note, dots, start=start, end=columns[-1].end)
+
+
+def place_of(seconds: float, placed: Sequence[tuple[float, RunColumn]]) -> float:
+    """Return where a moment is on the axis; what is in progress fills half of its column."""
+    at = 0.0
+    for place, column in placed:
+        if column.start is None or column.end is None:
+            continue
+        if seconds < column.start:
+            return at
+        width = column.width * (0.5 if column.is_current else 1.0)
+        share = min(1.0, (seconds - column.start) / max(0.1, column.end - column.start))
+        at = place + width * share
+    return at
+
+
+def run_picture(
+    columns: Sequence[RunColumn],
+    moments: Sequence[tuple[float, RolloutProgress]],
+    *,
+    until: float,
+    is_running: bool,
+    has_maximum: bool,
+    unit: str,
+) -> RunPicture:
+    """Return the picture of columns with the line of these moments and of what is planned."""
+    empty = RunPicture(tuple(columns), (), (), (), 1, None, "", unit)
+    placed = empty.placed_columns
+    progress = moments[-1][1] if moments else None
+    number = progress.number if progress else sum(len(one.dots) for one in columns)
+    points = [
+        LinePoint(place_of(at, placed), one.old, one.new)
+        for at, one in _thinned(moments)
+    ]
+    is_planned_run = is_running or progress is None
+    now = place_of(until, placed) if is_running and any(one.start is not None for one in columns) else None  # fmt: skip
+    new = progress.new if progress else 0
+    old = progress.old if progress else number
+    if is_planned_run:
+        points += _planned_points(placed, now, old, new)
+    limits = []
+    minimums: list[tuple[float, float, int]] = []
+    # In an initial deployment nothing can become unavailable.
+    is_initial = bool(moments) and not moments[0][1].available
+    if progress and progress.min_available and not is_initial:
+        limits.append((f"minimum {progress.min_available:,}", progress.min_available))
+        minimums.append((0.0, float(empty.slots), progress.min_available))
+    if progress and has_maximum and progress.max_total != progress.number:
+        limits.append((f"maximum {progress.max_total:,}", progress.max_total))
+        minimums.append((0.0, float(empty.slots), progress.max_total))
+    for place, column in placed:
+        if column.minimum is not None:
+            minimums.append((place, place + column.width, column.minimum))
+    least = [one.minimum for one in columns if one.minimum is not None]
+    if least:
+        limits.append((f"minimum {least[-1]:,}", least[-1]))
+    if least or not progress:
+        limits.append((f"all {number:,}", number))
+    highest = [one.old + one.new for one in points] + [value for _, value in limits]
+    top = max(1, *highest, number) * 1.06
+    available = new + old
+    ends = [*limits]
+    if progress and is_running:
+        ends.append((f"{available:,} available", available))
+    return RunPicture(
+        tuple(columns),
+        tuple(points),
+        tuple(_ticks(placed, now, until)),
+        tuple(_labels(ends, top)),
+        top,
+        now,
+        _caption(columns, available, number, unit),
+        unit,
+        tuple(minimums),
+    )
+
+
+def _thinned(
+    moments: Sequence[tuple[float, RolloutProgress]],
+) -> list[tuple[float, RolloutProgress]]:
+    """Return, of more than 400 moments, those with the least available and the last of each stretch."""
+    if len(moments) <= MOST_POINTS:
+        return list(moments)
+    stretch = -(-2 * len(moments) // MOST_POINTS)
+    drawn = []
+    for start in range(0, len(moments), stretch):
+        part = moments[start : start + stretch]
+        lowest = min(range(len(part)), key=lambda place: part[place][1].available)
+        drawn += [part[place] for place in sorted({lowest, len(part) - 1})]
+    return drawn
+
+
+def _planned_points(
+    placed: Sequence[tuple[float, RunColumn]], now: float | None, old: int, new: int
+) -> list[LinePoint]:
+    """Return what the line does if no update fails: a wave leaves the old revision for the new one."""
+    points = [] if now is None else [LinePoint(now, old, new, is_planned=True)]
+    for place, column in placed:
+        left = [one for one in column.dots if one.level != "healthy"]
+        if column.is_current:
+            new += sum(one.level == "progress" for one in left)
+            points.append(LinePoint(place + column.width, old, new, is_planned=True))
+        elif column.start is None and left:
+            # A stage updates as many clusters at once as its minimum leaves; a wave all of them.
+            total = old + new
+            size = len(left)
+            if column.minimum is not None:
+                size = max(1, total - column.minimum)
+            batches = range(0, len(left), size)
+            for turn, first in enumerate(batches):
+                number = len(left[first : first + size])
+                at = place + column.width * turn / len(batches)
+                old = max(0, old - number)
+                points.append(LinePoint(at, old, new, is_planned=True))
+                new += number
+            points.append(LinePoint(place + column.width, old, new, is_planned=True))
+    return points
+
+
+def _ticks(
+    placed: Sequence[tuple[float, RunColumn]], now: float | None, until: float
+) -> list[tuple[float, str]]:
+    """Return the times of the starts, or of a plan how many clusters are updated after each wave."""
+    started = [(place, one) for place, one in placed if one.start is not None]
+    if not started:
+        counts, ticks = 0, [(0.0, "0")]
+        for place, column in placed:
+            counts += len(column.dots)
+            ticks.append((place + column.width, f"{counts:,}"))
+        return ticks
+    ticks = [(place, duration_text(one.start or 0)) for place, one in started]
+    place, last = started[-1]
+    if now is not None:
+        return [*ticks, (now, f"now {duration_text(until)}")]
+    return [*ticks, (place + last.width, duration_text(last.end or until))]
+
+
+def _labels(ends: Sequence[tuple[str, int]], top: float) -> list[LineLabel]:
+    """Return the labels at the end of the line, from above, moved apart where they would overlap."""
+    labels: list[LineLabel] = []
+    highest = 100.0
+    for words, value in sorted(dict(ends).items(), key=lambda pair: -pair[1]):
+        height = 100 * value / top
+        highest = min(height, highest)
+        labels.append(LineLabel(words, value, round(height, 2), round(highest, 2)))
+        highest -= _LETTERS
+    return labels
+
+
+def _caption(
+    columns: Sequence[RunColumn], available: int, number: int, unit: str
+) -> str:
+    parts = [column for column in columns if column.dots]
+    breaks = [f"{one.name} {one.lasting}" for one in columns if one.is_break]
+    words = (
+        f"{counted(len(parts), unit)}; {available:,} of {number:,} clusters available"
+    )
+    return "; ".join([words, *breaks])
+
+
+def stage_columns(
+    run: StagedRunPlan, dots: Mapping[str, Dot], *, since: datetime, until: datetime
+) -> list[RunColumn]:
+    """Return the stages of a run, and between them its timed waits and approvals, which break the axis."""
+    columns: list[RunColumn] = []
+
+    def seconds(moment: datetime | None) -> float:
+        return max(0.0, ((moment or until) - since).total_seconds())
+
+    def approval(asked: datetime | None, given: datetime | None, stage: Stage) -> None:
+        if asked is None:
+            return
+        start = max(seconds(asked), columns[-1].end or 0.0 if columns else 0.0)
+        is_open = given is None and run.outcome is None
+        columns.append(
+            RunColumn(
+                f"Approval of {stage.name}",
+                start=start,
+                end=max(start, seconds(given or run.ended_at)),
+                is_break=True,
+                width=2 if is_open else 1,
+                gate=stage.name if is_open else "",
+            )
+        )
+
+    stages = [*run.stages, *([run.deletions] if run.deletions.steps else [])]
+    for number, stage in enumerate(stages, 1):
+        if not stage.steps:
+            continue
+        approval(stage.requested_before_at, stage.approved_before_at, stage)
+        began = [step.started_at for step in stage.steps if step.started_at]
+        updated = stage.updated_at or stage.ended_at
+        is_removal = stage is run.deletions
+        name = "Removals" if is_removal else stage.name
+        details = () if is_removal else (f"{stage.limit:,} at a time",)
+        columns.append(
+            replace(
+                _column(f"{number} {name}", stage.cluster_names, dots),
+                start=seconds(min(began)) if began else None,
+                end=seconds(updated or run.ended_at) if began else None,
+                is_current=bool(began) and updated is None and run.outcome is None,
+                details=details,
+                minimum=None
+                if is_removal
+                else len(run.steps) - len(run.deletions.steps) - stage.limit,
+            )
+        )
+        if stage.wait and stage.updated_at:
+            ends = min(stage.updated_at + stage.wait, stage.ended_at or until)
+            columns.append(
+                RunColumn(
+                    "Timed wait",
+                    start=seconds(stage.updated_at),
+                    end=seconds(max(stage.updated_at, ends)),
+                    is_break=True,
+                )
+            )
+        approval(stage.requested_after_at, stage.approved_after_at, stage)
+    return columns
+
+
+def stage_moments(
+    run: StagedRunPlan, *, since: datetime
+) -> list[tuple[float, RolloutProgress]]:
+    """Return the progress of a staged run, counted from the starts and ends of its updates."""
+    steps = [step for stage in run.stages for step in stage.steps]
+    number = len(steps)
+    changes: list[tuple[float, int, int]] = []
+    for step in steps:
+        if step.started_at:
+            at = max(0.0, (step.started_at - since).total_seconds())
+            changes.append((at, -1, 0))
+        if step.done_at:
+            at = max(0.0, (step.done_at - since).total_seconds())
+            changes.append((at, 0 if step.started_at else -1, 1))
+    old, new = number, 0
+    moments = [(0.0, RolloutProgress(old, new, 0, 0, number, 0, number))]
+    for at, fewer, more in sorted(changes):
+        old += fewer
+        new += more
+        away = number - old - new
+        moments.append((at, RolloutProgress(old, new, away, 0, number, 0, number)))
+    return moments

@@ -1,0 +1,168 @@
+"""The picture of a rollout: its columns, the breaks of its axis, the line."""
+
+import pytest
+
+from placements.engine.rollout.waves import RolloutProgress
+from placements.explain import run_pictures
+from placements.explain.run_pictures import (
+    MOST_COLUMNS,
+    Dot,
+    RunColumn,
+    RunPicture,
+    Start,
+    place_of,
+    run_picture,
+    started_together,
+    wave_columns,
+)
+
+
+def _progress(old: int, new: int, unavailable: int = 0) -> RolloutProgress:
+    return RolloutProgress(
+        old, new, unavailable, 0, number=5, min_available=3, max_total=7
+    )
+
+
+def _dots(levels: dict[str, str]) -> dict[str, Dot]:
+    return {name: Dot(name, level, level) for name, level in levels.items()}
+
+
+def _picture(
+    columns: list[RunColumn],
+    moments: list[tuple[float, RolloutProgress]],
+    *,
+    has_maximum: bool = False,
+    is_running: bool = True,
+) -> RunPicture:
+    return run_picture(
+        columns,
+        moments,
+        until=30,
+        is_running=is_running,
+        has_maximum=has_maximum,
+        unit="wave",
+    )
+
+
+def test_what_starts_after_an_end_begins_the_next_wave() -> None:
+    starts = [
+        Start("a", 0, 14),
+        Start("b", 0, None),
+        Start("c", 5, None),
+        Start("d", 14, 20),
+        Start("e", 15, None),
+    ]
+
+    waves = [[one.cluster for one in wave] for wave in started_together(starts)]
+
+    assert waves == [["a", "b", "c"], ["d", "e"]]
+
+
+def test_a_stall_breaks_the_axis_and_names_why_while_it_lasts() -> None:
+    starts = [Start("a", 0, 10), Start("b", 10, 20), Start("c", 300, None)]
+    dots = _dots({"a": "healthy", "b": "healthy", "c": "attention", "d": "pending"})
+
+    columns = wave_columns(
+        starts,
+        [["d"]],
+        [],
+        dots,
+        until=360,
+        is_running=True,
+        rest=("Stalled", "Action required"),
+    )
+
+    assert [(one.name, one.start, one.end) for one in columns] == [
+        ("1", 0, 10),
+        ("2", 10, 20),
+        ("No start", 20, 300),
+        ("3", 300, 300.1),
+        ("Stalled", 300.1, 360),
+        ("4", None, None),
+    ]
+    assert [one.details for one in columns if one.is_break] == [
+        (),
+        ("Action required",),
+    ]
+
+
+def test_of_many_waves_the_first_done_and_the_last_planned_share_a_column() -> None:
+    names = [f"c{number:02}" for number in range(40)]
+    starts = [
+        Start(name, number * 10, number * 10 + 10 if number < 19 else None)
+        for number, name in enumerate(names[:20])
+    ]
+    levels = dict.fromkeys(names[:19], "healthy") | {names[19]: "progress"}
+    dots = _dots(dict.fromkeys(names, "pending") | levels)
+
+    columns = wave_columns(
+        starts,
+        [[name] for name in names[20:]],
+        [],
+        dots,
+        until=195,
+        is_running=True,
+        rest=None,
+    )
+
+    assert len(columns) == MOST_COLUMNS
+    assert (columns[0].name, columns[0].note) == ("1–17", "17 of 17")  # noqa: RUF001
+    assert (columns[-1].name, columns[-1].note) == ("30–40", "11")  # noqa: RUF001
+    assert sum(len(one.dots) for one in columns) == 40
+
+
+def test_a_moment_has_its_place_in_the_column_of_its_time() -> None:
+    placed = _picture(
+        [
+            RunColumn("1", start=0, end=10),
+            RunColumn("Stalled", start=10, end=110, is_break=True),
+            RunColumn("2", start=110, end=120, is_current=True),
+        ],
+        [],
+    ).placed_columns
+
+    places = [place_of(at, placed) for at in (0, 5, 60, 110, 120)]
+
+    assert places == [0, 0.5, 1.5, 2, 2.5]
+
+
+def test_the_limits_are_named_at_the_end_and_stand_apart() -> None:
+    moments = [(0.0, _progress(3, 0, 2)), (20.0, _progress(1, 2, 2))]
+    columns = [RunColumn("1", start=0, end=30)]
+
+    picture = _picture(columns, moments, has_maximum=True)
+
+    assert [one.words for one in picture.labels] == [
+        "maximum 7",
+        "minimum 3",
+        "3 available",
+    ]
+    assert picture.labels[1].place - picture.labels[2].place == pytest.approx(12)
+    assert [(one.old, one.new) for one in picture.points] == [(3, 0), (1, 2), (1, 2)]
+    initial = _picture(columns, [(0.0, _progress(0, 0, 5))])
+    assert [one.words for one in initial.labels] == ["0 available"]
+
+
+def test_the_plan_counts_what_is_updated_after_each_wave() -> None:
+    dots = _dots(dict.fromkeys("abcde", "pending"))
+    columns = wave_columns(
+        [], [["a", "b"], ["c", "d"], ["e"]], [], dots, until=0, is_running=True, rest=None
+    )  # fmt: skip
+
+    picture = _picture(columns, [(0.0, _progress(5, 0))])
+
+    assert [words for _, words in picture.ticks] == ["0", "2", "4", "5"]
+    assert picture.now is None
+    last = picture.points[-1]
+    assert (last.at, last.old, last.new) == (3, 0, 5)
+
+
+def test_thinning_loses_no_dip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_pictures, "MOST_POINTS", 10)
+    moments = [(float(second), _progress(5, 0)) for second in range(100)]
+    moments[37] = (37.0, _progress(3, 0, 2))
+
+    picture = _picture([RunColumn("1", start=0, end=100)], moments, is_running=False)
+
+    assert len(picture.points) <= 10
+    assert 3 in [one.old for one in picture.points]
