@@ -352,6 +352,8 @@ def run_picture(
     new = progress.new if progress else 0
     old = progress.old if progress else number
     if is_planned_run:
+        # Before the first start, all of the line is the plan.
+        points = points if now is not None else []
         points += _planned_points(placed, now, old, new)
     limits = []
     minimums: list[tuple[float, float, int]] = []

@@ -30,6 +30,8 @@ class Color:
     ON_PLACED = "var(--on-placed)"
     BAND = "var(--band)"
     HATCH = "var(--hatch)"
+    CALM = "var(--calm)"
+    HOVER = "var(--hover)"
     LOSS = "var(--loss)"
     COST = "var(--cost)"
     PAGE = "var(--page)"

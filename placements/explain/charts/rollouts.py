@@ -264,7 +264,11 @@ _SYMBOLS = {
     "unknown": ("diamond-open", Color.UNKNOWN),
     "pending": ("circle-open", Color.QUIET),
 }
-_AREAS = (("new", "updated", Color.HEALTHY), ("old", "before", Color.BAND))
+_AREAS = (
+    ("new", "updated", Color.HEALTHY, Color.CALM),
+    ("old", "before", Color.BAND, Color.HOVER),
+)
+"""The areas of a revision: its part of a point, its words, its color, and that of what is planned."""
 _HEAD, _NAMES, _DOT_ROW, _NAMED_ROW, _LINE, _TIMES = 40, 28, 26, 32, 136, 24
 """Heights in pixels: heads of columns, names of trouble, rows of dots, the line, its times."""
 _USUAL_WIDTH = 1000
@@ -279,7 +283,7 @@ def picture_figure(picture: RunPicture) -> go.Figure:
     plot = head + dots + _LINE
     line = (_LINE - 6) / plot
     areas = []
-    for part, words, color in _AREAS:
+    for part, words, color, planned in _AREAS:
         for is_planned in (False, True):
             own = [one for one in picture.points if one.is_planned is is_planned]
             if not own:
@@ -296,8 +300,7 @@ def picture_figure(picture: RunPicture) -> go.Figure:
                     mode="lines",
                     line={"shape": "hv", "width": 0},
                     stackgroup="planned" if is_planned else "past",
-                    fillcolor=color,
-                    opacity=0.35 if is_planned else 1,
+                    fillcolor=planned if is_planned else color,
                     hovertemplate=f"%{{y}} on the revision {words}<extra></extra>",
                 )
             )
@@ -395,7 +398,7 @@ def picture_figure(picture: RunPicture) -> go.Figure:
                 "xanchor": "left",
                 "xshift": -60,
                 "y": _LINE / plot,
-                "yanchor": "middle",
+                "yanchor": "top",
                 "showarrow": False,
                 "text": "<b>Available clusters</b>",
             },
