@@ -52,7 +52,8 @@ def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
     shown = list(_without_directives(tokens, pages))
     for place, token in enumerate(shown):
         if token.type == "heading_open":
-            token.attrSet("id", _slug(shown[place + 1].content))
+            words = _NOT_SLUG.sub("", shown[place + 1].content.lower())
+            token.attrSet("id", words.replace(" ", "-"))
         for child in token.children or ():
             pages.rewrite(child)
     renderer = _parser().renderer
@@ -70,10 +71,6 @@ def title_of(path: str) -> str:
 @cache
 def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable("table")
-
-
-def _slug(heading: str) -> str:
-    return _NOT_SLUG.sub("", heading.lower()).replace(" ", "-")
 
 
 class _Links:

@@ -92,7 +92,6 @@ SAMPLES = {
     "placement-retry-failed": "/placements/{placement}/retry-failed/",
     "rollouts": "/rollouts/",
     "rollout": "/rollouts/{placement}/1/",
-    "rollout-charts": "/rollouts/{placement}/1/charts/",
     "rollout-clusters": "/rollouts/{placement}/1/clusters/",
     "rollout-events": "/rollouts/{placement}/1/events/",
     "rollout-plan": "/rollouts/{placement}/1/plan/",

@@ -77,8 +77,10 @@ def verdict_words(states: Iterable[str], waits: str = "") -> str:
     if counts[REMOVED] == total:
         done = f"{counted(total, 'cluster')} removed"
     troubles = [
-        f"{counts[state]:,} {state}" for state in (FAILED, NOT_AVAILABLE) if counts[state]
-    ]  # fmt: skip
+        f"{counts[state]:,} {state}"
+        for state in (FAILED, NOT_AVAILABLE)
+        if counts[state]
+    ]
     return ", ".join([done, *troubles, *([waits] if waits else [])])
 
 
@@ -160,10 +162,16 @@ def rolling_effects(
     back = f"Makes an older revision the newest one and pins {name} to it."
     return [
         pause,
-        ("Stop", f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."),
+        (
+            "Stop",
+            f"Ends this rollout at {done:,} of {total:,}; a new rollout continues.",
+        ),
         ("Retry", retry),
-        ("Roll back", back if can_roll_back else "Nothing to go back to: no earlier revision."),
-    ]  # fmt: skip
+        (
+            "Roll back",
+            back if can_roll_back else "Nothing to go back to: no earlier revision.",
+        ),
+    ]
 
 
 def step_state(step: ClusterStep) -> str:
@@ -251,6 +259,9 @@ def staged_effects(
     )
     return [
         first,
-        ("Abort", f"Ends the run at {done:,} of {total:,}; clusters keep their revision."),
+        (
+            "Abort",
+            f"Ends the run at {done:,} of {total:,}; clusters keep their revision.",
+        ),
         ("Retry", retry),
-    ]  # fmt: skip
+    ]

@@ -73,9 +73,13 @@ class RunColumn:
         """The level, the words and the number of clusters of each state."""
         states = dict.fromkeys((one.level, one.words) for one in self.dots)
         return [
-            (level, words, sum((one.level, one.words) == (level, words) for one in self.dots))
+            (
+                level,
+                words,
+                sum((one.level, one.words) == (level, words) for one in self.dots),
+            )
             for level, words in states
-        ]  # fmt: skip
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +265,15 @@ def wave_columns(
         if is_gap:
             word, why = rest if is_at_rest and rest else ("No start", "")
             columns.append(
-                RunColumn(word, start=stop, end=end, is_break=True, level="attention", details=(why,) if why else ())
-            )  # fmt: skip
+                RunColumn(
+                    word,
+                    start=stop,
+                    end=end,
+                    is_break=True,
+                    level="attention",
+                    details=(why,) if why else (),
+                )
+            )
     planned = [list(wave) for wave in pending if wave]
     if waves:
         # Later waves are as large as the last: clusters in trouble use places of the plan.
@@ -348,7 +359,11 @@ def run_picture(
         for at, one in _thinned(moments)
     ]
     is_planned_run = is_running or progress is None
-    now = place_of(until, placed) if is_running and any(one.start is not None for one in columns) else None  # fmt: skip
+    now = (
+        place_of(until, placed)
+        if is_running and any(one.start is not None for one in columns)
+        else None
+    )
     new = progress.new if progress else 0
     old = progress.old if progress else number
     if is_planned_run:
@@ -379,6 +394,12 @@ def run_picture(
     ends = [*limits]
     if progress and is_running:
         ends.append((f"{available:,} available", available))
+    parts = [column for column in columns if column.dots]
+    caption = [
+        counted(len(parts), unit),
+        f"{available:,} of {number:,} clusters available",
+        *(f"{one.name} {one.lasting}" for one in columns if one.is_break),
+    ]
     return RunPicture(
         tuple(columns),
         tuple(points),
@@ -386,7 +407,7 @@ def run_picture(
         tuple(_labels(ends, top)),
         top,
         now,
-        _caption(columns, available, number, unit),
+        "; ".join(caption),
         unit,
         tuple(minimums),
     )
@@ -462,17 +483,6 @@ def _labels(ends: Sequence[tuple[str, int]], top: float) -> list[LineLabel]:
         labels.append(LineLabel(words, value, round(height, 2), round(highest, 2)))
         highest -= _LETTERS
     return labels
-
-
-def _caption(
-    columns: Sequence[RunColumn], available: int, number: int, unit: str
-) -> str:
-    parts = [column for column in columns if column.dots]
-    breaks = [f"{one.name} {one.lasting}" for one in columns if one.is_break]
-    words = (
-        f"{counted(len(parts), unit)}; {available:,} of {number:,} clusters available"
-    )
-    return "; ".join([words, *breaks])
 
 
 def stage_columns(

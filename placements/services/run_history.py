@@ -1,12 +1,10 @@
 """The history of a rollout for its pictures: the progress over time, and every start."""
 
 from dataclasses import dataclass
-from datetime import datetime
 
 from placements.engine.rollout.actions import UpdateReason
 from placements.engine.rollout.waves import RolloutProgress
 from placements.explain.charts.figure import seconds_between
-from placements.explain.charts.rollouts import Span
 from placements.explain.run_pictures import Start
 from placements.models import ClusterUpdate, Rollout, RolloutSample
 
@@ -19,44 +17,38 @@ _COUNTS = (
     "min_available",
     "max_total",
 )
-_SPAN = ("cluster_name", "what", "started_at", "applied_at", "ended_at", "outcome")
 
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Every start of a rollout in order, and its progress from moments on, in seconds since it began."""
+    """The starts of a rollout, and its progress from moments on; times are seconds since it began.
 
-    spans: tuple[Span, ...]
+    A start is the first on its cluster, with the end of the last. `adds`: it places on clusters that had
+    nothing; only then is there a maximum.
+    """
+
+    starts: tuple[Start, ...]
     moments: tuple[tuple[float, RolloutProgress], ...]
-
-    @property
-    def adds(self) -> bool:
-        """Whether it places on clusters that had nothing: only then is there a maximum."""
-        return any(span.what == UpdateReason.ADD for span in self.spans)
-
-    def starts(self, since: datetime) -> list[Start]:
-        """Return the first start on each cluster, with the end of the last."""
-        last = {span.cluster: span for span in self.spans}
-        first = {span.cluster: span for span in reversed(self.spans)}
-        starts = []
-        for name, span in first.items():
-            ended_at = last[name].ended_at
-            ended = seconds_between(since, ended_at) if ended_at else None
-            starts.append(Start(name, seconds_between(since, span.started_at), ended))
-        return starts
+    adds: bool
 
 
 def history_of(run: Rollout) -> RunHistory:
-    waves = {name: number for number, wave in enumerate(run.waves, 1) for name in wave}
+    starts: dict[str, Start] = {}
+    adds = False
     updates = ClusterUpdate.objects.filter(rollout=run).order_by("pk")
+    for name, what, started_at, ended_at in updates.values_list(
+        "cluster_name", "what", "started_at", "ended_at"
+    ):
+        ended = None
+        if ended_at:
+            ended = seconds_between(run.started_at, ended_at)
+        first = starts.get(name)
+        at = first.at if first else seconds_between(run.started_at, started_at)
+        starts[name] = Start(name, at, ended)
+        adds = adds or what == UpdateReason.ADD
     samples = RolloutSample.objects.filter(rollout=run).order_by("at", "pk")
-    return RunHistory(
-        tuple(
-            Span(name, waves.get(name), *rest)
-            for name, *rest in updates.values_list(*_SPAN)
-        ),
-        tuple(
-            (seconds_between(run.started_at, at), RolloutProgress(*counts))
-            for at, *counts in samples.values_list("at", *_COUNTS)
-        ),
+    moments = tuple(
+        (seconds_between(run.started_at, at), RolloutProgress(*counts))
+        for at, *counts in samples.values_list("at", *_COUNTS)
     )
+    return RunHistory(tuple(starts.values()), moments, adds)

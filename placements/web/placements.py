@@ -28,7 +28,7 @@ from placements.explain.rollouts import (
     result_from_document,
     wave_counts,
 )
-from placements.explain.steps import MARK_WORDS, LanePanel
+from placements.explain.steps import MARK_WORDS
 from placements.explain.vocabulary import headline, policy_sentence
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import OcmPlacement, parse_placement
@@ -478,6 +478,7 @@ def _clusters_tab(
     skews = {one.key: one.skew for one in skews_of(placement)}
     counts = health.counts
     no_problem = counts.available + counts.pending + counts.in_flight
+    marks = set[str]().union(*(panel.marks for panel in panels))
     context = {
         "clusters": placement_clusters(
             request,
@@ -491,7 +492,9 @@ def _clusters_tab(
         "panels_differ": any(
             skews.get(one.key, one.skew) != one.skew for one in panels
         ),
-        "legend": _legend(panels),
+        "legend": [
+            (mark, words) for mark, words in MARK_WORDS.items() if mark in marks
+        ],
         "steps": last_steps(decision) if decision else None,
         "under_policy": under_policy,
         "ranking": decision,
@@ -505,11 +508,6 @@ def _clusters_tab(
         "findings": counts_of(placement),
     }
     return context, health
-
-
-def _legend(panels: Iterable[LanePanel]) -> list[tuple[str, str]]:
-    marks = set[str]().union(*(panel.marks for panel in panels))
-    return [(mark, words) for mark, words in MARK_WORDS.items() if mark in marks]
 
 
 def _tab_context(

@@ -25,7 +25,7 @@ from fleetui.permissions import current_user, for_readers
 from fleetui.polling import TOKEN, polled, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
 from placements.explain.charts.figure import duration_text, seconds_between
-from placements.explain.charts.rollouts import picture_figure, timeline_charts
+from placements.explain.charts.rollouts import picture_figure
 from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
     NO_FORECAST,
@@ -95,14 +95,13 @@ from placements.web.request import (
     page_from,
     page_size,
     pager_of,
-    requested_table,
     start_of,
     word_from,
 )
 from placements.web.review import preview_context
 
 _ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES = 50, 20, 50, 20
-TABS = ("charts", "clusters", "events", "plan")
+TABS = ("clusters", "events", "plan")
 """Tabs of a rollout with an address of their own; its page shows its clusters."""
 _APPROVAL = "approval"
 _FILTERS = ("placement", "kind", "state", "waiting")
@@ -297,10 +296,6 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         if placement and latest and not is_running
         else None
     )
-    charts = []
-    if tab == "charts":
-        until = run.ended_at or now
-        charts = timeline_charts(history.spans, since=run.started_at, until=until)
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
     is_paused = placement is not None and placement.paused_since is not None
     context = {
@@ -326,7 +321,6 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "figure_url": f"{request.path}?figure=picture" if picture.columns else "",
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
-        "charts": charts,
         "clusters_count": len(parts),
         "failed_count": sum(one is Part.FAILED for one in parts.values()),
     }
@@ -354,7 +348,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         context |= _plan_context(placement)
     if wants_fragment(request):
         context["csrf_token"] = TOKEN
-    return requested_table(request, charts) or render_page(
+    return render_page(
         request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
     )
 
@@ -384,12 +378,17 @@ def _picture(
     """Return the waves that started and those that are planned, with the line of available clusters."""
     is_running = run.state == Rollout.State.RUNNING
     until = seconds_between(run.started_at, run.ended_at or now)
-    starts = history.starts(run.started_at)
+    starts = history.starts
     took = {one.cluster: (one.ended or until) - one.at for one in starts}
     dots = {
-        name: Dot(name, LEVELS[part], str(part), duration_text(took[name]) if name in took else "")
+        name: Dot(
+            name,
+            LEVELS[part],
+            str(part),
+            duration_text(took[name]) if name in took else "",
+        )
         for name, part in parts.items()
-    }  # fmt: skip
+    }
     others = [name for name in parts if name not in took]
     before = [name for name in others if parts[name] in _DONE]
     planned = {name for wave in run.waves for name in wave}

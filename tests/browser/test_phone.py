@@ -92,12 +92,10 @@ def test_a_run_moves_by_itself(enter: Enter) -> None:
     world.work()
     page = enter("/help/glossary/", "operator", width=WIDTH)
     page.clock.install()
-    page.goto("/rollouts/web/2/charts/")
+    page.goto("/rollouts/web/2/")
     page.evaluate("window.loaded = true")
     progress = page.locator(".run-counts")
     expect(progress).to_contain_text("2 pending")
-    page.locator("#live").get_by_role("button", name="Chart").first.click()
-    expect(page.locator("#live svg.main-svg").first).to_be_visible()
     assert _fits(page)
 
     world.pass_time(3)

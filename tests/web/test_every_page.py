@@ -76,7 +76,6 @@ READ = [
     "/rollouts/",
     "/rollouts/?state=running&placement=web",
     "/rollouts/web/1/",
-    "/rollouts/web/1/charts/",
     "/rollouts/web/1/clusters/",
     "/rollouts/web/1/events/",
     "/rollouts/web/1/plan/",

@@ -295,17 +295,3 @@ def duration_text(seconds: float) -> str:
     )
     parts = units[first : first + 2]
     return "".join(f"{number}{unit}" for number, unit in parts if number) or "0s"
-
-
-def elapsed_axis(longest: float) -> dict[str, Any]:
-    """Return an axis from 0 to `longest` seconds with at most eight ticks at whole steps."""
-    span = max(longest, SHORTEST)
-    step = next((one for one in _STEPS if span / one <= 8), int(span // 8) + 1)
-    ticks = [round(place * step, 1) for place in range(int(span / step + 1e-6) + 1)]
-    return {
-        "range": [0, span],
-        "tickmode": "array",
-        "tickvals": ticks,
-        "ticktext": [duration_text(tick) for tick in ticks],
-        "title": "elapsed",
-    }

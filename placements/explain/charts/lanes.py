@@ -86,12 +86,18 @@ def lanes_figure(panels: Sequence[LanePanel], *, width: int) -> go.Figure:
             "ticks": "",
         }
         layout[f"xaxis{suffix}"] = {
-            **hidden, "domain": part.across, "range": [0, part.panel.slots], "anchor": f"y{suffix}"
-        }  # fmt: skip
+            **hidden,
+            "domain": part.across,
+            "range": [0, part.panel.slots],
+            "anchor": f"y{suffix}",
+        }
         rows = part.panel.rows
         layout[f"yaxis{suffix}"] = {
-            **hidden, "domain": part.down, "range": [rows - 0.5, -0.5], "anchor": f"x{suffix}"
-        }  # fmt: skip
+            **hidden,
+            "domain": part.down,
+            "range": [rows - 0.5, -0.5],
+            "anchor": f"x{suffix}",
+        }
         traces += _bars(part, suffix)
         shapes += _bands(part, suffix)
         annotations += _words(part, suffix, left, right, is_narrow=is_narrow)
@@ -255,9 +261,18 @@ def _words(
         note = f" · {panel.note}" if panel.note and not is_narrow else ""
         words = f"<b>{panel.key}</b>  <span style='color:{Color.QUIET}'>{limit}{panel.sort}{note}</span>"
         yield {
-            "xref": "paper", "yref": "paper", "showarrow": False, "x": 0, "xanchor": "left", "xshift": -left,
-            "y": part.down[1], "yanchor": "bottom", "yshift": 22, "text": words, "font": {"size": 13},
-        }  # fmt: skip
+            "xref": "paper",
+            "yref": "paper",
+            "showarrow": False,
+            "x": 0,
+            "xanchor": "left",
+            "xshift": -left,
+            "y": part.down[1],
+            "yanchor": "bottom",
+            "yshift": 22,
+            "text": words,
+            "font": {"size": 13},
+        }
     bands = [lane for lane in part.lanes if lane.high is not None]
     if bands and panel.band and panel.columns == 1:
         middle = (bands[0].low + (bands[0].high or 0)) / 2
@@ -271,18 +286,31 @@ def _words(
         }
     if panel.columns == 1:
         yield {
-            **axes, "xref": "paper", "x": 1, "y": -0.5, "xanchor": "right", "xshift": right,
-            "yanchor": "bottom", "text": "placed", "font": quiet,
-        }  # fmt: skip
+            **axes,
+            "xref": "paper",
+            "x": 1,
+            "y": -0.5,
+            "xanchor": "right",
+            "xshift": right,
+            "yanchor": "bottom",
+            "text": "placed",
+            "font": quiet,
+        }
     counted = [lane for lane in part.lanes if lane.others]
     if panel.columns > 1 and counted:
         unit = counted[0].others.partition(" ")[2]
         if unit.startswith("candidate"):
             unit = "candidates"
         yield {
-            **axes, "x": max(lane.high or 0 for lane in part.lanes), "y": -0.5, "xanchor": "left", "xshift": 8,
-            "yanchor": "bottom", "text": unit, "font": quiet,
-        }  # fmt: skip
+            **axes,
+            "x": max(lane.high or 0 for lane in part.lanes),
+            "y": -0.5,
+            "xanchor": "left",
+            "xshift": 8,
+            "yanchor": "bottom",
+            "text": unit,
+            "font": quiet,
+        }
     letters = int((left - 10) / _LETTER)
     for row, lane in enumerate(part.lanes):
         name = (
@@ -316,6 +344,11 @@ def _words(
             ]
             count = f"<b>{' + '.join(numbers)}</b>{of}"
             yield {
-                **axes, "xref": "paper", "x": 1, "y": row, "xanchor": "right", "xshift": right,
+                **axes,
+                "xref": "paper",
+                "x": 1,
+                "y": row,
+                "xanchor": "right",
+                "xshift": right,
                 "text": count,
-            }  # fmt: skip
+            }
