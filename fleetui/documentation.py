@@ -2,12 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from urllib.parse import urldefrag
 
+from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -15,7 +15,7 @@ from fleetui.locations import assets_folder
 
 _IMAGES = (".png",)
 _NOT_SLUG = re.compile(r"[^\w\- ]")
-_CAPTION = re.compile(r"^:alt: (?P<alt>.*)$", re.MULTILINE)
+_CAPTION = re.compile(r"^:alt: (.*)$", re.MULTILINE)
 
 
 class UnknownPageError(LookupError):
@@ -25,7 +25,7 @@ class UnknownPageError(LookupError):
 @dataclass(frozen=True, slots=True)
 class DocumentationPage:
     title: str
-    html: str
+    html: SafeString
 
 
 @cache
@@ -44,22 +44,34 @@ def documentation_files() -> dict[str, Path]:
 
 def documentation_page(path: str, *, prefix: str) -> DocumentationPage:
     """Return a page; its links to other pages start with `prefix`. Raise UnknownPageError."""
-    file = documentation_files().get(path)
-    if file is None or file.suffix != ".md":
+    file = documentation_files().get(path, Path())
+    if file.suffix != ".md":
         raise UnknownPageError(path)
-    tokens = _parser().parse(file.read_text(encoding="utf-8"))
-    pages = _Links(path, prefix)
-    shown = list(_without_directives(tokens, pages))
+    links = _Links(path, prefix)
+    shown: list[Token] = []
+    for token in _parser().parse(file.read_text(encoding="utf-8")):
+        directive, _, argument = token.info.partition(" ")
+        text = token.content
+        if not directive.startswith("{"):
+            shown.append(token)
+        elif directive == "{figure}":
+            words = "".join(_CAPTION.findall(text))
+            shown += _parser().parse(f"![{words}]({argument})")
+        elif ":hidden:" not in text:
+            entries = [
+                f"* [{title_of(listed)}]({name}.md)"
+                for name in map(str.strip, text.splitlines())
+                if (listed := links.path_of(name)) in documentation_files()
+            ]
+            shown += _parser().parse("\n".join(entries))
+
     for place, token in enumerate(shown):
         if token.type == "heading_open":
             words = _NOT_SLUG.sub("", shown[place + 1].content.lower())
             token.attrSet("id", words.replace(" ", "-"))
-        for child in token.children or ():
-            pages.rewrite(child)
-    renderer = _parser().renderer
-    return DocumentationPage(
-        title_of(path), renderer.render(shown, _parser().options, {})
-    )
+        links.rewrite(token)
+    html = _parser().renderer.render(shown, _parser().options, {})
+    return DocumentationPage(title_of(path), mark_safe(html))  # noqa: S308 -- of the package, with HTML escaped
 
 
 def title_of(path: str) -> str:
@@ -70,7 +82,8 @@ def title_of(path: str) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
+    options = {"html": False, "xhtmlOut": False}
+    return MarkdownIt("commonmark", options).enable("table")
 
 
 class _Links:
@@ -80,41 +93,24 @@ class _Links:
         self.folder = posixpath.dirname(path)
         self.prefix = prefix
 
+    def path_of(self, name: str) -> str:
+        return posixpath.normpath(posixpath.join(self.folder, name))
+
     def address(self, target: str) -> str:
         """Return the address of a page or an image; a file that is not here leads nowhere."""
         path, fragment = urldefrag(target)
         if not path or "://" in path:
             return target
-        path = posixpath.normpath(posixpath.join(self.folder, path))
-        path = path.removesuffix(".md")
+        path = self.path_of(path.removesuffix(".md"))
         if path not in documentation_files():
             return ""
         anchor = f"#{fragment}" if fragment else ""
         return f"{self.prefix}{path}{anchor}"
 
-    def rewrite(self, token: Token) -> None:
-        for name in ("href", "src"):
-            target = token.attrGet(name)
-            if isinstance(target, str):
-                token.attrSet(name, self.address(target))
-
-
-def _without_directives(tokens: list[Token], links: _Links) -> Iterator[Token]:
-    """Yield the tokens of a page with figures and lists of pages in place of their directives."""
-    for token in tokens:
-        directive, _, argument = token.info.partition(" ")
-        if token.type != "fence" or not directive.startswith("{"):
-            yield token
-        elif directive == "{figure}":
-            found = _CAPTION.search(token.content)
-            alt = found["alt"] if found else ""
-            yield from _parser().parse(f"![{alt}]({argument})")
-        elif ":hidden:" not in token.content:
-            yield from _parser().parse("\n".join(_entries(token.content, links)))
-
-
-def _entries(toctree: str, links: _Links) -> Iterator[str]:
-    for line in toctree.splitlines():
-        path = posixpath.normpath(posixpath.join(links.folder, line.strip()))
-        if path in documentation_files():
-            yield f"* [{title_of(path)}]({line.strip()}.md)"
+    def rewrite(self, text: Token) -> None:
+        """Put the addresses of pages and images into a text."""
+        for token in text.children or ():
+            for name in ("href", "src"):
+                target = token.attrGet(name)
+                if isinstance(target, str):
+                    token.attrSet(name, self.address(target))

@@ -51,7 +51,7 @@ COMPARING = {
 WITHOUT_VALUES = {
     "fleetui/audit.py _row",
     "fleetui/sealed_rows.py _hidden_again",
-    "placements/hubs/projection/overrides.py _fill_override",
+    "placements/hubs/projection/overrides.py fill",
     "placements/hubs/projection/overrides.py columns_of",
 }
 """Who stores manifests without their values for good."""

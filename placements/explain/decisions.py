@@ -153,10 +153,6 @@ def _decisive_scores(replay: Replay, step: RoundSummary) -> Iterator[str]:
             yield f"{clusters} higher {names[1]}, but topology spread takes precedence."
 
 
-def _is_outgrown(verdict: ConstraintCheck) -> bool:
-    return verdict.skew_after != (verdict.count or 0) + 1 - verdict.smallest
-
-
 def step_title(step: RoundSummary) -> str:
     """Return the question that the sentences of a step answer."""
     if step.cut is not None:
@@ -351,7 +347,7 @@ def _last_time(replay: Replay, number: int, cluster: str) -> list[str]:
         grown = (
             f"{place} would be {(check.count or 0) + 1} vs. minimum {check.smallest}"
         )
-        if _is_outgrown(check):
+        if check.skew_after != (check.count or 0) + 1 - check.smallest:
             does = (
                 "raises the skew to"
                 if check.skew_after != check.skew_before

@@ -152,11 +152,16 @@ class RunPicture:
         """Return the height of a number of clusters in percent."""
         return round(100 * value / self.top, 2)
 
+    @property
+    def stretches(self) -> list[tuple[LinePoint, float]]:
+        """The points, each with the place where the next one is; none where nothing was observed."""
+        ends = [point.at for point in self.points[1:]] + [float(self.slots)]
+        return list(zip(self.points, ends, strict=False))
+
     def area(self, part: str, *, is_planned: bool) -> str:
         """Return the area of a revision as the path of an SVG, 100 high and 100 wide for each slot."""
         corners: list[str] = []
-        ends = [point.at for point in self.points[1:]] + [float(self.slots)]
-        for point, end in zip(self.points, ends, strict=True):
+        for point, end in self.stretches:
             if point.is_planned is is_planned and end > point.at:
                 low = 0 if part == "new" else point.new
                 high = point.new if part == "new" else point.new + point.old
@@ -170,8 +175,7 @@ class RunPicture:
     def line(self, *, is_planned: bool) -> str:
         """Return the line of available clusters as the path of an SVG."""
         drawn: list[str] = []
-        ends = [point.at for point in self.points[1:]] + [float(self.slots)]
-        for point, end in zip(self.points, ends, strict=True):
+        for point, end in self.stretches:
             if point.is_planned is is_planned:
                 sign = "L" if drawn else "M"
                 top = 100 - self.height(point.new + point.old)

@@ -53,7 +53,7 @@ from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.editor.validation import PlacementDraft
-from placements.services.health import health_of
+from placements.services.health import PlacementHealth, health_of
 from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.history.queries import revisions_of, spec_restores
 from placements.services.placements import UnschedulesEverything, roll_back_both
@@ -345,7 +345,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
             raise Http404(
                 f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one."
             )
-        context |= _plan_context(placement)
+        context |= _plan_context(placement, health or health_of(placement, now=now))
     if wants_fragment(request):
         context["csrf_token"] = TOKEN
     return render_page(
@@ -501,10 +501,12 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
     latest = None if placement.is_staged else latest_run(placement)
     if latest and not latest.is_mirrored:
         return redirect("web:rollout-plan", name, latest.number)
-    return render_page(request, "rollouts/plan.html", _plan_context(placement))
+    health = health_of(placement, now=datetime.now(UTC))
+    context = _plan_context(placement, health)
+    return render_page(request, "rollouts/plan.html", context)
 
 
-def _plan_context(placement: Placement) -> dict[str, Any]:
+def _plan_context(placement: Placement, health: PlacementHealth) -> dict[str, Any]:
     """Return the waves that a placement needs from the current state of its clusters."""
     now = datetime.now(UTC)
     planned, names, running = plan_now(placement, now=now)
@@ -521,7 +523,7 @@ def _plan_context(placement: Placement) -> dict[str, Any]:
         ]
     return {
         "placement": placement,
-        "plan_health": health_of(placement, now=now),
+        "plan_health": health,
         "planned_waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),

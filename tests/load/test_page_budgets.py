@@ -74,7 +74,7 @@ MOST_QUERIES_OF_A_LIST = 12
 POLLED = (
     "placement",
     "rollout",
-    "rollout-charts",
+    "rollout-events",
     "rollout-clusters",
     "rollout-plan",
     "staged-run",

@@ -390,7 +390,7 @@ def test_each_control_says_whether_the_hub_lets_the_account_do_it(
                 "manage.py connect_hub --rbac operator prints" in page
             ) is not is_offered
         problem = text(client.get(f"{ROOT}/placements/web/")).partition(
-            'aria-label="Messages"'
+            'aria-label="Problems"'
         )[2]
         evict = f'href="{ROOT}/hub-write/evict/?placement=web&cluster=east">Evict</a>'
         assert (evict in problem.partition("</ul>")[0]) is is_offered

@@ -18,7 +18,7 @@ from placements.hubs.writing.clusters import (
     uncordon,
 )
 from placements.hubs.writing.disruption import evict
-from placements.hubs.writing.identity import HubAccess
+from placements.hubs.writing.identity import WriteAccess
 from placements.hubs.writing.objects import DELETED, check_name, delete, save, scale
 from placements.hubs.writing.planning import (
     Fields,
@@ -84,7 +84,7 @@ class HubAction:
             check_not_deleting(live)
         return live
 
-    def access_to(self, fields: Fields) -> HubAccess:
+    def access_to(self, fields: Fields) -> WriteAccess:
         """Return what the account of a hub needs; the fields name the object, and may name its kind."""
         manifest = mapping_at(fields, "manifest")
         place = mapping_at(manifest, "metadata") if manifest else fields
@@ -97,7 +97,7 @@ class HubAction:
         if verb == "create":
             name = ""
         part = "status" if self.role is Role.APPROVER else ""
-        return HubAccess(verb, KINDS[kind], part, namespace, name)
+        return WriteAccess(verb, KINDS[kind], part, namespace, name)
 
 
 _PLACEMENT, _MEMBER, _RUN = "ResourcePlacement", "MemberCluster", "StagedUpdateRun"

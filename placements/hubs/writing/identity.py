@@ -62,7 +62,7 @@ def requester_on(hub: Hub, person: str, role: str) -> Requester:
 
 
 @dataclass(frozen=True, slots=True)
-class HubAccess:
+class WriteAccess:
     """What a write needs of the account; no name where the object is to be created."""
 
     verb: str
@@ -72,7 +72,7 @@ class HubAccess:
     name: str = ""
 
     @classmethod
-    def of(cls, request: WriteRequest) -> "HubAccess":
+    def of(cls, request: WriteRequest) -> "WriteAccess":
         name = "" if request.verb is Verb.CREATE else request.name
         verb = request.verb.permission
         return cls(verb, request.kind, request.subresource, request.namespace, name)

@@ -40,8 +40,8 @@ from placements.hubs.writing.answers import (
     read_back,
 )
 from placements.hubs.writing.identity import (
-    HubAccess,
     Requester,
+    WriteAccess,
     requester_on,
 )
 
@@ -135,7 +135,7 @@ class HubWriter:
         check_writable(self.hub)
         _, answer = self._request_at_present_version(request, live, is_dry_run=True)
         if answer.outcome is WriteOutcome.FORBIDDEN:
-            HubAccess.of(request).note_refusal(self.hub, self.requester)
+            WriteAccess.of(request).note_refusal(self.hub, self.requester)
         if answer.outcome is WriteOutcome.UNKNOWN:
             return replace(answer, outcome=WriteOutcome.UNREACHABLE)
         return answer

@@ -19,7 +19,7 @@ def applied(world: World, client: Client) -> tuple[int, int]:
     """Return on how many of how many clusters the page, REST and the status say that it is applied."""
     counts = health_of(Placement.objects.get(), now=world.now).counts
     page = client.get("/placements/web/").content.decode()
-    found = re.search(r"Applied</span> <strong>(\d+) of (\d+)</strong>", page)
+    found = re.search(r"(\d+) of (\d+) applied", page)
     assert found
     manifest = json.loads(client.get("/api/v1/placements/web").content)
     [listed] = json.loads(client.get("/api/v1/placements").content)["items"]
