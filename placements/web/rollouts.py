@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -53,7 +54,7 @@ from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.editor.validation import PlacementDraft
-from placements.services.health import PlacementHealth, health_of
+from placements.services.health import health_of
 from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.history.queries import revisions_of, spec_restores
 from placements.services.placements import UnschedulesEverything, roll_back_both
@@ -274,12 +275,13 @@ def rollout(
 
 def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
-    report, placement, history = report_of(run), run.placement, history_of(run)
+    is_running = run.state == Rollout.State.RUNNING
+    placement = run.placement
+    report = report_of(run)
     result = report.result
     rollouts = Rollout.objects.filter(placement=placement).order_by("-number")
     latest = rollouts.only("number").first() if placement else None
     has_plan = latest is not None and latest.pk == run.pk and not run.is_mirrored
-    is_running = run.state == Rollout.State.RUNNING
     late = {
         one.cluster: Part.NOT_AVAILABLE
         for one in (result.blocked if result else ())
@@ -287,8 +289,11 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     }
     parts = {**parts_of(run), **late}
     state = badges.run_state(run)
-    picture = _picture(run, parts, history, result, state, now=now)
-    if request.GET.get("figure") == "picture":
+    # The plan lists the waves that are left.
+    picture = None
+    if tab != "plan":
+        picture = _picture(run, parts, history_of(run), result, state, now=now)
+    if picture and request.GET.get("figure") == "picture":
         figure = picture_figure(picture).to_json(validate=True, engine="json")
         return HttpResponse(figure, content_type="application/json")
     health = (
@@ -318,7 +323,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "verdict": verdict_words(parts.values(), _waits_words(parts, result)),
         "counts": state_counts(parts.values()),
         "picture": picture,
-        "figure_url": f"{request.path}?figure=picture" if picture.columns else "",
+        "figure_url": f"{request.path}?figure=picture",
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
@@ -345,7 +350,7 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
             raise Http404(
                 f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one."
             )
-        context |= _plan_context(placement, health or health_of(placement, now=now))
+        context |= _plan_context(placement)
     if wants_fragment(request):
         context["csrf_token"] = TOKEN
     return render_page(
@@ -501,12 +506,10 @@ def plan(request: HttpRequest, name: str) -> HttpResponse:
     latest = None if placement.is_staged else latest_run(placement)
     if latest and not latest.is_mirrored:
         return redirect("web:rollout-plan", name, latest.number)
-    health = health_of(placement, now=datetime.now(UTC))
-    context = _plan_context(placement, health)
-    return render_page(request, "rollouts/plan.html", context)
+    return render_page(request, "rollouts/plan.html", _plan_context(placement))
 
 
-def _plan_context(placement: Placement, health: PlacementHealth) -> dict[str, Any]:
+def _plan_context(placement: Placement) -> dict[str, Any]:
     """Return the waves that a placement needs from the current state of its clusters."""
     now = datetime.now(UTC)
     planned, names, running = plan_now(placement, now=now)
@@ -523,7 +526,8 @@ def _plan_context(placement: Placement, health: PlacementHealth) -> dict[str, An
         ]
     return {
         "placement": placement,
-        "plan_health": health,
+        # Read only where nothing is left to do.
+        "plan_health": SimpleLazyObject(lambda: health_of(placement, now=now)),
         "planned_waves": waves,
         "more": max(0, len(planned.waves) - _ROWS),
         "total": len(planned.waves),

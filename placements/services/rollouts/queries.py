@@ -314,18 +314,17 @@ def parts_of(run: Rollout) -> dict[str, Part]:
             **dict.fromkeys((Phase.REMOVED.value, RELEASE, "released"), Part.REMOVED),
             **dict.fromkeys(_FAILED, Part.FAILED),
         }
-        return {
-            name: ends.get(left.get(name, ""), Part.PENDING) for name in names_in(run)
-        }
+        planned = dict.fromkeys(name for wave in run.waves for name in wave)
+        names = [*planned, *sorted(left.keys() - planned)]
+        return {name: ends.get(left.get(name, ""), Part.PENDING) for name in names}
     rows = _with_is_wanted(Binding.objects.filter(placement=run.placement_id), run)
     columns = ("cluster_name", "phase", "is_wanted", "state")
     parts = {name: _part(run, *facts) for name, *facts in rows.values_list(*columns)}
-    planned = (
-        name for wave in run.waves for name in wave
-    )  # what has no binding is not selected any more
-    return (
-        dict.fromkeys(planned, Part.REMOVED) | parts if not run.is_deletion else parts
-    )
+    if run.is_deletion:
+        return parts
+    # What has no binding is not selected any more.
+    waves = (name for wave in run.waves for name in wave)
+    return dict.fromkeys(waves, Part.REMOVED) | parts
 
 
 def part_counts(run: Rollout) -> Counter[Part]:
