@@ -124,7 +124,14 @@ EVENT_KINDS = (
     "staged-run",
     "staged-strategy",
     "approval-request",
+    "hub",
+    "channel",
+    "notification-rule",
+    "checks file",
+    "Decision",
+    "User",
 )
+"""What an event can be about."""
 MOST_NAMESPACES = 200
 _VERBS_AT_A_CLUSTER = (
     "evicted",

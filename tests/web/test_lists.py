@@ -1,5 +1,6 @@
 """A list has the same filters, orders and columns on its page, in its download and in REST."""
 
+import ast
 import csv
 import html
 import io
@@ -12,8 +13,9 @@ from rest_framework.serializers import ChoiceField
 
 from placements.api import filters
 from placements.api.serializers import ClusterSerializer
-from placements.services.filters import LIST_FILTERS
+from placements.services.filters import EVENT_KINDS, LIST_FILTERS
 from placements.web.clusters import CSV_COLUMNS
+from tests.source_code import PRODUCT, nodes_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("web")]
 
@@ -114,3 +116,28 @@ def test_the_columns_of_a_download_are_fields_in_rest() -> None:
         re.sub(r"_(\w)", lambda match: match[1].upper(), str(name))
         for name in ClusterSerializer().get_fields()
     }
+
+
+def test_events_are_filtered_by_every_kind_that_an_event_has() -> None:
+    constants: dict[str, set[str]] = {}
+    used = set()
+    for module in PRODUCT:
+        for statement in module.tree.body:
+            match statement:
+                case ast.Assign(
+                    targets=[ast.Name(id=name)], value=ast.Constant(value=str(value))
+                ):
+                    constants.setdefault(name, set()).add(value)
+        for node in nodes_of(module.tree):
+            match node:
+                case ast.Call(func=ast.Name(id="AuditEvent"), args=[_, kind, *_]):
+                    used.add(kind)
+    kinds = set()
+    for kind in used:
+        if isinstance(kind, ast.Constant):
+            kinds.add(kind.value)
+        elif isinstance(kind, ast.Name):
+            kinds |= constants.get(kind.id, set())
+
+    assert {"hub", "channel", "cluster"} <= kinds
+    assert kinds <= set(EVENT_KINDS)
