@@ -108,7 +108,7 @@ def test_a_run_moves_by_itself(enter: Enter) -> None:
     expect(page.locator("#live").get_by_role("status").first).to_contain_text(
         "Completed"
     )
-    expect(page.locator("#live svg.main-svg").first).to_be_visible()
+    expect(page.locator(".run-picture .cluster-dot").first).to_be_visible()
     assert page.evaluate("window.loaded")
     assert _fits(page)
 
