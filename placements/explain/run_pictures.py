@@ -358,8 +358,10 @@ def run_picture(
     placed = empty.placed_columns
     progress = moments[-1][1] if moments else None
     number = progress.number if progress else sum(len(one.dots) for one in columns)
+    # What a run ends with has a piece of the axis, too.
+    last = empty.slots * (0.95 + 0.05 * is_running)
     points = [
-        LinePoint(place_of(at, placed), one.old, one.new)
+        LinePoint(min(place_of(at, placed), last), one.old, one.new)
         for at, one in _thinned(moments)
     ]
     is_planned_run = is_running or progress is None
@@ -393,7 +395,7 @@ def run_picture(
     if least or not progress:
         limits.append((f"all {number:,}", number))
     highest = [one.old + one.new for one in points] + [value for _, value in limits]
-    top = max(1, *highest, number) * 1.06
+    top = max(1, *highest, number) * 1.25  # with room for the title
     available = new + old
     ends = [*limits]
     if progress and is_running:
