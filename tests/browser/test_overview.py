@@ -68,6 +68,18 @@ def test_the_overview_has_few_controls_and_the_map_opens_a_panel(
         expect(page.get_by_role("heading", level=1)).to_contain_text("bravelion")
 
 
+@pytest.mark.parametrize("name", ["web", "ledger", "batch"])
+def test_a_placement_has_few_controls(
+    enter: Enter, work: Callable[[], None], nine: None, name: str
+) -> None:
+    work()
+
+    page = enter(f"/placements/{name}/", "operator")
+
+    expect(page.locator("#clusters")).to_be_visible()
+    assert _controls(page) <= MOST_CONTROLS
+
+
 @pytest.mark.nightly
 def test_with_trouble_everywhere_the_overview_has_few_controls(
     enter: Enter, work: Callable[[], None]
