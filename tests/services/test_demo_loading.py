@@ -11,6 +11,7 @@ from placements.services.demo import load
 from placements.services.demo.load import Loaded, NameTakenError, load_demo, remove_demo
 from placements.services.fleet_events import enqueue_affected_placements
 from tests.rows import NOW, joined, member_document, placed, run_due
+from tests.services.rollouts.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -136,3 +137,19 @@ def test_unhealthy_clusters_of_the_demo_are_not_eligible(
     )
     assert verdicts == {"staleHeartbeat", "unhealthy"}
     assert 1 <= MemberCluster.objects.exclude(verdict="").count() <= 6
+
+
+@pytest.mark.parametrize("size", [4, 9, pytest.param(100, marks=pytest.mark.nightly)])
+def test_an_update_can_be_watched_and_paused(size: int) -> None:
+    world = World(0)
+    load_demo(size, by=None, now=world.now)
+    world.work()
+    world.run(until=world.is_settled)
+    deployments = Resource.objects.filter(kind="Deployment", is_demo=True)
+    updated = [{**one.content, "spec": {"replicas": 7}} for one in deployments]
+
+    world.apply(*updated)
+    world.work()
+    seconds = world.run(until=world.is_settled)
+
+    assert 20 <= seconds <= 45

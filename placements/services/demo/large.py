@@ -211,7 +211,7 @@ def large_placements(clusters: Sequence[Document]) -> tuple[Document, ...]:
 
 def _common(clusters: Sequence[Document], *, many: int) -> Iterator[Document]:
     """Return nine placements; `payments` has a pinned group, many `lab-replicas` have a dead end."""
-    budget = rolling("10%", "10%", 30)
+    budget = rolling("20%", "20%", 30)
     crd = selector(
         "CustomResourceDefinition",
         group="apiextensions.k8s.io",

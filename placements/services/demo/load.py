@@ -39,6 +39,8 @@ _MOST_NAMES = 5
 _DEPENDENTS = 50
 LONGEST_LOAD = timedelta(seconds=60)
 """After this the workers take over what a killed load did not finish."""
+READY_SECONDS = 8
+"""An update of a quarter of the clusters at a time takes about half a minute: long enough to pause it."""
 
 
 class NameTakenError(FleetError):
@@ -184,7 +186,9 @@ def _refuse_taken_resources(demo: Demo) -> None:
 
 def _simulated(document: Document) -> ClusterSpec:
     fault = document["metadata"].get("annotations", {}).get(SIMULATED_ANNOTATION)
-    connection = {"fault": fault} if fault else {}
+    connection: Document = {"readySeconds": READY_SECONDS}
+    if fault:
+        connection["fault"] = fault
     return ClusterSpec(document, driver=SIMULATED, connection=connection, is_demo=True)
 
 
