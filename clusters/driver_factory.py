@@ -10,8 +10,8 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Q, QuerySet
 
 from clusters import kubernetes_drivers
-from clusters.drivers.base import Driver
-from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
+from clusters.drivers.base import KUBERNETES, Driver
+from clusters.drivers.registry import DriverContext, driver_named
 from clusters.drivers.simulated.state import OWNERS, Stored
 from clusters.models import MemberCluster, SimulatedPlacement
 from fleetui.bulk import GroupedWrites

@@ -23,7 +23,7 @@ from django.db.models import (
 )
 from django.db.models.functions import RowNumber
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, EligibilityKind
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import not_observed, unhealthy

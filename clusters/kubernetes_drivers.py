@@ -26,6 +26,7 @@ from clusters.credentials import (
     record_rejection,
 )
 from clusters.drivers.base import (
+    KUBERNETES,
     USUAL_TIMEOUT,
     Applied,
     DiffResult,
@@ -39,7 +40,7 @@ from clusters.drivers.base import (
 from clusters.drivers.kubernetes.addresses import AddressRules
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import Connection, parse_connection
-from clusters.drivers.registry import KUBERNETES, DriverContext, driver_named
+from clusters.drivers.registry import DriverContext, driver_named
 from clusters.models import ClusterCredential, Hub, MemberCluster
 from fleetui import __version__
 from fleetui.hub_scope import LOCAL_HUB

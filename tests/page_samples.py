@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth.models import Permission, User
 
-from clusters.drivers.registry import KUBERNETES
+from clusters.drivers.base import KUBERNETES
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import new_member
 from clusters.operations.join import ClusterSpec, upsert_clusters

@@ -148,6 +148,7 @@ CONTENT = {
     "clusters/migrations/0009_workloads_problem.py": "2598232317b355a3",
     "fleetui/access/migrations/0001_initial.py": "0c14aece5c939459",
     "fleetui/access/migrations/0002_team_boundary.py": "2adf6c0a549b3373",
+    "fleetui/access/migrations/0003_unused_contract.py": "6f0a21df46e76311",
     "fleetui/accounts/migrations/0001_initial.py": "2c53476b69c78a18",
     "fleetui/migrations/0001_initial.py": "87319637162b4e33",
     "fleetui/migrations/0002_observation.py": "d42e3e66b6d94ffd",
@@ -173,6 +174,7 @@ CONTENT = {
     "placements/migrations/0020_findings_check.py": "fb5fe6539c6fa61c",
     "placements/migrations/0021_agreement_on_demand.py": "040447d97923dab2",
     "placements/migrations/0022_no_pending_hub_decisions.py": "44b2331f4cf2c913",
+    "placements/migrations/0023_unused_contract.py": "53c0031edbdd2099",
 }
 """The content of each migration: they are added and never changed, for databases that have applied them."""
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 from django.apps import apps
+from django.contrib.auth.models import User
 from django.db import connection, models
 
 from fleetui.access.secret_values import plain_manifest
 from fleetui.encryption import SEALED, HiddenText
 from fleetui.fields import ManifestField, SealedTextField
 from fleetui.sealed_rows import hide_again, seal_texts, unseal_texts
-from placements.models import Draft, DryRun, Resource
+from placements.models import Draft, Resource
 from placements.services.resources.operations import apply_resources
 from tests.database import database_dump
 from tests.rows import NOW, namespace
@@ -124,7 +125,6 @@ def test_no_other_column_holds_manifests_of_resources() -> None:
         *(
             "Override.document",
             "OverrideSnapshot.document",
-            "DryRun.manifests",
             "Draft.text",
         ),
     }
@@ -148,26 +148,24 @@ def test_the_migration_hides_and_encrypts_what_the_release_before_stored() -> No
             "UPDATE placements_resource SET content = replace(content, %s, %s)",
             [text, '"planted"'],
         )
-    dry_run = DryRun.objects.create(created_at=NOW, created_by="ana", run_at=NOW)
-    DryRun.objects.filter(pk=dry_run.pk).update(manifests=_raw("planted"))
+    owner = User.objects.create(username="ana")
+    draft = Draft.objects.create(owner=owner, created_at=NOW, updated_at=NOW)
+    Draft.objects.filter(pk=draft.pk).update(text=_raw("planted"))
     assert database_dump().count("planted") == 2
 
     hide_again(apps)
     for _ in range(2):
-        seal_texts("placements_dryrun", "manifests")
+        seal_texts("placements_draft", "text")
 
     assert "planted" not in database_dump()
     assert plain_manifest(Resource.objects.get(kind="Secret").content)["Data"] == {
         "a": "planted"
     }
-    read = DryRun.objects.get(pk=dry_run.pk)
-    assert (type(read.manifests), plain_manifest(read.manifests)) == (
-        HiddenText,
-        "planted",
-    )
-    unseal_texts("placements_dryrun", "manifests")
+    read = Draft.objects.get(pk=draft.pk)
+    assert (type(read.text), plain_manifest(read.text)) == (HiddenText, "planted")
+    unseal_texts("placements_draft", "text")
     assert database_dump().count("planted") == 1
-    assert plain_manifest(DryRun.objects.get(pk=dry_run.pk).manifests) == "planted"
+    assert plain_manifest(Draft.objects.get(pk=draft.pk).text) == "planted"
     assert SEALED not in str(Draft.objects.all())
 
 

@@ -12,6 +12,11 @@ from typing import Any, Literal, Protocol
 from clusters.drivers.readiness import Readiness, overall_readiness
 from fleetui.errors import FleetError
 
+SIMULATED = "simulated"
+KUBERNETES = "kubernetes"
+REPORTED = "reported"
+"""No driver of ours: the cluster's own agent reports over REST."""
+
 USUAL_TIMEOUT = 10.0
 """Seconds after which a call gives up, unless its caller says otherwise."""
 

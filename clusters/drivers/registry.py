@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from clusters.drivers.base import Driver, MemberIdentity, UnknownDriverError
+from clusters.drivers.base import (
+    KUBERNETES,
+    SIMULATED,
+    Driver,
+    MemberIdentity,
+    UnknownDriverError,
+)
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.kubernetes.driver import KubernetesDriver
 from clusters.drivers.simulated.configuration import parse_configuration
 from clusters.drivers.simulated.driver import SimulatedDriver
 from clusters.drivers.simulated.state import StateStore
-
-SIMULATED = "simulated"
-KUBERNETES = "kubernetes"
-REPORTED = "reported"
-"""No driver of ours: the cluster's own agent reports over REST."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from django.db import models
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from clusters.models.hubs import HubRow, StoredCredential
 from fleetui.fields import OrderedJSONField
 from fleetui.hub_scope import LOCAL_HUB

@@ -19,7 +19,7 @@ from clusters.credentials import (
     kept_secret,
     public_facts,
 )
-from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.base import KUBERNETES, DriverUnavailable
 from clusters.drivers.kubernetes.check import (
     IDENTITY,
     OTHER_CLUSTER,
@@ -29,7 +29,6 @@ from clusters.drivers.kubernetes.check import (
     is_passed,
 )
 from clusters.drivers.kubernetes.configuration import parse_connection
-from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import ParsedConnection, Secret, SecretFacts, facts_of
 from clusters.kubernetes_drivers import (
     address_rules,

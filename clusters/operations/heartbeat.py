@@ -14,9 +14,9 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from clusters.driver_factory import driver_for
-from clusters.drivers.base import DriverError, Observation
+from clusters.drivers.base import REPORTED, DriverError, Observation
 from clusters.drivers.concurrency import NotCalled, call_all
-from clusters.drivers.registry import DRIVERS, REPORTED
+from clusters.drivers.registry import DRIVERS
 from clusters.kubernetes_drivers import hub_id
 from clusters.models import FleetState, MemberCluster, Membership
 from clusters.observation import counts_until

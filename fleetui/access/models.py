@@ -129,8 +129,7 @@ class TeamGrant(models.Model):
 class AccessEvent(models.Model):
     """A login, a change of access, or something refused; immutable, and of no hub.
 
-    The actor is no foreign key: a deleted user changes no line. `sequence` and `digest` are written by the
-    release before this one only; the next one removes them.
+    The actor is no foreign key: a deleted user changes no line.
     """
 
     at = models.DateTimeField()
@@ -140,8 +139,6 @@ class AccessEvent(models.Model):
     address = models.CharField(max_length=64, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
     details = models.JSONField(default=dict)
-    sequence = models.PositiveBigIntegerField(null=True, unique=True)
-    digest = models.CharField(max_length=64, blank=True)
 
     class Meta:
         permissions = [("view_access_log", "Can view the access log")]
@@ -152,34 +149,7 @@ class AccessEvent(models.Model):
         ]
         constraints = [
             models.CheckConstraint(condition=~Q(verb=""), name="access_event_has_verb"),
-            models.CheckConstraint(
-                condition=Q(sequence=None, digest="")
-                | Q(sequence__gt=0) & ~Q(digest=""),
-                name="access_event_sealed_with_digest",
-            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.actor_name or '-'} {self.verb} {self.subject}"
-
-
-class AccessChain(models.Model):
-    """A row of the release before this one, which may still write it; the next one removes the table."""
-
-    head_sequence = models.PositiveBigIntegerField(default=0)
-    head_digest = models.CharField(max_length=64, blank=True)
-    anchor_sequence = models.PositiveBigIntegerField(default=0)
-    anchor_digest = models.CharField(max_length=64, blank=True)
-    anchored_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = [
-            models.CheckConstraint(condition=Q(pk=1), name="access_chain_one_row"),
-            models.CheckConstraint(
-                condition=Q(anchor_sequence__lte=models.F("head_sequence")),
-                name="access_chain_in_order",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.head_sequence}:{self.head_digest}"

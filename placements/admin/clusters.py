@@ -28,8 +28,8 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
 from clusters.credentials import public_facts
+from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
-from clusters.drivers.registry import KUBERNETES, SIMULATED
 from clusters.filters import (
     ClusterFilter,
     ClusterFilterState,

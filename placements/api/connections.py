@@ -10,8 +10,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.connection_input import ConnectionInput
+from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.check import OTHER_CLUSTER
-from clusters.drivers.registry import KUBERNETES
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
     check_connection,

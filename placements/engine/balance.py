@@ -1,30 +1,14 @@
 """Whether a hard topology spread limit is exceeded by the clusters that are placed."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
+from placements.engine.limits import ExceededLimit
 from placements.engine.scheduling.candidates import filter_columns
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.profile import profile_of
 from placements.engine.scheduling.spread.base import SpreadInput, is_hard
-
-
-class ExceededLimit(NamedTuple):
-    """A `DoNotSchedule` constraint whose skew is above its limit.
-
-    `emptiest_domain` is the one that the fullest is compared with; it is empty while there are fewer domains
-    than minDomains, so that the minimum counts as 0.
-    """
-
-    topology_key: str
-    max_skew: int
-    fullest_domain: str
-    fullest_count: int
-    emptiest_domain: str
-    emptiest_count: int
-    skew: int
 
 
 def exceeded_limits(cycle: Cycle, placed: Iterable[str]) -> list[ExceededLimit]:
@@ -70,18 +54,3 @@ def exceeded_limits(cycle: Cycle, placed: Iterable[str]) -> list[ExceededLimit]:
             )
         )
     return exceeded
-
-
-def limit_words(limit: ExceededLimit) -> str:
-    """Return which limit is exceeded by what: "region skew 3, max skew 1 (east 4, west 1)"."""
-    emptiest = f"{limit.emptiest_domain} {limit.emptiest_count:,}"
-    if not limit.emptiest_domain:
-        emptiest = "fewer domains than minDomains"
-    counts = f"{limit.fullest_domain} {limit.fullest_count:,}, {emptiest}"
-    return f"{limit.topology_key} skew {limit.skew:,}, max skew {limit.max_skew:,} ({counts})"
-
-
-def balance_sentence(exceeded: Iterable[ExceededLimit]) -> str:
-    """Return which hard limits what is placed exceeds, with the counts; empty without one."""
-    parts = [limit_words(limit) for limit in exceeded]
-    return f"Out of balance: {'; '.join(parts)}." if parts else ""

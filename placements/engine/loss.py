@@ -14,8 +14,9 @@ import numpy as np
 
 from clusters.columns import ABSENT
 from clusters.fleet import CORDON_KEY, CORDON_VALUE, NO_SCHEDULE, Cluster, Fleet, Taint
-from placements.engine.balance import ExceededLimit, exceeded_limits
+from placements.engine.balance import exceeded_limits
 from placements.engine.disruption import KeptReason
+from placements.engine.limits import ExceededLimit
 from placements.engine.scheduling.candidates import (
     Candidates,
     candidates_of,

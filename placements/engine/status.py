@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from fleetui.apimachinery.words import counted
-from placements.engine.balance import ExceededLimit, limit_words
+from placements.engine.limits import ExceededLimit, limit_words
 from placements.engine.rollout.staged_run import WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase
 from placements.manifests.policy import PlacementType

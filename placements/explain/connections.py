@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.check import IDENTITY, CheckStep, is_passed
-from clusters.drivers.registry import KUBERNETES
 from clusters.kubernetes_drivers import REJECTED, credential_of
 from clusters.models import MemberCluster
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from fleetui.apimachinery.words import counted, names_and_more
 from placements.explain.cluster_objects import Difference
 

@@ -7,8 +7,8 @@ from typing import Any
 from clusters.fleet import Fleet
 from fleetui.apimachinery.words import counted, first_names, joined
 from placements.engine.advice.diagnosis import pinned_groups
-from placements.engine.balance import balance_sentence
 from placements.engine.disruption import KeptReason
+from placements.engine.limits import balance_sentence
 from placements.engine.loss import (
     AND,
     CLUSTER,

@@ -8,8 +8,8 @@ from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.words import counted
 from placements.engine.advice.changes import POLICY_CHANGES
 from placements.engine.advice.search import Advice, how_to_fulfil
-from placements.engine.balance import ExceededLimit, balance_sentence
 from placements.engine.exact.record import inline_search
+from placements.engine.limits import ExceededLimit, balance_sentence
 from placements.engine.scheduling.comparison import SemanticsComparison
 from placements.engine.scheduling.decision import CycleKind, Decision, Picked
 from placements.engine.scheduling.outcome import ClusterOutcome, Outcome, Outcomes

@@ -1,14 +1,13 @@
 """Bindings of a placement by class (`rules/scheduler.md#bindings`), and their parsers."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from clusters.fleet import Fleet
 from fleetui.apimachinery.errors import ErrorDetail
 from fleetui.apimachinery.fields import (
     FilledText,
@@ -72,12 +71,14 @@ class BindingsByClass:
 
 
 def classify_bindings(
-    bindings: Iterable[PlacedBinding], fleet: Fleet
+    bindings: Iterable[PlacedBinding], *, staying: Collection[str]
 ) -> BindingsByClass:
-    """Return the bindings by class; they come by cluster name and without those being deleted."""
+    """Return the bindings by class; they come by cluster name and without those being deleted.
+
+    `staying` are the names of the clusters that do not leave the fleet.
+    """
     classes: tuple[list[PlacedBinding], ...] = ([], [], [], [])
     current, obsolete, dangling, unscheduled = classes
-    staying = fleet.staying
     for binding in bindings:
         if not binding.is_active:
             unscheduled.append(binding)

@@ -2,7 +2,6 @@
 
 from placements.models.assertions import (
     AssertionCheck,
-    AssertionDocument,
     StoredChecksFile,
 )
 from placements.models.bindings import (
@@ -11,7 +10,6 @@ from placements.models.bindings import (
     ObservedObjects,
     WaitingRemoval,
 )
-from placements.models.bulk_changes import BulkChange
 from placements.models.decisions import (
     CHANGES_CLUSTERS,
     Decision,
@@ -19,7 +17,6 @@ from placements.models.decisions import (
     FleetRecord,
 )
 from placements.models.disruptions import DisruptionBudget, Drain, DrainStep, Eviction
-from placements.models.dry_runs import DryRun
 from placements.models.findings import FindingsCheck
 from placements.models.hub_decisions import (
     DueJudgement,
@@ -37,7 +34,6 @@ from placements.models.placements import (
     Placement,
 )
 from placements.models.problems import NOTIFIED, Problem, ProblemBook, ProblemKind
-from placements.models.rebalance import RebalancePlan
 from placements.models.resilience import (
     PlacementResilience,
     ResilienceLoss,
@@ -53,19 +49,12 @@ from placements.models.rollouts import (
     StagedRun,
     StagedStrategy,
 )
-from placements.models.scenarios import Scenario, ScenarioDecision
 from placements.models.snapshots import (
     PolicySnapshot,
     ResourceSnapshot,
     ResourceSnapshotPart,
 )
 from placements.models.staleness import StalenessCheck, StalePick
-from placements.models.watches import (
-    ChangeType,
-    CollectionChange,
-    CollectionState,
-    WatchedKind,
-)
 
 __all__ = [
     "AWAITS_DECISION",
@@ -76,20 +65,14 @@ __all__ = [
     "WAITS_FOR_APPROVAL",
     "ApprovalRequest",
     "AssertionCheck",
-    "AssertionDocument",
     "Binding",
-    "BulkChange",
-    "ChangeType",
     "ClusterUpdate",
-    "CollectionChange",
-    "CollectionState",
     "Decision",
     "DecisionRecord",
     "DisruptionBudget",
     "Draft",
     "Drain",
     "DrainStep",
-    "DryRun",
     "DueJudgement",
     "Eviction",
     "FindingsCheck",
@@ -109,7 +92,6 @@ __all__ = [
     "Problem",
     "ProblemBook",
     "ProblemKind",
-    "RebalancePlan",
     "ReplayInputs",
     "ResilienceLoss",
     "ResilienceReport",
@@ -118,13 +100,10 @@ __all__ = [
     "ResourceSnapshotPart",
     "Rollout",
     "RolloutSample",
-    "Scenario",
-    "ScenarioDecision",
     "StagedRun",
     "StagedStrategy",
     "StalePick",
     "StalenessCheck",
     "StoredChecksFile",
     "WaitingRemoval",
-    "WatchedKind",
 ]

@@ -4,8 +4,7 @@ from django.db import models
 from django.db.models import Q
 
 from clusters.models import HubRow
-from placements.models.objects import ObjectRow
-from placements.models.placements import LONGEST_NAME, Placement
+from placements.models.placements import Placement
 
 
 class StoredChecksFile(HubRow):
@@ -22,32 +21,10 @@ class StoredChecksFile(HubRow):
         return ".fleetui.yaml"
 
 
-class AssertionDocument(ObjectRow):
-    """Assertions of several placements, which no code uses any more: they are in the checks file.
-
-    A running release before this one may still write them: the next release removes the model in a migration
-    named `…_contract` (`tests/migration_rules.py`).
-    """
-
-    is_shown = False
-
-    name = models.CharField(max_length=LONGEST_NAME)
-
-    class Meta:
-        constraints = [
-            models.UniqueConstraint(fields=["hub", "name"], name="assertion_name_once"),
-            models.CheckConstraint(condition=~Q(name=""), name="assertion_has_name"),
-        ]
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class AssertionCheck(HubRow):
     """The results for one placement that has assertions, as of a decision and a fleet.
 
     `others` has the placements that assertions name, as `|a|b|`; their decisions cause a new check.
-    `documents` is of the release before, which may still run.
     """
 
     placement = models.OneToOneField(
@@ -58,7 +35,6 @@ class AssertionCheck(HubRow):
     fleet_version = models.PositiveBigIntegerField()
     checked_at = models.DateTimeField()
     others = models.TextField(blank=True)
-    documents = models.TextField(blank=True, default="")
     results = models.JSONField()
     broken = models.PositiveIntegerField()
     unknown = models.PositiveIntegerField()

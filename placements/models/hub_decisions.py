@@ -9,7 +9,6 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
-from django.utils import timezone
 
 from clusters.models import HubRow
 from placements.models.decisions import Decision, FleetRecord
@@ -82,10 +81,6 @@ class HubDecision(HubRow):
     `decisions` as the hub wrote them at first, and `bindings` as they were after it. `digest` identifies the
     state, and `binding_change` is the key of the last BindingChange before it. `is_latest`: nothing newer
     was observed.
-
-    The columns from `policy_snapshot_uid` on kept the agreement of the replay; it is found when it is asked
-    for, and nothing reads them. The release before may still write them: the next one removes them in a
-    migration named `…_contract` (`tests/migration_rules.py`).
     """
 
     placement = models.ForeignKey(
@@ -111,19 +106,6 @@ class HubDecision(HubRow):
         FleetVersion, models.PROTECT, null=True, related_name="+"
     )
     note = models.CharField(max_length=300, blank=True)
-    policy_snapshot_uid = models.CharField(max_length=64, blank=True)
-    replay = models.CharField(max_length=6, blank=True)
-    agreement = models.CharField(
-        max_length=15, default="uncertain", db_default="uncertain"
-    )
-    differences = models.JSONField(default=list)
-    differences_count = models.PositiveIntegerField(default=0)
-    judged_at = models.DateTimeField(default=timezone.now)
-    judged_count = models.PositiveIntegerField(default=1)
-    recheck_at = models.DateTimeField(null=True)
-    confirmed_at = models.DateTimeField(null=True)
-    engine = models.CharField(max_length=20, blank=True)
-    hub_behind = models.BooleanField(default=False)
 
     class Meta:
         indexes = [

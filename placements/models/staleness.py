@@ -11,7 +11,7 @@ class StalenessCheck(HubRow):
 
     A worker computes it from time to time, for the fleet and the decision that it refers to. `skews` are key,
     skew, limit and whether it is hard; `headroom` is what the tightest limit leaves. `exceeded` are the hard
-    limits that the placed clusters exceed (`placements.engine.balance.ExceededLimit`).
+    limits that the placed clusters exceed (`placements.engine.limits.ExceededLimit`).
     """
 
     placement = models.OneToOneField(

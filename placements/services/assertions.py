@@ -237,14 +237,14 @@ def _check(
 
 
 def results_of(check: AssertionCheck | None) -> list[AssertionResult]:
-    """Return what the latest check of a placement found; a release before this one stored no entry."""
+    """Return what the latest check of a placement found."""
     results = []
     for stored in check.results if check else ():
         assertion = Assertion(
             stored["predicate"],
             stored["value"],
-            stored.get("entry", ""),
-            stored.get("refuses", False),
+            stored["entry"],
+            stored["refuses"],
         )
         state = AssertionState(stored["state"])
         results.append(

@@ -18,6 +18,7 @@ from django.contrib.auth.models import User
 
 from clusters.driver_factory import driver_for, wall_clock
 from clusters.drivers.base import (
+    REPORTED,
     DiffResult,
     DriverError,
     DriverRejected,
@@ -26,7 +27,7 @@ from clusters.drivers.base import (
     Version,
 )
 from clusters.drivers.concurrency import NotCalled, call_all
-from clusters.drivers.registry import ACTING_DRIVERS, REPORTED
+from clusters.drivers.registry import ACTING_DRIVERS
 from clusters.models import MemberCluster
 from clusters.queries import cluster_of, load_fleet
 from fleetui.access.secret_values import plain_manifest

@@ -20,7 +20,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast, Concat, Length, Replace
 
-from clusters.drivers.registry import DRIVERS, SIMULATED
+from clusters.drivers.base import SIMULATED
+from clusters.drivers.registry import DRIVERS
 from clusters.manifest import parse_member
 from clusters.models import Hub, MemberCluster
 from fleetui.bulk import number_of

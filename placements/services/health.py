@@ -34,7 +34,7 @@ from clusters.models import MemberCluster
 from clusters.observation import not_observed, silence_words, unhealthy
 from fleetui.bulk import batched, number_of
 from fleetui.hub_scope import LOCAL_HUB
-from placements.engine.balance import ExceededLimit
+from placements.engine.limits import ExceededLimit
 from placements.engine.rollout.actions import RunPhase
 from placements.engine.rollout.staged_run import RunStatus, WaitReason
 from placements.engine.rollout.state import EMPTY, FailureKind, Phase

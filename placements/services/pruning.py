@@ -44,8 +44,6 @@ from placements.models import (
     ResourceSnapshot,
     Rollout,
     RolloutSample,
-    Scenario,
-    ScenarioDecision,
     StagedRun,
 )
 
@@ -189,25 +187,18 @@ def prunable(*, now: datetime) -> Iterator[tuple[str, QuerySet[Any], int]]:
     member = MemberCluster.objects.filter(name=OuterRef("cluster_name"))
     yield "drains", drains.filter(Exists(later_drain) | ~Exists(member)), _SMALL_BATCH
 
-    # Those that the release before still writes: they protect records.
-    yield "what-if analyses", Scenario.objects.all(), 1
-
     yield "decisions", _prunable_decisions(now), _BATCH
     yield from _prunable_history(now)
     with across_hubs():  # which share the records
         is_made = Exists(Decision.objects.filter(record=OuterRef("pk")))
-        is_hypothetical = Exists(ScenarioDecision.objects.filter(record=OuterRef("pk")))
-        frozen = Scenario.objects.filter(
-            Q(without=OuterRef("pk")) | Q(cordoned=OuterRef("pk"))
-        )
-    records = DecisionRecord.objects.filter(~is_made & ~is_hypothetical)
+    records = DecisionRecord.objects.filter(~is_made)
     yield "decision records", records, _BATCH
     is_cited = Exists(DecisionRecord.objects.filter(fleet=OuterRef("pk")))
     with across_hubs():
         is_version = Exists(FleetVersion.objects.filter(fleet=OuterRef("pk")))
     yield (
         "fleet records",
-        FleetRecord.objects.filter(~is_cited & ~Exists(frozen) & ~is_version),
+        FleetRecord.objects.filter(~is_cited & ~is_version),
         _BATCH,
     )
 

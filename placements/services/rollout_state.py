@@ -20,7 +20,8 @@ from django.db.models import (
 )
 from django.db.models.functions import Cast
 
-from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
+from clusters.drivers.base import SIMULATED
+from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS
 from clusters.fleet import EligibilityKind, collector_paused
 from clusters.models import MemberCluster, Membership
 from clusters.queries import current_fleet

@@ -16,9 +16,8 @@ from django.views.decorators.http import (
 )
 from django_htmx.http import HttpResponseClientRedirect
 
-from clusters.drivers.base import DriverError
+from clusters.drivers.base import KUBERNETES, SIMULATED, DriverError
 from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER, CheckStep
-from clusters.drivers.registry import KUBERNETES, SIMULATED
 from clusters.filters import similar_keys
 from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster

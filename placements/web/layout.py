@@ -15,7 +15,7 @@ from django.urls import NoReverseMatch, get_script_prefix, reverse
 from django.utils import timezone
 from django.views.decorators.http import require_POST
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from clusters.middleware import HUB_INDEPENDENT
 from clusters.models import Hub, MemberCluster
 from clusters.operations.connection import INSECURE_WARNING

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placements.engine.balance import ExceededLimit, exceeded_limits
+from placements.engine.balance import exceeded_limits
+from placements.engine.limits import ExceededLimit
 from placements.engine.scheduling.cycle import Cycle
 from placements.manifests.policy import parse_policy
 from tests.builders import cluster, cycle, cycle_of, fleet, grouped, pick_n, spread

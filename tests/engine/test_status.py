@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from placements.engine.balance import ExceededLimit
+from placements.engine.limits import ExceededLimit
 from placements.engine.rollout.state import Phase
 from placements.engine.status import (
     ClusterFacts,

@@ -3,13 +3,9 @@
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
-from django.db import connection
 
 from clusters.models import Hub, HubStream
 from placements import tasks
@@ -343,26 +339,6 @@ def test_a_decision_that_was_not_observed_never_differs(
         agreement = "agrees"
     assert side.agreement.value == agreement
     forget_caches()
-
-
-def test_the_migration_leaves_what_a_hub_had_decided_as_the_latest(
-    differing: RecordedHub,
-) -> None:
-    row = differing.observe().row
-    with differing.live.scope():
-        HubDecision.objects.update(is_latest=False)
-        pending = HubDecision(placement=row.placement, seen_at=differing.now)
-        pending.agreement = "pending"
-        pending.pack(decisions=[], bindings=[])
-        pending.save()
-
-        migration = import_module("placements.migrations.0022_no_pending_hub_decisions")
-        migration.delete(apps, SimpleNamespace(connection=connection))
-
-        assert [one.pk for one in HubDecision.objects.filter(is_latest=True)] == [
-            row.pk
-        ]
-        assert HubDecision.objects.count() == 1
 
 
 @pytest.mark.servers

@@ -10,8 +10,7 @@ from django.test import override_settings
 
 from clusters import kubernetes_drivers
 from clusters.connection_input import ConnectionInput
-from clusters.drivers.base import DriverPending, DriverRejected
-from clusters.drivers.registry import KUBERNETES
+from clusters.drivers.base import KUBERNETES, DriverPending, DriverRejected
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import DriverCache
 from clusters.models import MemberCluster

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db import connection
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from clusters.operations.heartbeat import ObservationResult, observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from tests.rows import NOW, member_document

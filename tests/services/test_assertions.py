@@ -4,16 +4,12 @@ import json
 import random
 from dataclasses import replace
 from datetime import timedelta
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import CommandError, call_command
-from django.db import connection
 
 from clusters.drivers.base import Observation
 from clusters.operations.edit import change_labels
@@ -30,13 +26,12 @@ from placements.engine.checks.predicates import (
 from placements.engine.scheduling.scheduler import schedule
 from placements.manifests.assertions import Assertion, assertions_in, assertions_problem
 from placements.manifests.policy import PlacementType
-from placements.models import AssertionCheck, AssertionDocument, Placement
+from placements.models import AssertionCheck, Placement
 from placements.services.assertions import (
     at_rest,
     check_due,
     is_due,
     save_checks_file,
-    stored_entries,
     stored_file,
 )
 from placements.services.checks import current_report
@@ -385,27 +380,3 @@ def test_a_save_warns_or_is_refused() -> None:
         _save("shop", {"assert": listed, "onBreak": "refuse"})
     assert [one.code for one in refused.value.errors] == ["assertion-broken"]
     assert not Placement.objects.filter(name="shop").exists()
-
-
-@pytest.mark.django_db
-def test_documents_of_the_release_before_become_entries_of_the_file() -> None:
-    gold = {
-        "selector": {"matchLabels": {"tier": "gold"}},
-        "assert": [{"minFree": 1}],
-        "onBreak": "refuse",
-    }
-    for name, spec in (("gold", gold), ("nothing", {"selector": None, "assert": []})):
-        AssertionDocument.objects.create(
-            name=name, document={"spec": spec}, created_at=NOW, updated_at=NOW
-        )
-    migration = import_module("placements.migrations.0019_assertions_in_file")
-
-    migration.write_files(apps, SimpleNamespace(connection=connection))
-
-    [entry] = stored_entries()
-    assert entry.assertions == (Assertion("minFree", 1),)
-    assert (entry.name, entry.assertions[0].refuses, stored_file().revision) == (
-        "gold",
-        True,
-        1,
-    )

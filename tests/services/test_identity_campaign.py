@@ -21,10 +21,9 @@ from django.test import override_settings
 
 from clusters import kubernetes_drivers
 from clusters.connection_input import ConnectionInput
-from clusters.drivers.base import DriverError, MemberIdentity, Version
+from clusters.drivers.base import KUBERNETES, DriverError, MemberIdentity, Version
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.drivers.kubernetes.driver import KubernetesDriver
-from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import open_client
 from clusters.models import MemberCluster, Membership

@@ -11,7 +11,7 @@ from clusters.operations.edit import change_labels, cordon
 from clusters.operations.join import ClusterSpec, dry_run, upsert_clusters
 from clusters.operations.leave import leave
 from clusters.queries import cluster_of, current_fleet
-from placements.engine.balance import ExceededLimit
+from placements.engine.limits import ExceededLimit
 from placements.models import Placement
 from placements.services.fleet_events import enqueue_affected_placements
 from placements.services.loss import evaluation

@@ -12,7 +12,7 @@ from django.core.management import call_command
 from django.test import Client, override_settings
 
 from clusters.credentials import decrypt
-from clusters.drivers.registry import KUBERNETES
+from clusters.drivers.base import KUBERNETES
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.leave import forget
 from fleetui.apimachinery.yaml import load_documents

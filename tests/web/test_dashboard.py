@@ -11,7 +11,7 @@ from django.db.models import F
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from clusters.models import MemberCluster
 from clusters.operations.edit import change_labels, cordon
 from clusters.operations.leave import leave

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import get_resolver
 
-from clusters.drivers.registry import KUBERNETES
+from clusters.drivers.base import KUBERNETES
 from clusters.operations.connection import new_member
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.yaml import dump_yaml

@@ -88,7 +88,7 @@ class Cycle:
 
     @cached_property
     def binding_classes(self) -> BindingsByClass:
-        return classify_bindings(self.live_bindings, self.fleet)
+        return classify_bindings(self.live_bindings, staying=self.fleet.staying)
 
     @cached_property
     def placed(self) -> Codes:

@@ -60,7 +60,7 @@ class HubSide:
 def _hub_decisions() -> QuerySet[HubDecision]:
     """Return decisions with what their replays need, which reads the records itself."""
     rows = HubDecision.objects.select_related("decision__record", "fleet_version")
-    return rows.defer("decision__record__content", "differences")
+    return rows.defer("decision__record__content")
 
 
 def hub_side_of(decision: Decision) -> HubSide | None:

@@ -10,7 +10,7 @@ from fleetui.apimachinery.errors import ManifestWarning
 from fleetui.apimachinery.yaml import Document
 from fleetui.errors import UNCONFIRMED
 from fleetui.remote import RemoteClient, RemoteError
-from placements.engine.balance import ExceededLimit
+from placements.engine.limits import ExceededLimit
 from placements.explain.terminal import next_decision_line
 from placements.management.manifest_command import ManifestCommand
 from placements.services.apply import (

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from clusters.drivers.registry import DRIVERS, KUBERNETES
+from clusters.drivers.base import KUBERNETES
+from clusters.drivers.registry import DRIVERS
 from clusters.importing import read_members
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from fleetui.apimachinery.errors import InvalidManifest

@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
-from clusters.drivers.registry import SIMULATED
+from clusters.drivers.base import SIMULATED
 from clusters.fleet import collector_paused
 from clusters.models import MemberCluster
 from clusters.operations.change_log import lock_fleet

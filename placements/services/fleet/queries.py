@@ -23,7 +23,8 @@ from django.db.models.functions import Coalesce
 from clusters.filters import ClusterListState, label_of, list_state
 from clusters.models import MemberCluster
 from placements.engine.advice.diagnosis import outdated
-from placements.engine.balance import ExceededLimit, exceeded_limits
+from placements.engine.balance import exceeded_limits
+from placements.engine.limits import ExceededLimit
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind
 from placements.engine.scheduling.scheduler import schedule

@@ -139,15 +139,12 @@ def _eta_after(
             {"seconds": round(rest, 1), "runs": len(durations)} if rest > 0 else None
         )
     reason = obstacle or ("" if remaining else "no-rate")
-    found = {
+    return {
         "at": now.isoformat(),
         "left": remaining,
         "reason": reason,
         "waiting": waiting,
     }
-    # Workers of the release before read `remaining` during an upgrade, as a range, and show none for None.
-    # It may go in the release after the one that first writes `left`.
-    return {**found, "remaining": None}
 
 
 def _waiting_at(before: Mapping[str, Any], *, now: datetime) -> dict[str, float]:

@@ -22,9 +22,9 @@ from django.db import connection, transaction
 from django.db.models import Count, F, Prefetch, Q, QuerySet
 
 from clusters.driver_factory import driver_for, read_states, wall_clock
-from clusters.drivers.base import ApplyOptions, DriverUnavailable, Version
+from clusters.drivers.base import SIMULATED, ApplyOptions, DriverUnavailable, Version
 from clusters.drivers.concurrency import NotCalled, call_all
-from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS, SIMULATED
+from clusters.drivers.registry import ACTING_DRIVERS, DRIVERS
 from clusters.drivers.simulated.state import OWNERS, Stored
 from clusters.models import MemberCluster
 from clusters.operations.heartbeat import observe_now

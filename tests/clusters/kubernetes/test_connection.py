@@ -8,8 +8,7 @@ import pytest
 from django.test import override_settings
 
 from clusters.credentials import decrypt
-from clusters.drivers.base import DriverRejected
-from clusters.drivers.registry import KUBERNETES
+from clusters.drivers.base import KUBERNETES, DriverRejected
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import (
     INSECURE_WARNING,

@@ -14,9 +14,8 @@ from django.test import override_settings
 from clusters import kubernetes_drivers
 from clusters.credentials import add_key, encrypt, fingerprint
 from clusters.driver_factory import driver_for
-from clusters.drivers.base import DriverUnavailable
+from clusters.drivers.base import KUBERNETES, DriverUnavailable
 from clusters.drivers.kubernetes.configuration import parse_connection
-from clusters.drivers.registry import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import MOST_DRIVERS, DriverCache, TokenFile, in_cluster
 from clusters.models import ClusterCredential, MemberCluster, Membership

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from clusters import kubernetes_drivers
-from clusters.drivers.registry import KUBERNETES
+from clusters.drivers.base import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import DriverCache
 from clusters.models import MemberCluster

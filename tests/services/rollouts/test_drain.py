@@ -7,7 +7,7 @@ import pytest
 from clusters.models import ClusterTaint, MemberCluster
 from clusters.operations.edit import UnknownClusterError, uncordon
 from clusters.operations.leave import forget, leave
-from placements.engine.balance import ExceededLimit
+from placements.engine.limits import ExceededLimit
 from placements.engine.loss import PlacementImpact
 from placements.manifests.binding import BindingState
 from placements.models import Binding, Drain, DrainStep, Eviction, Placement

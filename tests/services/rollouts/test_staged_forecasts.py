@@ -87,14 +87,3 @@ def test_a_stopped_run_has_none() -> None:
     world.set("second", "Stop")
     world.go_on(40)
     assert (_eta("second")["left"], _eta("second")["reason"]) == (None, "stopped")
-
-
-def test_a_worker_of_the_release_before_reads_what_is_stored() -> None:
-    world = StagedWorld({"canary": ["c000"]}, stage("canary"))
-    world.place("web", staged_spec())
-    world.begin("one")
-    world.work()
-
-    eta = _eta("one")
-    assert {"at", "obstacle", "reason", "waiting", "remaining"} <= eta.keys()
-    assert eta["remaining"] is None
