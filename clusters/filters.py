@@ -120,6 +120,17 @@ def closed_filters(params: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def filter_params(wanted: ClusterFilter) -> dict[str, list[str]]:
+    """Return a filter as the parameters of an address, without those that filter nothing."""
+    params = {
+        "q": [wanted.text],
+        "label": list(wanted.labels),
+        "state": [str(wanted.state or "")],
+        "verdict": [wanted.verdict],
+    }
+    return {key: values for key, values in params.items() if any(values)}
+
+
 def filter_text(wanted: ClusterFilter) -> str:
     labels = [
         one if one.startswith("!") or ":" in one else f"{one}=*"

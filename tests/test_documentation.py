@@ -376,13 +376,13 @@ def test_every_manifest_can_be_applied(page: str) -> None:
     assert [result.warnings for result in results if result.warnings] == []
 
 
-def test_every_module_that_is_named_exists() -> None:
+def test_every_file_that_is_named_exists() -> None:
+    folders = "fleetui|clusters|placements|templates|static|tests"
+    kinds = r"\.py|\.html|\.js|\.css|/"
     named = {
         path
         for page in PAGES.values()
-        for path in re.findall(
-            r"`((?:fleetui|clusters|placements|tests)/[a-z_/]+(?:\.py|/))`", page
-        )
+        for path in re.findall(rf"`((?:{folders})/[a-z_/-]+(?:{kinds}))`", page)
     }
 
     assert sorted(path for path in named if not (ROOT / path).exists()) == []

@@ -75,13 +75,6 @@ def _bulk_change(request: HttpRequest, wanted: Action) -> HttpResponseBase:
         return _page(request, wanted, names, errors=error.errors, status=status)
     if request.method != "POST" or params.get("do") != "apply":
         return _page(request, wanted, names, options=options)
-    if len(names) != int(
-        params["count"] if params.get("count", "").isdecimal() else len(names)
-    ):
-        messages.warning(
-            request, "The selection changed after the preview. Review the impact again."
-        )
-        return _page(request, wanted, names, options=options, status=409)
     result = change_clusters(
         wanted, options, names, by=current_user(request), now=timezone.now()
     )
@@ -152,13 +145,6 @@ def _page(
         "action": action,
         "names": names,
         "next": next_address(request, ""),
-        "is_filter": "all" in params,
-        "filter": [
-            (key, value)
-            for key in ("q", "label", "state")
-            for value in params.getlist(key)
-            if value
-        ],
         "has_form": action.name in _WITH_FORM,
         "remove": params.get("remove", ""),
         "preview": preview,

@@ -22,6 +22,7 @@ from clusters.filters import (
     clusters_matching,
     cordoned_among,
     counts_with,
+    filter_params,
     filter_text,
     groups_by,
     groups_of,
@@ -235,14 +236,11 @@ def _columns_and_orders(
 def _read_filter(request: HttpRequest) -> ClusterFilter:
     """Read the filter, and move what was typed into the parameters of the address."""
     wanted, query = cluster_filter(request.GET), request.GET.copy()
-    typed = {
-        "q": [wanted.text],
-        "label": wanted.labels,
-        "state": [wanted.state or query.get("state", "")],
-        "verdict": [wanted.verdict or query.get("verdict", "")],
-    }
-    for key, values in typed.items():
-        query.setlist(key, [str(value) for value in values if value])
+    # A state or a verdict that does not exist stays, so that the page can say so.
+    unknown = {key: query.getlist(key) for key in CLOSED_FILTERS}
+    typed = filter_params(wanted)
+    for key in ("q", *LIST_FILTERS["clusters"]):
+        query.setlist(key, typed.get(key) or unknown.get(key, []))
     request.GET = query  # type: ignore[assignment]  # a cached property of the request
     return wanted
 

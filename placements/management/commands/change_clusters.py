@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from clusters.filters import ClusterFilter, parse_filter_text
+from clusters.filters import ClusterFilter, filter_params, parse_filter_text
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.management.server_command import ServerCommand
 from fleetui.remote import RemoteClient
@@ -77,9 +77,10 @@ class Command(ServerCommand):
         else:
             body: dict[str, Any] = {"action": action, "names": names, **values}
             if matching is not None:
-                body["filter"] = {"q": matching.text, "labels": matching.labels}
-                closed = {"state": matching.state, "verdict": matching.verdict}
-                body["filter"] |= {key: value for key, value in closed.items() if value}
+                params = filter_params(matching)
+                labels_of_filter = params.pop("label", [])
+                body["filter"] = {key: value for key, [value] in params.items()}
+                body["filter"]["labels"] = labels_of_filter
             self._change_there(client, body, is_dry_run=dry_run)
 
     def _change_here(
