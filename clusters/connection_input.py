@@ -27,7 +27,7 @@ from fleetui.apimachinery.yaml import load_documents
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInput:
-    """A kubeconfig with a context ("": its current one), or separate fields; it holds secrets."""
+    """A kubeconfig with a context ("": the only one), or separate fields; it holds secrets."""
 
     kubeconfig: str = field(default="", repr=False)
     context: str = ""
@@ -39,12 +39,10 @@ def parse_connection_input(
     *,
     kept: Callable[[Mapping[str, Any]], Secret | None],
     now: datetime,
-    names_context: bool = False,
 ) -> ParsedConnection:
     """Return the connection that a user entered; `kept` returns the stored secret where none was entered.
 
-    `names_context`: of several contexts one has to be named. Raise InvalidManifest, also for an address that
-    is not allowed.
+    Raise InvalidManifest, also for an address that is not allowed.
     """
     rules = address_rules()
     if wanted.kubeconfig:
@@ -59,13 +57,8 @@ def parse_connection_input(
             raise InvalidManifest.of(
                 "kubeconfig", "wrong-type", message, "one kubeconfig"
             )
-        document = documents[0].data
-        names = context_names(document)
-        if names_context and not wanted.context and len(names) > 1:
-            message = "Required value: the kubeconfig has several contexts"
-            raise InvalidManifest.of("context", "required", message, ", ".join(names))
         parsed = parse_kubeconfig(
-            document, context=wanted.context, rules=rules, now=now
+            documents[0].data, context=wanted.context, rules=rules, now=now
         )
     else:
         parsed = parse_fields(wanted.fields, rules=rules, now=now)
@@ -84,13 +77,3 @@ def parse_connection_input(
         except NameNotResolved:  # reported by the check
             return parsed
     return parsed
-
-
-def context_names(document: object) -> list[str]:
-    contexts = document.get("contexts") if isinstance(document, Mapping) else None
-    entries = contexts if isinstance(contexts, list) else []
-    return [
-        str(one["name"])
-        for one in entries
-        if isinstance(one, Mapping) and one.get("name")
-    ]

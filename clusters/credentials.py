@@ -12,16 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 from uuid import UUID
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
+from django.core.exceptions import ObjectDoesNotExist
 from django.db.models import Case, F, Q, Value, When
 from django.db.models.functions import Coalesce
 
 from clusters.drivers.base import DriverUnavailable
-from clusters.kubeconfig import Secret, facts_of
+from clusters.kubeconfig import Secret
 from clusters.models import (
     ClusterCredential,
     Hub,
@@ -33,13 +34,12 @@ from fleetui import encryption
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.encryption import KeysUnreadable
 from fleetui.env import new_encryption_key
+from fleetui.threads import brief_connection
 
-PURPOSE, HUB_PURPOSE, CHANNEL_PURPOSE, VERSION = (
-    "credential",
-    "hub-credential",
-    "notification-channel",
-    1,
-)
+PURPOSE = "credential"
+HUB_PURPOSE = "hub-credential"
+CHANNEL_PURPOSE = "notification-channel"
+VERSION = 1
 UNREADABLE = "credentials-unreadable"
 BLOCKED_AFTER = 2
 """So many consecutive 401 answers stop the calls for a while, so that no account is locked."""
@@ -49,8 +49,14 @@ NOTICE_DAYS = (1, 7, 14)
 """Before credentials expire that are not renewed."""
 Credential = ClusterCredential | HubCredential
 Stored = Credential | NotificationChannel
-Owner = MemberCluster | Hub | NotificationChannel
+Connected = MemberCluster | Hub
+Owner = Connected | NotificationChannel
 _NOUNS: dict[type[Owner], str] = {Hub: "hub ", NotificationChannel: "channel "}
+_PURPOSES: dict[type[Owner], str] = {
+    MemberCluster: PURPOSE,
+    Hub: HUB_PURPOSE,
+    NotificationChannel: CHANNEL_PURPOSE,
+}
 
 
 class CredentialsUnreadable(DriverUnavailable):
@@ -98,59 +104,36 @@ def decrypt(cluster: UUID, ciphertext: str, *, purpose: str = PURPOSE) -> Secret
     return decrypt_with(encryption_keys(), cluster, ciphertext, purpose=purpose)
 
 
-def kept_secret(
-    owner: MemberCluster | Hub | None,
-    credential: Credential | None,
-    connection: Mapping[str, Any],
-    *,
-    purpose: str = PURPOSE,
-) -> Secret:
+@overload
+def credential_of(owner: MemberCluster) -> ClusterCredential | None: ...
+@overload
+def credential_of(owner: Connected) -> Credential | None: ...
+def credential_of(owner: Connected) -> Credential | None:
+    """Return the credential of a cluster or hub; a query unless it was selected with its owner."""
+    try:
+        with brief_connection():
+            return owner.credential
+    except ObjectDoesNotExist:
+        return None
+
+
+def kept_secret(owner: Connected | None, connection: Mapping[str, Any]) -> Secret:
     """Return the stored secret for a connection without one. Raise InvalidManifest.
 
     It is kept only while nothing else changes: another server must not get it.
     """
-    allowed = "a token, or a client certificate with its key"
+    credential = credential_of(owner) if owner else None
     if owner is None or credential is None:
-        raise InvalidManifest.of(
-            "token", "required", "Required value: the credentials", allowed
-        )
-    if connection != owner.connection:
+        message = "Required value: the credentials"
+    elif connection != owner.connection:
         message = "Required value: the credentials, since the connection changes"
-        raise InvalidManifest.of("token", "required", message, allowed)
-    try:
-        return decrypt(owner.uid, credential.ciphertext, purpose=purpose)
-    except CredentialsUnreadable as error:
-        raise InvalidManifest.of(
-            "token", "required", f"Required value: {error}", allowed
-        ) from error
-
-
-def is_stored(
-    secret: Secret, credential: Credential | None, uid: UUID, *, purpose: str = PURPOSE
-) -> bool:
-    """Return whether a credential has exactly this secret, readable with the present keys."""
-    if credential is None or credential.fingerprint != fingerprint(secret):
-        return False
-    try:
-        return decrypt(uid, credential.ciphertext, purpose=purpose) == secret
-    except CredentialsUnreadable:
-        return False
-
-
-def credential_columns(
-    secret: Secret, before: Credential | None, uid: UUID, *, purpose: str = PURPOSE
-) -> dict[str, Any]:
-    """Return the columns of a new or changed credential, apart from who set it and when."""
-    facts = facts_of(secret)
-    return {
-        "ciphertext": encrypt(uid, secret, purpose=purpose),
-        "revision": before.revision + 1 if before else 1,
-        "kind": facts.kind,
-        "subject": facts.subject,
-        "fingerprint": fingerprint(secret),
-        "expires_at": facts.expires_at,
-        "notified_days": None,
-    }
+    else:
+        try:
+            return decrypt(owner.uid, credential.ciphertext, purpose=purpose_of(owner))
+        except CredentialsUnreadable as error:
+            message = f"Required value: {error}"
+    allowed = "a token, or a client certificate with its key"
+    raise InvalidManifest.of("token", "required", message, allowed)
 
 
 def fingerprint(secret: Secret) -> str:
@@ -200,13 +183,13 @@ def check_credentials(*, reencrypt: bool = False) -> KeyReport:
     first = other = 0
     unreadable = []
     for row, owner in stored_credentials():
-        purpose = purpose_of(row)
+        purpose = purpose_of(owner)
         try:
             secret = decrypt_with(keys, owner.uid, row.ciphertext, purpose=purpose)
         except CredentialsUnreadable:
             unreadable.append(f"{_NOUNS.get(type(owner), '')}{owner.name}")
             continue
-        if has_first_key(row, owner.uid, keys):
+        if has_first_key(row, owner, keys):
             first += 1
         elif reencrypt:
             same = type(row).objects.filter(pk=row.pk, ciphertext=row.ciphertext)
@@ -230,15 +213,14 @@ def stored_credentials() -> Iterator[tuple[Stored, Owner]]:
     yield from ((row, row) for row in NotificationChannel.objects.order_by("pk"))
 
 
-def purpose_of(row: Stored) -> str:
-    if isinstance(row, NotificationChannel):
-        return CHANNEL_PURPOSE
-    return HUB_PURPOSE if isinstance(row, HubCredential) else PURPOSE
+def purpose_of(owner: Owner) -> str:
+    return _PURPOSES[type(owner)]
 
 
-def has_first_key(row: Stored, owner: UUID, keys: Sequence[str]) -> bool:
+def has_first_key(row: Stored, owner: Owner, keys: Sequence[str]) -> bool:
+    purpose = purpose_of(owner)
     try:
-        secret = decrypt_with(keys[:1], owner, row.ciphertext, purpose=purpose_of(row))
+        secret = decrypt_with(keys[:1], owner.uid, row.ciphertext, purpose=purpose)
     except CredentialsUnreadable:
         return False
     return row.fingerprint == fingerprint(secret)

@@ -39,10 +39,7 @@ _INSECURE_REFUSED = (
     "TLS verification cannot be turned off here; give the CA certificate, "
     "or set FLEETUI_ALLOW_INSECURE_TLS=1 on this console"
 )
-_PROGRAM = (
-    "would run a program chosen by the file on this console; use a service account token "
-    '(see "Prepare a cluster")'
-)
+_PROGRAM = "would run a program chosen by the file on this console; use a service account token"
 _FILE = "names a file on this console's disk; use the {key}-data form"
 _TOKEN_FILE = "names a file on this console's disk; put its content into token"  # noqa: S105
 _NOT_SUPPORTED: Mapping[str, str] = {
@@ -396,17 +393,24 @@ def pair_errors(
 
 
 def _chosen_entries(document: object, context: str, path: str) -> tuple[Entry, Entry]:
-    """Return the cluster and the user of a context, by default the current one. Raise InvalidManifest."""
+    """Return the cluster and the user of a context; of several one has to be named. Raise InvalidManifest.
+
+    The current one is often not the one that is meant, and its credentials would be stored.
+    """
     if not isinstance(document, Mapping):
         raise InvalidManifest.of(
             path, "wrong-type", "Invalid value: must be a kubeconfig", "an object"
         )
+    contexts = _names(document.get("contexts"))
+    names = ", ".join(contexts)
     name: object = context
     keys: tuple[str | int, ...] = ("context",)
+    if not context and len(set(contexts)) > 1:
+        message = "Required value: the kubeconfig has several contexts"
+        raise InvalidManifest.of("context", "required", message, names)
     if not context:
         name, keys = document.get("current-context"), (path, "current-context")
     if not isinstance(name, str) or not name:
-        names = ", ".join(_names(document.get("contexts")))
         raise InvalidManifest.of(
             format_path(keys), "bad-reference", "Required value: name a context", names
         )

@@ -21,6 +21,7 @@ from django.db import DatabaseError
 from clusters.credentials import (
     BLOCKED_AFTER,
     BLOCKED_FOR,
+    credential_of,
     decrypt,
     record_acceptance,
     record_rejection,
@@ -275,15 +276,6 @@ def identity_of(cluster: MemberCluster) -> MemberIdentity:
         cluster.shares_server_with,
         inherited,
     )
-
-
-def credential_of(cluster: MemberCluster) -> ClusterCredential | None:
-    """Return the credential of a cluster; a query unless it was selected with the cluster."""
-    try:
-        with brief_connection():
-            return cluster.credential
-    except ClusterCredential.DoesNotExist:
-        return None
 
 
 class Rejections:

@@ -5,8 +5,10 @@ from typing import Any
 
 from celery import shared_task
 
-from clusters.operations.credential_renewal import notify_expiring, renew_due
+from clusters.operations.credential_renewal import renew_due
+from clusters.operations.credentials import notify_expiring
 from clusters.operations.heartbeat import observe as observe_fleet
+from clusters.operations.join import CLUSTER
 from clusters.operations.leave import finish_leaving
 from fleetui.task_queue import record_end
 
@@ -19,4 +21,4 @@ def observe(**_newer: Any) -> None:
     record_end("observed_at", now=datetime.now(UTC))
     finish_leaving(now=now)
     renew_due(now=now)
-    notify_expiring(now=now)
+    notify_expiring(CLUSTER, now=now)

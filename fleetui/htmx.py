@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
+from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
 
@@ -30,3 +31,8 @@ def render_page(
     response = render(request, part, dict(context), status=status)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def redirect_page(request: HttpRequest, url: str) -> HttpResponseBase:
+    """Redirect the page, also where htmx would put the answer into a fragment."""
+    return HttpResponseClientRedirect(url) if wants_fragment(request) else redirect(url)

@@ -11,11 +11,11 @@ from django.db import transaction
 
 from clusters.connection_input import ConnectionInput, parse_connection_input
 from clusters.credentials import (
+    Connected,
     CredentialsUnreadable,
-    credential_columns,
+    credential_of,
     decrypt,
     expiry_notice,
-    is_stored,
     kept_secret,
     public_facts,
 )
@@ -29,15 +29,11 @@ from clusters.drivers.kubernetes.check import (
     is_passed,
 )
 from clusters.drivers.kubernetes.configuration import parse_connection
-from clusters.kubeconfig import ParsedConnection, Secret, SecretFacts, facts_of
-from clusters.kubernetes_drivers import (
-    address_rules,
-    credential_of,
-    hub_id,
-    open_client,
-)
-from clusters.models import ClusterCredential, MemberCluster, Membership
+from clusters.kubeconfig import ParsedConnection, ca_facts
+from clusters.kubernetes_drivers import address_rules, hub_id, open_client
+from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
+from clusters.operations.credentials import remove_secret, save_secret
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import (
     AlreadyJoined,
@@ -52,9 +48,8 @@ from clusters.operations.join import (
     upsert_clusters,
 )
 from clusters.preparation import DEFAULT_KINDS
-from fleetui.access.audit import record_access
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
+from fleetui.audit import AuditEvent, record_all
 from fleetui.concurrency import check_revision
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError, UnknownObject
@@ -94,10 +89,7 @@ def parse_input(
 
     Raise InvalidManifest, also for an address that is not allowed.
     """
-    credential = credential_of(cluster) if cluster else None
-    return parse_connection_input(
-        wanted, kept=partial(kept_secret, cluster, credential), now=now
-    )
+    return parse_connection_input(wanted, kept=partial(kept_secret, cluster), now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +255,13 @@ def set_connection(
         upsert_clusters([spec], by=by, now=now)
         set_identity(name, found.identity.cluster_uid, by=by, now=now)
         row = _cluster(name)
-        before = credential_of(row)
-        events = [save_secret(row, before, parsed.secret, by=by, now=now)]
+        events = save_secret(row, parsed.secret, by=by, now=now)
         was_insecure = cluster is not None and cluster.has_insecure_tls
         if row.has_insecure_tls and not was_insecure:
             events.append(
                 AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision)
             )
-        record_all([one for one in events if one], by=by, now=now)
+        record_all(events, by=by, now=now)
     warnings = (INSECURE_WARNING,) if row.has_insecure_tls else ()
     return SavedConnection(
         _cluster(name), found.steps, warnings, is_new=cluster is None
@@ -298,15 +289,20 @@ def _refuse_unsuitable(cluster: MemberCluster | None, *, joins: bool) -> None:
         raise ConnectionNotAllowed(f"cluster {cluster.name} is leaving the fleet")
 
 
-def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]:
+def connection_facts(owner: Connected, *, now: datetime) -> dict[str, Any]:
     """Return what administrators of clusters see of a connection; no secret is among it."""
-    credential = credential_of(cluster)
+    credential = credential_of(owner)
+    connection = owner.connection
+    is_insecure = bool(connection.get("insecureTLS"))
+    authorities = ca_facts(connection.get("ca", ""), now=now)
     return {
-        **cluster.connection,
-        "insecureTLS": cluster.has_insecure_tls,
+        **connection,
+        "insecureTLS": is_insecure,
+        "caFingerprints": [one.fingerprint for one in authorities],
         "credential": credential
         and {
             **(public_facts(credential) or {}),
+            "expiresAt": credential.expires_at,
             "revision": credential.revision,
             "setBy": credential.set_by,
             "setAt": credential.set_at,
@@ -316,7 +312,7 @@ def connection_facts(cluster: MemberCluster, *, now: datetime) -> dict[str, Any]
             "renewalError": credential.renewal_error,
             "notice": expiry_notice(credential, now=now),
         },
-        "warning": INSECURE_WARNING if cluster.has_insecure_tls else "",
+        "warning": INSECURE_WARNING if is_insecure else "",
     }
 
 
@@ -342,89 +338,6 @@ def new_member(
     }
 
 
-def save_secret(
-    row: MemberCluster,
-    before: ClusterCredential | None,
-    secret: Secret | None,
-    *,
-    by: User | None,
-    now: datetime,
-) -> AuditEvent | None:
-    """Save the secret of a connection, or remove that of one without; return the event of a change."""
-    if secret is None:
-        if before:
-            before.delete()
-            record_access(
-                "credentials changed", f"cluster {row.name}", by=by or SYSTEM, now=now
-            )
-        return removal_event(row, before) if before else None
-    if is_stored(secret, before, row.uid):
-        return None
-    facts = public_facts(before)
-    credential = store_secret(row, before, secret, by=by, now=now)
-    return AuditEvent(
-        "credentials set",
-        CLUSTER,
-        row.name,
-        revision=row.revision,
-        before=facts,
-        after=public_facts(credential),
-    )
-
-
-def store_secret(
-    row: MemberCluster,
-    before: ClusterCredential | None,
-    secret: Secret,
-    *,
-    by: User | None,
-    now: datetime,
-) -> ClusterCredential:
-    """Save a secret with what may be shown of it, in the transaction of the operation."""
-    values = {
-        **credential_columns(secret, before, row.uid),
-        "set_by": actor_name(by),
-        "set_at": now,
-        "unauthorized_count": 0,
-        "unauthorized_since": None,
-        "blocked_until": None,
-        "renew_at": renewal_time(facts_of(secret)),
-        "renewal_error": "",
-    }
-    details = {"fingerprint": values["fingerprint"]}
-    record_access(
-        "credentials changed",
-        f"cluster {row.name}",
-        by=by or SYSTEM,
-        details=details,
-        now=now,
-    )
-    credential, _ = ClusterCredential.objects.update_or_create(
-        cluster=row, defaults=values
-    )
-    return credential
-
-
-def renewal_time(facts: SecretFacts) -> datetime | None:
-    """Return when a token has lived half of its time; None if it is not one that can be renewed."""
-    if (
-        facts.service_account is None
-        or facts.issued_at is None
-        or facts.expires_at is None
-    ):
-        return None
-    return facts.issued_at + (facts.expires_at - facts.issued_at) / 2
-
-
-def removal_event(
-    row: MemberCluster, credential: ClusterCredential | None
-) -> AuditEvent:
-    before = public_facts(credential)
-    return AuditEvent(
-        "credentials removed", CLUSTER, row.name, revision=row.revision, before=before
-    )
-
-
 @transaction.atomic
 def remove_connection(
     name: str, *, by: User | None, now: datetime, expected: int | None = None
@@ -439,7 +352,5 @@ def remove_connection(
     credential = credential_of(row)
     upsert_clusters([ClusterSpec(row.document, driver="")], by=by, now=now)
     after = _cluster(name)
-    if credential:
-        credential.delete()
-        record_all([removal_event(after, credential)], by=by, now=now)
+    record_all(remove_secret(after, credential, by=by, now=now), by=by, now=now)
     return _cluster(name)

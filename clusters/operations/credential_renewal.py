@@ -1,4 +1,4 @@
-"""Renewal of service account tokens, and notices before credentials expire.
+"""Renewal of the service account tokens of clusters.
 
 See `rules/kubernetes-driver.md#secrets`.
 """
@@ -12,26 +12,16 @@ from urllib.parse import quote
 from django.contrib.auth.models import User
 from django.db import transaction
 
-from clusters.credentials import (
-    days_left,
-    decrypt,
-    expiry_notice,
-    notice_due,
-    public_facts,
-)
+from clusters.credentials import decrypt, public_facts
 from clusters.drivers.base import DriverError, DriverRejected
 from clusters.drivers.concurrency import NotCalled, call_all
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.kubeconfig import Secret, facts_of
 from clusters.kubernetes_drivers import open_client
 from clusters.models import ClusterCredential, MemberCluster
-from clusters.operations.connection import (
-    ConnectionNotAllowed,
-    connected_cluster,
-    store_secret,
-)
-from clusters.operations.join import CLUSTER
-from fleetui.audit import AuditEvent, record_all
+from clusters.operations.connection import ConnectionNotAllowed, connected_cluster
+from clusters.operations.credentials import secret_event, store_secret
+from fleetui.audit import record_all
 from fleetui.threads import close_connections
 
 RETRY = timedelta(hours=1)
@@ -42,9 +32,7 @@ _SHORTEST_TOKEN = 600
 """Seconds; the API server accepts no shorter lifetime."""
 
 
-def renew_credentials(
-    name: str, *, by: User | None, now: datetime
-) -> ClusterCredential:
+def renew_credentials(name: str, *, by: User | None, now: datetime) -> None:
     """Renew a token now. Raise UnknownClusterError, NoConnectionError, ConnectionNotAllowed, DriverError."""
     cluster = connected_cluster(name)
     credential = ClusterCredential.objects.filter(cluster=cluster).first()
@@ -57,7 +45,7 @@ def renew_credentials(
     except DriverError as error:
         record_failure(credential, error)
         raise
-    return save_renewed(cluster, credential, secret, by=by, now=now)
+    save_renewed(cluster, credential, secret, by=by, now=now)
 
 
 def renew_due(*, now: datetime) -> int:
@@ -163,49 +151,14 @@ def save_renewed(
     *,
     by: User | None,
     now: datetime,
-) -> ClusterCredential:
+) -> None:
     """Save a renewed token, unless the credentials were replaced or removed meanwhile."""
     present = (
         ClusterCredential.objects.select_for_update().filter(pk=credential.pk).first()
     )
     if present is None or present.revision != credential.revision:
-        return present or credential
+        return
     saved = store_secret(cluster, present, secret, by=by, now=now)
-    event = AuditEvent(
-        "credentials renewed",
-        CLUSTER,
-        cluster.name,
-        revision=cluster.revision,
-        before=public_facts(credential),
-        after=public_facts(saved),
-    )
+    before, after = public_facts(credential), public_facts(saved)
+    event = secret_event("credentials renewed", cluster, before, after)
     record_all([event], by=by, now=now)
-    return saved
-
-
-def notify_expiring(*, now: datetime) -> int:
-    """Record an event 14, 7 and 1 days before credentials expire that are not renewed; return how many."""
-    rows = ClusterCredential.objects.filter(notice_due(now=now)).select_related(
-        "cluster"
-    )
-    events = []
-    for row in rows.order_by("pk")[:BATCH]:
-        days = days_left(row, now=now)
-        ClusterCredential.objects.filter(pk=row.pk, revision=row.revision).update(
-            notified_days=days
-        )
-        events.append(
-            AuditEvent(
-                "credentials expiring",
-                CLUSTER,
-                row.cluster.name,
-                revision=row.cluster.revision,
-                after={
-                    **(public_facts(row) or {}),
-                    "notice": expiry_notice(row, now=now),
-                },
-                is_warning=True,
-            )
-        )
-    record_all(events, by=None, now=now)
-    return len(events)

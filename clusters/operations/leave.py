@@ -8,14 +8,15 @@ from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F
 
+from clusters.credentials import credential_of
 from clusters.driver_factory import driver_for
 from clusters.drivers.concurrency import call_all
 from clusters.drivers.registry import DRIVERS
 from clusters.health import leaving
-from clusters.kubernetes_drivers import credential_of, hub_id
+from clusters.kubernetes_drivers import hub_id
 from clusters.models import MemberCluster, Membership
 from clusters.operations.change_log import ChangeLogEntry, lock_fleet, log_change
-from clusters.operations.connection import removal_event
+from clusters.operations.credentials import remove_secret
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.identity import remember_former
 from clusters.operations.join import CLUSTER
@@ -108,6 +109,11 @@ def forget(
     rows = list(there.select_related("credential"))
     if not rows:
         return
+    removed = [
+        event
+        for row in rows
+        for event in remove_secret(row, credential_of(row), by=by, now=now)
+    ]
     there.delete()
     remember_former(rows, now=now)
     events = [
@@ -116,12 +122,7 @@ def forget(
         )
         for row in rows
     ]
-    events += [
-        removal_event(row, credential)
-        for row in rows
-        if (credential := credential_of(row))
-    ]
-    record_all(events, by=by, now=now)
+    record_all([*events, *removed], by=by, now=now)
     names = [row.name for row in rows]
     log_change(
         ChangeLogEntry(_reason(names, verb, by), opens=True, gone=names),

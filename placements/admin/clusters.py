@@ -27,7 +27,7 @@ from django.utils.html import format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from clusters.credentials import public_facts
+from clusters.credentials import credential_of, public_facts
 from clusters.drivers.base import KUBERNETES, SIMULATED
 from clusters.drivers.kubernetes.properties import ENTRYPOINT
 from clusters.filters import (
@@ -39,7 +39,6 @@ from clusters.filters import (
     label_keys,
 )
 from clusters.fleet import CORDON_KEY, CORDON_VALUE
-from clusters.kubernetes_drivers import credential_of
 from clusters.models import ClusterLabel, ClusterTaint, MemberCluster, Membership
 from clusters.observation import silence_of, silence_words
 from clusters.operations.change_log import lock_fleet

@@ -1,6 +1,6 @@
 """Connections of Kubernetes clusters: set, check, renew, remove; and the manifest that prepares a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,8 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from clusters.connection_input import ConnectionInput
+from clusters.credentials import Connected
 from clusters.drivers.base import KUBERNETES
-from clusters.drivers.kubernetes.check import OTHER_CLUSTER
+from clusters.drivers.kubernetes.check import OTHER_CLUSTER, CheckStep, is_passed
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
     check_connection,
@@ -32,7 +33,12 @@ from placements.api.preconditions import etag, etag_response, expected_revision
 from placements.api.problems import CheckStepSerializer
 from placements.api.renderers import YamlRenderer
 from placements.api.schema import documented, operation
-from placements.api.serializers import ANY_OBJECT, CamelCaseSerializer, Text
+from placements.api.serializers import (
+    ANY_OBJECT,
+    CamelCaseSerializer,
+    Text,
+    names,
+)
 from placements.services.filters import kinds_on
 
 _LARGEST_PEM = 256 * 1024
@@ -49,7 +55,7 @@ def _entered(**options: Any) -> Text:
 
 
 class CredentialSerializer(CamelCaseSerializer):
-    """What may be shown of the credentials of a cluster."""
+    """What may be shown of the credentials of a connection."""
 
     kind = serializers.ChoiceField(["token", "certificate"])
     subject = serializers.CharField(
@@ -78,6 +84,7 @@ class ConnectionSerializer(CamelCaseSerializer):
 
     server = serializers.CharField(required=False)
     ca = serializers.CharField(required=False)
+    ca_fingerprints = names(help_text="SHA-256.")
     tls_server_name = serializers.CharField(required=False)
     proxy = serializers.CharField(required=False)
     in_cluster = serializers.BooleanField(required=False)
@@ -89,6 +96,13 @@ class ConnectionSerializer(CamelCaseSerializer):
 
     def get_fields(self) -> dict[str, Any]:
         return {**super().get_fields(), "insecureTLS": serializers.BooleanField()}
+
+
+class ConnectionCheckSerializer(CamelCaseSerializer):
+    """The check of a connection."""
+
+    passed = serializers.BooleanField(help_text="Apart from what is optional.")
+    steps = CheckStepSerializer(many=True)
 
 
 class ConnectionInputSerializer(CamelCaseSerializer):
@@ -119,13 +133,13 @@ class ConnectionInputSerializer(CamelCaseSerializer):
             **super().get_fields(),
             # Not attributes: "context" is one of every serializer.
             "context": _entered(
-                help_text="The context of the kubeconfig; by default its current one."
+                help_text="The context of the kubeconfig; required if it has several."
             ),
             "insecureTLS": serializers.BooleanField(required=False),
         }
 
 
-def _input_of(request: Request) -> ConnectionInput:
+def connection_of(request: Request) -> ConnectionInput:
     return connection_fields(parse_body(request, ConnectionInputSerializer))
 
 
@@ -139,6 +153,16 @@ def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
     }
     kubeconfig, context = fields.pop("kubeconfig", ""), fields.pop("context", "")
     return ConnectionInput(kubeconfig, context, fields)
+
+
+def connection_document(
+    owner: Connected, steps: Sequence[CheckStep] | None = None
+) -> dict[str, Any]:
+    """Return the public part of a connection, with the steps of its check before saving."""
+    facts = connection_facts(owner, now=datetime.now(UTC))
+    if steps is not None:
+        facts["steps"] = CheckStepSerializer(steps, many=True).data
+    return facts
 
 
 class ConnectionViewSet(BaseViewSet):
@@ -159,9 +183,7 @@ class ConnectionViewSet(BaseViewSet):
         self, request: Request, name: str, steps: Any = None, *, status: int = 200
     ) -> Response:
         row = connected_cluster(name)
-        facts = connection_facts(row, now=datetime.now(UTC))
-        if steps is not None:
-            facts["steps"] = CheckStepSerializer(steps, many=True).data
+        facts = connection_document(row, steps)
         return etag_response(
             request, facts, etag(row.revision, facts["credential"]), status=status
         )
@@ -190,7 +212,7 @@ class ConnectionViewSet(BaseViewSet):
     def put_connection(self, request: Request, name: str) -> Response:
         """Check the connection of a cluster and set it; its observation starts immediately."""
         confirm = query_params(request, ClusterConnectionQuery).get("confirm")
-        wanted = _input_of(request)
+        wanted = connection_of(request)
         expected = expected_revision(request)
         saved = set_connection(
             name,
@@ -212,7 +234,7 @@ class ConnectionViewSet(BaseViewSet):
 
     @operation(
         "check_cluster_connection",
-        CheckStepSerializer(many=True),
+        ConnectionCheckSerializer,
         method="post",
         path="connection/check",
         body=ConnectionInputSerializer,
@@ -221,13 +243,16 @@ class ConnectionViewSet(BaseViewSet):
         """Check the connection of a cluster, or the one in the body; nothing is saved."""
         row, kinds = self.get_object(), kinds_on(name)
         if has_body(request):
-            parsed = parse_input(_input_of(request), cluster=row, now=datetime.now(UTC))
+            parsed = parse_input(
+                connection_of(request), cluster=row, now=datetime.now(UTC)
+            )
             steps = check_connection(
                 parsed, name=name, kinds=kinds, is_new=row.driver != KUBERNETES
             ).steps
         else:
             steps = check_stored_connection(name, kinds=kinds)
-        return Response(CheckStepSerializer(steps, many=True).data)
+        body = {"passed": is_passed(steps), "steps": steps}
+        return Response(ConnectionCheckSerializer(body).data)
 
     @operation(
         "renew_cluster_connection",

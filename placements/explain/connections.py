@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from clusters.credentials import credential_of
 from clusters.drivers.base import KUBERNETES
 from clusters.drivers.kubernetes.check import IDENTITY, CheckStep, is_passed
-from clusters.kubernetes_drivers import REJECTED, credential_of
+from clusters.kubernetes_drivers import REJECTED
 from clusters.models import MemberCluster
 
 VERBS = ("get", "list", "create", "patch", "delete")
-_PERMISSIONS = "permissions"
 _UNREACHABLE: Mapping[str, str] = {
     REJECTED: "Credentials rejected",
     "credentials-unreadable": "Stored credentials not readable",
@@ -35,6 +35,9 @@ _STEPS: Mapping[str, str] = {
     "version": "Version",
     "authentication": "Authentication",
     IDENTITY: "Identity",
+    "discovery": "Discovery",
+    "permissions": "Permissions",
+    "list": "First objects",
 }
 
 
@@ -62,16 +65,18 @@ def unreachable_words(cluster: MemberCluster, *, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRow:
-    """The permissions on one resource: for each of VERBS whether it is allowed; None: not needed.
+    """The permissions on one resource: whether each verb is allowed; None: not needed, or not known.
 
-    `missing` are the verbs that are not allowed, or why that is not known.
+    `missing` are the verbs that are not allowed, or why that is not known; `level` is that of a missing one,
+    "" where it does not matter.
     """
 
     resource: str
     cells: tuple[tuple[str, bool | None], ...]
-    missing: str
-    hint: str
-    is_optional: bool = False
+    missing: str = ""
+    hint: str = ""
+    level: str = "failed"
+    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +90,21 @@ class CheckReport:
     @property
     def missing(self) -> int:
         return sum(
-            bool(row.missing) and not row.is_optional for row in self.permissions
+            bool(row.missing) and row.level == "failed" for row in self.permissions
         )
 
 
-def check_report(steps: Sequence[CheckStep]) -> CheckReport:
+def check_report(
+    steps: Sequence[CheckStep], permissions: Sequence[PermissionRow] = ()
+) -> CheckReport:
+    """Return a check for pages; `permissions` are those that are no steps of their own."""
     ahead = [(_STEPS[one.step], one) for one in steps if one.step in _STEPS]
     by_resource: dict[str, list[CheckStep]] = {}
-    rows = []
+    rows = list(permissions)
     for one in steps:
         if one.access:
             resource = one.access.name.partition(" ")[2]
             by_resource.setdefault(resource, []).append(one)
-        elif one.step == _PERMISSIONS:
-            ahead.append(("Permissions", one))
         elif one.step not in _STEPS:  # a kind that the cluster does not serve
             rows.append(
                 PermissionRow(
@@ -108,11 +114,11 @@ def check_report(steps: Sequence[CheckStep]) -> CheckReport:
                     one.hint,
                 )
             )
-    permissions = [
+    reviewed = [
         _permission_row(resource, of_resource)
         for resource, of_resource in by_resource.items()
     ]
-    return CheckReport(is_passed(steps), tuple(ahead), (*permissions, *rows))
+    return CheckReport(is_passed(steps), tuple(ahead), (*reviewed, *rows))
 
 
 def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:
@@ -127,5 +133,5 @@ def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:
         tuple((verb, allowed.get(verb)) for verb in VERBS),
         "; ".join(filter(None, (verbs, unknown))),
         failed[0].hint if failed else "",
-        is_optional=all(one.is_optional for one in steps),
+        "attention" if all(one.is_optional for one in steps) else "failed",
     )

@@ -6,12 +6,12 @@ from typing import Any
 from celery import Task, shared_task
 
 from clusters.hub_queries import live_hubs
+from clusters.operations.credentials import HUB, notify_expiring
 from fleetui.hub_scope import in_hub
 from fleetui.task_queue import send_now
 from placements.hubs import drains
 from placements.hubs.connections.operations import (
     delete_removed_hubs,
-    notify_expiring_hubs,
 )
 from placements.hubs.projection.operations import (
     delete_removed_rows,
@@ -54,7 +54,7 @@ def refresh_hubs(**_newer: Any) -> None:
             rejudge(now=datetime.now(UTC))
             verification.refresh_staleness(now=datetime.now(UTC))
     delete_removed_rows()
-    notify_expiring_hubs(now=datetime.now(UTC))
+    notify_expiring(HUB, now=datetime.now(UTC))
     delete_removed_hubs()
 
 

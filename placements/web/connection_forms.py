@@ -1,13 +1,16 @@
 """Forms of clusters: connections without their secrets, with errors at their fields; labels and taints."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from django.conf import settings
-from django.http import QueryDict
+from django.http import HttpRequest, QueryDict
 
-from clusters.operations.connection import ConnectionInput
+from clusters.connection_input import ConnectionInput
+from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
+from placements.explain.connections import CheckReport
 from placements.services.fleet.forms import (
     LABELS_PATH,
     TAINTS_PATH,
@@ -20,34 +23,50 @@ KUBECONFIG, FIELDS, IN_CLUSTER = "kubeconfig", "fields", "in-cluster"
 NAME_PATH = "metadata.name"
 _SECRETS = ("token", "certificate", "key")
 _PUBLIC = ("server", "ca", "tlsServerName", "proxy")
+_OF_A_SOURCE = _PUBLIC + _SECRETS
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionField:
-    """One field; a secret has no value, whatever was entered."""
+    """One field; a secret has no value, whatever was entered. `path` is where its errors are, else `name`."""
 
     name: str
     label: str
     hint: str = ""
     control: str = "text"
     value: str = ""
-    choices: tuple[str, ...] = ()
+    choices: tuple[tuple[str, str], ...] = ()
     is_required: bool = False
+    path: str = ""
     errors: tuple[FieldError, ...] = ()
 
+    def has(self, error: FieldError) -> bool:
+        place = self.path or self.name
+        return error.path == place or error.path.startswith((f"{place}.", f"{place}["))
 
-NAME = ConnectionField(
-    "name",
-    "Name",
-    "Lower-case letters, digits, - and ., at most 63. Cannot be changed.",
-    is_required=True,
-)
-LABELS = ConnectionField("labels", "Labels", "One key=value per line.", "text-area")
-TAINTS = ConnectionField(
-    "taints",
-    "Taints",
-    "One key=value:NoSchedule per line; value and effect are optional.",
-    "text-area",
+
+OF_CLUSTER = (
+    ConnectionField(
+        "name",
+        "Name",
+        "Lower-case letters, digits, - and ., at most 63. Cannot be changed.",
+        is_required=True,
+        path=NAME_PATH,
+    ),
+    ConnectionField(
+        "labels",
+        "Labels",
+        "One key=value per line.",
+        "text-area",
+        path=LABELS_PATH,
+    ),
+    ConnectionField(
+        "taints",
+        "Taints",
+        "One key=value:NoSchedule per line; value and effect are optional.",
+        "text-area",
+        path=TAINTS_PATH,
+    ),
 )
 _OF_KUBECONFIG = (
     ConnectionField(
@@ -58,9 +77,7 @@ _OF_KUBECONFIG = (
         "secret-text",
         is_required=True,
     ),
-    ConnectionField(
-        "context", "Context", "Default: the current context of the kubeconfig."
-    ),
+    ConnectionField("context", "Context", "Required if the kubeconfig has several."),
 )
 _OF_FIELDS = (
     ConnectionField("server", "Server", "https://HOST[:PORT][/PATH]", is_required=True),
@@ -98,8 +115,7 @@ class ConnectionForm:
     """The fields of the form by the source of the connection, and the errors that belong to none."""
 
     source: str
-    name: ConnectionField
-    of_cluster: tuple[ConnectionField, ...]
+    own: tuple[ConnectionField, ...]
     of_kubeconfig: tuple[ConnectionField, ...]
     of_fields: tuple[ConnectionField, ...]
     errors: tuple[FieldError, ...]
@@ -107,7 +123,7 @@ class ConnectionForm:
 
     @property
     def fields(self) -> tuple[ConnectionField, ...]:
-        return (self.name, *self.of_cluster, *self.of_kubeconfig, *self.of_fields)
+        return (*self.own, *self.of_kubeconfig, *self.of_fields)
 
     @property
     def has_errors(self) -> bool:
@@ -115,65 +131,73 @@ class ConnectionForm:
 
 
 def connection_form(
-    entered: QueryDict | dict[str, str], errors: Sequence[FieldError] = ()
+    entered: Mapping[str, Any],
+    errors: Iterable[FieldError] = (),
+    *,
+    own: Sequence[ConnectionField] = (),
 ) -> ConnectionForm:
-    """Return the form with what was entered; the values of secrets are left out."""
-    entered_source = entered.get("source", "")
-    source = (
-        entered_source
-        if entered_source in (KUBECONFIG, FIELDS, IN_CLUSTER)
-        else KUBECONFIG
-    )
-    proxies = tuple(sorted(settings.MEMBER_PROXIES))
-    left_out = {
-        name
-        for name, is_shown in (
-            ("proxy", bool(proxies)),
-            ("insecureTLS", settings.ALLOW_INSECURE_TLS),
-        )
-        if not is_shown
-    }
-    by_field: dict[str, list[FieldError]] = {}
-    for error in errors:
-        is_of_fields = error.path in _PUBLIC + _SECRETS
-        field = NAME.name if error.path == NAME_PATH else error.path
-        if error.path.startswith((LABELS_PATH, TAINTS_PATH)):
-            field = LABELS.name if error.path.startswith(LABELS_PATH) else TAINTS.name
-        # Also what a kubeconfig lacks: the fields of another source are hidden.
-        if error.path.startswith(KUBECONFIG) or (is_of_fields and source == KUBECONFIG):
-            field = KUBECONFIG
-        elif is_of_fields and source != FIELDS:
-            field = ""
-        by_field.setdefault(field, []).append(error)
+    """Return the form with what was entered; the values of secrets are left out.
 
-    def filled(fields: Sequence[ConnectionField]) -> tuple[ConnectionField, ...]:
-        return tuple(
-            replace(
-                one,
-                value=""
-                if one.control in ("secret-text", "password")
-                else str(entered.get(one.name, "")),
-                choices=proxies if one.name == "proxy" else (),
-                errors=tuple(by_field.pop(one.name, ())),
-            )
-            for one in fields
-            if one.name not in left_out
-        )
+    `own` are the fields of what is connected.
+    """
+    source = entered.get("source", "")
+    if source not in (KUBECONFIG, FIELDS, IN_CLUSTER):
+        source = KUBECONFIG
+    proxies = sorted(settings.MEMBER_PROXIES)
+    left_out = {"proxy": not proxies, "insecureTLS": not settings.ALLOW_INSECURE_TLS}
+    others = list(errors)
 
-    name, *of_cluster = filled([NAME, LABELS, TAINTS])
-    of_kubeconfig, of_fields = filled(_OF_KUBECONFIG), filled(_OF_FIELDS)
-    others = tuple(
-        error for field_errors in by_field.values() for error in field_errors
-    )
+    def filled(fields: Iterable[ConnectionField]) -> Iterator[ConnectionField]:
+        for field in fields:
+            if left_out.get(field.name):
+                continue
+            own_errors = [one for one in others if field.has(one)]
+            # Also what a kubeconfig lacks: the fields of another source are hidden.
+            if field.name == KUBECONFIG == source:
+                own_errors = [
+                    one for one in others if field.has(one) or one.path in _OF_A_SOURCE
+                ]
+            others[:] = [one for one in others if one not in own_errors]
+            value = ""
+            if field.control not in ("secret-text", "password"):
+                value = str(entered.get(field.name, field.value))
+            choices = field.choices
+            if field.name == "proxy":
+                choices = (("", "None"), *((one, one) for one in proxies))
+            yield replace(field, value=value, choices=choices, errors=tuple(own_errors))
+
     return ConnectionForm(
         source,
-        name,
-        tuple(of_cluster),
-        of_kubeconfig,
-        of_fields,
-        others,
+        tuple(filled(own)),
+        tuple(filled(_OF_KUBECONFIG)),
+        tuple(filled(_OF_FIELDS)),
+        tuple(others),
         settings.IN_CLUSTER,
     )
+
+
+def connection_context(
+    request: HttpRequest,
+    errors: Iterable[FieldError] = (),
+    *,
+    own: Sequence[ConnectionField] = (),
+    stored: Mapping[str, Any] | None = None,
+    report: CheckReport | None = None,
+    confirm: str = FAILED_CHECK,
+    is_refused: bool = False,
+) -> dict[str, Any]:
+    """Return what the form of a connection needs: `stored` is the one that it has, without its secret."""
+    entered: Mapping[str, Any] = request.POST
+    if request.method != "POST":
+        entered = {**(stored or {}), **request.GET.dict()}
+    return {
+        "form": connection_form(entered, errors, own=own),
+        "report": report,
+        "confirm": confirm,
+        "is_other_cluster": confirm == OTHER_CLUSTER,
+        "is_refused": is_refused,
+        "is_post": request.method == "POST",
+    }
 
 
 def typed_cluster(entered: QueryDict) -> TypedCluster:

@@ -1,5 +1,6 @@
 """The pages of connections: add a cluster, prepare it, and show, test, replace or remove its connection."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -14,10 +15,10 @@ from django.views.decorators.http import (
     require_POST,
     require_safe,
 )
-from django_htmx.http import HttpResponseClientRedirect
 
+from clusters.credentials import Connected
 from clusters.drivers.base import KUBERNETES, SIMULATED, DriverError
-from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER, CheckStep
+from clusters.drivers.kubernetes.check import CHECK_SECONDS, FAILED_CHECK, OTHER_CLUSTER
 from clusters.filters import similar_keys
 from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster
@@ -39,7 +40,7 @@ from clusters.preparation import Preparation, preparation_documents
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import redirect_page, render_page
 from fleetui.permissions import (
     Role,
     current_user,
@@ -50,12 +51,13 @@ from fleetui.permissions import (
     may_administer_clusters,
     may_operate,
 )
-from placements.explain.connections import VERBS, check_report, unreachable_words
+from placements.explain.connections import check_report, unreachable_words
 from placements.services.filters import kinds_for, kinds_on
 from placements.services.fleet.forms import row_context, typed_rows
 from placements.web.connection_forms import (
     NAME_PATH,
-    connection_form,
+    OF_CLUSTER,
+    connection_context,
     connection_input,
     typed_cluster,
 )
@@ -89,7 +91,7 @@ _ADDED = {
 def add_cluster(request: HttpRequest) -> HttpResponseBase:
     """Check the connection of a new cluster, or add the cluster."""
     if request.method != "POST":
-        return _form(request, None)
+        return _form(request, None, status=200)
     if request.POST.get("kind") == KUBERNETES:
         return for_cluster_administrators("connect clusters")(_submitted)(request, None)
     return for_operators("add clusters without a connection")(_added)(request)
@@ -123,7 +125,7 @@ def _added(request: HttpRequest) -> HttpResponseBase:
         messages.warning(
             request, f"Label key {key!r} is new in the fleet. Did you mean {other!r}?"
         )
-    return _redirected(request, reverse("web:cluster", args=[name]))
+    return redirect_page(request, reverse("web:cluster", args=[name]))
 
 
 @for_cluster_administrators("set connections of clusters")
@@ -134,11 +136,9 @@ def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
     cluster = get_object_or_404(
         MemberCluster.objects.select_related("credential"), name=name
     )
-    return (
-        _submitted(request, cluster)
-        if request.method == "POST"
-        else _form(request, cluster)
-    )
+    if request.method != "POST":
+        return _form(request, cluster, status=200)
+    return _submitted(request, cluster)
 
 
 def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpResponseBase:
@@ -154,9 +154,8 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
             is_new = cluster is None or cluster.driver != KUBERNETES
             found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
             confirm = OTHER_CLUSTER if found.changes_cluster else FAILED_CHECK
-            return _form(
-                request, cluster, steps=found.steps, confirm=confirm, status=200
-            )
+            report = check_report(found.steps)
+            return _form(request, cluster, report=report, confirm=confirm, status=200)
         set_connection(
             name,
             wanted,
@@ -175,8 +174,9 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
     except InvalidManifest as error:
         return _form(request, cluster, error.errors)
     except ConnectionCheckFailed as error:
+        report = check_report(error.steps)
         return _form(
-            request, cluster, steps=error.steps, confirm=error.confirm, is_refused=True
+            request, cluster, report=report, confirm=error.confirm, is_refused=True
         )
     except (ConnectionNotAllowed, RevisionConflict) as error:
         path = "" if cluster else NAME_PATH
@@ -185,65 +185,55 @@ def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpRespo
         request,
         f"Connection of {name} saved." if cluster else f"Member cluster {name} added.",
     )
-    return _redirected(request, reverse("web:cluster-connection", args=[name]))
-
-
-def _redirected(request: HttpRequest, url: str) -> HttpResponseBase:
-    return HttpResponseClientRedirect(url) if wants_fragment(request) else redirect(url)
+    return redirect_page(request, reverse("web:cluster-connection", args=[name]))
 
 
 def _form(
     request: HttpRequest,
     cluster: MemberCluster | None,
-    errors: Any = (),
+    errors: Iterable[FieldError] = (),
     *,
-    steps: tuple[CheckStep, ...] | None = None,
-    confirm: str = FAILED_CHECK,
-    is_refused: bool = False,
-    status: int | None = None,
+    status: int = 422,
+    **shown: Any,
 ) -> HttpResponse:
     """Show the form; to htmx only the result and the errors, so that the browser keeps what was entered."""
-    is_post = request.method == "POST"
-    entered: Any = request.POST if is_post else request.GET
-    if cluster and not is_post:
-        entered = {
-            key: value
-            for key, value in cluster.connection.items()
-            if isinstance(value, str)
+    context = {"noun": "cluster", "seconds": CHECK_SECONDS}
+    if cluster:
+        context |= {
+            **connection_context(request, errors, stored=cluster.connection, **shown),
+            "name": cluster.name,
+            "revision": cluster.revision,
+            "parent": "Clusters",
+            "url": reverse("web:clusters"),
+            "middle_url": reverse("web:cluster", args=[cluster.name]),
+            "back": reverse("web:cluster-connection", args=[cluster.name]),
         }
-        entered["source"] = request.GET.get("source", "")
-        entered["insecureTLS"] = "on" if cluster.connection.get("insecureTLS") else ""
-    may_operate_now, may_connect = (
-        may_operate(request.user),
-        may_administer_clusters(request.user),
-    )
-    usual = SIMULATED if may_operate_now else KUBERNETES
-    context = {
-        "cluster": cluster,
-        "form": connection_form(entered, errors),
-        "kinds": [
-            (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
-            for one in KINDS
-        ],
-        "kind": entered.get("kind") or usual,
-        "report": check_report(steps) if steps else None,
-        "verbs": VERBS,
-        "is_refused": is_refused,
-        "is_post": is_post,
-        "confirm": confirm,
-        "is_other_cluster": confirm == OTHER_CLUSTER,
-        **row_context(*(typed_rows(request.POST) if is_post else ("", ""))),
-    }
-    if status is None:
-        status = 422 if is_post else 200
-    page = "clusters/edit_connection.html" if cluster else "clusters/new.html"
+        page = "connections/edit.html"
+    else:
+        context |= connection_context(request, errors, own=OF_CLUSTER, **shown)
+        context |= _new_cluster(request)
+        page = "clusters/new.html"
     return render_page(
-        request,
-        page,
-        context,
-        fragment="clusters/_connection_result.html",
-        status=status,
+        request, page, context, fragment="connections/_result.html", status=status
     )
+
+
+def _new_cluster(request: HttpRequest) -> dict[str, Any]:
+    may_operate_now = may_operate(request.user)
+    may_connect = may_administer_clusters(request.user)
+    entered, typed = request.GET, ("", "")
+    if request.method == "POST":
+        entered, typed = request.POST, typed_rows(request.POST)
+    usual = SIMULATED if may_operate_now else KUBERNETES
+    kinds = [
+        (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
+        for one in KINDS
+    ]
+    return {
+        "kinds": kinds,
+        "kind": entered.get("kind") or usual,
+        **row_context(*typed),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,20 +316,22 @@ def connection(request: HttpRequest, name: str) -> HttpResponse:
     )
 
 
-def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[str, Any]:
+def shown_connection(request: HttpRequest, owner: Connected) -> dict[str, Any]:
+    """Return what pages show of a connection: the addresses and accounts to cluster administrators alone."""
     now = datetime.now(UTC)
-    facts = connection_facts(cluster, now=now)
-    may_administer = may_administer_clusters(request.user)
     return {
+        "connection": connection_facts(owner, now=now),
+        "authorities": ca_facts(owner.connection.get("ca", ""), now=now),
+        "may_see": may_administer_clusters(request.user),
+    }
+
+
+def _connection_context(request: HttpRequest, cluster: MemberCluster) -> dict[str, Any]:
+    return {
+        **shown_connection(request, cluster),
         "cluster": cluster,
         "is_connected": cluster.driver == KUBERNETES,
-        "reason": unreachable_words(cluster, now=now),
-        "credential": facts["credential"],
-        "facts": facts if may_administer else None,
-        "authorities": ca_facts(cluster.connection.get("ca", ""), now=now)
-        if may_administer
-        else (),
-        "verbs": VERBS,
+        "reason": unreachable_words(cluster, now=datetime.now(UTC)),
     }
 
 
@@ -353,7 +345,7 @@ def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
     steps = check_stored_connection(name, kinds=kinds_on(name))
     context = {**_connection_context(request, cluster), "report": check_report(steps)}
     return render_page(
-        request, "clusters/connection.html", context, fragment="clusters/_check.html"
+        request, "clusters/connection.html", context, fragment="connections/_check.html"
     )
 
 

@@ -54,12 +54,13 @@ def test_put_get_check_and_delete(
     assert found.headers["ETag"] == put.headers["ETag"]
 
     member.denied = {"list nodes"}
-    steps = admin.post(f"{PATH}/check").json()
+    checked = admin.post(f"{PATH}/check").json()
+    assert not checked["passed"]
     assert {
         "step": "list nodes",
         "ok": False,
         "message": "not allowed",
-    }.items() <= next(one for one in steps if not one["ok"]).items()
+    }.items() <= next(one for one in checked["steps"] if not one["ok"]).items()
     assert admin.post(f"{PATH}/renew").status_code == 409
 
     assert admin.delete(PATH).status_code == 204

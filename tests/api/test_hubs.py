@@ -58,7 +58,7 @@ def test_a_hub_is_added_read_changed_and_removed(
     created = admin.post(HUBS, body(served[1], title="Production"))
 
     assert created.status_code == 201, created.content
-    assert [one["ok"] for one in created.json()["steps"]] == [True] * 8
+    assert [one["ok"] for one in created.json()["connection"]["steps"]] == [True] * 8
     shown = admin.get(f"{HUBS}/prod-eu").json()
     assert (shown["title"], shown["mode"], shown["state"], shown["ageSeconds"]) == (
         "Production",

@@ -43,7 +43,7 @@ def test_a_kubeconfig_is_pasted_checked_and_joined(
     page.get_by_role("button", name="Add member cluster").press("Enter")
     expect(result).to_contain_text("Not saved: the check failed")
     assert not MemberCluster.objects.exists()
-    page.get_by_label("Join although the check failed").press("Space")
+    page.get_by_label("Save although the check failed").press("Space")
     page.get_by_role("button", name="Add member cluster").press("Enter")
 
     expect(page).to_have_url(re.compile("/clusters/alpha/connection/$"))

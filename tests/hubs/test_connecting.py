@@ -21,6 +21,7 @@ from clusters.connection_input import ConnectionInput
 from clusters.hub_queries import live_hub
 from clusters.kubeconfig import Secret
 from clusters.models import Hub, HubCredential, MirroredObject
+from clusters.operations.credentials import HUB, notify_expiring, save_secret
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.hub_scope import in_hub
@@ -33,10 +34,8 @@ from placements.hubs.connections.operations import (
     HubSpec,
     change_hub,
     delete_rows,
-    notify_expiring_hubs,
     save_hub,
     spec_of,
-    store_hub_secret,
 )
 from placements.hubs.kinds.kubefleet import KUBEFLEET
 from placements.hubs.queries import state_of
@@ -460,10 +459,10 @@ def test_connect_hub_has_exit_codes(
 ) -> None:
     path = write(tmp_path, kubeconfig(served[1].url, token="wrong"))
 
-    assert status("connect_hub", "prod-eu", "--kubeconfig", path)[0] == 1
+    assert status("connect_hub", "prod-eu", "--kubeconfig", path)[0] == 3
     assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--check")[0] == 1
     assert not Hub.objects.filter(name="prod-eu").exists()
-    assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--anyway")[0] == 0
+    assert status("connect_hub", "prod-eu", "--kubeconfig", path, "--confirm")[0] == 0
     assert status("connect_hub", "Prod EU", "--kubeconfig", path)[0] == 2
     assert status("connect_hub", "--kubeconfig", path)[0] == 2
     assert status("hubs", "nowhere", "--pause")[0] == 1
@@ -637,7 +636,7 @@ def test_notices_fourteen_seven_and_one_day_before_the_credentials_expire(
     HubCredential.objects.update(expires_at=expires_at)
 
     found = [
-        notify_expiring_hubs(now=expires_at - timedelta(days=days))
+        notify_expiring(HUB, now=expires_at - timedelta(days=days))
         for days in (15, 14, 13, 7, 2, 1, 0)
     ]
 
@@ -657,7 +656,7 @@ def test_replaced_credentials_get_notices_of_their_own(
     hub = connected_hub(served[1])
     HubCredential.objects.update(expires_at=NOW, notified_days=1)
 
-    store_hub_secret(hub, Secret({"token": "another"}), by=None, now=NOW)
+    save_secret(hub, Secret({"token": "another"}), by=None, now=NOW)
 
     assert HubCredential.objects.get(hub=hub).notified_days is None
 

@@ -106,7 +106,7 @@ def test_rest_refuses_another_server_for_a_new_hub(
     assert not Hub.objects.filter(name="prod-eu").exists()
 
 
-@pytest.mark.parametrize("option", ["--check", "--anyway"])
+@pytest.mark.parametrize("option", ["--check", "--confirm"])
 def test_the_command_refuses_another_server(
     other: LocalServer, tmp_path: Path, option: str
 ) -> None:
@@ -138,7 +138,7 @@ def _open_writer(hub: Hub) -> None:
 
 def _watch(hub: Hub) -> None:
     access = HubAccess(wants_reading=lambda: None, wants_discovery=lambda: None)
-    assert access.use(HubTarget.of(hub, None), is_changed=True) is None
+    assert access.use(HubTarget.of(hub), is_changed=True) is None
     raise DriverUnavailable(access.problem, code="")
 
 

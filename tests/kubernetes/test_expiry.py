@@ -18,7 +18,8 @@ from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client as KubernetesClient
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import ConnectionInput, set_connection
-from clusters.operations.credential_renewal import notify_expiring, renew_due
+from clusters.operations.credential_renewal import renew_due
+from clusters.operations.credentials import CLUSTER, notify_expiring
 from fleetui.models import Event
 from tests.clusters.kubernetes.certificates import key_pem
 from tests.kubernetes.faults import ACCOUNTS, BLUE, EVERYTHING, FaultWorld
@@ -165,7 +166,7 @@ def test_a_token_that_expires_is_warned_about_named_and_replaced(
     assert renew_due(now=world.now + timedelta(days=7)) == 0
     assert "403" in ClusterCredential.objects.get(cluster__name="two").renewal_error
 
-    assert notify_expiring(now=world.now) == 1
+    assert notify_expiring(CLUSTER, now=world.now) == 1
     warned = Event.objects.filter(verb="credentials expiring").get()
     assert warned.after["notice"].startswith("cannot renew; expires on ")
     assert warned.after["notice"] in unescaped(
@@ -211,7 +212,9 @@ def test_a_client_certificate_that_expires_is_named_and_replaced(
     world.place_on_all()
     secret = client_certificate(world.members["two"], valid=timedelta(seconds=4))
     reconnect(world, **secret)
-    assert notify_expiring(now=world.now) == 1  # at once, as this is less than 14 days
+    assert (
+        notify_expiring(CLUSTER, now=world.now) == 1
+    )  # at once, as this is less than 14 days
     await_true(is_rejected(world.members["two"], secret), seconds=30)
 
     assert_named_and_alone(world, admin_client)

@@ -18,8 +18,8 @@ from clusters.operations.connection import (
     ConnectionNotAllowed,
     new_member,
     set_connection,
-    store_secret,
 )
+from clusters.operations.credentials import store_secret
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.engine.rollout.state import Phase

@@ -31,8 +31,8 @@ from clusters.operations.connection import (
     ConnectionNotAllowed,
     new_member,
     set_connection,
-    store_secret,
 )
+from clusters.operations.credentials import store_secret
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from clusters.operations.leave import forget, leave
 from placements.engine.rollout.state import Phase

@@ -86,7 +86,7 @@ def test_a_check_saves_nothing_and_shows_every_step(
     assert "Version Passed Kubernetes v1.30.1." in text
     assert "configmaps in fleetui-system get allowed list allowed create no" in text
     assert 'create Apply the manifest of "Prepare a cluster" with this kind.' in text
-    assert "Join although the check failed" in text
+    assert "Save although the check failed" in text
     assert not MemberCluster.objects.exists()
 
 

@@ -99,7 +99,7 @@ def test_bad_input_is_shown_with_its_path_and_without_the_kubeconfig(
     served[0].denied = {"list memberclusters"}
     failed = client.post("/hubs/new/", form(served[1]))
     assert failed.status_code == 422
-    assert "Save although the check fails" in text(failed)
+    assert "Save although the check failed" in text(failed)
     assert (
         client.post("/hubs/new/", form(served[1], confirm="failed-check")).status_code
         == 302
@@ -112,7 +112,10 @@ def test_credentials_are_replaced(served: tuple[FakeHub, LocalServer]) -> None:
     client.post("/hubs/new/", form(served[1]))
     served[0].token = "another"
     assert client.get("/hubs/prod-eu/about/credentials/").status_code == 200
-    changed = {"kubeconfig": dump_yaml(kubeconfig(served[1].url, token="another"))}
+    changed = {
+        "kubeconfig": dump_yaml(kubeconfig(served[1].url, token="another")),
+        "do": "save",
+    }
 
     assert (
         client.post("/hubs/prod-eu/about/credentials/", form(served[1])).status_code
@@ -176,4 +179,4 @@ def test_an_expiry_within_two_weeks_is_shown_on_the_page_and_over_rest(
         re.S,
     )
     document = client.get(f"/api/v1/hubs/{hub.name}").json()
-    assert document["connection"]["notice"].startswith("expires on ")
+    assert document["connection"]["credential"]["notice"].startswith("expires on ")

@@ -263,7 +263,7 @@ class ConnectionCheck:
         )
 
     def check_authentication(self) -> str:
-        hint = 'Create a new token, see "Prepare a cluster"'
+        hint = "Create a new token for the account of the console"
         if self._is_rejected:
             raise StepFailed("credentials rejected (401)", hint)
         try:

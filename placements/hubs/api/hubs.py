@@ -10,10 +10,8 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from clusters.credentials import expiry_notice
 from clusters.hub_queries import UnknownHubError, live_hub, visible_hub, visible_hubs
 from clusters.hub_state import HubState
-from clusters.kubeconfig import ca_facts
 from clusters.models import HubStream
 from clusters.models.hubs import HubIdentity, HubMode
 from fleetui.hub_scope import in_hub
@@ -30,14 +28,20 @@ from placements.api.base import (
     paged_list,
     query_params,
 )
-from placements.api.connections import ConnectionInputSerializer, connection_fields
+from placements.api.connections import (
+    ConnectionCheckSerializer,
+    ConnectionInputSerializer,
+    ConnectionSerializer,
+    connection_document,
+    connection_fields,
+    connection_of,
+)
 from placements.api.filters import (
     ConnectionQuery,
     HubActionQuery,
     PageQuery,
 )
-from placements.api.parsers import parse_body
-from placements.api.problems import CheckStepSerializer
+from placements.api.parsers import has_body, parse_body
 from placements.api.schema import documented, operation, page_serializer
 from placements.api.serializers import (
     ANY_OBJECT,
@@ -50,12 +54,12 @@ from placements.api.serializers import (
     text,
 )
 from placements.hubs.connections.check import HubCheckReport
-from placements.hubs.connections.connection import credential_of_hub
 from placements.hubs.connections.operations import (
     HubSpec,
     change_hub,
+    check_parsed,
     check_stored_hub,
-    permission_documents,
+    parse_hub_input,
     remove_hub,
     save_hub,
     spec_of,
@@ -77,30 +81,6 @@ from placements.models import ReplayInputs
 
 NO_NAMESPACE = "-"
 _OBJECT = "objects/<named:group>/<named:kind>/<named:namespace>/<named:object_name>"
-
-
-class HubCredentialSerializer(CamelCaseSerializer):
-    """What may be shown of the credentials of a hub."""
-
-    kind = serializers.CharField(help_text="token or certificate.")
-    subject = serializers.CharField()
-    fingerprint = serializers.CharField()
-    expires_at = serializers.DateTimeField(allow_null=True)
-    set_by = serializers.CharField()
-    set_at = serializers.DateTimeField()
-
-
-class HubConnectionSerializer(CamelCaseSerializer):
-    """How a hub is reached; only cluster administrators see it."""
-
-    server = serializers.CharField()
-    ca_fingerprints = serializers.ListField(
-        child=serializers.CharField(), help_text="SHA-256."
-    )
-    credential = HubCredentialSerializer(allow_null=True)
-    notice = serializers.CharField(
-        allow_blank=True, help_text="When the credentials expire, from 14 days before."
-    )
 
 
 class HubSerializer(CamelCaseSerializer):
@@ -137,9 +117,8 @@ class HubSerializer(CamelCaseSerializer):
         allow_null=True,
         help_text="When a required kind that fails is tried again.",
     )
-    connection = HubConnectionSerializer(required=False)
-    steps = CheckStepSerializer(
-        many=True, required=False, help_text="Of the check before saving."
+    connection = ConnectionSerializer(
+        required=False, help_text="Only for cluster administrators."
     )
 
 
@@ -247,11 +226,9 @@ class HubActionSerializer(CamelCaseSerializer):
     )
 
 
-class HubCheckSerializer(CamelCaseSerializer):
+class HubCheckSerializer(ConnectionCheckSerializer):
     """The check of a hub: its steps, and the permissions as a table."""
 
-    passed = serializers.BooleanField()
-    steps = CheckStepSerializer(many=True)
     permissions = HubPermissionSerializer(many=True)
 
 
@@ -312,21 +289,11 @@ class HubViewSet(BaseViewSet):
         age = one.age(now)
         document: dict[str, Any] = {"summary": one, "unresolved": counts.get(hub.pk, 0)}
         document["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
+        shown: dict[str, Any] = HubSerializer(document).data
         if may_administer_clusters(self.request.user):
-            credential = credential_of_hub(hub)
-            fingerprints = [
-                each.fingerprint
-                for each in ca_facts(hub.connection.get("ca", ""), now=now)
-            ]
-            document["connection"] = {
-                "server": hub.connection.get("server", ""),
-                "ca_fingerprints": fingerprints,
-                "credential": credential,
-                "notice": expiry_notice(credential, now=now) if credential else "",
-            }
-        if report:
-            document["steps"] = report.steps
-        return HubSerializer(document).data
+            steps = report.steps if report else None
+            shown["connection"] = connection_document(hub, steps)
+        return shown
 
     @documented("list_hubs", page_serializer(HubSerializer), query=PageQuery)
     def list(self, request: Request) -> Response:
@@ -414,23 +381,27 @@ class HubViewSet(BaseViewSet):
         remove_hub(name, **actor(request))
         return Response(status=204)
 
-    @operation("check_hub", HubCheckSerializer, method="post", path="check")
+    @operation(
+        "check_hub",
+        HubCheckSerializer,
+        method="post",
+        path="check",
+        body=ConnectionInputSerializer,
+    )
     def check(self, request: Request, name: str) -> Response:
-        """Check the connection of a hub and what its account may do."""
+        """Check the connection of a hub, or the one in the body, and what its account may do."""
         query_params(request)
-        report = check_stored_hub(name)
-        permissions = [
-            {
-                "resource": one["resource"],
-                "is_required": one["isRequired"],
-                "verbs": one["verbs"],
-            }
-            for one in permission_documents(report)
-        ]
+        if has_body(request):
+            hub = live_hub(name)
+            entered, now = connection_of(request), datetime.now(UTC)
+            parsed = parse_hub_input(entered, hub=hub, name=name, now=now)
+            report = check_parsed(spec_of(hub), parsed)
+        else:
+            report = check_stored_hub(name)
         body = {
             "passed": report.is_passed,
             "steps": report.steps,
-            "permissions": permissions,
+            "permissions": report.permissions,
         }
         return Response(HubCheckSerializer(body).data)
 

@@ -14,13 +14,18 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from clusters.credentials import HUB_PURPOSE, CredentialsUnreadable, decrypt
+from clusters.credentials import (
+    HUB_PURPOSE,
+    CredentialsUnreadable,
+    credential_of,
+    decrypt,
+)
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import Client
 from clusters.drivers.kubernetes.configuration import parse_connection, split_server
 from clusters.kubeconfig import token_claims
 from clusters.kubernetes_drivers import open_client
-from clusters.models import Hub, HubCredential
+from clusters.models import Hub
 from fleetui import __version__
 from fleetui.env import HUB_SERVER, TOKEN_COMMAND
 
@@ -52,7 +57,8 @@ class HubTarget:
     revision: int = 0
 
     @classmethod
-    def of(cls, hub: Hub, credential: HubCredential | None) -> "HubTarget":
+    def of(cls, hub: Hub) -> "HubTarget":
+        credential = credential_of(hub)
         ciphertext = credential.ciphertext if credential else ""
         revision = credential.revision if credential else 0
         return cls(hub.pk, hub.name, hub.uid, hub.connection, ciphertext, revision)
@@ -60,14 +66,6 @@ class HubTarget:
     @property
     def version(self) -> tuple[int, str]:
         return self.revision, json.dumps(self.connection, sort_keys=True)
-
-
-def credential_of_hub(hub: Hub) -> HubCredential | None:
-    """Return the credential of a hub; a query unless it was selected with the hub."""
-    try:
-        return hub.credential
-    except HubCredential.DoesNotExist:
-        return None
 
 
 def token_command(name: str) -> tuple[str, ...]:

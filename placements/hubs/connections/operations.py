@@ -10,31 +10,22 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.connection_input import ConnectionInput, parse_connection_input
-from clusters.credentials import (
-    HUB_PURPOSE,
-    credential_columns,
-    days_left,
-    expiry_notice,
-    is_stored,
-    kept_secret,
-    notice_due,
-    public_facts,
-)
+from clusters.credentials import kept_secret
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheckFailed
 from clusters.hub_queries import UnknownHubError, live_hub
 from clusters.hub_state import HubState
 from clusters.kubeconfig import ParsedConnection, Secret
-from clusters.models import BindingChange, Hub, HubCredential, HubStream, MirroredObject
+from clusters.models import BindingChange, Hub, HubStream, MirroredObject
 from clusters.models.hubs import (
     LONGEST_HUB_NAME,
     RESERVED_HUB_NAMES,
     HubIdentity,
     HubMode,
 )
-from fleetui.access.audit import record_access
+from clusters.operations.credentials import HUB, save_secret
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.audit import SYSTEM, AuditEvent, actor_name, record_all
+from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
@@ -43,14 +34,12 @@ from placements.hubs.connections.connection import (
     HubTarget,
     ServerNotAllowedError,
     check_token_server,
-    credential_of_hub,
     secret_values,
     token_command,
 )
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import removed_hubs_with_rows
 
-HUB = "hub"
 MOST_NAMESPACES, LONGEST_TITLE = 20, 120
 BATCH = 1_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -163,10 +152,9 @@ def parse_hub_input(
     def kept(connection: Mapping[str, Any]) -> Secret | None:
         if token_command(name):
             return None
-        credential = credential_of_hub(hub) if hub else None
-        return kept_secret(hub, credential, connection, purpose=HUB_PURPOSE)
+        return kept_secret(hub, connection)
 
-    parsed = parse_connection_input(wanted, kept=kept, now=now, names_context=True)
+    parsed = parse_connection_input(wanted, kept=kept, now=now)
     try:
         check_token_server(name, parsed.connection)
     except ServerNotAllowedError as error:
@@ -191,7 +179,7 @@ def check_stored_hub(name: str) -> HubCheckReport:
     """Check the connection that a hub has, and keep what was found. Raise UnknownHubError."""
     hub = live_hub(name)
     try:
-        values = secret_values(HubTarget.of(hub, credential_of_hub(hub)))
+        values = secret_values(HubTarget.of(hub))
     except DriverUnavailable as error:
         return HubCheckReport((_credentials_step(error),))
     report = check_hub(HUB_KINDS[hub.kind], hub.connection, values)
@@ -270,9 +258,8 @@ def store_hub(
     hub = hub or Hub(
         name=spec.name, created_at=now, created_by=actor_name(by), state_since=now
     )
-    moved = not is_new and hub.connection.get("server") != parsed.connection.get(
-        "server"
-    )
+    before = hub.connection
+    moved = not is_new and before.get("server") != parsed.connection.get("server")
     for key, value in values.items():
         setattr(hub, key, value)
     if report.permissions:
@@ -283,8 +270,8 @@ def store_hub(
         with in_hub(hub.pk):
             HubStream.objects.update(resource_version="")
     events = [AuditEvent(verb, HUB, hub.name, after=shown_spec(hub))]
-    events += store_hub_secret(hub, parsed.secret, by=by, now=now)
-    if hub.connection.get("insecureTLS"):
+    events += save_secret(hub, parsed.secret, by=by, now=now)
+    if hub.connection.get("insecureTLS") and not before.get("insecureTLS"):
         events.append(AuditEvent("TLS verification off", HUB, hub.name))
     record_all(events, by=by, now=now)
     return is_new
@@ -300,63 +287,6 @@ def shown_spec(hub: Hub) -> dict[str, Any]:
         "server": hub.connection.get("server", ""),
         "paused": hub.is_paused,
     }
-
-
-def store_hub_secret(
-    hub: Hub, secret: Secret | None, *, by: User | None, now: datetime
-) -> list[AuditEvent]:
-    """Save a secret, or remove that of a connection without; return the events of a change."""
-    before = HubCredential.objects.filter(hub=hub).first()
-    facts = public_facts(before)
-    if secret is None:
-        if before is None:
-            return []
-        before.delete()
-        record_access(
-            "credentials changed", f"hub {hub.name}", by=by or SYSTEM, now=now
-        )
-        return [AuditEvent("credentials removed", HUB, hub.name, before=facts)]
-    if is_stored(secret, before, hub.uid, purpose=HUB_PURPOSE):
-        return []
-    values = credential_columns(secret, before, hub.uid, purpose=HUB_PURPOSE)
-    values |= {"set_by": actor_name(by), "set_at": now}
-    credential, _ = HubCredential.objects.update_or_create(hub=hub, defaults=values)
-    details = {"fingerprint": credential.fingerprint}
-    record_access(
-        "credentials changed",
-        f"hub {hub.name}",
-        by=by or SYSTEM,
-        details=details,
-        now=now,
-    )
-    return [
-        AuditEvent(
-            "credentials set",
-            HUB,
-            hub.name,
-            before=facts,
-            after=public_facts(credential),
-        )
-    ]
-
-
-def notify_expiring_hubs(*, now: datetime) -> int:
-    """Record an event 14, 7 and 1 days before the credentials of a hub expire; return how many."""
-    rows = HubCredential.objects.filter(
-        notice_due(now=now), hub__removed_at=None
-    ).select_related("hub")
-    notified = 0
-    for row in rows.order_by("pk"):
-        same = HubCredential.objects.filter(pk=row.pk, revision=row.revision)
-        same.update(notified_days=days_left(row, now=now))
-        after = {**(public_facts(row) or {}), "notice": expiry_notice(row, now=now)}
-        with in_hub(row.hub_id):  # who has no role there learns nothing of it
-            event = AuditEvent(
-                "credentials expiring", HUB, row.hub.name, after=after, is_warning=True
-            )
-            record_all([event], by=None, now=now)
-        notified += 1
-    return notified
 
 
 def change_hub(
@@ -403,7 +333,7 @@ def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
     hub = live_hub(name)
     with transaction.atomic():
         hub = Hub.objects.select_for_update().get(pk=hub.pk)
-        events = store_hub_secret(hub, None, by=by, now=now)
+        events = save_secret(hub, None, by=by, now=now)
         before = shown_spec(hub)
         hub.state, hub.state_reason, hub.state_since, hub.removed_at = (
             HubState.REMOVED,

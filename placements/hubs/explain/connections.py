@@ -6,11 +6,10 @@ from datetime import datetime
 from typing import Any
 
 from clusters.models import Hub, HubStream, HubWrite
-from placements.hubs.connections.discovery import (
-    READ_VERBS,
-    WRITE_VERBS,
-    KindPermissions,
-)
+from placements.explain.connections import CheckReport, PermissionRow, check_report
+from placements.hubs.connections.check import HubCheckReport
+from placements.hubs.connections.discovery import READ_VERBS, WRITE_VERBS
+from placements.hubs.connections.operations import permission_documents
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import NO_WATCHER, HubSummary
 from placements.hubs.writing.answers import WriteOutcome
@@ -71,7 +70,11 @@ _ATTEMPTS = {
     "unsuitable": "Next attempt within 5 minutes.",
     "paused": "No requests are sent until the hub is resumed.",
 }
-_MODES = {"read": "Read only", "operate": "Read and write"}
+MODES = {"read": "Read only", "operate": "Read and write"}
+IDENTITIES = {
+    "shared": "Account of the console",
+    "impersonate": "Person who requests it (impersonation)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0) -> ShownHu
         level,
         word,
         HUB_KINDS[one.hub.kind].title,
-        _MODES[one.hub.mode],
+        MODES[one.hub.mode],
         reason,
         next_attempt(one, now=now),
         one.heard_at,
@@ -152,23 +155,22 @@ def shown_write(row: HubWrite) -> dict[str, Any]:
 
 
 def permission_rows(
-    permissions: Iterable[KindPermissions | Mapping[str, Any]],
-) -> list[dict[str, Any]]:
-    """Return a row for each kind, with a word for each verb."""
-    rows = []
-    for one in permissions:
-        if isinstance(one, KindPermissions):
-            resource, is_required, verbs = (
-                one.resource,
-                one.is_required,
-                dict(one.verbs),
-            )
-        else:
-            resource, is_required, verbs = (
-                one["resource"],
-                one["isRequired"],
-                one["verbs"],
-            )
-        cells = [(verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS)]
-        rows.append({"resource": resource, "is_required": is_required, "cells": cells})
-    return rows
+    permissions: Iterable[Mapping[str, Any]],
+) -> tuple[PermissionRow, ...]:
+    """Return a row for each kind; what a required kind lacks to be read is missing."""
+    return tuple(_permission_row(one) for one in permissions)
+
+
+def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
+    verbs, is_required = kind["verbs"], kind["isRequired"]
+    cells = tuple((verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS))
+    missing = ", ".join(verb for verb in READ_VERBS if is_required and not verbs[verb])
+    level = "failed" if missing else ""
+    return PermissionRow(
+        kind["resource"], cells, missing, level=level, is_required=is_required
+    )
+
+
+def hub_check_report(report: HubCheckReport) -> CheckReport:
+    rows = permission_rows(permission_documents(report))
+    return check_report(report.steps, rows)

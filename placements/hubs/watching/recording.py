@@ -23,7 +23,6 @@ from fleetui.errors import FleetError
 from placements.hubs.connections.connection import (
     HubAccess,
     HubTarget,
-    credential_of_hub,
 )
 from placements.hubs.connections.discovery import discover
 from placements.hubs.kinds import HUB_KINDS
@@ -139,7 +138,7 @@ def record_hub(
     """
     if hub.is_paused:
         raise NotRecordedError(f"hub {hub.name} is paused: no requests are sent")
-    aim, api = HubTarget.of(hub, credential_of_hub(hub)), HUB_KINDS[hub.kind]
+    aim, api = HubTarget.of(hub), HUB_KINDS[hub.kind]
     access = HubAccess(wants_reading=lambda: None, wants_discovery=lambda: None)
     try:
         versions = _served_versions(api, access, aim)

@@ -24,7 +24,7 @@ from clusters.models import Hub, HubStream, MirroredObject
 from fleetui.audit import AuditEvent, record
 from fleetui.hub_scope import in_hub
 from fleetui.threads import close_connections
-from placements.hubs.connections.connection import HubTarget, credential_of_hub
+from placements.hubs.connections.connection import HubTarget
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import HEALTHY_STATES
 from placements.hubs.watching.event_queue import EventQueue
@@ -162,7 +162,7 @@ class Watcher:
             self._drop(pk)
         for pk, row in rows.items():
             hub = self.hubs[pk]
-            hub.runner.retarget(HubTarget.of(row, credential_of_hub(row)))
+            hub.runner.retarget(HubTarget.of(row))
             if list(row.namespaces) != list(hub.namespaces):
                 hub.namespaces, hub.discoveries = row.namespaces, 0
         is_free = (
@@ -182,7 +182,7 @@ class Watcher:
     def _take(self, row: Hub) -> None:
         api = HUB_KINDS[row.kind]
         mirror = HubMirror(row.pk, api, self.token, clock=self._clock)
-        target = HubTarget.of(row, credential_of_hub(row))
+        target = HubTarget.of(row)
         runner = HubRunner(
             target, api, mirror, self.queue, pace=self._pace, monotonic=self._monotonic
         )

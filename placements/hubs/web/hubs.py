@@ -1,5 +1,6 @@
 """The pages of live hubs: list, connect, and one hub with its streams, permissions and actions."""
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,25 +15,19 @@ from django.views.decorators.http import (
     require_safe,
 )
 
-from clusters.connection_input import ConnectionInput
-from clusters.credentials import expiry_notice
 from clusters.drivers.kubernetes.check import FAILED_CHECK
 from clusters.hub_queries import visible_hubs
-from clusters.kubeconfig import ca_facts
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
-from clusters.operations.connection import INSECURE_WARNING
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.htmx import render_page
+from fleetui.htmx import redirect_page, render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import (
     current_user,
     for_cluster_administrators,
     for_readers,
-    may_administer_clusters,
 )
-from placements.hubs.connections.check import HubCheckReport
-from placements.hubs.connections.connection import credential_of_hub
+from placements.hubs.connections.check import CHECK_SECONDS, HubCheckReport
 from placements.hubs.connections.operations import (
     HubCheckFailed,
     HubExists,
@@ -47,6 +42,9 @@ from placements.hubs.connections.operations import (
     spec_of,
 )
 from placements.hubs.explain.connections import (
+    IDENTITIES,
+    MODES,
+    hub_check_report,
     permission_rows,
     shown_hub,
     shown_stream,
@@ -58,8 +56,38 @@ from placements.hubs.projection.unresolved import (
     unresolved_objects,
 )
 from placements.hubs.queries import recent_writes, streams_of, summaries_of, summary_of
+from placements.web.connection_forms import (
+    ConnectionField,
+    connection_context,
+    connection_input,
+)
+from placements.web.connections import shown_connection
 
 MOST_SHOWN = 50
+OF_HUB = (
+    ConnectionField(
+        "name",
+        "Name",
+        "Lower-case letters, digits and -, at most 63. Cannot be changed.",
+        is_required=True,
+    ),
+    ConnectionField("title", "Title", "For pages."),
+    ConnectionField(
+        "mode",
+        "Mode",
+        "Whether the console may write to the hub.",
+        "select",
+        choices=tuple(MODES.items()),
+    ),
+    ConnectionField(
+        "identity",
+        "Identity of writes",
+        "In whose name the console writes.",
+        "select",
+        choices=tuple(IDENTITIES.items()),
+    ),
+    ConnectionField("namespaces", "Namespaces", "Default: all."),
+)
 
 
 @for_readers
@@ -83,8 +111,8 @@ def hubs(request: HttpRequest) -> HttpResponse:
 def new_hub(request: HttpRequest) -> HttpResponseBase:
     """Check the connection of a new hub, or save it."""
     if request.method != "POST":
-        return _form(request, None)
-    entered, now = request.POST, datetime.now(UTC)
+        return _form(request, None, status=200)
+    entered = request.POST
     spec = HubSpec(
         entered.get("name", "").strip(),
         title=entered.get("title", "").strip(),
@@ -92,56 +120,79 @@ def new_hub(request: HttpRequest) -> HttpResponseBase:
         identity=entered.get("identity", HubIdentity.SHARED.value),
         namespaces=tuple(entered.get("namespaces", "").replace(",", " ").split()),
     )
-    wanted = ConnectionInput(
-        entered.get("kubeconfig", ""), entered.get("context", "").strip()
-    )
+    return _submitted(request, spec, None)
+
+
+@for_cluster_administrators("replace credentials of hubs")
+@sensitive_post_parameters()
+@require_http_methods(["GET", "HEAD", "POST"])
+def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
+    """Check another connection or other credentials of a hub, or save them."""
+    hub = _visible(request, name)
+    if request.method != "POST":
+        return _form(request, hub, status=200)
+    return _submitted(request, spec_of(hub), hub)
+
+
+def _submitted(
+    request: HttpRequest, spec: HubSpec, hub: Hub | None
+) -> HttpResponseBase:
+    """Check what was entered, or save it: for a new hub with None."""
+    now = datetime.now(UTC)
     try:
-        if entered.get("do") != "save":
+        wanted = connection_input(request.POST)
+        if request.POST.get("do") != "save":
             check_spec(spec)
-            report = check_parsed(
-                spec, parse_hub_input(wanted, hub=None, name=spec.name, now=now)
-            )
-            return _form(request, report, status=200)
-        confirmed = entered.get("confirm") == FAILED_CHECK
-        save_hub(spec, wanted, by=current_user(request), now=now, confirmed=confirmed)
-    except InvalidManifest as error:
-        return _form(request, None, error.errors)
-    except HubExists as error:
-        return _form(
-            request, None, [FieldError("name", "duplicate", str(error), "another name")]
+            parsed = parse_hub_input(wanted, hub=hub, name=spec.name, now=now)
+            report = hub_check_report(check_parsed(spec, parsed))
+            return _form(request, hub, report=report, status=200)
+        save_hub(
+            spec,
+            wanted,
+            by=current_user(request),
+            now=now,
+            confirmed=request.POST.get("confirm") == FAILED_CHECK,
+            replaces=hub is not None,
         )
+    except InvalidManifest as error:
+        return _form(request, hub, error.errors)
+    except HubExists as error:
+        taken = FieldError("name", "duplicate", str(error), "another name")
+        return _form(request, hub, [taken])
     except HubCheckFailed as error:
-        return _form(request, error.report, is_refused=True)
-    messages.success(request, f"Hub {spec.name} added.")
-    return redirect("web:hub-about", spec.name)
+        report = hub_check_report(error.report)
+        return _form(request, hub, report=report, is_refused=True)
+    verb = "Connection of {} saved." if hub else "Hub {} added."
+    messages.success(request, verb.format(spec.name))
+    return redirect_page(request, reverse("web:hub-about", args=[spec.name]))
 
 
 def _form(
     request: HttpRequest,
-    report: HubCheckReport | None,
-    errors: Any = (),
+    hub: Hub | None,
+    errors: Iterable[FieldError] = (),
     *,
-    is_refused: bool = False,
-    status: int | None = None,
+    status: int = 422,
+    **shown: Any,
 ) -> HttpResponse:
-    """Show the form with what was entered, apart from the kubeconfig: it holds a secret."""
-    entered = request.POST if request.method == "POST" else {}
-    context = {
-        "entered": {
-            key: entered.get(key, "")
-            for key in ("name", "title", "context", "namespaces")
-        },
-        "mode": entered.get("mode", HubMode.READ.value),
-        "identity": entered.get("identity", HubIdentity.SHARED.value),
-        "errors": errors,
-        "report": report,
-        "permissions": permission_rows(report.permissions) if report else (),
-        "is_refused": is_refused,
-        "failed_check": FAILED_CHECK,
-    }
-    usual = 422 if request.method == "POST" else 200
-    return render(
-        request, "hubs/new.html", context, status=usual if status is None else status
+    """Show the form; to htmx only the result and the errors, so that the browser keeps what was entered."""
+    context: dict[str, Any] = {"noun": "hub", "seconds": CHECK_SECONDS}
+    if hub:
+        about = reverse("web:hub-about", args=[hub.name])
+        context |= {
+            **connection_context(request, errors, stored=hub.connection, **shown),
+            "name": hub.name,
+            "parent": "Hubs",
+            "url": reverse("web:hubs"),
+            "middle_url": about,
+            "back": about,
+        }
+        page = "hubs/edit_connection.html"
+    else:
+        context |= connection_context(request, errors, own=OF_HUB, **shown)
+        page = "hubs/new.html"
+    return render_page(
+        request, page, context, fragment="connections/_result.html", status=status
     )
 
 
@@ -165,32 +216,25 @@ def _about(
     request: HttpRequest, hub: Hub, report: HubCheckReport | None = None
 ) -> HttpResponse:
     now = datetime.now(UTC)
-    may_administer = may_administer_clusters(request.user)
-    credential = credential_of_hub(hub) if may_administer else None
-    permissions = report.permissions if report else hub.found.get("permissions", ())
     with in_hub(hub.pk):
         rows = unresolved_objects(now=now)
         unresolved, count = (
             list(rows.order_by("kind", "namespace", "name", "pk")[:MOST_SHOWN]),
             rows.count(),
         )
-    context = {
+    context: dict[str, Any] = {
         "unresolved": [UnresolvedObject.of(one) for one in unresolved],
         "unresolved_count": count,
         "unresolved_more": count - len(unresolved),
         "hub": shown_hub(summary_of(hub, now=now), now=now),
         "streams": [shown_stream(one) for one in streams_of(hub)],
-        "permissions": permission_rows(permissions),
         "writes": [shown_write(one) for one in recent_writes(hub)],
-        "report": report,
-        "credential": credential,
-        "notice": expiry_notice(credential, now=now) if credential else "",
-        "server": hub.connection.get("server", "") if may_administer else "",
-        "authorities": ca_facts(hub.connection.get("ca", ""), now=now)
-        if may_administer
-        else (),
-        "insecure": INSECURE_WARNING if hub.connection.get("insecureTLS") else "",
+        **shown_connection(request, hub),
     }
+    if report:
+        context["report"] = hub_check_report(report)
+    else:
+        context["permissions"] = permission_rows(hub.found.get("permissions", ()))
     return render_page(request, "hubs/about.html", context, fragment="hubs/_live.html")
 
 
@@ -220,46 +264,6 @@ def pause(request: HttpRequest, name: str) -> HttpResponse:
     )
     messages.success(request, f"Hub {name} {'paused' if paused else 'resumed'}.")
     return redirect("web:hub-about", name)
-
-
-@for_cluster_administrators("replace credentials of hubs")
-@sensitive_post_parameters()
-@require_http_methods(["GET", "HEAD", "POST"])
-def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
-    """Replace the connection and the credentials of a hub."""
-    hub = _visible(request, name)
-    errors: Any = ()
-    report = None
-    if request.method == "POST":
-        wanted = ConnectionInput(
-            request.POST.get("kubeconfig", ""), request.POST.get("context", "").strip()
-        )
-        spec = spec_of(hub)
-        confirmed = request.POST.get("confirm") == FAILED_CHECK
-        try:
-            by, now = current_user(request), datetime.now(UTC)
-            save_hub(spec, wanted, by=by, now=now, confirmed=confirmed, replaces=True)
-        except InvalidManifest as error:
-            errors = error.errors
-        except HubCheckFailed as error:
-            report = error.report
-        else:
-            messages.success(request, f"Credentials of {name} replaced.")
-            return redirect("web:hub-about", name)
-    now = datetime.now(UTC)
-    context = {
-        "hub": shown_hub(summary_of(hub, now=now), now=now),
-        "name": name,
-        "errors": errors,
-        "report": report,
-        "failed_check": FAILED_CHECK,
-    }
-    return render(
-        request,
-        "hubs/credentials.html",
-        context,
-        status=422 if request.method == "POST" else 200,
-    )
 
 
 @for_cluster_administrators("remove hubs")

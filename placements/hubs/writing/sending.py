@@ -24,7 +24,6 @@ from fleetui.errors import FleetError
 from fleetui.hub_scope import in_hub
 from placements.hubs.connections.connection import (
     HubTarget,
-    credential_of_hub,
     open_hub_client,
     secret_values,
 )
@@ -301,7 +300,7 @@ def open_writer(
 ) -> Iterator[HubWriter]:
     """Connect to a hub, to write in the name of a person. Raise DriverUnavailable, IdentityRefusedError."""
     requester = requester_on(hub, person, role) if person else Requester("")
-    target = HubTarget.of(hub, credential_of_hub(hub))
+    target = HubTarget.of(hub)
     client = open_hub_client(target.connection, secret_values(target))
     try:
         yield HubWriter(hub, client, requester, **options)

@@ -1,31 +1,25 @@
 """manage.py join NAME --kubeconfig FILE: add a Kubernetes cluster to the fleet by its kubeconfig."""
 
-import sys
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from clusters.drivers.kubernetes.check import OTHER_CLUSTER, CheckStep
-from clusters.kubeconfig import LARGEST_KUBECONFIG
+from clusters.models import MemberCluster
 from clusters.operations.connection import (
     ConnectionCheckFailed,
-    ConnectionInput,
+    check_connection,
     new_member,
+    parse_input,
     set_connection,
 )
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.errors import BAD_INPUT, UNCONFIRMED
-from fleetui.management.hub_command import HubCommand
+from placements.management.connection_command import ConnectionCommand
 from placements.services.filters import kinds_for, kinds_on
 from placements.services.fleet.forms import read_cluster
 
-_MARKS = {True: "ok", False: "failed", None: "-"}
 
-
-class Command(HubCommand):
+class Command(ConnectionCommand):
     """Add a Kubernetes cluster to the fleet, or set the connection of one."""
 
     help = "Add a Kubernetes cluster to the fleet by its kubeconfig, after a check of the connection."
@@ -33,20 +27,7 @@ class Command(HubCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         add = parser.add_argument
         add("name", metavar="NAME")
-        source = parser.add_mutually_exclusive_group(required=True)
-        source.add_argument(
-            "--kubeconfig", metavar="FILE", help="kubeconfig; - is stdin"
-        )
-        source.add_argument(
-            "--in-cluster",
-            action="store_true",
-            help="the cluster in which this console runs, with its account",
-        )
-        add(
-            "--context",
-            default="",
-            help="context of the kubeconfig (default: its current one)",
-        )
+        self.add_connection_arguments(parser, "cluster")
         add(
             "--label",
             action="append",
@@ -62,25 +43,14 @@ class Command(HubCommand):
             help="taint of a new cluster (default effect: NoSchedule)",
         )
         add(
-            "--replace",
-            action="store_true",
-            help="set the connection of a cluster that is in the fleet",
-        )
-        add(
-            "--confirm",
-            action="store_true",
-            help="save the connection although its check fails",
-        )
-        add(
             "--other-cluster",
             action="store_true",
             help="the member has another cluster than before, or the cluster had another name",
         )
 
-    def handle(self, *, name: str, kubeconfig: str | None, **options: Any) -> None:
+    def handle(self, *, name: str, **options: Any) -> None:
         """Check the connection and save it; exit status 3 if the check fails and --confirm is missing."""
-        fields = {"inCluster": True} if options["in_cluster"] else {}
-        text = read_kubeconfig(kubeconfig) if kubeconfig else ""
+        wanted, now = self.entered(options), datetime.now(UTC)
         typed = read_cluster("\n".join(options["label"]), "\n".join(options["taint"]))
         if typed.errors:
             raise InvalidManifest(typed.errors)
@@ -90,12 +60,19 @@ class Command(HubCommand):
             if joins
             else kinds_on(name)
         )
+        if options["check"]:
+            cluster = MemberCluster.objects.filter(name=name).first()
+            parsed = parse_input(wanted, cluster=cluster, now=now)
+            found = check_connection(parsed, name=name, kinds=kinds, is_new=joins)
+            self.write_steps(found.steps)
+            self.end_check(is_passed=found.is_passed)
+            return
         try:
             result = set_connection(
                 name,
-                ConnectionInput(text, options["context"], fields),
+                wanted,
                 by=None,
-                now=datetime.now(UTC),
+                now=now,
                 confirmed=options["confirm"] or options["other_cluster"],
                 other_cluster=options["other_cluster"],
                 joins=joins,
@@ -104,35 +81,11 @@ class Command(HubCommand):
                 taints=typed.taints,
             )
         except ConnectionCheckFailed as error:
-            self.stdout.write(step_lines(error.steps))
-            option = (
-                "--other-cluster" if error.confirm == OTHER_CLUSTER else "--confirm"
-            )
-            message = f"The check failed, and nothing was saved; repeat the command with {option} to save it"
-            raise CommandError(message, returncode=UNCONFIRMED) from error
-        self.stdout.write(step_lines(result.steps))
+            self.write_steps(error.steps)
+            raise self.not_saved(error) from error
+        self.write_steps(result.steps)
         for warning in result.warnings:
             self.stderr.write(f"Warning: {warning}")
         self.stdout.write(
             f"Member cluster {name} {'added' if result.is_new else 'saved'}"
         )
-
-
-def step_lines(steps: Iterable[CheckStep]) -> str:
-    lines = []
-    for one in steps:
-        hint = f" ({one.hint})" if one.hint and not one.ok else ""
-        lines.append(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
-    return "\n".join(lines)
-
-
-def read_kubeconfig(path: str) -> str:
-    """Return the text of a kubeconfig, or more of it than is accepted. Raise CommandError."""
-    try:
-        if path == "-":
-            return sys.stdin.read(LARGEST_KUBECONFIG + 1)
-        with Path(path).open(encoding="utf-8") as file:
-            return file.read(LARGEST_KUBECONFIG + 1)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error

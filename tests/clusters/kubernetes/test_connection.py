@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from clusters.credentials import decrypt
+from clusters.credentials import decrypt, expiry_notice
 from clusters.drivers.base import KUBERNETES, DriverRejected
 from clusters.models import ClusterCredential, MemberCluster
 from clusters.operations.connection import (
@@ -21,12 +21,8 @@ from clusters.operations.connection import (
     remove_connection,
     set_connection,
 )
-from clusters.operations.credential_renewal import (
-    expiry_notice,
-    notify_expiring,
-    renew_credentials,
-    renew_due,
-)
+from clusters.operations.credential_renewal import renew_credentials, renew_due
+from clusters.operations.credentials import CLUSTER, notify_expiring
 from clusters.operations.edit import UnknownClusterError
 from clusters.operations.leave import leave
 from fleetui.apimachinery.errors import InvalidManifest
@@ -459,7 +455,7 @@ def test_notices_fourteen_seven_and_one_day_before_the_expiry() -> None:
     assert expires_at is not None
 
     found = [
-        notify_expiring(now=expires_at - timedelta(days=days))
+        notify_expiring(CLUSTER, now=expires_at - timedelta(days=days))
         for days in (15, 14, 13, 7, 2, 1, 0)
     ]
 
@@ -481,4 +477,4 @@ def test_a_token_that_is_renewed_gets_no_notice(
     joined("member")
     save(fields_of(server, token=token))
 
-    assert notify_expiring(now=NOW) == 0
+    assert notify_expiring(CLUSTER, now=NOW) == 0

@@ -129,7 +129,9 @@ def test_no_door_lets_a_cluster_in_twice(server: LocalServer, tmp_path: Path) ->
     checked = rest.post(
         "/api/v1/clusters/pier-3/connection/check", fields, format="json"
     ).json()
-    assert [one["message"][:30] for one in checked if not one["ok"]] == [message[:30]]
+    failed = [one["message"] for one in checked["steps"] if not one["ok"]]
+    assert [one[:30] for one in failed] == [message[:30]]
+    assert not checked["passed"]
 
 
 def test_a_cluster_that_left_keeps_its_name_while_it_holds_something(

@@ -121,7 +121,7 @@ def test_all_fields() -> None:
     )
 
 
-def test_the_request_may_name_the_context_and_what_others_need_does_not_matter() -> (
+def test_of_several_contexts_one_is_named_and_what_others_need_does_not_matter() -> (
     None
 ):
     document = kubeconfig()
@@ -140,7 +140,9 @@ def test_the_request_may_name_the_context_and_what_others_need_does_not_matter()
         ]
         == SERVER
     )
-    assert errors_of(document) == [("kubeconfig.users[1].user.exec", "not-supported")]
+    assert errors_of(document) == [("context", "required")]
+    errors = errors_of(document, context="other")
+    assert errors == [("kubeconfig.users[1].user.exec", "not-supported")]
 
 
 def test_without_a_ca_the_roots_of_the_system_apply() -> None:
@@ -178,7 +180,7 @@ def test_messages_say_what_to_do() -> None:
     assert str(error.value) == (
         "kubeconfig.users[0].user.exec: Not supported: "
         "would run a program chosen by the file on this console; "
-        'use a service account token (see "Prepare a cluster")'
+        "use a service account token"
     )
     with pytest.raises(
         InvalidManifest, match="use the certificate-authority-data form"

@@ -11,7 +11,8 @@ from clusters.drivers.base import KUBERNETES
 from clusters.kubeconfig import Secret
 from clusters.kubernetes_drivers import DriverCache
 from clusters.models import MemberCluster
-from clusters.operations.connection import new_member, store_secret
+from clusters.operations.connection import new_member
+from clusters.operations.credentials import store_secret
 from clusters.operations.heartbeat import observe
 from clusters.operations.join import ClusterSpec, upsert_clusters
 from placements.models import Binding
