@@ -4,7 +4,6 @@ See `rules/kubernetes-driver.md#connections`.
 """
 
 import base64
-import binascii
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +33,8 @@ from fleetui.apimachinery.model import quote_value
 LARGEST_KUBECONFIG = 256 * 1024
 LONGEST_TOKEN = 16 * 1024
 EXPIRY_WARNING = timedelta(days=14)
-TOKEN, CERTIFICATE = "token", "certificate"
+TOKEN = "token"  # noqa: S105 -- a kind of secret
+CERTIFICATE = "certificate"
 _INSECURE_REFUSED = (
     "TLS verification cannot be turned off here; give the CA certificate, "
     "or set FLEETUI_ALLOW_INSECURE_TLS=1 on this console"
@@ -62,6 +62,9 @@ _KUBECONFIG_KEYS = {
     "tlsServerName": "tls-server-name",
     "proxy": "proxy-url",
     "insecureTLS": "insecure-skip-tls-verify",
+    "token": "token",
+    "certificate": "client-certificate-data",
+    "key": "client-key-data",
 }
 Entry: TypeAlias = tuple[tuple[str | int, ...], Mapping[str, Any]]
 _SECRET_KEYS = ("token", "certificate", "key")
@@ -128,38 +131,34 @@ def parse_kubeconfig(
         document, context, path
     )
     errors = [*_unsupported(cluster, cluster_keys), *_unsupported(user, user_keys)]
-    fields: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for ours, theirs in _KUBECONFIG_KEYS.items():
-        value: object = cluster.get(theirs)
-        if ours == "ca" and value:
-            fields[ours] = _decoded(value, (*cluster_keys, theirs), errors)
-        elif value is not None:
-            fields[ours] = value
-    secret: dict[str, object] = {"token": user.get("token")}
-    for ours, theirs in (
-        ("certificate", "client-certificate-data"),
-        ("key", "client-key-data"),
-    ):
-        if user.get(theirs):
-            secret[ours] = _decoded(user[theirs], (*user_keys, theirs), errors)
+        entry = cluster
+        keys = cluster_keys
+        if ours in _SECRET_KEYS:
+            entry = user
+            keys = user_keys
+        value = entry.get(theirs)
+        if value and theirs.endswith("-data"):
+            try:
+                content = base64.b64decode("".join(value.split()), validate=True)
+                value = content.decode("ascii")
+            except (AttributeError, ValueError):  # no text, no base64, no PEM
+                place = format_path((*keys, theirs))
+                message = "Invalid value: cannot be decoded"
+                allowed = "PEM text in base64"
+                errors.append(FieldError(place, "bad-format", message, allowed))
+        values[ours] = value
     if errors:
         raise InvalidManifest(errors)
 
     def place_of(name: str) -> str:
-        theirs = {
-            "certificate": "client-certificate-data",
-            "key": "client-key-data",
-            "token": "token",
-        }
-        if name in theirs:
-            return format_path((*user_keys, theirs[name]))
-        return (
-            format_path((*cluster_keys, _KUBECONFIG_KEYS[name]))
-            if name in _KUBECONFIG_KEYS
-            else path
-        )
+        if name not in _KUBECONFIG_KEYS:
+            return path
+        keys = user_keys if name in _SECRET_KEYS else cluster_keys
+        return format_path((*keys, _KUBECONFIG_KEYS[name]))
 
-    return _checked(fields, secret, rules, now, place_of)
+    return _checked(values, rules, now, place_of)
 
 
 def parse_fields(
@@ -169,15 +168,7 @@ def parse_fields(
 
     Raise InvalidManifest.
     """
-    secret = {key: fields.get(key) for key in _SECRET_KEYS}
-    public = {
-        key: value
-        for key, value in fields.items()
-        if key not in _SECRET_KEYS and value not in (None, "")
-    }
-    return _checked(
-        public, secret, rules, now, lambda name: format_path(split_path(name))
-    )
+    return _checked(fields, rules, now, lambda name: format_path(split_path(name)))
 
 
 def facts_of(secret: Secret) -> SecretFacts:
@@ -265,7 +256,6 @@ def _moment(seconds: object) -> datetime | None:
 
 
 def _checked(
-    fields: Mapping[str, Any],
     values: Mapping[str, Any],
     rules: AddressRules,
     now: datetime,
@@ -273,6 +263,8 @@ def _checked(
 ) -> ParsedConnection:
     """Check the parts together; `place_of` returns the path of a field."""
     errors: list[FieldError] = []
+    fields = {key: value for key, value in values.items() if value not in (None, "")}
+    present = {key: fields.pop(key) for key in _SECRET_KEYS if key in fields}
     try:
         parse_connection(fields, path="")
     except InvalidManifest as error:
@@ -291,7 +283,6 @@ def _checked(
         message = "The proxy is not in FLEETUI_MEMBER_PROXIES"
         allowed = ", ".join(sorted(rules.proxies))
         errors.append(FieldError(place_of("proxy"), "not-supported", message, allowed))
-    present = {key: value for key, value in values.items() if value not in (None, "")}
     errors += secret_errors(present, now, place_of)
     if fields.get("inCluster") is True and present:
         message = "Forbidden: inCluster uses the service account of this console's pod"
@@ -487,17 +478,3 @@ def _unsupported(
             yield FieldError(
                 format_path((*keys, key)), "not-supported", f"Not supported: {words}"
             )
-
-
-def _decoded(value: object, keys: Sequence[str | int], errors: list[FieldError]) -> str:
-    """Return base64 decoded; add an error and return "" where that fails."""
-    try:
-        if not isinstance(value, str):
-            raise ValueError("not text")
-        return base64.b64decode("".join(value.split()), validate=True).decode("ascii")
-    except (binascii.Error, ValueError):
-        message = "Invalid value: cannot be decoded"
-        errors.append(
-            FieldError(format_path(keys), "bad-format", message, "PEM text in base64")
-        )
-        return ""

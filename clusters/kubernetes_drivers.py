@@ -93,10 +93,8 @@ def in_cluster(
 
     Raise DriverUnavailable outside of a pod.
     """
-    host, port = (
-        environ.get("KUBERNETES_SERVICE_HOST"),
-        environ.get("KUBERNETES_SERVICE_PORT", "443"),
-    )
+    host = environ.get("KUBERNETES_SERVICE_HOST")
+    port = environ.get("KUBERNETES_SERVICE_PORT", "443")
     try:
         ca = (folder / "ca.crt").read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError) as error:
@@ -205,7 +203,8 @@ class DriverCache:
 
     def clear(self) -> None:
         with self._lock:
-            cached, self._cached = self._cached, OrderedDict()
+            cached = self._cached
+            self._cached = OrderedDict()
             if self._is_cleared:
                 self._is_cleared.set()
                 self._is_cleared = None
@@ -305,7 +304,8 @@ class Rejections:
     def record(self, credential: ClusterCredential) -> None:
         """Write for all workers what is not written yet; a database that refuses is asked again later."""
         with self._lock:
-            taken, self._unrecorded = self._unrecorded, []
+            taken = self._unrecorded
+            self._unrecorded = []
         try:
             while taken:
                 with brief_connection():
@@ -325,7 +325,9 @@ class Rejections:
         """Forget the answers, since a call succeeded; the next success repeats what the database refuses."""
         with self._lock:
             self._unrecorded.clear()
-            self.count, self.since, self.blocked_until = 0, None, None
+            self.count = 0
+            self.since = None
+            self.blocked_until = None
         try:
             with brief_connection():
                 record_acceptance(credential.pk, revision=credential.revision)
@@ -335,7 +337,8 @@ class Rejections:
                 error,
             )
         else:
-            credential.unauthorized_count, credential.blocked_until = 0, None
+            credential.unauthorized_count = 0
+            credential.blocked_until = None
 
 
 class GuardedDriver:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
@@ -33,6 +33,6 @@ def render_page(
     return response
 
 
-def redirect_page(request: HttpRequest, url: str) -> HttpResponseBase:
+def redirect_page(request: HttpRequest, url: str) -> HttpResponse:
     """Redirect the page, also where htmx would put the answer into a fragment."""
     return HttpResponseClientRedirect(url) if wants_fragment(request) else redirect(url)

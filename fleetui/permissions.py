@@ -25,10 +25,9 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, FilteredRelation, OuterRef, Q
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import render
-from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.access.grants import Labels, Team
-from fleetui.htmx import wants_fragment
+from fleetui.htmx import redirect_page
 from fleetui.hub_scope import current_hub_id
 from fleetui.role_names import Role
 
@@ -269,11 +268,7 @@ def for_readers(view: View) -> View:
     def checked(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
             answer = redirect_to_login(request.get_full_path())
-            return (
-                HttpResponseClientRedirect(answer.url)
-                if wants_fragment(request)
-                else answer
-            )
+            return redirect_page(request, answer.url)
         if not may_read(request.user):
             return render(request, "no_role.html", status=403)
         return view(request, *args, **kwargs)

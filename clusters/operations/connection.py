@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from django.contrib.auth.models import User
 from django.db import transaction
@@ -21,17 +21,18 @@ from clusters.credentials import (
 )
 from clusters.drivers.base import KUBERNETES, DriverUnavailable
 from clusters.drivers.kubernetes.check import (
+    FAILED_CHECK,
     IDENTITY,
     OTHER_CLUSTER,
+    CheckResult,
     CheckStep,
     ConnectionCheck,
     ConnectionCheckFailed,
-    is_passed,
 )
 from clusters.drivers.kubernetes.configuration import parse_connection
 from clusters.kubeconfig import ParsedConnection, ca_facts
 from clusters.kubernetes_drivers import address_rules, hub_id, open_client
-from clusters.models import MemberCluster, Membership
+from clusters.models import Hub, MemberCluster, Membership
 from clusters.operations.change_log import lock_fleet
 from clusters.operations.credentials import remove_secret, save_secret
 from clusters.operations.edit import UnknownClusterError
@@ -49,7 +50,7 @@ from clusters.operations.join import (
 )
 from clusters.preparation import DEFAULT_KINDS
 from fleetui.apimachinery.kinds import MEMBER_KIND, MEMBER_VERSIONS
-from fleetui.audit import AuditEvent, record_all
+from fleetui.audit import record_all
 from fleetui.concurrency import check_revision
 from fleetui.encryption import keep_keys
 from fleetui.errors import FleetError, UnknownObject
@@ -72,14 +73,21 @@ class NoConnectionError(UnknownObject):
         super().__init__(f"cluster {name!r} has no connection")
 
 
-@dataclass(frozen=True, slots=True)
-class SavedConnection:
-    """A connection that was saved, with the steps of its check and the warnings of its admission."""
+Owner = TypeVar("Owner", MemberCluster, Hub)
 
-    cluster: MemberCluster
-    steps: tuple[CheckStep, ...]
-    warnings: tuple[str, ...] = ()
+
+@dataclass(frozen=True, slots=True)
+class SavedConnection(Generic[Owner]):
+    """A connection that was saved, of a cluster or of a hub, with the result of its check."""
+
+    owner: Owner
+    result: CheckResult
     is_new: bool = False
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        is_insecure = self.owner.connection.get("insecureTLS")
+        return (INSECURE_WARNING,) if is_insecure else ()
 
 
 def parse_input(
@@ -93,25 +101,17 @@ def parse_input(
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionExamination:
-    """The steps of a check, and which cluster it is.
+class ConnectionExamination(CheckResult):
+    """The result of a check, and which cluster it is: another one than before needs a confirmation."""
 
-    `changes_cluster`: the member would have another cluster than before, which needs a confirmation.
-    """
-
-    steps: tuple[CheckStep, ...]
     identity: ServerIdentity = field(default_factory=ServerIdentity)
-    changes_cluster: bool = False
 
     @property
     def is_passed(self) -> bool:
-        return is_passed(
-            [
-                one
-                for one in self.steps
-                if not (self.changes_cluster and one.step == IDENTITY)
-            ]
-        )
+        left_out = IDENTITY if self.confirm == OTHER_CLUSTER else ""
+        return CheckResult(
+            tuple(one for one in self.steps if one.step != left_out)
+        ).is_passed
 
 
 def check_connection(
@@ -130,8 +130,6 @@ def check_connection(
         return ConnectionExamination((CheckStep("address", False, str(error)),))
     try:
         check = ConnectionCheck(
-            client.connection,
-            client.secret,
             client,
             rules=address_rules(),
             kinds=kinds,
@@ -142,38 +140,35 @@ def check_connection(
     finally:
         client.close()
     identity = ServerIdentity(check.cluster_uid, check.holders)
+    confirm = FAILED_CHECK
     try:
-        problem = judge_identity(identity, name)
-        is_refused = False
+        if problem := judge_identity(identity, name):
+            confirm = OTHER_CLUSTER
     except AlreadyJoined as error:
-        problem, is_refused = str(error), True
+        problem = str(error)
     if problem:
         steps = tuple(
             replace(one, ok=False, message=problem) if one.step == IDENTITY else one
             for one in steps
         )
-    return ConnectionExamination(
-        steps, identity, changes_cluster=bool(problem) and not is_refused
-    )
+    return ConnectionExamination(steps, confirm, identity)
 
 
-def check_stored_connection(name: str, *, kinds: Kinds = ()) -> tuple[CheckStep, ...]:
+def check_stored_connection(name: str, *, kinds: Kinds = ()) -> CheckResult:
     """Check the connection that a cluster has. Raise UnknownClusterError, NoConnectionError."""
     cluster = connected_cluster(name)
-    credential = credential_of(cluster)
     secret = None
-    if credential:
+    if credential := credential_of(cluster):
         try:
             secret = decrypt(cluster.uid, credential.ciphertext)
         except CredentialsUnreadable as error:
-            return (
-                CheckStep(
-                    "credentials", False, str(error), "Set the credentials again"
-                ),
-            )
-    return check_connection(
-        ParsedConnection(cluster.connection, secret), name=name, kinds=kinds
-    ).steps
+            return CheckResult((unreadable_step(error),))
+    parsed = ParsedConnection(cluster.connection, secret)
+    return check_connection(parsed, name=name, kinds=kinds)
+
+
+def unreadable_step(error: DriverUnavailable) -> CheckStep:
+    return CheckStep("credentials", False, str(error), "Set the credentials again")
 
 
 def connected_cluster(name: str) -> MemberCluster:
@@ -185,12 +180,15 @@ def connected_cluster(name: str) -> MemberCluster:
 
 
 def _cluster(name: str) -> MemberCluster:
-    cluster = (
-        MemberCluster.objects.select_related("credential").filter(name=name).first()
-    )
+    cluster = _member(name)
     if cluster is None:
         raise UnknownClusterError(name)
     return cluster
+
+
+def _member(name: str) -> MemberCluster | None:
+    rows = MemberCluster.objects.select_related("credential")
+    return rows.filter(name=name).first()
 
 
 def set_connection(
@@ -206,7 +204,7 @@ def set_connection(
     labels: Mapping[str, str] | None = None,
     taints: Sequence[Mapping[str, str]] = (),
     expected: int | None = None,
-) -> SavedConnection:
+) -> SavedConnection[MemberCluster]:
     """Check a connection and save it with its secret; the network is used before the transaction.
 
     `confirmed`: save it although the check fails. `other_cluster`: also where it is not the cluster that it
@@ -215,9 +213,7 @@ def set_connection(
 
     Raise InvalidManifest, ConnectionCheckFailed, ConnectionNotAllowed, UnknownClusterError, RevisionConflict.
     """
-    cluster = (
-        MemberCluster.objects.select_related("credential").filter(name=name).first()
-    )
+    cluster = _member(name)
     if cluster is None and not joins:
         raise UnknownClusterError(name)
     _refuse_unsuitable(cluster, joins=joins)
@@ -227,23 +223,19 @@ def set_connection(
     is_new = cluster is None or cluster.driver != KUBERNETES
     found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
     _refuse_joined(found.identity, name)
-    if found.changes_cluster and not other_cluster:
-        raise ConnectionCheckFailed(found.steps, confirm=OTHER_CLUSTER)
-    if not confirmed and not found.is_passed:
-        raise ConnectionCheckFailed(found.steps)
+    is_other = found.confirm == OTHER_CLUSTER and not other_cluster
+    if is_other or not (confirmed or found.is_passed):
+        raise ConnectionCheckFailed(found)
 
     if parsed.secret:
         keep_keys()
     with transaction.atomic():
         lock_fleet()
-        cluster = (
-            MemberCluster.objects.select_related("credential").filter(name=name).first()
-        )
+        cluster = _member(name)
         _refuse_unsuitable(cluster, joins=joins)
-        if (
-            _refuse_joined(found.identity, name) and not other_cluster
-        ):  # since the check
-            raise ConnectionCheckFailed(found.steps, confirm=OTHER_CLUSTER)
+        # Another one since the check.
+        if _refuse_joined(found.identity, name) and not other_cluster:
+            raise ConnectionCheckFailed(replace(found, confirm=OTHER_CLUSTER))
         check_revision(
             CLUSTER,
             name,
@@ -254,18 +246,11 @@ def set_connection(
         spec = ClusterSpec(document, driver=KUBERNETES, connection=parsed.connection)
         upsert_clusters([spec], by=by, now=now)
         set_identity(name, found.identity.cluster_uid, by=by, now=now)
+        before = cluster.connection if cluster else {}
         row = _cluster(name)
-        events = save_secret(row, parsed.secret, by=by, now=now)
-        was_insecure = cluster is not None and cluster.has_insecure_tls
-        if row.has_insecure_tls and not was_insecure:
-            events.append(
-                AuditEvent("TLS verification off", CLUSTER, name, revision=row.revision)
-            )
+        events = save_secret(row, parsed.secret, before=before, by=by, now=now)
         record_all(events, by=by, now=now)
-    warnings = (INSECURE_WARNING,) if row.has_insecure_tls else ()
-    return SavedConnection(
-        _cluster(name), found.steps, warnings, is_new=cluster is None
-    )
+    return SavedConnection(_cluster(name), found, is_new=cluster is None)
 
 
 def _refuse_joined(identity: ServerIdentity, name: str) -> str:

@@ -27,7 +27,8 @@ from fleetui.threads import close_connections
 RETRY = timedelta(hours=1)
 CALL_SECONDS = 10.0
 BATCH = 50
-_THREADS, _ROUND_SECONDS = 8, 15.0
+_THREADS = 8
+_ROUND_SECONDS = 15.0
 _SHORTEST_TOKEN = 600
 """Seconds; the API server accepts no shorter lifetime."""
 
@@ -159,6 +160,7 @@ def save_renewed(
     if present is None or present.revision != credential.revision:
         return
     saved = store_secret(cluster, present, secret, by=by, now=now)
-    before, after = public_facts(credential), public_facts(saved)
+    before = public_facts(credential)
+    after = public_facts(saved)
     event = secret_event("credentials renewed", cluster, before, after)
     record_all([event], by=by, now=now)

@@ -4,6 +4,7 @@ See `rules/kubernetes-driver.md#secrets`.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -36,26 +37,34 @@ _ROWS: Mapping[str, Any] = {CLUSTER: ClusterCredential, HUB: HubCredential}
 
 
 def save_secret(
-    owner: Connected, secret: Secret | None, *, by: User | None, now: datetime
+    owner: Connected,
+    secret: Secret | None,
+    *,
+    before: Mapping[str, Any],
+    by: User | None,
+    now: datetime,
 ) -> list[AuditEvent]:
-    """Save the secret of a connection, or remove that of one without; return the events of a change."""
+    """Save the secret of a connection, or remove that of one without; return the events of a change.
+
+    `before` is the connection until now.
+    """
+    events = []
+    if owner.connection.get("insecureTLS") and not before.get("insecureTLS"):
+        events.append(secret_event("TLS verification off", owner))
     kind = kind_of(owner)
     # As it is now, whatever was selected with its owner.
-    before: Credential | None = _ROWS[kind].objects.filter(**{kind: owner}).first()
+    row: Credential | None = _ROWS[kind].objects.filter(**{kind: owner}).first()
     if secret is None:
-        return remove_secret(owner, before, by=by, now=now)
-    if before and before.fingerprint == fingerprint(secret):
-        try:
-            if (
-                decrypt(owner.uid, before.ciphertext, purpose=purpose_of(owner))
-                == secret
-            ):
-                return []
-        except CredentialsUnreadable:  # by the present keys: it is encrypted again
-            pass
-    facts = public_facts(before)
-    after = store_secret(owner, before, secret, by=by, now=now)
-    return [secret_event("credentials set", owner, facts, public_facts(after))]
+        return remove_secret(owner, row, by=by, now=now) + events
+    if row and row.fingerprint == fingerprint(secret):
+        # What the present keys do not decrypt is encrypted again.
+        with suppress(CredentialsUnreadable):
+            if decrypt(owner.uid, row.ciphertext, purpose=purpose_of(owner)) == secret:
+                return events
+    facts = public_facts(row)
+    stored = store_secret(owner, row, secret, by=by, now=now)
+    event = secret_event("credentials set", owner, facts, public_facts(stored))
+    return [event, *events]
 
 
 def kind_of(owner: Connected) -> str:
@@ -126,7 +135,7 @@ def _record_change(
 def secret_event(
     verb: str,
     owner: Connected,
-    before: Mapping[str, Any] | None,
+    before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
     *,
     is_warning: bool = False,

@@ -25,7 +25,9 @@ from fleetui.concurrency import check_revision
 from fleetui.threads import close_connections
 
 LONGEST_LEAVE = timedelta(minutes=15)
-_THREADS, _SECONDS, _SECONDS_EACH = 32, 15.0, 5.0
+_THREADS = 32
+_SECONDS = 15.0
+_SECONDS_EACH = 5.0
 
 
 @transaction.atomic

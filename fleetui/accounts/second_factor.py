@@ -15,15 +15,13 @@ from django.contrib.auth.models import User
 from django.core.exceptions import MiddlewareNotUsed, PermissionDenied
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
 from django.urls import reverse
-from django_htmx.http import HttpResponseClientRedirect
 
 from fleetui.access.models import ServiceAccount
 from fleetui.accounts.proxy import BY_PROXY
 from fleetui.encryption import cipher
 from fleetui.errors import FleetError
-from fleetui.htmx import wants_fragment
+from fleetui.htmx import redirect_page
 from fleetui.middleware import Middleware, refusal
 from fleetui.role_names import ADMINISTRATOR
 
@@ -108,9 +106,7 @@ class SecondFactorMiddleware(Middleware):
             return refusal(
                 request, HTTPStatus.FORBIDDEN, FACTOR_MISSING, "second-factor-required"
             )
-        if wants_fragment(request):
-            return HttpResponseClientRedirect(reverse("mfa_index"))
-        return redirect("mfa_index")
+        return redirect_page(request, reverse("mfa_index"))
 
 
 def is_due_in_session(request: HttpRequest) -> bool:

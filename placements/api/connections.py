@@ -1,6 +1,6 @@
 """Connections of Kubernetes clusters: set, check, renew, remove; and the manifest that prepares a cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from clusters.connection_input import ConnectionInput
 from clusters.credentials import Connected
 from clusters.drivers.base import KUBERNETES
-from clusters.drivers.kubernetes.check import OTHER_CLUSTER, CheckStep, is_passed
+from clusters.drivers.kubernetes.check import OTHER_CLUSTER, CheckResult
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
     check_connection,
@@ -101,7 +101,9 @@ class ConnectionSerializer(CamelCaseSerializer):
 class ConnectionCheckSerializer(CamelCaseSerializer):
     """The check of a connection."""
 
-    passed = serializers.BooleanField(help_text="Apart from what is optional.")
+    passed = serializers.BooleanField(
+        source="is_passed", help_text="Apart from what is optional."
+    )
     steps = CheckStepSerializer(many=True)
 
 
@@ -151,17 +153,18 @@ def connection_fields(body: Mapping[str, Any]) -> ConnectionInput:
         for key, value in body.items()
         if value not in ("", False)
     }
-    kubeconfig, context = fields.pop("kubeconfig", ""), fields.pop("context", "")
+    kubeconfig = fields.pop("kubeconfig", "")
+    context = fields.pop("context", "")
     return ConnectionInput(kubeconfig, context, fields)
 
 
 def connection_document(
-    owner: Connected, steps: Sequence[CheckStep] | None = None
+    owner: Connected, result: CheckResult | None = None
 ) -> dict[str, Any]:
     """Return the public part of a connection, with the steps of its check before saving."""
     facts = connection_facts(owner, now=datetime.now(UTC))
-    if steps is not None:
-        facts["steps"] = CheckStepSerializer(steps, many=True).data
+    if result:
+        facts["steps"] = CheckStepSerializer(result.steps, many=True).data
     return facts
 
 
@@ -180,13 +183,11 @@ class ConnectionViewSet(BaseViewSet):
         )
 
     def _facts(
-        self, request: Request, name: str, steps: Any = None, *, status: int = 200
+        self, request: Request, name: str, result: CheckResult | None = None
     ) -> Response:
         row = connected_cluster(name)
-        facts = connection_document(row, steps)
-        return etag_response(
-            request, facts, etag(row.revision, facts["credential"]), status=status
-        )
+        facts = connection_document(row, result)
+        return etag_response(request, facts, etag(row.revision, facts["credential"]))
 
     @operation(
         "get_cluster_connection",
@@ -223,7 +224,7 @@ class ConnectionViewSet(BaseViewSet):
             other_cluster=confirm == OTHER_CLUSTER,
             expected=expected,
         )
-        return self._facts(request, name, saved.steps)
+        return self._facts(request, name, saved.result)
 
     @documented("delete_cluster_connection", None, status=204, is_edit=True)
     @connection.mapping.delete
@@ -241,18 +242,18 @@ class ConnectionViewSet(BaseViewSet):
     )
     def check(self, request: Request, name: str) -> Response:
         """Check the connection of a cluster, or the one in the body; nothing is saved."""
-        row, kinds = self.get_object(), kinds_on(name)
+        row = self.get_object()
+        kinds = kinds_on(name)
+        found: CheckResult
         if has_body(request):
             parsed = parse_input(
                 connection_of(request), cluster=row, now=datetime.now(UTC)
             )
-            steps = check_connection(
-                parsed, name=name, kinds=kinds, is_new=row.driver != KUBERNETES
-            ).steps
+            is_new = row.driver != KUBERNETES
+            found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
         else:
-            steps = check_stored_connection(name, kinds=kinds)
-        body = {"passed": is_passed(steps), "steps": steps}
-        return Response(ConnectionCheckSerializer(body).data)
+            found = check_stored_connection(name, kinds=kinds)
+        return Response(ConnectionCheckSerializer(found).data)
 
     @operation(
         "renew_cluster_connection",
@@ -271,9 +272,7 @@ class ConnectionViewSet(BaseViewSet):
     def prepare(self, request: Request, name: str) -> Response:
         """Get the manifest that prepares a cluster: a List for `kubectl apply`."""
         chosen = query_params(request, PrepareQuery)
-        is_on = {
-            key: value == "true" for key, value in chosen.items() if key != "group"
-        }
+        is_on = {key: value == "true" for key, value in chosen.items()}
         documents = preparation_documents(
             Preparation(
                 pods=is_on["pods"],

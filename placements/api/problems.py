@@ -238,8 +238,8 @@ _WRITERS: dict[type[Exception], Callable[[Any], Plain]] = {
         409,
         str(error),
         error.problem_type,
-        confirm=error.confirm,
-        steps=CheckStepSerializer(error.steps, many=True).data,
+        confirm=error.result.confirm,
+        steps=CheckStepSerializer(error.result.steps, many=True).data,
     ),
     ValidationError: lambda error: _field_errors(
         error.status_code,

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from clusters.credentials import credential_of
 from clusters.drivers.base import KUBERNETES
-from clusters.drivers.kubernetes.check import IDENTITY, CheckStep, is_passed
+from clusters.drivers.kubernetes.check import IDENTITY, CheckResult, CheckStep
 from clusters.kubernetes_drivers import REJECTED
 from clusters.models import MemberCluster
 
@@ -84,6 +84,7 @@ class CheckReport:
     """The steps of a check up to the authentication, and the permissions by resource."""
 
     is_passed: bool
+    confirm: str
     steps: tuple[tuple[str, CheckStep], ...]
     permissions: tuple[PermissionRow, ...]
 
@@ -95,13 +96,13 @@ class CheckReport:
 
 
 def check_report(
-    steps: Sequence[CheckStep], permissions: Sequence[PermissionRow] = ()
+    result: CheckResult, permissions: Sequence[PermissionRow] = ()
 ) -> CheckReport:
     """Return a check for pages; `permissions` are those that are no steps of their own."""
-    ahead = [(_STEPS[one.step], one) for one in steps if one.step in _STEPS]
+    ahead = [(_STEPS[one.step], one) for one in result.steps if one.step in _STEPS]
     by_resource: dict[str, list[CheckStep]] = {}
     rows = list(permissions)
-    for one in steps:
+    for one in result.steps:
         if one.access:
             resource = one.access.name.partition(" ")[2]
             by_resource.setdefault(resource, []).append(one)
@@ -118,7 +119,9 @@ def check_report(
         _permission_row(resource, of_resource)
         for resource, of_resource in by_resource.items()
     ]
-    return CheckReport(is_passed(steps), tuple(ahead), (*reviewed, *rows))
+    return CheckReport(
+        result.is_passed, result.confirm, tuple(ahead), (*reviewed, *rows)
+    )
 
 
 def _permission_row(resource: str, steps: Sequence[CheckStep]) -> PermissionRow:

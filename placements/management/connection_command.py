@@ -2,24 +2,27 @@
 
 import base64
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
 from clusters.connection_input import ConnectionInput
-from clusters.drivers.kubernetes.check import (
-    OTHER_CLUSTER,
-    CheckStep,
-    ConnectionCheckFailed,
-)
 from clusters.kubeconfig import LARGEST_KUBECONFIG
+from clusters.operations.connection import (
+    FAILED_CHECK,
+    OTHER_CLUSTER,
+    CheckResult,
+    ConnectionCheckFailed,
+    SavedConnection,
+)
 from fleetui.apimachinery.yaml import dump_yaml, load_documents
 from fleetui.errors import BAD_INPUT, REFUSED, UNCONFIRMED
 from fleetui.management.hub_command import HubCommand
 
 _MARKS = {True: "ok", False: "failed", None: "-"}
+_OPTIONS = {FAILED_CHECK: "--confirm", OTHER_CLUSTER: "--other-cluster"}
 _FILES = {
     "certificate-authority": "certificate-authority-data",
     "client-certificate": "client-certificate-data",
@@ -54,29 +57,44 @@ class ConnectionCommand(HubCommand):
             parser.add_argument(f"--{name}", action="store_true", help=words)
         return source
 
-    def entered(self, options: Mapping[str, Any]) -> ConnectionInput:
-        """Return the connection that the options name. Raise InvalidManifest, CommandError."""
+    def connect(
+        self,
+        title: str,
+        options: Mapping[str, Any],
+        *,
+        check: Callable[[ConnectionInput], CheckResult],
+        save: Callable[[ConnectionInput], SavedConnection[Any]],
+    ) -> None:
+        """Check the connection that the options name, or save it. Raise InvalidManifest, CommandError."""
+        wanted = ConnectionInput(fields={"inCluster": True})
         if options["kubeconfig"]:
             text = with_embedded_files(options["kubeconfig"])
-            return ConnectionInput(text, options["context"])
-        if not options["in_cluster"]:
+            wanted = ConnectionInput(text, options["context"])
+        elif not options["in_cluster"]:
             message = "--kubeconfig or --in-cluster is missing"
             raise CommandError(message, returncode=BAD_INPUT)
-        return ConnectionInput(fields={"inCluster": True})
+        if options["check"]:
+            result = check(wanted)
+            self.write_result(result)
+            if not result.is_passed:
+                raise CommandError("The check failed", returncode=REFUSED)
+            return
+        try:
+            saved = save(wanted)
+        except ConnectionCheckFailed as error:
+            self.write_result(error.result)
+            option = _OPTIONS[error.result.confirm]
+            message = f"The check failed, and nothing was saved; repeat the command with {option} to save it"
+            raise CommandError(message, returncode=UNCONFIRMED) from error
+        self.write_result(saved.result)
+        for warning in saved.warnings:
+            self.stderr.write(f"Warning: {warning}")
+        self.stdout.write(f"{title} {'added' if saved.is_new else 'saved'}")
 
-    def write_steps(self, steps: Iterable[CheckStep]) -> None:
-        for one in steps:
+    def write_result(self, result: CheckResult) -> None:
+        for one in result.steps:
             hint = f" ({one.hint})" if one.hint and not one.ok else ""
             self.stdout.write(f"{_MARKS[one.ok]:7}{one.step}: {one.message}{hint}")
-
-    def end_check(self, *, is_passed: bool) -> None:
-        if not is_passed:
-            raise CommandError("The check failed", returncode=REFUSED)
-
-    def not_saved(self, error: ConnectionCheckFailed) -> CommandError:
-        option = "--other-cluster" if error.confirm == OTHER_CLUSTER else "--confirm"
-        message = f"The check failed, and nothing was saved; repeat the command with {option} to save it"
-        return CommandError(message, returncode=UNCONFIRMED)
 
 
 def read_kubeconfig(path: str) -> str:
@@ -98,31 +116,30 @@ def with_embedded_files(path: str) -> str:
     """
     text = read_kubeconfig(path)
     documents = load_documents(text, max_bytes=LARGEST_KUBECONFIG)
-    document = documents[0].data if len(documents) == 1 else None
-    if not isinstance(document, dict) or path == "-":
+    if path == "-" or len(documents) != 1:
         return text
-    is_changed = False
-    for plural, kind in (("clusters", "cluster"), ("users", "user")):
-        entries: Any = document.get(plural)
-        for entry in entries if isinstance(entries, list) else ():
-            content = entry.get(kind) if isinstance(entry, dict) else None
-            if isinstance(content, dict) and embed_files(content, Path(path).parent):
-                is_changed = True
-    return dump_yaml(document) if is_changed else text
+    embedded = _embedded(documents[0].data, Path(path).parent)
+    return text if embedded == documents[0].data else dump_yaml(embedded)
 
 
-def embed_files(content: dict[str, Any], folder: Path) -> Sequence[str]:
-    """Replace the paths of an entry by what the files contain; return the keys of the paths."""
-    keys = [key for key in _FILES if isinstance(content.get(key), str) and content[key]]
-    for key in keys:
-        path = folder / content.pop(key)
+def _embedded(content: Any, folder: Path) -> Any:
+    if isinstance(content, list):
+        return [_embedded(one, folder) for one in content]
+    if not isinstance(content, dict):
+        return content
+    embedded = {}
+    for key, value in content.items():
+        if key not in _FILES or not isinstance(value, str) or not value:
+            embedded[key] = _embedded(value, folder)
+            continue
+        path = folder / value
         try:
             read = path.read_bytes()
-            value = base64.b64encode(read).decode()
+            text = base64.b64encode(read).decode()
             if key == "tokenFile":
-                value = read.decode("ascii").strip()
+                text = read.decode("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "is not text"
             raise CommandError(f"{path}: {reason}", returncode=BAD_INPUT) from error
-        content[_FILES[key]] = value
-    return keys
+        embedded[_FILES[key]] = text
+    return embedded

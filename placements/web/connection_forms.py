@@ -1,16 +1,17 @@
 """Forms of clusters: connections without their secrets, with errors at their fields; labels and taints."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.http import HttpRequest, QueryDict
+from django.http import HttpRequest, HttpResponseBase, QueryDict
 
 from clusters.connection_input import ConnectionInput
-from clusters.drivers.kubernetes.check import FAILED_CHECK, OTHER_CLUSTER
+from clusters.drivers.kubernetes.check import CheckResult, ConnectionCheckFailed
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from placements.explain.connections import CheckReport
+from fleetui.htmx import redirect_page, render_page
+from placements.explain.connections import CheckReport, check_report
 from placements.services.fleet.forms import (
     LABELS_PATH,
     TAINTS_PATH,
@@ -19,7 +20,9 @@ from placements.services.fleet.forms import (
     typed_rows,
 )
 
-KUBECONFIG, FIELDS, IN_CLUSTER = "kubeconfig", "fields", "in-cluster"
+KUBECONFIG = "kubeconfig"
+FIELDS = "fields"
+IN_CLUSTER = "in-cluster"
 NAME_PATH = "metadata.name"
 _SECRETS = ("token", "certificate", "key")
 _PUBLIC = ("server", "ca", "tlsServerName", "proxy")
@@ -151,20 +154,21 @@ def connection_form(
         for field in fields:
             if left_out.get(field.name):
                 continue
-            own_errors = [one for one in others if field.has(one)]
             # Also what a kubeconfig lacks: the fields of another source are hidden.
-            if field.name == KUBECONFIG == source:
-                own_errors = [
-                    one for one in others if field.has(one) or one.path in _OF_A_SOURCE
-                ]
-            others[:] = [one for one in others if one not in own_errors]
+            is_whole = field.name == KUBECONFIG == source
+            mine = tuple(
+                one
+                for one in others
+                if field.has(one) or (is_whole and one.path in _OF_A_SOURCE)
+            )
+            others[:] = [one for one in others if one not in mine]
             value = ""
             if field.control not in ("secret-text", "password"):
                 value = str(entered.get(field.name, field.value))
             choices = field.choices
             if field.name == "proxy":
                 choices = (("", "None"), *((one, one) for one in proxies))
-            yield replace(field, value=value, choices=choices, errors=tuple(own_errors))
+            yield replace(field, value=value, choices=choices, errors=mine)
 
     return ConnectionForm(
         source,
@@ -176,28 +180,43 @@ def connection_form(
     )
 
 
-def connection_context(
+def connection_page(
     request: HttpRequest,
-    errors: Iterable[FieldError] = (),
+    page: str,
+    context: Mapping[str, Any],
     *,
+    submit: Callable[[], CheckResult | str],
+    report: Callable[[Any], CheckReport] = check_report,
     own: Sequence[ConnectionField] = (),
     stored: Mapping[str, Any] | None = None,
-    report: CheckReport | None = None,
-    confirm: str = FAILED_CHECK,
-    is_refused: bool = False,
-) -> dict[str, Any]:
-    """Return what the form of a connection needs: `stored` is the one that it has, without its secret."""
-    entered: Mapping[str, Any] = request.POST
-    if request.method != "POST":
-        entered = {**(stored or {}), **request.GET.dict()}
-    return {
-        "form": connection_form(entered, errors, own=own),
-        "report": report,
-        "confirm": confirm,
-        "is_other_cluster": confirm == OTHER_CLUSTER,
-        "is_refused": is_refused,
-        "is_post": request.method == "POST",
-    }
+) -> HttpResponseBase:
+    """Show the form of a connection, or submit what was entered.
+
+    `submit` returns the result of a check, or the address of what was saved. `stored` is the connection
+    without its secret. htmx gets the result and the errors alone: the browser keeps what was entered.
+    """
+    entered: Mapping[str, Any] = {**(stored or {}), **request.GET.dict()}
+    errors: tuple[FieldError, ...] = ()
+    shown = {**context, "report": None}
+    status = 200
+    if request.method == "POST":
+        entered = request.POST
+        try:
+            answer = submit()
+        except InvalidManifest as error:
+            status = 422
+            errors = error.errors
+        except ConnectionCheckFailed as error:
+            status = 422
+            shown |= {"report": report(error.result), "is_refused": True}
+        else:
+            if isinstance(answer, str):
+                return redirect_page(request, answer)
+            shown["report"] = report(answer)
+    shown["form"] = connection_form(entered, errors, own=own)
+    return render_page(
+        request, page, shown, fragment="connections/_result.html", status=status
+    )
 
 
 def typed_cluster(entered: QueryDict) -> TypedCluster:

@@ -1,8 +1,8 @@
 """The pages of connections: add a cluster, prepare it, and show, test, replace or remove its connection."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -18,13 +18,18 @@ from django.views.decorators.http import (
 
 from clusters.credentials import Connected
 from clusters.drivers.base import KUBERNETES, SIMULATED, DriverError
-from clusters.drivers.kubernetes.check import CHECK_SECONDS, FAILED_CHECK, OTHER_CLUSTER
+from clusters.drivers.kubernetes.check import (
+    CHECK_SECONDS,
+    FAILED_CHECK,
+    OTHER_CLUSTER,
+    CheckResult,
+)
 from clusters.filters import similar_keys
 from clusters.kubeconfig import ca_facts
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
-    ConnectionCheckFailed,
     ConnectionNotAllowed,
+    Kinds,
     NoConnectionError,
     check_connection,
     check_stored_connection,
@@ -40,7 +45,7 @@ from clusters.preparation import Preparation, preparation_documents
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
-from fleetui.htmx import redirect_page, render_page
+from fleetui.htmx import render_page
 from fleetui.permissions import (
     Role,
     current_user,
@@ -57,8 +62,8 @@ from placements.services.fleet.forms import row_context, typed_rows
 from placements.web.connection_forms import (
     NAME_PATH,
     OF_CLUSTER,
-    connection_context,
     connection_input,
+    connection_page,
     typed_cluster,
 )
 from placements.web.request import as_file, number_of
@@ -91,41 +96,65 @@ _ADDED = {
 def add_cluster(request: HttpRequest) -> HttpResponseBase:
     """Check the connection of a new cluster, or add the cluster."""
     if request.method != "POST":
-        return _form(request, None, status=200)
+        return _new(request)
     if request.POST.get("kind") == KUBERNETES:
-        return for_cluster_administrators("connect clusters")(_submitted)(request, None)
-    return for_operators("add clusters without a connection")(_added)(request)
+        return for_cluster_administrators("connect clusters")(_new)(request)
+    return for_operators("add clusters without a connection")(_new)(request)
 
 
-def _added(request: HttpRequest) -> HttpResponseBase:
-    """Add a cluster without a connection."""
-    kind, name = request.POST.get("kind", ""), request.POST.get("name", "").strip()
+def _new(request: HttpRequest) -> HttpResponseBase:
+    may_operate_now = may_operate(request.user)
+    may_connect = may_administer_clusters(request.user)
+    entered = request.GET
+    typed = ("", "")
+    if request.method == "POST":
+        entered = request.POST
+        typed = typed_rows(entered)
+    usual = SIMULATED if may_operate_now else KUBERNETES
+    kinds = [
+        (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
+        for one in KINDS
+    ]
+    kind = entered.get("kind") or usual
+    context = {
+        "noun": "cluster",
+        "seconds": CHECK_SECONDS,
+        "kinds": kinds,
+        "kind": kind,
+    }
+    submit: Callable[[], CheckResult | str] = partial(_submitted, request, None)
+    if kind != KUBERNETES:
+        submit = partial(_added, request)
+    context |= row_context(*typed)
+    return connection_page(
+        request, "clusters/new.html", context, submit=submit, own=OF_CLUSTER
+    )
+
+
+def _added(request: HttpRequest) -> str:
+    """Add a cluster without a connection; return its address. Raise InvalidManifest."""
+    kind = request.POST.get("kind", "")
+    name = request.POST.get("name", "").strip()
     if kind not in _ADDED:
         allowed = ", ".join(key for key, _, _ in KINDS)
-        return _form(
-            request,
-            None,
-            [FieldError("kind", "not-one-of", "Unsupported value", allowed)],
-        )
+        raise InvalidManifest.of("kind", "not-one-of", "Unsupported value", allowed)
+    typed = typed_cluster(request.POST)
+    similar = similar_keys(typed.labels)
+    document = new_member(name, typed.labels, typed.taints)
+    spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
     try:
-        typed = typed_cluster(request.POST)
-        similar = similar_keys(typed.labels)
-        document = new_member(name, typed.labels, typed.taints)
-        spec = ClusterSpec(document, driver=kind if kind == SIMULATED else "")
         put_cluster(spec, by=current_user(request), now=datetime.now(UTC), expected=0)
-    except InvalidManifest as error:
-        return _form(request, None, error.errors)
-    except RevisionConflict:
+    except RevisionConflict as error:
         message = f"cluster {name} is in the fleet already"
-        return _form(
-            request, None, [FieldError(NAME_PATH, "duplicate", message, "another name")]
-        )
+        raise InvalidManifest.of(
+            NAME_PATH, "duplicate", message, "another name"
+        ) from error
     messages.success(request, _ADDED[kind].format(name, name))
     for key, other in similar:
         messages.warning(
             request, f"Label key {key!r} is new in the fleet. Did you mean {other!r}?"
         )
-    return redirect_page(request, reverse("web:cluster", args=[name]))
+    return reverse("web:cluster", args=[name])
 
 
 @for_cluster_administrators("set connections of clusters")
@@ -133,116 +162,69 @@ def _added(request: HttpRequest) -> HttpResponseBase:
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_connection(request: HttpRequest, name: str) -> HttpResponseBase:
     """Check another connection or other credentials of a cluster, or save them."""
-    cluster = get_object_or_404(
-        MemberCluster.objects.select_related("credential"), name=name
+    rows = MemberCluster.objects.select_related("credential")
+    cluster = get_object_or_404(rows, name=name)
+    context = {
+        "noun": "cluster",
+        "seconds": CHECK_SECONDS,
+        "name": name,
+        "revision": cluster.revision,
+        "parent": "Clusters",
+        "url": reverse("web:clusters"),
+        "middle_url": reverse("web:cluster", args=[name]),
+        "back": reverse("web:cluster-connection", args=[name]),
+    }
+    return connection_page(
+        request,
+        "connections/edit.html",
+        context,
+        submit=partial(_submitted, request, cluster),
+        stored=cluster.connection,
     )
-    if request.method != "POST":
-        return _form(request, cluster, status=200)
-    return _submitted(request, cluster)
 
 
-def _submitted(request: HttpRequest, cluster: MemberCluster | None) -> HttpResponseBase:
-    """Check what was entered, or save it: for a new cluster with None, which joins the fleet."""
-    now, by = datetime.now(UTC), current_user(request)
-    name = cluster.name if cluster else request.POST.get("name", "").strip()
+def _submitted(
+    request: HttpRequest, cluster: MemberCluster | None
+) -> CheckResult | str:
+    """Check what was entered, or save it: for a new cluster with None, which joins the fleet.
+
+    Return the result, or the address of the cluster. Raise InvalidManifest, ConnectionCheckFailed.
+    """
+    now = datetime.now(UTC)
+    entered = request.POST
+    name = cluster.name if cluster else entered.get("name", "").strip()
+    wanted = connection_input(entered)
+    typed = typed_cluster(entered)
+    kinds: Kinds = ()
+    if cluster:
+        kinds = kinds_on(name)
+    elif name:
+        kinds = kinds_for(new_member(name, typed.labels, typed.taints))
+    if entered.get("do") != "save":
+        parsed = parse_input(wanted, cluster=cluster, now=now)
+        is_new = cluster is None or cluster.driver != KUBERNETES
+        return check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
+    confirm = entered.get("confirm")
     try:
-        wanted, typed = connection_input(request.POST), typed_cluster(request.POST)
-        document = new_member(name, typed.labels, typed.taints)
-        if request.POST.get("do") != "save":
-            parsed = parse_input(wanted, cluster=cluster, now=now)
-            kinds = kinds_on(name) if cluster else kinds_for(document) if name else ()
-            is_new = cluster is None or cluster.driver != KUBERNETES
-            found = check_connection(parsed, name=name, kinds=kinds, is_new=is_new)
-            confirm = OTHER_CLUSTER if found.changes_cluster else FAILED_CHECK
-            report = check_report(found.steps)
-            return _form(request, cluster, report=report, confirm=confirm, status=200)
         set_connection(
             name,
             wanted,
-            by=by,
+            by=current_user(request),
             now=now,
-            kinds=kinds_on(name) if cluster else kinds_for(document),
+            kinds=kinds,
             labels=typed.labels,
             taints=typed.taints,
-            confirmed=request.POST.get("confirm") in (FAILED_CHECK, OTHER_CLUSTER),
-            other_cluster=request.POST.get("confirm") == OTHER_CLUSTER,
+            confirmed=confirm in (FAILED_CHECK, OTHER_CLUSTER),
+            other_cluster=confirm == OTHER_CLUSTER,
             joins=cluster is None,
-            expected=number_of(request.POST.get("revision", ""), digits=18)
-            if cluster
-            else None,
-        )
-    except InvalidManifest as error:
-        return _form(request, cluster, error.errors)
-    except ConnectionCheckFailed as error:
-        report = check_report(error.steps)
-        return _form(
-            request, cluster, report=report, confirm=error.confirm, is_refused=True
+            expected=number_of(entered.get("revision", ""), digits=18),
         )
     except (ConnectionNotAllowed, RevisionConflict) as error:
         path = "" if cluster else NAME_PATH
-        return _form(request, cluster, [FieldError(path, "conflict", str(error))])
-    messages.success(
-        request,
-        f"Connection of {name} saved." if cluster else f"Member cluster {name} added.",
-    )
-    return redirect_page(request, reverse("web:cluster-connection", args=[name]))
-
-
-def _form(
-    request: HttpRequest,
-    cluster: MemberCluster | None,
-    errors: Iterable[FieldError] = (),
-    *,
-    status: int = 422,
-    **shown: Any,
-) -> HttpResponse:
-    """Show the form; to htmx only the result and the errors, so that the browser keeps what was entered."""
-    context = {"noun": "cluster", "seconds": CHECK_SECONDS}
-    if cluster:
-        context |= {
-            **connection_context(request, errors, stored=cluster.connection, **shown),
-            "name": cluster.name,
-            "revision": cluster.revision,
-            "parent": "Clusters",
-            "url": reverse("web:clusters"),
-            "middle_url": reverse("web:cluster", args=[cluster.name]),
-            "back": reverse("web:cluster-connection", args=[cluster.name]),
-        }
-        page = "connections/edit.html"
-    else:
-        context |= connection_context(request, errors, own=OF_CLUSTER, **shown)
-        context |= _new_cluster(request)
-        page = "clusters/new.html"
-    return render_page(
-        request, page, context, fragment="connections/_result.html", status=status
-    )
-
-
-def _new_cluster(request: HttpRequest) -> dict[str, Any]:
-    may_operate_now = may_operate(request.user)
-    may_connect = may_administer_clusters(request.user)
-    entered, typed = request.GET, ("", "")
-    if request.method == "POST":
-        entered, typed = request.POST, typed_rows(request.POST)
-    usual = SIMULATED if may_operate_now else KUBERNETES
-    kinds = [
-        (*one, may_connect if one[0] == KUBERNETES else may_operate_now)
-        for one in KINDS
-    ]
-    return {
-        "kinds": kinds,
-        "kind": entered.get("kind") or usual,
-        **row_context(*typed),
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class PreparationChoice:
-    """A check box of the page: the name in the address, what it allows, and whether it is on."""
-
-    name: str
-    label: str
-    is_on: bool
+        raise InvalidManifest.of(path, "conflict", str(error)) from error
+    words = "Connection of {} saved." if cluster else "Member cluster {} added."
+    messages.success(request, words.format(name))
+    return reverse("web:cluster-connection", args=[name])
 
 
 _CHOICES = {
@@ -284,10 +266,7 @@ def prepare_cluster(request: HttpRequest) -> HttpResponse:
             PREPARED_FILE,
         )
     context = {
-        "choices": [
-            PreparationChoice(name, label, is_on[name])
-            for name, label in _CHOICES.items()
-        ],
+        "choices": [(name, label, is_on[name]) for name, label in _CHOICES.items()],
         "groups": " ".join(groups),
         "manifest": text,
         "file": PREPARED_FILE,
@@ -342,8 +321,8 @@ def check_cluster(request: HttpRequest, name: str) -> HttpResponse:
     cluster = get_object_or_404(
         MemberCluster.objects.select_related("credential"), name=name
     )
-    steps = check_stored_connection(name, kinds=kinds_on(name))
-    context = {**_connection_context(request, cluster), "report": check_report(steps)}
+    report = check_report(check_stored_connection(name, kinds=kinds_on(name)))
+    context = {**_connection_context(request, cluster), "report": report}
     return render_page(
         request, "clusters/connection.html", context, fragment="connections/_check.html"
     )

@@ -9,12 +9,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
-from django_htmx.http import HttpResponseClientRedirect, push_url, reswap, retarget
+from django_htmx.http import push_url, reswap, retarget
 
 from clusters.queries import current_fleet
 from fleetui.apimachinery.kinds import NAMESPACED_PLACEMENT_KIND, PLACEMENT_KIND
 from fleetui.apimachinery.yaml import MEBIBYTE, dump_yaml
-from fleetui.htmx import wants_fragment
+from fleetui.htmx import redirect_page, wants_fragment
 from fleetui.middleware import costly
 from fleetui.permissions import (
     Role,
@@ -253,12 +253,7 @@ def _edit(request: HttpRequest, target: EditTarget) -> HttpResponse:
     if "review" in request.POST and target.draft is not None:
         review_address = reverse("web:draft-review", args=[target.draft.pk])
         review_address += "?as=yaml" if submission.mode is EditorMode.YAML else ""
-        is_fragment = wants_fragment(request)
-        return (
-            HttpResponseClientRedirect(review_address)
-            if is_fragment
-            else redirect(review_address)
-        )
+        return redirect_page(request, review_address)
     address = target.address.partition("?as=")[0]
     if submission.mode is EditorMode.YAML:
         address += f"{'&' if '?' in address else '?'}as=yaml"

@@ -14,7 +14,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBadRequest
 from django.shortcuts import get_object_or_404, redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
-from django_htmx.http import HttpResponseClientRedirect
 
 from clusters.filters import (
     ClusterFilter,
@@ -26,7 +25,7 @@ from clusters.filters import (
 )
 from clusters.models import MemberCluster
 from fleetui.apimachinery.quantity import QuantityError, parse_quantity, quantity_words
-from fleetui.htmx import render_page, wants_fragment
+from fleetui.htmx import redirect_page, render_page, wants_fragment
 from fleetui.hub_scope import current_hub_id
 from fleetui.permissions import for_readers
 from placements.explain.charts.fleet import label_filter, value_words
@@ -314,7 +313,7 @@ def map_panel(request: HttpRequest) -> HttpResponse:
     if not cluster:
         clusters = list(clusters_matching(ClusterFilter(labels=(label,))))
         if not clusters:
-            return HttpResponseClientRedirect(page)
+            return redirect_page(request, page)
         cordoned, placed = (
             cordoned_among(clusters),
             placements_on([one.name for one in clusters]),

@@ -422,7 +422,7 @@ def mirrored_namespace(hub: str, name: str) -> None:
     """Add a live hub with one object in its mirror."""
     wanted = ConnectionInput(fields={"server": "https://hub.invalid", "token": "one"})
     saved = save_hub(HubSpec(hub), wanted, by=None, now=NOW, confirmed=True)
-    with in_hub(saved.hub.pk):
+    with in_hub(saved.owner.pk):
         stream = HubStream.objects.create(
             version="v1", plural="namespaces", kind="Namespace", form="metadata"
         )

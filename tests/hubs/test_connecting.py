@@ -18,6 +18,7 @@ from django.core.management.base import CommandError
 from django.test import override_settings
 
 from clusters.connection_input import ConnectionInput
+from clusters.drivers.kubernetes.check import ConnectionCheckFailed
 from clusters.hub_queries import live_hub
 from clusters.kubeconfig import Secret
 from clusters.models import Hub, HubCredential, MirroredObject
@@ -29,7 +30,6 @@ from fleetui.models import Event
 from placements.hubs.connections.check import HubCheckReport, check_hub
 from placements.hubs.connections.discovery import permissions_in
 from placements.hubs.connections.operations import (
-    HubCheckFailed,
     HubExists,
     HubSpec,
     change_hub,
@@ -327,7 +327,7 @@ def test_a_hub_whose_check_fails_needs_a_confirmation(
 ) -> None:
     served[0].denied = {"list memberclusters"}
 
-    with pytest.raises(HubCheckFailed):
+    with pytest.raises(ConnectionCheckFailed):
         save(served[1].url)
     assert not Hub.objects.filter(name="prod-eu").exists()
     assert save(served[1].url, confirmed=True).is_new
@@ -623,8 +623,7 @@ def test_a_token_command_gives_the_token(
         HubSpec("prod-eu"), ConnectionInput(dump_yaml(config)), by=None, now=NOW
     )
 
-    assert saved.report is not None
-    assert saved.report.is_passed
+    assert saved.result.is_passed
     assert not HubCredential.objects.exists()
 
 
@@ -656,7 +655,7 @@ def test_replaced_credentials_get_notices_of_their_own(
     hub = connected_hub(served[1])
     HubCredential.objects.update(expires_at=NOW, notified_days=1)
 
-    save_secret(hub, Secret({"token": "another"}), by=None, now=NOW)
+    save_secret(hub, Secret({"token": "another"}), before={}, by=None, now=NOW)
 
     assert HubCredential.objects.get(hub=hub).notified_days is None
 

@@ -60,7 +60,9 @@ def issue(admin: Administrator, *, seconds: int, **spec: Any) -> str:
     return str(admin.create(f"{ACCOUNT}/token", body)["status"]["token"])
 
 
-def connect(member: Member, token: str, **options: Any) -> SavedConnection:
+def connect(
+    member: Member, token: str, **options: Any
+) -> SavedConnection[MemberCluster]:
     fields = {
         "server": member.connection.server,
         "ca": member.connection.ca,
@@ -90,8 +92,8 @@ def test_the_prepared_account_passes_the_check(member: Member, token: str) -> No
 
     saved = connect(member, token, kinds=kinds)
 
-    assert failed(saved.steps) == []
-    assert {one.step for one in saved.steps} >= {
+    assert failed(saved.result.steps) == []
+    assert {one.step for one in saved.result.steps} >= {
         "patch deployments.apps",
         "delete secrets",
         "list nodes",
@@ -116,7 +118,7 @@ def test_what_the_account_may_not_do_is_named(
         "list pods",
         *(f"{verb} clusterroles.rbac.authorization.k8s.io" for verb in verbs),
     ]
-    assert failed(error.value.steps) == wanted
+    assert failed(error.value.result.steps) == wanted
 
 
 def test_the_account_renews_its_token(
@@ -134,7 +136,7 @@ def test_the_account_renews_its_token(
     assert (after.revision, after.renewal_error) == (2, "")
     assert after.fingerprint != before.fingerprint
     assert decrypt(after.cluster.uid, after.ciphertext).values != {"token": token}
-    assert failed(check_stored_connection("member")) == []
+    assert failed(check_stored_connection("member").steps) == []
 
 
 @pytest.mark.usefixtures("token")
@@ -159,13 +161,15 @@ def test_a_renewed_token_ends_with_the_secret_that_it_is_bound_to(
     bound = facts_of(decrypt(row.cluster.uid, row.ciphertext)).bound_to
     assert bound == ("Secret", "seal", created["metadata"]["uid"])
     admin.delete(f"{secrets}/seal")
-    await_true(lambda: failed(check_stored_connection("member")) == ["authentication"])
+    await_true(
+        lambda: failed(check_stored_connection("member").steps) == ["authentication"]
+    )
 
 
 def test_a_wrong_token_is_rejected_and_blocked(member: Member, token: str) -> None:
     with pytest.raises(ConnectionCheckFailed) as error:
         connect(member, f"{token}x")
-    assert failed(error.value.steps) == ["authentication"]
+    assert failed(error.value.result.steps) == ["authentication"]
     connect(member, f"{token}x", confirmed=True)
 
     codes = []
@@ -194,5 +198,5 @@ def test_a_frozen_server_ends_the_check_in_time(second_member: Member) -> None:
     finally:
         second_member.do("thaw")
 
-    assert failed(error.value.steps) == ["TLS"]
+    assert failed(error.value.result.steps) == ["TLS"]
     assert duration < 11

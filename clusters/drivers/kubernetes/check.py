@@ -21,7 +21,7 @@ from clusters.drivers.kubernetes.addresses import (
     resolved_addresses,
 )
 from clusters.drivers.kubernetes.client import Client, errors_mapped
-from clusters.drivers.kubernetes.configuration import Connection, split_server
+from clusters.drivers.kubernetes.configuration import split_server
 from clusters.drivers.kubernetes.discovery import Discovery, KindNotServedError
 from clusters.drivers.kubernetes.identity import read_cluster_uid
 from clusters.drivers.kubernetes.inventory import list_holders
@@ -88,23 +88,28 @@ class StepFailed(Exception):
         self.hint = hint
 
 
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """The steps of a check, and what is confirmed to save the connection although one of them failed."""
+
+    steps: tuple[CheckStep, ...]
+    confirm: str = FAILED_CHECK
+
+    @property
+    def is_passed(self) -> bool:
+        """Return whether all steps succeeded, apart from permissions that are not required."""
+        return all(one.ok or one.is_optional for one in self.steps)
+
+
 class ConnectionCheckFailed(FleetError):
-    """A connection was not saved, since its check failed; `steps` say where, `confirm` what would save it."""
+    """A connection was not saved, since its check failed."""
 
     problem_type = CONFIRMATION_NEEDED
 
-    def __init__(
-        self, steps: tuple[CheckStep, ...], *, confirm: str = FAILED_CHECK
-    ) -> None:
-        failed = [one for one in steps if one.ok is False]
+    def __init__(self, result: CheckResult) -> None:
+        failed = [one for one in result.steps if one.ok is False]
         super().__init__("; ".join(f"{one.step}: {one.message}" for one in failed))
-        self.steps = steps
-        self.confirm = confirm
-
-
-def is_passed(steps: Sequence[CheckStep]) -> bool:
-    """Return whether all steps succeeded, apart from permissions that are not required."""
-    return all(one.ok or one.is_optional for one in steps)
+        self.result = result
 
 
 class ConnectionCheck:
@@ -118,8 +123,6 @@ class ConnectionCheck:
 
     def __init__(
         self,
-        connection: Connection,
-        secret: Callable[[], Mapping[str, str]],
         client: Client,
         *,
         rules: AddressRules,
@@ -131,14 +134,13 @@ class ConnectionCheck:
         self.cluster_uid = ""
         self.holders: frozenset[str] | None = None
         self._hub_id = hub_id
-        self._connection, self._secret, self._client = connection, secret, client
-        self._rules, self._kinds, self._usual, self._monotonic = (
-            rules,
-            kinds,
-            usual or {},
-            monotonic,
-        )
-        self._address = split_server(connection.server)
+        self._client = client
+        self._rules = rules
+        self._kinds = kinds
+        self._usual = usual or {}
+        self._monotonic = monotonic
+        self._connection = client.connection
+        self._address = split_server(client.connection.server)
         self._addresses: list[str] = []
         self._is_rejected = False
         self._deadline = 0.0
@@ -169,13 +171,15 @@ class ConnectionCheck:
         return (*steps, *self.check_permissions())
 
     def check_address_step(self) -> str:
-        host, port = self._address.host, self._address.port
+        host = self._address.host
+        port = self._address.port
         try:
             if self._connection.proxy:
                 proxy = urlsplit(self._connection.proxy)
                 if is_ip_address(host):
                     check_address(host, self._rules)
-                host, port = proxy.hostname or "", proxy.port or 0
+                host = proxy.hostname or ""
+                port = proxy.port or 0
                 self._addresses = resolved_addresses(
                     host, port, self._rules, seconds=CONNECT_SECONDS
                 )
@@ -213,8 +217,9 @@ class ConnectionCheck:
     def check_tls(self) -> str:
         try:
             with errors_mapped(self._connection):
-                context = tls_context(self._connection, self._secret())
-                address, rules = self._address, self._rules
+                context = tls_context(self._connection, self._client.secret())
+                address = self._address
+                rules = self._rules
                 link = BoundedConnection(
                     address.host,
                     address.port,

@@ -53,7 +53,6 @@ from placements.api.serializers import (
     number,
     text,
 )
-from placements.hubs.connections.check import HubCheckReport
 from placements.hubs.connections.operations import (
     HubSpec,
     change_hub,
@@ -279,10 +278,11 @@ class HubViewSet(BaseViewSet):
     def _document(
         self,
         one: HubSummary,
-        report: HubCheckReport | None = None,
+        report: Any = None,
         unresolved: Mapping[int, int] | None = None,
     ) -> dict[str, Any]:
-        now, hub = datetime.now(UTC), one.hub
+        now = datetime.now(UTC)
+        hub = one.hub
         counts = (
             unresolved_counts([hub.pk], now=now) if unresolved is None else unresolved
         )
@@ -291,14 +291,14 @@ class HubViewSet(BaseViewSet):
         document["age_seconds"] = None if age is None else round(age.total_seconds(), 1)
         shown: dict[str, Any] = HubSerializer(document).data
         if may_administer_clusters(self.request.user):
-            steps = report.steps if report else None
-            shown["connection"] = connection_document(hub, steps)
+            shown["connection"] = connection_document(hub, report)
         return shown
 
     @documented("list_hubs", page_serializer(HubSerializer), query=PageQuery)
     def list(self, request: Request) -> Response:
         """List the live hubs."""
-        params, now = query_params(request, PageQuery), datetime.now(UTC)
+        params = query_params(request, PageQuery)
+        now = datetime.now(UTC)
         hubs = visible_hubs(request.user)
         page = page_of(
             hubs, order="name", size=params["limit"], after=params.get("after")
@@ -335,7 +335,7 @@ class HubViewSet(BaseViewSet):
         spec = HubSpec(**body, namespaces=namespaces)
         saved = save_hub(spec, wanted, **actor(request), confirmed=confirmed)
         document = self._document(
-            summary_of(saved.hub, now=datetime.now(UTC)), saved.report
+            summary_of(saved.owner, now=datetime.now(UTC)), saved.result
         )
         return Response(document, status=201)
 
@@ -359,7 +359,8 @@ class HubViewSet(BaseViewSet):
         """Change a hub, pause or resume it, or set another connection or other credentials."""
         confirmed = "confirm" in query_params(request, ConnectionQuery)
         body = parse_body(request, HubChangeSerializer)
-        entered, report = body.pop("connection", None), None
+        entered = body.pop("connection", None)
+        report = None
         hub = live_hub(name)
         if entered is not None:
             spec = spec_of(hub)
@@ -370,8 +371,8 @@ class HubViewSet(BaseViewSet):
                 confirmed=confirmed,
                 replaces=True,
             )
-            report = saved.report
-        hub = change_hub(name, body, **actor(request)).hub
+            report = saved.result
+        hub = change_hub(name, body, **actor(request))
         return Response(self._document(summary_of(hub, now=datetime.now(UTC)), report))
 
     @documented("delete_hub", None, status=204)
@@ -393,17 +394,13 @@ class HubViewSet(BaseViewSet):
         query_params(request)
         if has_body(request):
             hub = live_hub(name)
-            entered, now = connection_of(request), datetime.now(UTC)
+            entered = connection_of(request)
+            now = datetime.now(UTC)
             parsed = parse_hub_input(entered, hub=hub, name=name, now=now)
             report = check_parsed(spec_of(hub), parsed)
         else:
             report = check_stored_hub(name)
-        body = {
-            "passed": report.is_passed,
-            "steps": report.steps,
-            "permissions": report.permissions,
-        }
-        return Response(HubCheckSerializer(body).data)
+        return Response(HubCheckSerializer(report).data)
 
     @operation("list_hub_streams", HubStreamListSerializer)
     def streams(self, request: Request, name: str) -> Response:
@@ -424,7 +421,8 @@ class HubViewSet(BaseViewSet):
     def actions(self, request: Request, name: str) -> Response:
         """List what the caller may do on a hub, or with one object of it; without a request to the hub."""
         fields = query_params(request, HubActionQuery)
-        hub, actions = visible_hub(self.request.user, name), []
+        hub = visible_hub(self.request.user, name)
+        actions = []
         with in_hub(hub.pk):
             for one in ACTIONS.values():
                 reason = refusal_of_write(hub, one, actor(request)["by"], fields)

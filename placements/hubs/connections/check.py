@@ -3,7 +3,6 @@
 See `rules/live-hub.md#check-of-a-connection`.
 """
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.check import (
     Access,
+    CheckResult,
     CheckStep,
     ConnectionCheck,
     StepFailed,
@@ -35,30 +35,22 @@ _HINT = "Apply the manifest that `manage.py connect_hub --rbac viewer` prints"
 
 
 @dataclass(frozen=True, slots=True)
-class HubCheckReport:
-    """The steps of a check and what it found."""
+class HubCheckReport(CheckResult):
+    """The result of a check, and what it found."""
 
-    steps: tuple[CheckStep, ...]
     permissions: tuple[KindPermissions, ...] = ()
     server_version: str = ""
 
     @property
-    def is_passed(self) -> bool:
-        return bool(self.steps) and all(one.ok for one in self.steps)
+    def documents(self) -> list[dict[str, Any]]:
+        return [one.document for one in self.permissions]
 
 
 class HubCheck(ConnectionCheck):
     """One check of a hub; it reads nothing but one object of each required kind."""
 
     def __init__(self, api: HubApi, client: Client) -> None:
-        rules = address_rules()
-        super().__init__(
-            client.connection,
-            client.secret,
-            client,
-            rules=rules,
-            monotonic=time.monotonic,
-        )
+        super().__init__(client, rules=address_rules())
         self._api = api
         self._version = ""
         self._discovery = HubDiscovery()
@@ -67,7 +59,9 @@ class HubCheck(ConnectionCheck):
     def report(self, *, seconds: float = CHECK_SECONDS) -> HubCheckReport:
         """Run the steps; no step raises."""
         steps = self.run(seconds=seconds)
-        return HubCheckReport(steps, self._permissions, self._version)
+        return HubCheckReport(
+            steps, permissions=self._permissions, server_version=self._version
+        )
 
     def read_version(self) -> str:
         try:

@@ -157,8 +157,10 @@ class HubAccess:
         monotonic: Callable[[], float] = time.monotonic,
         blocked_seconds: float = BLOCKED_SECONDS,
     ) -> None:
-        self._wants_reading, self.path_missing = wants_reading, wants_discovery
-        self._monotonic, self._blocked_seconds = monotonic, blocked_seconds
+        self._wants_reading = wants_reading
+        self.path_missing = wants_discovery
+        self._monotonic = monotonic
+        self._blocked_seconds = blocked_seconds
         self._lock = threading.Lock()
         self._client: Client | None = None
         self._is_read_again = False
@@ -180,7 +182,8 @@ class HubAccess:
             )
         except DriverUnavailable as error:
             with self._lock:
-                self.problem, self._is_waiting = str(error), False
+                self.problem = str(error)
+                self._is_waiting = False
                 self._blocked_until = self._monotonic() + self._blocked_seconds
             return None
         claims = (
@@ -188,9 +191,12 @@ class HubAccess:
         )
         expires = claims.get("exp")
         with self._lock:
-            old, self._client = self._client, client
+            old = self._client
+            self._client = client
             self._is_read_again = not is_changed
-            self._is_waiting, self.problem, self._blocked_until = False, "", 0.0
+            self._is_waiting = False
+            self.problem = ""
+            self._blocked_until = 0.0
             left = expires - time.time() if isinstance(expires, (int, float)) else None
             self.expires_at = None if left is None else self._monotonic() + left
         if old:
@@ -219,7 +225,9 @@ class HubAccess:
     def accepted(self, client: Client) -> None:
         with self._lock:
             if client is self._client:
-                self._is_read_again, self._blocked_until, self.problem = False, 0.0, ""
+                self._is_read_again = False
+                self._blocked_until = 0.0
+                self.problem = ""
 
     @property
     def needs_reading(self) -> bool:
@@ -255,6 +263,7 @@ class HubAccess:
 
     def close(self) -> None:
         with self._lock:
-            client, self._client = self._client, None
+            client = self._client
+            self._client = None
         if client:
             client.close()

@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from django.db import transaction
 
 from clusters.connection_input import ConnectionInput, parse_connection_input
-from clusters.credentials import kept_secret
+from clusters.credentials import credential_of, kept_secret
 from clusters.drivers.base import DriverUnavailable
-from clusters.drivers.kubernetes.check import CheckStep, ConnectionCheckFailed
+from clusters.drivers.kubernetes.check import ConnectionCheckFailed
 from clusters.hub_queries import UnknownHubError, live_hub
 from clusters.hub_state import HubState
 from clusters.kubeconfig import ParsedConnection, Secret
@@ -23,7 +23,8 @@ from clusters.models.hubs import (
     HubIdentity,
     HubMode,
 )
-from clusters.operations.credentials import HUB, save_secret
+from clusters.operations.connection import SavedConnection, unreadable_step
+from clusters.operations.credentials import HUB, remove_secret, save_secret
 from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.audit import AuditEvent, actor_name, record_all
 from fleetui.encryption import keep_keys
@@ -40,7 +41,8 @@ from placements.hubs.connections.connection import (
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import removed_hubs_with_rows
 
-MOST_NAMESPACES, LONGEST_TITLE = 20, 120
+MOST_NAMESPACES = 20
+LONGEST_TITLE = 120
 BATCH = 1_000
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL = "a DNS-1123 label of at most 63 characters: [a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -55,14 +57,6 @@ class HubExists(FleetError):
         super().__init__(f"hub {name} exists already")
 
 
-class HubCheckFailed(ConnectionCheckFailed):
-    """A hub was not saved, since the check of its connection failed; the report says where."""
-
-    def __init__(self, report: HubCheckReport) -> None:
-        super().__init__(report.steps)
-        self.report = report
-
-
 @dataclass(frozen=True, slots=True)
 class HubSpec:
     """What a person decides about a hub, beside its connection."""
@@ -73,15 +67,6 @@ class HubSpec:
     mode: str = HubMode.READ.value
     identity: str = HubIdentity.SHARED.value
     namespaces: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SavedHub:
-    """A hub that was saved, with the report of its check; None where its connection did not change."""
-
-    hub: Hub
-    report: HubCheckReport | None = None
-    is_new: bool = False
 
 
 def spec_of(hub: Hub) -> HubSpec:
@@ -150,52 +135,44 @@ def parse_hub_input(
     """
 
     def kept(connection: Mapping[str, Any]) -> Secret | None:
-        if token_command(name):
-            return None
-        return kept_secret(hub, connection)
+        return None if token_command(name) else kept_secret(hub, connection)
 
     parsed = parse_connection_input(wanted, kept=kept, now=now)
     try:
         check_token_server(name, parsed.connection)
     except ServerNotAllowedError as error:
-        path, message = parsed.server_path, f"Forbidden: {error}"
-        raise InvalidManifest.of(path, "not-allowed", message, error.allowed) from error
+        message = f"Forbidden: {error}"
+        raise InvalidManifest.of(
+            parsed.server_path, "not-allowed", message, error.allowed
+        ) from error
     return parsed
 
 
 def check_parsed(spec: HubSpec, parsed: ParsedConnection) -> HubCheckReport:
     """Check a connection that is not saved; no transaction may be open."""
-    api = HUB_KINDS[spec.kind]
     if parsed.secret:
-        return check_hub(api, parsed.connection, parsed.secret.values)
-    try:
-        values = secret_values(HubTarget(0, spec.name, Hub().uid, parsed.connection))
-    except DriverUnavailable as error:
-        return HubCheckReport((_credentials_step(error),))
-    return check_hub(api, parsed.connection, values)
+        values = parsed.secret.values
+        return check_hub(HUB_KINDS[spec.kind], parsed.connection, values)
+    target = HubTarget(0, spec.name, Hub().uid, parsed.connection)
+    return _check_target(spec.kind, target)
 
 
 def check_stored_hub(name: str) -> HubCheckReport:
     """Check the connection that a hub has, and keep what was found. Raise UnknownHubError."""
     hub = live_hub(name)
-    try:
-        values = secret_values(HubTarget.of(hub))
-    except DriverUnavailable as error:
-        return HubCheckReport((_credentials_step(error),))
-    report = check_hub(HUB_KINDS[hub.kind], hub.connection, values)
+    report = _check_target(hub.kind, HubTarget.of(hub))
     if report.permissions:
-        Hub.objects.filter(pk=hub.pk).update(
-            found={**hub.found, "permissions": permission_documents(report)}
-        )
+        found = {**hub.found, "permissions": report.documents}
+        Hub.objects.filter(pk=hub.pk).update(found=found)
     return report
 
 
-def _credentials_step(error: DriverUnavailable) -> CheckStep:
-    return CheckStep("credentials", False, str(error), "Set the credentials again")
-
-
-def permission_documents(report: HubCheckReport) -> list[dict[str, Any]]:
-    return [one.document for one in report.permissions]
+def _check_target(kind: str, target: HubTarget) -> HubCheckReport:
+    try:
+        values = secret_values(target)
+    except DriverUnavailable as error:
+        return HubCheckReport((unreadable_step(error),))
+    return check_hub(HUB_KINDS[kind], target.connection, values)
 
 
 def save_hub(
@@ -206,11 +183,11 @@ def save_hub(
     now: datetime,
     confirmed: bool = False,
     replaces: bool = False,
-) -> SavedHub:
+) -> SavedConnection[Hub]:
     """Check a connection and save the hub; the network is used before the transaction.
 
     `confirmed`: save it although the check fails. `replaces`: the hub exists, and gets this connection. Raise
-    InvalidManifest, HubExists, UnknownHubError, HubCheckFailed.
+    InvalidManifest, HubExists, UnknownHubError, ConnectionCheckFailed.
     """
     check_spec(spec)
     before = (
@@ -225,13 +202,13 @@ def save_hub(
     parsed = parse_hub_input(wanted, hub=before, name=spec.name, now=now)
     report = check_parsed(spec, parsed)
     if not report.is_passed and not confirmed:
-        raise HubCheckFailed(report)
+        raise ConnectionCheckFailed(report)
 
     if parsed.secret:
         keep_keys()
     with transaction.atomic():
         is_new = store_hub(spec, parsed, report, replaces=replaces, by=by, now=now)
-    return SavedHub(live_hub(spec.name), report, is_new)
+    return SavedConnection(live_hub(spec.name), report, is_new)
 
 
 def store_hub(
@@ -254,7 +231,8 @@ def store_hub(
     )
     if hub and not replaces:
         raise HubExists(spec.name)
-    is_new, verb = hub is None, "connection set" if hub else "added"
+    is_new = hub is None
+    verb = "connection set" if hub else "added"
     hub = hub or Hub(
         name=spec.name, created_at=now, created_by=actor_name(by), state_since=now
     )
@@ -263,16 +241,14 @@ def store_hub(
     for key, value in values.items():
         setattr(hub, key, value)
     if report.permissions:
-        hub.found = {**hub.found, "permissions": permission_documents(report)}
+        hub.found = {**hub.found, "permissions": report.documents}
     hub.server_version = report.server_version or hub.server_version
     hub.save()
     if moved:  # versions of another server mean nothing there
         with in_hub(hub.pk):
             HubStream.objects.update(resource_version="")
     events = [AuditEvent(verb, HUB, hub.name, after=shown_spec(hub))]
-    events += save_secret(hub, parsed.secret, by=by, now=now)
-    if hub.connection.get("insecureTLS") and not before.get("insecureTLS"):
-        events.append(AuditEvent("TLS verification off", HUB, hub.name))
+    events += save_secret(hub, parsed.secret, before=before, by=by, now=now)
     record_all(events, by=by, now=now)
     return is_new
 
@@ -291,7 +267,7 @@ def shown_spec(hub: Hub) -> dict[str, Any]:
 
 def change_hub(
     name: str, changes: Mapping[str, Any], *, by: User | None, now: datetime
-) -> SavedHub:
+) -> Hub:
     """Change title, mode, identity, namespaces or `paused`. Raise UnknownHubError, InvalidManifest."""
     hub = live_hub(name)
     chosen = {key: value for key, value in changes.items() if key != "paused"}
@@ -302,13 +278,17 @@ def change_hub(
     with transaction.atomic():
         hub = Hub.objects.select_for_update().get(pk=hub.pk)
         before = shown_spec(hub)
-        hub.title, hub.mode, hub.identity = spec.title, spec.mode, spec.identity
+        hub.title = spec.title
+        hub.mode = spec.mode
+        hub.identity = spec.identity
         hub.namespaces = list(spec.namespaces)
         fields = ["title", "mode", "identity", "namespaces"]
         paused = changes.get("paused")
         if paused is not None and paused != hub.is_paused:
             # The watcher writes all other states.
-            hub.is_paused, hub.state_reason, hub.state_since = paused, "", now
+            hub.is_paused = paused
+            hub.state_reason = ""
+            hub.state_since = now
             hub.state = HubState.PAUSED if paused else HubState.CONNECTING
             fields += ["is_paused", "state", "state_reason", "state_since"]
         hub.save(update_fields=fields)
@@ -325,7 +305,7 @@ def change_hub(
                 by=by,
                 now=now,
             )
-    return SavedHub(live_hub(name))
+    return live_hub(name)
 
 
 def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
@@ -333,14 +313,12 @@ def remove_hub(name: str, *, by: User | None, now: datetime) -> Hub:
     hub = live_hub(name)
     with transaction.atomic():
         hub = Hub.objects.select_for_update().get(pk=hub.pk)
-        events = save_secret(hub, None, by=by, now=now)
+        events = remove_secret(hub, credential_of(hub), by=by, now=now)
         before = shown_spec(hub)
-        hub.state, hub.state_reason, hub.state_since, hub.removed_at = (
-            HubState.REMOVED,
-            "",
-            now,
-            now,
-        )
+        hub.state = HubState.REMOVED
+        hub.state_reason = ""
+        hub.state_since = now
+        hub.removed_at = now
         hub.connection = {}
         hub.save(
             update_fields=[

@@ -9,7 +9,6 @@ from clusters.models import Hub, HubStream, HubWrite
 from placements.explain.connections import CheckReport, PermissionRow, check_report
 from placements.hubs.connections.check import HubCheckReport
 from placements.hubs.connections.discovery import READ_VERBS, WRITE_VERBS
-from placements.hubs.connections.operations import permission_documents
 from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import NO_WATCHER, HubSummary
 from placements.hubs.writing.answers import WriteOutcome
@@ -101,7 +100,8 @@ class ShownHub:
 def shown_hub(one: HubSummary, *, now: datetime, unresolved: int = 0) -> ShownHub:
     level, word = STATES[one.state]
     if one.state == "syncing" and one.reason:
-        word, reason = f"{word}, {one.reason}", ""
+        word = f"{word}, {one.reason}"
+        reason = ""
     else:
         reason = one.reason
     return ShownHub(
@@ -162,7 +162,8 @@ def permission_rows(
 
 
 def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
-    verbs, is_required = kind["verbs"], kind["isRequired"]
+    verbs = kind["verbs"]
+    is_required = kind["isRequired"]
     cells = tuple((verb, verbs.get(verb)) for verb in (*READ_VERBS, *WRITE_VERBS))
     missing = ", ".join(verb for verb in READ_VERBS if is_required and not verbs[verb])
     level = "failed" if missing else ""
@@ -172,5 +173,4 @@ def _permission_row(kind: Mapping[str, Any]) -> PermissionRow:
 
 
 def hub_check_report(report: HubCheckReport) -> CheckReport:
-    rows = permission_rows(permission_documents(report))
-    return check_report(report.steps, rows)
+    return check_report(report, permission_rows(report.documents))

@@ -1,7 +1,7 @@
 """The pages of live hubs: list, connect, and one hub with its streams, permissions and actions."""
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django.contrib import messages
@@ -15,12 +15,12 @@ from django.views.decorators.http import (
     require_safe,
 )
 
-from clusters.drivers.kubernetes.check import FAILED_CHECK
+from clusters.drivers.kubernetes.check import FAILED_CHECK, CheckResult
 from clusters.hub_queries import visible_hubs
 from clusters.models import Hub
 from clusters.models.hubs import HubIdentity, HubMode
-from fleetui.apimachinery.errors import FieldError, InvalidManifest
-from fleetui.htmx import redirect_page, render_page
+from fleetui.apimachinery.errors import InvalidManifest
+from fleetui.htmx import render_page
 from fleetui.hub_scope import LOCAL_HUB, current_hub_id, in_hub
 from fleetui.permissions import (
     current_user,
@@ -29,7 +29,6 @@ from fleetui.permissions import (
 )
 from placements.hubs.connections.check import CHECK_SECONDS, HubCheckReport
 from placements.hubs.connections.operations import (
-    HubCheckFailed,
     HubExists,
     HubSpec,
     change_hub,
@@ -58,8 +57,8 @@ from placements.hubs.projection.unresolved import (
 from placements.hubs.queries import recent_writes, streams_of, summaries_of, summary_of
 from placements.web.connection_forms import (
     ConnectionField,
-    connection_context,
     connection_input,
+    connection_page,
 )
 from placements.web.connections import shown_connection
 
@@ -110,8 +109,6 @@ def hubs(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_hub(request: HttpRequest) -> HttpResponseBase:
     """Check the connection of a new hub, or save it."""
-    if request.method != "POST":
-        return _form(request, None, status=200)
     entered = request.POST
     spec = HubSpec(
         entered.get("name", "").strip(),
@@ -120,7 +117,14 @@ def new_hub(request: HttpRequest) -> HttpResponseBase:
         identity=entered.get("identity", HubIdentity.SHARED.value),
         namespaces=tuple(entered.get("namespaces", "").replace(",", " ").split()),
     )
-    return _submitted(request, spec, None)
+    return connection_page(
+        request,
+        "hubs/new.html",
+        {"noun": "hub", "seconds": CHECK_SECONDS},
+        submit=partial(_submitted, request, spec, None),
+        report=hub_check_report,
+        own=OF_HUB,
+    )
 
 
 @for_cluster_administrators("replace credentials of hubs")
@@ -129,71 +133,57 @@ def new_hub(request: HttpRequest) -> HttpResponseBase:
 def credentials(request: HttpRequest, name: str) -> HttpResponseBase:
     """Check another connection or other credentials of a hub, or save them."""
     hub = _visible(request, name)
-    if request.method != "POST":
-        return _form(request, hub, status=200)
-    return _submitted(request, spec_of(hub), hub)
+    about_url = reverse("web:hub-about", args=[name])
+    context = {
+        "noun": "hub",
+        "seconds": CHECK_SECONDS,
+        "name": name,
+        "parent": "Hubs",
+        "url": reverse("web:hubs"),
+        "middle_url": about_url,
+        "back": about_url,
+    }
+    return connection_page(
+        request,
+        "hubs/edit_connection.html",
+        context,
+        submit=partial(_submitted, request, spec_of(hub), hub),
+        report=hub_check_report,
+        stored=hub.connection,
+    )
 
 
 def _submitted(
     request: HttpRequest, spec: HubSpec, hub: Hub | None
-) -> HttpResponseBase:
-    """Check what was entered, or save it: for a new hub with None."""
+) -> CheckResult | str:
+    """Check what was entered, or save it: for a new hub with None.
+
+    Return the result of the check, or the address of the hub. Raise InvalidManifest, ConnectionCheckFailed.
+    """
     now = datetime.now(UTC)
+    entered = request.POST
+    wanted = connection_input(entered)
+    if entered.get("do") != "save":
+        check_spec(spec)
+        parsed = parse_hub_input(wanted, hub=hub, name=spec.name, now=now)
+        return check_parsed(spec, parsed)
+    is_confirmed = entered.get("confirm") == FAILED_CHECK
     try:
-        wanted = connection_input(request.POST)
-        if request.POST.get("do") != "save":
-            check_spec(spec)
-            parsed = parse_hub_input(wanted, hub=hub, name=spec.name, now=now)
-            report = hub_check_report(check_parsed(spec, parsed))
-            return _form(request, hub, report=report, status=200)
         save_hub(
             spec,
             wanted,
             by=current_user(request),
             now=now,
-            confirmed=request.POST.get("confirm") == FAILED_CHECK,
+            confirmed=is_confirmed,
             replaces=hub is not None,
         )
-    except InvalidManifest as error:
-        return _form(request, hub, error.errors)
     except HubExists as error:
-        taken = FieldError("name", "duplicate", str(error), "another name")
-        return _form(request, hub, [taken])
-    except HubCheckFailed as error:
-        report = hub_check_report(error.report)
-        return _form(request, hub, report=report, is_refused=True)
-    verb = "Connection of {} saved." if hub else "Hub {} added."
-    messages.success(request, verb.format(spec.name))
-    return redirect_page(request, reverse("web:hub-about", args=[spec.name]))
-
-
-def _form(
-    request: HttpRequest,
-    hub: Hub | None,
-    errors: Iterable[FieldError] = (),
-    *,
-    status: int = 422,
-    **shown: Any,
-) -> HttpResponse:
-    """Show the form; to htmx only the result and the errors, so that the browser keeps what was entered."""
-    context: dict[str, Any] = {"noun": "hub", "seconds": CHECK_SECONDS}
-    if hub:
-        about = reverse("web:hub-about", args=[hub.name])
-        context |= {
-            **connection_context(request, errors, stored=hub.connection, **shown),
-            "name": hub.name,
-            "parent": "Hubs",
-            "url": reverse("web:hubs"),
-            "middle_url": about,
-            "back": about,
-        }
-        page = "hubs/edit_connection.html"
-    else:
-        context |= connection_context(request, errors, own=OF_HUB, **shown)
-        page = "hubs/new.html"
-    return render_page(
-        request, page, context, fragment="connections/_result.html", status=status
-    )
+        raise InvalidManifest.of(
+            "name", "duplicate", str(error), "another name"
+        ) from error
+    words = "Connection of {} saved." if hub else "Hub {} added."
+    messages.success(request, words.format(spec.name))
+    return reverse("web:hub-about", args=[spec.name])
 
 
 @for_readers

@@ -7,7 +7,7 @@ from django.core.management.base import CommandParser
 
 from clusters.models import MemberCluster
 from clusters.operations.connection import (
-    ConnectionCheckFailed,
+    Kinds,
     check_connection,
     new_member,
     parse_input,
@@ -50,25 +50,25 @@ class Command(ConnectionCommand):
 
     def handle(self, *, name: str, **options: Any) -> None:
         """Check the connection and save it; exit status 3 if the check fails and --confirm is missing."""
-        wanted, now = self.entered(options), datetime.now(UTC)
+        now = datetime.now(UTC)
         typed = read_cluster("\n".join(options["label"]), "\n".join(options["taint"]))
         if typed.errors:
             raise InvalidManifest(typed.errors)
         joins = not options["replace"]
-        kinds = (
-            kinds_for(new_member(name, typed.labels, typed.taints))
-            if joins
-            else kinds_on(name)
-        )
-        if options["check"]:
-            cluster = MemberCluster.objects.filter(name=name).first()
-            parsed = parse_input(wanted, cluster=cluster, now=now)
-            found = check_connection(parsed, name=name, kinds=kinds, is_new=joins)
-            self.write_steps(found.steps)
-            self.end_check(is_passed=found.is_passed)
-            return
-        try:
-            result = set_connection(
+        kinds: Kinds = kinds_on(name)
+        if joins:
+            kinds = kinds_for(new_member(name, typed.labels, typed.taints))
+        cluster = MemberCluster.objects.filter(name=name).first()
+        self.connect(
+            f"Member cluster {name}",
+            options,
+            check=lambda wanted: check_connection(
+                parse_input(wanted, cluster=cluster, now=now),
+                name=name,
+                kinds=kinds,
+                is_new=joins,
+            ),
+            save=lambda wanted: set_connection(
                 name,
                 wanted,
                 by=None,
@@ -79,13 +79,5 @@ class Command(ConnectionCommand):
                 kinds=kinds,
                 labels=typed.labels,
                 taints=typed.taints,
-            )
-        except ConnectionCheckFailed as error:
-            self.write_steps(error.steps)
-            raise self.not_saved(error) from error
-        self.write_steps(result.steps)
-        for warning in result.warnings:
-            self.stderr.write(f"Warning: {warning}")
-        self.stdout.write(
-            f"Member cluster {name} {'added' if result.is_new else 'saved'}"
+            ),
         )

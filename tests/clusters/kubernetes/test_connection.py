@@ -46,7 +46,7 @@ def fields_of(server: LocalServer, /, **changes: Any) -> ConnectionInput:
 
 def save(
     wanted: ConnectionInput, name: str = "member", **options: Any
-) -> SavedConnection:
+) -> SavedConnection[MemberCluster]:
     return set_connection(name, wanted, by=None, now=NOW, **options)
 
 
@@ -81,7 +81,7 @@ def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
 
     saved = save(fields_of(server))
 
-    steps = {one.step: (one.ok, one.message) for one in saved.steps}
+    steps = {one.step: (one.ok, one.message) for one in saved.result.steps}
     assert list(steps)[:5] == ["address", "TCP", "TLS", "version", "authentication"]
     assert all(ok for ok, _ in steps.values())
     assert steps["address"] == (True, "127.0.0.1 is 127.0.0.1")
@@ -91,7 +91,7 @@ def test_a_connection_is_checked_and_saved(server: LocalServer) -> None:
     )
     assert steps["create configmaps in fleetui-system"] == (True, "allowed")
     assert "list nodes" in steps
-    assert (saved.cluster.driver, saved.cluster.connection) == (
+    assert (saved.owner.driver, saved.owner.connection) == (
         KUBERNETES,
         {"server": server.url, "ca": authority().pem},
     )
@@ -126,7 +126,7 @@ def test_a_kubeconfig_gives_the_same(server: LocalServer) -> None:
 
     saved = save(ConnectionInput(kubeconfig=json.dumps(document), context="main"))
 
-    assert saved.cluster.connection == {"server": server.url, "ca": authority().pem}
+    assert saved.owner.connection == {"server": server.url, "ca": authority().pem}
     document["clusters"] = [
         {"name": "c", "cluster": {"server": "https://169.254.169.254"}}
     ]
@@ -172,7 +172,7 @@ def test_a_cluster_may_join_by_its_connection(server: LocalServer) -> None:
     saved = save(fields_of(server), name="other", joins=True)
 
     assert saved.is_new
-    assert saved.cluster.membership == "joining"
+    assert saved.owner.membership == "joining"
     with pytest.raises(ConnectionNotAllowed, match="in the fleet already"):
         save(fields_of(server), name="other", joins=True)
 
@@ -186,16 +186,16 @@ def test_a_failed_check_saves_only_after_confirmation(
 
     with pytest.raises(ConnectionCheckFailed) as error:
         save(fields_of(server))
-    assert [one.step for one in error.value.steps if not one.ok] == [
+    assert [one.step for one in error.value.result.steps if not one.ok] == [
         "list nodes",
         "list pods",
     ]
     assert not ClusterCredential.objects.exists()
     assert MemberCluster.objects.get().driver == ""
 
-    assert save(fields_of(server), confirmed=True).cluster.driver == KUBERNETES
+    assert save(fields_of(server), confirmed=True).owner.driver == KUBERNETES
     member.denied = {"list pods"}  # not required
-    assert save(fields_of(server, token=TOKEN)).steps
+    assert save(fields_of(server, token=TOKEN)).result.steps
 
 
 def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
@@ -208,7 +208,7 @@ def test_steps_after_a_failed_one_are_not_run(server: LocalServer) -> None:
     ):
         with pytest.raises(ConnectionCheckFailed) as error:
             save(fields_of(server, **changes))
-        steps = error.value.steps
+        steps = error.value.result.steps
         assert [one.step for one in steps if one.ok is False] == [failed]
         assert [one.message for one in steps if one.ok is None] == ["not run"] * rest
 
@@ -224,7 +224,9 @@ def test_the_kinds_that_are_placed_are_checked(
             kinds=[("apps/v1", "Deployment"), ("example.com/v1", "Crontab")],
         )
 
-    failed = {one.step: one.message for one in error.value.steps if one.ok is False}
+    failed = {
+        one.step: one.message for one in error.value.result.steps if one.ok is False
+    }
     assert failed == {
         "patch deployments.apps": "not allowed",
         "Crontab in example.com/v1": "the cluster serves no Crontab in example.com/v1",
@@ -238,12 +240,12 @@ def test_the_stored_connection_is_checked(server: LocalServer, member: Member) -
     save(fields_of(server))
     member.tokens = set()
 
-    steps = check_stored_connection("member")
+    steps = check_stored_connection("member").steps
     assert [one.step for one in steps if one.ok is False] == ["authentication"]
     with override_settings(CREDENTIAL_KEYS=(("B" * 43 + "="),)):
-        assert [(one.step, one.ok) for one in check_stored_connection("member")] == [
-            ("credentials", False)
-        ]
+        assert [
+            (one.step, one.ok) for one in check_stored_connection("member").steps
+        ] == [("credentials", False)]
 
 
 @pytest.mark.nightly
@@ -253,7 +255,7 @@ def test_the_same_again_changes_nothing(server: LocalServer) -> None:
 
     for wanted in (fields_of(server), fields_of(server, token="")):
         again = save(wanted)
-        assert again.cluster.revision == first.cluster.revision
+        assert again.owner.revision == first.owner.revision
         assert credential().revision == 1
     assert len(events("credentials set")) == 1
 
@@ -330,7 +332,7 @@ def test_insecure_tls_warns_and_leaves_an_event() -> None:
 
     assert saved.warnings == (INSECURE_WARNING,)
     assert len(events("TLS verification off")) == 1
-    tls = next(one for one in saved.steps if one.step == "TLS")
+    tls = next(one for one in saved.result.steps if one.step == "TLS")
     assert tls.message == "the certificate of the server was not verified"
 
 

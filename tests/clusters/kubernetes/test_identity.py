@@ -58,7 +58,7 @@ def join(
     wanted = ConnectionInput(fields=fields)
     return set_connection(
         name, wanted, by=None, now=NOW, **{"joins": True, **options}
-    ).cluster
+    ).owner
 
 
 def hold(fleet: MemberFleet, member: str) -> None:
@@ -160,7 +160,7 @@ def test_an_empty_cluster_that_left_joins_under_a_new_name_after_a_confirmation(
         ConnectionCheckFailed, match="the cluster was member pier-1 until"
     ) as caught:
         join(server, "pier-2", confirmed=True)
-    assert caught.value.confirm == OTHER_CLUSTER
+    assert caught.value.result.confirm == OTHER_CLUSTER
 
     assert join(server, "pier-2", other_cluster=True).name == "pier-2"
 

@@ -8,13 +8,10 @@ from django.core.management.base import CommandError, CommandParser
 
 from clusters.hub_queries import live_hub
 from clusters.models.hubs import HubIdentity, HubMode
-from clusters.operations.connection import INSECURE_WARNING
 from fleetui.errors import BAD_INPUT
 from fleetui.locations import assets_folder
-from placements.hubs.connections.check import HubCheckReport
 from placements.hubs.connections.discovery import READ_VERBS, WRITE_VERBS
 from placements.hubs.connections.operations import (
-    HubCheckFailed,
     HubSpec,
     change_hub,
     check_parsed,
@@ -87,39 +84,31 @@ class Command(ConnectionCommand):
             spec = spec_of(live_hub(name))
         spec = replace(spec, kind=options["kind"], **chosen)
         check_spec(spec)
-        connection = self.entered(options)
-        if options["check"]:
-            parsed = parse_hub_input(connection, hub=None, name=name, now=now)
-            report = check_parsed(spec, parsed)
-            self.write_report(report)
-            self.end_check(is_passed=report.is_passed)
-            return
-        try:
-            result = save_hub(
+        self.connect(
+            f"Hub {name}",
+            options,
+            check=lambda wanted: check_parsed(
+                spec, parse_hub_input(wanted, hub=None, name=name, now=now)
+            ),
+            save=lambda wanted: save_hub(
                 spec,
-                connection,
+                wanted,
                 by=None,
                 now=now,
                 confirmed=options["confirm"],
                 replaces=options["replace"],
-            )
-        except HubCheckFailed as error:
-            self.write_report(error.report)
-            raise self.not_saved(error) from error
-        if result.report:
-            self.write_report(result.report)
-        if result.hub.connection.get("insecureTLS"):
-            self.stderr.write(f"Warning: {INSECURE_WARNING}")
-        self.stdout.write(f"Hub {name} {'added' if result.is_new else 'saved'}")
+            ),
+        )
 
-    def write_report(self, report: HubCheckReport) -> None:
-        self.write_steps(report.steps)
-        if not report.permissions:
+    def write_result(self, result: Any) -> None:
+        """Write the steps and a table of the permissions."""
+        super().write_result(result)
+        if not result.permissions:
             return
         verbs = (*READ_VERBS, *WRITE_VERBS)
-        width = max(len(one.resource) for one in report.permissions)
+        width = max(len(one.resource) for one in result.permissions)
         self.stdout.write(f"{'':{width}}  " + "  ".join(verbs))
-        for kind in report.permissions:
+        for kind in result.permissions:
             cells = (
                 {True: "yes", False: "no", None: "?"}[kind.verbs.get(verb)]
                 for verb in verbs
