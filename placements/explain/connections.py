@@ -89,6 +89,10 @@ class CheckReport:
     permissions: tuple[PermissionRow, ...]
 
     @property
+    def has_hints(self) -> bool:
+        return any(row.hint for row in self.permissions)
+
+    @property
     def missing(self) -> int:
         return sum(
             bool(row.missing) and row.level == "failed" for row in self.permissions

@@ -3,11 +3,13 @@
 import html
 import io
 import json
+import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_network
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client, override_settings
 from rest_framework.test import APIClient
 
+from clusters.drivers.kubernetes.check import FAILED_CHECK
+from clusters.models import ClusterCredential, HubCredential
 from fleetui.access.models import AccessEvent
 from fleetui.apimachinery.errors import FieldError
 from fleetui.models import Event
@@ -28,6 +32,7 @@ from tests.clusters.kubernetes.servers import (
     status_body,
 )
 from tests.clusters.kubernetes.test_kubeconfig import encode
+from tests.database import database_dump
 from tests.rows import joined, person
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("local_drivers")]
@@ -383,3 +388,79 @@ def test_the_same_events_and_entries_of_the_access_log() -> None:
         ],
         4,
     )
+
+
+def test_no_door_of_a_connection_shows_its_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Refuse, check, save, change and show connections, and look for what was entered everywhere."""
+    caplog.set_level(logging.DEBUG)
+    joined("prod")
+    administrator = person("carl", "cluster-administrator")
+    browser, api = Client(), APIClient()
+    browser.force_login(administrator)
+    api.force_authenticate(administrator)
+    secrets = ("planted-token", PAIR.key.splitlines()[2])
+    texts = []
+    with serve(always(answer(401, status_body(401)))) as server:
+        token = entry(server=server.url, token=secrets[0])
+        pair = entry(
+            server=server.url, token="", certificate=PAIR.certificate, key=PAIR.key
+        )
+        both = entry(
+            server=server.url,
+            token=secrets[0],
+            certificate=PAIR.certificate,
+            key=PAIR.key,
+        )
+        confirmed = {"name": "another", "kind": "kubernetes", "confirm": FAILED_CHECK}
+        for entered in (both, token, pair):
+            for address in (
+                "/clusters/new/",
+                "/clusters/prod/connection/edit/",
+                "/hubs/new/",
+                "/hubs/another/about/credentials/",
+            ):
+                for typed, do, headers in product(
+                    (page_kubeconfig(entered), page_fields(entered)),
+                    ("check", "save"),
+                    ({}, {"HX-Request": "true"}),
+                ):
+                    form = {**confirmed, **typed, "do": do}
+                    shown_form = browser.post(address, form, headers=headers)
+                    texts.append(shown_form.content.decode())
+            body = dict(entered.fields)
+            query = f"?confirm={FAILED_CHECK}"
+            answered = [
+                api.put(f"{CONNECTION}{query}", body, format="json"),
+                api.post(f"{CONNECTION}/check", body, format="json"),
+                api.patch(
+                    f"{HUBS}/another{query}", {"connection": body}, format="json"
+                ),
+                api.post(f"{HUBS}/another/check", body, format="json"),
+            ]
+            texts += [one.content.decode() for one in answered]
+            for command in ("join", "connect_hub"):
+                for option in ("--check", "--replace"):
+                    _, text = of_command(command, tmp_path, entered, option)
+                    texts.append(text)
+    stored = {
+        ClusterCredential.objects.get(cluster__name="prod").kind,
+        HubCredential.objects.get(hub__name="another").kind,
+    }
+    assert stored == {"certificate"}, "the last of them was saved at the doors of both"
+    shown = (
+        "/clusters/prod/connection/",
+        "/clusters/prod/connection/edit/",
+        "/hubs/another/about/",
+        "/hubs/another/about/credentials/",
+        CONNECTION,
+        f"{HUBS}/another",
+        "/api/v1/events",
+    )
+    texts += [browser.get(address).content.decode() for address in shown]
+    texts += [database_dump(), caplog.text]
+
+    for secret in secrets:
+        found = [text[:300] for text in texts if secret in text]
+        assert found == []

@@ -31,7 +31,7 @@ from placements.hubs.connections.discovery import (
 from placements.hubs.kinds.base import HubApi
 
 CHECK_SECONDS = 15.0
-_HINT = "Apply the manifest that `manage.py connect_hub --rbac viewer` prints"
+_HINT = "Apply the manifest that manage.py connect_hub --rbac viewer prints"
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ OF_HUB = (
         "Lower-case letters, digits and -, at most 63. Cannot be changed.",
         is_required=True,
     ),
-    ConnectionField("title", "Title", "For pages."),
+    ConnectionField("title", "Title", "Shown with the name on pages."),
     ConnectionField(
         "mode",
         "Mode",
