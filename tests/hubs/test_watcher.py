@@ -199,7 +199,7 @@ def test_an_outage_is_shown_and_the_watch_resumes_without_a_list() -> None:
         run.work_for(0.3)
         assert run.state() == "live"  # for 20 seconds
 
-        for stream in run.watcher.hubs[run.hub.pk].runner.streams.values():
+        for stream in run.watcher.hubs[run.hub.pk].streams.values():
             stream.status.disconnected = (
                 stream.status.disconnected and stream.status.disconnected - 25
             )
@@ -306,8 +306,8 @@ def test_a_changed_storage_version_lists_again_and_loses_nothing() -> None:
         run.work_until_equal()
         run.work_until_state("live")
         fake.storage["clusterresourceplacements"] = "v1"
-        run.watcher.hubs[run.hub.pk].runner._discovered -= 1_000  # type: ignore[operator]
-        run.watcher.hubs[run.hub.pk].runner.wake()
+        run.watcher.hubs[run.hub.pk]._discovered -= 1_000  # type: ignore[operator]
+        run.watcher.hubs[run.hub.pk].wake()
         run.work_until(lambda: run.stream("clusterresourceplacements").version == "v1")
         run.work_until(
             lambda: (

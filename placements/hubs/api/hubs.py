@@ -200,7 +200,7 @@ class HubStreamSerializer(RowSerializer):
             "retry_at",
             "error",
         )
-        extra_kwargs = {"events_per_minute": {"help_text": "In the last minute."}}
+        extra_kwargs = {"events_per_minute": {"help_text": "Since the counters were last written."}}
 
 
 class HubStreamListSerializer(CamelCaseSerializer):

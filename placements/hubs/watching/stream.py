@@ -4,14 +4,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import JSON, ByteStream, Client, Response
 from placements.hubs.kinds.base import Form, HubApi, StreamKind
 from placements.hubs.trimming import MirrorRecord, UnusableObject, record_of
-from placements.hubs.watching.states import StreamHealth, StreamState
+from placements.hubs.watching.states import StreamState, StreamStatus
 from placements.hubs.watching.watch_reader import (
     EventType,
     LineReader,
@@ -73,9 +73,10 @@ class StreamItem:
     listed_uids: frozenset[str] | None = None
 
     @property
-    def weight(self) -> int:
-        size = len(self.record.packed) if self.record else 0
-        return 1 + size // 8_192
+    def key(self) -> tuple[str, str] | None:
+        """The namespace and the name of the object that it is about."""
+        one = self.record or self.removal
+        return (one.namespace, one.name) if one else None
 
 
 class Sink(Protocol):
@@ -96,49 +97,6 @@ class ClientSource(Protocol):
     def blocked(self) -> float: ...
 
     def path_missing(self) -> None: ...
-
-
-@dataclass(slots=True)
-class StreamStatus:
-    """What a stream reports: written by its thread, read by the one of states; times are monotonic."""
-
-    state: StreamState = StreamState.IDLE
-    position: str = ""
-    is_listed: bool = False
-    error: str = ""
-    code: str = ""
-    verb: str = "list"
-    heard_at: float | None = None
-    disconnected: float | None = None
-    listing: float | None = None
-    failing: float | None = None
-    retry_at: float | None = None
-    failures: int = 0
-    events: int = 0
-    bytes: int = 0
-    relists: int = 0
-    skipped: int = 0
-    lists: int = 0
-    dates: list[tuple[float, str]] = field(default_factory=list)
-    """The last Date headers with the wall time of their arrival."""
-
-    def health(self, stream: StreamKind, now: float) -> StreamHealth:
-        def age(since: float | None) -> float | None:
-            return None if since is None else now - since
-
-        return StreamHealth(
-            resource=stream.resource,
-            state=self.state,
-            is_required=stream.is_required,
-            is_listed=self.is_listed,
-            silent=age(self.heard_at),
-            disconnected=age(self.disconnected),
-            listing=age(self.listing),
-            failing=age(self.failing),
-            code=self.code,
-            error=self.error,
-            verb=self.verb,
-        )
 
 
 class _ListAgain(Exception):
@@ -167,13 +125,16 @@ class StreamReader:
         sink: Sink,
         *,
         position: str = "",
+        is_listed: bool = False,
         pace: StreamPace | None = None,
         lists: threading.Semaphore | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
     ) -> None:
         self.number, self.kind, self.version = number, stream, version
-        self.status = StreamStatus(position=position, is_listed=bool(position))
+        self.status = StreamStatus(
+            stream, position=position, is_listed=is_listed or bool(position)
+        )
         self._hub, self._access, self._sink = hub, access, sink
         self._path = stream.path(version, namespace)
         self._pace, self._monotonic = pace or StreamPace(), monotonic
@@ -374,11 +335,8 @@ class StreamReader:
             if self._wake.is_set():  # another client is to be used
                 return True
             status.state, status.error, status.code = StreamState.WATCHING, "", ""
-            status.heard_at, status.disconnected, status.failing = (
-                self._monotonic(),
-                None,
-                None,
-            )
+            status.heard_at = self._monotonic()
+            status.disconnected = status.failing = None
             if opened.date:
                 status.dates = [*status.dates[-4:], (time.time(), opened.date)]
             return self._read(opened)
