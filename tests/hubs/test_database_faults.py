@@ -166,7 +166,7 @@ def test_credentials_that_were_encrypted_with_another_key_are_taken_without_conn
 ):
     with watching(hub_with_content(), pace=SLOW) as run:
         run.work_until_state("live")
-        run.fake.wait_until(lambda: run.fake.watches == 25)
+        run.fake.wait_until(lambda: run.fake.watches == 22)
         before = len(run.fake.seen)
         row = HubCredential.objects.get(hub=run.hub)
         secret = decrypt(run.hub.uid, row.ciphertext, purpose=HUB_PURPOSE)

@@ -37,7 +37,6 @@ def stream_row(hub: Hub, kind: StreamKind) -> HubStream:
             version="v1beta1",
             plural=kind.plural,
             kind=kind.kind,
-            field_selector=kind.field_selector,
             form=kind.form,
             is_required=kind.is_required,
         )

@@ -15,18 +15,16 @@ from placements.hubs.trimming import (
     record_of,
     unpack,
 )
-from tests.hubs.hub_documents import PREFIX, binding, event, member, placement, snapshot
+from tests.hubs.hub_documents import PREFIX, binding, member, placement, snapshot
 
 
-def stream(kind: str, *, selector: str = "") -> StreamKind:
-    return next(
-        one for one in STREAMS if one.kind == kind and selector in one.field_selector
-    )
+def stream(kind: str) -> StreamKind:
+    return next(one for one in STREAMS if one.kind == kind)
 
 
-def record(kind: str, content: Mapping[str, Any], **options: Any) -> MirrorRecord:
+def record(kind: str, content: Mapping[str, Any]) -> MirrorRecord:
     metadata = {"uid": "u1", "resourceVersion": "7", **content["metadata"]}
-    found = stream(kind, **options)
+    found = stream(kind)
     version = "v1beta1" if found.group else "v1"
     return record_of(
         KUBEFLEET, found, version, {**content, "kind": kind, "metadata": metadata}
@@ -281,15 +279,3 @@ def test_columns_are_read_from_any_object(
     kind: str, content: dict[str, Any], columns: Columns
 ) -> None:
     assert record(kind, content).columns == columns
-
-
-def test_events_of_the_hub_belong_to_what_they_are_about() -> None:
-    about_cluster = record(
-        "Event", event("MemberCluster", "paris", 1), selector="MemberCluster"
-    )
-    about_placement = record(
-        "Event", event("ClusterResourcePlacement", "web", 1), selector="=Cluster"
-    )
-
-    assert about_cluster.columns == Columns(cluster="paris")
-    assert about_placement.columns == Columns(owner="web")

@@ -184,7 +184,6 @@ class HubStreamSerializer(RowSerializer):
             "version",
             "kind",
             "namespace",
-            "field_selector",
             "form",
             "is_required",
             "state",
@@ -200,7 +199,9 @@ class HubStreamSerializer(RowSerializer):
             "retry_at",
             "error",
         )
-        extra_kwargs = {"events_per_minute": {"help_text": "Since the counters were last written."}}
+        extra_kwargs = {
+            "events_per_minute": {"help_text": "Since the counters were last written."}
+        }
 
 
 class HubStreamListSerializer(CamelCaseSerializer):

@@ -60,8 +60,8 @@ def places_of(
 class HubRunner:
     """The connection and the streams of one hub; no thread of it uses the database.
 
-    What the watcher last wrote of it are `state`, `reason`, `offset` and `reported`; `flushed` and `pruned`
-    are when, and `started` is the discovery whose streams run.
+    What the watcher last wrote of it are `state`, `reason`, `offset` and `reported`; `flushed` is when,
+    and `started` is the discovery whose streams run.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class HubRunner:
         self.state = self.reason = ""
         self.offset: float | None = None
         self.reported: dict[int, tuple[str, str]] = {}
-        self.flushed = self.pruned = monotonic()
+        self.flushed = monotonic()
 
     def start(self) -> None:
         self._queue.open(self.target.pk)

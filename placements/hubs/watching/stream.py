@@ -219,7 +219,7 @@ class StreamReader:
         expired, token = 0, ""
         uids: set[str] = set()
         while True:
-            query = self.kind.query()
+            query: dict[str, str] = {}
             if expired >= MOST_EXPIRED:
                 query["resourceVersion"] = "0"
             else:
@@ -312,7 +312,7 @@ class StreamReader:
     def _watch(self) -> bool:
         """Watch until the connection ends; return whether it delivered anything."""
         status, seconds = self.status, self._chance.randint(*self._pace.watch)
-        query = self.kind.query() | {
+        query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": status.position,

@@ -19,7 +19,7 @@ from django.db import (
 from django.db.models import Q
 
 from clusters.hub_state import HubState
-from clusters.models import Hub, HubStream, MirroredObject
+from clusters.models import Hub, HubStream
 from fleetui.audit import AuditEvent, record
 from fleetui.hub_scope import in_hub
 from fleetui.threads import close_connections
@@ -40,8 +40,6 @@ LEASE = timedelta(seconds=15)
 RENEW_SECONDS = 5.0
 TICK_SECONDS = 1.0
 RETRY_SECONDS = 1.0
-PRUNE_SECONDS = 600.0
-EVENT_AGE, MOST_EVENTS = timedelta(days=1), 10_000
 _FINAL = frozenset({HubState.REFUSED, HubState.UNSUITABLE, HubState.UNREACHABLE})
 
 
@@ -204,21 +202,22 @@ class Watcher:
             for place in places_of(list(served), hub.namespaces)
         }
         if not discovery.unsuitable:
-            gone = [place for place in hub.streams if place not in wanted]
-            numbers = [hub.streams[place].number for place in gone]
-            for place in gone:
+            for place in hub.streams.keys() - wanted.keys():
                 hub.stop_stream(place)
             with in_hub(hub.target.pk):
-                # Listed from the start once it is served again.
-                HubStream.objects.filter(pk__in=numbers).update(
-                    state=StreamState.ABSENT.value,
-                    error="not served",
-                    resource_version="",
-                )
                 rows = [
                     self._stream_row(hub, place, version)
                     for place, version in wanted.items()
                 ]
+                # Listed from the start once it is served again.
+                others = HubStream.objects.exclude(pk__in=[row.pk for row in rows])
+                others.update(
+                    state=StreamState.ABSENT.value,
+                    error="not served",
+                    resource_version="",
+                )
+                # Earlier releases mirrored the Kubernetes events, which nothing reads.
+                others.filter(group="", plural="events").delete()
             for place, row in zip(wanted, rows, strict=True):
                 if row.pk not in hub.mirror.streams:
                     hub.mirror.add(row, place.kind)
@@ -254,7 +253,6 @@ class Watcher:
             group=kind.group,
             plural=kind.plural,
             namespace=place.namespace,
-            field_selector=kind.field_selector,
             defaults={
                 "version": version,
                 "kind": kind.kind,
@@ -400,9 +398,6 @@ class Watcher:
     def flush(self, hub: HubRunner, now: float) -> None:
         try:
             hub.mirror.flush(hub.statuses, monotonic=now)
-            if now - hub.pruned >= PRUNE_SECONDS:
-                prune_events(hub.target.pk, now=self._clock())
-                hub.pruned = now
         except LeaseLost:
             hub.is_lost = True
         except (OperationalError, InterfaceError) as error:
@@ -427,13 +422,3 @@ class Watcher:
             )
             for hub in self.hubs.values()
         )
-
-
-def prune_events(hub: int, *, now: datetime) -> None:
-    """Delete mirrored Kubernetes events that are older than a day, and all but the newest 10,000."""
-    with in_hub(hub):
-        events = MirroredObject.objects.filter(kind="Event", group="")
-        events.filter(seen_at__lt=now - EVENT_AGE).delete()
-        beyond = events.order_by("-pk").values_list("pk", flat=True)[MOST_EVENTS:]
-        if pks := list(beyond):
-            events.filter(pk__in=pks).delete()
