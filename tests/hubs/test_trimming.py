@@ -136,27 +136,12 @@ def test_values_of_secrets_are_not_stored(kind: str, content: dict[str, Any]) ->
     assert "/data/password" in json.dumps(stored)
 
 
-def test_an_object_beyond_2_mib_is_stored_as_metadata_with_a_note() -> None:
+def test_an_object_beyond_2_mib_is_not_stored() -> None:
     content = placement("web")
     content["status"] = {"text": "x" * (LARGEST_OBJECT + 1)}
 
-    stored = record("ClusterResourcePlacement", content)
-
-    assert stored.is_too_large
-    assert set(unpack(stored.packed)) == {"apiVersion", "kind", "metadata", "note"}
-
-
-def test_ten_thousand_annotations_are_stored_or_cut() -> None:
-    content = placement("web")
-    content["metadata"]["annotations"] = {
-        f"key-{number}": "x" * 400 for number in range(10_000)
-    }
-
-    stored = record("ClusterResourcePlacement", content)
-
-    assert stored.is_too_large
-    assert stored.size < 1_000
-    assert unpack(stored.packed)["metadata"]["name"] == "web"
+    with pytest.raises(UnusableObject, match="which no hub stores"):
+        record("ClusterResourcePlacement", content)
 
 
 @pytest.mark.parametrize(

@@ -125,9 +125,9 @@ class ClusterRows(RowKind[MemberCluster]):
         _write_index(new, reindexed)
         pks = [one.row.pk for one in written]
         raise_counters(moves=moves, reads=reads, changed=pks)
-        versions = [one.row.resource_version for one in concerned]
-        names_changed = [one.row.name for one in concerned]
-        _record_change(names_changed, self.moment, resource_version=_highest(versions))
+        if concerned:
+            version = _highest([one.row.resource_version for one in concerned])
+            write_version(resource_version=version, now=self.moment.now)
 
     @classmethod
     def remove(cls, moment: HubMoment) -> int:
@@ -145,7 +145,7 @@ class ClusterRows(RowKind[MemberCluster]):
                 group=CLUSTER_GROUP, kind=MEMBER_KIND
             ).first()
             version = _highest([stream.resource_version]) if stream else ""
-            _record_change(list(gone.values()), moment, resource_version=version)
+            write_version(resource_version=version, now=moment.now)
         return len(gone)
 
 
@@ -160,19 +160,6 @@ def _highest(versions: Sequence[str]) -> str:
         if versions and all(map(str.isdecimal, versions))
         else ""
     )
-
-
-def _record_change(
-    names: Sequence[str], moment: HubMoment, *, resource_version: str = ""
-) -> None:
-    """Write the fleet that decisions are replayed on."""
-    if names:
-        write_version(
-            names,
-            resource_version=resource_version,
-            is_live=moment.is_live,
-            now=moment.now,
-        )
 
 
 def _spec(document: HubDocument) -> dict[str, Any]:
@@ -299,5 +286,5 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
             changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE
         )
         raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
-        _record_change([row.name for row in changed], moment)
+        write_version(resource_version="", now=moment.now)
     return len(changed)

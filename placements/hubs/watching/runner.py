@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from statistics import median
+from typing import Protocol
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.hub_state import HubState
@@ -13,7 +14,6 @@ from clusters.models import HubStream
 from placements.hubs.connections.connection import REREAD_SECONDS, HubAccess, HubTarget
 from placements.hubs.connections.discovery import HubDiscovery, discover
 from placements.hubs.kinds.base import HubApi, StreamKind
-from placements.hubs.watching.event_queue import EventQueue
 from placements.hubs.watching.mirror import HubMirror
 from placements.hubs.watching.states import (
     UNREACHABLE_CODES,
@@ -46,15 +46,12 @@ class Place:
     namespace: str = ""
 
 
-def places_of(
-    api_kinds: Sequence[StreamKind], namespaces: Sequence[str]
-) -> list[Place]:
-    """Return the streams of a hub: where namespaces are listed, one for each of them and namespaced kind."""
-    return [
-        Place(kind, namespace)
-        for kind in api_kinds
-        for namespace in (namespaces if kind.is_namespaced and namespaces else ("",))
-    ]
+class ItemQueue(Protocol):
+    """Takes what the streams of hubs deliver; `put` returns False once it takes no more."""
+
+    def open(self, hub: int, /) -> None: ...
+
+    def put(self, hub: int, item: StreamItem, /) -> bool: ...
 
 
 class HubRunner:
@@ -69,7 +66,7 @@ class HubRunner:
         target: HubTarget,
         api: HubApi,
         mirror: HubMirror,
-        queue: EventQueue,
+        queue: ItemQueue,
         *,
         pace: StreamPace | None = None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -235,6 +232,28 @@ class HubRunner:
         thread = threading.Thread(target=run, name=name, daemon=True)
         self._threads = [*(one for one in self._threads if one.is_alive()), thread]
         thread.start()
+
+    @property
+    def is_undecided(self) -> bool:
+        """Return whether neither a discovery has succeeded yet nor anything failed."""
+        failed = self.error or self.access.rejection
+        return self.discovery is None and not failed
+
+    def places(self, namespaces: Sequence[str]) -> dict[Place, str]:
+        """Return the streams of the hub with their versions, the required kinds first.
+
+        Where namespaces are listed, there is one for each of them and namespaced kind.
+        """
+        places = {}
+        for kind, version in (
+            self.discovery.versions if self.discovery else {}
+        ).items():
+            if not version:
+                continue
+            is_divided = kind.is_namespaced and namespaces
+            for namespace in namespaces if is_divided else ("",):
+                places[Place(kind, namespace)] = version
+        return places
 
     @property
     def statuses(self) -> dict[int, StreamStatus]:

@@ -295,9 +295,6 @@ class StreamReader:
             self.status.error = f"skipped: {error}"
             return None
         self.status.bytes += record.size
-        if record.is_too_large:
-            self.status.skipped += 1
-            self.status.error = f"{record.name}: too large; only its metadata is stored"
         return record
 
     def _check(self, answer: Response, verb: str) -> None:

@@ -28,7 +28,7 @@ from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import HEALTHY_STATES
 from placements.hubs.watching.event_queue import EventQueue
 from placements.hubs.watching.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
-from placements.hubs.watching.runner import HubRunner, Place, places_of
+from placements.hubs.watching.runner import HubRunner, Place
 from placements.hubs.watching.states import SIDE_STATES, HubCondition, StreamState
 from placements.hubs.watching.stream import StreamItem, StreamPace
 
@@ -193,14 +193,7 @@ class Watcher:
         discovery = hub.discovery
         if discovery is None:
             return
-        # The required kinds come first, and so are listed first.
-        served = {
-            kind: version for kind, version in discovery.versions.items() if version
-        }
-        wanted = {
-            place: served[place.kind]
-            for place in places_of(list(served), hub.namespaces)
-        }
+        wanted = hub.places(hub.namespaces)
         if not discovery.unsuitable:
             for place in hub.streams.keys() - wanted.keys():
                 hub.stop_stream(place)
@@ -236,7 +229,8 @@ class Watcher:
                     or [],
                     "groups": list(discovery.groups),
                     "versions": {
-                        kind.resource: version for kind, version in served.items()
+                        place.kind.resource: version
+                        for place, version in wanted.items()
                     },
                     "absent": sorted(kind.resource for kind in discovery.absent),
                 },
