@@ -327,9 +327,7 @@ class PlacementResilienceViewSet(FullNameViewSet):
     model = Placement
     not_found = UnknownPlacementError
 
-    @documented(
-        "get_placement_resilience", PlacementReportSerializer, problems=(409,)
-    )
+    @documented("get_placement_resilience", PlacementReportSerializer, problems=(409,))
     def retrieve(self, request: Request, name: str) -> Response:
         """Get what the latest resilience report says of a placement."""
         query_params(request)

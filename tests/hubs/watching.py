@@ -117,6 +117,11 @@ class Watching:
         with in_hub(self.hub.pk):
             return HubStream.objects.get(plural=plural)
 
+    def absent(self) -> list[str]:
+        """Return the kinds that the hub lacks, as far as its streams are started for what it has."""
+        started = self.watcher.hubs[self.hub.pk].started
+        return sorted(kind.resource for kind in started.absent) if started else []
+
     def finish(self) -> None:
         """Stop as SIGTERM does."""
         for hub in self.watcher.hubs.values():

@@ -215,29 +215,13 @@ class Watcher:
                 if row.pk not in hub.mirror.streams:
                     hub.mirror.add(row, place.kind)
                 hub.run_stream(place, row)
-            known = (
-                Hub.objects.filter(pk=hub.target.pk)
-                .values_list("found__permissions", flat=True)
-                .first()
-            )
-            values = {
-                "server_version": discovery.server_version,
-                "found": {
-                    # Where the hub does not say them, those of the last check.
-                    "permissions": [one.document for one in discovery.permissions]
-                    or known
-                    or [],
-                    "groups": list(discovery.groups),
-                    "versions": {
-                        place.kind.resource: version
-                        for place, version in wanted.items()
-                    },
-                    "absent": sorted(kind.resource for kind in discovery.absent),
-                },
-            }
-            Hub.objects.filter(pk=hub.target.pk, lease_token=self.token).update(
-                **values
-            )
+            values: dict[str, object] = {"server_version": discovery.server_version}
+            # Where the hub does not say them, those of the last check stay.
+            if discovery.permissions:
+                documents = [one.document for one in discovery.permissions]
+                values["found"] = {"permissions": documents}
+            own = Hub.objects.filter(pk=hub.target.pk, lease_token=self.token)
+            own.update(**values)
         hub.started = discovery
 
     def _stream_row(self, hub: HubRunner, place: Place, version: str) -> HubStream:
