@@ -85,7 +85,8 @@ def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> Non
     resources, latest = _snapshots(ResourceSnapshot, owners.values(), "-snapshot")
     made = []
     for pair, one in chosen.items():
-        before, placement = there.get(pair), owners[pair[0]]
+        before = there.get(pair)
+        placement = owners[pair[0]]
         row = binding_row(one, before, placement)
         policy = str(one.spec.get("schedulingPolicySnapshotName"))
         resource = str(one.spec.get("resourceSnapshotName"))
@@ -110,7 +111,8 @@ def _snapshots(
     """Return the keys of snapshots by placement and name, and of the latest ones by placement."""
     names = {placement.pk: placement.name for placement in placements}
     rows = model._default_manager.filter(placement__in=list(names))
-    keys, latest = {}, {}
+    keys = {}
+    latest = {}
     for pk, placement, number, is_latest in rows.values_list(
         "pk", "placement", "number", "is_latest"
     ):
@@ -190,7 +192,8 @@ def binding_row(
     if before:
         row = copy(before)
     spec = document.spec
-    row.hub_name, row.state = document.row.name, spec["state"]
+    row.hub_name = document.row.name
+    row.state = spec["state"]
     row.picked_at = document.created_at
     row.previous_state = previous_state(document)
     scores = mapping_at(spec, "clusterDecision", "clusterScore")
@@ -271,7 +274,9 @@ def _set_phase(
     row: Binding, document: HubDocument, conditions: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Set how far the cluster has come: the first condition that is not True decides (10.2)."""
-    row.failure, row.failed_objects, row.message = "", [], ""
+    row.failure = ""
+    row.failed_objects = []
+    row.message = ""
     failed = _failed_objects(document)
     steps = _STEPS_OF_REPORT if row.apply_type == ApplyType.REPORT_DIFF else _STEPS
     kind = next(
@@ -279,7 +284,8 @@ def _set_phase(
     )
     condition = conditions.get(kind or list(steps)[-1], {})
     if row.state == BindingState.SCHEDULED:
-        row.phase, row.phase_changed_at = Phase.NOT_STARTED.value, None
+        row.phase = Phase.NOT_STARTED.value
+        row.phase_changed_at = None
         return
     row.phase_changed_at = document.moment_in(
         condition,
@@ -300,7 +306,8 @@ def _set_phase(
     row.message = str(condition.get("message") or "")[:500]
     failure = _FAILURES.get(str(condition.get("reason")))
     if failure and (failed or condition.get("reason") != "NotAllWorkHaveBeenApplied"):
-        row.phase, row.failure = Phase.FAILED.value, failure.value
+        row.phase = Phase.FAILED.value
+        row.failure = failure.value
         row.phase_changed_at = _first(
             [one["since"] for one in failed], row.phase_changed_at
         )
@@ -394,7 +401,8 @@ def remove_bindings(moment: HubMoment) -> int:
     )
     for part in batched(rows_removed):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
-        owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}
+        owners = {name for _, _, name, _ in part}
+        clusters = {name for *_, name in part}
         others = MirroredObject.objects.filter(
             group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False
         )

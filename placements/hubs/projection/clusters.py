@@ -163,7 +163,8 @@ def _highest(versions: Sequence[str]) -> str:
 
 
 def _spec(document: HubDocument) -> dict[str, Any]:
-    spec, taints = dict(document.spec), []
+    spec = dict(document.spec)
+    taints = []
     for index, one in enumerate(items_at(spec, "taints")):
         taint = mapping_at(one)
         texts = [taint.get("key"), taint.get("value") or "", taint.get("effect")]
@@ -198,9 +199,11 @@ def _set_report(row: MemberCluster, document: HubDocument) -> None:
         if mapping_at(one).get("type") == MEMBER_AGENT
     )
     index, agent = next(member_agents, (None, {}))
-    row.has_reported, path = index is not None, f"status.agentStatus[{index}]"
+    row.has_reported = index is not None
+    path = f"status.agentStatus[{index}]"
     conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
-    joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
+    joined = conditions.get("Joined", {})
+    healthy = conditions.get("Healthy", {})
     row.agent_joined, row.agent_healthy = (
         one.get("status", "")[:20] for one in (joined, healthy)
     )
@@ -271,7 +274,8 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
         has_reported=True
     )
     rows = rows.defer("document", *_READINGS).annotate(newest=newest)
-    late, changed = [], []
+    late = []
+    changed = []
     for row in rows:
         if row.newest and row.heartbeat_at != row.newest:
             row.heartbeat_at = row.newest

@@ -79,10 +79,8 @@ class PlacementRows(RowKind[Placement]):
             return False
         parsed, stored = manifest
         row.document = stored
-        row.created_at, row.deleting_since = (
-            document.created_at,
-            document.deleting_since,
-        )
+        row.created_at = document.created_at
+        row.deleting_since = document.deleting_since
         row.spec_generation = document.row.generation or 1
         for name, value in placement_columns(parsed).items():
             setattr(row, name, value)
@@ -125,9 +123,11 @@ class PlacementRows(RowKind[Placement]):
         return row.hub_conditions
 
     def follow(self, written: Sequence[WrittenRow[Placement]]) -> None:
-        added, restarted = [], []
+        added = []
+        restarted = []
         for one in written:
-            name, before = one.document.full_name, one.before
+            name = one.document.full_name
+            before = one.before
             if before is None:
                 added.append(name)
             elif started(before) != started(one.row):

@@ -135,7 +135,8 @@ def write_numbered(
     written = []
     # The former latest first: one of an object is the latest at any time.
     for number in sorted(by_number, key=lambda one: bool(by_number[one]["is_latest"])):
-        before, columns = there.get(number), by_number[number]
+        before = there.get(number)
+        columns = by_number[number]
         if before is None:
             model.objects.create(**place, number=number, created_by="", **columns)
         elif any(getattr(before, key) != value for key, value in columns.items()):
@@ -224,7 +225,8 @@ def _resource_columns(document: HubDocument, status: Mapping[str, Any]) -> Colum
 
 
 def _identity(one: Mapping[str, Any]) -> list[str]:
-    group, version = str(one.get("group") or ""), str(one.get("version") or "")
+    group = str(one.get("group") or "")
+    version = str(one.get("version") or "")
     api_version = f"{group}/{version}" if group else version
     return [
         api_version,

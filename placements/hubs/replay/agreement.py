@@ -97,7 +97,8 @@ def compare(
             continue
         if not all(name in side for side in sides):
             status.is_same_selection = False
-        ours, theirs = expected.get(name), by_name.get(name)
+        ours = expected.get(name)
+        theirs = by_name.get(name)
         if not _is_equal(theirs, ours):
             status.differences.append(_difference(name, theirs, ours))
 
@@ -161,7 +162,8 @@ def with_causes(
     differences: Sequence[Plain], decision: Decision, hub: HubStatus
 ) -> list[Plain]:
     """Add to the first differences what made the replay decide as it did."""
-    outcomes, first = Outcomes(decision), list(differences[:MOST_DIFFERENCES])
+    outcomes = Outcomes(decision)
+    first = list(differences[:MOST_DIFFERENCES])
     for one in first[:_CAUSES]:
         if one["cluster"]:
             one["cause"] = _cause(one["cluster"], outcomes, selected_in(hub))

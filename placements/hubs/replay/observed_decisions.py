@@ -163,7 +163,8 @@ def _course(observed: HubObservation, base: HubDecision | None) -> Course:
     """Return what changed since a decision, or since the hub was connected."""
     if base is not None:
         return course_of(observed, stored_bindings(base))
-    changed, since = {one.uid for one in observed.changes}, observed.steady_since
+    changed = {one.uid for one in observed.changes}
+    since = observed.steady_since
     start = {uid: one for uid, one in observed.documents.items() if uid not in changed}
     there = tuple(
         one for one in observed.changes if since is None or one.seen_at <= since
@@ -202,7 +203,8 @@ def _replay(
 
     Of several that the order of events leaves open, it is the one that decides as the hub did.
     """
-    policy, since = observed.policy(), observed.steady_since
+    policy = observed.policy()
+    since = observed.steady_since
     if course.first is None:
         is_observed = observed.is_new
         if before is not None:
@@ -226,11 +228,11 @@ def _written_decision(
     *,
     now: datetime,
 ) -> Decision:
-    value, version, placement = result.decision, result.version, observed.placement
-    policy, before = (
-        value.cycle.policy,
-        {one.cluster for one in value.cycle.live_bindings if one.is_active},
-    )
+    value = result.decision
+    version = result.version
+    placement = observed.placement
+    policy = value.cycle.policy
+    before = {one.cluster for one in value.cycle.live_bindings if one.is_active}
     joins = [name for name in value.picked_names if name not in before]
     placement.decisions_made += 1
     Placement.objects.filter(pk=placement.pk).update(

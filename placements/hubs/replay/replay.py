@@ -174,7 +174,8 @@ class HubObservation:
 
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
-        words, manifest = self.words, self.snapshot.content if self.snapshot else {}
+        words = self.words
+        manifest = self.snapshot.content if self.snapshot else {}
         annotations = mapping_at(manifest, "metadata", "annotations")
         content = [
             self.name,
@@ -209,10 +210,8 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
     deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list(
         "uid", flat=True
     )
-    steady, offset = (
-        steady_since(hub),
-        timedelta(seconds=hub.clock_offset_seconds or 0.0),
-    )
+    steady = steady_since(hub)
+    offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
     return HubObservation(
         placement,
         key,
@@ -280,7 +279,8 @@ class Course:
     def start(self, change: BindingChange, old: BindingFacts | None) -> None:
         """Start the cycle with a change of one of the present bindings."""
         self.is_mixed = self.first is not None
-        self.first, self.before = change, dict(self.after)
+        self.first = change
+        self.before = dict(self.after)
         self.selections.clear()
         del self.before[change.uid]
         if old is not None:
@@ -327,7 +327,8 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     for uid in (
         observed.deleting
     ):  # a cycle sees nothing that is being deleted; since when is not known
-        gone, left = course.after.pop(uid, None), course.before.get(uid)
+        gone = course.after.pop(uid, None)
+        left = course.before.get(uid)
         if gone is not None and left is not None and left.is_active:
             del course.before[uid]
             course.is_mixed = True

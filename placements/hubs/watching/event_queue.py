@@ -7,7 +7,8 @@ from queue import Empty, Full, Queue
 from placements.hubs.watching.stream import StreamItem
 
 MOST_HELD = 5_000
-BATCH_ITEMS, BATCH_SECONDS = 500, 0.2
+BATCH_ITEMS = 500
+BATCH_SECONDS = 0.2
 _CHECK_SECONDS = 0.5
 
 

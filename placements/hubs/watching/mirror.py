@@ -164,7 +164,10 @@ class HubMirror:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.hub, self._api, self._token, self._clock = hub, api, lease_token, clock
+        self.hub = hub
+        self._api = api
+        self._token = lease_token
+        self._clock = clock
         self.streams: dict[int, MirrorStream] = {}
 
     def add(self, row: HubStream, kind: StreamKind) -> None:
@@ -186,7 +189,9 @@ class HubMirror:
             for pk, batch in batches.items()
         }
         loud = {pk: self.streams[pk].loud(batch) for pk, batch in batches.items()}
-        now, is_dirty, is_written = self._clock(), False, False
+        now = self._clock()
+        is_dirty = False
+        is_written = False
         try:
             if any(loud.values()):
                 with in_hub(self.hub), transaction.atomic():
@@ -223,7 +228,8 @@ class HubMirror:
         if not items:
             return False
         values: dict[str, object] = {}
-        is_dirty, start = False, 0
+        is_dirty = False
+        start = 0
         for end, item in enumerate(items):
             if item.listed_uids is None:
                 continue
@@ -310,11 +316,13 @@ class HubMirror:
         now: datetime,
         is_from_list: bool,
     ) -> None:
-        key, stored = record.key, pending.stored.get(record.key)
+        key = record.key
+        stored = pending.stored.get(record.key)
         if stored and stored.uid != record.uid:
             self._forget(stream, pending, key, now)
             stored = None
-        version, digest = record.resource_version, stream.digest(record)
+        version = record.resource_version
+        digest = stream.digest(record)
         if stored:
             if stored.resource_version == version:
                 return

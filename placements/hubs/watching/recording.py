@@ -67,8 +67,10 @@ class Recording:
                 return False
             known = self._known.setdefault(item.stream, {})
             if item.record:
-                content, uid = unpack(item.record.packed), item.record.uid
-                before, known[uid] = known.get(uid), identity_in(content)
+                content = unpack(item.record.packed)
+                uid = item.record.uid
+                before = known.get(uid)
+                known[uid] = identity_in(content)
                 if before != known[uid]:
                     kind = EventType.MODIFIED if before else EventType.ADDED
                     self._write(item.stream, kind, content)
@@ -124,7 +126,8 @@ def record_hub(
     """
     if hub.is_paused:
         raise NotRecordedError(f"hub {hub.name} is paused: no requests are sent")
-    aim, api = HubTarget.of(hub, credential_of_hub(hub)), HUB_KINDS[hub.kind]
+    aim = HubTarget.of(hub, credential_of_hub(hub))
+    api = HUB_KINDS[hub.kind]
     with TemporaryFile() as spool:
         recording = Recording(spool)
         runner = HubRunner(aim, api, HubMirror(hub.pk, api, ""), recording, pace=pace)
@@ -232,7 +235,8 @@ def without_names(value: Any, names: Mapping[str, str], key: str = "") -> Any:
 
     def replaced(match: re.Match[str]) -> str:
         parts = re.split(r"([-.]+)", match[0])
-        done, start = [], 0
+        done = []
+        start = 0
         while start < len(parts):
             for end in range(len(parts), start, -2):
                 if replacement := names.get("".join(parts[start:end])):

@@ -71,11 +71,16 @@ class HubRunner:
         pace: StreamPace | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.target, self.api, self.mirror = target, api, mirror
-        self._queue, self._monotonic = queue, monotonic
+        self.target = target
+        self.api = api
+        self.mirror = mirror
+        self._queue = queue
+        self._monotonic = monotonic
         self._pace = pace or StreamPace()
-        self._stopped, self._wake = threading.Event(), threading.Event()
-        self._is_changed, self._is_forced = True, False
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._is_changed = True
+        self._is_forced = False
         self.access = HubAccess(
             wants_reading=self._wake.set,
             wants_discovery=self.wants_discovery,
@@ -148,7 +153,8 @@ class HubRunner:
 
     def _connect(self) -> float:
         """Use the present secret where it changed or has to be read again, discover; return when next."""
-        is_changed, self._is_changed = self._is_changed, False
+        is_changed = self._is_changed
+        self._is_changed = False
         if is_changed or self.access.needs_reading:
             if self.access.use(self.target, is_changed=is_changed) is None:
                 return min(REREAD_SECONDS, self._pace.unavailable)
@@ -180,7 +186,8 @@ class HubRunner:
                 self.api, client, seconds=REQUEST_SECONDS, monotonic=self._monotonic
             )
         except DriverUnavailable as error:
-            self.error, self.error_code = str(error), error.code
+            self.error = str(error)
+            self.error_code = error.code
             self._failing = (
                 self._monotonic() if self._failing is None else self._failing
             )
@@ -192,7 +199,9 @@ class HubRunner:
                 error.retry_after or 10 * self._pace.first_backoff,
             )
         self.access.accepted(client)
-        self.error, self.error_code, self._failing = "", "", None
+        self.error = ""
+        self.error_code = ""
+        self._failing = None
         self.discovery = discovery
         self._discovered = self._monotonic()
         if discovery.unsuitable or any(one.is_required for one in discovery.absent):
@@ -275,7 +284,8 @@ class HubRunner:
         ]
 
     def condition(self) -> HubCondition:
-        rejection, discovery = self.access.rejection, self.discovery
+        rejection = self.access.rejection
+        discovery = self.discovery
         now = self._monotonic()
         if self.streams and discovery and not discovery.unsuitable:
             return condition_of(self.every_status(), now=now, rejected=rejection)

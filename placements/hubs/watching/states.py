@@ -8,8 +8,10 @@ from typing import NamedTuple
 from clusters.hub_state import HubState
 from placements.hubs.kinds.base import StreamKind
 
-SILENT_SECONDS, DISCONNECTED_SECONDS = 120.0, 20.0
-RELISTING_SECONDS, UNREACHABLE_SECONDS = 60.0, 60.0
+SILENT_SECONDS = 120.0
+DISCONNECTED_SECONDS = 20.0
+RELISTING_SECONDS = 60.0
+UNREACHABLE_SECONDS = 60.0
 UNREACHABLE_CODES = frozenset(
     {"dns", "refused", "tls", "timeout", "broken", "proxy", "address"}
 )

@@ -131,16 +131,22 @@ class StreamReader:
         monotonic: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
     ) -> None:
-        self.number, self.kind, self.version = number, stream, version
+        self.number = number
+        self.kind = stream
+        self.version = version
         self.status = StreamStatus(
             stream, position=position, is_listed=is_listed or bool(position)
         )
-        self._hub, self._access, self._sink = hub, access, sink
+        self._hub = hub
+        self._access = access
+        self._sink = sink
         self._path = stream.path(version, namespace)
-        self._pace, self._monotonic = pace or StreamPace(), monotonic
+        self._pace = pace or StreamPace()
+        self._monotonic = monotonic
         self._chance = chance or random.Random()  # noqa: S311 -- spreads requests
         self._lists = lists or threading.Semaphore()
-        self._stopped, self._wake = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
         self._open: ByteStream | None = None
         self._client: Client | None = None
         self._limit = LIMITS[0]
@@ -170,7 +176,8 @@ class StreamReader:
             except (LineTooLong, UnreadableLine) as error:
                 self._failed(StreamState.FAILING, str(error))
                 if isinstance(error, LineTooLong):
-                    self.status.position, self._limit = "", LIMITS[1]
+                    self.status.position = ""
+                    self._limit = LIMITS[1]
                 else:
                     self.status.skipped += 1
                 pause = self._backoff(started)
@@ -213,10 +220,12 @@ class StreamReader:
 
     def _list(self) -> None:
         status = self.status
-        status.state, status.listing = StreamState.LISTING, self._monotonic()
+        status.state = StreamState.LISTING
+        status.listing = self._monotonic()
         if status.lists or status.is_listed:
             status.relists += 1
-        expired, token = 0, ""
+        expired = 0
+        token = ""
         uids: set[str] = set()
         while True:
             query: dict[str, str] = {}
@@ -230,7 +239,8 @@ class StreamReader:
             if (
                 page is None
             ):  # expired; what was written stays until the list is complete
-                expired, token = expired + 1, ""
+                expired = expired + 1
+                token = ""
                 uids.clear()
                 continue
             metadata: Mapping[str, Any] = page.get("metadata") or {}
@@ -252,7 +262,8 @@ class StreamReader:
                 "the list has no resourceVersion", code="not-kubernetes"
             )
         status.lists += 1
-        status.position, self._limit = position, LIMITS[0]
+        status.position = position
+        self._limit = LIMITS[0]
         self._sink.put(
             StreamItem(self.number, position=position, listed_uids=frozenset(uids))
         )
@@ -308,7 +319,8 @@ class StreamReader:
 
     def _watch(self) -> bool:
         """Watch until the connection ends; return whether it delivered anything."""
-        status, seconds = self.status, self._chance.randint(*self._pace.watch)
+        status = self.status
+        seconds = self._chance.randint(*self._pace.watch)
         query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -331,7 +343,9 @@ class StreamReader:
         try:
             if self._wake.is_set():  # another client is to be used
                 return True
-            status.state, status.error, status.code = StreamState.WATCHING, "", ""
+            status.state = StreamState.WATCHING
+            status.error = ""
+            status.code = ""
             status.heard_at = self._monotonic()
             status.disconnected = status.failing = None
             if opened.date:
@@ -343,7 +357,9 @@ class StreamReader:
             opened.close()
 
     def _read(self, opened: ByteStream) -> bool:
-        lines, delivered, started = LineReader(), 0, self._monotonic()
+        lines = LineReader()
+        delivered = 0
+        started = self._monotonic()
         while not self._stopped.is_set() and (piece := opened.read()):
             for line in lines.feed(piece):
                 opened.renew()
@@ -387,8 +403,11 @@ class StreamReader:
             self._sink.put(StreamItem(self.number, record, position=position))
 
     def _failed(self, state: StreamState, message: str, *, code: str = "") -> None:
-        status, now = self.status, self._monotonic()
-        status.state, status.error, status.code = state, message[:500], code
+        status = self.status
+        now = self._monotonic()
+        status.state = state
+        status.error = message[:500]
+        status.code = code
         status.disconnected = (
             now if status.disconnected is None else status.disconnected
         )
@@ -430,7 +449,8 @@ class StreamReader:
     def _forget_position(self, reason: str) -> float:
         """List again; without waiting, the first time in a while."""
         now = self._monotonic()
-        self.status.position, self.status.error = "", reason
+        self.status.position = ""
+        self.status.error = reason
         is_first = (
             self._relisted_at is None or now - self._relisted_at > self._pace.steady
         )

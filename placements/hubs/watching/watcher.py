@@ -65,9 +65,13 @@ class Watcher:
         flush_seconds: float = FLUSH_SECONDS,
         committed: Callable[[int], None] = lambda _hub: None,
     ) -> None:
-        self._pace, self._clock, self._monotonic = pace, clock, monotonic
-        self._tick_seconds, self._renew_seconds = tick_seconds, renew_seconds
-        self._flush_seconds, self._committed = flush_seconds, committed
+        self._pace = pace
+        self._clock = clock
+        self._monotonic = monotonic
+        self._tick_seconds = tick_seconds
+        self._renew_seconds = renew_seconds
+        self._flush_seconds = flush_seconds
+        self._committed = committed
         self.token = uuid4().hex
         self.queue = EventQueue()
         self.hubs: dict[int, HubRunner] = {}
@@ -143,7 +147,8 @@ class Watcher:
             hub = self.hubs[pk]
             hub.retarget(HubTarget.of(row, credential_of_hub(row)))
             if list(row.namespaces) != list(hub.namespaces):
-                hub.namespaces, hub.started = row.namespaces, None
+                hub.namespaces = row.namespaces
+                hub.started = None
         is_free = (
             Q(lease_expires_at=None) | Q(lease_expires_at__lt=now) | Q(lease_token="")
         )
@@ -165,11 +170,9 @@ class Watcher:
         hub = HubRunner(
             target, api, mirror, self.queue, pace=self._pace, monotonic=self._monotonic
         )
-        hub.namespaces, hub.state, hub.reason = (
-            row.namespaces,
-            row.state,
-            row.state_reason,
-        )
+        hub.namespaces = row.namespaces
+        hub.state = row.state
+        hub.reason = row.state_reason
         self.hubs = {**self.hubs, row.pk: hub}
         hub.start()
         log.info("hub taken: hub=%s", row.name)
@@ -240,7 +243,8 @@ class Watcher:
         )
         if row.version != version:
             # Listed again through the other version; what is stored stays until then.
-            row.version, row.resource_version = version, ""
+            row.version = version
+            row.resource_version = ""
             row.save(update_fields=["version", "resource_version"])
         return row
 
@@ -274,7 +278,8 @@ class Watcher:
             hub.offset = offset
 
     def _write_condition(self, hub: HubRunner, condition: HubCondition) -> None:
-        now, reason = self._clock(), condition.reason[:500]
+        now = self._clock()
+        reason = condition.reason[:500]
         values: dict[str, object] = {
             "state": condition.state.value,
             "state_reason": reason,
@@ -289,10 +294,8 @@ class Watcher:
                 removed_at=None,
             )
             if own.update(**values) and condition.state != hub.state:
-                before, after = (
-                    {"state": hub.state},
-                    {"state": condition.state.value, "reason": reason},
-                )
+                before = {"state": hub.state}
+                after = {"state": condition.state.value, "reason": reason}
                 is_bad = condition.state not in HEALTHY_STATES
                 event = AuditEvent(
                     "state changed",
@@ -306,7 +309,8 @@ class Watcher:
                 record(event, by=None, now=now)
         if condition.state != hub.state:
             hub.flushed = float("-inf")  # a new state is shown with its age
-        hub.state, hub.reason = condition.state.value, condition.reason
+        hub.state = condition.state.value
+        hub.reason = condition.reason
 
     def write_regularly(self) -> None:
         """Write batches until everything is written after `run` has stopped the streams."""
@@ -322,7 +326,8 @@ class Watcher:
         for pk, items in batch.items():
             if hub := self.hubs.get(pk):
                 self._write(hub, items)
-        now, is_over = self._monotonic(), self._stopped.is_set() and not batch
+        now = self._monotonic()
+        is_over = self._stopped.is_set() and not batch
         for hub in self.hubs.values():
             if is_over or now - hub.flushed >= self._flush_seconds:
                 self.flush(hub, now)
