@@ -42,7 +42,7 @@ class Hub(models.Model):
 
     The local hub has the primary key 1; its `uid` identifies this installation on the member clusters.
     `connection` is not secret: server, CA, tlsServerName, proxy, context name. Empty `namespaces` are all.
-    `found` is what the last check found: discovery and permissions. The watcher holds the lease.
+    `found` has the `permissions` that the last check or discovery found. The watcher holds the lease.
     """
 
     uid = models.UUIDField(default=uuid4, editable=False)

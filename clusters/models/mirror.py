@@ -29,8 +29,8 @@ class HubStream(HubRow):
     """One list and watch of one kind of a hub; `resource_version` is where its watch continues.
 
     `heard_at` is the time of the last event or bookmark; `failures` are those in a row; `events_per_minute`
-    is an average of the last minute. `has_removals`: objects were deleted since the last projection, which
-    removes that mark.
+    is an average since the counters were written before. `field_selector` is empty since nothing is watched
+    in part. `has_removals`: objects were deleted since the last projection, which removes that mark.
     """
 
     is_shown = False

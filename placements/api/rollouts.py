@@ -467,7 +467,7 @@ class RolloutActionViewSet(FullNameViewSet):
         RescheduleSerializer,
         query=MovesQuery,
         is_costly=True,
-        problems=(409,),
+        problems=(409, 422),
         route=route_of(ACTIONS[ActionKind.ROLLING, "reschedule"]),
     )
     def reschedule(self, request: Request, name: str) -> Response:
@@ -496,7 +496,7 @@ class RolloutActionViewSet(FullNameViewSet):
         is_edit=True,
         has_tag=True,
         is_costly=True,
-        problems=(409,),
+        problems=(409, 422),
     )
     @reschedule.mapping.post
     def begin_reschedule(self, request: Request, name: str) -> Response:

@@ -301,6 +301,7 @@ class ResilienceViewSet(BaseViewSet):
         query=ResilienceQuery,
         also={(200, "text/csv"): str},
         is_costly=True,
+        problems=(409,),
     )
     def latest(self, request: Request) -> Response:
         """Get the latest resilience report with its losses, the worst first."""
@@ -326,7 +327,7 @@ class PlacementResilienceViewSet(FullNameViewSet):
     model = Placement
     not_found = UnknownPlacementError
 
-    @documented("get_placement_resilience", PlacementReportSerializer)
+    @documented("get_placement_resilience", PlacementReportSerializer, problems=(409,))
     def retrieve(self, request: Request, name: str) -> Response:
         """Get what the latest resilience report says of a placement."""
         query_params(request)

@@ -80,6 +80,8 @@ _ONLY_FORMS = frozenset(
     }
 )
 """Pages that show something although their form is refused."""
+LOCAL_READS = frozenset({"resilience", "placement-resilience"})
+"""Operations of REST that read what a live hub cannot have."""
 NO_PAGES = frozenset(_WAY_OF).difference(_ONLY_FORMS) | {
     "bulk-change",
     "cluster-cordon",
@@ -178,7 +180,8 @@ def refusal_of_page(name: str, *, is_form: bool) -> HubDecidesError | None:
 
 
 def refusal_of_operation(name: str) -> HubDecidesError:
-    return HubDecidesError(_WAY_OF.get(name, _MANIFEST))
+    usual = _LOCAL if name in LOCAL_READS else _MANIFEST
+    return HubDecidesError(_WAY_OF.get(name, usual))
 
 
 def refusal_of_command(name: str, options: Mapping[str, Any]) -> HubDecidesError | None:

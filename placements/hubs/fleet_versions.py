@@ -3,7 +3,7 @@
 See `rules/live-hub.md#versions-of-the-fleet`.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from clusters.fleet import Fleet
@@ -12,7 +12,6 @@ from placements.models import FleetVersion, HubDecision, Placement
 from placements.models.hub_decisions import COALESCING
 from placements.services.decisions.records import fleet_of, stored_fleet
 
-MOST_NAMES = 50
 CLOCK_TOLERANCE = timedelta(seconds=2)
 """Creation times have no fractions, and our clock and that of the hub are a little apart."""
 
@@ -28,50 +27,34 @@ def latest_version() -> FleetVersion | None:
     return FleetVersion.objects.order_by("-number").first()
 
 
-def write_version(
-    names: Collection[str], *, resource_version: str, is_live: bool, now: datetime
-) -> FleetVersion:
-    """Write the fleet of the hub in scope as a version, after changes of these clusters.
+def write_version(*, resource_version: str, now: datetime) -> None:
+    """Write the fleet of the hub in scope as a version.
 
     Requires the lock of the fleet. A version of this very second is replaced, unless a decision cites it.
     """
-    latest, record = latest_version(), stored_fleet(load_fleet())
+    latest = latest_version()
     changes = {
-        "names": sorted(names)[:MOST_NAMES],
-        "count": len(names),
         "properties": properties_read(),
         "since": now.isoformat(),
         "since_version": resource_version,
     }
-    is_cited = (
-        HubDecision.objects.filter(fleet_version=latest).exists() if latest else False
-    )
+    is_cited = HubDecision.objects.filter(fleet_version=latest).exists()
     if latest is not None and now - latest.seen_at < COALESCING and not is_cited:
         changes |= {key: latest.changes[key] for key in ("since", "since_version")}
-        more = set(names) - set(latest.changes["names"])
-        changes["names"] = sorted(more.union(latest.changes["names"]))[:MOST_NAMES]
-        changes["count"] = latest.changes["count"] + len(more)
         latest.from_resource_version = resource_version or latest.from_resource_version
     else:
         number = latest.number + 1 if latest else 1
         latest = FleetVersion(number=number, from_resource_version=resource_version)
-    latest.fleet, latest.changes, latest.seen_at, latest.is_live = (
-        record,
-        changes,
-        now,
-        is_live,
-    )
+    latest.fleet, latest.changes = stored_fleet(load_fleet()), changes
+    latest.seen_at = now
     latest.save()
-    return latest
 
 
-def write_newly_read(*, is_live: bool, now: datetime) -> None:
+def write_newly_read(*, now: datetime) -> None:
     """Write a version if policies read properties now of which the newest version may have old values."""
     latest = latest_version()
-    if latest is not None and not set(properties_read()) <= set(
-        latest.changes["properties"]
-    ):
-        write_version((), resource_version="", is_live=is_live, now=now)
+    if latest and not set(properties_read()) <= set(latest.changes["properties"]):
+        write_version(resource_version="", now=now)
 
 
 def is_at_or_before(version: FleetVersion, resource_version: str, at: datetime) -> bool:

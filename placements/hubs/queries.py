@@ -166,7 +166,7 @@ def _offset(hub: Hub) -> timedelta:
 
 def streams_of(hub: Hub) -> Sequence[HubStream]:
     with in_hub(hub.pk):
-        order = ("-is_required", "group", "plural", "namespace", "field_selector")
+        order = ("-is_required", "group", "plural", "namespace")
         return list(HubStream.objects.order_by(*order))
 
 

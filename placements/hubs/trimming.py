@@ -22,16 +22,19 @@ from placements.hubs.kinds.base import (
 LARGEST_OBJECT = 2 * 1024 * 1024
 DEEPEST = 64
 LONGEST_NAME, LONGEST_VERSION = 253, 64
-NOTE = "note"
-"""The key of an object of which only the metadata is stored, beside `metadata`."""
 _COPY = "kubectl.kubernetes.io/last-applied-configuration"
 _SNAPSHOTS = {
-    "ClusterResourceOverrideSnapshot": CLUSTER_OVERRIDE_KIND,
-    "ResourceOverrideSnapshot": OVERRIDE_KIND,
+    f"{kind}Snapshot": kind for kind in (CLUSTER_OVERRIDE_KIND, OVERRIDE_KIND)
 }
 _IDENTITY = frozenset(
-    {"group", "version", "kind", "namespace", "name", "envelope", "observationTime"}
-    | {
+    {
+        "group",
+        "version",
+        "kind",
+        "namespace",
+        "name",
+        "envelope",
+        "observationTime",
         "firstDriftedObservedTime",
         "firstDiffedObservedTime",
         "targetClusterObservedGeneration",
@@ -66,7 +69,6 @@ class MirrorRecord:
     packed: bytes
     size: int
     digest: str = ""
-    is_too_large: bool = False
 
     @property
     def key(self) -> tuple[str, str]:
@@ -110,18 +112,8 @@ def record_of(
     content = json.dumps(trimmed, separators=(",", ":"), ensure_ascii=False).encode(
         "utf-8", "replace"
     )
-    is_too_large = len(content) > LARGEST_OBJECT
-    if is_too_large:
-        note = f"the object has {len(content):,} bytes; only its metadata is stored"
-        content = _encoded({**metadata_only(trimmed), NOTE: note})
-        if len(content) > LARGEST_OBJECT:
-            short = {
-                key: trimmed["metadata"].get(key)
-                for key in ("name", "namespace", "uid")
-            }
-            content = _encoded(
-                {**metadata_only(trimmed), "metadata": short, NOTE: note}
-            )
+    if len(content) > LARGEST_OBJECT:
+        raise UnusableObject(f"{name}: {len(content):,} bytes, which no hub stores")
     generation = metadata.get("generation")
     return MirrorRecord(
         namespace=namespace,
@@ -136,12 +128,7 @@ def record_of(
         packed=zlib.compress(content, 6),
         size=len(content),
         digest=short_digest(json.dumps(quiet, sort_keys=True)) if quiet else "",
-        is_too_large=is_too_large,
     )
-
-
-def _encoded(content: object) -> bytes:
-    return json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
 
 
 def short_digest(*texts: str) -> str:

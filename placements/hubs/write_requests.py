@@ -15,7 +15,6 @@ from placements.hubs.kinds.kubefleet import STREAMS
 from placements.hubs.write_bodies import check_body
 
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
-LARGEST_BODY = 1_500_000
 _EDITED = frozenset({"create", "apply", "patch", "delete"})
 OFFERED: Mapping[str, frozenset[str]] = {
     "clusterresourceplacements": _EDITED,
@@ -67,10 +66,6 @@ class NotOfferedError(FleetError, ValueError):
     problem_type = "not-offered"
 
 
-class WriteTooLargeError(FleetError):
-    """The body is larger than a hub takes."""
-
-
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
     """A write as it is sent, with or without a dry run; its digest decides whether both are the same.
@@ -91,7 +86,7 @@ class WriteRequest:
     resource_version: str = ""
 
     def __post_init__(self) -> None:
-        """Raise NotOfferedError, ForbiddenBodyError, WriteTooLargeError."""
+        """Raise NotOfferedError, ForbiddenBodyError."""
         verb = str(self.verb)
         if self.subresource:
             sent = f"{self.verb} {self.subresource}"
@@ -104,10 +99,6 @@ class WriteRequest:
         if self.verb is not Verb.CREATE and not is_named:
             raise NotOfferedError(
                 "a write to an object names its uid and its resourceVersion"
-            )
-        if len(canonical_json(self.body)) > LARGEST_BODY:
-            raise WriteTooLargeError(
-                f"the body has more than {LARGEST_BODY:,} bytes: too large for the hub"
             )
 
     @property

@@ -22,8 +22,8 @@ class FleetVersion(HubRow):
     """The fleet of a live hub from one change to the next; those within a second are one version.
 
     `from_resource_version` is the highest resourceVersion of its clusters, "" where they are no numbers.
-    `changes` has the first `names` of clusters, their `count`, and `since_version` and `since`, where the
-    first of several changes started. `is_live`: the mirror was up to date when the version was written.
+    `changes` has the `properties` that policies read then, and `since_version` and `since`, where the first
+    of several changes started. Nothing reads `is_live`.
     """
 
     number = models.PositiveBigIntegerField()

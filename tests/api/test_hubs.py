@@ -200,7 +200,7 @@ def test_check_streams_permissions_and_objects(caller: Caller) -> None:
         streams = viewer.get(f"{HUBS}/prod-eu/streams").json()["items"]
         clusters = next(one for one in streams if one["kind"] == "MemberCluster")
         assert (len(streams), clusters["state"], clusters["objects"]) == (
-            25,
+            22,
             "watching",
             3,
         )

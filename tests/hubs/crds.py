@@ -97,10 +97,7 @@ RESOURCES = (
         has_status=False,
     ),
 )
-BUILT_IN = (
-    Resource("", "namespaces", "Namespace", versions=("v1",)),
-    Resource("", "events", "Event", is_namespaced=True, versions=("v1",)),
-)
+BUILT_IN = (Resource("", "namespaces", "Namespace", versions=("v1",)),)
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBER: dict[str, Any] = {"type": "integer", "format": "int64"}

@@ -391,11 +391,7 @@ class FakeHub:
                         410,
                         status_body(410, "Expired", "the continue token has expired"),
                     )
-            rows = [
-                one
-                for _, one in sorted(place.items())
-                if _matches(one, namespace, query)
-            ]
+            rows = [one for _, one in sorted(place.items()) if _matches(one, namespace)]
             size = int(query.get("limit", 0)) or len(rows)
             page = deepcopy(rows[start : start + size])
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
@@ -448,7 +444,7 @@ class FakeHub:
             return send_end(link)
         if fault and self._spoil(link, fault, server):
             return send_end(link)
-        matching = partial(_matches, namespace=namespace, query=query)
+        matching = partial(_matches, namespace=namespace)
         while not server.stopped.is_set() and time.monotonic() < end:
             with self.changed:
                 if self.epoch == epoch and self.revision <= position:
@@ -634,13 +630,8 @@ def find(plural: str, group: str = "") -> Resource:
     )
 
 
-def _matches(one: Mapping[str, Any], namespace: str, query: Mapping[str, str]) -> bool:
-    if namespace and one["metadata"].get("namespace") != namespace:
-        return False
-    path, _, value = query.get("fieldSelector", "").partition("=")
-    return (
-        not path or one.get("involvedObject", {}).get(path.rpartition(".")[2]) == value
-    )
+def _matches(one: Mapping[str, Any], namespace: str) -> bool:
+    return not namespace or one["metadata"].get("namespace") == namespace
 
 
 def _partial(one: Mapping[str, Any]) -> dict[str, Any]:

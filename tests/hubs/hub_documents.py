@@ -157,18 +157,6 @@ def _manager(part: str) -> dict[str, Any]:
     }
 
 
-def event(
-    kind: str, name: str, number: int, namespace: str = "default"
-) -> dict[str, Any]:
-    return {
-        "metadata": {"name": f"{name}.{number:016x}", "namespace": namespace},
-        "involvedObject": {"kind": kind, "name": name},
-        "reason": "PlacementRolloutCompleted",
-        "message": "done",
-        "type": "Normal",
-    }
-
-
 def condition(
     kind: str, status: str = "True", *, reason: str = "", at: str = "09:30", **more: Any
 ) -> Any:

@@ -101,6 +101,23 @@ def test_what_is_not_sent_to_the_hub_is_refused_and_changes_nothing() -> None:
     assert len(accepted) > 25
 
 
+@pytest.mark.parametrize("path", ["resilience", "resilience/placements/web"])
+def test_a_report_that_only_the_local_hub_has_is_refused_with_that_reason(
+    path: str,
+) -> None:
+    live_hub("paris")
+    user = person("ana", "viewer")
+    user.is_superuser = True
+    user.save()
+    client = Client()
+    client.force_login(user)
+
+    answer = client.get(f"{MOUNT}/api/v1/what-if/{path}")
+
+    assert answer.status_code == 409
+    assert "available on the local hub only" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("name", sorted(get_commands()))
 def test_a_command_that_may_change_something_is_refused(name: str) -> None:
     refusal = live_backend().refusal_of_command(name, {})

@@ -24,10 +24,6 @@ def remove_kind(fake: FakeHub, plural: str) -> None:
     fake.cut_watches()
 
 
-def absent(run: Watching) -> list[str]:
-    return list(Hub.objects.get(pk=run.hub.pk).found.get("absent", ()))
-
-
 def stream_states(run: Watching, plural: str) -> set[str]:
     with in_hub(run.hub.pk):
         return set(
@@ -45,7 +41,7 @@ def test_an_optional_kind_that_is_removed_is_left_out_and_watched_once_it_is_the
         run.work_until_equal()
         remove_kind(fake, OPTIONAL)
 
-        run.work_until(lambda: any(OPTIONAL in one for one in absent(run)))
+        run.work_until(lambda: any(OPTIONAL in one for one in run.absent()))
         assert run.state() == "live"
         assert stream_states(run, OPTIONAL) == {"absent"}
         run.work_until_equal()
@@ -53,7 +49,7 @@ def test_an_optional_kind_that_is_removed_is_left_out_and_watched_once_it_is_the
         with fake.changed:
             fake.absent.clear()
         fake.put(OPTIONAL, eviction("evict-2", "web", "paris"))
-        run.work_until(lambda: absent(run) == [])
+        run.work_until(lambda: run.absent() == [])
         run.work_until_equal()
         assert run.state() == "live"
 

@@ -191,12 +191,12 @@ def test_an_optional_kind_that_may_not_be_read_passes(
     served: tuple[FakeHub, LocalServer],
 ) -> None:
     fake, server = served
-    fake.denied = {"list events", "watch events"}
+    fake.denied = {"list resourceoverrides", "watch resourceoverrides"}
 
     report = report_of(server)
 
     assert report.is_passed
-    assert "events" in next(
+    assert "resourceoverrides" in next(
         one.message for one in report.steps if one.step == "permissions"
     )
 
@@ -216,7 +216,7 @@ def test_a_saved_hub_has_its_secret_encrypted_and_events(
     )
     assert saved.is_new
     assert TOKEN not in credential.ciphertext
-    assert len(hub.found["permissions"]) == 23
+    assert len(hub.found["permissions"]) == 22
     verbs = (
         Event.objects.filter(kind="hub", name="prod-eu")
         .order_by("id")
@@ -570,9 +570,9 @@ def test_pause_resume_and_disconnect_by_command() -> None:
             3,
             2,
         )
-        assert len(shown["streams"]) == 25
+        assert len(shown["streams"]) == 22
         lines = run("hubs", "prod-eu").splitlines()
-        assert len({line.split("  ")[1] for line in lines[1:]}) == 25, (
+        assert len({line.split("  ")[1] for line in lines[1:]}) == 22, (
             "each stream can be told apart"
         )
 

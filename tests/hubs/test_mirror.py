@@ -14,7 +14,8 @@ from fleetui.hub_scope import in_hub
 from placements.hubs.kinds.base import StreamKind
 from placements.hubs.kinds.kubefleet import KUBEFLEET
 from placements.hubs.trimming import MirrorRecord, record_of, unpack
-from placements.hubs.watching.mirror import HubMirror, LeaseLost, StreamFacts, is_older
+from placements.hubs.watching.mirror import HubMirror, LeaseLost, is_older
+from placements.hubs.watching.states import StreamStatus
 from placements.hubs.watching.stream import ObjectRemoval, StreamItem
 from tests.hubs.hub_documents import binding, member
 from tests.hubs.test_trimming import stream
@@ -36,7 +37,6 @@ def stream_row(hub: Hub, kind: StreamKind) -> HubStream:
             version="v1beta1",
             plural=kind.plural,
             kind=kind.kind,
-            field_selector=kind.field_selector,
             form=kind.form,
             is_required=kind.is_required,
         )
@@ -323,22 +323,18 @@ def test_a_heartbeat_of_a_cluster_that_is_deleted_is_not_written(
     assert clusters.rows("name") == []
 
 
-def test_events_per_minute_are_those_of_the_last_minute(clusters: Written) -> None:
-    stream = clusters.mirror.streams[clusters.row.pk]
+def test_events_per_minute_are_those_since_the_last_flush(clusters: Written) -> None:
+    times = iter([NOW, NOW + timedelta(seconds=15), NOW + timedelta(seconds=30)])
+    clusters.mirror._clock = lambda: next(times)
+    rates = []
 
-    def rate(seconds: float, events: int) -> float:
-        return stream.events_per_minute(events, NOW + timedelta(seconds=seconds))
+    for events in (500, 510, 3):  # then the stream is started again
+        clusters.mirror.flush(
+            {clusters.row.pk: StreamStatus(clusters.kind, events=events)}
+        )
+        rates.append(clusters.reread().events_per_minute)
 
-    assert rate(0, 500) == 0.0
-    assert rate(15, 510) == 40.0
-    assert [rate(15 * step, 510) for step in range(2, 6)] == [20.0, 13.3, 10.0, 0.0]
-    assert rate(90, 3) == 0.0  # the stream was started again
-    assert rate(105, 4) == 4.0
-
-    stream.counted.clear()
-    assert rate(-30, 4) == 0.0
-    clusters.mirror.flush({clusters.row.pk: StreamFacts(events=5)})
-    assert clusters.reread().events_per_minute == 2.0
+    assert rates == [0.0, 40.0, 0.0]
 
 
 def test_bookmarks_alone_write_nothing_until_the_flush(clusters: Written) -> None:
@@ -347,7 +343,8 @@ def test_bookmarks_alone_write_nothing_until_the_flush(clusters: Written) -> Non
     assert len(written) == 0
 
     clusters.mirror.flush(
-        {clusters.row.pk: StreamFacts(heard_at=NOW, events=3, skipped=1)}
+        {clusters.row.pk: StreamStatus(clusters.kind, heard_at=5, events=3, skipped=1)},
+        monotonic=5,
     )
 
     row = clusters.reread()

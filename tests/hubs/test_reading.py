@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from placements.hubs.watching.states import StreamHealth, StreamState, condition_of
+from placements.hubs.kinds.base import StreamKind
+from placements.hubs.watching.states import StreamState, StreamStatus, condition_of
 from placements.hubs.watching.watch_reader import (
     EventType,
     LineReader,
@@ -60,28 +61,37 @@ def test_an_event_has_a_known_type() -> None:
         parse_event(b'{"type":"MOVED","object":{}}')
 
 
-CLUSTERS = StreamHealth("memberclusters", StreamState.WATCHING, True, True, silent=3.0)
-BINDINGS = replace(CLUSTERS, resource="bindings")
-EVENTS = replace(CLUSTERS, resource="events", is_required=False)
+AT = 1_000.0
+
+
+def kind(plural: str, *, is_required: bool = True) -> StreamKind:
+    return StreamKind("", plural, plural, is_required=is_required)
+
+
+CLUSTERS = StreamStatus(
+    kind("memberclusters"), StreamState.WATCHING, is_listed=True, heard_at=AT - 3.0
+)
+BINDINGS = replace(CLUSTERS, kind=kind("bindings"))
+EVENTS = replace(CLUSTERS, kind=kind("events", is_required=False))
 DOWN = replace(
     CLUSTERS,
     state=StreamState.FAILING,
-    disconnected=61.0,
-    failing=61.0,
+    disconnected=AT - 61.0,
+    failing=AT - 61.0,
     code="refused",
     error="refused",
 )
 
 
-def states(*streams: StreamHealth, rejected: str = "") -> tuple[str, str]:
-    found = condition_of(streams, rejected=rejected)
+def states(*streams: StreamStatus, rejected: str = "") -> tuple[str, str]:
+    found = condition_of(streams, now=AT, rejected=rejected)
     return found.state, found.reason
 
 
 def test_a_hub_is_live_while_all_required_streams_are() -> None:
     forbidden = replace(EVENTS, state=StreamState.FORBIDDEN, is_listed=False)
     failing = replace(
-        EVENTS, state=StreamState.FAILING, is_listed=False, disconnected=500.0
+        EVENTS, state=StreamState.FAILING, is_listed=False, disconnected=AT - 500.0
     )
 
     assert states(CLUSTERS, BINDINGS, forbidden, failing) == ("live", "")
@@ -89,7 +99,7 @@ def test_a_hub_is_live_while_all_required_streams_are() -> None:
 
 def test_a_hub_is_syncing_until_all_required_kinds_are_listed() -> None:
     listing = replace(
-        BINDINGS, state=StreamState.LISTING, is_listed=False, listing=500.0
+        BINDINGS, state=StreamState.LISTING, is_listed=False, listing=AT - 500.0
     )
 
     assert states(CLUSTERS, listing, EVENTS) == ("syncing", "2 of 3 kinds")
@@ -102,13 +112,20 @@ def test_a_hub_is_syncing_until_all_required_kinds_are_listed() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"silent": 121.0}, "bindings: nothing was received for more than 120 s"),
         (
-            {"state": StreamState.FAILING, "disconnected": 21.0, "error": "reset"},
+            {"heard_at": AT - 121.0},
+            "bindings: nothing was received for more than 120 s",
+        ),
+        (
+            {"state": StreamState.FAILING, "disconnected": AT - 21.0, "error": "reset"},
             "bindings: reset",
         ),
         (
-            {"state": StreamState.LISTING, "listing": 61.0, "disconnected": 61.0},
+            {
+                "state": StreamState.LISTING,
+                "listing": AT - 61.0,
+                "disconnected": AT - 61.0,
+            },
             "bindings is being listed again",
         ),
     ],
@@ -122,9 +139,9 @@ def test_a_hub_is_out_of_date_when_a_required_stream_is(
 @pytest.mark.parametrize(
     "change",
     [
-        {"silent": 120.0},
-        {"disconnected": 20.0},
-        {"listing": 60.0, "disconnected": 60.0},
+        {"heard_at": AT - 120.0},
+        {"disconnected": AT - 20.0},
+        {"listing": AT - 60.0, "disconnected": AT - 60.0},
     ],
 )
 def test_a_short_interruption_keeps_a_hub_live(change: dict[str, float]) -> None:
@@ -132,13 +149,13 @@ def test_a_short_interruption_keeps_a_hub_live(change: dict[str, float]) -> None
 
 
 def test_a_hub_is_unreachable_when_no_stream_gets_an_answer_for_a_minute() -> None:
-    assert states(DOWN, replace(DOWN, resource="bindings")) == (
+    assert states(DOWN, replace(DOWN, kind=kind("bindings"))) == (
         "unreachable",
         "refused",
     )
     assert states(replace(DOWN, is_listed=False))[0] == "unreachable"
     assert states(DOWN, BINDINGS)[0] == "stale"
-    assert states(replace(DOWN, failing=60.0))[0] == "stale"
+    assert states(replace(DOWN, failing=AT - 60.0))[0] == "stale"
 
 
 def test_a_required_kind_decides_what_the_hub_refuses_or_lacks() -> None:

@@ -19,7 +19,7 @@ from placements.hubs.watching.stream import StreamItem, StreamPace, StreamReader
 from tests.clusters.kubernetes.certificates import authority
 from tests.clusters.kubernetes.servers import LocalServer
 from tests.hubs.fake_hub import TOKEN, FakeHub, serve_hub
-from tests.hubs.hub_documents import binding, event, member, placement
+from tests.hubs.hub_documents import binding, member, placement
 
 PACE = StreamPace(
     first_backoff=0.01,
@@ -438,21 +438,6 @@ def test_metadata_is_requested_where_it_is_enough() -> None:
     sizes = [one.record.size for one in run.reader.items if one.record]
     assert len(sizes) == 2
     assert max(sizes) < 250
-
-
-def test_the_stream_of_a_kind_of_event_has_only_those() -> None:
-    hub = FakeHub()
-    hub.put("events", event("MemberCluster", "c0", 1))
-    hub.put("events", event("ClusterResourcePlacement", "web", 2))
-    events = next(
-        one for one in STREAMS if one.field_selector.endswith("=MemberCluster")
-    )
-    with streaming(hub=hub, stream=events, version="v1") as run:
-        run.reader.wait_until(lambda: run.reader.lists)
-
-    assert [one.record.columns.cluster for one in run.reader.items if one.record] == [
-        "c0"
-    ]
 
 
 def test_a_stream_resumes_at_a_stored_position() -> None:

@@ -349,9 +349,9 @@ def test_an_answer_that_is_lost_is_resolved_by_reading_the_object(
     hub.fake.fault("cut-after", "patch")
     with hub.writer() as writer:
         request = labels_request(hub, writer, {"tier": "gold"})
-        sent = writer.send(request, None)
+        row, answer = writer.send(request, None)
 
-    assert sent.answer.outcome is WriteOutcome.ACCEPTED
+    assert answer.outcome is WriteOutcome.ACCEPTED
     [row] = hub.writes()
     assert (row.state, "has this write" in row.answer) == ("accepted", True)
     assert len(hub.sent("patch")) == 1
@@ -396,9 +396,9 @@ def test_nothing_is_sent_twice_except_to_a_busy_hub(
         writer._client._monotonic = lambda: time.monotonic() + clock[0]
         writer._monotonic = writer._client._monotonic
         hub.fake.fault(fault, "patch")
-        sent = writer.send(request, None)
+        _, answer = writer.send(request, None)
 
-    assert sent.answer.outcome is outcome
+    assert answer.outcome is outcome
     assert len(hub.sent("patch")) == requests
     assert waits == [1.0] * (requests - 1)
     assert hub.fake.get("memberclusters", "east")["metadata"]["labels"] == {
@@ -411,12 +411,12 @@ def test_a_hub_that_cannot_be_reached_gets_nothing(hub: WritableHub) -> None:
         request = labels_request(hub, writer, {"tier": "gold"})
     hub.change(connection={**hub.hub.connection, "server": "https://127.0.0.1:9"})
     with hub.writer() as writer:
-        sent = writer.send(request, None)
-    assert (sent.answer.outcome, sent.row.state) == (
+        row, answer = writer.send(request, None)
+    assert (answer.outcome, row.state) == (
         WriteOutcome.UNREACHABLE,
         "unreachable",
     )
-    assert sent.answer.message.startswith("Nothing was sent")
+    assert answer.message.startswith("Nothing was sent")
 
 
 def test_a_write_without_an_answer_is_resolved_later_and_never_sent_again(

@@ -117,25 +117,30 @@ class Watching:
         with in_hub(self.hub.pk):
             return HubStream.objects.get(plural=plural)
 
+    def absent(self) -> list[str]:
+        """Return the kinds that the hub lacks, as far as its streams are started for what it has."""
+        started = self.watcher.hubs[self.hub.pk].started
+        return sorted(kind.resource for kind in started.absent) if started else []
+
     def finish(self) -> None:
         """Stop as SIGTERM does."""
         for hub in self.watcher.hubs.values():
-            hub.runner.stop()
+            hub.stop()
         self.watcher._stopped.set()
-        self.watcher.queue.finish()
+        self.watcher.queue.close(*self.watcher.hubs)
         while self.watcher.write_next(seconds=0.01):
             pass
         for hub in self.watcher.hubs.values():
-            hub.runner.join()
+            hub.join()
         self.watcher._release(list(self.watcher.hubs))
 
     def kill(self) -> None:
         """Stop as SIGKILL does: nothing more is written."""
         for hub in self.watcher.hubs.values():
-            hub.runner.stop()
-            self.watcher.queue.close(hub.pk)
+            hub.stop()
+            self.watcher.queue.close(hub.target.pk)
         for hub in self.watcher.hubs.values():
-            hub.runner.join()
+            hub.join()
 
 
 def new_watcher(*, pace: StreamPace = QUICK, **options: Any) -> Watcher:

@@ -19,7 +19,7 @@ from placements.hubs.kinds.kubefleet import IS_LATEST, KUBEFLEET, PARENT, PREFIX
 from placements.hubs.trimming import unpack
 from placements.hubs.watching.stream import StreamItem, StreamReader
 from tests.hubs.fake_hub import find
-from tests.hubs.hub_documents import binding, event, member, placement, snapshot
+from tests.hubs.hub_documents import binding, member, placement, snapshot
 from tests.hubs.test_trimming import stream
 from tests.kubernetes.hub_server import HubServer, hub_server
 from tests.kubernetes.members import kube_version
@@ -202,7 +202,6 @@ def life_of_a_placement(hub: HubServer, owner: str) -> Iterator[None]:
     yield
     for cluster in ("east", "west"):
         hub.put("clusterresourcebindings", binding(owner, cluster, state="Bound"))
-        hub.put("events", event("ClusterResourcePlacement", owner, len(cluster)))
     yield
     # The policy changes: another snapshot, and another cluster in place of one.
     hub.put("clusterresourceplacements", placement(owner, clusters=1))

@@ -286,7 +286,7 @@ def test_an_idle_hub_and_quiet_heartbeats(tmp_path: Path) -> None:
         watching("manage.py", "watch_hubs", **variables) as watcher,
     ):
         eventually(lambda: mirror_rows(tmp_path) == hub_rows(fake))
-        fake.wait_until(lambda: fake.watches == 25)
+        fake.wait_until(lambda: fake.watches == 22)
         requests, used = len(fake.seen), cpu_of(watcher)
         time.sleep(MEASURED_SECONDS)
         per_minute = 60 * (len(fake.seen) - requests) / MEASURED_SECONDS
@@ -321,7 +321,7 @@ def test_a_burst_of_events(tmp_path: Path) -> None:
         watching("manage.py", "watch_hubs", **variables) as watcher,
     ):
         eventually(lambda: mirror_rows(tmp_path) == hub_rows(fake))
-        fake.wait_until(lambda: fake.watches == 25)
+        fake.wait_until(lambda: fake.watches == 22)
         used, started = cpu_of(watcher), time.monotonic()
         for number in range(BURST):
             content = binding(

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from fleetui.apimachinery.model import IntOrPercent
 from placements.engine.rollout.actions import (
     Action,
     InProgressCluster,
@@ -26,7 +27,6 @@ from placements.engine.rollout.state import (
     RolloutState,
     Suspension,
 )
-from placements.manifests.strategy import IntOrPercent
 
 
 @dataclass(frozen=True, slots=True)

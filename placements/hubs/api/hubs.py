@@ -162,7 +162,6 @@ class HubStreamSerializer(RowSerializer):
             "version",
             "kind",
             "namespace",
-            "field_selector",
             "form",
             "is_required",
             "state",
@@ -178,7 +177,9 @@ class HubStreamSerializer(RowSerializer):
             "retry_at",
             "error",
         )
-        extra_kwargs = {"events_per_minute": {"help_text": "In the last minute."}}
+        extra_kwargs = {
+            "events_per_minute": {"help_text": "Since the counters were last written."}
+        }
 
 
 class HubStreamListSerializer(CamelCaseSerializer):

@@ -20,7 +20,11 @@ from placements.api.disruption import ClusterRefSerializer
 from placements.api.filters import DeleteQuery, PutObjectQuery, PutPlacementQuery
 from placements.api.parsers import check_objects, object_in, parse_body, read_document
 from placements.api.preconditions import PreconditionError, expected_revision
-from placements.hubs.abilities import SAME_IN_REST, refusal_of_operation
+from placements.hubs.abilities import (
+    LOCAL_READS,
+    SAME_IN_REST,
+    refusal_of_operation,
+)
 from placements.hubs.kinds.base import mapping_at
 from placements.hubs.kinds.kubefleet import PREFIX
 from placements.hubs.queries import mirrored_object
@@ -249,7 +253,8 @@ def handler_of(view: BaseViewSet, method: str) -> Callable[..., Response] | None
     """Return what responds on a live hub; None where the view does. Raise HubDecidesError."""
     name = _name_of(view)
     operation = f"{method} {name}"
-    if method in SAFE_METHODS or operation in SAME_IN_REST:
+    is_reading = method in SAFE_METHODS and name not in LOCAL_READS
+    if is_reading or operation in SAME_IN_REST:
         return None
     if operation not in HANDLERS:
         raise refusal_of_operation(name)

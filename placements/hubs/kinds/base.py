@@ -19,7 +19,7 @@ class Form(StrEnum):
 class StreamKind:
     """One kind of object that is listed and watched, identified by group and plural, never by kind alone.
 
-    `field_selector` restricts it; an optional stream may be absent or forbidden.
+    An optional stream may be absent or forbidden.
     """
 
     group: str
@@ -28,7 +28,6 @@ class StreamKind:
     is_namespaced: bool = False
     form: Form = Form.FULL
     is_required: bool = False
-    field_selector: str = ""
 
     @property
     def resource(self) -> str:
@@ -41,9 +40,6 @@ class StreamKind:
             if namespace
             else f"{root}/{self.plural}"
         )
-
-    def query(self) -> dict[str, str]:
-        return {"fieldSelector": self.field_selector} if self.field_selector else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,6 @@ def _placement_kind(
     return StreamKind(PLACEMENT_GROUP, plural, kind, namespaced, form, required)
 
 
-def _events_of(kind: str) -> StreamKind:
-    return StreamKind(
-        "", "events", "Event", True, field_selector=f"involvedObject.kind={kind}"
-    )
-
-
 STREAMS = (
     StreamKind(CLUSTER_GROUP, "memberclusters", "MemberCluster", is_required=True),
     _placement_kind("ClusterResourcePlacement", namespaced=False, required=True),
@@ -67,9 +61,6 @@ STREAMS = (
     _placement_kind("ClusterResourcePlacementEviction", namespaced=False),
     _placement_kind("ClusterResourcePlacementDisruptionBudget", namespaced=False),
     StreamKind("", "namespaces", "Namespace", form=Form.METADATA),
-    _events_of("MemberCluster"),
-    _events_of("ClusterResourcePlacement"),
-    _events_of("ResourcePlacement"),
 )
 _NAMED_BY_SPEC = {
     "ClusterStagedUpdateRun": ("spec", "placementName"),
@@ -93,7 +84,7 @@ _BINDINGS = frozenset({"ClusterResourceBinding", "ResourceBinding"})
 def columns_of(stream: StreamKind, manifest: Manifest) -> Columns:
     """Return what queries need of an object, whatever it looks like."""
     if stream.group not in (PLACEMENT_GROUP, CLUSTER_GROUP):
-        return _event_columns(manifest) if stream.plural == "events" else Columns()
+        return Columns()
     metadata, spec = mapping_at(manifest, "metadata"), mapping_at(manifest, "spec")
     labels = mapping_at(metadata, "labels")
     if stream.kind == "MemberCluster":
@@ -137,13 +128,6 @@ def _number(
         match = _LAST_NUMBER.search(text_of(metadata.get("name")))
         text = match[1] if match else ""
     return int(text) if text and len(text) < 11 and int(text) < _MOST_NUMBER else None
-
-
-def _event_columns(manifest: Manifest) -> Columns:
-    involved = mapping_at(manifest, "involvedObject")
-    if involved.get("kind") == "MemberCluster":
-        return Columns(cluster=text_of(involved.get("name")))
-    return Columns(owner=_key(involved, involved.get("name")))
 
 
 def heartbeat_of(manifest: Manifest) -> str:

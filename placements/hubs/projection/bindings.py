@@ -1,7 +1,7 @@
 """Bindings of a live hub: one for each placement and cluster, and how far it has come (10.1, 10.2)."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from datetime import datetime
 from typing import Any
@@ -12,14 +12,13 @@ from clusters.models import MirroredObject
 from fleetui.apimachinery.words import full_name
 from fleetui.bulk import batched
 from placements.engine.rollout.state import FailureKind, Phase
-from placements.hubs.due import mark_due
 from placements.hubs.kinds.base import Manifest, items_at, mapping_at, text_of
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP, PREFIX
 from placements.hubs.projection.documents import HubDocument, HubMoment
 from placements.hubs.projection.kinds import BINDING_KINDS
 from placements.hubs.projection.placements import (
-    count_placed,
     current_conditions,
+    note_changes,
     placements_of,
 )
 from placements.hubs.projection.rows import write_rows
@@ -32,7 +31,6 @@ from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapsh
 MOST_OBJECTS = 100
 LONGEST_VALUE = 1_024
 STARTED = "RolloutStarted"
-_PREVIOUS_STATE = f"{PREFIX}previous-binding-state"
 _STEPS = {
     "RolloutStarted": Phase.NOT_STARTED,
     "Overridden": Phase.APPLYING,
@@ -73,86 +71,68 @@ _COLUMNS = (
 def project_bindings(documents: Sequence[HubDocument], moment: HubMoment) -> None:
     """Write the bindings of the clusters that these are about, where they differ."""
     owners = placements_of(documents)
-    usable = [one for one in documents if one.row.owner in owners and _is_usable(one)]
-    moved = _delete_moved(documents, owners)
-    pairs = {
-        (one.row.owner, one.row.cluster) for one in documents if one.row.owner in owners
-    }
-    chosen = _choose(pairs, usable)
+    own = [one for one in documents if one.row.owner in owners]
+    moved = _delete_moved(own, owners)
+    pairs = {(one.row.owner, one.row.cluster) for one in own}
+    chosen = _choose(pairs, [one for one in own if _is_usable(one)])
     rows = Binding.objects.filter(
         placement__in=list(owners.values()),
         cluster_name__in={cluster for _, cluster in pairs},
     )
     names = {placement.pk: name for name, placement in owners.items()}
     there = {(names[row.placement_id], row.cluster_name): row for row in rows}
-    own = {placement.pk: placement.name for placement in owners.values()}
-    policies, resources = (
-        {
-            (row.placement_id, f"{own[row.placement_id]}-{row.number}{suffix}"): row.pk
-            for row in snapshots
-        }
-        for snapshots, suffix in (
-            (
-                PolicySnapshot.objects.filter(placement__in=list(names)).defer(
-                    "policy"
-                ),
-                "",
-            ),
-            (
-                ResourceSnapshot.objects.filter(placement__in=list(names)).defer(
-                    "identities"
-                ),
-                "-snapshot",
-            ),
-        )
-    )
-    latest = dict(
-        ResourceSnapshot.objects.filter(
-            placement__in=list(names), is_latest=True
-        ).values_list("placement_id", "pk")
-    )
-    rows_made = []
+    policies, _ = _snapshots(PolicySnapshot, owners.values(), "")
+    resources, latest = _snapshots(ResourceSnapshot, owners.values(), "-snapshot")
+    made = []
     for pair, one in chosen.items():
         before = there.get(pair)
-        row = binding_row(one, before, owners[pair[0]])
-        key = "schedulingPolicySnapshotName", "resourceSnapshotName"
-        row.policy_snapshot_id, row.resource_snapshot_id = (
-            ids.get((row.placement_id, str(one.spec.get(name))))
-            for ids, name in zip((policies, resources), key, strict=True)
-        )
-        _await_latest(row, owners[pair[0]], latest.get(row.placement_id))
-        rows_made.append((one, before, row))
+        placement = owners[pair[0]]
+        row = binding_row(one, before, placement)
+        policy = str(one.spec.get("schedulingPolicySnapshotName"))
+        resource = str(one.spec.get("resourceSnapshotName"))
+        row.policy_snapshot_id = policies.get((placement.pk, policy))
+        row.resource_snapshot_id = resources.get((placement.pk, resource))
+        _await_latest(row, placement, latest.get(placement.pk))
+        made.append((one, before, row))
     removed = [
         row for pair, row in there.items() if pair in pairs and pair not in chosen
     ]
     Binding.objects.filter(pk__in=[row.pk for row in removed]).delete()
-    written = write_rows(Binding, rows_made, columns=_COLUMNS)
-    decided = moved | {row.placement_id for row in removed}
-    touched = decided | {one.row.placement_id for one in written}
-    for each in written:
-        was, row = each.before, each.row
-        if (
-            was is None
-            or row.policy_snapshot_id != was.policy_snapshot_id
-            or row.state not in (was.state, BindingState.BOUND)  # rollouts bind
-        ):
-            decided.add(row.placement_id)
-    count_placed([one for one in owners.values() if one.pk in touched])
-    mark_due(decided, now=moment.now)
+    written = [one.row for one in write_rows(Binding, made, columns=_COLUMNS)]
+    touched = moved.union(row.placement_id for row in (*removed, *written))
+    note_changes(touched, now=moment.now)
+
+
+def _snapshots(
+    model: type[PolicySnapshot] | type[ResourceSnapshot],
+    placements: Collection[Placement],
+    suffix: str,
+) -> tuple[dict[tuple[int, str], int], dict[int, int]]:
+    """Return the keys of snapshots by placement and name, and of the latest ones by placement."""
+    names = {placement.pk: placement.name for placement in placements}
+    rows = model._default_manager.filter(placement__in=list(names))
+    keys = {}
+    latest = {}
+    for pk, placement, number, is_latest in rows.values_list(
+        "pk", "placement", "number", "is_latest"
+    ):
+        keys[placement, f"{names[placement]}-{number}{suffix}"] = pk
+        if is_latest:
+            latest[placement] = pk
+    return keys, latest
 
 
 def _is_usable(document: HubDocument) -> bool:
     """Return whether a binding names a cluster and a known state; else record what is not understood."""
-    if document.spec.get("state") not in list(BindingState):
-        document.reject("spec.state")
-    if not document.row.cluster:
-        document.reject("spec.targetCluster")
-    is_usable = document.spec.get("state") in list(BindingState) and bool(
-        document.row.cluster
-    )
-    if not is_usable:
-        document.error = "the binding is not understood"
-    return is_usable
+    parts = {
+        "spec.state": document.spec.get("state") in list(BindingState),
+        "spec.targetCluster": bool(document.row.cluster),
+    }
+    for path, is_understood in parts.items():
+        if not is_understood:
+            document.reject(path)
+            document.error = "the binding is not understood"
+    return all(parts.values())
 
 
 def _delete_moved(
@@ -208,21 +188,14 @@ def binding_row(
     document: HubDocument, before: Binding | None, placement: Placement
 ) -> Binding:
     """Return the row of a binding, without its snapshots."""
-    row = (
-        copy(before)
-        if before
-        else Binding(placement=placement, cluster_name=document.row.cluster)
-    )
+    row = Binding(placement=placement, cluster_name=document.row.cluster)
+    if before:
+        row = copy(before)
     spec = document.spec
-    row.hub_name, row.state, row.picked_at = (
-        document.row.name,
-        spec["state"],
-        document.created_at,
-    )
-    previous = document.texts("metadata", "annotations").get(_PREVIOUS_STATE)
-    row.previous_state = (
-        BindingState.BOUND if previous == BindingState.BOUND else BindingState.SCHEDULED
-    )
+    row.hub_name = document.row.name
+    row.state = spec["state"]
+    row.picked_at = document.created_at
+    row.previous_state = previous_state(document)
     scores = mapping_at(spec, "clusterDecision", "clusterScore")
     path = "spec.clusterDecision.clusterScore"
     row.affinity_score, row.topology_spread_score = (
@@ -242,6 +215,15 @@ def binding_row(
     )
     _set_phase(row, document, conditions)
     return row
+
+
+def previous_state(document: HubDocument) -> BindingState:
+    """Return the state that a binding would have again if its cluster were selected again."""
+    annotations = document.texts("metadata", "annotations")
+    previous = annotations.get(f"{PREFIX}previous-binding-state")
+    if previous == BindingState.BOUND:
+        return BindingState.BOUND
+    return BindingState.SCHEDULED
 
 
 def _await_latest(row: Binding, placement: Placement, latest: int | None) -> None:
@@ -292,7 +274,9 @@ def _set_phase(
     row: Binding, document: HubDocument, conditions: Mapping[str, Mapping[str, Any]]
 ) -> None:
     """Set how far the cluster has come: the first condition that is not True decides (10.2)."""
-    row.failure, row.failed_objects, row.message = "", [], ""
+    row.failure = ""
+    row.failed_objects = []
+    row.message = ""
     failed = _failed_objects(document)
     steps = _STEPS_OF_REPORT if row.apply_type == ApplyType.REPORT_DIFF else _STEPS
     kind = next(
@@ -300,7 +284,8 @@ def _set_phase(
     )
     condition = conditions.get(kind or list(steps)[-1], {})
     if row.state == BindingState.SCHEDULED:
-        row.phase, row.phase_changed_at = Phase.NOT_STARTED.value, None
+        row.phase = Phase.NOT_STARTED.value
+        row.phase_changed_at = None
         return
     row.phase_changed_at = document.moment_in(
         condition,
@@ -321,7 +306,8 @@ def _set_phase(
     row.message = str(condition.get("message") or "")[:500]
     failure = _FAILURES.get(str(condition.get("reason")))
     if failure and (failed or condition.get("reason") != "NotAllWorkHaveBeenApplied"):
-        row.phase, row.failure = Phase.FAILED.value, failure.value
+        row.phase = Phase.FAILED.value
+        row.failure = failure.value
         row.phase_changed_at = _first(
             [one["since"] for one in failed], row.phase_changed_at
         )
@@ -415,15 +401,11 @@ def remove_bindings(moment: HubMoment) -> int:
     )
     for part in batched(rows_removed):
         Binding.objects.filter(pk__in=[pk for pk, *_ in part]).delete()
-        owners, clusters = {name for _, _, name, _ in part}, {name for *_, name in part}
+        owners = {name for _, _, name, _ in part}
+        clusters = {name for *_, name in part}
         others = MirroredObject.objects.filter(
             group=PLACEMENT_GROUP, kind__in=BINDING_KINDS, is_dirty=False
         )
         others.filter(owner__in=owners, cluster__in=clusters).update(is_dirty=True)
-    count_placed(
-        list(
-            Placement.objects.filter(pk__in={one[1] for one in rows_removed}).only("pk")
-        )
-    )
-    mark_due({one[1] for one in rows_removed}, now=moment.now)
+    note_changes({one[1] for one in rows_removed}, now=moment.now)
     return len(rows_removed)

@@ -125,9 +125,9 @@ class ClusterRows(RowKind[MemberCluster]):
         _write_index(new, reindexed)
         pks = [one.row.pk for one in written]
         raise_counters(moves=moves, reads=reads, changed=pks)
-        versions = [one.row.resource_version for one in concerned]
-        names_changed = [one.row.name for one in concerned]
-        _record_change(names_changed, self.moment, resource_version=_highest(versions))
+        if concerned:
+            version = _highest([one.row.resource_version for one in concerned])
+            write_version(resource_version=version, now=self.moment.now)
 
     @classmethod
     def remove(cls, moment: HubMoment) -> int:
@@ -145,7 +145,7 @@ class ClusterRows(RowKind[MemberCluster]):
                 group=CLUSTER_GROUP, kind=MEMBER_KIND
             ).first()
             version = _highest([stream.resource_version]) if stream else ""
-            _record_change(list(gone.values()), moment, resource_version=version)
+            write_version(resource_version=version, now=moment.now)
         return len(gone)
 
 
@@ -162,21 +162,9 @@ def _highest(versions: Sequence[str]) -> str:
     )
 
 
-def _record_change(
-    names: Sequence[str], moment: HubMoment, *, resource_version: str = ""
-) -> None:
-    """Write the fleet that decisions are replayed on."""
-    if names:
-        write_version(
-            names,
-            resource_version=resource_version,
-            is_live=moment.is_live,
-            now=moment.now,
-        )
-
-
 def _spec(document: HubDocument) -> dict[str, Any]:
-    spec, taints = dict(document.spec), []
+    spec = dict(document.spec)
+    taints = []
     for index, one in enumerate(items_at(spec, "taints")):
         taint = mapping_at(one)
         texts = [taint.get("key"), taint.get("value") or "", taint.get("effect")]
@@ -211,9 +199,11 @@ def _set_report(row: MemberCluster, document: HubDocument) -> None:
         if mapping_at(one).get("type") == MEMBER_AGENT
     )
     index, agent = next(member_agents, (None, {}))
-    row.has_reported, path = index is not None, f"status.agentStatus[{index}]"
+    row.has_reported = index is not None
+    path = f"status.agentStatus[{index}]"
     conditions = document.conditions_in(agent, "conditions", path=f"{path}.conditions")
-    joined, healthy = conditions.get("Joined", {}), conditions.get("Healthy", {})
+    joined = conditions.get("Joined", {})
+    healthy = conditions.get("Healthy", {})
     row.agent_joined, row.agent_healthy = (
         one.get("status", "")[:20] for one in (joined, healthy)
     )
@@ -284,7 +274,8 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
         has_reported=True
     )
     rows = rows.defer("document", *_READINGS).annotate(newest=newest)
-    late, changed = [], []
+    late = []
+    changed = []
     for row in rows:
         if row.newest and row.heartbeat_at != row.newest:
             row.heartbeat_at = row.newest
@@ -299,5 +290,5 @@ def rejudge_clusters(*, moment: HubMoment) -> int:
             changed, [*_VERDICT, "hub_changes"], batch_size=BATCH_SIZE
         )
         raise_counters(moves=True, reads=False, changed=[row.pk for row in changed])
-        _record_change([row.name for row in changed], moment)
+        write_version(resource_version="", now=moment.now)
     return len(changed)

@@ -112,7 +112,8 @@ class HubDocument:
         return moment
 
     def texts(self, *keys: str) -> dict[str, str]:
-        path, texts = ".".join(keys), {}
+        path = ".".join(keys)
+        texts = {}
         for name, value in mapping_at(self.content, *keys).items():
             if isinstance(value, str):
                 texts[name] = value
@@ -131,7 +132,8 @@ class HubDocument:
         conditions = {}
         for index, one in enumerate(items_at(values, key)):
             condition = mapping_at(one)
-            kind, status = condition.get("type"), condition.get("status")
+            kind = condition.get("type")
+            status = condition.get("status")
             if isinstance(kind, str) and isinstance(status, str):
                 conditions[kind] = condition
             else:
@@ -191,7 +193,8 @@ def save_marks(documents: Iterable[HubDocument]) -> None:
             one.not_understood,
             one.error,
         ):
-            row.not_understood, row.projection_error = one.not_understood, one.error
+            row.not_understood = one.not_understood
+            row.projection_error = one.error
             row.is_unresolved = bool(one.not_understood or one.error)
             marked.append(row)
     MirroredObject.objects.bulk_update(

@@ -6,7 +6,9 @@ from typing import Any
 from fleetui.audit import AuditEvent, record_of_others
 from placements.hubs.projection.documents import HubDocument, HubMoment
 
-CHANGED, REPORTED, APPROVED = "changed on the hub", "reported", "approved"
+CHANGED = "changed on the hub"
+REPORTED = "reported"
+APPROVED = "approved"
 HUB = "hub"
 """Who changed something on a hub whose managed fields do not have it."""
 _LONGEST_MESSAGE = 4096
@@ -44,10 +46,8 @@ class HubEvents:
         self, kind: str, document: HubDocument, before: Conditions, after: Conditions
     ) -> None:
         """Add an event with the conditions whose status, reason or message differ."""
-        old, new = (
-            _by_type(before, kind=document.row.kind),
-            _by_type(after, kind=document.row.kind),
-        )
+        old = _by_type(before, kind=document.row.kind)
+        new = _by_type(after, kind=document.row.kind)
         names = [one for one in {**old, **new} if old.get(one) != new.get(one)]
         if names:
             values = [

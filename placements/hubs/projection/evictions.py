@@ -41,10 +41,8 @@ class EvictionRows(RowKind[Eviction]):
         if pair is None:
             return False
         parsed, row.document = pair
-        row.placement_name, row.cluster_name = (
-            parsed.spec.placement_name,
-            parsed.spec.cluster_name,
-        )
+        row.placement_name = parsed.spec.placement_name
+        row.cluster_name = parsed.spec.cluster_name
         conditions = document.conditions("status", "conditions")
         row.hub_conditions = list(conditions.values())
         if conditions.get("Valid", {}).get("status") == "False":
@@ -52,7 +50,8 @@ class EvictionRows(RowKind[Eviction]):
         else:
             executed = str(conditions.get("Executed", {}).get("status"))
             row.outcome = _OUTCOMES.get(executed, Eviction.Outcome.PENDING)
-        row.at, row.by = document.created_at, document.manager("spec") or HUB
+        row.at = document.created_at
+        row.by = document.manager("spec") or HUB
         row.placement_id = self.placements.get(document.row.owner)
         return True
 

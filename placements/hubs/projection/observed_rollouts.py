@@ -34,11 +34,9 @@ from placements.models import (
 log = logging.getLogger(__name__)
 
 MOST = 100
-COMPLETED, SUPERSEDED, OTHER_STRATEGY = (
-    "",
-    "superseded by the next rollout",
-    "the strategy is External now",
-)
+COMPLETED = ""
+SUPERSEDED = "superseded by the next rollout"
+OTHER_STRATEGY = "the strategy is External now"
 _UPDATE = "update"
 _COLUMNS = (
     "cluster_name",
@@ -160,7 +158,8 @@ def _trigger(
     target: ObservedTarget, last: Rollout | None, latest: Mapping[str, ClusterUpdate]
 ) -> tuple[str, datetime | None]:
     """Return why a rollout starts, and since when; "" if none does."""
-    resources, policy = target.resources, target.policy
+    resources = target.resources
+    policy = target.policy
     if last is None or last.resource_number != resources.number:
         return f"resource snapshot r{resources.number}", resources.created_at
     if policy is not None and last.version != target.version:
@@ -188,9 +187,11 @@ def _write_updates(
     moment: HubMoment,
 ) -> None:
     """Write what happened on the clusters, and the end of the rollout once nothing is left of it."""
-    new, changed = [], []
+    new = []
+    changed = []
     for binding in target.bindings:
-        name, update = binding.cluster_name, latest.get(binding.cluster_name)
+        name = binding.cluster_name
+        update = latest.get(binding.cluster_name)
         started_at = _since(binding, "RolloutStarted", run, moment)
         if binding.resource_snapshot_id != target.resources.pk or started_at is None:
             continue
@@ -243,10 +244,8 @@ def _write_updates(
 
 
 def _supersede(update: ClusterUpdate, *, at: datetime) -> None:
-    update.outcome, update.ended_at = (
-        ClusterUpdate.Outcome.SUPERSEDED.value,
-        max(at, update.started_at),
-    )
+    update.outcome = ClusterUpdate.Outcome.SUPERSEDED.value
+    update.ended_at = max(at, update.started_at)
 
 
 def _since(
@@ -260,7 +259,8 @@ def _since(
     status, time = binding.conditions.get(kind, ("", ""))
     if status != "True":
         return None
-    at, is_first = moment_of(time), run.number == 1
+    at = moment_of(time)
+    is_first = run.number == 1
     if at is None or (at < run.started_at and not is_first):
         at = moment.hub_now
     return max(at, run.started_at)

@@ -1,7 +1,7 @@
 """Placements of a live hub: manifest, conditions of the hub, number of clusters (10.1)."""
 
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Count, F, Q
@@ -11,7 +11,6 @@ from fleetui.apimachinery.kinds import EVICTION_KIND
 from fleetui.apimachinery.model import HUB_SEMANTICS
 from fleetui.bulk import batched
 from placements.explain.rollouts import DELETED
-from placements.hubs.due import mark_named
 from placements.hubs.fleet_versions import write_newly_read
 from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import PLACEMENT_GROUP
@@ -27,7 +26,7 @@ from placements.hubs.projection.leniency import understood
 from placements.hubs.projection.rows import Conditions, RowKind, WrittenRow
 from placements.manifests.binding import BindingState
 from placements.manifests.placement import parse_placement
-from placements.models import Binding, Placement, Rollout
+from placements.models import Binding, DueJudgement, Placement, Rollout
 from placements.services.results import PLACEMENT
 from placements.services.snapshots import placement_columns
 
@@ -80,10 +79,8 @@ class PlacementRows(RowKind[Placement]):
             return False
         parsed, stored = manifest
         row.document = stored
-        row.created_at, row.deleting_since = (
-            document.created_at,
-            document.deleting_since,
-        )
+        row.created_at = document.created_at
+        row.deleting_since = document.deleting_since
         row.spec_generation = document.row.generation or 1
         for name, value in placement_columns(parsed).items():
             setattr(row, name, value)
@@ -126,9 +123,11 @@ class PlacementRows(RowKind[Placement]):
         return row.hub_conditions
 
     def follow(self, written: Sequence[WrittenRow[Placement]]) -> None:
-        added, restarted = [], []
+        added = []
+        restarted = []
         for one in written:
-            name, before = one.document.full_name, one.before
+            name = one.document.full_name
+            before = one.before
             if before is None:
                 added.append(name)
             elif started(before) != started(one.row):
@@ -139,8 +138,8 @@ class PlacementRows(RowKind[Placement]):
         # The status, which may be all that changed, lists the objects of the resource snapshot.
         names = [one.full_name for one in self.documents]
         mark_children(names, kinds=RESOURCE_KINDS)
-        mark_named([one.row.full_name for one in written], now=self.moment.now)
-        write_newly_read(is_live=self.moment.is_live, now=self.moment.now)
+        mark_due([one.row.pk for one in written], now=self.moment.now)
+        write_newly_read(now=self.moment.now)
 
     def delete(self, pks: Sequence[int]) -> None:
         rows = Placement.objects.filter(pk__in=pks)
@@ -198,20 +197,42 @@ def placement_keys(documents: Sequence[HubDocument]) -> dict[str, int]:
     return dict(rows.values_list("full_name", "pk"))
 
 
-def count_placed(placements: Collection[Placement]) -> None:
-    """Write how many clusters each placement is on, and that something changed, which pages poll."""
-    for part in batched([one.pk for one in placements]):
-        is_active = ~Q(bindings__state=BindingState.UNSCHEDULED)
+def note_changes(placements: Collection[int], *, now: datetime) -> None:
+    """Note that the bindings of placements changed: how many clusters these are on, and what follows.
+
+    The pages poll `hub_changes`; rollouts are observed, and decisions recorded.
+    """
+    is_active = ~Q(bindings__state=BindingState.UNSCHEDULED)
+    for part in batched(sorted(placements)):
         rows = Placement.objects.filter(pk__in=part)
-        counted = rows.annotate(count=Count("bindings", filter=is_active)).values_list(
-            "pk", "count"
-        )
-        for pk, count in counted:
+        counted = rows.annotate(count=Count("bindings", filter=is_active))
+        for pk, count in counted.values_list("pk", "count"):
             Placement.objects.filter(pk=pk).update(
                 placed_count=count,
                 hub_changes=F("hub_changes") + 1,
                 observe_rollout=True,
             )
+    mark_due(placements, now=now)
+
+
+QUIET = timedelta(seconds=3)
+"""How long nothing changes before a decision is recorded: the hub may be in the middle of its cycles."""
+LONGEST_WAIT = timedelta(seconds=60)
+
+
+def mark_due(placements: Collection[int], *, now: datetime) -> None:
+    """Schedule the recording of decisions, a minute after the first change at the latest.
+
+    The caller holds the lock of the fleet, as all that mark do. See `rules/live-hub.md#replays`.
+    """
+    times = {"changed_at": now, "due_at": now + QUIET}
+    for part in batched(sorted(placements)):
+        rows = [DueJudgement(placement_id=pk, **times) for pk in part]
+        DueJudgement.objects.bulk_create(rows, ignore_conflicts=True)
+        recent = DueJudgement.objects.filter(
+            placement__in=part, changed_at__gt=now - LONGEST_WAIT + QUIET
+        )
+        recent.update(due_at=now + QUIET)
 
 
 def delete_placements(pks: Sequence[int], *, now: datetime) -> None:

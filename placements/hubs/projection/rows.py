@@ -45,7 +45,8 @@ class RowKind(Generic[Row]):
     keeps = False
 
     def __init__(self, documents: Sequence[HubDocument], moment: HubMoment) -> None:
-        self.documents, self.moment = documents, moment
+        self.documents = documents
+        self.moment = moment
 
     def fill(self, row: Any, document: HubDocument) -> bool:
         """Set the columns of a row; return False if nothing of the object can be shown."""

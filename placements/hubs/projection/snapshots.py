@@ -1,6 +1,6 @@
 """Policy and resource snapshots of a live hub (10.1)."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from django.db.models import Exists, OuterRef
@@ -8,7 +8,6 @@ from django.db.models import Exists, OuterRef
 from clusters.models import MirroredObject
 from fleetui.apimachinery.errors import InvalidManifest
 from fleetui.apimachinery.model import HUB_SEMANTICS
-from placements.hubs.due import mark_named
 from placements.hubs.kinds.base import items_at, mapping_at
 from placements.hubs.kinds.kubefleet import (
     PLACEMENT_GROUP,
@@ -24,7 +23,7 @@ from placements.hubs.projection.kinds import (
     RESOURCE_KINDS,
     RUN_KINDS,
 )
-from placements.hubs.projection.placements import mark_children, placements_of
+from placements.hubs.projection.placements import mark_children, mark_due, placements_of
 from placements.manifests.policy import PlacementType, parse_policy
 from placements.models import Binding, Placement, PolicySnapshot, ResourceSnapshot
 from placements.services.snapshots import hash_of
@@ -46,8 +45,8 @@ Columns: TypeAlias = dict[str, Any]
 def project_policy_snapshots(
     documents: Sequence[HubDocument], moment: HubMoment
 ) -> None:
-    _project(PolicySnapshot, documents, lambda _placement: _policy_columns)
-    mark_named({one.row.owner for one in documents}, now=moment.now)
+    owners = _project(PolicySnapshot, documents, lambda _placement: _policy_columns)
+    mark_due([placement.pk for placement in owners], now=moment.now)
 
 
 def project_resource_snapshots(
@@ -81,7 +80,7 @@ def _project(
     model: type[PolicySnapshot] | type[ResourceSnapshot],
     documents: Sequence[HubDocument],
     columns_for: Callable[[Placement], Callable[[HubDocument], Columns | None]],
-) -> None:
+) -> Collection[Placement]:
     """Write the snapshots of all placements that these belong to: which is the latest depends on all."""
     owners = placements_of(documents)
     changed = {one.row.pk: one for one in documents}
@@ -102,6 +101,7 @@ def _project(
         ]
         _write(model, placement, snapshots, columns_for(placement))
         save_marks(snapshots)
+    return owners.values()
 
 
 def _write(
@@ -135,7 +135,8 @@ def write_numbered(
     written = []
     # The former latest first: one of an object is the latest at any time.
     for number in sorted(by_number, key=lambda one: bool(by_number[one]["is_latest"])):
-        before, columns = there.get(number), by_number[number]
+        before = there.get(number)
+        columns = by_number[number]
         if before is None:
             model.objects.create(**place, number=number, created_by="", **columns)
         elif any(getattr(before, key) != value for key, value in columns.items()):
@@ -224,7 +225,8 @@ def _resource_columns(document: HubDocument, status: Mapping[str, Any]) -> Colum
 
 
 def _identity(one: Mapping[str, Any]) -> list[str]:
-    group, version = str(one.get("group") or ""), str(one.get("version") or "")
+    group = str(one.get("group") or "")
+    version = str(one.get("version") or "")
     api_version = f"{group}/{version}" if group else version
     return [
         api_version,

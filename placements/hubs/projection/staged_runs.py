@@ -129,15 +129,15 @@ class RunRows(RowKind[StagedRun]):
             for path in inner.not_understood:
                 document.reject(path.replace("spec", f"status.{_SNAPSHOT}", 1))
             if used:  # else the run is shown without its stages
-                strategy, row.strategy = used[0].spec, used[1]
+                strategy = used[0].spec
+                row.strategy = used[1]
         how_far = run_status_of(document, spec.state, strategy)
-        row.status, row.ended_at = how_far.status, how_far.ended_at
+        row.status = how_far.status
+        row.ended_at = how_far.ended_at
         row.plan = how_far.result.run.to_plain() if how_far.result else None
         row.sync_result = staged_document(how_far.result) if how_far.result else {}
-        row.created_at, row.created_by = (
-            document.created_at,
-            document.manager("spec") or HUB,
-        )
+        row.created_at = document.created_at
+        row.created_by = document.manager("spec") or HUB
         row.started_at = how_far.started_at
         row.started_by = row.created_by if row.started_at else ""
         row.placement_id = self.placements.get(document.row.owner)
@@ -210,7 +210,8 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
     )
     events = HubEvents(moment)
     for each in written:
-        before, row = each.before, each.row
+        before = each.before
+        row = each.row
         if before is not None and row.approved_at and not before.approved_at:
             name = places[each.document.row.pk][0]
             event = AuditEvent(APPROVED, _RUN, name, after={"stage": row.stage})
@@ -220,7 +221,8 @@ def project_approvals(documents: Sequence[HubDocument], moment: HubMoment) -> No
 
 def _place(document: HubDocument) -> tuple[str, str, str]:
     """Return run, stage and side of a request, by its labels; without them by its spec and name."""
-    labels, spec = mapping_at(document.content, "metadata", "labels"), document.spec
+    labels = mapping_at(document.content, "metadata", "labels")
+    spec = document.spec
     run, stage = (
         text_of(labels.get(f"{PREFIX}{label}") or spec.get(key))
         for label, key in (

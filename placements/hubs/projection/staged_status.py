@@ -23,7 +23,9 @@ from placements.hubs.projection.documents import HubDocument
 from placements.manifests.staged_update import RunState, StagedStrategySpec, StageSpec
 from placements.models.rollouts import INITIALISING
 
-_STATUS, _STAGES, _DELETION = "status", "stagesStatus", "deletionStageStatus"
+_STATUS = "status"
+_STAGES = "stagesStatus"
+_DELETION = "deletionStageStatus"
 _REASONS = {
     "UpdateRunStopped": RunStatus.STOPPED,
     "UpdateRunStopping": RunStatus.STOPPING,
@@ -94,10 +96,12 @@ def run_status_of(
 def _plan(
     document: HubDocument, status: Values, strategy: StagedStrategySpec
 ) -> StagedRunPlan:
-    specs, stages = {one.name: one for one in strategy.stages}, []
+    specs = {one.name: one for one in strategy.stages}
+    stages = []
     version = text_of(status.get("resourceSnapshotIndexUsed"), longest=10)
     for index, raw in enumerate(items_at(status, _STAGES)):
-        path, values = f"{_STATUS}.{_STAGES}[{index}]", mapping_at(raw)
+        path = f"{_STATUS}.{_STAGES}[{index}]"
+        values = mapping_at(raw)
         spec = specs.pop(str(values.get("stageName")), None)
         if spec is None:
             document.reject(f"{path}.stageName")
@@ -216,7 +220,8 @@ def _waits(
         return [Wait(WaitReason.RUN)]
     if status is RunStatus.STOPPED:
         return [Wait(WaitReason.RESUME)]
-    waits, is_deleting = [], stage.name == DELETE_STAGE
+    waits = []
+    is_deleting = stage.name == DELETE_STAGE
     if stage.steps and not stage.may_start:
         waits.append(Wait(WaitReason.APPROVAL_BEFORE, stage.name))
     elif running:

@@ -4,40 +4,17 @@ See `rules/live-hub.md#projection`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Count, Q, QuerySet
 
 from clusters.hub_queries import across_hubs
 from clusters.models import MirroredObject
-from fleetui.apimachinery.words import full_name
 from placements.hubs.projection.placements import NO_PLACEMENT
 from placements.hubs.projection.staged_runs import NO_RUN
 
 PATIENCE = timedelta(hours=1)
 """For which an object may wait for the one that it belongs to: streams arrive in any order."""
-
-
-@dataclass(frozen=True, slots=True)
-class UnresolvedObject:
-    """An object, the paths of what is not understood of it, and why it is not shown; "" if it is."""
-
-    group: str
-    kind: str
-    namespace: str
-    name: str
-    paths: Sequence[str]
-    reason: str
-
-    @property
-    def full_name(self) -> str:
-        return full_name(self.namespace, self.name)
-
-    @classmethod
-    def of(cls, row: MirroredObject) -> "UnresolvedObject":
-        paths, reason = tuple(row.not_understood), row.projection_error
-        return cls(row.group, row.kind, row.namespace, row.name, paths, reason)
 
 
 def unresolved_objects(*, now: datetime) -> QuerySet[MirroredObject]:

@@ -25,22 +25,6 @@ _CAUSES = 20
 """Differences whose cause is looked for: each evaluates a round over the whole fleet."""
 
 
-@dataclass(frozen=True, slots=True)
-class HubWords:
-    """What a hub wrote about one decision: condition, and a plain document for each cluster it lists."""
-
-    condition: Plain
-    decisions: tuple[Plain, ...]
-
-    @property
-    def selected(self) -> frozenset[str]:
-        return frozenset(one["cluster"] for one in self.decisions if one["selected"])
-
-    @property
-    def is_full(self) -> bool:
-        return len(self.decisions) >= MOST_LISTED
-
-
 @dataclass(slots=True)
 class StatusComparison:
     """What differs between a hub and a replay: a document for the condition and for each cluster.
@@ -53,9 +37,20 @@ class StatusComparison:
     is_same_selection: bool = True
     is_forgotten: bool = False
 
-    @property
-    def is_equal(self) -> bool:
-        return not self.differences
+    def agreement(self, inputs: str) -> Agreement:
+        if self.is_forgotten:
+            return Agreement.FORGOTTEN
+        if not self.differences:
+            return Agreement.AGREES
+        if inputs == ReplayInputs.OBSERVED:
+            return Agreement.DIFFERS
+        if self.is_same_condition and self.is_same_selection:
+            return Agreement.AGREES_ON_PICKS
+        return Agreement.UNCERTAIN
+
+
+def selected_in(status: HubStatus) -> frozenset[str]:
+    return frozenset(one["cluster"] for one in status.decisions if one["selected"])
 
 
 def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
@@ -76,7 +71,7 @@ def plain_decisions(entries: Iterable[object]) -> tuple[Plain, ...]:
 
 
 def compare(
-    hub: HubWords,
+    hub: HubStatus,
     replay: HubStatus,
     *,
     lists: Sequence[Sequence[Plain]],
@@ -91,29 +86,28 @@ def compare(
     by_name, expected = (
         {one["cluster"]: one for one in each.decisions} for each in (hub, replay)
     )
-    selected = frozenset(name for name, one in expected.items() if one["selected"])
     condition = {key: hub.condition.get(key) for key in replay.condition}
     if condition != replay.condition:
         status.is_same_condition = False
         status.differences.append(_difference("", condition, replay.condition))
-    for name in sorted(selected | hub.selected):
-        if name not in by_name and hub.is_full:
+    sides = selected_in(hub), selected_in(replay)
+    is_full = len(hub.decisions) >= MOST_LISTED
+    for name in sorted(sides[0] | sides[1]):
+        if is_full and name not in by_name:
             continue
-        status.is_same_selection = (
-            status.is_same_selection and name in selected and name in hub.selected
-        )
-        if not _is_equal(by_name.get(name), expected.get(name)):
-            status.differences.append(
-                _difference(name, by_name.get(name), expected.get(name))
-            )
+        if not all(name in side for side in sides):
+            status.is_same_selection = False
+        ours = expected.get(name)
+        theirs = by_name.get(name)
+        if not _is_equal(theirs, ours):
+            status.differences.append(_difference(name, theirs, ours))
 
-    rest = [one for name, one in by_name.items() if name not in selected | hub.selected]
+    rest = [one for name, one in by_name.items() if name not in sides[0] | sides[1]]
     compared = [_unselected(rest, one) for one in lists]
+    is_shorter = is_any_unselected and not rest
     if compared:
         differences, is_shorter = min(compared, key=lambda one: (len(one[0]), one[1]))
         status.differences += differences
-    else:
-        is_shorter = is_any_unselected and not rest
     status.is_forgotten = is_shorter and not status.differences
     return status
 
@@ -148,16 +142,11 @@ def without_age(reason: str) -> str:
 
 
 def _difference(cluster: str, hub: Plain | None, replay: Plain | None) -> Plain:
-    keys = (
-        ("selected", "affinityScore", "topologySpreadScore", "reason")
-        if cluster
-        else None
-    )
-    hub, replay = (
-        None if one is None else {key: one.get(key) for key in keys or one}
-        for one in (hub, replay)
-    )
-    return {"cluster": cluster, "hub": hub, "replay": replay, "cause": ""}
+    sides = {
+        side: one and {key: value for key, value in one.items() if key != "cluster"}
+        for side, one in (("hub", hub), ("replay", replay))
+    }
+    return {"cluster": cluster, **sides, "cause": ""}
 
 
 def is_part_of(decisions: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
@@ -169,26 +158,15 @@ def is_part_of(decisions: Iterable[Plain], recorded: Iterable[Plain]) -> bool:
     )
 
 
-def agreement_of(comparison: StatusComparison, inputs: str) -> Agreement:
-    if comparison.is_forgotten:
-        return Agreement.FORGOTTEN
-    if comparison.is_equal:
-        return Agreement.AGREES
-    if inputs == ReplayInputs.OBSERVED:
-        return Agreement.DIFFERS
-    if comparison.is_same_condition and comparison.is_same_selection:
-        return Agreement.AGREES_ON_PICKS
-    return Agreement.UNCERTAIN
-
-
 def with_causes(
-    differences: Sequence[Plain], decision: Decision, hub: HubWords
+    differences: Sequence[Plain], decision: Decision, hub: HubStatus
 ) -> list[Plain]:
     """Add to the first differences what made the replay decide as it did."""
-    outcomes, first = Outcomes(decision), list(differences[:MOST_DIFFERENCES])
+    outcomes = Outcomes(decision)
+    first = list(differences[:MOST_DIFFERENCES])
     for one in first[:_CAUSES]:
         if one["cluster"]:
-            one["cause"] = _cause(one["cluster"], outcomes, hub.selected)
+            one["cause"] = _cause(one["cluster"], outcomes, selected_in(hub))
     return first
 
 

@@ -10,19 +10,19 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from time import perf_counter
 from typing import Any
-from uuid import uuid4
 
-from django.db import DataError, IntegrityError, transaction
-from django.db.models import F, Q, QuerySet
+from django.db import transaction
+from django.db.models import F, QuerySet
 
 from clusters.hub_queries import live_hubs
 from clusters.hub_state import HubState
 from clusters.models import Hub
-from fleetui.bulk import batched, claim_batch
+from fleetui.bulk import batched
 from fleetui.hub_scope import current_hub_id, in_hub
 from placements.engine.scheduling.cycle import DuplicateBindingError
 from placements.engine.scheduling.decision import fleet_digest
 from placements.explain.hub_status import hub_status
+from placements.hubs.projection.documents import FAULTS
 from placements.hubs.queries import state_of
 from placements.hubs.replay.agreement import compare, is_part_of
 from placements.hubs.replay.pick_replays import pick_replays
@@ -50,17 +50,6 @@ from placements.services.decisions.records import decision_of, stored_decision
 log = logging.getLogger(__name__)
 
 BATCH = 20
-LEASE = timedelta(seconds=60)
-FAULTS = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    TypeError,
-    ValueError,
-    DataError,
-    IntegrityError,
-)
-"""What an unexpected object makes a replay raise; the placement is tried again later."""
 _LATER = timedelta(minutes=5)
 _NAMES_STORED = 5
 
@@ -81,8 +70,7 @@ def _live_hub(now: datetime) -> Hub | None:
 
 
 def _due(now: datetime) -> QuerySet[DueJudgement]:
-    free = Q(lease_expires_at=None) | Q(lease_expires_at__lt=now)
-    return DueJudgement.objects.filter(free, due_at__lte=now)
+    return DueJudgement.objects.filter(due_at__lte=now)
 
 
 def observe_due(*, now: datetime) -> int:
@@ -90,24 +78,19 @@ def observe_due(*, now: datetime) -> int:
     hub = _live_hub(now)
     if hub is None:
         return 0
-    lease = {"lease_expires_at": now + LEASE, "lease_token": uuid4().hex}
-    claimed = claim_batch(_due(now), "due_at", size=BATCH, **lease)
-    columns = ("pk", "placement", "due_at")
-    for pk, placement, due_at in DueJudgement.objects.filter(
-        pk__in=claimed
-    ).values_list(*columns):
-        mine = DueJudgement.objects.filter(pk=pk, lease_token=lease["lease_token"])
+    due = list(_due(now).order_by("due_at")[:BATCH])
+    for row in due:
         try:
-            observe_decision(placement, hub, now=now)
+            observe_decision(row.placement_id, hub, now=now)
         except FAULTS as error:
             words = f"{type(error).__name__}: {error}"[:300]
             log.warning(
-                "decision not recorded: placement=%s error=%s", placement, words
+                "decision not recorded: placement=%s error=%s", row.placement_id, words
             )
-            mine.update(due_at=now + _LATER)
-        if not mine.filter(due_at=due_at).delete()[0]:  # something changed meanwhile
-            mine.update(lease_expires_at=None, lease_token="", changed_at=now)
-    return len(claimed)
+            DueJudgement.objects.filter(pk=row.pk).update(due_at=now + _LATER)
+        # A change meanwhile has set another time, which keeps the row.
+        DueJudgement.objects.filter(pk=row.pk, due_at=row.due_at).delete()
+    return len(due)
 
 
 def observe_decision(placement_id: int, hub: Hub, *, now: datetime) -> None:
@@ -180,7 +163,8 @@ def _course(observed: HubObservation, base: HubDecision | None) -> Course:
     """Return what changed since a decision, or since the hub was connected."""
     if base is not None:
         return course_of(observed, stored_bindings(base))
-    changed, since = {one.uid for one in observed.changes}, observed.steady_since
+    changed = {one.uid for one in observed.changes}
+    since = observed.steady_since
     start = {uid: one for uid, one in observed.documents.items() if uid not in changed}
     there = tuple(
         one for one in observed.changes if since is None or one.seen_at <= since
@@ -219,7 +203,8 @@ def _replay(
 
     Of several that the order of events leaves open, it is the one that decides as the hub did.
     """
-    policy, since = observed.policy(), observed.steady_since
+    policy = observed.policy()
+    since = observed.steady_since
     if course.first is None:
         is_observed = observed.is_new
         if before is not None:
@@ -230,7 +215,8 @@ def _replay(
         status = hub_status(result.decision)
         if status is None:
             continue
-        if compare(observed.words, status, lists=[status.decisions]).is_equal:
+        found = compare(observed.words, status, lists=[status.decisions])
+        if not found.differences:
             return result
     return results[0]
 
@@ -242,11 +228,11 @@ def _written_decision(
     *,
     now: datetime,
 ) -> Decision:
-    value, version, placement = result.decision, result.version, observed.placement
-    policy, before = (
-        value.cycle.policy,
-        {one.cluster for one in value.cycle.live_bindings if one.is_active},
-    )
+    value = result.decision
+    version = result.version
+    placement = observed.placement
+    policy = value.cycle.policy
+    before = {one.cluster for one in value.cycle.live_bindings if one.is_active}
     joins = [name for name in value.picked_names if name not in before]
     placement.decisions_made += 1
     Placement.objects.filter(pk=placement.pk).update(

@@ -212,7 +212,8 @@ def _stepped_replays(
         ]
         if not same:
             return
-        seen, bindings = same[0], after
+        seen = same[0]
+        bindings = after
 
 
 def _steps(

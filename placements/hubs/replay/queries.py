@@ -9,7 +9,7 @@ from clusters.hub_queries import live_hubs
 from fleetui.hub_scope import current_hub_id
 from placements.engine.scheduling.record import UnreadableRecordError
 from placements.engine.scheduling.scheduler import schedule
-from placements.explain.hub_status import Plain, hub_status
+from placements.explain.hub_status import HubStatus, Plain, hub_status
 from placements.hubs.explain.agreements import (
     INPUTS,
     Agreement,
@@ -19,9 +19,8 @@ from placements.hubs.explain.agreements import (
     shown_agreement,
 )
 from placements.hubs.replay.agreement import (
-    HubWords,
-    agreement_of,
     compare,
+    selected_in,
     with_causes,
 )
 from placements.hubs.replay.replay import observe
@@ -82,7 +81,7 @@ def replayed(row: HubDecision) -> HubSide:
     if status is None:
         return _not_replayable(row, "the replay failed as a whole")
 
-    words = HubWords(row.condition or {}, tuple(row.decisions))
+    words = HubStatus(row.condition or {}, tuple(row.decisions))
     lists = [status.decisions]
     placed = {one.cluster for one in cycle.live_bindings if one.is_active}
     if placed.issuperset(decision.picked_names):
@@ -97,11 +96,11 @@ def replayed(row: HubDecision) -> HubSide:
         words,
         status,
         lists=lists,
-        is_any_unselected=len(words.selected) < len(cycle.fleet),
+        is_any_unselected=len(selected_in(words)) < len(cycle.fleet),
     )
     return HubSide(
         row,
-        shown_agreement(agreement_of(comparison, row.inputs)),
+        shown_agreement(comparison.agreement(row.inputs)),
         len(cycle.fleet),
         status.condition,
         tuple(with_causes(comparison.differences, decision, words)),

@@ -20,9 +20,11 @@ from fleetui.apimachinery.model import HUB_SEMANTICS
 from placements.engine.scheduling.cycle import Cycle
 from placements.engine.scheduling.decision import CycleKind, Decision
 from placements.engine.scheduling.scheduler import schedule
+from placements.explain.hub_status import HubStatus
 from placements.hubs.fleet_versions import fleet_at, latest_version
 from placements.hubs.kinds.base import items_at, mapping_at
-from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP, PREFIX
+from placements.hubs.kinds.kubefleet import CLUSTER_GROUP, PLACEMENT_GROUP
+from placements.hubs.projection.bindings import previous_state
 from placements.hubs.projection.documents import HubDocument
 from placements.hubs.projection.kinds import (
     BINDING_KINDS,
@@ -30,7 +32,7 @@ from placements.hubs.projection.kinds import (
     POLICY_KINDS,
 )
 from placements.hubs.projection.snapshots import NUMBER_OF_CLUSTERS, policy_of
-from placements.hubs.replay.agreement import HubWords, plain_decisions
+from placements.hubs.replay.agreement import plain_decisions
 from placements.hubs.watching.mirror import GONE, moment_of
 from placements.manifests.binding import BindingState, PlacedBinding
 from placements.manifests.policy import PlacementPolicy, parse_policy
@@ -143,12 +145,12 @@ class HubObservation:
         return is_behind or self.condition.get("status") not in ("True", "False")
 
     @property
-    def words(self) -> HubWords:
+    def words(self) -> HubStatus:
         condition = {
             key: str(self.condition.get(key, ""))
             for key in ("status", "reason", "message")
         }
-        return HubWords(
+        return HubStatus(
             condition, plain_decisions(items_at(self.status, "targetClusters"))
         )
 
@@ -172,7 +174,8 @@ class HubObservation:
 
     def digest(self, bindings: Iterable[BindingFacts]) -> str:
         """Return the hash of what makes this another decision than the one before."""
-        words, manifest = self.words, self.snapshot.content if self.snapshot else {}
+        words = self.words
+        manifest = self.snapshot.content if self.snapshot else {}
         annotations = mapping_at(manifest, "metadata", "annotations")
         content = [
             self.name,
@@ -207,10 +210,8 @@ def observe(placement: Placement, hub: Hub, *, since: int = 0) -> HubObservation
     deleting = rows.filter(kind__in=BINDING_KINDS, is_deleting=True).values_list(
         "uid", flat=True
     )
-    steady, offset = (
-        steady_since(hub),
-        timedelta(seconds=hub.clock_offset_seconds or 0.0),
-    )
+    steady = steady_since(hub)
+    offset = timedelta(seconds=hub.clock_offset_seconds or 0.0)
     return HubObservation(
         placement,
         key,
@@ -242,17 +243,12 @@ def _facts_of(document: HubDocument) -> BindingFacts | None:
     if spec.get("state") not in _STATES or not document.row.cluster:
         return None
     scores = mapping_at(spec, "clusterDecision", "clusterScore")
-    previous = document.texts("metadata", "annotations").get(
-        f"{PREFIX}previous-binding-state"
-    )
     return BindingFacts(
         document.row.uid,
         document.row.cluster,
         spec["state"],
         str(spec.get("schedulingPolicySnapshotName", "")),
-        BindingState.BOUND
-        if previous == BindingState.BOUND
-        else BindingState.SCHEDULED,
+        previous_state(document),
         *(
             one if isinstance(one, (int, float)) else None
             for one in map(scores.get, _SCORES)
@@ -283,7 +279,8 @@ class Course:
     def start(self, change: BindingChange, old: BindingFacts | None) -> None:
         """Start the cycle with a change of one of the present bindings."""
         self.is_mixed = self.first is not None
-        self.first, self.before = change, dict(self.after)
+        self.first = change
+        self.before = dict(self.after)
         self.selections.clear()
         del self.before[change.uid]
         if old is not None:
@@ -330,7 +327,8 @@ def course_of(observed: HubObservation, before: Bindings) -> Course:
     for uid in (
         observed.deleting
     ):  # a cycle sees nothing that is being deleted; since when is not known
-        gone, left = course.after.pop(uid, None), course.before.get(uid)
+        gone = course.after.pop(uid, None)
+        left = course.before.get(uid)
         if gone is not None and left is not None and left.is_active:
             del course.before[uid]
             course.is_mixed = True

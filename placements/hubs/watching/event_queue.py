@@ -1,113 +1,61 @@
 """The bounded queue between the threads that read streams and the one that writes the mirror."""
 
-import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import defaultdict
+from queue import Empty, Full, Queue
 
 from placements.hubs.watching.stream import StreamItem
 
-MOST_HELD, LEAST_HELD = 20_000, 10_000
-BATCH_ITEMS, BATCH_SECONDS = 500, 0.2
+MOST_HELD = 5_000
+BATCH_ITEMS = 500
+BATCH_SECONDS = 0.2
+_CHECK_SECONDS = 0.5
 
 
 class EventQueue:
-    """Items by hub, in order of arrival; a batch is due after 200 ms or 500 items.
+    """Items in order of arrival, with their hubs.
 
-    While more than 20,000 are held, every `put` waits until fewer than 10,000 are: the streams stop reading,
-    and TCP makes the hub wait.
+    While it is full, every `put` waits: the streams stop reading, and TCP makes the hub wait.
     """
 
-    def __init__(
-        self,
-        *,
-        most: int = MOST_HELD,
-        least: int = LEAST_HELD,
-        batch: int = BATCH_ITEMS,
-        seconds: float = BATCH_SECONDS,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._most, self._least, self._batch, self._seconds = (
-            most,
-            least,
-            batch,
-            seconds,
-        )
-        self._monotonic = monotonic
-        self._changed = threading.Condition()
-        self._items: OrderedDict[int, list[StreamItem]] = OrderedDict()
-        self._since: dict[int, float] = {}
-        self._weight = 0
-        self._is_full = False
-        self._closed: set[int] = set()
-        self._is_closing = False
+    def __init__(self, *, most: int = MOST_HELD) -> None:
+        self._items: Queue[tuple[int, StreamItem]] = Queue(most)
+        self._open: set[int] = set()
 
-    @property
-    def weight(self) -> int:
-        return self._weight
+    def __len__(self) -> int:
+        return self._items.qsize()
 
     def open(self, hub: int) -> None:
-        with self._changed:
-            self._closed.discard(hub)
+        self._open.add(hub)
 
-    def close(self, hub: int) -> None:
-        """Drop the items of a hub; its streams that wait return."""
-        with self._changed:
-            self._closed.add(hub)
-            self._weight -= sum(item.weight for item in self._items.pop(hub, ()))
-            self._since.pop(hub, None)
-            self._changed.notify_all()
-
-    def finish(self) -> None:
-        """Refuse further items; all items in the queue are due now."""
-        with self._changed:
-            self._is_closing = True
-            self._changed.notify_all()
+    def close(self, *hubs: int) -> None:
+        """Refuse further items of these hubs; what is in the queue stays."""
+        self._open.difference_update(hubs)
 
     def put(self, hub: int, item: StreamItem) -> bool:
         """Add an item when there is room; return False where the hub was closed meanwhile."""
-        with self._changed:
-            while self._is_full and not self._is_closing and hub not in self._closed:
-                self._changed.wait()
-            if self._is_closing or hub in self._closed:
-                return False
-            items = self._items.setdefault(hub, [])
-            if not items:
-                self._since[hub] = self._monotonic()
-            items.append(item)
-            self._weight += item.weight
-            self._is_full = self._is_full or self._weight > self._most
-            if len(items) in (1, self._batch):
-                self._changed.notify_all()
+        while hub in self._open:
+            try:
+                self._items.put((hub, item), timeout=_CHECK_SECONDS)
+            except Full:
+                continue
             return True
+        return False
 
-    def take(self, *, seconds: float) -> tuple[int, list[StreamItem]] | None:
-        """Return a hub and its next batch when one is due; None after so many seconds without one."""
-        until = self._monotonic() + seconds
-        with self._changed:
-            while True:
-                now = self._monotonic()
-                due = min((self._due(hub) for hub in self._items), default=until)
-                if due <= now and self._items:
-                    return self._pop(min(self._items, key=self._due))
-                if now >= until or self._is_closing:
-                    return None
-                self._changed.wait(min(due, until) - now)
+    def take(self, *, seconds: float) -> dict[int, list[StreamItem]]:
+        """Return what arrives within 200 ms after the first item, by hub: at most 500 items.
 
-    def _due(self, hub: int) -> float:
-        if self._is_closing or len(self._items[hub]) >= self._batch:
-            return self._since[hub] - self._seconds
-        return self._since[hub] + self._seconds
-
-    def _pop(self, hub: int) -> tuple[int, list[StreamItem]]:
-        items = self._items.pop(hub)
-        batch, rest = items[: self._batch], items[self._batch :]
-        if rest:
-            self._items[hub] = rest  # behind the other hubs; it is due still
-        else:
-            del self._since[hub]
-        self._weight -= sum(item.weight for item in batch)
-        if self._is_full and self._weight < self._least:
-            self._is_full = False
-            self._changed.notify_all()
-        return hub, batch
+        Empty after so many seconds without one.
+        """
+        batch: dict[int, list[StreamItem]] = defaultdict(list)
+        until = time.monotonic() + seconds
+        for number in range(BATCH_ITEMS):
+            try:
+                left = max(0.0, until - time.monotonic())
+                hub, item = self._items.get(timeout=left)
+            except Empty:
+                break
+            batch[hub].append(item)
+            if number == 0:
+                until = time.monotonic() + BATCH_SECONDS
+        return batch

@@ -1,24 +1,25 @@
-"""Writes what the streams of one hub deliver: batches, quiet heartbeats, changes of bindings (9.1)."""
+"""Writes what the streams of one hub deliver: batches, heartbeats, changes of bindings (9.1)."""
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from django.db import transaction
+from django.db.models import F
 from django.utils.dateparse import parse_datetime
 
 from clusters.models import BindingChange, Hub, HubStream, MirroredObject
+from fleetui.bulk import batched
 from fleetui.hub_scope import in_hub
 from placements.hubs.kinds.base import HubApi, StreamKind
 from placements.hubs.trimming import MirrorRecord, short_digest
+from placements.hubs.watching.states import StreamStatus
 from placements.hubs.watching.stream import StreamItem
 
 GONE = "Gone"
 FLUSH_SECONDS = 15.0
-RATE_SECONDS = 60.0
 BATCH = 500
 _KEY = ("hub", "group", "kind", "namespace", "name")
 _QUIET_COLUMNS = (
@@ -42,6 +43,10 @@ _COLUMNS = (
     "changed_at",
     "is_dirty",
 )
+_STORED = ("pk", "uid", "resource_version", "digest", "owner", "cluster")
+_COUNTERS = ("events", "bytes", "relists", "skipped", "failures")
+Key = tuple[str, str]
+"""Namespace and name."""
 
 
 class LeaseLost(Exception):
@@ -49,68 +54,103 @@ class LeaseLost(Exception):
 
 
 class StoredObject(NamedTuple):
-    """What decides whether a stored object changes."""
+    """What decides whether a stored object changes, and whose binding it is."""
 
     pk: int
     uid: str
     resource_version: str
     digest: str
+    owner: str
+    cluster: str
 
-
-@dataclass(slots=True)
-class StreamFacts:
-    """What is written of a stream from time to time: set by its thread, read by the one that writes."""
-
-    heard_at: datetime | None = None
-    events: int = 0
-    bytes: int = 0
-    relists: int = 0
-    skipped: int = 0
-    failures: int = 0
+    def gone(self, resource_version: str, now: datetime) -> BindingChange:
+        return BindingChange(
+            owner=self.owner,
+            cluster=self.cluster,
+            uid=self.uid,
+            state=GONE,
+            resource_version=resource_version or self.resource_version,
+            seen_at=now,
+        )
 
 
 @dataclass(slots=True)
 class MirrorStream:
-    """A stream in the mirror: its row, and its position as far as it is written.
+    """A stream in the mirror: its row, and its position as far as it is read.
 
-    `known` has what is stored of objects that have heartbeats, `quiet` those whose heartbeat is not written.
+    `known` has the newest version of the objects that have heartbeats, `quiet` those whose heartbeat is not
+    written yet.
     """
 
     pk: int
     kind: StreamKind
-    position: str = ""
-    is_listed: bool = False
-    objects: int = 0
-    quiet: dict[tuple[str, str], MirrorRecord] = field(default_factory=dict)
-    known: dict[tuple[str, str], StoredObject] = field(default_factory=dict)
-    counted: deque[tuple[datetime, int]] = field(default_factory=deque)
-    """The counters of events of the last minute, oldest first."""
+    position: str
+    is_binding: bool
+    quiet: dict[Key, MirrorRecord] = field(default_factory=dict)
+    known: dict[Key, StoredObject] = field(default_factory=dict)
+    counted: tuple[datetime, int] | None = None
+    """The counter of events at the last flush."""
 
-    def events_per_minute(self, events: int, now: datetime) -> float:
-        """Return the average since the oldest counter that is kept; `events` is the present one."""
-        while (
-            len(self.counted) > 1
-            and (now - self.counted[1][0]).total_seconds() >= RATE_SECONDS
-        ):
-            self.counted.popleft()
-        if (
-            self.counted and events < self.counted[-1][1]
-        ):  # the stream was started again
-            self.counted.clear()
-        self.counted.append((now, events))
-        since, before = self.counted[0]
+    def digest(self, record: MirrorRecord) -> str:
+        if self.is_binding:
+            return short_digest(record.columns.state, record.columns.policy_snapshot)
+        return record.digest
+
+    def take_quiet(self, item: StreamItem) -> bool:
+        """Return whether it is a bookmark, or a heartbeat of a stored object, and keep it for the flush."""
+        record = item.record
+        if record is None:
+            return item.removal is None and item.listed_uids is None
+        known = self.known.get(record.key)
+        if known is None or (known.uid, known.digest) != (record.uid, record.digest):
+            return False
+        version = record.resource_version
+        if item.is_from_list or not is_older(version, known.resource_version):
+            self.known[record.key] = known._replace(resource_version=version)
+            self.quiet[record.key] = record
+        return True
+
+    def loud(self, items: Iterable[StreamItem]) -> list[StreamItem]:
+        """Return what is written now: what is not quiet, and all that follows it of the same object."""
+        loud: list[StreamItem] = []
+        keys: set[Key | None] = set()
+        for item in items:
+            if item.key in keys or not self.take_quiet(item):
+                loud.append(item)
+                keys.add(item.key)
+        return loud
+
+    def drop(self, key: Key) -> None:
+        self.quiet.pop(key, None)
+        self.known.pop(key, None)
+
+    def counters(
+        self, status: StreamStatus | None, now: datetime, monotonic: float
+    ) -> HubStream:
+        """Return the row with what each flush writes; events per minute are those since the last one."""
+        status = status or StreamStatus(self.kind)
+        since, before = self.counted or (now, status.events)
         seconds = (now - since).total_seconds()
-        return round(60 * (events - before) / seconds, 1) if seconds > 0 else 0.0
+        self.counted = now, status.events
+        row = HubStream(pk=self.pk, resource_version=self.position)
+        if seconds > 0 and status.events > before:
+            row.events_per_minute = round(60 * (status.events - before) / seconds, 1)
+        if status.heard_at is not None:
+            row.heard_at = now - timedelta(seconds=monotonic - status.heard_at)
+        for name in _COUNTERS:
+            setattr(row, name, getattr(status, name))
+        return row
 
 
 @dataclass(slots=True)
 class _Pending:
     """The changes of one stream within a batch, each key once."""
 
-    stored: dict[tuple[str, str], StoredObject]
-    upserts: dict[tuple[str, str], MirrorRecord] = field(default_factory=dict)
+    stored: dict[Key, StoredObject]
+    upserts: dict[Key, MirrorRecord] = field(default_factory=dict)
     deletes: list[int] = field(default_factory=list)
     changes: list[BindingChange] = field(default_factory=list)
+    added: int = 0
 
 
 class HubMirror:
@@ -124,70 +164,51 @@ class HubMirror:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        self.hub, self._api, self._token, self._clock = hub, api, lease_token, clock
+        self.hub = hub
+        self._api = api
+        self._token = lease_token
+        self._clock = clock
         self.streams: dict[int, MirrorStream] = {}
-        self.batches = 0
 
-    def add(self, row: HubStream, kind: StreamKind) -> MirrorStream:
-        stream = MirrorStream(
-            row.pk, kind, row.resource_version, bool(row.listed_at), row.object_count
+    def add(self, row: HubStream, kind: StreamKind) -> None:
+        is_binding = (
+            kind.kind in self._api.binding_kinds and kind.group in self._api.groups
         )
+        stream = MirrorStream(row.pk, kind, row.resource_version, is_binding)
         # Another thread may go through them.
         self.streams = {**self.streams, row.pk: stream}
-        return stream
 
     def write(self, items: Sequence[StreamItem]) -> bool:
         """Write a batch in one transaction; return whether the projection has work. Raise LeaseLost."""
-        items = self._take_quiet(items)
-        if not items:
-            return False
-        now, is_dirty = self._clock(), False
-        before = {
-            pk: (one.objects, dict(one.quiet)) for pk, one in self.streams.items()
+        batches: dict[int, list[StreamItem]] = defaultdict(list)
+        for item in items:
+            if item.stream in self.streams:
+                batches[item.stream].append(item)
+        positions = {
+            pk: next((item.position for item in reversed(batch) if item.position), "")
+            for pk, batch in batches.items()
         }
+        loud = {pk: self.streams[pk].loud(batch) for pk, batch in batches.items()}
+        now = self._clock()
+        is_dirty = False
         is_written = False
         try:
-            with in_hub(self.hub), transaction.atomic():
-                self._check_lease()
-                for stream, group in self._by_stream(items):
-                    is_dirty |= self._write_stream(stream, group, now)
+            if any(loud.values()):
+                with in_hub(self.hub), transaction.atomic():
+                    self._check_lease()
+                    for pk, batch in loud.items():
+                        stream = self.streams[pk]
+                        is_dirty |= self._write_stream(
+                            stream, batch, positions[pk], now
+                        )
             is_written = True
         finally:
             if not is_written:  # so that the batch can be written again
-                for pk, (objects, quiet) in before.items():
-                    self.streams[pk].objects, self.streams[pk].quiet = objects, quiet
+                for pk in loud:
                     self.streams[pk].known.clear()
-        self.batches += 1
-        for stream, group in self._by_stream(items):
-            if any(one.listed_uids is not None for one in group):
-                stream.is_listed = True
+        for pk, position in positions.items():
+            self.streams[pk].position = position or self.streams[pk].position
         return is_dirty
-
-    def _by_stream(
-        self, items: Sequence[StreamItem]
-    ) -> Iterator[tuple[MirrorStream, list[StreamItem]]]:
-        by_stream = sorted(
-            items, key=lambda one: one.stream
-        )  # stable: in order within a stream
-        for pk, group in groupby(by_stream, key=lambda one: one.stream):
-            if stream := self.streams.get(pk):
-                yield stream, list(group)
-
-    def _take_quiet(self, items: Sequence[StreamItem]) -> list[StreamItem]:
-        """Remember bookmarks and heartbeats, which the next flush writes; return what needs the database now.
-
-        A stream with anything else in the batch needs it for all of its items, so that they stay in order.
-        """
-        rest: list[StreamItem] = []
-        for stream, group in self._by_stream(items):
-            if not all(is_bookmark(one) or is_heartbeat(stream, one) for one in group):
-                rest += group
-                continue
-            for one in group:
-                stream.position = one.position
-                if one.record:
-                    stream.quiet[one.record.key] = one.record
-        return rest
 
     def _check_lease(self) -> None:
         rows = Hub.objects.select_for_update(no_key=True).filter(
@@ -197,99 +218,95 @@ class HubMirror:
             raise LeaseLost
 
     def _write_stream(
-        self, stream: MirrorStream, items: list[StreamItem], now: datetime
+        self,
+        stream: MirrorStream,
+        items: list[StreamItem],
+        position: str,
+        now: datetime,
     ) -> bool:
         """Write the items of one stream; a complete list divides them, since it removes what it lacks."""
-        is_dirty, start = False, 0
+        if not items:
+            return False
+        values: dict[str, object] = {}
+        is_dirty = False
+        start = 0
         for end, item in enumerate(items):
             if item.listed_uids is None:
                 continue
             is_dirty |= self._write_objects(stream, items[start:end], now)
             is_dirty |= self._remove_missing(stream, item.listed_uids, now)
             start = end + 1
-        is_dirty |= self._write_objects(stream, items[start:], now)
-        position = next((one.position for one in reversed(items) if one.position), "")
-        has_list = start > 0
-        if position:
-            stream.position = position
-        values: dict[str, object] = {"object_count": stream.objects}
-        if has_list:
             values["listed_at"] = now
-        if (
-            position and not stream.quiet
-        ):  # what is quiet and not written would be lost with this process
+        is_dirty |= self._write_objects(stream, items[start:], now)
+        # What is quiet and not written would be lost with this process.
+        if position and not stream.quiet:
             values["resource_version"] = position
-        HubStream.objects.filter(pk=stream.pk).update(**values)
+        if values:
+            HubStream.objects.filter(pk=stream.pk).update(**values)
         return is_dirty
 
     def _write_objects(
         self, stream: MirrorStream, items: Sequence[StreamItem], now: datetime
     ) -> bool:
-        if not items:
-            return False
         pending = _Pending(self._stored(stream, items))
         for item in items:
-            if removal := item.removal:
+            if item.record:
+                self._put(stream, pending, item.record, now, item.is_from_list)
+            elif removal := item.removal:
                 key = removal.namespace, removal.name
                 stored = pending.stored.get(key)
                 if stored and stored.uid == removal.uid:
-                    self._forget(
-                        stream,
-                        pending,
-                        key,
-                        now,
-                        resource_version=removal.resource_version,
-                    )
-            elif item.record:
-                self._put(
-                    stream, pending, item.record, now, is_from_list=item.is_from_list
-                )
+                    version = removal.resource_version
+                    self._forget(stream, pending, key, now, version)
+        rows = [self._row(stream, record, now) for record in pending.upserts.values()]
+        is_changed = bool(rows or pending.deletes)
         if pending.deletes:
             MirroredObject.objects.filter(pk__in=pending.deletes).delete()
-            HubStream.objects.filter(pk=stream.pk, has_removals=False).update(
-                has_removals=True
-            )
-        rows = [self._row(stream, record, now) for record in pending.upserts.values()]
+        if is_changed:
+            values: dict[str, object] = {
+                "object_count": F("object_count") + pending.added
+            }
+            if pending.deletes:
+                values["has_removals"] = True
+            HubStream.objects.filter(pk=stream.pk).update(**values)
+        self._upsert(rows, _COLUMNS)
+        BindingChange.objects.bulk_create(pending.changes)
+        return is_changed
+
+    def _upsert(self, rows: Sequence[MirroredObject], columns: Sequence[str]) -> None:
         MirroredObject.objects.bulk_create(
             rows,
             batch_size=BATCH,
             update_conflicts=True,
             unique_fields=_KEY,
-            update_fields=_COLUMNS,
+            update_fields=columns,
         )
-        BindingChange.objects.bulk_create(pending.changes)
-        return bool(rows or pending.deletes)
 
     def _stored(
         self, stream: MirrorStream, items: Iterable[StreamItem]
-    ) -> dict[tuple[str, str], StoredObject]:
-        keys = {
-            (one.namespace, one.name)
-            for item in items
-            if (one := item.record or item.removal)
-        }
+    ) -> dict[Key, StoredObject]:
+        keys = {item.key for item in items if item.key}
+        if not keys:
+            return {}
         rows = MirroredObject.objects.filter(
             group=stream.kind.group,
             kind=stream.kind.kind,
             name__in={name for _, name in keys},
+            namespace__in={namespace for namespace, _ in keys},
         )
-        if stream.kind.is_namespaced:
-            rows = rows.filter(namespace__in={namespace for namespace, _ in keys})
-        columns = ("namespace", "name", "pk", "uid", "resource_version", "digest")
         objects = {
             (namespace, name): StoredObject(*values)
-            for namespace, name, *values in rows.values_list(*columns)
+            for namespace, name, *values in rows.values_list(
+                "namespace", "name", *_STORED
+            )
         }
-        for key, record in stream.quiet.items():
-            if key in objects:
-                objects[key] = objects[key]._replace(
-                    resource_version=record.resource_version
-                )
-        if not self._is_binding(stream):  # which have a digest of another kind
-            stream.known |= {
-                key: stored for key, stored in objects.items() if stored.digest
-            }
-        return objects
+        newest = {key: stream.known[key] for key in objects if key in stream.known}
+        return {
+            key: stored._replace(
+                resource_version=newest.get(key, stored).resource_version
+            )
+            for key, stored in objects.items()
+        }
 
     def _put(
         self,
@@ -297,36 +314,40 @@ class HubMirror:
         pending: _Pending,
         record: MirrorRecord,
         now: datetime,
-        *,
         is_from_list: bool,
     ) -> None:
-        key, stored = record.key, pending.stored.get(record.key)
-        digest = self._digest(stream, record)
+        key = record.key
+        stored = pending.stored.get(record.key)
         if stored and stored.uid != record.uid:
             self._forget(stream, pending, key, now)
             stored = None
+        version = record.resource_version
+        digest = stream.digest(record)
         if stored:
-            if stored.resource_version == record.resource_version:
+            if stored.resource_version == version:
                 return
-            if not is_from_list and is_older(
-                record.resource_version, stored.resource_version
-            ):
+            if not is_from_list and is_older(version, stored.resource_version):
                 return
-        if self._is_binding(stream) and (stored is None or stored.digest != digest):
-            pending.changes.append(binding_change(record, now))
-        is_quiet = (
-            bool(record.digest) and stored is not None and stored.digest == digest
-        )
-        if stored is None:
-            stream.objects += 1
-        pending.stored[key] = StoredObject(
-            stored.pk if stored else 0, record.uid, record.resource_version, digest
-        )
-        if is_quiet and key not in pending.upserts:
-            stream.quiet[key] = record
         else:
-            stream.quiet.pop(key, None)
-            pending.upserts[key] = record
+            pending.added += 1
+        columns = record.columns
+        if stream.is_binding and (stored is None or stored.digest != digest):
+            change = BindingChange(
+                owner=columns.owner,
+                cluster=columns.cluster,
+                uid=record.uid,
+                state=columns.state,
+                policy_snapshot=columns.policy_snapshot,
+                resource_version=version,
+                seen_at=now,
+            )
+            pending.changes.append(change)
+        pk = stored.pk if stored else 0
+        pending.stored[key] = StoredObject(
+            pk, record.uid, version, digest, columns.owner, columns.cluster
+        )
+        pending.upserts[key] = record
+        stream.quiet.pop(key, None)
         if record.digest:
             stream.known[key] = pending.stored[key]
 
@@ -334,76 +355,43 @@ class HubMirror:
         self,
         stream: MirrorStream,
         pending: _Pending,
-        key: tuple[str, str],
+        key: Key,
         now: datetime,
-        *,
         resource_version: str = "",
     ) -> None:
         """Remove an object that is stored or was about to be."""
         stored = pending.stored.pop(key)
-        written = pending.upserts.pop(key, None)
-        stream.quiet.pop(key, None)
-        stream.known.pop(key, None)
-        stream.objects -= 1
+        pending.upserts.pop(key, None)
+        pending.added -= 1
+        stream.drop(key)
         if stored.pk:
             pending.deletes.append(stored.pk)
-        if not self._is_binding(stream):
-            return
-        if written:
-            change = binding_change(written, now)
-        else:
-            columns = ("owner", "cluster", "uid", "resource_version")
-            values = MirroredObject.objects.filter(pk=stored.pk).values(*columns).get()
-            change = BindingChange(**values, seen_at=now)
-        change.state, change.policy_snapshot = GONE, ""
-        change.resource_version = resource_version or change.resource_version
-        pending.changes.append(change)
+        if stream.is_binding:
+            pending.changes.append(stored.gone(resource_version, now))
 
     def _remove_missing(
         self, stream: MirrorStream, uids: frozenset[str], now: datetime
     ) -> bool:
         """Remove what a complete list of the stream does not contain; return whether anything was."""
         rows = MirroredObject.objects.filter(stream=stream.pk)
-        gone = [
-            pk
-            for pk, uid in rows.values_list("pk", "uid").iterator()
-            if uid not in uids
-        ]
-        for start in range(0, len(gone), BATCH):
-            chosen = MirroredObject.objects.filter(pk__in=gone[start : start + BATCH])
-            columns = (
-                "owner",
-                "cluster",
-                "uid",
-                "resource_version",
-                "namespace",
-                "name",
-            )
-            removed = list(chosen.values(*columns))
-            for one in removed:
-                key = one.pop("namespace"), one.pop("name")
-                stream.quiet.pop(key, None)
-                stream.known.pop(key, None)
-            if self._is_binding(stream):
-                BindingChange.objects.bulk_create(
-                    BindingChange(**one, state=GONE, seen_at=now) for one in removed
-                )
+        identities = rows.values_list("pk", "uid").iterator()
+        gone = [pk for pk, uid in identities if uid not in uids]
+        for part in batched(gone, size=BATCH):
+            chosen = MirroredObject.objects.filter(pk__in=part)
+            changes = []
+            for namespace, name, *values in chosen.values_list(
+                "namespace", "name", *_STORED
+            ):
+                stream.drop((namespace, name))
+                changes.append(StoredObject(*values).gone("", now))
+            if stream.is_binding:
+                BindingChange.objects.bulk_create(changes)
             chosen.delete()
-        stream.objects = len(uids)
+        columns: dict[str, object] = {"object_count": len(uids)}
         if gone:
-            HubStream.objects.filter(pk=stream.pk).update(has_removals=True)
+            columns["has_removals"] = True
+        HubStream.objects.filter(pk=stream.pk).update(**columns)
         return bool(gone)
-
-    def _is_binding(self, stream: MirrorStream) -> bool:
-        return (
-            stream.kind.kind in self._api.binding_kinds
-            and stream.kind.group in self._api.groups
-        )
-
-    def _digest(self, stream: MirrorStream, record: MirrorRecord) -> str:
-        if not self._is_binding(stream):
-            return record.digest
-        return short_digest(record.columns.state, record.columns.policy_snapshot)
 
     def _row(
         self, stream: MirrorStream, record: MirrorRecord, now: datetime
@@ -426,15 +414,17 @@ class HubMirror:
             is_deleting=record.is_deleting,
             manifest=record.packed,
             size=record.size,
-            digest=self._digest(stream, record),
+            digest=stream.digest(record),
             heartbeat_at=moment_of(columns.heartbeat),
             seen_at=now,
             changed_at=now,
             is_dirty=True,
         )
 
-    def flush(self, facts: Mapping[int, StreamFacts]) -> None:
-        """Write quiet heartbeats, positions and counters: one statement for each. Raise LeaseLost."""
+    def flush(
+        self, statuses: Mapping[int, StreamStatus], *, monotonic: float = 0.0
+    ) -> None:
+        """Write heartbeats, positions and counters: one statement for each. Raise LeaseLost."""
         now = self._clock()
         with in_hub(self.hub), transaction.atomic():
             self._check_lease()
@@ -443,79 +433,16 @@ class HubMirror:
                 for stream in self.streams.values()
                 for record in stream.quiet.values()
             ]
-            if quiet:
-                MirroredObject.objects.bulk_create(
-                    quiet,
-                    update_conflicts=True,
-                    unique_fields=_KEY,
-                    update_fields=_QUIET_COLUMNS,
-                )
-            rows = []
-            for pk, stream in self.streams.items():
-                each = facts.get(pk, StreamFacts())
-                values = {
-                    **asdict(each),
-                    "events_per_minute": stream.events_per_minute(each.events, now),
-                }
-                rows.append(
-                    HubStream(
-                        pk=pk,
-                        hub_id=self.hub,
-                        resource_version=stream.position,
-                        **values,
-                    )
-                )
-            counters = (
-                "events",
-                "events_per_minute",
-                "bytes",
-                "relists",
-                "skipped",
-                "failures",
-            )
+            self._upsert(quiet, _QUIET_COLUMNS)
+            rows = [
+                stream.counters(statuses.get(pk), now, monotonic)
+                for pk, stream in self.streams.items()
+            ]
             HubStream.objects.bulk_update(
-                rows, ("resource_version", "heard_at", *counters)
+                rows, ("resource_version", "heard_at", "events_per_minute", *_COUNTERS)
             )
         for stream in self.streams.values():
-            for key, record in stream.quiet.items():
-                if stored := stream.known.get(key):
-                    stream.known[key] = stored._replace(
-                        resource_version=record.resource_version
-                    )
             stream.quiet.clear()
-
-
-def is_bookmark(item: StreamItem) -> bool:
-    return item.record is None and item.removal is None and item.listed_uids is None
-
-
-def is_heartbeat(stream: MirrorStream, item: StreamItem) -> bool:
-    """Return whether a newer version of a stored object differs by its heartbeat alone."""
-    record = item.record
-    stored = stream.known.get(record.key) if record and not item.is_from_list else None
-    if (
-        record is None
-        or stored is None
-        or (stored.uid, stored.digest) != (record.uid, record.digest)
-    ):
-        return False
-    newest = stream.quiet.get(record.key, stored).resource_version
-    return newest != record.resource_version and not is_older(
-        record.resource_version, newest
-    )
-
-
-def binding_change(record: MirrorRecord, now: datetime) -> BindingChange:
-    columns = record.columns
-    return BindingChange(
-        owner=columns.owner,
-        cluster=columns.cluster,
-        uid=record.uid,
-        state=columns.state,
-        policy_snapshot=columns.policy_snapshot,
-        resource_version=record.resource_version,
-        seen_at=now,
-    )
 
 
 def is_older(one: str, other: str) -> bool:

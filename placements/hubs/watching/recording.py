@@ -7,38 +7,26 @@ import gzip
 import json
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from clusters.drivers.base import DriverUnavailable
-from clusters.models import Hub
+from clusters.models import Hub, HubStream
 from fleetui.errors import FleetError
-from placements.hubs.connections.connection import (
-    HubAccess,
-    HubTarget,
-)
-from placements.hubs.connections.discovery import discover
+from placements.hubs.connections.connection import HubTarget
 from placements.hubs.kinds import HUB_KINDS
-from placements.hubs.kinds.base import HubApi, StreamKind
 from placements.hubs.trimming import unpack
-from placements.hubs.watching.runner import (
-    LISTS_AT_ONCE,
-    REQUEST_SECONDS,
-    STOP_SECONDS,
-    Place,
-    places_of,
-)
-from placements.hubs.watching.stream import StreamItem, StreamPace, StreamReader
+from placements.hubs.watching.mirror import HubMirror
+from placements.hubs.watching.runner import HubRunner
+from placements.hubs.watching.stream import StreamItem, StreamPace
 from placements.hubs.watching.watch_reader import EventType
 
-_CHECK_SECONDS = 0.5
+Content = Mapping[str, Any]
+_CHECK_SECONDS = 0.05
 _GENERATED = re.compile(r"(Snapshot|Binding|ApprovalRequest|Event|Work)$")
 """Kinds whose names controllers make of the names of other objects; their form stays."""
 _KEPT = frozenset(
@@ -61,45 +49,37 @@ class Recording:
     """Takes what the streams of a hub deliver, and writes each change of an object as one line."""
 
     file: IO[bytes]
-    places: Mapping[int, Place]
+    resources: dict[int, str] = field(default_factory=dict)
+    """The resource of each stream by its number."""
     events: Counter[str] = field(default_factory=Counter)
-    """Lines by stream."""
-    _known: dict[int, dict[str, dict[str, Any]]] = field(default_factory=dict)
+    """Lines by resource."""
+    _known: dict[int, dict[str, Content]] = field(default_factory=dict)
     """The metadata of the objects of each stream by UID, which a list is compared with."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _is_closed: bool = False
 
-    def put(self, item: StreamItem) -> bool:
+    def open(self, _hub: int) -> None:
+        """Be open from the start, as the queue of a watcher is for its hubs."""
+
+    def put(self, _hub: int, item: StreamItem) -> bool:
         with self._lock:
             if self._is_closed:
                 return False
             known = self._known.setdefault(item.stream, {})
             if item.record:
-                content, uid = unpack(item.record.packed), item.record.uid
+                content = unpack(item.record.packed)
+                uid = item.record.uid
                 before = known.get(uid)
-                keys = ("namespace", "name", "uid", "resourceVersion")
-                metadata = {
-                    key: content["metadata"][key]
-                    for key in keys
-                    if key in content["metadata"]
-                }
-                known[uid] = {
-                    "apiVersion": content["apiVersion"],
-                    "kind": content["kind"],
-                    "metadata": metadata,
-                }
+                known[uid] = identity_in(content)
                 if before != known[uid]:
-                    self._write(
-                        item.stream,
-                        EventType.MODIFIED if before else EventType.ADDED,
-                        content,
-                    )
+                    kind = EventType.MODIFIED if before else EventType.ADDED
+                    self._write(item.stream, kind, content)
             gone = [item.removal.uid] if item.removal else []
             if item.listed_uids is not None:
                 gone = [uid for uid in known if uid not in item.listed_uids]
             for uid in gone:
-                if content := known.pop(uid, {}):
-                    self._write(item.stream, EventType.DELETED, content)
+                if identity := known.pop(uid, {}):
+                    self._write(item.stream, EventType.DELETED, identity)
         return True
 
     def close(self) -> None:
@@ -107,17 +87,25 @@ class Recording:
         with self._lock:
             self._is_closed = True
 
-    def _write(self, stream: int, kind: EventType, content: Mapping[str, Any]) -> None:
-        resource = self.places[stream].kind.resource
+    def _write(self, stream: int, kind: EventType, content: Content) -> None:
+        resource = self.resources[stream]
         at = datetime.now(UTC).isoformat()
         line = {"at": at, "stream": resource, "type": str(kind), "object": content}
-        self.file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self.file.write(_encoded(line))
         self.events[resource] += 1
+
+
+def identity_in(content: Content) -> dict[str, Any]:
+    metadata = content["metadata"]
+    keys = ("namespace", "name", "uid", "resourceVersion")
+    kept = {key: metadata[key] for key in keys if key in metadata}
+    head = {key: content[key] for key in ("apiVersion", "kind")}
+    return {**head, "metadata": kept}
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingReport:
-    """How many events of each stream were recorded, and what failed."""
+    """How many events of each resource were recorded, and what failed."""
 
     events: Mapping[str, int]
     errors: Mapping[str, str]
@@ -138,72 +126,33 @@ def record_hub(
     """
     if hub.is_paused:
         raise NotRecordedError(f"hub {hub.name} is paused: no requests are sent")
-    aim, api = HubTarget.of(hub), HUB_KINDS[hub.kind]
-    access = HubAccess(wants_reading=lambda: None, wants_discovery=lambda: None)
-    try:
-        versions = _served_versions(api, access, aim)
-        places = dict(enumerate(places_of(list(versions), hub.namespaces)))
-        # Readable by this user alone, as names and addresses of a fleet are not public.
-        target.touch(mode=0o600, exist_ok=False)
-        with TemporaryFile() as spool:
-            recording = Recording(spool, places)
-            read = partial(
-                StreamReader, pace=pace, lists=threading.Semaphore(LISTS_AT_ONCE)
-            )
-            streams = [
-                read(
-                    number,
-                    api,
-                    one.kind,
-                    versions[one.kind],
-                    one.namespace,
-                    access,
-                    recording,
-                )
-                for number, one in places.items()
-            ]
-            threads = [threading.Thread(target=one.run, daemon=True) for one in streams]
-            for thread in threads:
-                thread.start()
-            until = time.monotonic() + seconds
-            while (left := until - time.monotonic()) > 0 and not stopped.wait(
-                min(left, _CHECK_SECONDS)
-            ):
-                if access.needs_reading and access.use(aim, is_changed=False):
-                    for one in streams:
-                        one.reconnect()
-            errors = {
-                one.kind.resource: one.status.error
-                for one in streams
-                if one.status.error
-            }
-            for one in streams:
-                one.stop()
-            until = time.monotonic() + STOP_SECONDS
-            for thread in threads:
-                thread.join(max(0.0, until - time.monotonic()))
+    aim = HubTarget.of(hub)
+    api = HUB_KINDS[hub.kind]
+    with TemporaryFile() as spool:
+        recording = Recording(spool)
+        runner = HubRunner(aim, api, HubMirror(hub.pk, api, ""), recording, pace=pace)
+        runner.start()
+        try:
+            while runner.is_undecided and not stopped.wait(_CHECK_SECONDS):
+                pass
+            if runner.discovery is None or runner.discovery.unsuitable:
+                reason = runner.condition().reason
+                raise NotRecordedError(f"hub {hub.name}: {reason}")
+            # Readable by this user alone, as names and addresses of a fleet are not public.
+            target.touch(mode=0o600, exist_ok=False)
+            places = runner.places(hub.namespaces)
+            for number, (place, version) in enumerate(places.items()):
+                recording.resources[number] = place.kind.resource
+                runner.run_stream(place, HubStream(pk=number, version=version))
+            stopped.wait(seconds)
+            statuses = list(runner.statuses.values())
+        finally:
+            runner.stop()
+            runner.join()
             recording.close()
-            _copy(spool, target, is_anonymous=is_anonymous)
-            return RecordingReport(dict(recording.events), errors)
-    finally:
-        access.close()
-
-
-def _served_versions(
-    api: HubApi, access: HubAccess, aim: HubTarget
-) -> Mapping[StreamKind, str]:
-    """Connect, and return the kinds that the hub serves with their versions. Raise NotRecordedError."""
-    if (client := access.use(aim, is_changed=True)) is None:
-        raise NotRecordedError(f"hub {aim.name}: {access.problem}")
-    try:
-        discovery = discover(
-            api, client, seconds=REQUEST_SECONDS, monotonic=time.monotonic
-        )
-    except DriverUnavailable as error:
-        raise NotRecordedError(f"hub {aim.name}: {error}") from error
-    if discovery.unsuitable:
-        raise NotRecordedError(f"hub {aim.name}: {discovery.unsuitable}")
-    return {kind: version for kind, version in discovery.versions.items() if version}
+        _copy(spool, target, is_anonymous=is_anonymous)
+    errors = {one.kind.resource: one.error for one in statuses if one.error}
+    return RecordingReport(dict(recording.events), errors)
 
 
 def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
@@ -221,8 +170,12 @@ def _copy(spool: IO[bytes], target: Path, *, is_anonymous: bool) -> None:
             if is_anonymous:
                 event = json.loads(line)
                 event["object"] = without_names(event["object"], replaced)
-                line = json.dumps(event, separators=(",", ":")).encode() + b"\n"  # noqa: PLW2901
+                line = _encoded(event)  # noqa: PLW2901
             file.write(line)
+
+
+def _encoded(event: Content) -> bytes:
+    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
 
 
 def collect_names(manifest: Mapping[str, Any], names: dict[str, str]) -> None:
@@ -282,7 +235,8 @@ def without_names(value: Any, names: Mapping[str, str], key: str = "") -> Any:
 
     def replaced(match: re.Match[str]) -> str:
         parts = re.split(r"([-.]+)", match[0])
-        done, start = [], 0
+        done = []
+        start = 0
         while start < len(parts):
             for end in range(len(parts), start, -2):
                 if replacement := names.get("".join(parts[start:end])):

@@ -2,25 +2,25 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from statistics import median
+from typing import Protocol
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.hub_state import HubState
+from clusters.models import HubStream
 from placements.hubs.connections.connection import REREAD_SECONDS, HubAccess, HubTarget
 from placements.hubs.connections.discovery import HubDiscovery, discover
 from placements.hubs.kinds.base import HubApi, StreamKind
-from placements.hubs.watching.event_queue import EventQueue
-from placements.hubs.watching.mirror import HubMirror, StreamFacts
+from placements.hubs.watching.mirror import HubMirror
 from placements.hubs.watching.states import (
     UNREACHABLE_CODES,
     UNREACHABLE_SECONDS,
     HubCondition,
-    StreamHealth,
     StreamState,
+    StreamStatus,
     condition_of,
 )
 from placements.hubs.watching.stream import (
@@ -46,56 +46,61 @@ class Place:
     namespace: str = ""
 
 
-def places_of(
-    api_kinds: Sequence[StreamKind], namespaces: Sequence[str]
-) -> list[Place]:
-    """Return the streams of a hub: where namespaces are listed, one for each of them and namespaced kind."""
-    return [
-        Place(kind, namespace)
-        for kind in api_kinds
-        for namespace in (namespaces if kind.is_namespaced and namespaces else ("",))
-    ]
+class ItemQueue(Protocol):
+    """Takes what the streams of hubs deliver; `put` returns False once it takes no more."""
+
+    def open(self, hub: int, /) -> None: ...
+
+    def put(self, hub: int, item: StreamItem, /) -> bool: ...
 
 
 class HubRunner:
-    """The connection and the streams of one hub; no thread of it uses the database."""
+    """The connection and the streams of one hub; no thread of it uses the database.
+
+    What the watcher last wrote of it are `state`, `reason`, `offset` and `reported`; `flushed` is when,
+    and `started` is the discovery whose streams run.
+    """
 
     def __init__(
         self,
         target: HubTarget,
         api: HubApi,
         mirror: HubMirror,
-        queue: EventQueue,
+        queue: ItemQueue,
         *,
         pace: StreamPace | None = None,
         monotonic: Callable[[], float] = time.monotonic,
-        discovery_seconds: float = DISCOVERY_SECONDS,
     ) -> None:
-        self.target, self.api, self.mirror = target, api, mirror
-        self._queue, self._pace, self._monotonic = (
-            queue,
-            pace or StreamPace(),
-            monotonic,
-        )
-        self._discovery_seconds = discovery_seconds
-        self._stopped, self._wake = threading.Event(), threading.Event()
-        self._is_changed, self._is_forced = True, False
+        self.target = target
+        self.api = api
+        self.mirror = mirror
+        self._queue = queue
+        self._monotonic = monotonic
+        self._pace = pace or StreamPace()
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
+        self._is_changed = True
+        self._is_forced = False
         self.access = HubAccess(
-            wants_reading=self.wake,
+            wants_reading=self._wake.set,
             wants_discovery=self.wants_discovery,
             monotonic=monotonic,
         )
         self._lists = threading.Semaphore(LISTS_AT_ONCE)
         self.discovery: HubDiscovery | None = None
-        self.discoveries = 0
-        self.error = ""
-        self.error_code = ""
+        self.error = self.error_code = ""
         self._failing: float | None = None
         self._discovered: float | None = None
         self.streams: dict[Place, StreamReader] = {}
         self._threads: list[threading.Thread] = []
         self.is_lost = False
         """The lease belongs to another watcher."""
+        self.namespaces: Sequence[str] = ()
+        self.started: HubDiscovery | None = None
+        self.state = self.reason = ""
+        self.offset: float | None = None
+        self.reported: dict[int, tuple[str, str]] = {}
+        self.flushed = monotonic()
 
     def start(self) -> None:
         self._queue.open(self.target.pk)
@@ -148,7 +153,8 @@ class HubRunner:
 
     def _connect(self) -> float:
         """Use the present secret where it changed or has to be read again, discover; return when next."""
-        is_changed, self._is_changed = self._is_changed, False
+        is_changed = self._is_changed
+        self._is_changed = False
         if is_changed or self.access.needs_reading:
             if self.access.use(self.target, is_changed=is_changed) is None:
                 return min(REREAD_SECONDS, self._pace.unavailable)
@@ -169,12 +175,9 @@ class HubRunner:
     @property
     def _discovery_period(self) -> float:
         """The seconds between two discoveries: fewer while a kind is not served, which may be added."""
-        lacks_kinds = self.discovery is not None and bool(self.discovery.absent)
-        return (
-            min(self._discovery_seconds, self._pace.absent)
-            if lacks_kinds
-            else self._discovery_seconds
-        )
+        if self.discovery is not None and self.discovery.absent:
+            return self._pace.absent
+        return DISCOVERY_SECONDS
 
     def _discover(self) -> float:
         try:
@@ -183,7 +186,8 @@ class HubRunner:
                 self.api, client, seconds=REQUEST_SECONDS, monotonic=self._monotonic
             )
         except DriverUnavailable as error:
-            self.error, self.error_code = str(error), error.code
+            self.error = str(error)
+            self.error_code = error.code
             self._failing = (
                 self._monotonic() if self._failing is None else self._failing
             )
@@ -195,30 +199,33 @@ class HubRunner:
                 error.retry_after or 10 * self._pace.first_backoff,
             )
         self.access.accepted(client)
-        self.error, self.error_code, self._failing = "", "", None
-        self.discovery, self.discoveries = discovery, self.discoveries + 1
+        self.error = ""
+        self.error_code = ""
+        self._failing = None
+        self.discovery = discovery
         self._discovered = self._monotonic()
         if discovery.unsuitable or any(one.is_required for one in discovery.absent):
             self._discovered = None  # a server that has just started does not serve all of its kinds yet
             return min(UNSUITABLE_SECONDS, self._pace.unavailable)
         return min(REREAD_SECONDS, self._discovery_period)
 
-    def run_stream(self, place: Place, pk: int, version: str, position: str) -> None:
+    def run_stream(self, place: Place, row: HubStream) -> None:
         """Start the stream of a place, or start it again through another version."""
-        if old := self.streams.get(place):
-            if old.version == version:
-                return
+        old = self.streams.get(place)
+        if old and old.version == row.version:
+            return
+        if old:
             old.stop()
-            position = ""
         stream = StreamReader(
-            pk,
+            row.pk,
             self.api,
             place.kind,
-            version,
+            row.version,
             place.namespace,
             self.access,
             self,
-            position=position,
+            position=row.resource_version,
+            is_listed=row.listed_at is not None,
             pace=self._pace,
             lists=self._lists,
             monotonic=self._monotonic,
@@ -235,64 +242,65 @@ class HubRunner:
         self._threads = [*(one for one in self._threads if one.is_alive()), thread]
         thread.start()
 
-    def health(self) -> list[StreamHealth]:
-        """Return the health of all streams; a kind counts as listed once its list is written."""
-        now, written = self._monotonic(), self.mirror.streams
-        healths = []
-        for place, stream in self.streams.items():
-            row = written.get(stream.number)
-            health = stream.status.health(place.kind, now)
-            healths.append(replace(health, is_listed=bool(row and row.is_listed)))
-        if self.discovery:
-            healths += [
-                StreamHealth(kind.resource, StreamState.ABSENT, kind.is_required, False)
-                for kind in self.discovery.absent
-            ]
-        return healths
+    @property
+    def is_undecided(self) -> bool:
+        """Return whether neither a discovery has succeeded yet nor anything failed."""
+        failed = self.error or self.access.rejection
+        return self.discovery is None and not failed
+
+    def places(self, namespaces: Sequence[str]) -> dict[Place, str]:
+        """Return the streams of the hub with their versions, the required kinds first.
+
+        Where namespaces are listed, there is one for each of them and namespaced kind.
+        """
+        places = {}
+        for kind, version in (
+            self.discovery.versions if self.discovery else {}
+        ).items():
+            if not version:
+                continue
+            is_divided = kind.is_namespaced and namespaces
+            for namespace in namespaces if is_divided else ("",):
+                places[Place(kind, namespace)] = version
+        return places
+
+    @property
+    def statuses(self) -> dict[int, StreamStatus]:
+        return {stream.number: stream.status for stream in self.streams.values()}
+
+    def note_lists(self, items: Iterable[StreamItem]) -> None:
+        """Note which streams have a complete list in the mirror now."""
+        statuses = self.statuses
+        for item in items:
+            if item.listed_uids is not None and item.stream in statuses:
+                statuses[item.stream].is_listed = True
+
+    def every_status(self) -> list[StreamStatus]:
+        """Return the statuses of all kinds, those that the hub does not serve last."""
+        absent = self.discovery.absent if self.discovery else ()
+        return [
+            *self.statuses.values(),
+            *(StreamStatus(kind, StreamState.ABSENT) for kind in absent),
+        ]
 
     def condition(self) -> HubCondition:
-        rejection, discovery = self.access.rejection, self.discovery
-        if discovery is None or discovery.unsuitable or not self.streams:
-            if rejection:
-                return HubCondition(HubState.REFUSED, rejection)
-            if discovery and discovery.unsuitable:
-                return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
-            absent = (
-                [one.resource for one in discovery.absent if one.is_required]
-                if discovery
-                else []
-            )
-            if absent:
-                return HubCondition(
-                    HubState.UNSUITABLE, f"the hub does not serve {absent[0]}"
-                )
-            failing = (
-                self._monotonic() - self._failing if self._failing is not None else 0.0
-            )
-            if failing > UNREACHABLE_SECONDS and self.error_code in UNREACHABLE_CODES:
-                return HubCondition(HubState.UNREACHABLE, self.error)
-            return HubCondition(HubState.CONNECTING, self.error)
-        return condition_of(self.health(), rejected=rejection)
-
-    def facts(self, now: datetime) -> Mapping[int, StreamFacts]:
-        """Return what the writer stores of the streams from time to time."""
-        monotonic = self._monotonic()
-        facts = {}
-        for stream in self.streams.values():
-            status = stream.status
-            last = status.heard_at
-            heard_at = (
-                None if last is None else now - timedelta(seconds=monotonic - last)
-            )
-            facts[stream.number] = StreamFacts(
-                heard_at,
-                status.events,
-                status.bytes,
-                status.relists,
-                status.skipped,
-                status.failures,
-            )
-        return facts
+        rejection = self.access.rejection
+        discovery = self.discovery
+        now = self._monotonic()
+        if self.streams and discovery and not discovery.unsuitable:
+            return condition_of(self.every_status(), now=now, rejected=rejection)
+        if rejection:
+            return HubCondition(HubState.REFUSED, rejection)
+        if discovery and discovery.unsuitable:
+            return HubCondition(HubState.UNSUITABLE, discovery.unsuitable)
+        for kind in discovery.absent if discovery else ():
+            if kind.is_required:
+                reason = f"the hub does not serve {kind.resource}"
+                return HubCondition(HubState.UNSUITABLE, reason)
+        is_down = self._failing is not None and self.error_code in UNREACHABLE_CODES
+        if is_down and now - (self._failing or now) > UNREACHABLE_SECONDS:
+            return HubCondition(HubState.UNREACHABLE, self.error)
+        return HubCondition(HubState.CONNECTING, self.error)
 
     def clock_offset(self) -> float | None:
         """Return how far the clock of the hub is ahead, the median of five answers; None before there are."""

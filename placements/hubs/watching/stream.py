@@ -4,14 +4,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from clusters.drivers.base import DriverUnavailable
 from clusters.drivers.kubernetes.client import JSON, ByteStream, Client, Response
 from placements.hubs.kinds.base import Form, HubApi, StreamKind
 from placements.hubs.trimming import MirrorRecord, UnusableObject, record_of
-from placements.hubs.watching.states import StreamHealth, StreamState
+from placements.hubs.watching.states import StreamState, StreamStatus
 from placements.hubs.watching.watch_reader import (
     EventType,
     LineReader,
@@ -73,9 +73,10 @@ class StreamItem:
     listed_uids: frozenset[str] | None = None
 
     @property
-    def weight(self) -> int:
-        size = len(self.record.packed) if self.record else 0
-        return 1 + size // 8_192
+    def key(self) -> tuple[str, str] | None:
+        """The namespace and the name of the object that it is about."""
+        one = self.record or self.removal
+        return (one.namespace, one.name) if one else None
 
 
 class Sink(Protocol):
@@ -96,49 +97,6 @@ class ClientSource(Protocol):
     def blocked(self) -> float: ...
 
     def path_missing(self) -> None: ...
-
-
-@dataclass(slots=True)
-class StreamStatus:
-    """What a stream reports: written by its thread, read by the one of states; times are monotonic."""
-
-    state: StreamState = StreamState.IDLE
-    position: str = ""
-    is_listed: bool = False
-    error: str = ""
-    code: str = ""
-    verb: str = "list"
-    heard_at: float | None = None
-    disconnected: float | None = None
-    listing: float | None = None
-    failing: float | None = None
-    retry_at: float | None = None
-    failures: int = 0
-    events: int = 0
-    bytes: int = 0
-    relists: int = 0
-    skipped: int = 0
-    lists: int = 0
-    dates: list[tuple[float, str]] = field(default_factory=list)
-    """The last Date headers with the wall time of their arrival."""
-
-    def health(self, stream: StreamKind, now: float) -> StreamHealth:
-        def age(since: float | None) -> float | None:
-            return None if since is None else now - since
-
-        return StreamHealth(
-            resource=stream.resource,
-            state=self.state,
-            is_required=stream.is_required,
-            is_listed=self.is_listed,
-            silent=age(self.heard_at),
-            disconnected=age(self.disconnected),
-            listing=age(self.listing),
-            failing=age(self.failing),
-            code=self.code,
-            error=self.error,
-            verb=self.verb,
-        )
 
 
 class _ListAgain(Exception):
@@ -167,19 +125,28 @@ class StreamReader:
         sink: Sink,
         *,
         position: str = "",
+        is_listed: bool = False,
         pace: StreamPace | None = None,
         lists: threading.Semaphore | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         chance: random.Random | None = None,
     ) -> None:
-        self.number, self.kind, self.version = number, stream, version
-        self.status = StreamStatus(position=position, is_listed=bool(position))
-        self._hub, self._access, self._sink = hub, access, sink
+        self.number = number
+        self.kind = stream
+        self.version = version
+        self.status = StreamStatus(
+            stream, position=position, is_listed=is_listed or bool(position)
+        )
+        self._hub = hub
+        self._access = access
+        self._sink = sink
         self._path = stream.path(version, namespace)
-        self._pace, self._monotonic = pace or StreamPace(), monotonic
+        self._pace = pace or StreamPace()
+        self._monotonic = monotonic
         self._chance = chance or random.Random()  # noqa: S311 -- spreads requests
         self._lists = lists or threading.Semaphore()
-        self._stopped, self._wake = threading.Event(), threading.Event()
+        self._stopped = threading.Event()
+        self._wake = threading.Event()
         self._open: ByteStream | None = None
         self._client: Client | None = None
         self._limit = LIMITS[0]
@@ -209,7 +176,8 @@ class StreamReader:
             except (LineTooLong, UnreadableLine) as error:
                 self._failed(StreamState.FAILING, str(error))
                 if isinstance(error, LineTooLong):
-                    self.status.position, self._limit = "", LIMITS[1]
+                    self.status.position = ""
+                    self._limit = LIMITS[1]
                 else:
                     self.status.skipped += 1
                 pause = self._backoff(started)
@@ -252,13 +220,15 @@ class StreamReader:
 
     def _list(self) -> None:
         status = self.status
-        status.state, status.listing = StreamState.LISTING, self._monotonic()
+        status.state = StreamState.LISTING
+        status.listing = self._monotonic()
         if status.lists or status.is_listed:
             status.relists += 1
-        expired, token = 0, ""
+        expired = 0
+        token = ""
         uids: set[str] = set()
         while True:
-            query = self.kind.query()
+            query: dict[str, str] = {}
             if expired >= MOST_EXPIRED:
                 query["resourceVersion"] = "0"
             else:
@@ -269,7 +239,8 @@ class StreamReader:
             if (
                 page is None
             ):  # expired; what was written stays until the list is complete
-                expired, token = expired + 1, ""
+                expired = expired + 1
+                token = ""
                 uids.clear()
                 continue
             metadata: Mapping[str, Any] = page.get("metadata") or {}
@@ -291,7 +262,8 @@ class StreamReader:
                 "the list has no resourceVersion", code="not-kubernetes"
             )
         status.lists += 1
-        status.position, self._limit = position, LIMITS[0]
+        status.position = position
+        self._limit = LIMITS[0]
         self._sink.put(
             StreamItem(self.number, position=position, listed_uids=frozenset(uids))
         )
@@ -334,9 +306,6 @@ class StreamReader:
             self.status.error = f"skipped: {error}"
             return None
         self.status.bytes += record.size
-        if record.is_too_large:
-            self.status.skipped += 1
-            self.status.error = f"{record.name}: too large; only its metadata is stored"
         return record
 
     def _check(self, answer: Response, verb: str) -> None:
@@ -350,8 +319,9 @@ class StreamReader:
 
     def _watch(self) -> bool:
         """Watch until the connection ends; return whether it delivered anything."""
-        status, seconds = self.status, self._chance.randint(*self._pace.watch)
-        query = self.kind.query() | {
+        status = self.status
+        seconds = self._chance.randint(*self._pace.watch)
+        query = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": status.position,
@@ -373,12 +343,11 @@ class StreamReader:
         try:
             if self._wake.is_set():  # another client is to be used
                 return True
-            status.state, status.error, status.code = StreamState.WATCHING, "", ""
-            status.heard_at, status.disconnected, status.failing = (
-                self._monotonic(),
-                None,
-                None,
-            )
+            status.state = StreamState.WATCHING
+            status.error = ""
+            status.code = ""
+            status.heard_at = self._monotonic()
+            status.disconnected = status.failing = None
             if opened.date:
                 status.dates = [*status.dates[-4:], (time.time(), opened.date)]
             return self._read(opened)
@@ -388,7 +357,9 @@ class StreamReader:
             opened.close()
 
     def _read(self, opened: ByteStream) -> bool:
-        lines, delivered, started = LineReader(), 0, self._monotonic()
+        lines = LineReader()
+        delivered = 0
+        started = self._monotonic()
         while not self._stopped.is_set() and (piece := opened.read()):
             for line in lines.feed(piece):
                 opened.renew()
@@ -432,8 +403,11 @@ class StreamReader:
             self._sink.put(StreamItem(self.number, record, position=position))
 
     def _failed(self, state: StreamState, message: str, *, code: str = "") -> None:
-        status, now = self.status, self._monotonic()
-        status.state, status.error, status.code = state, message[:500], code
+        status = self.status
+        now = self._monotonic()
+        status.state = state
+        status.error = message[:500]
+        status.code = code
         status.disconnected = (
             now if status.disconnected is None else status.disconnected
         )
@@ -475,7 +449,8 @@ class StreamReader:
     def _forget_position(self, reason: str) -> float:
         """List again; without waiting, the first time in a while."""
         now = self._monotonic()
-        self.status.position, self.status.error = "", reason
+        self.status.position = ""
+        self.status.error = reason
         is_first = (
             self._relisted_at is None or now - self._relisted_at > self._pace.steady
         )

@@ -63,7 +63,8 @@ class LineReader:
         *lines, rest = piece.split(b"\n")
         if lines:
             lines[0] = b"".join([*self._pieces, lines[0]])
-            self._pieces, self._size = [], 0
+            self._pieces = []
+            self._size = 0
         if rest:
             self._pieces.append(rest)
             self._size += len(rest)

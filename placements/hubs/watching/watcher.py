@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
@@ -20,7 +19,7 @@ from django.db import (
 from django.db.models import Q
 
 from clusters.hub_state import HubState
-from clusters.models import Hub, HubStream, MirroredObject
+from clusters.models import Hub, HubStream
 from fleetui.audit import AuditEvent, record
 from fleetui.hub_scope import in_hub
 from fleetui.threads import close_connections
@@ -29,7 +28,7 @@ from placements.hubs.kinds import HUB_KINDS
 from placements.hubs.queries import HEALTHY_STATES
 from placements.hubs.watching.event_queue import EventQueue
 from placements.hubs.watching.mirror import FLUSH_SECONDS, HubMirror, LeaseLost
-from placements.hubs.watching.runner import HubRunner, Place, places_of
+from placements.hubs.watching.runner import HubRunner, Place
 from placements.hubs.watching.states import SIDE_STATES, HubCondition, StreamState
 from placements.hubs.watching.stream import StreamItem, StreamPace
 
@@ -41,8 +40,6 @@ LEASE = timedelta(seconds=15)
 RENEW_SECONDS = 5.0
 TICK_SECONDS = 1.0
 RETRY_SECONDS = 1.0
-PRUNE_SECONDS = 600.0
-EVENT_AGE, MOST_EVENTS = timedelta(days=1), 10_000
 _FINAL = frozenset({HubState.REFUSED, HubState.UNSUITABLE, HubState.UNREACHABLE})
 
 
@@ -52,24 +49,6 @@ class WriterEnded(RuntimeError):
 
 def wall_clock() -> datetime:
     return datetime.now(UTC)
-
-
-@dataclass(slots=True)
-class WatchedHub:
-    """A hub of this process with what was last written about it."""
-
-    pk: int
-    name: str
-    runner: HubRunner
-    mirror: HubMirror
-    namespaces: Sequence[str]
-    discoveries: int = 0
-    state: str = ""
-    reason: str = ""
-    offset: float | None = None
-    written: dict[int, tuple[str, str]] = field(default_factory=dict)
-    flushed: float = 0.0
-    pruned: float = 0.0
 
 
 class Watcher:
@@ -86,12 +65,16 @@ class Watcher:
         flush_seconds: float = FLUSH_SECONDS,
         committed: Callable[[int], None] = lambda _hub: None,
     ) -> None:
-        self._pace, self._clock, self._monotonic = pace, clock, monotonic
-        self._tick_seconds, self._renew_seconds = tick_seconds, renew_seconds
-        self._flush_seconds, self._committed = flush_seconds, committed
+        self._pace = pace
+        self._clock = clock
+        self._monotonic = monotonic
+        self._tick_seconds = tick_seconds
+        self._renew_seconds = renew_seconds
+        self._flush_seconds = flush_seconds
+        self._committed = committed
         self.token = uuid4().hex
-        self.queue = EventQueue(monotonic=monotonic)
-        self.hubs: dict[int, WatchedHub] = {}
+        self.queue = EventQueue()
+        self.hubs: dict[int, HubRunner] = {}
         self._renewed = float("-inf")
         self._stopped = threading.Event()
 
@@ -125,12 +108,12 @@ class Watcher:
 
     def _finish(self, writer: threading.Thread) -> None:
         for hub in self.hubs.values():
-            hub.runner.stop()
+            hub.stop()
         self._stopped.set()
-        self.queue.finish()
+        self.queue.close(*self.hubs)
         writer.join(4.0)
         for hub in self.hubs.values():
-            hub.runner.join()
+            hub.join()
         try:
             self._release(list(self.hubs))
         except DatabaseError as error:
@@ -141,12 +124,12 @@ class Watcher:
         """Renew and take leases when that is due, and write the states that changed."""
         now = self._monotonic()
         if now - self._renewed >= self._renew_seconds or any(
-            hub.runner.is_lost for hub in self.hubs.values()
+            hub.is_lost for hub in self.hubs.values()
         ):
             self._renew_leases()
             self._renewed = now
         for hub in self.hubs.values():
-            if hub.runner.discovery and hub.runner.discoveries != hub.discoveries:
+            if hub.discovery is not hub.started:
                 self._start_streams(hub)
             self._report(hub)
 
@@ -157,14 +140,15 @@ class Watcher:
         )
         own = wanted.filter(lease_token=self.token, pk__in=list(self.hubs))
         own.update(lease_expires_at=now + LEASE)
-        rows = {hub.pk: hub for hub in own.select_related("credential")}
+        rows = {row.pk: row for row in own.select_related("credential")}
         for pk in [pk for pk in self.hubs if pk not in rows]:
             self._drop(pk)
         for pk, row in rows.items():
             hub = self.hubs[pk]
-            hub.runner.retarget(HubTarget.of(row))
+            hub.retarget(HubTarget.of(row))
             if list(row.namespaces) != list(hub.namespaces):
-                hub.namespaces, hub.discoveries = row.namespaces, 0
+                hub.namespaces = row.namespaces
+                hub.started = None
         is_free = (
             Q(lease_expires_at=None) | Q(lease_expires_at__lt=now) | Q(lease_token="")
         )
@@ -183,100 +167,73 @@ class Watcher:
         api = HUB_KINDS[row.kind]
         mirror = HubMirror(row.pk, api, self.token, clock=self._clock)
         target = HubTarget.of(row)
-        runner = HubRunner(
+        hub = HubRunner(
             target, api, mirror, self.queue, pace=self._pace, monotonic=self._monotonic
         )
-        hub = WatchedHub(
-            row.pk,
-            row.name,
-            runner,
-            mirror,
-            row.namespaces,
-            state=row.state,
-            reason=row.state_reason,
-        )
-        hub.flushed = hub.pruned = self._monotonic()
+        hub.namespaces = row.namespaces
+        hub.state = row.state
+        hub.reason = row.state_reason
         self.hubs = {**self.hubs, row.pk: hub}
-        runner.start()
+        hub.start()
         log.info("hub taken: hub=%s", row.name)
 
     def _drop(self, pk: int) -> None:
         """Stop a hub that was paused or removed, or that another watcher has."""
         hub = self.hubs[pk]
-        hub.runner.stop()
+        hub.stop()
         self.queue.close(pk)
         self.hubs = {key: one for key, one in self.hubs.items() if key != pk}
-        hub.runner.join()
+        hub.join()
         self._release([pk])
-        log.info("hub dropped: hub=%s", hub.name)
+        log.info("hub dropped: hub=%s", hub.target.name)
 
     def _release(self, pks: list[int]) -> None:
         own = Hub.objects.filter(pk__in=pks, lease_token=self.token)
         own.update(lease_token="", lease_expires_at=self._clock())
 
-    def _start_streams(self, hub: WatchedHub) -> None:
+    def _start_streams(self, hub: HubRunner) -> None:
         """Make the rows of what was discovered, start these streams, and stop the others."""
-        discovery = hub.runner.discovery
+        discovery = hub.discovery
         if discovery is None:
             return
-        # The required kinds come first, and so are listed first.
-        served = {
-            kind: version for kind, version in discovery.versions.items() if version
-        }
-        wanted = {
-            place: served[place.kind]
-            for place in places_of(list(served), hub.namespaces)
-        }
+        wanted = hub.places(hub.namespaces)
         if not discovery.unsuitable:
-            gone = [place for place in hub.runner.streams if place not in wanted]
-            numbers = [hub.runner.streams[place].number for place in gone]
-            for place in gone:
-                hub.runner.stop_stream(place)
-            with in_hub(hub.pk):
-                # Listed from the start once it is served again.
-                HubStream.objects.filter(pk__in=numbers).update(
-                    state=StreamState.ABSENT.value,
-                    error="not served",
-                    resource_version="",
-                )
+            for place in hub.streams.keys() - wanted.keys():
+                hub.stop_stream(place)
+            with in_hub(hub.target.pk):
                 rows = [
                     self._stream_row(hub, place, version)
                     for place, version in wanted.items()
                 ]
+                # Listed from the start once it is served again.
+                others = HubStream.objects.exclude(pk__in=[row.pk for row in rows])
+                others.update(
+                    state=StreamState.ABSENT.value,
+                    error="not served",
+                    resource_version="",
+                )
+                # Earlier releases mirrored the Kubernetes events, which nothing reads.
+                others.filter(group="", plural="events").delete()
             for place, row in zip(wanted, rows, strict=True):
                 if row.pk not in hub.mirror.streams:
                     hub.mirror.add(row, place.kind)
-                hub.runner.run_stream(place, row.pk, row.version, row.resource_version)
-            known = (
-                Hub.objects.filter(pk=hub.pk)
-                .values_list("found__permissions", flat=True)
-                .first()
-            )
-            values = {
-                "server_version": discovery.server_version,
-                "found": {
-                    # Where the hub does not say them, those of the last check.
-                    "permissions": [one.document for one in discovery.permissions]
-                    or known
-                    or [],
-                    "groups": list(discovery.groups),
-                    "versions": {
-                        kind.resource: version for kind, version in served.items()
-                    },
-                    "absent": sorted(kind.resource for kind in discovery.absent),
-                },
-            }
-            Hub.objects.filter(pk=hub.pk, lease_token=self.token).update(**values)
-        hub.discoveries = hub.runner.discoveries
+                hub.run_stream(place, row)
+            values: dict[str, object] = {"server_version": discovery.server_version}
+            # Where the hub does not say them, those of the last check stay.
+            if discovery.permissions:
+                documents = [one.document for one in discovery.permissions]
+                values["found"] = {"permissions": documents}
+            own = Hub.objects.filter(pk=hub.target.pk, lease_token=self.token)
+            own.update(**values)
+        hub.started = discovery
 
-    def _stream_row(self, hub: WatchedHub, place: Place, version: str) -> HubStream:
+    def _stream_row(self, hub: HubRunner, place: Place, version: str) -> HubStream:
         kind = place.kind
         row, _ = HubStream.objects.get_or_create(
-            hub_id=hub.pk,
+            hub_id=hub.target.pk,
             group=kind.group,
             plural=kind.plural,
             namespace=place.namespace,
-            field_selector=kind.field_selector,
             defaults={
                 "version": version,
                 "kind": kind.kind,
@@ -286,46 +243,43 @@ class Watcher:
         )
         if row.version != version:
             # Listed again through the other version; what is stored stays until then.
-            row.version, row.resource_version = version, ""
+            row.version = version
+            row.resource_version = ""
             row.save(update_fields=["version", "resource_version"])
         return row
 
-    def _report(self, hub: WatchedHub) -> None:
+    def _report(self, hub: HubRunner) -> None:
         """Write the state of a hub and those of its streams where they changed."""
-        condition = hub.runner.condition()
-        with in_hub(hub.pk):
+        condition = hub.condition()
+        with in_hub(hub.target.pk):
             if (condition.state, condition.reason) != (hub.state, hub.reason):
                 self._write_condition(hub, condition)
-            for stream in hub.runner.streams.values():
+            for stream in hub.streams.values():
                 status = stream.status
                 values = (status.state.value, status.error[:500])
-                if hub.written.get(stream.number) != values:
-                    left = (
-                        None
-                        if status.retry_at is None
-                        else status.retry_at - self._monotonic()
-                    )
-                    retry_at = (
-                        None
-                        if left is None
-                        else self._clock() + timedelta(seconds=left)
-                    )
-                    HubStream.objects.filter(pk=stream.number).update(
-                        state=values[0],
-                        error=values[1],
-                        retry_at=retry_at,
-                        failures=status.failures,
-                    )
-                    hub.written[stream.number] = values
-        offset = hub.runner.clock_offset()
+                if hub.reported.get(stream.number) == values:
+                    continue
+                retry_at = None
+                if status.retry_at is not None:
+                    left = timedelta(seconds=status.retry_at - self._monotonic())
+                    retry_at = self._clock() + left
+                HubStream.objects.filter(pk=stream.number).update(
+                    state=values[0],
+                    error=values[1],
+                    retry_at=retry_at,
+                    failures=status.failures,
+                )
+                hub.reported[stream.number] = values
+        offset = hub.clock_offset()
         if offset is not None and (
             hub.offset is None or abs(offset - hub.offset) > 1.0
         ):
-            Hub.objects.filter(pk=hub.pk).update(clock_offset_seconds=offset)
+            Hub.objects.filter(pk=hub.target.pk).update(clock_offset_seconds=offset)
             hub.offset = offset
 
-    def _write_condition(self, hub: WatchedHub, condition: HubCondition) -> None:
-        now, reason = self._clock(), condition.reason[:500]
+    def _write_condition(self, hub: HubRunner, condition: HubCondition) -> None:
+        now = self._clock()
+        reason = condition.reason[:500]
         values: dict[str, object] = {
             "state": condition.state.value,
             "state_reason": reason,
@@ -334,18 +288,19 @@ class Watcher:
             values["state_since"] = now
         with transaction.atomic():
             own = Hub.objects.filter(
-                pk=hub.pk, lease_token=self.token, is_paused=False, removed_at=None
+                pk=hub.target.pk,
+                lease_token=self.token,
+                is_paused=False,
+                removed_at=None,
             )
             if own.update(**values) and condition.state != hub.state:
-                before, after = (
-                    {"state": hub.state},
-                    {"state": condition.state.value, "reason": reason},
-                )
+                before = {"state": hub.state}
+                after = {"state": condition.state.value, "reason": reason}
                 is_bad = condition.state not in HEALTHY_STATES
                 event = AuditEvent(
                     "state changed",
                     "hub",
-                    hub.name,
+                    hub.target.name,
                     None,
                     before,
                     after,
@@ -354,7 +309,8 @@ class Watcher:
                 record(event, by=None, now=now)
         if condition.state != hub.state:
             hub.flushed = float("-inf")  # a new state is shown with its age
-        hub.state, hub.reason = condition.state.value, condition.reason
+        hub.state = condition.state.value
+        hub.reason = condition.reason
 
     def write_regularly(self) -> None:
         """Write batches until everything is written after `run` has stopped the streams."""
@@ -367,38 +323,43 @@ class Watcher:
     def write_next(self, *, seconds: float) -> bool:
         """Write one batch, if one comes in time, and what is due; return False when all is written."""
         batch = self.queue.take(seconds=seconds)
-        if batch and (hub := self.hubs.get(batch[0])):
-            self._write(hub, batch[1])
-        now, is_over = self._monotonic(), self._stopped.is_set() and batch is None
+        for pk, items in batch.items():
+            if hub := self.hubs.get(pk):
+                self._write(hub, items)
+        now = self._monotonic()
+        is_over = self._stopped.is_set() and not batch
         for hub in self.hubs.values():
             if is_over or now - hub.flushed >= self._flush_seconds:
                 self.flush(hub, now)
         return not is_over
 
-    def _write(self, hub: WatchedHub, items: Sequence[StreamItem]) -> None:
+    def _write(self, hub: HubRunner, items: Sequence[StreamItem]) -> None:
         """Write a batch, again and again while the database is not available."""
-        while not hub.runner.is_lost:
+        while not hub.is_lost:
             try:
                 is_dirty = hub.mirror.write(items)
             except LeaseLost:
-                hub.runner.is_lost = True
+                hub.is_lost = True
             except (DataError, IntegrityError, UnicodeEncodeError) as error:
                 self._write_apart(hub, items, error)
                 return
             except (OperationalError, InterfaceError) as error:
                 log.warning(
-                    "batch not written: hub=%s error=%s", hub.name, type(error).__name__
+                    "batch not written: hub=%s error=%s",
+                    hub.target.name,
+                    type(error).__name__,
                 )
                 close_connections()
                 if self._stopped.wait(RETRY_SECONDS):
                     return
             else:
+                hub.note_lists(items)
                 if is_dirty:
-                    self._committed(hub.pk)
+                    self._committed(hub.target.pk)
                 return
 
     def _write_apart(
-        self, hub: WatchedHub, items: Sequence[StreamItem], error: Exception
+        self, hub: HubRunner, items: Sequence[StreamItem], error: Exception
     ) -> None:
         """Write the halves of a batch that the database refuses, down to the object that it refuses."""
         if len(items) > 1:
@@ -406,36 +367,27 @@ class Watcher:
             self._write(hub, items[:middle])
             self._write(hub, items[middle:])
             return
-        stream = next(
-            (
-                one
-                for one in hub.runner.streams.values()
-                if one.number == items[0].stream
-            ),
-            None,
-        )
         name = items[0].record.name if items[0].record else ""
         log.warning(
             "object not written: hub=%s name=%s error=%s",
-            hub.name,
+            hub.target.name,
             name,
             type(error).__name__,
         )
-        if stream:
-            stream.status.skipped += 1
-            stream.status.error = f"{name}: the database refuses it"
+        if status := hub.statuses.get(items[0].stream):
+            status.skipped += 1
+            status.error = f"{name}: the database refuses it"
 
-    def flush(self, hub: WatchedHub, now: float) -> None:
+    def flush(self, hub: HubRunner, now: float) -> None:
         try:
-            hub.mirror.flush(hub.runner.facts(self._clock()))
-            if now - hub.pruned >= PRUNE_SECONDS:
-                prune_events(hub.pk, now=self._clock())
-                hub.pruned = now
+            hub.mirror.flush(hub.statuses, monotonic=now)
         except LeaseLost:
-            hub.runner.is_lost = True
+            hub.is_lost = True
         except (OperationalError, InterfaceError) as error:
             log.warning(
-                "positions not written: hub=%s error=%s", hub.name, type(error).__name__
+                "positions not written: hub=%s error=%s",
+                hub.target.name,
+                type(error).__name__,
             )
             close_connections()
         hub.flushed = now
@@ -443,20 +395,13 @@ class Watcher:
     def is_synced(self) -> bool:
         """Return whether each hub is listed completely, or cannot be."""
         return all(
-            hub.runner.condition().state in _FINAL
+            hub.condition().state in _FINAL
             or (
-                bool(health := hub.runner.health())
-                and all(one.is_listed or one.state in SIDE_STATES for one in health)
+                bool(hub.streams)
+                and all(
+                    one.is_listed or one.state in SIDE_STATES
+                    for one in hub.every_status()
+                )
             )
             for hub in self.hubs.values()
         )
-
-
-def prune_events(hub: int, *, now: datetime) -> None:
-    """Delete mirrored Kubernetes events that are older than a day, and all but the newest 10,000."""
-    with in_hub(hub):
-        events = MirroredObject.objects.filter(kind="Event", group="")
-        events.filter(seen_at__lt=now - EVENT_AGE).delete()
-        beyond = events.order_by("-pk").values_list("pk", flat=True)[MOST_EVENTS:]
-        if pks := list(beyond):
-            events.filter(pk__in=pks).delete()

@@ -50,7 +50,6 @@ from placements.hubs.explain.connections import (
     shown_write,
 )
 from placements.hubs.projection.unresolved import (
-    UnresolvedObject,
     unresolved_counts,
     unresolved_objects,
 )
@@ -208,12 +207,10 @@ def _about(
     now = datetime.now(UTC)
     with in_hub(hub.pk):
         rows = unresolved_objects(now=now)
-        unresolved, count = (
-            list(rows.order_by("kind", "namespace", "name", "pk")[:MOST_SHOWN]),
-            rows.count(),
-        )
+        ordered = rows.order_by("kind", "namespace", "name", "pk")
+        unresolved, count = list(ordered[:MOST_SHOWN]), rows.count()
     context: dict[str, Any] = {
-        "unresolved": [UnresolvedObject.of(one) for one in unresolved],
+        "unresolved": unresolved,
         "unresolved_count": count,
         "unresolved_more": count - len(unresolved),
         "hub": shown_hub(summary_of(hub, now=now), now=now),

@@ -80,9 +80,9 @@ class PreviewRequiredError(FleetError):
 class HubRefusedError(FleetError):
     """The hub refused a write, or nothing is known of it; `answer` has its words."""
 
-    def __init__(self, answer: WriteAnswer, row: HubWrite | None = None) -> None:
+    def __init__(self, answer: WriteAnswer) -> None:
         super().__init__(answer.message or str(answer.outcome))
-        self.answer, self.row = answer, row
+        self.answer = answer
         self.status = _STATUS.get(answer.outcome, HTTPStatus.CONFLICT)
         self.problem_type = "hub-conflict" if answer.conflicts else "hub-refused"
 
@@ -303,10 +303,10 @@ def apply_write(
                 raise HubRefusedError(answer)
         else:
             request = previewed(plan, plan.request, token, hub, by)
-        sent = writer.send(request, plan.live, digest=request.digest)
-    if not (sent.answer.is_accepted or sent.answer.outcome is WriteOutcome.UNKNOWN):
-        raise HubRefusedError(sent.answer, sent.row)
-    return AppliedWrite(sent.row, sent.answer, plan)
+        row, answer = writer.send(request, plan.live, digest=request.digest)
+    if not (answer.is_accepted or answer.outcome is WriteOutcome.UNKNOWN):
+        raise HubRefusedError(answer)
+    return AppliedWrite(row, answer, plan)
 
 
 def salt_of(hub: Hub, by: User) -> str:

@@ -6,7 +6,7 @@ No transaction may be open while a request runs: the record is committed before,
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -61,14 +61,6 @@ class NotWritableError(FleetError):
     """Nothing is sent to this hub now; `reason` says why."""
 
     problem_type = "not-writable"
-
-
-@dataclass(frozen=True, slots=True)
-class SentWrite:
-    """A write with its record."""
-
-    row: HubWrite
-    answer: WriteAnswer
 
 
 def check_writable(hub: Hub) -> None:
@@ -161,7 +153,7 @@ class HubWriter:
 
     def send(
         self, request: WriteRequest, live: Manifest | None, *, digest: str = ""
-    ) -> SentWrite:
+    ) -> tuple[HubWrite, WriteAnswer]:
         """Send a request until the hub stores it or refuses it, and record who requested it and the outcome.
 
         Raise NotWritableError.
@@ -190,7 +182,7 @@ class HubWriter:
                     status = answer.status
                     answer = replace(evidence, message=message, status=status)
         finish(row, answer)
-        return SentWrite(row, answer)
+        return row, answer
 
     def record(self, request: WriteRequest, digest: str) -> HubWrite:
         """Commit the record of a planned request. Raise RuntimeError inside of a transaction."""

@@ -117,11 +117,9 @@ class Command(HubCommand):
                     f"{row['name']}  {row['state']}{reason}  {age}  {counts}"
                 )
                 for stream in row.get("streams", ()):
-                    chosen = [
-                        stream["fieldSelector"],
-                        stream["namespace"] and f"in {stream['namespace']}",
-                    ]
-                    what = " ".join(filter(None, [stream["resource"], *chosen]))
+                    what = stream["resource"]
+                    if stream["namespace"]:
+                        what += f" in {stream['namespace']}"
                     error = f"  {stream['error']}" if stream["error"] else ""
                     self.stdout.write(
                         f"  {what}  {stream['state']}  {stream['objects']} objects{error}"
@@ -152,7 +150,6 @@ class Command(HubCommand):
                 {
                     "resource": stream.resource,
                     "namespace": stream.namespace,
-                    "fieldSelector": stream.field_selector,
                     "state": stream.state,
                     "objects": stream.object_count,
                     "heardAt": stream.heard_at,

@@ -36,12 +36,10 @@ class Command(HubCommand):
             return
         incomplete = []
         for hub in watcher.hubs.values():
-            health = hub.runner.health()
-            if not health or not all(
-                one.is_listed for one in health if one.is_required
-            ):
+            required = [one for one in hub.every_status() if one.kind.is_required]
+            if not required or not all(one.is_listed for one in required):
                 incomplete.append(
-                    f"{hub.name}: {hub.runner.condition().reason or hub.state}"
+                    f"{hub.target.name}: {hub.condition().reason or hub.state}"
                 )
         if incomplete:
             raise CommandError(
