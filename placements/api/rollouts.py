@@ -276,11 +276,9 @@ class RolloutViewSet(FullNameViewSet):
     )
     def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""
-        return runs_matching(
-            placement=params["placement"],
-            state=params.get("state", ""),
-            text=params["q"],
-        )
+        rows = runs_matching(Rollout, placement=params["placement"], text=params["q"])
+        state = params.get("state")
+        return rows.filter(state=state) if state else rows
 
     @documented("get_rollout", RolloutSerializer)
     def retrieve(self, request: Request, name: str, number: int) -> Response:

@@ -41,13 +41,13 @@ from placements.manifests.staged_update import RunState
 from placements.models import StagedRun, StagedStrategy
 from placements.models.rollouts import INITIALISING
 from placements.services.actions import ACTIONS, ActionKind
-from placements.services.rollouts.staged_operations import (
+from placements.services.rollouts.operations import (
     LONGEST_COMMENT,
     UnknownRunError,
     set_state,
 )
-from placements.services.rollouts.staged_queries import (
-    progress_of,
+from placements.services.rollouts.queries import (
+    progress_document,
     run_manifest,
     runs_matching,
 )
@@ -273,7 +273,7 @@ class StagedRunViewSet(FullNameViewSet):
         return manifest, manifest["status"]
 
     def action_response(self, name: str) -> Response:
-        return Response(progress_of(self.get_object()))
+        return Response(progress_document(self.get_object()))
 
     @paged_list(
         "list_staged_runs",
@@ -284,7 +284,9 @@ class StagedRunViewSet(FullNameViewSet):
     )
     def list(self, params: Params) -> Rows:
         """List staged update runs, the newest first."""
-        return runs_matching(placement=params["placement"], active=params["active"])
+        rows = runs_matching(StagedRun, placement=params["placement"])
+        is_active = params["active"]
+        return rows if is_active is None else rows.filter(ended_at__isnull=is_active)
 
     @documented("get_staged_run", RUN_MANIFEST, has_tag=True)
     def retrieve(self, request: Request, name: str) -> Response:
@@ -299,7 +301,7 @@ class StagedRunViewSet(FullNameViewSet):
     @operation("get_staged_progress", ProgressSerializer)
     def progress(self, request: Request, name: str) -> Response:
         """Get the progress of a run as sentences, by stage and by cluster."""
-        return Response(progress_of(self.get_object()))
+        return Response(progress_document(self.get_object()))
 
     # One operation for the actions resume and stop: the state is a field of the manifest.
     @operation(

@@ -49,7 +49,7 @@ from placements.explain.run_pages import (
 from placements.explain.run_pictures import Dot, RunPicture, run_picture, wave_columns
 from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
-from placements.models import Placement, ResourceSnapshot, Rollout, StagedRun
+from placements.models import Placement, ResourceSnapshot, Rollout, RunKind, StagedRun
 from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
@@ -59,9 +59,7 @@ from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.history.queries import revisions_of, spec_restores
 from placements.services.placements import UnschedulesEverything, roll_back_both
 from placements.services.resources.queries import selection_of
-from placements.services.rollouts.approvals import approvals_waiting, waiting_for
 from placements.services.rollouts.lists import (
-    RunKind,
     RunListState,
     RunsPage,
     active_runs,
@@ -70,21 +68,22 @@ from placements.services.rollouts.lists import (
     runs_count,
     runs_page,
 )
-from placements.services.rollouts.operations import ActionNotAllowed
+from placements.services.rollouts.operations import LONGEST_COMMENT, ActionNotAllowed
 from placements.services.rollouts.queries import (
     ClusterInRun,
     Part,
     RolloutReport,
+    approvals_waiting,
     clusters_in,
     events_of,
     latest_run,
     parts_of,
     report_of,
     run_named,
+    waiting_for,
 )
-from placements.services.rollouts.staged_operations import LONGEST_COMMENT
 from placements.services.run_history import RunHistory, history_of
-from placements.templatetags.fleet import state_words
+from placements.templatetags.fleet import run_address, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
 from placements.web.filter_bar import Facet, filter_bar, read_typed
@@ -206,55 +205,55 @@ def run_rows(placement: str, *, most: int) -> list[RunRow]:
 
 
 def _row(run: Any) -> RunRow:
-    resources = NONE if run.resource_number is None else f"r{run.resource_number}"
-    if isinstance(run, StagedRun):
-        annotated: Any = run
-        is_running = run.ended_at is None and annotated.of is not None
-        return RunRow(
-            reverse("web:staged-run", args=[run.full_name]),
-            f"{run.placement_name} · {run.full_name}",
-            True,
-            badges.staged_state(run),
-            resources,
-            f"{annotated.done} of {annotated.of} in {annotated.stage}"
-            if is_running
-            else "",
-            run.started_at or run.created_at,
-            run.ended_at,
-            f"{run.started_by or run.created_by}: strategy {annotated.strategy_name}",
-            "",
-        )
-    is_running = run.state == Rollout.State.RUNNING and run.ready is not None
+    is_staged = run.kind == RunKind.STAGED
+    share = None
+    eta = resources = ""
+    if run.resource_number is not None:
+        resources = f"r{run.resource_number}"
+    trigger = run.started_by
+    if is_staged:
+        trigger = f"{run.started_by or run.created_by}: strategy {run.strategy_name}"
+    else:
+        trigger = f"{run.started_by}: {run.trigger}"
+        if run.is_deletion:
+            resources = "Deletion"
+    ready = ""
+    if run.is_running and run.of is not None:
+        ready = f"{int(run.done):,} of {int(run.of):,}"
+        if is_staged:
+            ready = f"{ready} in {run.stage}"
+        else:
+            eta = eta_sentence(run.eta, now=datetime.now(UTC))
+            share = (int(run.done), int(run.of)) if run.of else None
+    ended_reason = "" if is_staged else run.ended_reason
     return RunRow(
-        reverse("web:rollout", args=[run.placement_name, run.number]),
-        f"{run.placement_name}/{run.number}",
-        False,
+        run_address(run),
+        f"{run.placement_name} · {run.label}" if is_staged else run.label,
+        is_staged,
         badges.run_state(run),
-        "Deletion" if run.is_deletion else resources,
-        f"{int(run.ready):,} of {int(run.of):,}" if is_running else "",
-        run.started_at,
+        resources or NONE,
+        ready,
+        run.started_at or run.created_at,
         run.ended_at,
-        f"{run.started_by}: {run.trigger}",
-        "" if run.ended_reason == UP_TO_DATE else run.ended_reason,
-        eta_sentence(run.eta, now=datetime.now(UTC)) if is_running else "",
-        (int(run.ready), int(run.of)) if is_running and run.of else None,
+        trigger,
+        "" if ended_reason == UP_TO_DATE else ended_reason,
+        eta,
+        share,
     )
 
 
 @for_readers
 @require_safe
 def newest(_request: HttpRequest, name: str) -> HttpResponse:
-    """Redirect to the latest rollout or staged run of a placement."""
+    """Redirect to the latest run of a placement."""
     run = newest_run(name)
-    if run is None and Placement.objects.filter(full_name=name).exists():
+    if run is not None:
+        return redirect(run_address(run))
+    if Placement.objects.filter(full_name=name).exists():
         raise Http404(f"The placement {name} has no rollout yet.")
-    if run is None:
-        raise Http404(
-            f"No placement is named {name}, and no rollout of such a placement is kept."
-        )
-    if isinstance(run, Rollout):
-        return redirect("web:rollout", name, run.number)
-    return redirect("web:staged-run", run.full_name)
+    raise Http404(
+        f"No placement is named {name}, and no rollout of such a placement is kept."
+    )
 
 
 @for_readers

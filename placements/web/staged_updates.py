@@ -51,16 +51,13 @@ from placements.services.actions import ACTIONS, ActionKind, Reasons
 from placements.services.filters import events_matching
 from placements.services.fleet.forms import lines_of, read_strategy
 from placements.services.rollout_state import spec_state_of
-from placements.services.rollouts.approvals import waiting_for, with_status
-from placements.services.rollouts.staged_queries import (
-    StageView,
-    Window,
+from placements.services.rollouts.queries import (
     free_name,
     is_rollback,
-    preview_of,
     result_in,
     sentences_of,
-    stages_of,
+    waiting_for,
+    with_status,
 )
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.staged_strategies import (
@@ -68,6 +65,7 @@ from placements.services.rollouts.staged_strategies import (
     delete_strategy,
     save_strategy,
 )
+from placements.services.rollouts.stages import StageView, Window, preview_of, stages_of
 from placements.services.teams import of_placement, of_strategy
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -128,7 +126,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     skippable = next(
         (wait.stage for wait in waits if wait.reason is WaitReason.TIME), ""
     )
-    state = badges.staged_state(run)
+    state = badges.run_state(run)
     is_paused = run.placement is not None and run.placement.paused_since is not None
     no_forecast = NO_FORECAST.get(
         "paused" if is_paused else run.eta.get("reason", ""), ""
@@ -374,7 +372,7 @@ def strategy(request: HttpRequest, name: str) -> HttpResponse:
         "stages": tuple(
             map(stage_words, parse_staged_strategy(row.document).spec.stages)
         ),
-        "runs": [(run, badges.staged_state(run)) for run in shown[:_RUNS_SHOWN]],
+        "runs": [(run, badges.run_state(run)) for run in shown[:_RUNS_SHOWN]],
         "manifest": dump_yaml(row.document),
         "events": event_rows(events[:_EVENTS_SHOWN]),
     }

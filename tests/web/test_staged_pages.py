@@ -19,7 +19,7 @@ from placements.services.placements import save_placement
 from placements.services.problems.book import compare_all
 from placements.services.rollouts import operations
 from placements.services.rollouts.controller import sync_due_rollouts
-from placements.services.rollouts.staged_operations import abandon, set_state
+from placements.services.rollouts.operations import abandon, set_state
 from placements.services.rollouts.staged_runs import save_run
 from placements.services.rollouts.worker import run_cluster_calls
 from placements.templatetags.fleet import remaining
@@ -817,8 +817,8 @@ def test_a_paused_placement_is_reported_on_the_page_of_its_run(
 def test_a_large_stage_is_shown_from_where_the_work_is(
     viewer: Client, text_of: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("placements.services.rollouts.staged_queries.ROWS", 2)
-    monkeypatch.setattr("placements.services.rollouts.staged_queries.MORE_ROWS", 3)
+    monkeypatch.setattr("placements.services.rollouts.stages.ROWS", 2)
+    monkeypatch.setattr("placements.services.rollouts.stages.MORE_ROWS", 3)
     world = StagedWorld(
         {"prod": [f"c00{number}" for number in range(6)]}, stage("prod")
     )

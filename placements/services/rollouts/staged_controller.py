@@ -144,7 +144,7 @@ def _initialise(
     """Return the plan of a run that starts or cannot; None while it has to wait.
 
     It waits for a decision, for valid resource selectors (until then it counts as not decided), and for the
-    snapshot that it names. `initialising_sentence` in `staged_queries.py` has the words.
+    snapshot that it names. `initialising_sentence` in `queries.py` has the words.
     """
     initial = plan_staged_run(run, context, {})
     if isinstance(initial, CannotStart):
