@@ -43,10 +43,10 @@ from placements.models.rollouts import INITIALISING
 from placements.services.actions import ACTIONS, ActionKind
 from placements.services.rollouts.operations import (
     LONGEST_COMMENT,
-    UnknownRunError,
     set_state,
 )
 from placements.services.rollouts.queries import (
+    UnknownRunError,
     progress_document,
     run_manifest,
     runs_matching,

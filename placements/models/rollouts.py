@@ -34,6 +34,7 @@ class Run(HubRow):
     """
 
     kind: RunKind
+    placement: Any
     BEGAN: str
     """The column by which lists order it."""
     LONG_COLUMNS: tuple[str, ...]
@@ -63,6 +64,10 @@ class Run(HubRow):
     def page(self) -> tuple[str, ...]:
         """Return the name and the arguments of its page."""
         return "staged-run", self.label
+
+    @property
+    def is_staged(self) -> bool:
+        return self.kind == RunKind.STAGED
 
     @property
     def is_running(self) -> bool:
@@ -199,29 +204,6 @@ class ClusterUpdate(HubRow):
         return f"{self.what} {self.cluster_name}"
 
 
-class RolloutSample(HubRow):
-    """Counts of a rollout's clusters by state at one time.
-
-    The columns are those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
-    """
-
-    rollout = models.ForeignKey(Rollout, models.CASCADE, related_name="samples")
-    at = models.DateTimeField()
-    old = models.PositiveIntegerField()
-    new = models.PositiveIntegerField()
-    unavailable = models.PositiveIntegerField()
-    removing = models.PositiveIntegerField()
-    number = models.PositiveIntegerField()
-    min_available = models.PositiveIntegerField()
-    max_total = models.PositiveIntegerField()
-
-    class Meta:
-        indexes = [models.Index(fields=["rollout", "at"], name="point_of_rollout")]
-
-    def __str__(self) -> str:
-        return f"{self.at:%H:%M:%S}: {self.old + self.new} available of {self.number}"
-
-
 _LONGEST_NAME = 253
 INITIALISING = "initialising"
 """The status of a run whose placement the scheduler has not decided yet."""
@@ -315,6 +297,35 @@ class StagedRun(Run):
     @property
     def spec_generation(self) -> int:
         return self.generation or 1
+
+
+class RolloutSample(HubRow):
+    """Counts of a run's clusters by state as they were observed at one time.
+
+    It belongs to a rolling update or to a staged run. The columns are
+    those of `placements.engine.rollout.waves.RolloutProgress`; written when they change.
+    """
+
+    rollout = models.ForeignKey(
+        Rollout, models.CASCADE, null=True, related_name="samples"
+    )
+    staged_run = models.ForeignKey(
+        StagedRun, models.CASCADE, null=True, related_name="samples"
+    )
+    at = models.DateTimeField()
+    old = models.PositiveIntegerField()
+    new = models.PositiveIntegerField()
+    unavailable = models.PositiveIntegerField()
+    removing = models.PositiveIntegerField()
+    number = models.PositiveIntegerField()
+    min_available = models.PositiveIntegerField()
+    max_total = models.PositiveIntegerField()
+
+    class Meta:
+        indexes = [models.Index(fields=["rollout", "at"], name="point_of_rollout")]
+
+    def __str__(self) -> str:
+        return f"{self.at:%H:%M:%S}: {self.old + self.new} available of {self.number}"
 
 
 WAITS_FOR_APPROVAL = Q(approved_at=None, run__ended_at=None) & ~Q(

@@ -12,11 +12,12 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.functional import SimpleLazyObject
+from django.utils.http import urlencode
 from django.utils.text import capfirst
 from django.views.decorators.http import require_http_methods, require_safe
 
 from fleetui.apimachinery.errors import InvalidManifest
-from fleetui.apimachinery.words import counted
+from fleetui.apimachinery.words import counted, full_name
 from fleetui.apimachinery.yaml import dump_yaml
 from fleetui.concurrency import RevisionConflict
 from fleetui.htmx import render_page, wants_fragment
@@ -25,40 +26,66 @@ from fleetui.pagination import Page
 from fleetui.permissions import current_user, for_readers
 from fleetui.polling import TOKEN, polled, shared_fragment
 from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, RunPhase
+from placements.engine.rollout.staged_run import (
+    StagedRunPlan,
+    WaitReason,
+)
 from placements.explain.charts.figure import duration_text, seconds_between
 from placements.explain.charts.rollouts import picture_figure
 from placements.explain.diff import line_diff
 from placements.explain.rollouts import (
-    NO_FORECAST,
     UP_TO_DATE,
     action_words,
     blocked_groups,
     blocked_removals_sentence,
     eta_sentence,
+    eta_words,
     phase_sentence,
     with_names,
 )
 from placements.explain.run_pages import (
     LEVELS,
+    Part,
     RunCount,
     rolling_effects,
+    staged_effects,
+    staged_wait_rows,
     state_counts,
     verdict_words,
     wait_rows,
 )
-from placements.explain.run_pictures import Dot, RunPicture, run_picture, wave_columns
+from placements.explain.run_pictures import (
+    Dot,
+    RunPicture,
+    run_picture,
+    stage_columns,
+    stage_moments,
+    wave_columns,
+)
 from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
-from placements.models import Placement, ResourceSnapshot, Rollout, RunKind, StagedRun
+from placements.manifests.staged_update import (
+    RunState,
+)
+from placements.models import (
+    Placement,
+    ResourceSnapshot,
+    Rollout,
+    Run,
+    RunKind,
+    StagedRun,
+)
 from placements.services.actions import ACTIONS, Action, ActionKind, Reasons
 from placements.services.editor.preview import preview_draft
 from placements.services.editor.queries import plan_now, plan_of_revision
 from placements.services.editor.validation import PlacementDraft
+from placements.services.filters import events_matching
 from placements.services.health import health_of
 from placements.services.history.compare import changes_by_unpinning, compare
 from placements.services.history.queries import revisions_of, spec_restores
 from placements.services.placements import UnschedulesEverything, roll_back_both
 from placements.services.resources.queries import selection_of
+from placements.services.rollout_state import spec_state_of
 from placements.services.rollouts.lists import (
     RunListState,
     RunsPage,
@@ -68,21 +95,30 @@ from placements.services.rollouts.lists import (
     runs_count,
     runs_page,
 )
-from placements.services.rollouts.operations import LONGEST_COMMENT, ActionNotAllowed
+from placements.services.rollouts.operations import (
+    LONGEST_COMMENT,
+    ActionNotAllowed,
+)
 from placements.services.rollouts.queries import (
     ClusterInRun,
-    Part,
     RolloutReport,
     approvals_waiting,
     clusters_in,
     events_of,
+    is_rollback,
     latest_run,
     parts_of,
+    parts_of_steps,
     report_of,
+    result_in,
     run_named,
+    sentences_of,
+    staged_run_named,
     waiting_for,
 )
-from placements.services.run_history import RunHistory, history_of
+from placements.services.rollouts.staged_runs import plan_of
+from placements.services.rollouts.stages import StageView, Window, stages_of
+from placements.services.run_history import RunHistory, history_of, moments_of
 from placements.templatetags.fleet import run_address, state_words
 from placements.web import badges
 from placements.web.activity import event_rows
@@ -100,7 +136,7 @@ from placements.web.request import (
 )
 from placements.web.review import preview_context
 
-_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES = 50, 20, 50, 20
+_ROWS, _CLUSTERS_SHOWN, _EVENTS_SHOWN, _MESSAGES, _NAMES_SHOWN = 50, 20, 50, 20, 20
 TABS = ("clusters", "events", "plan")
 """Tabs of a rollout with an address of their own; its page shows its clusters."""
 _APPROVAL = "approval"
@@ -274,7 +310,6 @@ def rollout(
 
 def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResponse:
     run, now = run_named(name, number), datetime.now(UTC)
-    is_running = run.state == Rollout.State.RUNNING
     placement = run.placement
     report = report_of(run)
     result = report.result
@@ -287,42 +322,21 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         if one.reason is BlockReason.NOT_AVAILABLE
     }
     parts = {**parts_of(run), **late}
-    state = badges.run_state(run)
-    # The plan lists the waves that are left.
     picture = None
-    if tab != "plan":
-        picture = _picture(run, parts, history_of(run), result, state, now=now)
-    if picture and request.GET.get("figure") == "picture":
-        figure = picture_figure(picture).to_json(validate=True, engine="json")
-        return HttpResponse(figure, content_type="application/json")
-    health = (
-        health_of(placement, now=now)
-        if placement and latest and not is_running
-        else None
-    )
+    if tab != "plan":  # the plan lists the waves that are left
+        picture = _picture(run, parts, history_of(run), result, now=now)
+    health = None
+    if placement and latest and not run.is_running:
+        health = health_of(placement, now=now)
     why_not = Reasons(ActionKind.ROLLING, placement, stop=run)
-    is_paused = placement is not None and placement.paused_since is not None
     context = {
+        **_run_context(request, run, parts, picture, now=now),
         "tab": tab,
-        "run": run,
-        "placement": placement,
-        "state": state,
-        "is_running": is_running,
         "why_not": why_not,
-        "eta": (
-            eta_sentence(run.eta, now=now)
-            or NO_FORECAST.get(run.eta.get("reason", ""), "")
-        )
-        if is_running
-        else "",
         "is_at_rest": result is not None and result.phase is RunPhase.HALTED,
-        "now": now,
         "has_plan": has_plan,
         "latest": latest,
         "verdict": verdict_words(parts.values(), _waits_words(parts, result)),
-        "counts": state_counts(parts.values()),
-        "picture": picture,
-        "figure_url": f"{request.path}?figure=picture",
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
@@ -330,12 +344,12 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
     }
     if result:
         context |= _waiting_context(run, result, report)
-    if is_running and has_plan and placement:
+    if run.is_running and has_plan and placement:
         context["effects"] = rolling_effects(
             parts.values(),
             name=placement.full_name,
             revision=f"r{run.resource_number}",
-            is_paused=is_paused,
+            is_paused=placement.paused_since is not None,
             can_roll_back=not why_not["roll_back"],
         )
     if tab == "clusters":
@@ -350,11 +364,177 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
                 f"Rollout {name}/{number} has no plan. The latest rollout of a placement has one."
             )
         context |= _plan_context(placement)
-    if wants_fragment(request):
+    return _render_run(request, context)
+
+
+def _run_context(
+    request: HttpRequest,
+    run: Run,
+    parts: Mapping[str, Part],
+    picture: RunPicture | None,
+    *,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return what the page of a run of either kind shows: its status, its counts, its picture."""
+    placement: Placement | None = run.placement
+    is_paused = placement is not None and placement.paused_since is not None
+    has_gate = picture is not None and any(one.gate for one in picture.columns)
+    return {
+        "run": run,
+        "placement": placement,
+        "now": now,
+        "state": badges.run_state(run),
+        "is_running": run.is_running,
+        "eta": eta_words(run.eta, is_paused=is_paused, now=now)
+        if run.is_running
+        else "",
+        "counts": state_counts(parts.values()),
+        "picture": picture,
+        "figure_url": "" if has_gate else f"{request.path}?figure=picture",
+    }
+
+
+def _render_run(request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
+    if context["picture"] and request.GET.get("figure") == "picture":
+        figure = picture_figure(context["picture"])
+        return HttpResponse(
+            figure.to_json(validate=True, engine="json"),
+            content_type="application/json",
+        )
+    if wants_fragment(request) and not context["run"].is_staged:
         context["csrf_token"] = TOKEN
     return render_page(
         request, "rollouts/rollout.html", context, fragment="rollouts/_live.html"
     )
+
+
+@for_readers
+@require_safe
+@polled
+def staged_run(request: HttpRequest, name: str) -> HttpResponse:
+    """Show one staged run; until it has ended the page polls its fragment."""
+    run, now = staged_run_named(name), datetime.now(UTC)
+    result = result_in(run)
+    user, spec_state = current_user(request), spec_state_of(run)
+    wanted = request.GET.get("stage", "")
+    window = None
+    if wanted:
+        window = Window(wanted, number_of(request.GET.get("from", "")) or 0)
+    stages = stages_of(run, result, window) if result else []
+    plan = plan_of(run)
+    waits = result.waits if result else ()
+    times = [wait.stage for wait in waits if wait.reason is WaitReason.TIME]
+    skippable = next(iter(times), "")
+    parts = parts_of_steps(run, plan, now=now)
+    asked = [one for one in run.approvals.all() if one.approved_at is None]
+    pending = waiting_for(asked[0], user) if asked else None
+    may_stop = run.is_running and spec_state is RunState.RUN
+    context = _run_context(
+        request, run, parts, _stages_picture(run, plan, parts, now=now), now=now
+    )
+    actions = ActionKind.STAGED
+    context |= {
+        "tab": "",
+        "sentences": badges.without_status(sentences_of(run, result), context["state"]),
+        "verdict": verdict_words(parts.values()) if result and run.is_running else "",
+        "waits": staged_wait_rows(result, pending.who if pending else "an approver")
+        if result
+        else [],
+        "approval": pending,
+        "effects": [],
+        "is_at_rest": bool(waits) and all(wait.reason in _BY_USERS for wait in waits),
+        "is_prepared": spec_state is RunState.INITIALIZE,
+        "may_stop": may_stop,
+        "is_rollback": is_rollback(run),
+        "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
+        "stages": [_stage_row(stage, run, wanted) for stage in stages],
+        "skippable": skippable,
+        "left_failed": [],
+        "again": "",
+        "why_not": Reasons(actions, run, user, skip_wait=skippable),
+        "why_not_again": ACTIONS[actions, "resume"].refusal(run, user),
+        "why_not_approve": ACTIONS[actions, "approve"].refusal(run, user),
+        "events": event_rows(
+            events_matching(kind="staged-run", name=run.full_name).order_by(
+                "-at", "-id"
+            )[:_EVENTS_SHOWN]
+        ),
+    }
+    if not run.is_running:
+        failed = [step.name for step in plan.steps if step.failed_at]
+        context |= {"left_failed": failed[:_NAMES_SHOWN], "again": start_again(run)}
+    elif result and not run.is_mirrored:
+        is_prepared = run.started_at is None
+        context["effects"] = staged_effects(
+            parts.values(), may_stop=may_stop, is_prepared=is_prepared
+        )
+    return _render_run(request, context)
+
+
+def _stages_picture(
+    run: StagedRun, plan: StagedRunPlan, parts: Mapping[str, Part], *, now: datetime
+) -> RunPicture | None:
+    """Return the stages with the gates between them, and the line of observed available clusters."""
+    until = run.ended_at or now
+    since = run.started_at or until
+    dots = {}
+    for step in plan.steps:
+        took = ""
+        if step.started_at:
+            took = duration_text(
+                seconds_between(step.started_at, step.done_at or until)
+            )
+        part = parts[step.name]
+        dots[step.name] = Dot(step.name, LEVELS[part], part, took)
+    moments = moments_of(run, since=since)
+    if not moments and run.is_mirrored:
+        moments = stage_moments(plan, since=since)  # as the hub observed its steps
+    return run_picture(
+        stage_columns(plan, dots, since=since, until=until),
+        moments,
+        until=seconds_between(since, until),
+        is_running=run.is_running,
+        has_maximum=False,
+        unit="stage",
+    )
+
+
+def _stage_row(
+    stage: StageView, run: StagedRun, wanted: str
+) -> tuple[StageView, badges.Badge, list[Any], list[Any]]:
+    """Return a stage with its status, its bar and its clusters; a large one shows them only in its turn."""
+    state = badges.stage_state(stage.state, run, failed=stage.failed)
+    is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
+    rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
+    steps = [(step, badges.step_state(step.state, step.phase)) for step in rows]
+    counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
+    counts["pending"] = stage.total - sum(counts.values())
+    words = ("done", "updating", "failed", "not started")
+    return (
+        stage,
+        state,
+        steps,
+        badges.segments(zip(counts, words, counts.values(), strict=True)),
+    )
+
+
+_BY_USERS = (
+    WaitReason.RUN,
+    WaitReason.RESUME,
+    WaitReason.APPROVAL_BEFORE,
+    WaitReason.APPROVAL_AFTER,
+)
+"""A run that waits for nothing else continues only after an action of a user."""
+
+
+def start_again(run: StagedRun) -> str:
+    """Return the address for starting a run like this one."""
+    if run.placement is None:
+        return ""
+    strategy = run.strategy["metadata"]["name"]
+    snapshot = {} if run.resource_number is None else {"snapshot": run.resource_number}
+    query = urlencode({"strategy": strategy, **snapshot})
+    return f"{reverse('web:staged-run-create', args=[run.placement.full_name])}?{query}"
 
 
 def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) -> str:
@@ -375,12 +555,10 @@ def _picture(
     parts: Mapping[str, Part],
     history: RunHistory,
     result: RollingUpdateResult | None,
-    state: badges.Badge,
     *,
     now: datetime,
 ) -> RunPicture:
     """Return the waves that started and those that are planned, with the line of available clusters."""
-    is_running = run.state == Rollout.State.RUNNING
     until = seconds_between(run.started_at, run.ended_at or now)
     starts = history.starts
     took = {one.cluster: (one.ended or until) - one.at for one in starts}
@@ -404,15 +582,22 @@ def _picture(
     ]
     rest = None
     if result and result.phase is RunPhase.HALTED:
-        rest = (state.words.partition(" ")[0], phase_sentence(result))
+        word = badges.run_state(run).words.partition(" ")[0]
+        rest = (word, phase_sentence(result))
     columns = wave_columns(
-        starts, pending, before, dots, until=until, is_running=is_running, rest=rest
+        starts,
+        pending,
+        before,
+        dots,
+        until=until,
+        is_running=run.is_running,
+        rest=rest,
     )
     return run_picture(
         columns,
         history.moments,
         until=until,
-        is_running=is_running,
+        is_running=run.is_running,
         has_maximum=history.adds,
         unit="wave",
     )
@@ -421,14 +606,14 @@ def _picture(
 def _clusters_context(
     request: HttpRequest, run: Rollout, parts: dict[str, Part], report: RolloutReport
 ) -> dict[str, Any]:
-    is_running, result = run.state == Rollout.State.RUNNING, report.result
+    result = report.result
     planned = [name for wave in run.waves for name in wave]
     names = (
-        list(dict.fromkeys([*planned, *sorted(parts)])) if is_running else list(parts)
+        list(dict.fromkeys([*planned, *sorted(parts)]))
+        if run.is_running
+        else list(parts)
     )
-    blocked = (
-        {one.cluster for one in result.blocked} if result and is_running else set[str]()
-    )
+    blocked = {one.cluster for one in result.blocked} if result else set[str]()
     names.sort(
         key=lambda one: _ORDER[None if one in blocked else parts.get(one, Part.PENDING)]
     )

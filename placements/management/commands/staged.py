@@ -11,8 +11,11 @@ from placements.management.rollout_command import RolloutCommand, revision_numbe
 from placements.models import StagedRun, StagedStrategy
 from placements.services.actions import ActionKind
 from placements.services.results import get_placement
-from placements.services.rollouts.operations import UnknownRunError
-from placements.services.rollouts.queries import progress_document, runs_matching
+from placements.services.rollouts.queries import (
+    progress_document,
+    runs_matching,
+    staged_run_named,
+)
 from placements.services.rollouts.staged_runs import start_run
 from placements.services.rollouts.stages import (
     preview_of,
@@ -95,12 +98,8 @@ class Command(RolloutCommand):
             )
             self.stdout.write(f"Staged update run {run.full_name} {done}.")
         elif action == "status":
-            row = StagedRun.objects.filter(full_name=options["target"]).first()
-            if row is None:
-                raise UnknownRunError(options["target"])
-            self.stdout.write(
-                json.dumps(progress_document(row), ensure_ascii=False, indent=2)
-            )
+            progress = progress_document(staged_run_named(options["target"]))
+            self.stdout.write(json.dumps(progress, ensure_ascii=False, indent=2))
         else:
             value, user = options.get("value", ""), options.get("user", "")
             more = {"comment": options["comment"]} if "comment" in options else {}

@@ -11,10 +11,10 @@ from django.db.models import QuerySet
 from placements.engine.rollout.actions import BlockReason
 from placements.engine.rollout.staged_run import ClusterStep
 from placements.explain.rollouts import result_from_document
+from placements.explain.run_pages import Part, part_of_step
 from placements.models import Rollout, Run, StagedRun
 from placements.services.rollouts.lists import merge_runs
 from placements.services.rollouts.queries import (
-    Part,
     part_counts,
     parts_of,
     result_in,
@@ -94,7 +94,7 @@ def runs_in_progress(most: int) -> list[RunProgress]:
     return [_progress(run) for run in list(merge_runs(lists))[:most]]
 
 
-def _progress(run: Run) -> RunProgress:
+def _progress(run: Any) -> RunProgress:
     if isinstance(run, StagedRun):
         return _of_staged_run(run)
     if run.placement is None or run.placement.placed_count > NAMED_UP_TO:
@@ -166,11 +166,7 @@ def _with_current(run: Run, groups: list[Group]) -> RunProgress:
 
 
 def _tick_of_step(step: ClusterStep) -> Tick:
-    if step.done_at:
-        return Tick.UPDATED
-    if step.failed_at:
-        return Tick.FAILED
-    return Tick.UPDATING if step.is_running else Tick.WAITING
+    return _TICKS[part_of_step(step)]
 
 
 def _group(counts: Iterable[tuple[Tick, int]]) -> Group:

@@ -164,6 +164,7 @@ def _lists(
     """Return the runs of each kind, the newest first, with the values of a list: `done` of `of` clusters."""
     lists = []
     for model in _MODELS:
+        rows: QuerySet[Any]
         rows = runs_matching(model, placement=placement, text=text)
         rows = rows.select_related("placement").defer(
             *model.LONG_COLUMNS, "placement__document"

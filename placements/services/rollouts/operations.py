@@ -17,7 +17,7 @@ from fleetui.apimachinery.errors import FieldError, InvalidManifest
 from fleetui.apimachinery.words import full_name, names_and_more
 from fleetui.audit import AuditEvent, actor_name, record
 from fleetui.concurrency import check_revision
-from fleetui.errors import FleetError, UnknownObject
+from fleetui.errors import FleetError
 from fleetui.permissions import check_change
 from fleetui.task_queue import enqueue
 from placements.engine.rollout.rolling_update import plan_work
@@ -44,7 +44,7 @@ from placements.services.rollout_state import load_rollout_context
 from placements.services.rollouts.cluster_objects import REAPPLIED
 from placements.services.rollouts.controller import end_run, running_rollout
 from placements.services.rollouts.orphans import keep_leftovers
-from placements.services.rollouts.queries import why_not_approve
+from placements.services.rollouts.queries import UnknownRunError, why_not_approve
 from placements.services.rollouts.staged_runs import (
     STAGED_RUN,
     end_staged_run,
@@ -425,13 +425,6 @@ APPROVAL = "approval-request"
 
 LONGEST_COMMENT = 500
 """Characters of the comment of an approval; the column is as long."""
-
-
-class UnknownRunError(UnknownObject):
-    problem_type = "unknown-run"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no staged run is named {name!r}")
 
 
 @transaction.atomic

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import cache, partial
 from typing import Any, TypeVar
 
@@ -22,6 +21,7 @@ from placements.engine.rollout.actions import BlockReason, RollingUpdateResult, 
 from placements.engine.rollout.staged_run import (
     ApprovalPoint,
     RunStatus,
+    StagedRunPlan,
     StagedUpdateResult,
     StageReason,
 )
@@ -35,6 +35,7 @@ from placements.explain.rollouts import (
     waiting_sentence,
     wanted_name,
 )
+from placements.explain.run_pages import Part, part_of_step
 from placements.explain.staged_updates import (
     NOT_INITIALIZED,
     hub_run_sentences,
@@ -75,6 +76,13 @@ class UnknownRolloutError(UnknownObject):
 IN_PROGRESS = Q(ended_at=None, started_at__isnull=False)
 
 
+class UnknownRunError(UnknownObject):
+    problem_type = "unknown-run"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no staged run is named {name!r}")
+
+
 def runs_matching(
     model: type[AnyRun], *, placement: str = "", text: str = ""
 ) -> QuerySet[AnyRun]:
@@ -113,6 +121,15 @@ def run_named(placement: str, number: int) -> Rollout:
     run = with_failed(rows).order_by("-pk").first()
     if run is None:
         raise UnknownRolloutError(placement, number)
+    return run
+
+
+def staged_run_named(name: str) -> StagedRun:
+    """Return a staged run with its approvals. Raise UnknownRunError."""
+    rows = StagedRun.objects.select_related("placement").prefetch_related("approvals")
+    run: StagedRun | None = with_status(rows).filter(full_name=name).first()
+    if run is None:
+        raise UnknownRunError(name)
     return run
 
 
@@ -306,19 +323,8 @@ def names_in(run: Rollout, bound: Collection[str] | None = None) -> list[str]:
     return [*dict.fromkeys(planned), *sorted(others.difference(planned))]
 
 
-class Part(StrEnum):
-    """How far a cluster has come with a rollout, in the order of the bar."""
-
-    UPDATED = "updated"
-    REMOVED = "removed"
-    UPDATING = "updating"
-    FAILED = "failed"
-    NOT_AVAILABLE = "not available"
-    PENDING = "pending"
-
-
 def parts_of(run: Rollout) -> dict[str, Part]:
-    """Return how far each cluster of a rollout has come; of an ended one how it was left."""
+    """Return how far each cluster of a rolling update has come; of an ended one how it was left."""
     if run.state != Rollout.State.RUNNING or run.placement_id is None:
         updates = ClusterUpdate.objects.filter(rollout=run).order_by("pk")
         left = dict(updates.values_list("cluster_name", "outcome"))
@@ -338,6 +344,35 @@ def parts_of(run: Rollout) -> dict[str, Part]:
     # What has no binding is not selected any more.
     waves = (name for wave in run.waves for name in wave)
     return dict.fromkeys(waves, Part.REMOVED) | parts
+
+
+def parts_of_steps(
+    run: StagedRun, plan: StagedRunPlan, *, now: datetime
+) -> dict[str, Part]:
+    """Return how far each cluster of a staged run has come.
+
+    A step is done once; what is observed on its cluster since then counts while the run is in progress.
+    """
+    parts = {step.name: part_of_step(step) for step in plan.steps}
+    removed = {step.name for step in plan.deletions.steps if step.done_at}
+    parts |= dict.fromkeys(removed, Part.REMOVED)
+    if run.placement is None or not run.is_running:
+        return parts
+    late_since = now - run.placement.unavailable_period
+    rows = Binding.objects.filter(placement=run.placement_id).exclude(
+        phase=Phase.AVAILABLE
+    )
+    columns = ("cluster_name", "phase", "phase_changed_at", "untrackable_since")
+    for name, phase, changed_at, untrackable_since in rows.values_list(*columns):
+        is_done = parts.get(name) is Part.UPDATED
+        is_late = changed_at is not None and changed_at < late_since
+        if is_done and phase == Phase.FAILED:
+            parts[name] = Part.FAILED
+        elif phase != Phase.APPLIED or untrackable_since is not None:
+            continue
+        elif is_done or (is_late and parts.get(name) is Part.UPDATING):
+            parts[name] = Part.NOT_AVAILABLE
+    return parts
 
 
 def part_counts(run: Rollout) -> Counter[Part]:

@@ -1,6 +1,7 @@
 """Sync of the staged runs of a placement (`rules/lifecycle.md#staged-update-runs`)."""
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import datetime, timedelta
 
 from fleetui.apimachinery.errors import InvalidManifest
@@ -17,10 +18,17 @@ from placements.engine.rollout.staged_run import (
 )
 from placements.engine.rollout.staged_update import ended, next_actions
 from placements.engine.rollout.state import EMPTY
+from placements.engine.rollout.waves import staged_progress
 from placements.explain.staged_updates import staged_document
 from placements.manifests.binding import BindingState
 from placements.manifests.staged_update import parse_staged_run
-from placements.models import ApprovalRequest, Binding, ResourceSnapshot, StagedRun
+from placements.models import (
+    ApprovalRequest,
+    Binding,
+    ResourceSnapshot,
+    RolloutSample,
+    StagedRun,
+)
 from placements.services.overrides.queries import applying_to
 from placements.services.resources.queries import plain_objects, selection_for
 from placements.services.resources.snapshots import take_resource_snapshot
@@ -92,22 +100,11 @@ def _sync_run(
     result = next_actions(staged_run_state(run, plan, context, others=others))
     _store(run, result, now=now)
     _start_actions(run, context, result, now=now)
-    for approval in result.approvals:
-        request, is_new = ApprovalRequest.objects.get_or_create(
-            run=run,
-            stage=approval.stage,
-            side=approval.when,
-            defaults={"requested_at": now},
-        )
-        if is_new:
-            after = {"request": str(request)}
-            record(
-                AuditEvent(
-                    "approval requested", STAGED_RUN, run.full_name, after=after
-                ),
-                by=None,
-                now=now,
-            )
+    _request_approvals(run, result, now=now)
+    counts = asdict(staged_progress(context.state, result))
+    last = run.samples.order_by("-pk").values(*counts).first()
+    if counts != last:
+        RolloutSample.objects.create(staged_run=run, at=now, **counts)
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
         gone = {binding.cluster_name for binding in context.left_behind}
@@ -136,6 +133,27 @@ def _sync_run(
     )
     resync_at = now + (IDLE_RESYNC if is_idle else BUSY_RESYNC)
     return min(result.requeue_at or resync_at, resync_at)
+
+
+def _request_approvals(
+    run: StagedRun, result: StagedUpdateResult, *, now: datetime
+) -> None:
+    for approval in result.approvals:
+        request, is_new = ApprovalRequest.objects.get_or_create(
+            run=run,
+            stage=approval.stage,
+            side=approval.when,
+            defaults={"requested_at": now},
+        )
+        if is_new:
+            after = {"request": str(request)}
+            record(
+                AuditEvent(
+                    "approval requested", STAGED_RUN, run.full_name, after=after
+                ),
+                by=None,
+                now=now,
+            )
 
 
 def _initialise(
