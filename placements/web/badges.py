@@ -216,15 +216,9 @@ _PARTS = {
     "failed": Badge("failed", "Failed"),
     "not reached": Badge("pending", "Not reached"),
     "not started": Badge("pending", "Not started"),
-    "running": Badge("progress", "In progress"),
     "skipped": Badge("pending", "Skipped"),
     "to come": Badge("pending", "Not started"),
 }
-
-
-def step_state(state: str, phase: str) -> Badge:
-    """Return the status of a cluster of a stage: while it is worked on, the phase of its binding."""
-    return phase_state(phase) if state == "running" and phase else _PARTS[state]
 
 
 def stage_state(state: str, run: StagedRun, *, failed: int) -> Badge:

@@ -1,10 +1,10 @@
 """Rollouts and staged runs: the list and the pending approvals, one rollout, the plan, actions of users."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -62,7 +62,6 @@ from placements.explain.run_pictures import (
     stage_moments,
     wave_columns,
 )
-from placements.explain.vocabulary import NONE
 from placements.manifests.placement import parse_placement
 from placements.manifests.staged_update import (
     RunState,
@@ -100,7 +99,6 @@ from placements.services.rollouts.operations import (
     ActionNotAllowed,
 )
 from placements.services.rollouts.queries import (
-    ClusterInRun,
     RolloutReport,
     approvals_waiting,
     clusters_in,
@@ -143,23 +141,16 @@ _APPROVAL = "approval"
 _FILTERS = ("placement", "kind", "state", "waiting")
 
 
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One line of the list of rollouts and staged runs."""
+class RunRow(NamedTuple):
+    """One line of the list of runs; a run in progress has `done` of `of` clusters."""
 
+    run: Any
     url: str
     title: str
-    is_staged: bool
     state: badges.Badge
-    resources: str
-    ready: str
     began_at: datetime
-    ended_at: datetime | None
-    trigger: str
     ended_reason: str
-    eta: str = ""
-    share: tuple[int, int] | None = None
-    """How many of how many clusters are available, for a bar."""
+    eta: str
 
 
 @for_readers
@@ -241,41 +232,16 @@ def run_rows(placement: str, *, most: int) -> list[RunRow]:
 
 
 def _row(run: Any) -> RunRow:
-    is_staged = run.kind == RunKind.STAGED
-    share = None
-    eta = resources = ""
-    if run.resource_number is not None:
-        resources = f"r{run.resource_number}"
-    trigger = run.started_by
-    if is_staged:
-        trigger = f"{run.started_by or run.created_by}: strategy {run.strategy_name}"
+    title, ended_reason, eta = run.label, "", ""
+    if run.is_staged:
+        title = f"{run.placement_name} · {run.label}"
     else:
-        trigger = f"{run.started_by}: {run.trigger}"
-        if run.is_deletion:
-            resources = "Deletion"
-    ready = ""
-    if run.is_running and run.of is not None:
-        ready = f"{int(run.done):,} of {int(run.of):,}"
-        if is_staged:
-            ready = f"{ready} in {run.stage}"
-        else:
-            eta = eta_sentence(run.eta, now=datetime.now(UTC))
-            share = (int(run.done), int(run.of)) if run.of else None
-    ended_reason = "" if is_staged else run.ended_reason
-    return RunRow(
-        run_address(run),
-        f"{run.placement_name} · {run.label}" if is_staged else run.label,
-        is_staged,
-        badges.run_state(run),
-        resources or NONE,
-        ready,
-        run.started_at or run.created_at,
-        run.ended_at,
-        trigger,
-        "" if ended_reason == UP_TO_DATE else ended_reason,
-        eta,
-        share,
-    )
+        ended_reason = "" if run.ended_reason == UP_TO_DATE else run.ended_reason
+    if run.is_running and run.of is not None and not run.is_staged:
+        eta = eta_sentence(run.eta, now=datetime.now(UTC))
+    began_at = run.started_at or run.created_at
+    state = badges.run_state(run)
+    return RunRow(run, run_address(run), title, state, began_at, ended_reason, eta)
 
 
 @for_readers
@@ -447,7 +413,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "may_stop": may_stop,
         "is_rollback": is_rollback(run),
         "strategy": full_name(run.namespace, run.strategy["metadata"]["name"]),
-        "stages": [_stage_row(stage, run, wanted) for stage in stages],
+        "stages": [_stage_row(stage, run, wanted, parts) for stage in stages],
         "skippable": skippable,
         "left_failed": [],
         "again": "",
@@ -500,22 +466,14 @@ def _stages_picture(
 
 
 def _stage_row(
-    stage: StageView, run: StagedRun, wanted: str
-) -> tuple[StageView, badges.Badge, list[Any], list[Any]]:
-    """Return a stage with its status, its bar and its clusters; a large one shows them only in its turn."""
+    stage: StageView, run: StagedRun, wanted: str, parts: Mapping[str, Part]
+) -> tuple[StageView, badges.Badge, list[Any]]:
+    """Return a stage with its status and its clusters; a large one shows them only in its turn."""
     state = badges.stage_state(stage.state, run, failed=stage.failed)
     is_shown = stage.state == "current" or stage.failed or wanted == stage.stage.name
     rows = stage.rows if is_shown or stage.total == len(stage.rows) else ()
-    steps = [(step, badges.step_state(step.state, step.phase)) for step in rows]
-    counts = {"healthy": stage.done, "progress": stage.running, "failed": stage.failed}
-    counts["pending"] = stage.total - sum(counts.values())
-    words = ("done", "updating", "failed", "not started")
-    return (
-        stage,
-        state,
-        steps,
-        badges.segments(zip(counts, words, counts.values(), strict=True)),
-    )
+    steps = [(row, part_state(row.phase, parts[row.step.name])) for row in rows]
+    return stage, state, steps
 
 
 _BY_USERS = (
@@ -623,7 +581,11 @@ def _clusters_context(
     last = first + len(rows)
     return {
         "clusters": [
-            (row, part_state(row, parts.get(row.cluster, Part.PENDING))) for row in rows
+            (
+                row,
+                part_state(row.phase, parts.get(row.cluster, Part.PENDING), row.block),
+            )
+            for row in rows
         ],
         "first": first + 1,
         "last": last,
@@ -633,10 +595,11 @@ def _clusters_context(
     }
 
 
-def part_state(row: ClusterInRun, part: Part) -> badges.Badge:
+def part_state(phase: str, part: Part, block: str = "") -> badges.Badge:
     """Return the status of a cluster in the words of the counts, with its phase where that says more."""
-    detail = badges.phase_state(row.phase, row.block)
-    if part in (Part.UPDATING, Part.REMOVED) or detail.words == "Unreachable":
+    detail = badges.phase_state(phase, block)
+    says_more = part in (Part.UPDATING, Part.REMOVED) or detail.words == "Unreachable"
+    if phase and says_more:
         return detail
     return badges.Badge(LEVELS[part], part.capitalize())
 

@@ -71,7 +71,6 @@ class StepView:
     """One cluster of a stage: its progress, how long that took or takes, why it waits."""
 
     step: ClusterStep
-    state: str
     phase: str
     since: datetime | None
     until: datetime | None
@@ -225,18 +224,12 @@ class _StageBuilder:
 
     def step(self, step: ClusterStep, stage: Stage) -> StepView:
         if step.done_at:
-            return StepView(step, DONE, "", step.started_at, step.done_at, "", "")
+            return StepView(step, "", step.started_at, step.done_at, "", "")
         if not step.is_running:
-            state = NOT_REACHED if self.result.run.outcome else PENDING
-            return StepView(
-                step, state, "", None, None, "", self.why_waits(step, stage)
-            )
-        state, binding = (
-            "failed" if step.failed_at else "running",
-            self.bindings.get(step.name),
-        )
+            return StepView(step, "", None, None, "", self.why_waits(step, stage))
+        binding = self.bindings.get(step.name)
         phase, message = (binding.phase, binding.message) if binding else ("", "")
-        return StepView(step, state, phase, step.started_at, None, message, "")
+        return StepView(step, phase, step.started_at, None, message, "")
 
     def why_waits(self, step: ClusterStep, stage: Stage) -> str:
         """Return why a cluster was not started yet."""
