@@ -235,6 +235,7 @@ CASES = [
     *staged("approve", nothing, abandon, "prod"),
     *staged("skip-wait", nothing, nothing, "prod", world="timed"),
     *staged("retry", fail_step, nothing, "c000"),
+    *staged("retry-failed", fail_step, nothing),
     *_cases(ActionKind.CLUSTER, "cordon", ("rolling", nothing), None, ""),
     *_cases(ActionKind.CLUSTER, "uncordon", ("rolling", cordon_first), None, ""),
     *_cases(ActionKind.CLUSTER, "leave", ("rolling", nothing), None, ""),

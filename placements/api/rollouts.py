@@ -682,12 +682,6 @@ class ApproveSerializer(StageRefSerializer):
     comment = Text(required=False, allow_blank=True, max_length=LONGEST_COMMENT)
 
 
-class FailedClusterSerializer(CamelCaseSerializer):
-    """The name of a cluster."""
-
-    cluster = Text()
-
-
 class StagedStrategyViewSet(FullNameViewSet):
     """All staged update strategies."""
 
@@ -748,8 +742,8 @@ class StagedRunViewSet(FullNameViewSet):
     retry = _staged(
         "retry",
         "retry_staged_cluster",
-        "Retry a failed cluster immediately.",
-        body=FailedClusterSerializer,
+        "Retry the failed update of one cluster, or of all, immediately.",
+        body=RetrySerializer,
     )
     abandon = _staged(
         "abandon",

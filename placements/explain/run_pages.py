@@ -159,27 +159,26 @@ def rolling_effects(
     counts = Counter(parts)
     running, left = counts[Part.UPDATING], counts[Part.PENDING]
     done, total = counts[Part.UPDATED], counts.total()
-    failed = counts[Part.FAILED]
     finish = f"The {running:,} updating finish; the" if running else "The"
     pause = ("Pause", f"{finish} {left:,} pending wait until you resume.")
     if is_paused:
         pause = ("Resume", f"The {left:,} pending updates continue.")
+    stop = f"Ends this rollout at {done:,} of {total:,}; a new rollout continues."
+    back = ""
+    if can_roll_back:
+        back = f"Makes an older revision the newest one and pins {name} to it."
+    return [pause, ("Stop", stop), *_common_effects(counts, revision, back)]
+
+
+def _common_effects(
+    counts: Counter[Part], revision: str, back: str
+) -> list[tuple[str, str]]:
+    failed = counts[Part.FAILED]
     retry = "Nothing to do: no cluster failed."
     if failed:
         retry = f"Applies {revision} again on the {failed:,} failed now."
-    back = f"Makes an older revision the newest one and pins {name} to it."
-    return [
-        pause,
-        (
-            "Stop",
-            f"Ends this rollout at {done:,} of {total:,}; a new rollout continues.",
-        ),
-        ("Retry", retry),
-        (
-            "Roll back",
-            back if can_roll_back else "Nothing to go back to: no earlier revision.",
-        ),
-    ]
+    nothing = "Nothing to go back to: no earlier revision."
+    return [("Retry", retry), ("Roll back", back or nothing)]
 
 
 def part_of_step(step: ClusterStep) -> Part:
@@ -244,33 +243,24 @@ _STAGED_WAITS = {
 
 
 def staged_effects(
-    parts: Iterable[Part], *, may_stop: bool, is_prepared: bool
+    parts: Iterable[Part],
+    *,
+    revision: str,
+    may_stop: bool,
+    is_prepared: bool,
+    older: int | None,
 ) -> list[tuple[str, str]]:
-    """Return what each action on a staged run does now."""
+    """Return what each action on a staged run does now; `older` is an earlier revision."""
     counts = Counter(parts)
     done, total = counts[Part.UPDATED], counts.total()
+    running = counts[Part.UPDATING]
     left = counted(counts[Part.PENDING], "pending cluster")
     first = ("Resume", f"The run continues with {left}.")
     if is_prepared:
         first = ("Start", f"The first stage starts; {left}.")
     elif may_stop:
-        running = (
-            f"The {counts[Part.UPDATING]:,} updating finish. "
-            if counts[Part.UPDATING]
-            else ""
-        )
-        first = ("Stop", f"{running}No new updates start until you resume.")
-    failed = counts[Part.FAILED]
-    retry = (
-        f"Each of the {failed:,} failed has a button below."
-        if failed
-        else "Nothing to do: no cluster failed."
-    )
-    return [
-        first,
-        (
-            "Abort",
-            f"Ends the run at {done:,} of {total:,}; clusters keep their revision.",
-        ),
-        ("Retry", retry),
-    ]
+        finish = f"The {running:,} updating finish. " if running else ""
+        first = ("Stop", f"{finish}No new updates start until you resume.")
+    abort = f"Ends the run at {done:,} of {total:,}; clusters keep their revision."
+    back = "" if older is None else f"Starts another run with r{older}, by the stages."
+    return [first, ("Abort", abort), *_common_effects(counts, revision, back)]

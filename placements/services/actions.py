@@ -315,6 +315,14 @@ _ACTIONS = (
         operations.why_not_retry_run,
         argument="cluster",
     ),
+    _staged(
+        "retry-failed",
+        "Retry failed clusters of {name}",
+        "Retries the failed updates on all clusters immediately.",
+        "Retrying {name} on its failed clusters.",
+        operations.retry_run,
+        operations.why_not_retry_run,
+    ),
     _cluster(
         "cordon",
         "Cordon {name}",

@@ -105,6 +105,7 @@ from placements.services.rollouts.queries import (
     events_of,
     is_rollback,
     latest_run,
+    older_snapshot,
     parts_of,
     parts_of_steps,
     report_of,
@@ -306,7 +307,6 @@ def _rollout(request: HttpRequest, name: str, number: int, tab: str) -> HttpResp
         "health": health,
         "health_state": badges.placement_state(health) if health else None,
         "clusters_count": len(parts),
-        "failed_count": sum(one is Part.FAILED for one in parts.values()),
     }
     if result:
         context |= _waiting_context(run, result, report)
@@ -355,6 +355,7 @@ def _run_context(
         if run.is_running
         else "",
         "counts": state_counts(parts.values()),
+        "failed_count": sum(part is Part.FAILED for part in parts.values()),
         "picture": picture,
         "figure_url": "" if has_gate else f"{request.path}?figure=picture",
     }
@@ -417,6 +418,7 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
         "skippable": skippable,
         "left_failed": [],
         "again": "",
+        "back": "",
         "why_not": Reasons(actions, run, user, skip_wait=skippable),
         "why_not_again": ACTIONS[actions, "resume"].refusal(run, user),
         "why_not_approve": ACTIONS[actions, "approve"].refusal(run, user),
@@ -428,11 +430,17 @@ def staged_run(request: HttpRequest, name: str) -> HttpResponse:
     }
     if not run.is_running:
         failed = [step.name for step in plan.steps if step.failed_at]
-        context |= {"left_failed": failed[:_NAMES_SHOWN], "again": start_again(run)}
+        context["left_failed"] = failed[:_NAMES_SHOWN]
+        context["again"] = start_again(run, run.resource_number)
     elif result and not run.is_mirrored:
-        is_prepared = run.started_at is None
+        older = older_snapshot(run)
+        context["back"] = "" if older is None else start_again(run, older)
         context["effects"] = staged_effects(
-            parts.values(), may_stop=may_stop, is_prepared=is_prepared
+            parts.values(),
+            revision=f"r{run.resource_number}",
+            may_stop=may_stop,
+            is_prepared=run.started_at is None,
+            older=older,
         )
     return _render_run(request, context)
 
@@ -485,14 +493,15 @@ _BY_USERS = (
 """A run that waits for nothing else continues only after an action of a user."""
 
 
-def start_again(run: StagedRun) -> str:
-    """Return the address for starting a run like this one."""
+def start_again(run: StagedRun, snapshot: int | None) -> str:
+    """Return the address for starting a run like this one, with a resource snapshot."""
     if run.placement is None:
         return ""
-    strategy = run.strategy["metadata"]["name"]
-    snapshot = {} if run.resource_number is None else {"snapshot": run.resource_number}
-    query = urlencode({"strategy": strategy, **snapshot})
-    return f"{reverse('web:staged-run-create', args=[run.placement.full_name])}?{query}"
+    query = {"strategy": run.strategy["metadata"]["name"]}
+    if snapshot is not None:
+        query["snapshot"] = str(snapshot)
+    page = reverse("web:staged-run-create", args=[run.placement.full_name])
+    return f"{page}?{urlencode(query)}"
 
 
 def _waits_words(parts: Mapping[str, Part], result: RollingUpdateResult | None) -> str:

@@ -203,6 +203,8 @@ def test_an_older_snapshot_is_called_a_rollback(
     waiting.change()
     waiting.begin("two")
 
+    newer = text_of(operator, "/rollouts/staged/runs/two/")
+    assert f'id="roll-back" href="{START}?strategy=careful&amp;snapshot=0"' in newer
     assert f'href="{START}?snapshot=0"' in text_of(operator, "/placements/web/history/")
     page = text_of(operator, f"{START}?strategy=careful&snapshot=0")
     operator.post(START, {"name": "back", "strategy": "careful", "snapshot": "0"})
@@ -462,6 +464,8 @@ def test_a_failed_cluster_is_retried_by_its_button(
         assert "Progressing – 1 failed" in text(text_of(operator, page)), page  # noqa: RUF001
     assert operator.post(f"{RUN}retry/c001/")["Location"] == RUN
     assert list(StagedRun.objects.get().retries) == ["c001"]
+    assert f'action="{RUN}retry-failed/"' in text_of(operator, RUN)
+    assert operator.post(f"{RUN}retry-failed/")["Location"] == RUN
 
 
 @pytest.mark.usefixtures("collected_static")

@@ -335,8 +335,12 @@ def why_not_retry(placement: Placement, cluster: str = "") -> str:
     refusal = _why_not_rolling(placement)
     if refusal or _failed_bindings(placement, cluster).exists():
         return refusal
+    return _nothing_failed_words(placement.full_name, cluster)
+
+
+def _nothing_failed_words(name: str, cluster: str) -> str:
     where = f" on {cluster}" if cluster else ""
-    return f"nothing of {placement.full_name} has failed{where}; only what failed can be retried"
+    return f"nothing of {name} has failed{where}; only what failed can be retried"
 
 
 def _failed_bindings(placement: Placement, cluster: str) -> QuerySet[Binding]:
@@ -538,12 +542,16 @@ def skip_wait(name: str, stage: str, *, by: User | None, now: datetime) -> Stage
 
 
 @transaction.atomic
-def retry_run(name: str, cluster: str, *, by: User | None, now: datetime) -> StagedRun:
-    """Retry a failed cluster immediately. Raise UnknownRunError, ActionNotAllowed where nothing failed."""
+def retry_run(
+    name: str, cluster: str = "", *, by: User | None, now: datetime
+) -> StagedRun:
+    """Retry what failed on one cluster or on all. Raise UnknownRunError, ActionNotAllowed as `retry`."""
     run = _locked_run(name, by=by)
     check_possible(why_not_retry_run(run, cluster))
-    run.retries = {**run.retries, cluster: _failures_on(run, cluster)[-1]}
-    _save_run(run, "retried", {"cluster": cluster}, by=by, now=now)
+    failures = _failures_of(run, cluster)
+    run.retries = {**run.retries, **failures}
+    after = {"cluster": cluster} if cluster else {"clusters": sorted(failures)}
+    _save_run(run, "retried", after, by=by, now=now)
     return run
 
 
@@ -584,18 +592,18 @@ def why_not_skip_wait(run: StagedRun, stage: str) -> str:
     )
 
 
-def why_not_retry_run(run: StagedRun, cluster: str) -> str:
-    if run.ended_at is None and _failures_on(run, cluster):
+def why_not_retry_run(run: StagedRun, cluster: str = "") -> str:
+    if run.is_running and _failures_of(run, cluster):
         return ""
-    return f"nothing of {run.full_name} has failed on {cluster}; only what failed can be retried"
+    return _nothing_failed_words(run.full_name, cluster)
 
 
-def _failures_on(run: StagedRun, cluster: str) -> list[int]:
-    return [
-        step.failures
-        for step in plan_of(run).steps
-        if step.name == cluster and step.failed_at
-    ]
+def _failures_of(run: StagedRun, cluster: str) -> dict[str, int]:
+    """Return how often the steps have failed that wait for a retry, on one cluster or on all."""
+    failed = {step.name: step for step in plan_of(run).steps if step.failed_at}
+    return {
+        name: step.failures for name, step in failed.items() if cluster in ("", name)
+    }
 
 
 def why_not_abandon(run: StagedRun) -> str:

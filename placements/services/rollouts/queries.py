@@ -621,6 +621,16 @@ def waits_for_run(placement: Placement) -> str:
     return f"The resources changed after r{number}. The change waits for a staged update run."
 
 
+def older_snapshot(run: StagedRun) -> int | None:
+    """Return the number of the newest resource snapshot that is older than that of a run."""
+    if run.resource_number is None:
+        return None
+    rows = ResourceSnapshot.objects.filter(
+        placement=run.placement_id, number__lt=run.resource_number
+    )
+    return rows.order_by("-number").values_list("number", flat=True).first()
+
+
 def is_rollback(run: StagedRun) -> bool:
     """Return whether a run rolls out older resources than were the latest when it was created."""
     if (
