@@ -311,6 +311,7 @@ class RolloutViewSet(FullNameViewSet):
     def list(self, params: Params) -> Rows:
         """List rollouts, including those of deleted placements, the newest first."""
         rows = runs_matching(Rollout, placement=params["placement"], text=params["q"])
+        rows = rows.defer(None).defer("sync_result")  # the waves are counted
         state = params.get("state")
         return rows.filter(state=state) if state else rows
 
