@@ -9,7 +9,6 @@ from typing import Any
 from django.db.models import QuerySet
 
 from placements.engine.rollout.actions import BlockReason
-from placements.engine.rollout.staged_run import ClusterStep
 from placements.explain.rollouts import result_from_document
 from placements.explain.run_pages import Part, part_of_step
 from placements.models import Rollout, Run, StagedRun
@@ -149,7 +148,7 @@ def _of_staged_run(run: StagedRun) -> RunProgress:
     result = result_in(run)
     stages = result.run.stages if result else ()
     groups = [
-        _group(Counter(map(_tick_of_step, stage.steps)).items())
+        _group(Counter(_TICKS[part_of_step(step)] for step in stage.steps).items())
         for stage in stages
         if stage.steps
     ]
@@ -163,10 +162,6 @@ def _with_current(run: Run, groups: list[Group]) -> RunProgress:
         if any(tick != Tick.UPDATED for tick, _ in group)
     )
     return RunProgress(run, tuple(groups), next(open_groups, None))
-
-
-def _tick_of_step(step: ClusterStep) -> Tick:
-    return _TICKS[part_of_step(step)]
 
 
 def _group(counts: Iterable[tuple[Tick, int]]) -> Group:

@@ -461,11 +461,7 @@ def _sync_run(
     _write_starts(
         context, result.actions, run.resource_snapshot, run.overrides, now=now
     )
-    _request_approvals(run, result, now=now)
-    counts = asdict(staged_progress(context.state, result))
-    last = run.samples.order_by("-pk").values(*counts).first()
-    if counts != last:
-        RolloutSample.objects.create(staged_run=run, at=now, **counts)
+    _record_progress(run, context, result, now=now)
     if result.run.outcome is StagedRunOutcome.SUCCEEDED:
         names = [step.name for step in result.run.deletions.steps]
         gone = {binding.cluster_name for binding in context.left_behind}
@@ -496,9 +492,18 @@ def _sync_run(
     return min(result.requeue_at or resync_at, resync_at)
 
 
-def _request_approvals(
-    run: StagedRun, result: StagedUpdateResult, *, now: datetime
+def _record_progress(
+    run: StagedRun,
+    context: RolloutContext,
+    result: StagedUpdateResult,
+    *,
+    now: datetime,
 ) -> None:
+    """Keep a sample of the counts that have changed, and request the approvals that are due."""
+    counts = asdict(staged_progress(context.state, result))
+    last = run.samples.order_by("-pk").values(*counts).first()
+    if counts != last:
+        RolloutSample.objects.create(staged_run=run, at=now, **counts)
     for approval in result.approvals:
         request, is_new = ApprovalRequest.objects.get_or_create(
             run=run,
